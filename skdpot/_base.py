@@ -44,7 +44,7 @@ def validate_private_data(
     X : {array-like, sparse matrix} of shape (n_users, n_features)
         Private data.
     instead : mapping of str to str, default=None
-        How further messages of scikit-learn begin, and what is said in the place of each.
+        Beginnings of further messages of scikit-learn, each with its replacement.
     **options
         Of `sklearn.utils.validation.validate_data`.
 
@@ -86,7 +86,7 @@ def warn_user(message: str | None, category: type[Warning] = UserWarning) -> Non
     Parameters
     ----------
     message : str or None
-        What is the matter, and what to do about it.
+        What is wrong, and what to do about it.
     category : type of Warning, default=UserWarning
         Its class.
     """

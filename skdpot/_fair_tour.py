@@ -24,7 +24,7 @@ class Outcome(NamedTuple):
     Attributes
     ----------
     accuracy : float
-        Of a logistic regression.
+        The accuracy of a logistic regression.
     difference : float
         Demographic-parity difference of its predictions.
     group_auc : float

@@ -68,7 +68,7 @@ def releases(users: np.ndarray) -> Iterator[tuple[float, str, Release]]:
     Yields
     ------
     epsilon, mechanism, release
-        As each is done.
+        Each, when it is done.
     """
     for epsilon in EPSILONS:
         # Of all multiples of the uniform distribution, the one with the smallest worst case. It

@@ -29,7 +29,7 @@ def warm() -> Iterator[tuple[str, float]]:
     Yields
     ------
     name, seconds
-        What was compiled, and how long that took, as it is done.
+        Each compiled part and its time, when it is done.
     """
     works = {
         "projections of users' distributions": _project,

@@ -23,7 +23,7 @@ class UtilityReleases(Release):
     network : BipartiteNetwork
         The public network.
     sides : tuple of {UtilityResponse, UtilityNoise}
-        Of the targets, and of the sources if they have utilities.
+        The releases of the targets, and those of the sources if they have utilities.
     """
 
     network: BipartiteNetwork

@@ -40,7 +40,7 @@ def share_lost(
     solver : Solver
         How plans are searched for.
     ranges : sequence of (float, float)
-        Of which utilities are drawn uniformly: those of targets, and those of sources.
+        The ranges of uniform utilities: those of targets, and those of sources.
     released : callable
         Makes a release, and plans.
 

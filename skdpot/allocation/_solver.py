@@ -37,14 +37,14 @@ class Solution:
     n_iter : int
         Number of rounds, or of programs.
     primal_residual, dual_residual : float
-        Of the last round.
+        Residuals of the last round.
     history : dict of str to ndarray
-        What rounds were like.
+        Records of the rounds.
     welfare, gap : float or None
-        Worth of the plan for the utilities that it was made for, and by what part it may fall short
-        of the best; None where no utilities are known.
+        Welfare of the plan for its utilities, and a bound of its relative distance from the best;
+        None if no utilities are known.
     utilities : tuple of ndarray of shape (n_edges,)
-        Those that were released.
+        The released utilities.
     """
 
     network: BipartiteNetwork
@@ -77,9 +77,9 @@ class Solver:
     max_iter : int
         Largest number of rounds.
     tol : float
-        By what part the welfare may fall short of the best.
+        The relative distance of the welfare from the best, at most.
     n_threads : int
-        Of the sides, at most two.
+        Threads over the sides, at most two.
     progress : dict
         Options of the progress bar over rounds.
     """

@@ -25,11 +25,11 @@ class CostsRelease(NoisyRelease):
     Parameters
     ----------
     question : Question
-        What is asked; public.
+        What is computed of two samples; public.
     groups : Groups
         The groups.
     filler : ndarray of shape (n_features,)
-        Public point with which groups of private size are filled up to what was declared.
+        Public point that fills up groups of private size to their declared sizes.
     epsilon, delta : float
         Budget; Laplace noise for delta 0, Gaussian noise above.
     tol : float

@@ -109,7 +109,7 @@ class GridTransport:
     Attributes
     ----------
     question : Question
-        What was asked.
+        What is computed of two samples.
     support : ndarray of shape (n_cells, n_features)
         Points of the grid; public.
     histograms : ndarray of shape (n_groups, n_cells)
@@ -172,7 +172,7 @@ class GridRelease(NoisyRelease):
     Parameters
     ----------
     question : Question
-        What is asked; public.
+        What is computed of two samples; public.
     groups : Groups
         The groups.
     support : ndarray of shape (n_cells, n_features)

@@ -42,7 +42,7 @@ class CostFunction:
     symmetric : bool
         Whether exchanging the points is known to leave the cost as it is.
     kind : {"sqeuclidean", "euclidean"} or None
-        Which of these formulas the cost is, where clipping changes none of its values.
+        The formula of the cost, if clipping changes none of its values.
     monotone : bool
         Whether points are numbers and the cost is convex in their difference, so that to couple
         them in their order is optimal. Then :meth:`between` is there, too.
@@ -60,12 +60,12 @@ class CostFunction:
         Parameters
         ----------
         A, B : array-like of shape (n, n_features), (m, n_features)
-            Private. Whatever the values are, there is no error and no warning.
+            Private points. No value causes an error or a warning.
 
         Returns
         -------
         ndarray of shape (n, m)
-            Costs within the range; where there is none (NaN, or a function that fails), its end.
+            Costs within the range; the upper end if a cost is NaN or the function fails.
         """
         A, B = np.asarray(A, dtype=np.float64), np.asarray(B, dtype=np.float64)
         with np.errstate(all="ignore"):

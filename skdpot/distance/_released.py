@@ -16,10 +16,10 @@ class Released:
     costs : ndarray of shape (n_pairs,)
         In the order of ``itertools.combinations``.
     standard_errors, half_widths : ndarray of shape (n_pairs,)
-        Standard deviation of the noise, and what its magnitude exceeds with a probability of 5 %;
-        NaN where that is not known.
+        Standard deviation of the noise, and the magnitude that it exceeds with a probability of 5
+        %; NaN if unknown.
     attributes : dict
-        What else the estimator shows, by name.
+        Further fitted attributes, by name.
     transport : object, default=None
         The map between two groups, where one was released.
     """
@@ -44,7 +44,7 @@ class Released:
         Parameters
         ----------
         order : float or None
-            Degree of the root; what is negative by noise becomes 0 first.
+            Degree of the root; numbers that are negative by noise become 0 first.
         n_groups : int
             Number of groups.
 

@@ -36,13 +36,13 @@ def split_attribute(
     estimator_name : str
         Who asks, for errors.
     private : bool, default=False
-        Whether labels are private: then what is no label does not raise, and nothing is counted.
+        Whether labels are private: then invalid labels do not raise, and errors count no rows.
     may_miss : bool, default=False
         Whether labels may be missing; they are None.
     may_lack : bool, default=False
         Whether the attribute may be left out, so that the labels of all rows are missing.
     remedy : str, default="Leave out these rows, ..."
-        What an error says that is to be done about rows whose label is missing.
+        The advice of errors about rows with a missing label.
 
     Returns
     -------

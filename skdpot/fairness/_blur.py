@@ -25,9 +25,9 @@ class BlurredColumn:
     position : int
         Its place in the table.
     column : Column
-        What it is declared to hold.
+        Its declaration.
     starts, stops : ndarray of shape (n_cells,)
-        Which units each cell has.
+        The ranges of units of the cells.
     running : ndarray of shape (n_cells + 1,)
         The share of rows in all cells before.
     low, high : ndarray of shape (n_cells,)

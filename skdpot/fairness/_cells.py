@@ -33,7 +33,7 @@ def number_of_cells(n_rows: float, deviation: float) -> int:
     Parameters
     ----------
     n_rows : float
-        About how many rows there are, n; public.
+        About the number of rows, n; public.
     deviation : float
         Standard deviation of the noise on a count, s.
 

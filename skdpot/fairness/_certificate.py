@@ -121,7 +121,7 @@ def certify(
         Repaired rows that the repair was fitted to, and such that it does not depend on, of two
         groups or more; groups are numbers from 0.
     columns : list of Column
-        What rows are made of.
+        The columns of rows.
     names : sequence
         The labels of all groups.
     rng : Generator
@@ -129,7 +129,7 @@ def certify(
     n_jobs : int, default=None
         Learners that are trained in parallel.
     learners : sequence of str
-        Which of the family are tested.
+        The tested learners of the family.
     """
     codes, groups = held_out
     found = Parallel(n_jobs=n_jobs)(

@@ -58,7 +58,7 @@ class Declared:
     Attributes
     ----------
     columns : list of Column
-        What rows are made of.
+        The columns of rows.
     groups : Groups
         The declared groups.
     candidates : ndarray of shape (n_candidates, n_columns) or None

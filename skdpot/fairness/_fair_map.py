@@ -42,7 +42,7 @@ class FairMap:
     Attributes
     ----------
     columns : list of Column
-        What rows are made of.
+        The columns of rows.
     box : tuple of two ndarray, or None
         Bounds that numbers are clipped to.
     groups : Groups
@@ -54,7 +54,7 @@ class FairMap:
     posterior : Posterior or None
         How likely rows of unknown groups are in each.
     certificate : FairnessCertificate or None
-        What rows that were held out certify of it.
+        The certificate from held-out rows.
     """
 
     columns: list[Column]
@@ -144,7 +144,7 @@ class ConditionalTransport:
     conditional : ConditionalMap
         The map.
     blur : Blur or None
-        By which rows are blurred before; they are not where nothing is moved.
+        Blurs rows before they are moved, if any are.
     """
 
     conditional: ConditionalMap

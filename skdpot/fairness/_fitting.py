@@ -49,9 +49,9 @@ class KnownGroups:
     Attributes
     ----------
     settings : FitSettings
-        Of the fit.
+        Settings of the fit.
     columns : list of Column
-        What rows are made of.
+        The columns of rows.
     space : ColumnSpace
         Where distances are taken.
     box : tuple of two ndarray, or None
@@ -61,13 +61,13 @@ class KnownGroups:
     groups : Groups
         The groups.
     sizes : ndarray of shape (n_groups,)
-        How many rows they have, or are said to have.
+        Their numbers of rows, possibly as released.
     found : list of (ndarray, ndarray)
         Different points of every group, and their masses.
     n_support : int
-        How many points a support has if it is not said.
+        Default number of points of a support.
     rng : RandomState
-        What draws from here on.
+        The generator of all further draws.
     posterior : Posterior or None
         How likely rows of unknown groups are in each, if there may be such rows.
     """
@@ -113,9 +113,9 @@ class KnownRows:
     Attributes
     ----------
     settings : FitSettings
-        Of the fit.
+        Settings of the fit.
     columns : list of Column
-        What rows are made of.
+        The columns of rows.
     box : tuple of two ndarray, or None
         Bounds that numbers are clipped to.
     codes : ndarray of shape (n_rows, n_columns)
@@ -123,11 +123,11 @@ class KnownRows:
     groups : Groups
         The groups.
     rng : RandomState
-        What draws from here on.
+        The generator of all further draws.
     posterior : Posterior or None
-        As of `KnownGroups`.
+        As in `KnownGroups`.
     blur : Blur or None
-        By which rows of a private fit are blurred before they are moved.
+        Blurs rows of a private fit before they are moved.
     shown : float
         AUC above 1/2 by which errors of a private map may show groups: where these are not found
         more easily, nothing is moved.

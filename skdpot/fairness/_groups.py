@@ -193,7 +193,7 @@ class Groups:
     Attributes
     ----------
     names : ndarray of shape (n_groups,), dtype=object
-        Labels of the groups in order: numbers, then words, then what else there is, then tuples.
+        Labels of the groups in order: numbers, words, other labels, tuples.
     codes : ndarray of shape (n_samples,)
         The number of each row's group; -1 for rows of groups that are left out.
     sizes : ndarray of shape (n_groups,)

@@ -33,12 +33,12 @@ class OddsKernels:
     edges : ndarray of shape (n_cells + 1,)
         Edges of the cells.
     inner : ndarray of shape (n_cells, n_steps + 1)
-        Quantiles of scores within each cell, of all groups together: images in a cell have this
+        Quantiles of scores within each cell, over all groups: images in a cell have this
         distribution, whatever group and cell they come from.
     kernels : ndarray of shape (n_groups, n_cells, n_cells)
         Probabilities to go from a cell to another one.
     quantiles : QuantileFunction
-        That of fair predictions, of all groups together.
+        The quantile function of fair predictions, over all groups.
     objective : float
         The mean squared distance that predictions move.
     unit : float
@@ -71,7 +71,7 @@ class OddsKernels:
         weights : ndarray of shape (n_groups,)
             Masses of the groups.
         n_cells : int
-            How many cells there are, at most.
+            Maximum number of cells.
         """
         unit = resolution(scores)
         scores = rounded(scores, unit)
@@ -116,7 +116,7 @@ class OddsKernels:
         Parameters
         ----------
         edges, inner : ndarray
-            As of the class.
+            As in the class.
         masses : ndarray of shape (n_groups, n_classes, n_cells)
             Distribution over cells of every class of every group.
         shares : ndarray of shape (n_groups, n_classes)

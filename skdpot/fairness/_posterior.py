@@ -50,9 +50,9 @@ class Kinds:
     Attributes
     ----------
     posterior : Posterior
-        What rows tell.
+        Group probabilities of rows.
     clusters : KMeans
-        Which rows tell much the same.
+        Clusters of rows by these probabilities.
     """
 
     posterior: Posterior

@@ -49,13 +49,13 @@ class ScoreCounts(VectorRelease):
     epsilon, delta : float
         Budget.
     n_slots : int
-        Of how many distributions cells are counted.
+        Number of distributions.
     n_rows : int
-        How many predictions there are.
+        Number of predictions.
     n_cells : int or None
         How many cells each of them has; None is as many as have the least error.
     most_cells : int
-        As many at most, then.
+        Maximum number of cells if it is chosen.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class PrivateScores:
     groups : Groups
         The declared groups, without rows.
     n_classes : int
-        1 if predictions are to be distributed alike, whatever the class.
+        Number of classes; 1 for predictions with equal distributions regardless of the class.
     bounds : tuple of float
         Bounds of predictions.
     probabilities : bool
@@ -105,7 +105,7 @@ class PrivateScores:
     n_cells : int or None
         How many cells are asked for; None is as many as have the least error.
     weights : Any
-        What the user asks for as weights of groups.
+        The user's parameter for the weights of groups.
     """
 
     scores: np.ndarray

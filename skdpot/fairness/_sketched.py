@@ -31,7 +31,7 @@ class DeclaredTable:
     Attributes
     ----------
     columns : list of Column
-        What rows are made of.
+        The columns of rows.
     groups : Groups
         The declared groups.
     box : tuple of two ndarray

@@ -68,11 +68,12 @@ class Barycenter:
     objective : float
         Weighted sum of the groups' transport costs to it.
     lower_bound : float
-        No barycenter with as many points, of the candidates if there are some, costs less.
+        A lower bound of the cost of all barycenters with as many points, of the candidates if there
+        are some.
     n_iter : int
         Rounds of the method.
     maps : list of GroupMap
-        One for each group.
+        The map of each group.
     """
 
     codes: np.ndarray

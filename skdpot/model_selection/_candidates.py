@@ -18,10 +18,10 @@ def draw_candidates(param_distributions: Any, count: int, source: Any) -> list[d
     Parameters
     ----------
     param_distributions : dict or list of dict
-        As for `sklearn.model_selection.ParameterSampler`, which draws from lists *without*
-        replacement where all are lists; here every draw is from all of them.
+        As for `sklearn.model_selection.ParameterSampler`, which draws *without* replacement if all
+        are lists; here draws are always with replacement.
     count : int
-        How many there are.
+        Number of candidates.
     source : NoiseSource
         Where the randomness comes from.
 
@@ -47,9 +47,9 @@ def make_candidate(estimator: Any, params: dict[str, Any]) -> Any:
     Parameters
     ----------
     estimator : estimator
-        What is searched for.
+        The estimator whose parameters are searched.
     params : dict
-        Of the candidate.
+        Parameters of the candidate.
 
     Returns
     -------

@@ -31,11 +31,11 @@ class Judgement(NamedTuple):
     Attributes
     ----------
     scoring : str, callable or None
-        As for `cross_validate`.
+        As in `cross_validate`.
     cv : int, splitter or None
-        As for `cross_validate`.
+        As in `cross_validate`.
     score_range : tuple (low, high)
-        What the mean over the block's splits is moved to.
+        The range that the mean over the block's splits is clipped to.
     process : int
         Number of the process in which the search runs.
     """
@@ -131,11 +131,11 @@ def score_block(
     groups : array-like or None
         For the splitter.
     params : dict
-        What fits are given, of the block's records.
+        Parameters of fits, for the block's records.
     judgement : Judgement
         How they are scored.
     seed : int
-        Of what is random in the block.
+        Seed of the block's randomness.
 
     Returns
     -------

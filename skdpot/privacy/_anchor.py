@@ -42,7 +42,7 @@ class Anchor:
     Parameters
     ----------
     place : str, Path or callable
-        A file, or what stores a text elsewhere.
+        A file, or a callable that stores a text elsewhere.
     """
 
     def __init__(self, place: Any) -> None:

@@ -41,11 +41,11 @@ def add_note_of_charges(
     Parameters
     ----------
     error : BaseException
-        What ends the call.
+        The error that ends the call.
     started : iterable of StartedCharge
-        The charges of the call, of which some may not have been made.
+        The started charges of the call; some may not have been made.
     has_kept : bool
-        Whether the estimator holds what was released.
+        Whether the estimator holds the released results.
     """
     try:
         charged = [charge.words for charge in started if charge.is_charged()]

@@ -92,7 +92,7 @@ class Chain:
         Secret without which no digest can be made; None makes digests that show accidents and
         careless hands, and that anyone can make anew.
     anchor : Anchor, default=None
-        What vouches for the newest record.
+        The anchor that vouches for the newest record.
     """
 
     def __init__(self, path: Path, key: bytes | None, anchor: Anchor | None = None) -> None:
@@ -334,7 +334,7 @@ class Pen:
     Attributes
     ----------
     records : list of Record
-        What others have appended since the place that the writer knew.
+        Records that others have appended after the last one that the writer knew.
     last : Link
         The newest record.
     vouched : Vouched or None

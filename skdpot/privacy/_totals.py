@@ -15,11 +15,11 @@ class LargestTotals(NamedTuple):
     Attributes
     ----------
     first : tuple
-        By currency, the largest amount.
+        The largest amount in every currency.
     holders : tuple
-        By currency, the number of the part that has it.
+        The number of the part with this amount, in every currency.
     second : tuple
-        By currency, the largest amount of all other parts.
+        The largest amount of all other parts, in every currency.
     """
 
     first: tuple

@@ -22,7 +22,7 @@ def random_blocks(source: Any, n_records: int, n_blocks: int) -> list[np.ndarray
     source : NoiseSource
         Where the bits come from.
     n_records : int
-        How many records there are; public.
+        Number of records; public.
     n_blocks : int
         How many blocks are wanted, from 1 to n_records.
 
@@ -47,8 +47,8 @@ def in_units(score: Any, low: float, high: float) -> int:
     Parameters
     ----------
     score : object
-        Private. What is no number, and NaN, counts as the lowest score; what is out of the range is
-        moved to it. Nothing raises or warns, which would tell of the records.
+        Private score. NaN and other objects count as the lowest score; numbers out of the range are
+        clipped. No score causes an error or a warning, which would depend on the records.
     low, high : float
         The range, public and finite.
 

@@ -120,7 +120,7 @@ def relation_of(ledger: Any, neighbouring: str, default: str) -> str:
     Parameters
     ----------
     ledger : None, PrivacyLedger or diffprivlib.BudgetAccountant
-        What the release is charged to.
+        The ledger to be charged.
     neighbouring : {"auto", "replace_one", "add_remove"}
         ``"auto"`` is the relation of a `PrivacyLedger`, and `default` without one.
     default : {"replace_one", "add_remove"}
@@ -152,29 +152,29 @@ class ReleasePlan:
     Parameters
     ----------
     release : Any
-        What makes the release, usually a :class:`skdpot.releases.Release`.
+        The release, usually a :class:`skdpot.releases.Release`.
     event : DpEvent or None
-        What is charged; None where nothing is guaranteed, and then a ledger is refused.
+        The event to be charged; None without a guarantee, and then a ledger is refused.
     source : NoiseSource
         Where the noise comes from.
     label : str
-        What it is, in words; public.
+        Its description; public.
     guarantee : PrivacyGuarantee or None
-        What holds for the release; None where nothing is guaranteed. Seeded noise guarantees
-        nothing either, whatever is given here.
+        The guarantee of the release, or None. Seeded noise has no guarantee, whatever is given
+        here.
     unit : {"record", "user", "edge", "node"}, default="record"
-        Whom it protects.
+        The protected unit.
     neighbouring : {"replace_one", "add_remove"}, default="replace_one"
         The relation that the event is described for.
     n_records : int, default=None
-        How many records (users, nodes) there are, where that is public.
+        Number of records (users, nodes), if public.
     parameters : tuple of str, default=()
-        Which of ``"neighbouring"`` and ``"accounting"`` the user can set; errors advise on these.
+        The parameters ``"neighbouring"`` and ``"accounting"`` that the user can set; errors advise
+        on these.
     simulated : tuple of ExpectedError, default=()
         Errors that took a simulation, which is too much for every fit; previews show them.
     doubts : str, default=None
-        What is likely to be wrong in what users declare, or openly have, in words; public. A fit
-        warns of it.
+        A warning about declarations, or public data, that are probably wrong.
 
     Examples
     --------
@@ -248,7 +248,7 @@ class ReleasePlan:
         Parameters
         ----------
         permit : int or None, default=None
-            What an estimator that was copied to a worker process brought along.
+            The permission that a copied estimator brought to a worker process.
 
         Returns
         -------
@@ -374,13 +374,13 @@ class ReleasePlan:
         partition : str
             Its name.
         tokens : dict of str to str
-            By the name of each part, what names its release: one that was charged by this token is
+            The token of each part's release, by the part's name: a release with a charged token is
             not charged again.
 
         Returns
         -------
         dict of str to Receipt
-            Of each part.
+            The receipt of each part.
 
         Raises
         ------
@@ -410,7 +410,7 @@ def preview_of(plan_for: Callable[[Any], ReleasePlan], epsilon: Any, ledger: Any
     epsilon : float or None
         The epsilon of the estimator.
     ledger : None, PrivacyLedger or diffprivlib.BudgetAccountant
-        What it would be charged to.
+        The ledger that would be charged.
 
     Returns
     -------

@@ -146,7 +146,7 @@ def check_event(event: Any) -> None:
     Parameters
     ----------
     event : DpEvent
-        What is about to be released.
+        The event of a planned release.
 
     Raises
     ------

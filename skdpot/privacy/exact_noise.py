@@ -48,7 +48,7 @@ def rounded_gaussian(source: Any, scale: Any, size: Any) -> np.ndarray:
     Returns
     -------
     ndarray of int64
-        The noise; what lies beyond ``2**62`` in magnitude is moved there.
+        The noise, clipped to a magnitude of ``2**62``.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def rounded_laplace(source: Any, scale: Any, size: Any) -> np.ndarray:
     Returns
     -------
     ndarray of int64
-        The noise; what lies beyond ``2**62`` in magnitude is moved there.
+        The noise, clipped to a magnitude of ``2**62``.
 
     Raises
     ------

@@ -51,11 +51,11 @@ class Total:
     Attributes
     ----------
     epsilon, delta : Fraction or float
-        Of the pairs (epsilon, delta) as which releases were sold; exact where finite.
+        Sum of the pairs (epsilon, delta) that releases were sold as; exact if finite.
     pure : Fraction or float
         Largest privacy loss that is possible where no release fails.
     failure : Fraction
-        Probability that some release fails to keep what `pure` and `renyi` say.
+        Probability that a release violates the bounds `pure` and `renyi`.
     renyi : ndarray
         Renyi divergences at the orders of the ledger; sums are rounded up.
     squared_mu : float
@@ -94,7 +94,7 @@ def sold_pair(event: ev.DpEvent, neighbouring: str) -> tuple[float, float] | Non
     Parameters
     ----------
     event : DpEvent
-        What is released.
+        The released event.
     neighbouring : {"add_remove", "replace_one"}
         The relation.
 

@@ -18,7 +18,7 @@ def poisson_sample(source: Any, n_records: int, rate: float) -> np.ndarray:
     source : NoiseSource
         Where the bits come from.
     n_records : int
-        How many records there are. Private under "add_remove", and then so is the time this takes.
+        Number of records. Private under "add_remove", and then so is the running time.
     rate : float
         Probability of a record, from 0 to 1.
 

@@ -83,7 +83,8 @@ def useless_releases_are_allowed(permit: int | None = None) -> bool:
     Parameters
     ----------
     permit : int or None, default=None
-        Of `permit_of_process`, as a copy brought it along. It holds in workers of that process.
+        The result of `permit_of_process` that a copy brought along. It holds in workers of that
+        process.
 
     Returns
     -------
@@ -137,7 +138,7 @@ class HasExpectedErrors:
         Parameters
         ----------
         n_records : int
-            How many records there are; public, or a guess.
+            Number of records; public, or a guess.
 
         Returns
         -------

@@ -58,14 +58,14 @@ def without_quotes(
     call : callable
         Takes nothing.
     otherwise : str
-        What is said in the place of an unknown error.
+        The replacement of an unknown error.
     instead : mapping of str to str, default=None
-        How further messages begin, and what is said in the place of each.
+        Beginnings of further messages, each with its replacement.
 
     Returns
     -------
     object
-        What the call returned.
+        The result of the call.
 
     Raises
     ------

@@ -51,13 +51,13 @@ class CapRejection:
     Attributes
     ----------
     epsilon : float
-        What one draw costs.
+        The epsilon of one draw.
     coin : int
         A proposal outside the cap is accepted with probability ``coin / 2**63``.
     n_proposals : float
         Mean number of proposals per output.
     doubles_per_user : int
-        What a batch of proposals takes, in memory, per user.
+        Memory of a batch of proposals per user, in doubles.
 
     Raises
     ------
@@ -101,7 +101,7 @@ class CapRejection:
         points : ndarray of shape (n_users, n_features)
             Unit vectors, to within 1e-6.
         sources : sequence of NoiseSource
-            One per user, or the same for all.
+            The source of each user, or one for all.
         n_samples : int
             Vectors per user.
 
@@ -157,9 +157,9 @@ class CapConstruction:
     Attributes
     ----------
     epsilon : float
-        What one draw costs.
+        The epsilon of one draw.
     doubles_per_user : int
-        What a draw takes, in memory, per user.
+        Memory of a draw per user, in doubles.
 
     Examples
     --------
@@ -188,7 +188,7 @@ class CapConstruction:
         points : ndarray of shape (n_users, n_features)
             Unit vectors, to within 1e-6.
         sources : sequence of NoiseSource
-            One per user, or the same for all.
+            The source of each user, or one for all.
         n_samples : int
             Vectors per user.
 
@@ -233,7 +233,7 @@ def mean_proposals(n_features: int, epsilon: float, threshold: float) -> float:
     Returns
     -------
     float
-        One over the probability of acceptance, which is the same for all inputs.
+        The inverse of the probability of acceptance, which is the same for all inputs.
 
     Examples
     --------

@@ -44,13 +44,13 @@ class RoundReleases(ReleaseSeries):
     network : BipartiteNetwork
         The public network.
     noises : tuple of MessageReleases or None
-        Of targets and of sources; None for a side without utilities.
+        The noise of targets and of sources; None for a side without utilities.
     declared : tuple of DeclaredUtilities or None
-        What is public about their utilities.
+        The public facts about their utilities.
     rounds : RoundPlan
-        What nodes are asked.
+        The rounds and queries.
     delta : float
-        Of the noises.
+        Delta of the noise.
     """
 
     network: BipartiteNetwork

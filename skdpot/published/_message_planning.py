@@ -36,8 +36,8 @@ class RoundPlan:
     n_rounds : int
         Number of messages of every node, for which the budget is divided.
     queries : pair of {"utilities", "best"} or None
-        What a single message of targets and of sources tells, see ``estimate_utilities``. None is
-        for rounds of consensus.
+        The query that a single message of targets and of sources answers, see
+        ``estimate_utilities``. None is for rounds of consensus.
     eta : float
         Penalty of the rounds; NaN for a query, which has one of its own.
     average_from : int or None

@@ -34,7 +34,7 @@ class DeclaredUtilities:
     Attributes
     ----------
     family : str or callable
-        ``"linear"``, ``"quadratic"``, ``"log"``, or what makes utilities of parameters.
+        ``"linear"``, ``"quadratic"``, ``"log"``, or a function from parameters to utilities.
     low, high : float
         The range of the private parameters; of utilities that a user defines, of their marginal
         utilities at any amount that a node may have.

@@ -30,7 +30,7 @@ def published_privacy(
     delta : float
         Above 0 and below 1.
     n_samples : int or tuple of two ints
-        Size of both samples, or their sizes, of which the smaller counts: n.
+        Size of both samples, or their sizes; n is the smaller one.
     cost_range : float
         Costs lie between 0 and this, R.
     reg : float

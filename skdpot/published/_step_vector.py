@@ -27,15 +27,15 @@ class StepVector:
     Attributes
     ----------
     sensitivity : float
-        By how much one record moves it, in the l2 norm, under the relation of the training.
+        How much one record moves it, in the l2 norm, under the relation of the training.
     sensitivity_to_added : float
-        By how much a record that is added moves it.
+        How much an added record moves it.
     clip_norm : float
-        What gradients are clipped to.
+        Norm that gradients are clipped to.
     per_point : bool
         Whether the gradient of each generated point is clipped on its own.
     loss_weight, count_weight : float
-        What a loss from 0 to 1, and the number of records, are multiplied by.
+        Multipliers of a loss in [0, 1], and of the number of records.
     """
 
     sensitivity: float
@@ -68,7 +68,7 @@ def make_vector(gradient: str, clip_norm: float, batch_size: int, neighbouring: 
     Parameters
     ----------
     gradient : {"per_record", "images", "per_image", "parameters"}
-        What is released.
+        The released gradient.
     clip_norm : float
         To which norm it is clipped.
     batch_size : int

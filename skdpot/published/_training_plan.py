@@ -41,7 +41,7 @@ class TrainingPlan:
     neighbouring : str
         The relation under which the sensitivity is one.
     guaranteed : bool
-        Whether the noise is what a proof asks for.
+        Whether a proof covers the noise.
     centred : bool, default=False
         Whether a step releases sums of vectors, one for each record of its sample.
 

@@ -58,7 +58,7 @@ class RepetitionCount:
     Attributes
     ----------
     shape : Fraction
-        As given, exactly.
+        The given shape, exactly.
     stop : Fraction
         The probability g.
     mean : float
@@ -166,10 +166,10 @@ class ChoiceRelease(Release):
     delta : float
         From 0 to less than 1. Noise is Laplace's, and Gaussian if that is less at this delta.
     sensitivity : callable
-        A function of :mod:`skdpot.privacy.sensitivity` that returns, for ``relation=``, by how much
-        the score of any candidate may differ between neighbours; scores are integers.
+        A function of :mod:`skdpot.privacy.sensitivity` that returns, for ``relation=``, the largest
+        difference of the integer score of any candidate between neighbours.
     shape : float, default=1.0
-        Of the distribution of the number of candidates, from 0 to 1.
+        Shape of the distribution of the number of candidates, from 0 to 1.
     relation : {"replace_one", "add_remove"}, default="replace_one"
         The neighbouring relation that the noise is for.
 
@@ -178,13 +178,13 @@ class ChoiceRelease(Release):
     count : RepetitionCount
         How many candidates are tried.
     mechanism : LaplaceMechanism or GaussianMechanism
-        What makes the noise of one score.
+        The mechanism of the noise of one score.
     standard_deviation : float
-        Of that noise.
+        Standard deviation of that noise.
     epsilon, delta : float
-        What the selection guarantees; delta is 0 with Laplace noise.
+        Guarantee of the selection; delta is 0 with Laplace noise.
     event : PureDpEvent or ApproximateDpEvent
-        What the whole selection is charged as, once.
+        Event of the whole selection, charged once.
 
     See Also
     --------
@@ -289,7 +289,7 @@ class ChoiceRelease(Release):
             The position of the candidate with the largest noisy score, and of the first if there
             are several. Only the candidate may be shown, and not its position.
         score : int
-            That score.
+            The score of that candidate.
         """
         scores = np.asarray(values, dtype=np.int64)
         noisy = scores + self.mechanism.noise(scores.shape, source)

@@ -30,14 +30,14 @@ def plan_release(
         ``"moments"`` sums records and their products: means, variances and correlations, in many
         dimensions. ``"auto"`` takes the one with the smaller expected error.
     layout : UnitLayout
-        What the coordinates are.
+        The meaning of the coordinates.
     n_groups, n_records : int
         Numbers of groups and of records.
     epsilon, delta : float
         Budget of one release that protects a record's values and its group; Laplace noise for delta
         0, Gaussian noise above.
     n_particles : int, default=1024
-        How many points stand for a group of which moments are released.
+        Number of points that represent a group with released moments.
     make_noise : callable, default=None
         Makes the noise of integers; None is a `VectorRelease` of counts.
 

@@ -12,9 +12,9 @@ def group_weights(weights: Any, sizes: np.ndarray, names: np.ndarray | None = No
     Parameters
     ----------
     weights : {"proportional", "uniform"}, array-like of shape (n_groups,) or dict
-        What the user asks for; a dict gives one for each label.
+        The user's parameter; a dict has one weight per label.
     sizes : ndarray of shape (n_groups,)
-        How many rows each has, or is said to have by what was released.
+        Number of rows of each, possibly as released.
     names : ndarray of shape (n_groups,), dtype=object, default=None
         Labels of the groups, for a dict.
 

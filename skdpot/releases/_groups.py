@@ -137,7 +137,7 @@ class GroupsRelease(NoisyRelease):
         Returns
         -------
         ndarray of shape `released_shape`
-            What `groups_of` takes, once noise that comes in parts was read as a sum.
+            The argument of `groups_of`, after noise in parts has been read as a sum.
         """
         return self._noise.run(self.values(*values), source)
 

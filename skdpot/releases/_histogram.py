@@ -29,7 +29,7 @@ class HistogramRelease(GroupsRelease):
     Parameters
     ----------
     layout : UnitLayout
-        What the coordinates are.
+        The meaning of the coordinates.
     n_groups, n_records : int
         Numbers of groups and of records.
     epsilon, delta : float

@@ -76,11 +76,11 @@ class UnitLayout:
         Returns
         -------
         numbers : ndarray of shape (n, n_numbers)
-            Between 0 and 1, whatever was given. Ordinal ones are moved to the nearest level, and
-            NaN to one half first.
+            Numbers in [0, 1], for any input. NaN becomes one half, and ordinal ones the nearest
+            level.
         categories : list of ndarray of shape (n,)
-            Integers, for every block. A category is where there is a 1 and nothing else but zeros;
-            -1 is none.
+            Integers, for every block. A category is the position of the only 1 among zeros; -1 is
+            none.
         """
         numbers = V[:, : self.n_numbers]
         numbers = np.clip(np.where(np.isnan(numbers), 0.5, numbers), 0.0, 1.0)
@@ -108,7 +108,7 @@ class UnitLayout:
         numbers : ndarray of shape (m, n_numbers)
             Between 0 and 1, on their levels.
         categories : list of ndarray of shape (m,)
-            One for every block.
+            A category for every block.
 
         Returns
         -------

@@ -68,11 +68,11 @@ class MessageReleases(ReleaseSeries):
     degrees : array-like of int, shape (n_nodes,)
         Numbers of edges. Messages are given node after node.
     utility_range, cap, least, curvature : float or array-like of shape (n_nodes,)
-        As for ``message_sensitivity``; `cap` must be finite.
+        As in ``message_sensitivity``; `cap` must be finite.
     protect : {"parameter", "node"}, default="parameter"
         The unit of privacy: the utility of one edge at this end, or all utilities of a node.
     factors : float or array-like of shape (n_nodes,), default=1.0
-        What part of epsilon each node spends, above 0 and at most 1.
+        Share of epsilon that each node spends, in (0, 1].
     source : random_state, or sequence of NoiseSource, one per node, default=None
         Where noise comes from. With a source per node, its noise depends on no other node.
 
@@ -83,8 +83,8 @@ class MessageReleases(ReleaseSeries):
     n_released : int
         Rounds so far.
     event : DpEvent
-        All releases of the node with the largest budget, hence what all nodes together are to be
-        charged as: a unit of privacy belongs to one node.
+        All releases of the node with the largest budget. It is the charge of all nodes together,
+        since a unit of privacy belongs to one node.
 
     Raises
     ------
@@ -205,7 +205,7 @@ class MessageReleases(ReleaseSeries):
         Returns
         -------
         ndarray of shape (n_nodes,)
-            Public; 0 where there is nothing to hide.
+            Public; 0 for nodes without private utilities.
         """
         units, scales = self._grids(eta, 0.0)
         if not self._budgets.delta:
@@ -227,7 +227,7 @@ class MessageReleases(ReleaseSeries):
         Returns
         -------
         MessageRelease
-            Of messages with this penalty.
+            The release of messages with this penalty.
         """
         return MessageRelease(self, eta, *self._grids(eta, error))
 

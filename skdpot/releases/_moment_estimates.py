@@ -16,18 +16,18 @@ class NoisyAverages:
     known : ndarray of shape (n_groups,)
         Whether the count is above two standard deviations of its noise.
     means : ndarray of shape (n_groups, n_coordinates)
-        Of coordinates.
+        Means of coordinates.
     products : ndarray of shape (n_groups, n_pairs)
-        Of two coordinates.
+        Means of the products of two coordinates.
     spreads : ndarray of shape (n_groups, n_continuous)
-        Of ``v (1 - v)``.
+        Means of ``v (1 - v)``.
     noise : ndarray of shape (4, n_groups)
         Variances of the noise on a count, divided by the squared size, and on averages of the three
         kinds.
     continuous : ndarray of shape (n_continuous,)
-        Which coordinates the spreads belong to.
+        The coordinates of the spreads.
     pairs : tuple of two ndarray of shape (n_pairs,)
-        Which coordinates the products belong to.
+        The coordinates of the products.
     """
 
     sizes: np.ndarray

@@ -25,10 +25,9 @@ def points_with_moments(
     Parameters
     ----------
     layout : UnitLayout
-        What the coordinates are.
+        The meaning of the coordinates.
     mean : ndarray of shape (n_coordinates,)
-        Means of numbers, and of the indicators of categories; they are moved to where there are
-        such.
+        Means of numbers, and of the indicators of categories; invalid ones are moved to valid ones.
     variances : ndarray of shape (n_continuous,)
         Variances of the numbers that are not binary.
     covariance : ndarray of shape (n_coordinates, n_coordinates)

@@ -49,14 +49,14 @@ def weights(layout: UnitLayout, delta: float) -> np.ndarray:
     Parameters
     ----------
     layout : UnitLayout
-        What the coordinates are.
+        The meaning of the coordinates.
     delta : float
         0 for Laplace noise, above for Gaussian noise.
 
     Returns
     -------
     ndarray of shape (4,)
-        As in `importance`; 0 for what there is none of.
+        As in `importance`; 0 for kinds that do not occur.
 
     Notes
     -----

@@ -34,7 +34,7 @@ class NodeBudgets:
     Attributes
     ----------
     epsilons : ndarray of shape (n_nodes,)
-        Of all releases of a node.
+        Total epsilon of each node.
     delta : float
         The same for all; 0 for noise without one.
     multipliers : ndarray of shape (n_nodes,)

@@ -111,13 +111,13 @@ class SummedRelease(_PartRelease):
     epsilon, delta : float
         Budget of every owner's part; Laplace noise for delta 0, Gaussian noise above.
     sensitivities : callable
-        By how much one record can change the vector of its owner, as for `VectorRelease`.
+        How much one record can change the vector of its owner, as in `VectorRelease`.
     n_coordinates : int
         Length of the vector.
     largest : float
         Magnitude that no value exceeds, in a part or in the sum.
     n_parts : int
-        How many owners there are.
+        Number of owners.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ class SummedRelease(_PartRelease):
     n_contributors : int
         How many parts `standard_deviation` is of: all of them, or as `with_parts` was told.
     step : float
-        What 1 in a part is in units of the values: 1.
+        Size of 1 in a part, in units of the values: 1.
 
     Raises
     ------
@@ -215,16 +215,16 @@ class SharedRelease(_PartRelease):
     epsilon, delta : float
         Budget of the sum; delta above 0.
     sensitivities : callable
-        By how much one record can change the vector of its owner, as for `VectorRelease`.
+        How much one record can change the vector of its owner, as in `VectorRelease`.
     n_coordinates : int
         Length of the vector.
     largest : float
         Magnitude that no value exceeds, in a part or in the sum.
     n_parts : int
-        How many owners there are.
+        Number of owners.
     n_honest : int
-        How many of those that contribute to a sum add their noise and tell nobody, at least. The
-        guarantee rests on it.
+        Minimum number of contributors to a sum that add their noise and keep it secret. The
+        guarantee depends on it.
 
     Attributes
     ----------
@@ -233,7 +233,7 @@ class SharedRelease(_PartRelease):
     n_contributors : int
         How many parts `standard_deviation` is of: all of them, or as `with_parts` was told.
     step : float
-        What 1 in a part is in units of the values: a power of two, at most 1.
+        Size of 1 in a part, in units of the values: a power of two, at most 1.
     scale : float
         Standard deviation of the noise of a part before it is rounded, in units of `step`.
 
@@ -357,7 +357,7 @@ def median_of_parts(parts: np.ndarray, n_rows: Sequence[int]) -> np.ndarray:
     Parameters
     ----------
     parts : ndarray of shape (n_owners, n_coordinates)
-        One part a row.
+        One part per row.
     n_rows : sequence of int
         How many rows every owner declared.
 

@@ -27,9 +27,9 @@ def check_range(
     record_range : tuple of two ndarray of shape (n_numbers,)
         The least and the most that a record adds to each number; both are the same for the first.
     n_records : int
-        How many there are; public.
+        Number of records; public.
     noise : SummedRelease or SharedRelease
-        Of the parts.
+        The noise of the parts.
     n_parts : int
         How many parts were added.
 

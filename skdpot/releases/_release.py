@@ -42,14 +42,14 @@ class Release(HasExpectedErrors, ABC):
         Parameters
         ----------
         values : Any
-            Private; what they are, each release says.
+            Private values; each release defines them.
         source : NoiseSource
             Where the noise comes from.
 
         Returns
         -------
         Any
-            What may be published.
+            The result, which may be published.
         """
 
 

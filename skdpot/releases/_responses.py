@@ -40,16 +40,16 @@ class UtilityResponse(UtilityRelease):
     protect : {"parameter", "node"}, default="parameter"
         The unit of privacy: the parameter of one edge at this end, or all of a node's.
     factors : float or array-like of shape (n_nodes,), default=1.0
-        What part of epsilon each node spends, above 0 and at most 1.
+        Share of epsilon that each node spends, in (0, 1].
 
     Attributes
     ----------
     epsilons : ndarray of shape (n_nodes,)
-        What each node spends.
+        Epsilon of each node.
     n_levels, n_answers : ndarray of shape (n_nodes,)
         Levels, and how many edges of the node answer.
     event : DpEvent
-        What all nodes together are to be charged as: a unit of privacy belongs to one node.
+        The charge of all nodes together: a unit of privacy belongs to one node.
 
     Raises
     ------

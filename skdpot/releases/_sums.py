@@ -82,7 +82,7 @@ def sum_of_blocks(sum_of: Callable[[slice], np.ndarray], n_records: int) -> np.n
     sum_of : callable
         Returns the sum over a block of records, as doubles.
     n_records : int
-        How many there are.
+        Number of records.
 
     Returns
     -------
@@ -112,8 +112,8 @@ class SumRelease(Release):
         Standard deviation of the noise over the sensitivity. With 0 there is no noise, and nothing
         is guaranteed.
     sensitivity : callable
-        A function of :mod:`skdpot.privacy.sensitivity` that returns, for ``relation=``, by how much
-        the sums of neighbours may differ in the l2 norm.
+        A function of :mod:`skdpot.privacy.sensitivity` that returns, for ``relation=``, the largest
+        l2 distance of the sums of neighbours.
     relation : {"add_remove", "replace_one"}
         The neighbouring relation that the noise is for.
     """
@@ -157,13 +157,12 @@ class SketchReleases(ReleaseSeries):
     Parameters
     ----------
     noise_multiplier : float
-        Of the whole: Gaussian releases with multipliers ``s_i`` cost together what a single one
-        with ``1 / sqrt(sum(1 / s_i**2))`` costs, exactly, also where the later ones, and their
-        noise, depend on what the earlier ones released. With 0 there is no noise, and nothing is
-        guaranteed.
+        Multiplier of the whole: Gaussian releases with multipliers ``s_i`` together cost exactly as
+        much as a single one with ``1 / sqrt(sum(1 / s_i**2))``, also if later ones and their noise
+        depend on earlier results. With 0 there is no noise, and no guarantee.
     shares : mapping of str to float
-        What part of ``1 / noise_multiplier**2`` each release has, by name. They are divided by
-        their sum.
+        Share of ``1 / noise_multiplier**2`` of each release, by name. They are divided by their
+        sum.
     relation : {"add_remove", "replace_one"}
         The neighbouring relation that the noise is for.
     source : NoiseSource
@@ -216,9 +215,9 @@ class SketchReleases(ReleaseSeries):
         Parameters
         ----------
         name : str
-            Which one.
+            The name of the release.
         shares : mapping of str to float
-            In what proportions; they may depend on what was released before.
+            The proportions; they may depend on earlier releases.
 
         Raises
         ------
@@ -238,9 +237,9 @@ class SketchReleases(ReleaseSeries):
         Parameters
         ----------
         name : str
-            Which one.
+            The name of the release.
         sensitivity : callable
-            As for `SumRelease`.
+            As in `SumRelease`.
 
         Returns
         -------
@@ -255,9 +254,9 @@ class SketchReleases(ReleaseSeries):
         Parameters
         ----------
         name : str
-            Which one.
+            The name of the release.
         sensitivity : callable
-            As for `SumRelease`.
+            As in `SumRelease`.
 
         Returns
         -------
@@ -274,11 +273,11 @@ class SketchReleases(ReleaseSeries):
         Parameters
         ----------
         name : str
-            Which one.
+            The name of the release.
         sums : ndarray of int64
             Private.
         sensitivity : callable
-            As for `SumRelease`.
+            As in `SumRelease`.
 
         Returns
         -------

@@ -86,7 +86,7 @@ class UtilityRelease(Release):
         Returns
         -------
         DpEvent
-            What a ledger of the node alone is charged.
+            The charge to a ledger of the node alone.
         """
 
     @abstractmethod
@@ -96,7 +96,7 @@ class UtilityRelease(Release):
         Parameters
         ----------
         released : array-like of shape (n_edges,)
-            What `run` returned.
+            The result of `run`.
 
         Returns
         -------
@@ -135,16 +135,16 @@ class UtilityNoise(UtilityRelease):
     protect : {"parameter", "node"}, default="parameter"
         The unit of privacy: the parameter of one edge at this end, or all of a node's.
     factors : float or array-like of shape (n_nodes,), default=1.0
-        What part of epsilon each node spends, above 0 and at most 1.
+        Share of epsilon that each node spends, in (0, 1].
 
     Attributes
     ----------
     epsilons : ndarray of shape (n_nodes,)
-        What each node spends.
+        Epsilon of each node.
     scales : ndarray of shape (n_nodes,)
         Mean magnitude of the noise.
     event : DpEvent
-        What all nodes together are to be charged as: a unit of privacy belongs to one node.
+        The charge of all nodes together: a unit of privacy belongs to one node.
 
     Raises
     ------

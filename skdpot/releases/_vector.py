@@ -32,8 +32,8 @@ class VectorRelease(Release):
         Budget; Laplace noise for delta 0, Gaussian noise above. Of a large epsilon no more is spent
         than the range of the grid has a use for.
     sensitivities : callable
-        A function of :mod:`skdpot.privacy.sensitivity` that returns, for ``relation=``, by how much
-        vectors of neighbours may differ in the l1 and in the l2 norm.
+        A function of :mod:`skdpot.privacy.sensitivity` that returns, for ``relation=``, the largest
+        l1 and l2 distances of the vectors of neighbours.
     n_coordinates : int
         Length of the vector, at most.
     largest : float
@@ -47,9 +47,9 @@ class VectorRelease(Release):
     Attributes
     ----------
     event : DpEvent
-        What a release is charged as.
+        The event of a release.
     standard_deviation, half_width : float
-        Of the noise on each value: its standard deviation, and what its magnitude exceeds with a
+        The standard deviation of the noise on each value, and the magnitude that it exceeds with a
         probability of 5 %.
 
     Raises

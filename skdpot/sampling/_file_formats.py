@@ -71,7 +71,7 @@ def write_samples(samples: np.ndarray, path: str) -> None:
     Parameters
     ----------
     samples : ndarray of shape (n_users, n_samples) or (n_users, n_samples, n_features)
-        As `sample` returns them.
+        The result of `sample`.
     path : str
         Ends with ".npy", ".npz" (the array "samples") or ".parquet" (columns "sample_0", ...).
     """

@@ -43,7 +43,7 @@ class Claim(NamedTuple):
     n_users : int
         How many users it holds.
     source_digest : str
-        What it holds.
+        The digest of its content.
     """
 
     number: int
@@ -64,7 +64,7 @@ class Recorded(NamedTuple):
     target, temporary : str
         Where it belongs, and where it was written.
     digest : str
-        What it holds.
+        The digest of its content.
     n_users : int
         How many users it is of.
     """
@@ -85,7 +85,7 @@ class FileJournal:
     Parameters
     ----------
     path : str
-        Where it is, or is to be.
+        Its path.
     """
 
     def __init__(self, path: str) -> None:

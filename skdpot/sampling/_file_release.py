@@ -74,11 +74,11 @@ class ReleasedFile(NamedTuple):
     source, target : str
         Absolute paths of the users and of their samples.
     n_users : int
-        How many users there are.
+        Number of users.
     digest : str
         SHA-256 digest of the file of samples.
     receipt : Receipt
-        Of the charge in the ledger.
+        The receipt of the charge.
     """
 
     source: str
@@ -96,19 +96,19 @@ class FilesRelease:
     journal : FileJournal
         Held by this process alone.
     files : Files
-        What is to be released.
+        The files to be released.
     work : Work
-        What is done with each file.
+        The work on each file.
     random_state : int or None
-        What the seeds of files are made of.
+        Determines the seeds of files.
     ledger : PrivacyLedger
-        What is charged.
+        The ledger to be charged.
     partition : str
         Name of the files in the ledger.
     run : callable
         ``run(function, tasks)`` returns the results of tasks, in any order.
     is_watched : bool
-        Whether there are progress bars.
+        Whether progress bars are shown.
     """
 
     def __init__(

@@ -63,9 +63,9 @@ class Parcel(NamedTuple):
     Attributes
     ----------
     path : str
-        Of the file.
+        The path of the file.
     digest : str
-        What it holds.
+        The digest of its content.
     """
 
     path: str

@@ -20,7 +20,7 @@ def run_tasks(
     Parameters
     ----------
     function : callable
-        Of the top level of a module, so that workers find it.
+        A function at the top level of a module, so that workers find it.
     tasks : iterator
         Its arguments; not many more are taken than workers are busy with.
     client : dask.distributed.Client, object with a method `map`, callable or None

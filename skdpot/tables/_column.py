@@ -43,7 +43,7 @@ class Column:
     Attributes
     ----------
     name : str or int
-        As users call it.
+        The user's name of it.
     kind : {"numeric", "ordinal", "nominal"}
         Numbers, levels in an order, or categories without one.
     missing : bool
@@ -53,11 +53,11 @@ class Column:
     integer : bool
         Whether numbers are declared to be integers.
     step : float or None
-        By how much a real number differs from the next one that there may be; None where any may.
+        The distance between adjacent real numbers of the column; None if all are allowed.
     scale : {"linear", "log"}
         On which units of real numbers are evenly spaced, and the first cells of integers.
     unit : {"D", "h", "min", "s"} or None
-        Of dates, which are integers since 1970, or of durations; None for other numbers.
+        The unit of dates, which are integers since 1970, or of durations; None for other numbers.
     duration : bool
         Whether a unit is that of durations.
     values : tuple
@@ -65,8 +65,8 @@ class Column:
     position : int or None
         Where it is in X; None where it is found by its name, or is the target beside X.
     dtype : object
-        The data frame's type for these categories, if it is one that lists them. In a schema, what
-        the type is called that values are written as.
+        The data frame's type for these categories, if it lists them. In a schema, the name of the
+        type of written values.
     """
 
     name: Any

@@ -25,7 +25,7 @@ class Table:
     X : {ndarray, sparse matrix, DataFrame}
         The rows, as something with a shape.
     container : {"array", "pandas", "polars"}
-        What holds them.
+        The container.
 
     Examples
     --------

@@ -86,10 +86,10 @@ def numbers_of_dates(values: Any, unit: str, duration: bool) -> np.ndarray | Non
     Parameters
     ----------
     values : ndarray or Series
-        Private: of a type of dates, or of objects of one kind, of which text is read as ISO 8601.
-        Times of a zone are what clocks say there.
+        Private values: of a type of dates, or objects of one kind; text is read as ISO 8601. Times
+        of a zone are read as local times.
     unit : {"D", "h", "min", "s"}
-        Of the numbers.
+        The unit of the numbers.
     duration : bool
         Whether durations are wanted.
 

@@ -63,7 +63,7 @@ def doubts_about_heavy_tails(names: Sequence, values: np.ndarray) -> str | None:
     Parameters
     ----------
     names : sequence
-        Of the columns.
+        Names of the columns.
     values : ndarray of shape (n_rows, n_columns)
         Not private; NaN where a number is missing.
 
@@ -104,7 +104,7 @@ def doubts_about_crowding(names: Sequence, values: np.ndarray) -> str | None:
     Parameters
     ----------
     names : sequence
-        Of the columns.
+        Names of the columns.
     values : ndarray of shape (n_rows, n_columns)
         Not private; scaled so that bounds are -1 and 1.
 

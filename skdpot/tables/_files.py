@@ -39,7 +39,7 @@ def read_table_file(path: str | os.PathLike[str], schema: TableSchema) -> list[n
         A file that ends with .csv (UTF-8, with names of columns in its first line) or .parquet,
         which needs pyarrow.
     schema : TableSchema
-        What the columns are declared to hold.
+        The declarations of the columns.
 
     Returns
     -------
@@ -132,7 +132,7 @@ def write_table_file(path: str | os.PathLike[str], names: Sequence[Any], table: 
     path : str or path-like
         The file.
     names : sequence
-        What the columns are called.
+        Names of the columns.
     table : {ndarray, DataFrame}
         Missing values are empty fields of a CSV file.
 

@@ -20,16 +20,16 @@ def make_table(
     Parameters
     ----------
     container : {"array", "pandas", "polars"}
-        What holds it.
+        The container.
     names : sequence
-        Of the columns.
+        Names of the columns.
     columns : list of ndarray of shape (n_samples,)
-        Numbers, or objects, of which None is missing.
+        Numbers, or objects, with None for missing values.
     dtypes : list, default=None
         The type that a column of objects gets if that holds all of its values; a word is that of
         pandas. None, and types of the other library, leave the choice to the library.
     index : pandas.Index, default=None
-        Of a frame of pandas.
+        The index of a pandas frame.
 
     Returns
     -------

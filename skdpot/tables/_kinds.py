@@ -38,7 +38,7 @@ def find_columns(
     categories : None, dict or list
         Declared labels of the categorical columns.
     missing : {"error", "category", "kept"}
-        As of `labels_of`.
+        As in `labels_of`.
     private : bool
         Whether labels that were not declared are refused, instead of being found in X.
 

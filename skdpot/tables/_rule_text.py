@@ -53,7 +53,7 @@ def read_rule(text: Any, columns: Mapping[Any, Column]) -> Condition:
     text : str
         Public.
     columns : mapping of str or int to Column
-        What the rule may speak of.
+        The columns that the rule may use.
 
     Examples
     --------

@@ -60,9 +60,9 @@ class Rules:
     Attributes
     ----------
     texts : tuple of str
-        As they were declared.
+        The declared texts.
     formulas : tuple of Formula
-        Of columns that are computed, each from such as were computed before.
+        The formulas of computed columns, each of which uses earlier results only.
     conditions : tuple of (str, Condition)
         All rules with their texts.
     """
@@ -157,7 +157,7 @@ def read_rules(texts: Any, schema: TableSchema) -> Rules:
     texts : list of str or None
         Public.
     schema : TableSchema
-        What the table is declared to hold, with no column computed.
+        The schema of the table, without computed columns.
 
     Examples
     --------

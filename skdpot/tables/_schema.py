@@ -29,7 +29,7 @@ class TableSchema:
     Attributes
     ----------
     columns : tuple of Column
-        Those that are read and learned, in the order of the declaration.
+        The columns that are read and learned, in the order of the declaration.
     target : int or None
         Position of the target among these columns.
     others : tuple of (int, Identifier, Constant or Column)
@@ -162,9 +162,9 @@ class TableSchema:
         Parameters
         ----------
         units : ndarray of shape (n, n_columns)
-            Of `encode`.
+            The units from `encode`.
         uniforms : ndarray of shape (n, n_columns)
-            From 0 to 1, of which real numbers are made.
+            Numbers from 0 to 1 that place real numbers within their units.
         given : mapping, default=None
             Conditions by the name of the column, as of `intervals`, that the units are in: a real
             number shares its unit with others, which the conditions may exclude.
@@ -200,7 +200,7 @@ class TableSchema:
         Parameters
         ----------
         name : str or int
-            Of the column.
+            The name of the column.
         condition : object
             A value; a list of values; a tuple (low, high) for numbers from low to high; None for
             missing ones.
@@ -300,7 +300,7 @@ def schema_from_plain(plain: Mapping) -> TableSchema:
     Parameters
     ----------
     plain : mapping
-        Of `TableSchema.plain`.
+        The result of `TableSchema.plain`.
 
     Returns
     -------

@@ -16,7 +16,7 @@ def columns_in(schema: Any) -> tuple[dict[Any, Any], Any]:
     Parameters
     ----------
     schema : mapping, str or path-like
-        Declarations by name; what `TableSchema.plain` returns; or JSON of either, or the path of a
+        Declarations by name; the result of `TableSchema.plain`; JSON of either; or the path of a
         file with that.
 
     Examples

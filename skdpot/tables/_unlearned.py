@@ -20,7 +20,7 @@ class Identifier:
     Attributes
     ----------
     name : str or int
-        As users call it.
+        The user's name of it.
     pattern : str or True
         A format of one integer; True for the integers themselves.
     """

@@ -81,7 +81,7 @@ class ConditionalMap:
     weights : ndarray of shape (n_groups,)
         Weights of groups.
     then : ConditionalMap or None
-        What moves images once more.
+        A second map, which is applied to the images.
     """
 
     steps: tuple[Step, ...]
@@ -203,7 +203,7 @@ def fit_conditional(
     Parameters
     ----------
     columns : list of Column
-        What columns hold.
+        The declarations of the columns.
     codes : ndarray of shape (n_rows, n_columns)
         Numbers, NaN where missing; positions of levels and categories, -1 where missing.
     groups : ndarray of shape (n_rows,)
@@ -218,7 +218,7 @@ def fit_conditional(
         Nothing is moved if no classifier tells a group of held-out rows from the others by an area
         under the curve that is above 0.5 + tol, by more than chance. 0 moves whatever is found.
     max_rows : int
-        A fit uses at most so many rows, drawn at random.
+        Maximum number of rows, drawn at random.
     callback : callable
         Called after every column.
 

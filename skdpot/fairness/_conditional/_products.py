@@ -17,7 +17,7 @@ class Linear:
     ----------
     intercepts : ndarray of shape (n_groups, n_functions)
     slopes : ndarray of shape (n_groups or 1, n_functions, n_features)
-        One for all groups where they are the same.
+        Slopes, a single one if groups share them.
     """
 
     intercepts: np.ndarray

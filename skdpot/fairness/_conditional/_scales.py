@@ -33,7 +33,7 @@ class Scale:
     middles : ndarray of shape (n_values,) or None
         The score by which a value of the lattice is known to models of later columns.
     decimals : int
-        Values without ties have so many decimals.
+        Number of decimals of values without ties.
     """
 
     values: np.ndarray

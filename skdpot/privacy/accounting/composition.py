@@ -38,7 +38,7 @@ class Composition:
     Parameters
     ----------
     parts : sequence of (GridLosses, int)
-        The losses of a release, and how many there are of it, one at least.
+        The losses of a release, and the number of such releases, at least one.
     """
 
     def __init__(self, parts: Sequence[tuple[GridLosses, int]]) -> None:

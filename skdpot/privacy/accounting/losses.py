@@ -86,7 +86,7 @@ class Pair(ABC):
         step : float
             The width of the grid.
         far : float
-            What is beyond so many standard deviations of Gaussian noise counts as certain loss.
+            Outputs beyond this many standard deviations of Gaussian noise count as infinite loss.
         """
         lowest, highest = self.loss_range(far)
         # There is always an edge at 0, where a pair may have a kink. A grid of the maximum size

@@ -33,7 +33,7 @@ class Parts:
         Whether a sampled series of releases counts as sampled Gaussian noise that it does not
         exceed, rather than as if it were not sampled.
     pairs : Counter of Pair
-        How many there are of each.
+        The pairs, and the number of each.
     rho, xi : float
         Sums over the parts that are known by their zero-concentrated privacy alone.
     """

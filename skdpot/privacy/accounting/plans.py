@@ -34,8 +34,8 @@ def plan_epsilon(event: DpEvent, delta: float, *, neighbouring: str) -> float:
     Parameters
     ----------
     event : DpEvent
-        All of what will be released, however later releases depend on earlier ones, as long as
-        what they are is fixed beforehand.
+        All releases. Later ones may depend on earlier results, if their events are fixed
+        beforehand.
     delta : float
         From 0 to less than 1.
     neighbouring : {"add_remove", "replace_one"}
@@ -44,8 +44,8 @@ def plan_epsilon(event: DpEvent, delta: float, *, neighbouring: str) -> float:
     Returns
     -------
     float
-        An upper bound, exact up to a share of 1e-4 or so for releases whose privacy loss is known;
-        infinite where there is none.
+        An upper bound, exact up to a share of about 1e-4 for releases with a known privacy loss;
+        infinite if there is none.
 
     Raises
     ------

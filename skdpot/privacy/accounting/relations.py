@@ -27,7 +27,7 @@ def convert_event(event: ev.DpEvent, source: str, target: str) -> ev.DpEvent:
     Parameters
     ----------
     event : DpEvent
-        What is released, as it is described under `source`.
+        The event under `source`.
     source, target : {"add_remove", "replace_one"}
         Neighbouring relations.
 

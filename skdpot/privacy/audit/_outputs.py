@@ -23,7 +23,7 @@ class Raised:
     kind : str
         Name of the exception's class, by which such outcomes are told apart.
     message : str
-        What the exception said.
+        The message of the exception.
     """
 
     kind: str

@@ -22,7 +22,7 @@ class LowerBound:
         Parameters
         ----------
         epsilon : float
-            What is claimed.
+            The claimed epsilon.
 
         Returns
         -------

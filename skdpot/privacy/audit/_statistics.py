@@ -28,7 +28,7 @@ class Statistic(ABC):
     Attributes
     ----------
     name : str
-        What it is called in a result.
+        Its name in a result.
     """
 
     name: str
@@ -169,8 +169,8 @@ class Features:
     Parameters
     ----------
     data, neighbour : Outcomes
-        What is learned from: which outputs there are besides numbers, and where numbers may not
-        be finite.
+        Outputs that show which kinds of outputs besides numbers occur, and where numbers may not be
+        finite.
     """
 
     def __init__(self, data: Outcomes, neighbour: Outcomes) -> None:

@@ -154,7 +154,7 @@ class _GridMechanism(ABC):
         size : int or tuple of int
             Shape of the noise.
         random_state : None, int, numpy.random.RandomState or NoiseSource, default=None
-            As for `release`.
+            As in `release`.
 
         Returns
         -------

@@ -51,9 +51,9 @@ class BoundedRatioMechanism:
     Attributes
     ----------
     epsilon : float
-        What one draw costs.
+        The epsilon of one draw.
     event : PureDpEvent
-        What one draw releases, to be charged to a ledger.
+        The event of one draw, to be charged to a ledger.
     smallest_, largest_ : ndarray of int64, shape (n_outputs,)
         The bounds on the integer weights.
 
@@ -102,9 +102,8 @@ class BoundedRatioMechanism:
         Parameters
         ----------
         probabilities : array-like of shape (n_users, n_outputs)
-            Probability vectors between the bounds, up to rounding. Whatever lies outside, even what
-            is no probability vector at all, is moved inside, silently: an error or a warning would
-            tell of it.
+            Probability vectors between the bounds, up to rounding. Other vectors are moved inside,
+            silently, since an error or a warning would depend on private values.
 
         Returns
         -------

@@ -64,7 +64,7 @@ def noisy_argmax(
     n_draws : int
         How often to draw.
     kind : NoiseKind
-        Of the noise.
+        The kind of the noise.
 
     Returns
     -------

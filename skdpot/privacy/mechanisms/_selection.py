@@ -55,18 +55,18 @@ class _SelectionMechanism(ABC):
         Parameters
         ----------
         utilities : array-like of shape (n_candidates,)
-            Private. The larger the better; NaN is worse than all numbers, and what is infinite
-            counts as the largest or smallest double.
+            Private utilities. NaN is worse than all numbers; infinite ones count as the largest or
+            smallest double.
         random_state : None, int, numpy.random.RandomState or NoiseSource, default=None
             None draws from the operating system's cryptographic source. Anything seeded is
             reproducible, and so not private.
         size : int, default=None
-            How many independent draws to return, each of which costs epsilon.
+            Number of independent draws; each costs epsilon.
 
         Returns
         -------
         int or ndarray of intp, shape (size,)
-            What was selected.
+            The selected candidates.
 
         Raises
         ------
@@ -99,7 +99,7 @@ class _SelectionMechanism(ABC):
         Parameters
         ----------
         utilities : array-like of shape (n_candidates,)
-            As for :meth:`select`.
+            As in :meth:`select`.
 
         Returns
         -------

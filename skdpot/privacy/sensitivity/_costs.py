@@ -32,7 +32,7 @@ def transport_cost_sensitivity(
     Parameters
     ----------
     cost_range : float
-        By how much two costs may differ, R.
+        Largest difference of two costs, R.
     n, m : int or array-like of int
         Sizes of the two samples. With private labels, lower bounds that were declared: a sample
         that has fewer records is filled up to it with copies of one public point.
@@ -91,13 +91,13 @@ def pairwise_sensitivities(
     Parameters
     ----------
     cost_range : float
-        By how much two costs may differ, R.
+        Largest difference of two costs, R.
     sizes : array-like of int, shape (k,)
         Sizes of the samples. With private labels, lower bounds that were declared.
     labels : {"public", "private"}, default="public"
-        As for :func:`transport_cost_sensitivity`.
+        As in :func:`transport_cost_sensitivity`.
     divergence : {"ot", "sinkhorn"}, default="ot"
-        As for :func:`transport_cost_sensitivity`.
+        As in :func:`transport_cost_sensitivity`.
     tol : float, default=0.0
         Each transport cost is computed within an interval of this part of the sensitivity that
         ``divergence="ot"`` has for its pair.
@@ -105,10 +105,10 @@ def pairwise_sensitivities(
     Returns
     -------
     sensitivities : ndarray of shape (n_pairs,)
-        Of each pair alone, in the order of ``itertools.combinations(range(k), 2)``.
+        Sensitivity of each pair alone, in the order of ``itertools.combinations(range(k), 2)``.
     changes : ndarray of shape (n_kinds, n_pairs)
-        For every kind of neighbour (a record of one sample is replaced, or it moves between two)
-        by how much it can change each of the costs.
+        How much each kind of neighbour (a record of one sample is replaced, or moves to another
+        sample) can change each of the costs.
 
     Raises
     ------
@@ -159,8 +159,8 @@ def cost_vector_sensitivities(
     Returns
     -------
     l1, l2 : float
-        With public labels at most k - 1 for k samples, and its root; raised by what the division by
-        the sensitivities may do to a cost, and to these numbers.
+        With public labels at most k - 1 for k samples, and its root; raised to cover the rounding
+        errors of the division by the sensitivities.
 
     Notes
     -----
@@ -243,7 +243,7 @@ def noisy_sinkhorn_sensitivity(
     bound : float
         Released potentials are clipped to ``[-bound, bound]`` before they are used.
     rounding : float, default=0.0
-        By how much more each potential may move on account of arithmetic and of a grid.
+        How much more each potential may move by arithmetic and a grid.
 
     Returns
     -------
@@ -283,7 +283,7 @@ def optimal_plan_cost_sensitivity(cost_range: float, reg: float, n: Any, m: Any)
     reg : float
         Regularisation, above 0.
     n, m : int
-        Sizes of the two samples, of which N is the smaller one.
+        Sizes of the two samples; N is the smaller one.
 
     Returns
     -------
@@ -324,8 +324,8 @@ def plan_cost_sensitivity(
     bound : float
         Bound B on the magnitude of the potentials, which are the same for both neighbours.
     rounding : float, default=0.0
-        What arithmetic adds to the cost is this, times ``1 + (2 B + R) / reg``, times the largest
-        term.
+        Arithmetic changes the cost by at most this, times ``1 + (2 B + R) / reg``, times the
+        largest term.
 
     Returns
     -------

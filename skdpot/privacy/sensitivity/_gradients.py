@@ -59,9 +59,9 @@ def clipped_sum_sensitivity(
     clip_norm : float
         The norm that no record's gradient exceeds.
     count_weight : float, default=0.0
-        What the number of records is multiplied by.
+        Multiplier of the number of records.
     loss_weight : float, default=0.0
-        What a record's loss, between 0 and 1, is multiplied by.
+        Multiplier of a record's loss, which is between 0 and 1.
     relation : {"add_remove", "replace_one"}, default="add_remove"
         The neighbouring relation.
 

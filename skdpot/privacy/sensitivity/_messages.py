@@ -43,16 +43,16 @@ def message_sensitivity(
     eta : float or array-like
         Penalty of the round, above 0.
     utility_range : float or array-like
-        R: by how much the marginal utilities of two neighbours may differ, at any amount between 0
-        and `cap`. For linear utilities the width of the range of their slopes.
+        Largest difference R of the marginal utilities of two neighbours, at any amount between 0
+        and `cap`. For linear utilities it is the width of the range of their slopes.
     cap : float or array-like
-        Upper bound on what the node's amounts add up to; infinite where there is none.
+        Upper bound of the sum of the node's amounts, or infinity.
     degree : int or array-like of int
         Number d of the node's edges.
     least : float or array-like, default=0.0
-        Lower bound on what they add up to.
+        Lower bound of that sum.
     curvature : float or array-like, default=0.0
-        What minus the second derivative of every utility is at least, between 0 and `cap`.
+        Lower bound of minus the second derivative of every utility, between 0 and `cap`.
     protect : {"parameter", "node"}, default="parameter"
         Whether the utility of one edge is replaced, or those of all edges of the node.
     relation : {"replace_one"}, default="replace_one"
@@ -135,24 +135,24 @@ def message_error(
     eta : float or array-like
         Penalty of the round, above 0.
     cap : float or array-like
-        Upper bound on what the node's amounts add up to.
+        Upper bound of the sum of the node's amounts.
     degree : int or array-like of int
         Number d of the node's edges.
     reach : float or array-like
         The largest ``|eta z| + |alpha|`` of an edge, with the amounts z and the prices alpha that
         the message is the answer to.
     largest_marginal : float or array-like
-        What marginal utilities are at most in size, as declared.
+        Declared upper bound of absolute marginal utilities.
     largest_scale : float or array-like, default=0.0
-        Of logarithmic utilities, what scales are at most.
+        Upper bound of the scales of logarithmic utilities.
     iterative : bool, default=False
         Whether amounts are found by iteration, other than sums and quotients.
 
     Returns
     -------
     ndarray
-        ``sqrt(d) (d + 16) M / eta`` times some roundings, with the sum M of what the solver adds
-        up; at most half of what two messages within the bounds can be apart.
+        ``sqrt(d) (d + 16) M / eta`` times some roundings, with the sum M of the solver's terms; at
+        most half of the largest distance of two messages within the bounds.
 
     Notes
     -----
@@ -179,9 +179,9 @@ def rounded_message_sensitivity(
     Parameters
     ----------
     exact : float or array-like
-        Of `message_sensitivity`, as are `cap` and `degree`.
+        The result of `message_sensitivity` with the same `cap` and `degree`.
     cap : float or array-like
-        Upper bound on what the node's amounts add up to.
+        Upper bound of the sum of the node's amounts.
     degree : int or array-like of int
         Number of the node's edges.
     error : float or array-like
@@ -216,7 +216,7 @@ def computed_message_sensitivity(exact: Any, error: Any) -> Any:
     Parameters
     ----------
     exact : float or array-like
-        Of `message_sensitivity`.
+        The result of `message_sensitivity`.
     error : float or array-like
         How far the computed message may be from the exact one, in the l2 norm.
 
@@ -256,9 +256,9 @@ def marginal_bounds(
     Returns
     -------
     utility_range : float
-        By how much the marginal utilities of two members may differ at any amount up to the cap.
+        Largest difference of the marginal utilities of two members, at any amount up to the cap.
     curvature : float
-        What minus the second derivative of every member is at least.
+        Lower bound of minus the second derivative of every member.
 
     Raises
     ------

@@ -32,7 +32,7 @@ def moment_sensitivities(
     half_width : int
         h, above 0.
     n_continuous, n_binary : int
-        How many features there are of these kinds.
+        Numbers of features of these kinds.
     blocks : sequence of tuple of int
         Number of categories, ``own`` and ``other`` for every block.
     relation : {"replace_one", "add_remove"}, default="replace_one"

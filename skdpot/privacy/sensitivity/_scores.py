@@ -42,7 +42,7 @@ def cost_score_sensitivity(costs: Any) -> float:
     Parameters
     ----------
     costs : ndarray of shape (n_inputs, n_outputs)
-        Of every output at every input.
+        Cost of every output at every input.
 
     Returns
     -------

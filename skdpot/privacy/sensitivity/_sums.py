@@ -21,8 +21,8 @@ def cell_count_sensitivity(
     n_tables : int, default=1
         In how many tables a record is counted, once in each, as 1 or -1.
     whole : float, default=1.0
-        How long what is added to each table is at most, in the l2 norm: a user with several rows
-        shares it out among their cells.
+        Largest l2 norm of a user's contribution to each table: several rows of a user share it
+        among their cells.
     relation : {"add_remove", "replace_one"}, default="add_remove"
         The neighbouring relation.
 
@@ -80,7 +80,7 @@ def ball_sum_sensitivity(*, radius: float, relation: str = "add_remove") -> floa
     Parameters
     ----------
     radius : float
-        Of the ball.
+        Radius of the ball.
     relation : {"add_remove", "replace_one"}, default="add_remove"
         The neighbouring relation.
 
@@ -110,9 +110,9 @@ def counted_sum_sensitivity(
     Parameters
     ----------
     radius : float
-        Of the ball that the vectors are in.
+        Radius of the ball that contains the vectors.
     count_weight : float
-        What a record adds to the count of its cluster.
+        Contribution of a record to the count of its cluster.
     relation : {"add_remove", "replace_one"}, default="add_remove"
         The neighbouring relation.
 
@@ -142,9 +142,9 @@ def share_sum_sensitivity(
     Parameters
     ----------
     radius, count_weight : float
-        As for `counted_sum_sensitivity`.
+        As in `counted_sum_sensitivity`.
     whole : float
-        What the shares of a record, none of them negative, add up to at most.
+        Largest sum of the non-negative shares of a record.
     relation : {"add_remove", "replace_one"}, default="add_remove"
         The neighbouring relation.
 
@@ -176,10 +176,10 @@ def product_sum_sensitivity(
     Parameters
     ----------
     radius : float
-        Of the ball that the vectors are in.
+        Radius of the ball that contains the vectors.
     diagonal, beside : float
-        What entries of the diagonal, and those above it, are multiplied by; the square of the
-        latter is at most twice that of the former.
+        Multipliers of entries on the diagonal, and above it; the square of the latter is at most
+        twice that of the former.
     relation : {"add_remove", "replace_one"}, default="add_remove"
         The neighbouring relation.
 

@@ -19,7 +19,7 @@ def utility_sensitivity(
     Parameters
     ----------
     width : float or array-like
-        Of the range that parameters are clipped to.
+        Width of the range that parameters are clipped to.
     degree : int or array-like of int
         How many parameters of the node are released.
     protect : {"parameter", "node"}, default="parameter"
