@@ -12,6 +12,8 @@ from skdpot.tables._declarations import is_missing, objects
 CONTAINERS = ("array", "pandas", "polars")
 # All integers up to here are doubles.
 _LARGEST_EXACT = 2.0**53
+# Binary digits of floating-point types; all other types have 53.
+_DIGITS = {"float16": 11, "halffloat[pyarrow]": 11, "float32": 24, "float[pyarrow]": 24}
 
 
 class Table:
@@ -154,3 +156,8 @@ def _plain_value(value: Any) -> Any:
 def labels_in(values: np.ndarray) -> np.ndarray:
     """Return values as objects, with None for missing ones."""
     return objects([None if is_missing(value) else value for value in values.tolist()])
+
+
+def exact_digits(column: Any) -> int:
+    """Return of how many binary digits floating-point numbers of a column hold all integers."""
+    return _DIGITS.get(str(getattr(column, "dtype", None)).lower(), 53)

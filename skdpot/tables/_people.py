@@ -6,11 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.tables._containers import plain_values
+from skdpot.tables._containers import exact_digits, plain_values
 from skdpot.tables._declarations import is_missing, objects
-
-# Binary digits of floating-point types; all other types have 53.
-_DIGITS = {"float16": 11, "halffloat[pyarrow]": 11, "float32": 24, "float[pyarrow]": 24}
 
 
 def check_index(X: Any, groups: Any) -> None:
@@ -44,7 +41,7 @@ def person_codes(groups: Any, n_rows: int) -> tuple[np.ndarray, list[Any]]:
             "groups has missing values: a row of nobody cannot be protected. Leave these rows out, "
             "or give each of them its own person."
         )
-    digits = _DIGITS.get(str(getattr(groups, "dtype", None)).lower(), 53)
+    digits = exact_digits(groups)
     if any(isinstance(value, float) and abs(value) >= 2.0**digits for value in values.tolist()):
         raise ValueError(
             f"groups has floating-point numbers from 2**{digits} on, which may stand for several "

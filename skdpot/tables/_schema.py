@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.tables._column import LABEL_KEYS, NUMERIC, Column
-from skdpot.tables._containers import Table, labels_in
+from skdpot.tables._containers import Table, exact_digits, labels_in
 from skdpot.tables._dates import DATE, TEXT
 from skdpot.tables._declarations import objects, shown
 from skdpot.tables._declared_columns import HOW_TO_DECLARE, read_column
@@ -372,11 +372,28 @@ def _values_in(table: Table, schema: TableSchema) -> tuple[list[np.ndarray], lis
         place = names.index(column.name)
         if column.kind != NUMERIC:
             values.append(labels_in(table.column(place)))
+            problems += _mistaken(table, place, column)
             continue
         numbers, problem = numbers_in(table, place, column)
         values.append(numbers)
         problems += problem
     return values, problems
+
+
+def _mistaken(table: Table, place: int, column: Column) -> list[str]:
+    """Return what is wrong with floating-point numbers that stand for several labels.
+
+    One missing value makes them of integers in pandas, and rounds the labels of other records.
+    """
+    least = 2 ** exact_digits(table.series(place))
+    if not any(type(label) is int and abs(label) >= least for label in column.values):
+        return []
+    if not any(type(one) is float and abs(one) >= least for one in table.column(place).tolist()):
+        return []
+    return [
+        f"column {column.name!r} has floating-point numbers, and declares integers that these do "
+        "not tell apart: read it as text, or as integers that may be missing (Int64)"
+    ]
 
 
 def _refuse(problems: list[str]) -> None:

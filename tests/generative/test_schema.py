@@ -525,6 +525,25 @@ def test_times_of_two_kinds_which_are_of_no_type_of_dates_are_refused(odd):
         read_columns(pd.DataFrame({"day": times}), read_schema({"day": DAYS}))
 
 
+@pytest.mark.parametrize("library", [pd, pl])
+def test_one_missing_value_changes_no_label_of_others(library):
+    """In pandas, it makes doubles of all integers, and the second label would be the first."""
+    schema = read_schema({"id": {"categories": [2**60, 2**60 + 1], "missing": True}})
+    values = [2**60, 2**60 + 1, 2**60 + 1]
+    whole = library.DataFrame({"id": values})
+    assert units_of(whole, schema)[:, 0].tolist() == [0, 1, 1]
+    lacking = library.DataFrame({"id": [*values[:2], None]})
+    if library is pl:
+        assert units_of(lacking, schema)[:, 0].tolist() == [0, 1, 2]
+        return
+    with pytest.raises(ValueError, match="integers that these do not tell apart") as error:
+        units_of(lacking, schema)
+    assert str(2**60)[:6] not in str(error.value)
+    assert units_of(lacking.astype("Int64"), schema)[:, 0].tolist()[0] == 0
+    exact = pd.DataFrame({"id": pd.array([*values[:2], None], dtype="Int64")})
+    assert units_of(exact, schema)[:, 0].tolist() == [0, 1, 2]
+
+
 def test_a_declared_type_is_not_that_of_a_frame():
     frame = pd.DataFrame({"sex": pd.Series(["F", "M"], dtype="category")})
     schema = read_schema({"sex": {"categories": ["F", "M"], "dtype": "object"}})
