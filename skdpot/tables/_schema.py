@@ -4,6 +4,7 @@ The declaration is public; it must not be learned from private data.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
@@ -20,6 +21,9 @@ from skdpot.tables._reading import numbers_in
 from skdpot.tables._schema_files import columns_in, refuse_gaps
 from skdpot.tables._types import type_in_frame, typed_values
 from skdpot.tables._unlearned import Constant, Identifier, Unlearned
+
+# Doubles hold all integers up to here.
+_LARGEST_EXACT = 2.0**53
 
 
 @dataclass(frozen=True)
@@ -139,6 +143,13 @@ class TableSchema:
         for j, column in enumerate(self.columns):
             units[:, j] = column.units(values[j])
             if column.missing:
+                unknown = values[j][units[:, j] == -2] if column.kind != NUMERIC else ()
+                if any(_is_of_other_type(value, column) for value in unknown):
+                    problems.append(
+                        f"column {column.name!r} has text where its schema declares numbers or "
+                        "truth values, or the other way round (the number 1 is not the text '1'): "
+                        "convert the column, as all of it would count as missing"
+                    )
                 units[units[:, j] < 0, j] = column.n_known
                 continue
             if (units[:, j] == -1).any():
@@ -378,6 +389,22 @@ def _values_in(table: Table, schema: TableSchema) -> tuple[list[np.ndarray], lis
         values.append(numbers)
         problems += problem
     return values, problems
+
+
+def _is_of_other_type(value: Any, column: Column) -> bool:
+    """Tell whether a value that is no label is written as one of another type.
+
+    A single text makes text of all numbers that pandas reads from a file.
+    """
+    if isinstance(value, str):
+        labels = [label for label in column.values if not isinstance(label, str)]
+        with suppress(ValueError):
+            return float(value) in labels
+        return value in map(str, labels)
+    if not isinstance(value, int | float):
+        return False
+    whole = abs(value) < _LARGEST_EXACT and value == int(value)
+    return str(value) in column.number or (whole and str(int(value)) in column.number)
 
 
 def _mistaken(table: Table, place: int, column: Column) -> list[str]:

@@ -544,6 +544,25 @@ def test_one_missing_value_changes_no_label_of_others(library):
     assert units_of(exact, schema)[:, 0].tolist() == [0, 1, 2]
 
 
+@pytest.mark.parametrize(
+    ("labels", "values"),
+    [
+        ([1, 2], ["1", "2", "?"]),
+        ([1.5, 2.5], ["1.50", "2.5", "?"]),
+        ([False, True], ["False", "True", "?"]),
+        (["1", "2"], [1, 2]),
+        (["1", "2"], [1.0, 2.0, np.nan]),
+    ],
+)
+def test_labels_of_which_one_record_made_another_type_do_not_count_as_missing(labels, values):
+    """As text among the numbers of a file does, and a number that is missing."""
+    schema = read_schema({"x": {"categories": labels, "missing": True}})
+    with pytest.raises(ValueError, match="or the other way round"):
+        units_of(pd.DataFrame({"x": values}), schema)
+    known = pd.DataFrame({"x": np.array([*labels, None, "7", 7.5, [1], 10**400], dtype=object)})
+    assert units_of(known, schema)[:, 0].tolist() == [0, 1, *[2] * 5]
+
+
 def test_a_declared_type_is_not_that_of_a_frame():
     frame = pd.DataFrame({"sex": pd.Series(["F", "M"], dtype="category")})
     schema = read_schema({"sex": {"categories": ["F", "M"], "dtype": "object"}})
