@@ -23,7 +23,7 @@ from skdpot.tables._types import type_in_frame, typed_values
 from skdpot.tables._unlearned import Constant, Identifier, Unlearned
 
 # Doubles hold all integers up to here.
-_LARGEST_EXACT = 2.0**53
+_LARGEST_EXACT, _LARGEST_WRITTEN = 2.0**53, 1e300
 
 
 @dataclass(frozen=True)
@@ -401,7 +401,8 @@ def _is_of_other_type(value: Any, column: Column) -> bool:
         with suppress(ValueError):
             return float(value) in labels
         return value in map(str, labels)
-    if not isinstance(value, int | float):
+    # Longer integers are no labels, and cannot be written.
+    if not isinstance(value, int | float) or abs(value) >= _LARGEST_WRITTEN:
         return False
     whole = abs(value) < _LARGEST_EXACT and value == int(value)
     return str(value) in column.number or (whole and str(int(value)) in column.number)

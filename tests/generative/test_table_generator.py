@@ -634,7 +634,7 @@ def test_tables_of_other_kinds_are_refused_before_the_charge():
     refuse(make_of_numbers(), "mask would be lost", np.ma.masked_array(np.zeros((9, 2)), True))
     refuse(make_of_numbers(), "give a pandas or polars frame", {"a": [0.5], "b": [0.5]})
     text = pd.DataFrame({"a": ["0.5"], "b": [0.5]})
-    refuse(make_of_numbers(), "Make numbers of text first", text)
+    refuse(make_of_numbers(), "Convert text to numbers first", text)
     with pytest.raises(ValueError, match="groups must have one person for each row"):
         make_of_numbers().fit(np.zeros((9, 2)), groups=3)
     arrow = pa.table({"a": [0.5], "b": [0.5], "user": [1]})
