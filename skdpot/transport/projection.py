@@ -24,9 +24,9 @@ SOLVERS = ("auto", "exact", "entropic")
 _WARM_RATIO, _WARM_SWEEPS = 0.05, 6
 # Of a row's mean mass: rows that have less have no part in that start.
 _LEAST_MASS = 0.1
-# Costs of one user, her points times the outputs, up to which the network simplex is the faster one
-# without that start (measured).
-SMALL = 1024
+# Up to which size of a user, by `_size`, the network simplex is the faster one without that start
+# (measured).
+SMALL = 1 << 15
 
 
 class ProjectionResult(NamedTuple):
@@ -143,7 +143,7 @@ class Projector:
         """
         rows = sparse.csr_array((0, self.n_inputs))
         result, n_columns = self._empty_result(rows), self.cost.shape[1]
-        is_large = n_points * n_columns > SMALL
+        is_large = _size(n_points, n_columns) > SMALL
         if self.entropic and is_large.any():
             prepare(_anneal_rows, math.inf, *self._anneal_arguments(rows, result))
             # Large users that it does not certify are few, if there are any.
@@ -172,7 +172,7 @@ class Projector:
     def _anneal(self, weights):
         """Project rows by the entropic solver, and those that it does not certify by the other."""
         result = self._empty_result(weights)
-        is_large = np.diff(weights.indptr) * self.cost.shape[1] > SMALL
+        is_large = _size(np.diff(weights.indptr), self.cost.shape[1]) > SMALL
         some = weights[is_large]
         annealed = self._empty_result(some)
         if is_large.any():
@@ -203,7 +203,11 @@ def _seconds(n_points, n_columns):
     That would not be the same, bit by bit: its start may reorder sums when it is compiled.
     """
     sizes = n_points * n_columns
-    return math.inf if (sizes > SMALL).any() else 2e-4 * len(sizes) + 1e-5 * float(sizes.sum())
+    return (
+        math.inf
+        if (_size(n_points, n_columns) > SMALL).any()
+        else 2e-4 * len(sizes) + 1e-5 * float(sizes.sum())
+    )
 
 
 def _writeable(value):
@@ -224,6 +228,12 @@ def _in_units_of_its_range(cost):
     spread = float(cost.max() / 2 - cost.min() / 2)
     unit = 2.0 ** (math.frexp(spread)[1] + 1) if spread > 0 else 1.0
     return np.ascontiguousarray(cost / unit), unit
+
+
+@part
+def _size(n_points, n_columns):
+    """Return a measure of users, which columns add more to than points do."""
+    return n_points * n_columns * max(n_columns, 32)
 
 
 @kernel
@@ -247,7 +257,7 @@ def _project_rows(
             spread = max(spread, row_maxima[row] - row_minima[row])
             magnitude = max(magnitude, row_maxima[row], -row_minima[row])
         width = reg
-        if len(rows) * n_columns > SMALL:
+        if _size(len(rows), n_columns) > SMALL:
             width = warm_potential(
                 rows, weights, lower[box], upper[box], kernel, row_minima, reg, _WARM_RATIO,
                 _WARM_SWEEPS, _LEAST_MASS, nu, potential,
