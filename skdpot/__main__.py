@@ -95,7 +95,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add(
         "--warm",
         action="store_true",
-        help="only compile the kernels, which are kept: no first call has to wait for them then",
+        help="only compile and cache the kernels, so that first calls need not wait",
     )
     add("--version", action="version", version=f"skdpot {__version__}")
     options = parser.parse_args(arguments)

@@ -207,50 +207,50 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     made = commands.add_parser(
         "synthesize",
-        help="make a synthetic table of a private one",
-        description="Make a synthetic table of a private one, under differential privacy for "
-        "every row. Price and expected errors are shown first.",
+        help="make a synthetic table from a private one",
+        description="Make a synthetic table from a private one, with differential privacy for "
+        "every row. First shows the price and the expected errors.",
     )
     made.set_defaults(do=_checked(_synthesize, made))
     add = made.add_argument
     add("data", type=Path, help="the private table: .csv, or .parquet with pyarrow")
     add("--schema", type=Path, required=True, metavar="JSON",
-        help="what columns may hold; public. Other columns are left out")  # fmt: skip
-    add("--epsilon", type=_positive, required=True, help="what is spent; there is no default")
+        help="possible values of the columns; public. Other columns are left out")  # fmt: skip
+    add("--epsilon", type=_positive, required=True, help="privacy budget to spend; no default")
     add("--delta", type=_positive, default=1e-5, help="far below 1 / rows (default: %(default)s)")
     add("--rows", type=_count, metavar="N",
-        help="how many records to make: a round number. With --groups each is of another "
+        help="number of rows to draw: a round number. With --groups, each is from another "
         "person")  # fmt: skip
     add("--out", type=Path, metavar="FILE", help="the synthetic table: .csv or .parquet")
     add("--groups", metavar="COLUMN",
-        help="a column of the table that says whose each row is: people are protected")  # fmt: skip
+        help="column with the person of each row; then people are protected")  # fmt: skip
     add("--people", type=_count, metavar="N",
-        help="with --groups, in the place of --rows: how many people to make, each with all of "
-        "her rows")  # fmt: skip
-    add("--target", metavar="COLUMN", help="a column that others will predict")
-    add("--ledger", type=Path, metavar="FILE", help="the ledger that is charged")
+        help="with --groups, instead of --rows: number of people to draw, each with all of "
+        "their rows")  # fmt: skip
+    add("--target", metavar="COLUMN", help="column that models will predict")
+    add("--ledger", type=Path, metavar="FILE", help="ledger to charge")
     add("--budget", type=_positive, nargs=2, metavar=("EPSILON", "DELTA"),
         help="create the ledger, with this budget")  # fmt: skip
     add("--neighbouring", default="auto", choices=("auto", "add_remove", "replace_one"),
-        help="what a neighbour is (default: that of the ledger, or add_remove)")  # fmt: skip
+        help="neighbouring relation (default: that of the ledger, or add_remove)")  # fmt: skip
     add("--save", type=Path, metavar="FILE",
-        help="keep the fitted generator, which may be published as well")  # fmt: skip
+        help="save the fitted generator; you may publish it, too")  # fmt: skip
     add("--report", type=Path, metavar="FILE",
-        help="a report on the quality of the synthetic table: .txt, .html or .json")  # fmt: skip
+        help="write a quality report on the synthetic table: .txt, .html or .json")  # fmt: skip
     add("--quality-share", type=float, default=0.0, metavar="SHARE",
-        help="of the rows, or with --groups of the people, held out for the report, such as 0.1 "
+        help="share of rows (with --groups, of people) to hold out for the report, such as 0.1 "
         "(default: 0)")  # fmt: skip
-    add("--preview", action="store_true", help="show price and expected errors, and do no more")
+    add("--preview", action="store_true", help="only show price and expected errors")
     add("--records", type=_count, metavar="N",
-        help="a public guess of how many rows are read, or with --groups of how many people, for "
+        help="public guess of the number of rows (with --groups, of people), for the expected "
         "errors (default: --rows or --people)")  # fmt: skip
-    add("--force", action="store_true", help="replace files that exist")
-    add("--seed", type=int, metavar="N", help="for tests alone: what is released is NOT private")
+    add("--force", action="store_true", help="replace existing files")
+    add("--seed", type=int, metavar="N", help="for tests only: the release is NOT private")
     made = commands.add_parser(
         "template",
-        help="write a schema that is to be filled in",
+        help="write a schema to fill in",
         description="Write a schema with the columns of a table, to be filled in from public "
-        "knowledge. No value is looked at: the first line of a .csv file is taken for the names of "
+        "knowledge. No value is read: the first line of a .csv file must contain the names of "
         "the columns.",
     )
     made.set_defaults(do=_template)

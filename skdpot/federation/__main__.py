@@ -101,15 +101,15 @@ def _say(text: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m skdpot.federation",
-        description="Operate a federation: each party has a folder with a TOML file.",
+        description="Run a federation: owners and the coordinator each have a folder with a TOML file.",
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    _add_init(commands.add_parser("init", help="make a party's folder"))
+    _add_init(commands.add_parser("init", help="create the folder of an owner or coordinator"))
     for do, name, text in (
-        (_check, "check", "say what is wrong with a folder, and what to do"),
-        (_serve, "serve", "keep this party's part of Flower running"),
-        (_run, "run", "coordinator: start a run, wait, and write what was found"),
-        (_status, "status", "say what runs, who is connected, and what is left"),
+        (_check, "check", "report problems of a folder, with remedies"),
+        (_serve, "serve", "keep this part of Flower running"),
+        (_run, "run", "coordinator: start a run, wait, and write the result"),
+        (_status, "status", "report running processes, connected owners, and the remaining budget"),
     ):
         command = commands.add_parser(name, help=text, description=text)
         _add_folder(command)
@@ -124,31 +124,31 @@ def _add_init(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(do=_init)
     owner = parties.add_parser("owner", help="first with --name, then with --agreement")
     _add_folder(owner)
-    owner.add_argument("--name", help="as all others will know her; target-0 of an allocation")
+    owner.add_argument("--name", help="name for all others; for an allocation such as target-0")
     owner.add_argument(
         "--budget", nargs=2, type=float, metavar=("EPSILON", "DELTA"),
-        help="what may ever be released of her rows",
+        help="total budget for releases of the owner's rows",
     )  # fmt: skip
-    owner.add_argument("--agreement", help="the file that the coordinator has sent")
-    owner.add_argument("--data", help="file of rows, or of utilities (.npz), with the agreement")
-    coordinator = parties.add_parser("coordinator", help="with the cards of all owners")
+    owner.add_argument("--agreement", help="file sent by the coordinator")
+    owner.add_argument("--data", help="file with rows or utilities (.npz); use with --agreement")
+    coordinator = parties.add_parser("coordinator", help="needs the cards of all owners")
     _add_folder(coordinator)
-    coordinator.add_argument("--address", help="host:port, as owners reach the SuperLink")
-    coordinator.add_argument("--listen", help="host:port that it listens on")
-    coordinator.add_argument("--cards", nargs="+", help="files that owners have sent")
+    coordinator.add_argument("--address", help="host:port of the SuperLink for owners")
+    coordinator.add_argument("--listen", help="host:port to listen on")
+    coordinator.add_argument("--cards", nargs="+", help="files sent by the owners")
     coordinator.add_argument("--task", choices=TASKS, default=TASKS[0])
-    coordinator.add_argument("--network", help="of an allocation: edges and bounds (.npz)")
-    coordinator.add_argument("--average-from", type=int, default=0, help="round of an allocation")
+    coordinator.add_argument("--network", help="edges and bounds of an allocation (.npz)")
+    coordinator.add_argument("--average-from", type=int, default=0, help="first round to average")
     coordinator.add_argument("--n-support", type=int, default=64, help="points of the barycenter")
-    coordinator.add_argument("--publish", action="store_true", help="write the agreement anew")
-    coordinator.add_argument("--renew", action="store_true", help="make another certificate")
+    coordinator.add_argument("--publish", action="store_true", help="write the agreement again")
+    coordinator.add_argument("--renew", action="store_true", help="create a new certificate")
     for name, kind in _AGREED.items():
         coordinator.add_argument(f"--{name}", type=kind)
     coordinator.add_argument("--secure", action=argparse.BooleanOptionalAction)
 
 
 def _add_folder(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", type=Path, nargs="?", default=Path(), help="the party's folder")
+    parser.add_argument("folder", type=Path, nargs="?", default=Path(), help="default: this folder")
 
 
 def _texts(text: str) -> list[str]:
