@@ -101,7 +101,7 @@ def _say(text: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m skdpot.federation",
-        description="Run a federation: owners and the coordinator each have a folder with a TOML file.",
+        description="Run a federation. Owners and coordinator each have a folder with a TOML file.",
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_init(commands.add_parser("init", help="create the folder of an owner or coordinator"))
