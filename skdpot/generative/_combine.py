@@ -4,9 +4,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 __all__ = ["CombinedEstimate", "combine"]
+
+# Where the distribution of a variance is looked at, in shares of it from the largest on: there it
+# has a long tail, which has more nodes.
+_STEPS = (np.arange(400) + 0.5) / 400
+_NODES, _WEIGHTS = _STEPS**3, 3 * _STEPS**2 / np.sum(3 * _STEPS**2)
+# Of a smaller number a chi-square distribution is a power.
+_SMALL = 1e-6
+_HALVINGS = 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,12 +29,16 @@ class CombinedEstimate:
         Standard error of the estimate. It includes sampling of the private records, the noise of
         the release, and the randomness of the synthetic sets.
     degrees_of_freedom : ndarray
-        Degrees of freedom of Student's distribution, at least 1.
+        Degrees of freedom of the square of the standard error, at least 1.
+    variances : ndarray of shape (400, ...)
+        Possible values of the square of the standard error: quantiles of its distribution, from
+        the largest on, with more of them in the tail.
     """
 
     estimate: np.ndarray
     standard_error: np.ndarray
     degrees_of_freedom: np.ndarray
+    variances: np.ndarray
 
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """Return the ends of a confidence interval.
@@ -48,8 +60,16 @@ class CombinedEstimate:
         """
         if not 0 < level < 1:
             raise ValueError(f"level must be above 0 and below 1, got {level!r}.")
-        width = stats.t.ppf((1 + level) / 2, self.degrees_of_freedom) * self.standard_error
-        return self.estimate - width, self.estimate + width
+        deviations = np.sqrt(self.variances)
+        normal = special.ndtri((1 + level) / 2)
+        low, high = normal * deviations.min(axis=0), normal * deviations.max(axis=0)
+        scale = np.where(deviations > 0, deviations, 1.0)
+        for _ in range(_HALVINGS):
+            width = (low + high) / 2
+            outside = 2 * np.tensordot(_WEIGHTS, special.ndtr(-width / scale), 1)
+            too_short = outside > 1 - level
+            low, high = np.where(too_short, width, low), np.where(too_short, high, width)
+        return self.estimate - high, self.estimate + high
 
 
 def combine(estimates: Any, variances: Any) -> CombinedEstimate:
@@ -84,8 +104,10 @@ def combine(estimates: Any, variances: Any) -> CombinedEstimate:
     The sets must come from different models, as ``n_sets`` makes them: two samples from one model
     are not two sets. With the mean :math:`\\bar u` of the variances and the variance :math:`b`
     between the estimates, the variance is :math:`(1 + 1/m) b - \\bar u`, and :math:`\\bar u` where
-    this is not above 0. With several times as many rows in a set as there were records,
-    :math:`\\bar u` is small, and intervals are no longer than needed.
+    this is not above 0. The interval is that of a Gaussian whose variance is known by :math:`b`
+    alone, which has a chi-square distribution, and which estimates no less than :math:`\\bar u`. For
+    :math:`\\bar u = 0` it is the interval of Student's distribution. With several times as many rows
+    in a set as there were records, :math:`\\bar u` is small, and intervals are shorter.
 
     Intervals are valid for quantities that depend on single columns, and on covariances of pairs
     of columns, within each class of the target. They are not valid for coefficients that are
@@ -120,11 +142,26 @@ def combine(estimates: Any, variances: Any) -> CombinedEstimate:
         raise ValueError("estimates must be finite, and variances finite and at least 0.")
     n_sets = len(estimates)
     within = variances.mean(axis=0)
-    between = (1 + 1 / n_sets) * estimates.var(axis=0, ddof=1)
+    spread = estimates.var(axis=0, ddof=1)
+    between = (1 + 1 / n_sets) * spread
     positive = between > within
     part = np.divide(within, between, out=np.zeros_like(between), where=positive)
     return CombinedEstimate(
         estimates.mean(axis=0),
         np.sqrt(np.where(positive, between - within, within)),
         np.maximum((n_sets - 1) * (1 - part) ** 2, 1.0),
+        (1 + 1 / n_sets) * _totals(spread, within, n_sets - 1) - within,
     )
+
+
+def _totals(spread, within, freedom):
+    """Return quantiles of the variance of sets, which is no less than it is within them.
+
+    Of `freedom` times what was seen of it, over what it is, the distribution is chi-square.
+    """
+    nodes = _NODES.reshape(-1, *[1] * np.ndim(spread))
+    most = np.divide(freedom * spread, within, out=np.full_like(spread, np.inf), where=within > 0)
+    most = np.where((within == 0) & (spread == 0), 0.0, most)
+    drawn = stats.chi2.ppf(nodes * stats.chi2.cdf(most, freedom), freedom)
+    of_spread = freedom * spread / np.maximum(drawn, np.finfo(float).tiny)
+    return np.where(most > _SMALL, of_spread, within * nodes ** (-2 / freedom))

@@ -70,20 +70,22 @@ class Replay(NoNoise):
         return self.other.sums[name].astype(np.float64)
 
 
-@pytest.mark.parametrize("parities", [False, True])
+@pytest.mark.parametrize("more", [False, True])
 @pytest.mark.parametrize("target", [None, "rich", "job", "gain", "wage", "age"])
-def test_a_record_moves_each_release_by_its_sensitivity(target, parities):
+def test_a_record_moves_each_release_by_its_sensitivity(target, more):
     schema = read_schema(SCHEMA, target)
     units = make_units(schema, 500)
     base = NoNoise()
-    release_marginals(units, schema, base, parities=parities)
-    assert set(base.sums) == set(share_marginals(schema, parities=parities))
+    options = {"parities": more, "totals": more}
+    release_marginals(units, schema, base, **options)
+    assert set(base.sums) == set(share_marginals(schema, **options))
+    assert ("totals" in base.sums) == (more and schema.n_classes > 2)
     sizes = [column.n_units for column in schema.columns]
     extreme = [np.zeros(len(sizes), dtype=np.int64), np.array(sizes) - 1, units[3], units[77]]
     for record in extreme:
         replay = Replay(base)
-        more = np.vstack([units[:40], record, units[40:]])
-        release_marginals(more, schema, replay, parities=parities)
+        changed = np.vstack([units[:40], record, units[40:]])
+        release_marginals(changed, schema, replay, **options)
         for name, sums in replay.sums.items():
             moved = np.linalg.norm((sums - base.sums[name]).astype(np.float64))
             assert replay.sensitivities[name] == base.sensitivities[name]
@@ -218,7 +220,7 @@ def test_a_model_is_made_of_distributions(fitted):
     assert model["weights"].sum() == pytest.approx(1)
     assert class_shares(model, schema.n_classes).sum() == pytest.approx(1)
     for part in np.split(model["cells"], np.cumsum(model["n_cells"])[:-1], axis=1):
-        assert part.min() > 0
+        assert part.min() >= 0
         np.testing.assert_allclose(part.sum(axis=1), 1)
 
 
@@ -368,16 +370,31 @@ def test_a_table_of_one_class_can_be_conditioned_on_what_it_never_had():
 
 def test_a_tail_of_many_cells_with_few_records_each_is_kept():
     schema = read_schema({"loss": {"bounds": (-1e6, 1e6), "scale": "log"}})
-    counts = np.zeros((100, 1))
+    counts = np.zeros(100)
     counts[[45, 55]], counts[20:45], counts[55:80] = 500.0, 6.0, 6.0
     counts += np.random.default_rng(0).normal(0, 3, counts.shape)
-    (tail,) = empty_tails([counts], schema, 3.0)
+    starts = [np.arange(100)]
+    (tail,) = empty_tails([counts], starts, schema, [3.0])
     assert not tail[20:80].any()
     assert tail[:12].all()
     assert tail[88:].all()
     # Noise alone is no tail.
-    (tail,) = empty_tails([counts[:10]], schema, 3.0)
+    (tail,) = empty_tails([counts[:10]], [starts[0][:10]], schema, [3.0])
     assert not tail.any()
+
+
+def test_linear_scales_keep_what_is_near_to_their_records():
+    schema = read_schema({"age": {"bounds": (0.0, 1e3), "missing": True}})
+    counts, n_known = np.zeros(101), schema.columns[0].n_known
+    counts[[40, 45, 50, 100]] = 500.0
+    starts = np.append(np.arange(100) * (n_known // 100), n_known)
+    (tail,) = empty_tails([counts], [starts], schema, [3.0])
+    np.testing.assert_array_equal(np.flatnonzero(~tail), [*range(29, 62), 100])
+    # Beside these, few records in each of many cells are more than noise, together.
+    thin = counts + 5.0 * (np.arange(101) < 40)
+    assert not empty_tails([thin], [starts], schema, [3.0])[0][:70].any()
+    counts[40:51] = 0.0
+    assert not empty_tails([counts], [starts], schema, [3.0])[0].any()
 
 
 @pytest.mark.parametrize("labels", [None, np.array([0, 1] * 50)])
@@ -485,7 +502,7 @@ def test_what_is_missing_together_is_missing_together():
     assert together.isin([1, 2]).mean() < 0.2
 
 
-def test_a_logarithmic_scale_resolves_a_long_tail():
+def test_a_long_tail_is_resolved_on_either_scale():
     rng = np.random.default_rng(0)
     incomes = ((rng.pareto(1.5, 10_000) + 1) * 100).clip(1, 1e6)
     table = pd.DataFrame({"income": incomes, "rich": np.where(incomes > 500, "yes", "no")})
@@ -497,7 +514,8 @@ def test_a_logarithmic_scale_resolves_a_long_tail():
         )
         made = np.sort(generator.fit(table).sample(10_000)["income"])
         errors[scale] = np.abs(made - np.sort(incomes)).mean() / incomes.std()
-    assert errors["log"] < 0.1 < errors["linear"]
+    # On either scale no noise is in the empty end, which would make it 1.5.
+    assert max(errors.values()) < 0.1
 
 
 def test_strong_dependence_of_two_columns_is_in_samples():

@@ -11,6 +11,7 @@ from itertools import combinations
 
 import numpy as np
 
+from skdpot.generative._sketch.column_totals import LEAST_NOISE, combined_counts, sums_of_pairs
 from skdpot.generative._sketch.parities import (
     are_scanned,
     column_halves,
@@ -22,7 +23,7 @@ from skdpot.generative._sketch.workload import Workload
 from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.sensitivity import cell_count_sensitivity
 from skdpot.releases import SketchReleases
-from skdpot.tables import LOG, Column, TableSchema
+from skdpot.tables import LOG, NUMERIC, Column, TableSchema
 
 __all__ = [
     "ROUNDS",
@@ -58,15 +59,24 @@ _MOST_PARTS = 16
 # Groups of cells are so large that a pair of them has about half a deviation of the noise.
 _PAIR_DEVIATIONS = 0.5
 _MOST_GROUPS = 32
-# So many cells of a long tail together have clearly more than noise above so many deviations of it.
+# So many cells of a tail together have clearly more than noise above so many deviations of it.
 _TAIL_DEVIATIONS = 4.0
 _TAIL_WIDTHS = (1, 2, 4, 8, 16)
+# And so many beyond others that have, on a linear scale.
+_BEYOND_DEVIATIONS = 3.0
 _MOST_JOINT_CELLS = 4096
 _PARITY_SHARE = 0.08
+# Of counts of columns. Counts of many classes add up much noise: with more than two, columns are
+# counted in all classes together as well, and less precisely within classes.
+_COLUMN_SHARE, _SHARE_WITHIN, _SHARE_OF_TOTALS, _FEW_CLASSES = 0.3, 0.2, 0.1, 2
 
 
 def share_marginals(
-    schema: TableSchema, *, parities: bool = False, workload: Workload | None = None
+    schema: TableSchema,
+    *,
+    parities: bool = False,
+    totals: bool = False,
+    workload: Workload | None = None,
 ) -> dict[str, float]:
     """Return the shares of the budget of all that `release_marginals` releases.
 
@@ -76,6 +86,8 @@ def share_marginals(
         What the table is declared to hold.
     parities : bool, default=False
         Whether parities of columns are released, where there are not too many.
+    totals : bool, default=False
+        Whether columns are counted in all classes together, too, where there are more than two.
     workload : Workload, default=None
         Which tables have more noise than others. None is for even weights.
 
@@ -92,7 +104,10 @@ def share_marginals(
     {'values': 0.3, 'pairs': 0.4}
     """
     workload = workload or Workload.even(len(schema.features))
-    shares = workload.shares("values", 0.3)
+    apart = totals and schema.n_classes > _FEW_CLASSES
+    shares = workload.shares("values", _SHARE_WITHIN if apart else _COLUMN_SHARE)
+    if apart:
+        shares["totals"] = _SHARE_OF_TOTALS
     if refined_columns(schema):
         shares |= dict.fromkeys(ROUNDS, 0.02)
     if len(schema.features) > 1:
@@ -108,6 +123,7 @@ def release_marginals(
     releases: SketchReleases,
     *,
     parities: bool = False,
+    totals: bool = False,
     workload: Workload | None = None,
 ) -> dict[str, np.ndarray]:
     """Release the counts of single columns and of all pairs, within each class.
@@ -120,7 +136,7 @@ def release_marginals(
         What the table is declared to hold.
     releases : SketchReleases
         With the shares of `share_marginals`.
-    parities, workload : bool, Workload
+    parities, totals, workload : bool, bool, Workload
         As of `share_marginals`.
 
     Returns
@@ -145,6 +161,9 @@ def release_marginals(
         - ``"parities"`` of shape (n_subsets, n_classes), where they are released: sums of parities
           of `scanned_subsets`, up to ``"largest_parity"`` columns, of the ``"halves"`` in which
           groups are, with noise of the ``"parity_deviation"``.
+        - ``"totals"`` of shape (n_cells,): how many records of all classes each cell has, as all
+          counts together tell; ``"noise_of_totals"`` of shape (n_columns,): the deviation of the
+          noise of a cell, by the counts of cells.
 
     Notes
     -----
@@ -172,7 +191,7 @@ def release_marginals(
     classes = np.zeros(len(units), dtype=np.int64)
     if schema.target is not None:
         classes = schema.classes_of(units[:, schema.target])
-    edges = _cut_cells(units, schema, releases)
+    edges, rounds = _cut_cells(units, schema, releases)
     cells = [_cells_of(units[:, j], edges[j]) for j in features]
     sizes = [len(edges[j]) - 1 for j in features]
     counts = [
@@ -193,15 +212,27 @@ def release_marginals(
     parts: list[list[np.ndarray]] = []
     joints: list[np.ndarray] = []
     more: dict[str, np.ndarray] = {}
+    known = [_sums_of_rounds(of, rounds[j]) for j, of in zip(features, starts, strict=True)]
+    own = [of_column.sum(axis=1) for of_column in counts]
+    noise = [
+        np.sqrt(possible_cells(schema, j, of).sum(axis=1) / weight) * deviations[0]
+        for j, of, weight in zip(features, starts, workload.columns, strict=True)
+    ]
+    if totals and n_classes > _FEW_CLASSES:
+        exact = [np.bincount(cell, minlength=size) for cell, size in zip(cells, sizes, strict=True)]
+        of_totals = max(_noise_of_totals(schema, releases), LEAST_NOISE)
+        for k, count in enumerate(release_tables(releases, "totals", exact)):
+            trust = noise[k] ** 2 / (noise[k] ** 2 + of_totals**2)
+            own[k], noise[k] = own[k] + trust * (count - own[k]), noise[k] * np.sqrt(1 - trust)
+    whole = [combined_counts(*of_column) for of_column in zip(own, noise, known, strict=True)]
     if tables:
         deviations[1] = noise_of_tables(releases, "pairs", workload)
-        empty = empty_tails(counts, schema, deviations[0])
-        cleared = [np.where(gone[:, None], 0.0, of) for gone, of in zip(empty, counts, strict=True)]
+        empty = empty_tails(whole, starts, schema, [of_column.max() for of_column in noise])
+        cleared = [np.where(gone, 0.0, of) for gone, of in zip(empty, whole, strict=True)]
         groups = group_cells(cleared, schema, deviations[1], starts)
         codes = [group[cell] for group, cell in zip(groups, cells, strict=True)]
         masses = [
-            np.bincount(group, of_column.sum(axis=1))
-            for group, of_column in zip(groups, counts, strict=True)
+            np.bincount(group, of_column) for group, of_column in zip(groups, whole, strict=True)
         ]
         n_groups = [len(mass) for mass in masses]
         parts = joint_parts(masses, n_classes, deviations[1], workload)
@@ -216,6 +247,11 @@ def release_marginals(
             of_pairs = possible_counts(schema, starts, groups)[1]
             pairs = [of * known for of, known in zip(pairs, of_pairs, strict=True)]
         joints = noisy[len(tables) :]
+        noise_of_pairs = max(deviations[1], LEAST_NOISE) / np.sqrt(workload.pairs)
+        margins = sums_of_pairs(pairs, n_groups, n_classes, noise_of_pairs.tolist())
+        for k, margin in enumerate(margins):
+            known[k].append((groups[k], *margin))
+    whole = [combined_counts(*of_column) for of_column in zip(own, noise, known, strict=True)]
     if weighted:
         more |= workload_statistics(workload, parts, joints)
     if parities and are_scanned(len(features)):
@@ -229,7 +265,17 @@ def release_marginals(
         "groups": np.concatenate(groups),
         "pairs": np.concatenate([*pairs, np.zeros(0)]),
         "deviations": np.array(deviations),
+        "totals": np.concatenate(whole),
+        "noise_of_totals": np.array([of_column.max() for of_column in noise]),
     }
+
+
+def _sums_of_rounds(starts, rounds):
+    """Return what was counted of a column's wider cells, as `combined_counts` takes it."""
+    return [
+        (np.searchsorted(edges, starts, side="right") - 1, counts, deviation)
+        for edges, counts, deviation in rounds
+    ]
 
 
 def released_size(released: Mapping[str, np.ndarray]) -> int:
@@ -264,6 +310,8 @@ def expected_errors(
     schema: TableSchema,
     releases: SketchReleases,
     workload: Workload | None = None,
+    *,
+    totals: bool = False,
 ) -> tuple[ExpectedError, ...]:
     """Return the standard errors of what the counts tell of columns, and of pairs of them.
 
@@ -278,7 +326,7 @@ def expected_errors(
         What the table is declared to hold.
     releases : SketchReleases
         With the shares of `share_marginals`.
-    workload : Workload, default=None
+    workload, totals : Workload, bool
         As of `share_marginals`.
 
     Returns
@@ -306,13 +354,26 @@ def expected_errors(
     count, pair = noise_of_counts(schema, releases, workload), 0.0
     if len(schema.features) > 1:
         pair = noise_of_tables(releases, "pairs", workload)
-    return errors_of_counts(n_records, schema, (count, pair), workload)
+    of_totals = math.inf
+    if totals and schema.n_classes > _FEW_CLASSES:
+        of_totals = _noise_of_totals(schema, releases) or math.inf
+    return errors_of_counts(n_records, schema, (count, pair), workload, of_totals)
+
+
+def _noise_of_totals(schema, releases):
+    return releases.standard_deviation("totals", _in_tables(len(schema.features)))
 
 
 def errors_of_counts(
-    n_records: int, schema: TableSchema, deviations: tuple[float, float], workload: Workload
+    n_records: int,
+    schema: TableSchema,
+    deviations: tuple[float, float],
+    workload: Workload,
+    of_totals: float = math.inf,
 ) -> tuple[ExpectedError, ...]:
     """Return the errors of `expected_errors`, by the noise of counts and of pairs of weight 1.
+
+    That of counts in all classes together is infinite where there are none.
 
     Examples
     --------
@@ -336,7 +397,8 @@ def errors_of_counts(
         errors.append(ExpectedError(what, of_class / n_records, 1 / n_classes))
     for j, weight in zip(features, workload.columns, strict=True):
         column, size = schema.columns[j], sizes[j]
-        share = count * math.sqrt(n_classes / weight) / n_records
+        of_sums = count * math.sqrt(n_classes / weight)
+        share = of_sums / math.hypot(1, of_sums / of_totals) / n_records
         if column.kind == "numeric" and column.high > column.low:
             width = column.length
             of_scale = "" if column.scale == "linear" else "the logarithm of "
@@ -408,8 +470,12 @@ def release_tables(releases, name, counts, whole=1):
 
 
 def _cut_cells(units, schema, releases):
-    """Return the edges of each column's cells: narrow ones where many records are."""
+    """Return the edges of each column's cells: narrow ones where many records are.
+
+    Beside them is what was counted on the way: edges, counts, and the noise of these.
+    """
     edges = {j: first_edges(schema.columns[j]) for j in schema.features}
+    rounds: dict[int, list[tuple[np.ndarray, np.ndarray, float]]] = {j: [] for j in edges}
     refined = refined_columns(schema)
     for name in ROUNDS if refined else ():
         counts = [
@@ -418,8 +484,9 @@ def _cut_cells(units, schema, releases):
         ]
         deviation = releases.standard_deviation(name, _in_tables(len(refined)))
         for j, count in zip(refined, release_tables(releases, name, counts), strict=True):
+            rounds[j].append((edges[j], count, deviation))
             edges[j] = cut_cells(edges[j], count, deviation)
-    return edges
+    return edges, rounds
 
 
 def first_edges(column: Column) -> np.ndarray:
@@ -461,25 +528,30 @@ def cut_cells(edges: np.ndarray, counts: np.ndarray, deviation: float) -> np.nda
 
 
 def empty_tails(
-    counts: Sequence[np.ndarray], schema: TableSchema, deviation: float
+    counts: Sequence[np.ndarray],
+    starts: Sequence[np.ndarray],
+    schema: TableSchema,
+    deviations: Sequence[float],
 ) -> list[np.ndarray]:
-    """Tell which cells of each column are in the end of a long tail, in which noise is all.
+    """Tell which cells of numbers are far beyond all that clearly have records: there noise is all.
 
     There a record changes a mean, and a distance, by as much as thousands do elsewhere.
 
     Parameters
     ----------
-    counts : sequence of ndarray of shape (n_cells, n_classes)
-        Released, of all columns but the target.
+    counts, starts : sequence of ndarray of shape (n_cells,)
+        Released, of all columns but the target, in all classes together; and the first units.
     schema : TableSchema
-        What the table is declared to hold. Long tails are those of a logarithmic scale.
-    deviation : float
-        Of the noise of a count.
+        What the table is declared to hold. On a logarithmic scale from 0 or above, the lower end is
+        kept: little depends on what is small there.
+    deviations : sequence of float
+        Of the noise of a count of each column.
 
     Returns
     -------
     list of ndarray of shape (n_cells,)
-        True beyond the last cell in the middle of some that have clearly more than noise.
+        True beyond the last cell in the middle of some that have clearly more than noise. On linear
+        scales it is beyond all that have, and further away than these are from each other.
 
     Examples
     --------
@@ -487,29 +559,55 @@ def empty_tails(
     >>> from skdpot.generative._sketch.marginals import empty_tails
     >>> from skdpot.tables import read_schema
     >>> schema = read_schema({"wage": {"bounds": (1, 1e6), "scale": "log"}})
-    >>> empty_tails([np.array([[90.0], [-2.0], [9.0], [3.0], [-1.0]])], schema, 2.0)
+    >>> empty_tails([np.array([90.0, -2.0, 9.0, 3.0, -1.0])], [np.arange(5)], schema, [2.0])
     [array([False, False, False, False,  True])]
     """
     empty = []
-    for j, of_column in zip(schema.features, counts, strict=True):
-        column, tail = schema.columns[j], np.zeros(len(of_column), dtype=bool)
-        totals = of_column[: len(of_column) - column.missing].sum(axis=1)
-        noise = _TAIL_DEVIATIONS * deviation * math.sqrt(of_column.shape[1])
-        first, last = _clear_cells(totals, noise)
-        if column.scale == LOG and first <= last:
-            tail[last + 1 : len(totals)] = True
-            tail[:first] = column.low < 0
+    for j, totals, start, deviation in zip(
+        schema.features, counts, starts, deviations, strict=True
+    ):
+        column, tail = schema.columns[j], np.zeros(len(totals), dtype=bool)
+        known = totals[: len(totals) - column.missing]
+        is_log = column.scale == LOG
+        widths = _TAIL_WIDTHS if is_log else _TAIL_WIDTHS[:1]
+        first, last = _clear_cells(known, _TAIL_DEVIATIONS * deviation, widths)
+        if column.kind == NUMERIC and first <= last:
+            margin = 0
+            stop = np.append(start[1:], column.n_known)
+            if not is_log:
+                first -= _n_beyond(known[:first][::-1], deviation)
+                last += _n_beyond(known[last + 1 :], deviation)
+                margin = stop[last] - start[first]
+            tail[: len(known)] = start[: len(known)] >= stop[last] + margin
+            if not is_log or column.low < 0:
+                tail |= stop <= start[first] - margin
         empty.append(tail)
     return empty
 
 
-def _clear_cells(totals, noise):
+def _n_beyond(totals, deviation):
+    """Return how many cells, from the first on, have together clearly more than noise.
+
+    These are as many as are the farthest above it, and beyond them others again.
+    """
+    n_cells = 0
+    while n_cells < len(totals):
+        left = totals[n_cells:]
+        above = np.cumsum(left) / np.sqrt(np.arange(1, len(left) + 1))
+        best = int(np.argmax(above))
+        if above[best] <= _BEYOND_DEVIATIONS * deviation:
+            break
+        n_cells += best + 1
+    return n_cells
+
+
+def _clear_cells(totals, noise, widths):
     """Return the first and the last cell that are in the middle of clearly more than noise.
 
     A real tail has little in each of many cells, so several of them are looked at together, too.
     """
     first, last = len(totals), -1
-    for width in _TAIL_WIDTHS:
+    for width in widths:
         if width <= len(totals):
             sums = np.convolve(totals, np.ones(width), "valid")
             clear = np.flatnonzero(sums > noise * math.sqrt(width))
@@ -533,7 +631,7 @@ def group_cells(
     >>> import numpy as np
     >>> from skdpot.generative._sketch.marginals import group_cells
     >>> from skdpot.tables import read_schema
-    >>> counts = np.array([[50.0], [1.0], [2.0], [40.0]])
+    >>> counts = np.array([50.0, 1.0, 2.0, 40.0])
     >>> group_cells([counts], read_schema({"city": ["A", "B", "C", "D"]}), 5.0)
     [array([0, 1, 1, 1])]
     """
@@ -541,7 +639,7 @@ def group_cells(
     n_groups = _number_of_groups(total, schema.n_classes, deviation)
     groups = []
     for j, count in zip(schema.features, counts, strict=True):
-        mass = np.maximum(count.sum(axis=1), 0.0)
+        mass = np.maximum(count, 0.0)
         if schema.columns[j].kind == "nominal":
             # Frequent categories are alone, and rare ones together.
             order = np.argsort(-mass, kind="stable")

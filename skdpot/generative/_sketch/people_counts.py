@@ -33,7 +33,7 @@ from skdpot.generative._sketch.workload import Workload
 from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.sensitivity import cell_count_sensitivity
 from skdpot.releases import RADIUS, SketchReleases, ball_points
-from skdpot.tables import NUMERIC, TableSchema
+from skdpot.tables import LOG, NUMERIC, TableSchema
 
 __all__ = [
     "WHOLE",
@@ -243,8 +243,9 @@ def release_people(
             edges[j] = cut_cells(edges[j], count, deviation)
     exact = parts.sums(partial(_counts_of, table, edges, features))
     counts = release_weighted(releases, "values", exact, workload, WHOLE)
-    counts = _without_empty_tails(counts, schema, noise["values"])
-    groups = group_cells([count[:, None] for count in counts], schema, noise["pairs"])
+    starts = [edges[j][:-1] for j in features]
+    counts = _without_empty_tails(counts, starts, schema, noise["values"])
+    groups = group_cells(counts, schema, noise["pairs"])
     masses = [np.bincount(*of) for of in zip(groups, counts, strict=True)]
     of_joints = joint_parts(masses, 1, noise["pairs"], workload)
     exact = parts.sums(partial(_tables_of, table, edges, groups, of_joints))
@@ -252,7 +253,7 @@ def release_people(
     n_pairs = len(workload.pairs)
     released = {
         "n_cells": np.array([len(edges[j]) - 1 for j in features]),
-        "starts": np.concatenate([edges[j][:-1] for j in features]),
+        "starts": np.concatenate(starts),
         "stops": np.concatenate([edges[j][1:] for j in features]),
         "counts": np.concatenate(counts)[:, None],
         "groups": np.concatenate(groups),
@@ -284,13 +285,17 @@ def release_people(
     return released
 
 
-def _without_empty_tails(counts, schema, deviation):
+def _without_empty_tails(counts, starts, schema, deviation):
     """Return counts with nothing in tails in which noise is all.
 
     These are tails of logarithmic scales, and of numbers of rows: one in a thousand people may have
     most of all rows.
     """
-    *empty, _ = empty_tails([count[:, None] for count in counts], schema, deviation)
+    *empty, _ = empty_tails(counts, starts, schema, [deviation] * len(counts))
+    empty = [
+        gone & (column.scale == LOG)
+        for gone, column in zip(empty, schema.columns[:-1], strict=True)
+    ]
     tails = np.cumsum(counts[-1][::-1])[::-1]
     noise = deviation * np.sqrt(np.arange(len(tails), 0, -1))
     real = np.flatnonzero(tails > _REAL_DEVIATIONS * noise)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.generative._sketch.class_effects import pool_classes
+from skdpot.generative._sketch.column_totals import LEAST_NOISE, column_shares
 from skdpot.generative._sketch.draws import (
     draw_entries,
     draw_units,
@@ -33,15 +34,16 @@ _EVEN_SHARE = 1e-6
 # A class has at least so many records, for the units of what is fitted.
 _SMALLEST_CLASS = 1.0
 _FIT_SEED = 0
+_TINY = 1e-300
 # A cell keeps at least so much of what is expected of it, whatever the noise says.
 _SMALLEST_PART = 0.01
-# A cell with fewer deviations of the noise is taken to be like all others of its group with fewer.
-_SEEN_DEVIATIONS = 2.0
 # A heap's cell is narrower than one over this of the bounds, and so many times as dense as others.
 _MOST_OF_HEAP = 1024
 _HEAP_DENSITY = 5.0
 # Pairs whose dependence is stronger than their noise count for so many times as much, at most.
 _MOST_CLEAR = 2.0
+# Rounds by which a model is given the distributions of columns.
+_RAKINGS = 8
 
 
 def fit_table(
@@ -100,11 +102,10 @@ def fit_table(
     if pooled:
         released, of_pairs = pool_classes(released, n_classes)
     columns = np.split(np.arange(len(released["groups"])), np.cumsum(sizes)[:-1])
-    of_columns = [released["counts"][column] for column in columns]
-    tails = np.concatenate(empty_tails(of_columns, schema, float(released["deviations"][0])))
+    totals = np.array([released["counts"][column].sum(axis=0) for column in columns])
+    tails = np.concatenate(_empty_tails(released, columns, schema))
     counts = np.where(tails[:, None], 0.0, released["counts"])
     released = {**released, "counts": counts, "tails": tails}
-    totals = np.array([released["counts"][column].sum(axis=0) for column in columns])
     n_records = max(float(totals.sum(axis=1).mean()), _SMALLEST_CLASS)
     shares = with_even_share(nearest_distribution(totals.mean(axis=0) / n_records))
     rng = np.random.RandomState(_FIT_SEED)
@@ -132,13 +133,24 @@ def fit_table(
                 known, fitted, joints, strict=True
             )
         ]
-    cells = [_with_cells(of_class[1], released, columns, c) for c, of_class in enumerate(fitted)]
+    weights = np.concatenate([shares[c] * of_class[0] for c, of_class in enumerate(fitted)])
+    # As those of a file lie in memory, so that both add up to the same.
+    cells = np.ascontiguousarray(
+        np.concatenate(
+            [_with_cells(of_class[1], released, columns, c) for c, of_class in enumerate(fitted)]
+        )
+    )
+    if not pooled and "totals" in released:
+        wanted = [
+            _shares_of_column(released, column, max(noise, LEAST_NOISE))
+            for column, noise in zip(columns, released["noise_of_totals"], strict=True)
+        ]
+        _rake(cells, weights, wanted)
     return {
         **{name: released[name] for name in ("n_cells", "starts", "stops")},
-        "weights": np.concatenate([shares[c] * of_class[0] for c, of_class in enumerate(fitted)]),
+        "weights": weights,
         "classes": np.repeat(np.arange(n_classes), [len(of_class[0]) for of_class in fitted]),
-        # As those of a file lie in memory, so that both add up to the same.
-        "cells": np.ascontiguousarray(np.concatenate(cells)),
+        "cells": cells,
     }
 
 
@@ -386,6 +398,42 @@ def _with_cells(profiles, released, columns, c):
     return profiles[:, np.concatenate(groups)] * np.concatenate(within)
 
 
+def _empty_tails(released, columns, schema):
+    """Tell which cells of each column have nothing but noise, beyond all that have more."""
+    if "totals" in released:
+        totals, noise = released["totals"], released["noise_of_totals"]
+    else:
+        totals = released["counts"].sum(axis=1)
+        of_all = float(released["deviations"][0]) * math.sqrt(schema.n_classes)
+        noise = np.full(len(columns), of_all)
+    counts, starts = ([of[column] for column in columns] for of in (totals, released["starts"]))
+    return empty_tails(counts, starts, schema, noise)
+
+
+def _shares_of_column(released, column, noise):
+    """Return the distribution of a column in all classes together."""
+    group, tail = released["groups"][column], released["tails"][column]
+    totals = np.where(tail, 0.0, released["totals"][column])
+    of_groups = nearest_distribution(np.bincount(group, totals) / max(totals.sum(), 1.0))
+    shares = _without(tail, column_shares(totals, group, noise), group)
+    return with_even_share(of_groups[group] * shares)
+
+
+def _rake(cells, weights, wanted):
+    """Give all components together these distributions of columns, by what they have in common.
+
+    What of a column differs between components, and between classes, does so by the same factors
+    as before.
+    """
+    begin = 0
+    for of_column in wanted:
+        part = cells[:, begin : begin + len(of_column)]
+        begin += len(of_column)
+        for _ in range(_RAKINGS):
+            part *= of_column / np.maximum(weights @ part, _TINY)
+            part /= part.sum(axis=1, keepdims=True)
+
+
 def _without(tail, shares, group):
     """Return shares of cells of their groups, of which an empty tail has none."""
     if not tail.any():
@@ -407,7 +455,7 @@ def shares_within(counts, group, c, noise):
     much as noise explains their differences.
     """
     n_classes = counts.shape[1]
-    shares = _shares_of_all(counts.sum(axis=1), group, math.sqrt(n_classes) * noise)
+    shares = column_shares(counts.sum(axis=1), group, math.sqrt(n_classes) * noise)
     expected = shares * np.maximum(np.bincount(group, counts[:, c]), 0.0)[group]
     differences = counts[:, c] - expected
     several = np.bincount(group)[group] > 1
@@ -419,19 +467,6 @@ def shares_within(counts, group, c, noise):
     # A share of what nobody has is that of all classes.
     expected += _EVEN_SHARE * noise * shares
     return expected / np.bincount(group, expected)[group]
-
-
-def _shares_of_all(counts, group, noise):
-    """Return the share that each cell has of its group in all classes together.
-
-    Counts that noise alone may be are shared out evenly, as many as they are together. Each of
-    them without its negative ones would add half of the noise of all cells to the column.
-    """
-    seen = counts > _SEEN_DEVIATIONS * noise
-    unseen = np.maximum(np.bincount(group, np.where(seen, 0.0, counts)), 0.0)
-    n_unseen = np.maximum(np.bincount(group, ~seen), 1)
-    kept = np.where(seen, counts, (unseen / n_unseen)[group]) + _EVEN_SHARE * noise
-    return kept / np.bincount(group, kept)[group]
 
 
 def _allowed_shares(starts, stops, intervals):

@@ -93,6 +93,8 @@ _OF_PARITIES = {
     **dict.fromkeys(("halves", "largest_parity"), np.int64),
     **dict.fromkeys(("parities", "parity_deviation"), np.float64),
 }
+# What follows from these, and only the fit of a model needs.
+_OF_FIT = ("totals", "noise_of_totals")
 _OF_STATISTICS, _OF_HELD_OUT = "statistics.", "held_out."
 _OF_WORKLOAD = dict.fromkeys(("column_weights", "pair_weights"), np.float64)
 _OF_JOINTS = {
@@ -317,7 +319,10 @@ class TableReleases(SketchSeries):
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return the standard errors of what the counts tell of columns, and of pairs of them."""
         n_sketched = max(round(n_records * (1 - self.quality_share)), 1)
-        errors = expected_errors(n_sketched, self.space.schema, self._releases(None), self.workload)
+        errors = expected_errors(
+            n_sketched, self.space.schema, self._releases(None), self.workload,
+            totals=not self.pooled,
+        )  # fmt: skip
         if self.quality_share:
             n_judges = n_records * self.quality_share
             errors += (expected_report_error(n_judges, self.space.schema, self.budget),)
@@ -345,13 +350,12 @@ class TableReleases(SketchSeries):
         # All releases, and the model of them.
         with self.progress(total=len(shares) + 1, unit=" parts") as bar:
             sketched = points[uses == 0]
-            released = release_marginals(
-                sketched, schema, releases, parities=not self.pooled, workload=self.workload
-            )
+            released = release_marginals(sketched, schema, releases, **self._options)
             bar.update(len(shares))
             model = fit_table(released, schema, self.n_components, self.n_iter, pooled=self.pooled)
             bar.update()
-        made = ReleasedTable(self.space, model, released_size(released), released)
+        statistics = {name: of for name, of in released.items() if name not in _OF_FIT}
+        made = ReleasedTable(self.space, model, released_size(released), statistics)
         if not self.quality_share:
             return made
         teachers, counted = (HeldOutRows(points[uses == use]) for use in (1, 2))
@@ -373,8 +377,14 @@ class TableReleases(SketchSeries):
 
     @property
     def _shares(self) -> dict[str, float]:
-        """Return the shares of the budget; groups of a map have no parities scanned."""
-        return share_marginals(self.space.schema, parities=not self.pooled, workload=self.workload)
+        """Return the shares of the budget."""
+        return share_marginals(self.space.schema, **self._options)
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        """Return what is released; classes that are groups of a map are not told apart by more."""
+        apart = not self.pooled
+        return {"parities": apart, "totals": apart, "workload": self.workload}
 
 
 @dataclass(frozen=True)
