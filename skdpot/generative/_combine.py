@@ -104,10 +104,10 @@ def combine(estimates: Any, variances: Any) -> CombinedEstimate:
     The sets must come from different models, as ``n_sets`` makes them: two samples from one model
     are not two sets. With the mean :math:`\\bar u` of the variances and the variance :math:`b`
     between the estimates, the variance is :math:`(1 + 1/m) b - \\bar u`, and :math:`\\bar u` where
-    this is not above 0. The interval is that of a Gaussian whose variance is known by :math:`b`
-    alone, which has a chi-square distribution, and which estimates no less than :math:`\\bar u`. For
-    :math:`\\bar u = 0` it is the interval of Student's distribution. With several times as many rows
-    in a set as there were records, :math:`\\bar u` is small, and intervals are shorter.
+    this is not above 0. The interval is that of a Gaussian with an unknown variance: :math:`b` has
+    a chi-square distribution, and estimates no less than :math:`\\bar u`. For :math:`\\bar u = 0`
+    it is the interval of Student's distribution. With several times as many rows in a set as there
+    were records, :math:`\\bar u` is small, and intervals are shorter.
 
     Intervals are valid for quantities that depend on single columns, and on covariances of pairs
     of columns, within each class of the target. They are not valid for coefficients that are
