@@ -1,4 +1,4 @@
-"""What is known of a column in all classes together, and a model that has it."""
+"""Counts of columns in all classes together, and models that have them."""
 
 import numpy as np
 import pandas as pd

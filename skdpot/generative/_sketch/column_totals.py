@@ -1,4 +1,4 @@
-"""How many records of all classes together each cell of a column has, by all that was released."""
+"""Counts of columns in all classes together, combined from all releases that have them."""
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
