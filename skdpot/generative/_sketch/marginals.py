@@ -163,7 +163,8 @@ def release_marginals(
           groups are, with noise of the ``"parity_deviation"``.
         - ``"totals"`` of shape (n_cells,): how many records of all classes each cell has, as all
           counts together tell; ``"noise_of_totals"`` of shape (n_columns,): the deviation of the
-          noise of a cell, by the counts of cells.
+          noise of a cell, by the counts of cells; ``"tails"`` of shape (n_cells,), of
+          `empty_tails`.
 
     Notes
     -----
@@ -224,15 +225,15 @@ def release_marginals(
         for k, count in enumerate(release_tables(releases, "totals", exact)):
             trust = noise[k] ** 2 / (noise[k] ** 2 + of_totals**2)
             own[k], noise[k] = own[k] + trust * (count - own[k]), noise[k] * np.sqrt(1 - trust)
-    whole = [combined_counts(*of_column) for of_column in zip(own, noise, known, strict=True)]
+    # Noise of these sums is independent; that of what they are combined with below is not.
+    empty = empty_tails(own, starts, schema, [of_column.max() for of_column in noise])
     if tables:
         deviations[1] = noise_of_tables(releases, "pairs", workload)
-        empty = empty_tails(whole, starts, schema, [of_column.max() for of_column in noise])
-        cleared = [np.where(gone, 0.0, of) for gone, of in zip(empty, whole, strict=True)]
+        cleared = [np.where(gone, 0.0, of) for gone, of in zip(empty, own, strict=True)]
         groups = group_cells(cleared, schema, deviations[1], starts)
         codes = [group[cell] for group, cell in zip(groups, cells, strict=True)]
         masses = [
-            np.bincount(group, of_column) for group, of_column in zip(groups, whole, strict=True)
+            np.bincount(group, of_column) for group, of_column in zip(groups, own, strict=True)
         ]
         n_groups = [len(mass) for mass in masses]
         parts = joint_parts(masses, n_classes, deviations[1], workload)
@@ -267,6 +268,7 @@ def release_marginals(
         "deviations": np.array(deviations),
         "totals": np.concatenate(whole),
         "noise_of_totals": np.array([of_column.max() for of_column in noise]),
+        "tails": np.concatenate(empty),
     }
 
 

@@ -23,7 +23,6 @@ from skdpot.generative._sketch.draws import (
 )
 from skdpot.generative._sketch.joint_tables import joint_tables
 from skdpot.generative._sketch.latent_classes import fit_mixture, penalty_of
-from skdpot.generative._sketch.marginals import empty_tails
 from skdpot.tables import NUMERIC, TableSchema
 from skdpot.transport import nearest_distribution
 
@@ -103,7 +102,7 @@ def fit_table(
         released, of_pairs = pool_classes(released, n_classes)
     columns = np.split(np.arange(len(released["groups"])), np.cumsum(sizes)[:-1])
     totals = np.array([released["counts"][column].sum(axis=0) for column in columns])
-    tails = np.concatenate(_empty_tails(released, columns, schema))
+    tails = released.get("tails", np.zeros(len(released["groups"]), dtype=bool))
     counts = np.where(tails[:, None], 0.0, released["counts"])
     released = {**released, "counts": counts, "tails": tails}
     n_records = max(float(totals.sum(axis=1).mean()), _SMALLEST_CLASS)
@@ -396,18 +395,6 @@ def _with_cells(profiles, released, columns, c):
         groups.append(first + group)
         first += group.max() + 1
     return profiles[:, np.concatenate(groups)] * np.concatenate(within)
-
-
-def _empty_tails(released, columns, schema):
-    """Tell which cells of each column have nothing but noise, beyond all that have more."""
-    if "totals" in released:
-        totals, noise = released["totals"], released["noise_of_totals"]
-    else:
-        totals = released["counts"].sum(axis=1)
-        of_all = float(released["deviations"][0]) * math.sqrt(schema.n_classes)
-        noise = np.full(len(columns), of_all)
-    counts, starts = ([of[column] for column in columns] for of in (totals, released["starts"]))
-    return empty_tails(counts, starts, schema, noise)
 
 
 def _shares_of_column(released, column, noise):

@@ -94,7 +94,7 @@ _OF_PARITIES = {
     **dict.fromkeys(("parities", "parity_deviation"), np.float64),
 }
 # What follows from these, and only the fit of a model needs.
-_OF_FIT = ("totals", "noise_of_totals")
+_OF_FIT = ("totals", "noise_of_totals", "tails")
 _OF_STATISTICS, _OF_HELD_OUT = "statistics.", "held_out."
 _OF_WORKLOAD = dict.fromkeys(("column_weights", "pair_weights"), np.float64)
 _OF_JOINTS = {
