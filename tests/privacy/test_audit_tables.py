@@ -103,7 +103,8 @@ class Attack:
 
     def _ratio_of_a_fit(self, has_record, random_state):
         seen = self._transcript(has_record, random_state)
-        there, gone = (self._transcript(is_there, random_state, seen) for is_there in (True, False))
+        other = self._transcript(not has_record, random_state, seen)
+        there, gone = (seen, other) if has_record else (other, seen)
         return sum(self._ratio(name, seen[name], there[name], gone[name]) for name in seen)
 
     def _transcript(self, has_record, random_state, given=None):
