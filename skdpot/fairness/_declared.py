@@ -81,7 +81,7 @@ class Declared:
     high: np.ndarray
 
     def units(self, table: Table) -> np.ndarray:
-        """Return private rows in unit coordinates; raise only for what is not a number."""
+        """Return private rows in unit coordinates; only values of another type raise."""
         units = self.own.raw(column_codes(table, column, "none") for column in self.columns)
         ranked = units[:, : len(self.low)]
         ranked[:] = (np.clip(ranked, self.low, self.high) - self.low) / (self.high - self.low)

@@ -48,7 +48,7 @@ class DeclaredTable:
     def units(self, table: Table, labels: np.ndarray) -> np.ndarray:
         """Return private rows as integers, -1 for a value that is not declared.
 
-        Only values that are not numbers raise.
+        Only values of another type raise.
         """
         units = np.empty((len(table), len(self.columns) + 1), dtype=np.int64, order="F")
         for j, column in enumerate(self.columns):

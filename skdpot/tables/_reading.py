@@ -1,6 +1,7 @@
 """Values of columns: numbers, labels and missing values, and rows as codes."""
 
 import math
+from contextlib import suppress
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -11,6 +12,9 @@ from skdpot.tables._column import NUMERIC, ORDINAL, Column
 from skdpot.tables._containers import Table
 from skdpot.tables._dates import numbers_of_dates
 from skdpot.tables._declarations import is_missing, objects
+
+# Doubles hold all integers up to the first of these.
+_LARGEST_EXACT, _LARGEST_WRITTEN = 2.0**53, 1e300
 
 
 def numbers_in(table: Table, place: Any, column: Column) -> tuple[np.ndarray, list[str]]:
@@ -108,8 +112,41 @@ def column_codes(table: Table, column: Column, missing: str) -> np.ndarray:
     """
     if column.kind == NUMERIC:
         return finite_numbers(table, column, missing == "kept")
-    codes = column.codes(labels_of(table, column, missing))
+    labels = labels_of(table, column, missing)
+    codes = column.codes(labels)
+    if missing == "none" and (problems := labels_of_other_types(column, labels, codes)):
+        raise ValueError(f"{problems[0]}.")
     return np.maximum(codes, -1).astype(np.float64)
+
+
+def labels_of_other_types(column: Column, labels: np.ndarray, codes: np.ndarray) -> list[str]:
+    """Return what is wrong if unknown labels are declared ones that are written as another type.
+
+    A single text makes text of all numbers that pandas reads from a file: one record would make
+    the labels of all others unknown. `codes` are those of `Column.codes`.
+    """
+    unknown = labels[codes == -2] if column.kind != NUMERIC else ()
+    if not any(_is_of_other_type(value, column) for value in unknown):
+        return []
+    return [
+        f"column {column.name!r} has text where numbers or truth values are declared, or the other "
+        "way round (the number 1 is not the text '1'): convert the column, as none of it would be "
+        "a declared label"
+    ]
+
+
+def _is_of_other_type(value: Any, column: Column) -> bool:
+    """Tell whether a value that is no label is written as one of another type."""
+    if isinstance(value, str):
+        declared = [label for label in column.values if not isinstance(label, str)]
+        with suppress(ValueError):
+            return float(value) in declared
+        return value in map(str, declared)
+    # Longer integers are no labels, and cannot be written.
+    if not isinstance(value, int | float) or abs(value) >= _LARGEST_WRITTEN:
+        return False
+    whole = abs(value) < _LARGEST_EXACT and value == int(value)
+    return str(value) in column.number or (whole and str(int(value)) in column.number)
 
 
 def read_codes(table: Table, columns: list[Column], missing: str) -> np.ndarray:

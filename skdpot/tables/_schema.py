@@ -4,7 +4,6 @@ The declaration is public; it must not be learned from private data.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
@@ -17,13 +16,10 @@ from skdpot.tables._dates import DATE, TEXT
 from skdpot.tables._declarations import objects, shown
 from skdpot.tables._declared_columns import HOW_TO_DECLARE, read_column
 from skdpot.tables._frames import as_array, make_table
-from skdpot.tables._reading import numbers_in
+from skdpot.tables._reading import labels_of_other_types, numbers_in
 from skdpot.tables._schema_files import columns_in, refuse_gaps
 from skdpot.tables._types import type_in_frame, typed_values
 from skdpot.tables._unlearned import Constant, Identifier, Unlearned
-
-# Doubles hold all integers up to here.
-_LARGEST_EXACT, _LARGEST_WRITTEN = 2.0**53, 1e300
 
 
 @dataclass(frozen=True)
@@ -143,13 +139,7 @@ class TableSchema:
         for j, column in enumerate(self.columns):
             units[:, j] = column.units(values[j])
             if column.missing:
-                unknown = values[j][units[:, j] == -2] if column.kind != NUMERIC else ()
-                if any(_is_of_other_type(value, column) for value in unknown):
-                    problems.append(
-                        f"column {column.name!r} has text where its schema declares numbers or "
-                        "truth values, or the other way round (the number 1 is not the text '1'): "
-                        "convert the column, as all of it would count as missing"
-                    )
+                problems += labels_of_other_types(column, values[j], units[:, j])
                 units[units[:, j] < 0, j] = column.n_known
                 continue
             if (units[:, j] == -1).any():
@@ -389,23 +379,6 @@ def _values_in(table: Table, schema: TableSchema) -> tuple[list[np.ndarray], lis
         values.append(numbers)
         problems += problem
     return values, problems
-
-
-def _is_of_other_type(value: Any, column: Column) -> bool:
-    """Tell whether a value that is no label is written as one of another type.
-
-    A single text makes text of all numbers that pandas reads from a file.
-    """
-    if isinstance(value, str):
-        labels = [label for label in column.values if not isinstance(label, str)]
-        with suppress(ValueError):
-            return float(value) in labels
-        return value in map(str, labels)
-    # Longer integers are no labels, and cannot be written.
-    if not isinstance(value, int | float) or abs(value) >= _LARGEST_WRITTEN:
-        return False
-    whole = abs(value) < _LARGEST_EXACT and value == int(value)
-    return str(value) in column.number or (whole and str(int(value)) in column.number)
 
 
 def _mistaken(table: Table, place: int, column: Column) -> list[str]:

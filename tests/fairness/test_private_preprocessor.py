@@ -18,7 +18,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_html_repr
 
 from skdpot import FairBarycenterPreprocessor, PrivacyLedger
-from skdpot.fairness import CandidateSupport, DeclaredGroups, FoundGroups, FreeSupport
+from skdpot.fairness import (
+    CandidateSupport,
+    ConditionalRepair,
+    DeclaredGroups,
+    FoundGroups,
+    FreeSupport,
+)
 from skdpot.privacy import BudgetAccountant, BudgetError, BudgetExceededError
 from skdpot.releases import VectorRelease
 from tests.oracles.fair_tables import (
@@ -504,3 +510,18 @@ def test_more_budget_is_fairer():
         apart.setdefault(epsilon, []).append(np.abs(difference).sum())
     assert np.mean(apart[1.0]) < 0.3 < 2.0
     assert np.mean(apart[1.0]) < np.mean(apart[0.02])
+
+
+@pytest.mark.parametrize("method", [ConditionalRepair(), FreeSupport(n_support=3)])
+def test_one_word_among_numbers_does_not_make_all_labels_unknown(method):
+    """As in a file, of which pandas then reads all numbers as text."""
+    ledger = PrivacyLedger(9.0, 1e-4)
+    X = pd.DataFrame({"n": np.linspace(0, 1, 40), "c": ["1", "2"] * 20, "g": ["f", "m"] * 20})
+    X.loc[3, "c"] = "?"
+    preprocessor = FairBarycenterPreprocessor(
+        sensitive_features="g", epsilon=5.0, delta=1e-5, bounds=(0, 1), groups=["f", "m"],
+        categorical_features=["c"], categories={"c": [1, 2]}, method=method, ledger=ledger,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="column 'c' has text where numbers"):
+        preprocessor.fit(X)
+    assert ledger.spent() == (0.0, 0.0)
