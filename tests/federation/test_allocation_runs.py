@@ -478,7 +478,13 @@ def run_among_faults(homes, path, **settings):
     raise AssertionError("the run does not end")
 
 
-@pytest.mark.parametrize("seed", range(60))
+def seeds(quick, n):
+    """Return seeds, of which the first ones are for quick tests."""
+    long = pytest.mark.experiment
+    return [*range(quick), *(pytest.param(seed, marks=long) for seed in range(quick, n))]
+
+
+@pytest.mark.parametrize("seed", seeds(15, 60))
 def test_whatever_is_lost_late_repeated_damaged_or_killed_the_result_is_the_same(
     seed, clean, tmp_path
 ):
@@ -487,7 +493,7 @@ def test_whatever_is_lost_late_repeated_damaged_or_killed_the_result_is_the_same
     assert homes.n_faults > 2
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(10, 40))
 def test_noise_is_drawn_and_charged_once_whatever_is_killed(seed, tmp_path):
     ledgers = make_ledgers()
     undisturbed = run_allocation(private_nodes([None] * 3), coordinator())

@@ -16,6 +16,7 @@ from skdpot.federation import (
     run_barycenter,
 )
 from skdpot.federation._barycenter._round_sums import at_fault
+from skdpot.federation._secure_sum import SecureSumOwner, _sum_owner
 from skdpot.federation._wire import pack, unpack
 
 AGREED = GroupRelease(4.0, groups=["a", "b"], bounds=([-4], [4]), delta=1e-6)
@@ -82,6 +83,29 @@ def test_who_may_be_missing_is_left_out_where_it_dealt_wrong_shares():
     found = parties.run(deals_wrong_shares("w"))
     assert found.owners == ("n", "s") and found.dropped == ("w",)
     assert [len(ledger.entries()) for ledger in parties.ledgers.values()] == [1, 1, 0]
+
+
+@pytest.mark.parametrize("on_missing", ["raise", "drop"])
+def test_shares_that_give_no_secret_are_found_before_anybody_is_charged(on_missing, monkeypatch):
+    """They fit their points, and the points no polynomial: any three give another secret."""
+    share, split = SecureSumOwner.share, _sum_owner.split_secret
+
+    def deal(owner, directory):
+        with monkeypatch.context() as patch:
+            if owner._owner == 4:
+                patch.setattr(_sum_owner, "split_secret", lambda of, t, n: split(of, t + 1, n))
+            return share(owner, directory)
+
+    monkeypatch.setattr(SecureSumOwner, "share", deal)
+    parties = Parties("nsuvw", on_missing=on_missing, secure=SecureAggregation(3))
+    if on_missing == "drop":
+        found = parties.run(lambda name, packet: packet)
+        assert found.owners == tuple("nsuv") and parties.spent() == "nsuv"
+    else:
+        with pytest.raises(FederationError) as caught:
+            parties.run(lambda name, packet: packet)
+        assert "not all of one secret" in caught.value.missing["w"]
+        assert set(caught.value.missing) == {"w"} and parties.spent() == ""
 
 
 def test_one_word_against_another_leaves_both_out_and_charges_nobody_twice():

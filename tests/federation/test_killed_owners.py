@@ -34,7 +34,7 @@ PLACES = {
     "before the charge": (PrivacyLedger, "charge", True),
     "in the charge": (Pen, "append", False),
     "after the charge": (PrivacyLedger, "charge", False),
-    "before the answer leaves": (BarycenterOwner, "_paid", False),
+    "before the answer leaves": (BarycenterOwner, "_answer", False),
 }
 PLACES_OF_SUMS = {
     "before keys are drawn": (SecureSumOwner, "advertise", True),

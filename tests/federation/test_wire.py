@@ -146,10 +146,10 @@ BOMB = as_bytes(b" " * 2**25)
     [
         ("text", "bytes"),
         (None, "bytes"),
-        (b"", "no message"),
+        (b"", "not a message"),
         (as_bytes(HEADER, version=6), "version 6 of the protocol, and this is version 5"),
         (FORMER, "version 3 of the protocol, and this is version 5"),
-        (FORMER[:18], "no message"),
+        (FORMER[:18], "not a message"),
         (with_content(b""), "cut off"),
         (with_content(_wire._compressed(json.dumps([*HEADER.values()]).encode())[:-1]), "cut off"),
         (with_content(zlib.compress(b"[]")), "cannot be read"),
@@ -210,7 +210,7 @@ def test_a_message_has_a_largest_size(monkeypatch):
     monkeypatch.setattr(_wire, "LARGEST_MESSAGE", 1000)
     with pytest.raises(WireError, match="too large"):
         pack(Packet("a", arrays={"x": np.zeros(200)}))
-    with pytest.raises(WireError, match="no message"):
+    with pytest.raises(WireError, match="not a message"):
         unpack(bytes(1001))
 
 

@@ -11,7 +11,7 @@ from skdpot.transport.barycenter import Step, solve
 from .._keys import SigningKey
 from .._run_defaults import MAX_ROWS
 from .._secure_aggregation import SecureAggregation
-from .._secure_sum import SecureSumError
+from .._secure_sum import FaultyOwnerError, SecureSumError
 from .._session_names import new_session
 from .._wire import Packet, SignatureError, WireError, pack, unpack
 from ._agreement import BarycenterAgreement, Crossing, FederationError
@@ -602,8 +602,9 @@ class BarycenterCoordinator:
         except OutOfRange as error:
             leg.note(name, f"its answer cannot be: {error}")
             return "out of range"
-        except (ValueError, KeyError, TypeError):
-            leg.note(name, "its answer was not what it was asked for")
+        except (ValueError, KeyError, TypeError) as error:
+            is_known = isinstance(error, FaultyOwnerError)
+            leg.note(name, str(error) if is_known else "its answer was not what it was asked for")
             return "malformed"
         leg.accept(name, data, packet)
         return None

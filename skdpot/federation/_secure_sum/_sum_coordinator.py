@@ -15,7 +15,7 @@ from ._crypto import (
 )
 from ._masks import MASKING_ROW, SEALED_BYTES, common_mask, own_mask
 from ._signers import CONSENT, KEYS, Signers
-from ._sum_plan import SecureSumError, SumPlan, read_payload
+from ._sum_plan import FaultyOwnerError, SecureSumError, SumPlan, read_payload
 
 _KEYS, _SHARES, _MASKED, _CONSENT, _REVEAL = range(5)
 _LEG_NAMES = ("keys", "shares", "masked vectors", "signed survivors", "revealed shares")
@@ -149,7 +149,8 @@ class SecureSumCoordinator:
         Raises
         ------
         ValueError
-            If it is not valid, comes twice or too late.
+            If it is not valid, comes twice or too late. As a FaultyOwnerError, if the shares are
+            not of one seed and of the advertised masking key.
         """
         whose = self._check_sender(owner, _SHARES, self._keys, self._sealed)
         near = self._neighbours(owner, self._keys)
@@ -163,7 +164,7 @@ class SecureSumCoordinator:
         seed = dict(zip(sorted([owner, *near]), points, strict=False))
         masking = dict(zip(near, points[len(seed) :], strict=True))
         if not self._are_dealt(owner, seed, masking):
-            raise ValueError(f"{whose} are not all of one secret.")
+            raise FaultyOwnerError(f"{whose} are not all of one secret.", owner)
         self._sealed[owner], self._points[owner] = sealed, (seed, masking)
 
     def delivery(self, owner: int) -> dict[str, np.ndarray]:
