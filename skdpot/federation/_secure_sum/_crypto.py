@@ -43,6 +43,14 @@ def point_of(number: bytes) -> bytes:
     return key
 
 
+def has_point(number: bytes, point: bytes) -> bool:
+    """Tell whether a point is that of a number."""
+    try:
+        return point_of(number) == point
+    except ValueError:
+        return False
+
+
 def agree(private: bytes, public: bytes, context: bytes) -> bytes:
     """Return the key that two have in common, for one purpose.
 

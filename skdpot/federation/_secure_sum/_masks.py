@@ -2,7 +2,18 @@
 
 import numpy as np
 
-from ._crypto import KEY_BYTES, SEALING_BYTES, agree, derive, mask_words, point_of, seal, unseal
+from ._crypto import (
+    KEY_BYTES,
+    POINT_BYTES,
+    SEALING_BYTES,
+    agree,
+    derive,
+    has_point,
+    mask_words,
+    point_of,
+    seal,
+    unseal,
+)
 from ._sum_plan import FaultyOwnerError, SumPlan
 
 # A share of an owner's seed, and one of its masking key.
@@ -79,11 +90,8 @@ def unseal_shares(
             f"{receiver}.",
             sender,
         ) from None
-    try:
-        published = points_of_shares(shares) == points
-    except ValueError:
-        published = False
-    if not published:
+    pairs = (SEED, points[:POINT_BYTES]), (MASKING, points[POINT_BYTES:])
+    if not all(has_point(shares[half], point) for half, point in pairs):
         raise FaultyOwnerError(
             f"the shares of owner {sender} are not those that it published the points of.", sender
         )

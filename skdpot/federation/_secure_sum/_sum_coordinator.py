@@ -11,7 +11,7 @@ from ._crypto import (
     are_of_one_secret,
     check_public_key,
     combine_shares,
-    point_of,
+    has_point,
 )
 from ._masks import MASKING_ROW, SEALED_BYTES, common_mask, own_mask
 from ._signers import CONSENT, KEYS, Signers
@@ -322,7 +322,7 @@ class SecureSumCoordinator:
         revealed = {other: row.tobytes() for other, row in zip(owners, shares, strict=True)}
         for other, share in revealed.items():
             points = self._points[other][int(other not in self._survivors)]
-            if not _has_point(share, points[owner]):
+            if not has_point(share, points[owner]):
                 raise ValueError(f"{whose}: that of owner {other} is not what it was dealt.")
         self._revealed[owner] = revealed
 
@@ -453,13 +453,6 @@ class SecureSumCoordinator:
         if self._signers is not None:
             (self._signatures[owner],) = signed
             self._signers.check(self._plan, owner, purpose, content, signed[0].tobytes())
-
-
-def _has_point(share: bytes, point: bytes) -> bool:
-    try:
-        return point_of(share) == point
-    except ValueError:
-        return False
 
 
 def _owners_array(owners: Mapping | set[int]) -> np.ndarray:
