@@ -8,7 +8,9 @@ from skdpot import DPSinkhornGenerator
 from skdpot.generative import TableSketch
 from skdpot.generative._sketch.column_totals import combined_counts, sums_of_pairs
 from skdpot.generative._sketch.marginals import release_marginals, share_marginals
+from skdpot.generative._sketch.plan import sketch_budget
 from skdpot.generative._sketch.table_model import fit_table
+from skdpot.generative._sketch.table_sketch import TableReleases, TableSpace
 from skdpot.privacy.random import make_source
 from skdpot.releases import SketchReleases
 from skdpot.tables import read_schema
@@ -104,3 +106,11 @@ def test_wide_bounds_do_not_change_means_and_spreads():
     # One record in a thousand that noise puts into the empty part has a spread of 900.
     assert made.std() < 60
     assert made.mean() == pytest.approx(table["wage"].mean(), abs=15)
+
+
+@pytest.mark.parametrize(("target", "epsilon", "counted"), [("job", 1, True), ("job", 10, False),
+                                                          ("region", 1, False)])  # fmt: skip
+def test_totals_are_counted_where_classes_are_many_and_noise_is_large(target, epsilon, counted):
+    space = TableSpace(read_schema(SCHEMA, target), "array", False)
+    budget = sketch_budget(epsilon, 1e-6, "add_remove")
+    assert ("totals" in TableReleases(space, budget, 1, 1, None).planned) == counted

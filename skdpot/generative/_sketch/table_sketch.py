@@ -95,6 +95,8 @@ _OF_PARITIES = {
 }
 # What follows from these, and only the fit of a model needs.
 _OF_FIT = ("totals", "noise_of_totals", "tails")
+# With less noise, counts within classes are precise enough, and matter more to models.
+_NOISE_OF_TOTALS = 1.0
 _OF_STATISTICS, _OF_HELD_OUT = "statistics.", "held_out."
 _OF_WORKLOAD = dict.fromkeys(("column_weights", "pair_weights"), np.float64)
 _OF_JOINTS = {
@@ -321,7 +323,7 @@ class TableReleases(SketchSeries):
         n_sketched = max(round(n_records * (1 - self.quality_share)), 1)
         errors = expected_errors(
             n_sketched, self.space.schema, self._releases(None), self.workload,
-            totals=not self.pooled,
+            totals=self._options["totals"],
         )  # fmt: skip
         if self.quality_share:
             n_judges = n_records * self.quality_share
@@ -384,7 +386,8 @@ class TableReleases(SketchSeries):
     def _options(self) -> dict[str, Any]:
         """Return what is released; classes that are groups of a map are not told apart by more."""
         apart = not self.pooled
-        return {"parities": apart, "totals": apart, "workload": self.workload}
+        totals = apart and self.budget.noise_multiplier > _NOISE_OF_TOTALS
+        return {"parities": apart, "totals": totals, "workload": self.workload}
 
 
 @dataclass(frozen=True)
