@@ -1,7 +1,8 @@
 """The projection against a loop over users, against POT and against a linear program by HiGHS.
 
 Run with ``python -m pytest tests/benchmarks -m benchmark -s -k projection``. Nothing is asserted
-about time. Ours projects the same users as the peer, which is one of the obvious programs:
+about time. ``SKDPOT_EPSILON`` sets epsilon, 1 by default. Ours projects the same users as the peer,
+which is one of the obvious programs:
 
 - ``ot.emd`` on the balanced problem with every output split into a column that must and one that
   may be filled. Its cost matrix is built once for all users;
@@ -13,6 +14,8 @@ about time. Ours projects the same users as the peer, which is one of the obviou
 What each reached is the mean relative excess of its cost over the bound that our exact solver
 certifies.
 """
+
+import os
 
 import numpy as np
 import ot
@@ -36,7 +39,7 @@ pytestmark = pytest.mark.benchmark
 # Compiled, as the rest of the loop is NumPy.
 dual_bound, round_into_box = kernel(polytope.dual_bound), kernel(polytope.round_into_box)
 
-EPSILON = 1.0
+EPSILON = float(os.environ.get("SKDPOT_EPSILON", 1.0))
 # Users that each peer serves, of all.
 N_LOOP, N_EMD, N_PROGRAM = 3, 20, 1
 N_ITERATIONS = 5000
