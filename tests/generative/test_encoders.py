@@ -243,7 +243,7 @@ def test_auto_goes_by_the_image_shape():
         ("dct", {"image_shape": (5, 9), "n_coefficients": 2.5}, "n_coefficients"),
         ("dct", {"image_shape": (5, 9), "n_coefficients": True}, "from 1 to 5"),
         ("dct", {"n_features": 4, "n_coefficients": 2}, "needs an image_shape"),
-        ("dct", {"image_shape": (5, 9), "encoder_norm": 1.0}, "an encoder of your own"),
+        ("dct", {"image_shape": (5, 9), "encoder_norm": 1.0}, "your own encoder"),
         ("auto", {"image_shape": (5, 9), "n_features": 44}, "image_shape must be"),
     ],
 )

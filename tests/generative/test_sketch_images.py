@@ -73,6 +73,23 @@ def test_grounds_are_dark_and_fine_structure_is_as_strong_as_in_records(bars):
     assert 0.5 < fine_power(X).sum() / len(X) / (fine_power(records).sum() / len(records)) < 2
 
 
+def test_classes_of_images_have_half_of_their_covariances_in_common():
+    """Each class varies along a wave along which the other one does not vary."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 4000)
+    waves = np.cos(np.pi * np.outer([1, 3], np.arange(SIDE) + 0.5) / SIDE)[y][:, None]
+    X = 0.5 + 0.1 * rng.standard_normal((4000, 1, 1)) * waves * np.ones((1, SIDE, 1))
+    generator = make_sketch_generator(
+        epsilon=200.0, classes=[0, 1], image_shape=(SIDE, SIDE), n_coefficients=KEPT, n_clusters=1,
+        random_state=0,
+    ).fit(X.reshape(4000, -1), y)  # fmt: skip
+    factors = generator._fitted.sketch.mixture.factors
+    assert len(factors) == 2
+    own, other = np.square(factors).sum(axis=1)[:, [1, 3]]
+    assert own[0] == pytest.approx(3 * other[0], rel=0.1)
+    assert other[1] == pytest.approx(3 * own[1], rel=0.1)
+
+
 @pytest.mark.parametrize("encoder", ["dct", "pose"])
 def test_a_class_keeps_its_brightness_when_it_is_sampled_alone(encoder):
     rng = np.random.default_rng(0)

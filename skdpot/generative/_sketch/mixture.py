@@ -37,6 +37,9 @@ _REG = 0.6
 _LEAST_CLASS, _LEAST_CLUSTER = 0.05, 0.1
 # By which factor distances are changed at most, to make up for what was clipped.
 _RESTORED = 0.8, 1.5
+# This part of the covariance within clusters of images is that of all classes: a covariance of a
+# class alone gives its images a texture that reveals the class, and that real images do not have.
+_IN_COMMON = 0.5
 # So many leading directions are judged one by one, and others by tens.
 _FIRST = 30
 # What is known of the noise of each class: standard deviations of its size, of a coordinate of its
@@ -304,6 +307,9 @@ class MixtureSketch:
         radii = self._radii_of_products(self._within)
         self._clip(radii)
         kernels = self._release_symmetric("kernels", self._lost(self._within, radii))
+        if self._plan.frequencies is not None:
+            alike = np.average(kernels, axis=0, weights=np.resize(self._counts, len(kernels)))
+            kernels += _IN_COMMON * (alike - kernels)
         self._factors = square_roots(kernels)
         if self._plan.n_clusters > 1 and self._gives_back:
             self._restore_spread(kernels)
