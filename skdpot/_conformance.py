@@ -14,16 +14,16 @@ Failures = Mapping[str, str]
 _ORDERS = ("check_methods_sample_order_invariance", "check_methods_subset_invariance")
 FRESH_NOISE: Failures = dict.fromkeys(
     _ORDERS,
-    "noise is drawn by a user's place in the batch; noise that went with the row's values would "
-    "tell of them",
+    "the noise depends on a user's position in the batch; noise that depended on the row's values "
+    "would reveal them",
 )
 EMPTY_ROW: Failures = {
-    "check_estimators_dtypes": "cast to integers, its data has a row of zeros, which is refused: "
-    "such a user has no distribution, and no direction"
+    "check_estimators_dtypes": "cast to integers, the check's data has a row of zeros; it is "
+    "refused, because a row of zeros has no distribution and no direction"
 }
 PRIVATE_COUNT: Failures = {
-    "check_transformer_n_iter": "max_iter bounds what transform does with one user's distribution; "
-    "how many iterations that took is private, and fit has no such iterations"
+    "check_transformer_n_iter": "max_iter caps the iterations of transform for one user; their "
+    "number is private, and fit does not iterate"
 }
 MORE_THAN_TWO_GROUPS: Failures = dict.fromkeys(
     (
@@ -33,25 +33,29 @@ MORE_THAN_TWO_GROUPS: Failures = dict.fromkeys(
         "check_fit_score_takes_y",
         *_ORDERS,
     ),
-    "its labels name more than two groups, between which there is no one map",
+    "its labels name more than two groups, and a map exists only between two",
 )
 DRAWN_IMAGES: Failures = dict.fromkeys(
-    _ORDERS, "equal rows are drawn apart, so that which has which image depends on their order"
+    _ORDERS, "equal rows get different random images, which depend on the order of the rows"
 )
 PRIVATE_LABELS: Failures = {
-    "check_estimators_nan_inf": "its NaN is a label, which is private and none of the declared ones"
+    "check_estimators_nan_inf": "the check puts a NaN into the labels, which are private; NaN is "
+    "not among the declared labels"
 }
 MISSING_LABELS: Failures = {
-    "check_estimators_nan_inf": "its NaN is a missing label, which its groups take"
+    "check_estimators_nan_inf": "the check's NaN is a missing label, which these groups accept"
 }
 INTEGERS_OF_THE_CHECK: Failures = (
-    {"check_positive_only_tag_during_fit": "in scikit-learn 1.7 it cannot center its own integers"}
+    {
+        "check_positive_only_tag_during_fit": "in scikit-learn 1.7 the check itself fails: it "
+        "cannot center its integers"
+    }
     if sklearn.__version__.startswith("1.7.")
     else {}
 )
 FITTED_TARGETS: Failures = dict.fromkeys(
     ("check_fit_idempotent", *_ORDERS),
-    "rows are the nodes of one network, and shares are those of the nodes that were fitted",
+    "rows are the nodes of one network, and the fitted plan belongs to these nodes",
 )
 NO_FIT_TRANSFORM: Failures = dict.fromkeys(
     (
@@ -59,11 +63,11 @@ NO_FIT_TRANSFORM: Failures = dict.fromkeys(
         "check_transformer_general",
         "check_transformer_preserve_dtypes",
     ),
-    "a search has no fit_transform, as scikit-learn's own have none",
+    "like scikit-learn's searches, it has no fit_transform",
 )
 # The attribute is required; and data of which all rows differ has as many groups as rows.
 NO_GROUPS = (
-    "the sensitive attribute is not named, or the checks' data has as many groups as rows: give "
+    "the sensitive attribute is not named, or the checks' data has as many groups as rows; give "
     "sensitive_features=0 (a preprocessor: [0]) and "
     "groups=FoundGroups(small='merge', unknown='nearest')"
 )

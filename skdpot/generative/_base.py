@@ -212,7 +212,7 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         return hasattr(self, "_fitted")
 
     def _undeclared(self) -> str | None:
-        return "labels in y are not declared: give classes" if self.classes is None else None
+        return "the labels in y are not declared; give classes" if self.classes is None else None
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
