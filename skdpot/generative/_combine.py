@@ -128,7 +128,7 @@ def combine(estimates: Any, variances: Any) -> CombinedEstimate:
     >>> combined = combine([10.1, 9.6, 10.7, 9.9, 10.2], [0.04, 0.05, 0.04, 0.04, 0.05])
     >>> low, high = combined.interval()
     >>> print(f"{combined.estimate:.2f}, from {low:.2f} to {high:.2f}")
-    10.10, from 8.66 to 11.54
+    10.10, from 8.92 to 11.28
     """
     estimates, variances = (np.asarray(part, dtype=np.float64) for part in (estimates, variances))
     if estimates.ndim < 1 or len(estimates) < 2 or estimates.shape != variances.shape:

@@ -47,7 +47,7 @@ def allow_useless_releases() -> Iterator[None]:
     >>> distance = PrivateSinkhornDistance(0.1, bounds=(0, 1), random_state=0)
     >>> distance.fit([[0.1], [0.9]], ["a", "b"])
     Traceback (most recent call last):
-    ValueError: PrivateSinkhornDistance, public labels: nothing was charged, since ...
+    ValueError: PrivateSinkhornDistance, public labels: nothing was charged, because ...
     >>> with allow_useless_releases():
     ...     distance.fit([[0.1], [0.9]], ["a", "b"]).groups_
     array(['a', 'b'], dtype='<U1')
