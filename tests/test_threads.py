@@ -7,6 +7,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from skdpot import DPSinkhornGenerator, FairBarycenterPreprocessor
 from skdpot._threads import one_thread_unless
 from skdpot.fairness._conditional import _softmax
+from skdpot.generative import TableSketch
 from skdpot.generative._sketch import latent_classes
 
 
@@ -26,7 +27,8 @@ def test_only_large_work_gets_all_threads(is_large):
 def fit_table(rng):
     schema = {"age": range(0, 9), "job": range(0, 9)}
     records = rng.integers(0, 9, (300, 2)).astype(float)
-    DPSinkhornGenerator(epsilon=4.0, schema=schema).fit(records)
+    model = TableSketch(n_components=4, n_iter=20)
+    DPSinkhornGenerator(epsilon=4.0, schema=schema, model=model).fit(records)
 
 
 def fit_repair(rng):
