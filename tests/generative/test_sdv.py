@@ -95,8 +95,9 @@ def test_samples_have_the_columns_and_types_of_the_table(metadata):
     assert synthesizer.fit(table) is None
     made = synthesizer.sample(num_rows=200)
     assert list(made) == list(table) and len(made) == 200
-    for name in ("age", "wage", "seen", "rich"):
+    for name in ("age", "wage", "rich"):
         assert made[name].dtype == table[name].dtype
+    assert made["seen"].dtype == "datetime64[us]"  # A single value can make it finer in the table.
     assert made["id"].is_unique and made["seen"].between("2024-01-01", "2024-12-31").all()
     assert set(made["size"]) == {"S", "M", "L"} and 0.05 < made["wage"].isna().mean() < 0.4
     assert not set(made["email"]) & set(table["email"])
