@@ -38,12 +38,13 @@ class WassersteinProjectionSampler(BaseDistributionSampler):
     {metric}
     {order}
     {cost_matrix}
-    base_measure : {"optimal", "uniform"}, float or array-like of shape (n_outputs,), \
-default="optimal"
+    base_measure : {"balanced", "optimal", "uniform"}, float or array-like of shape \
+(n_outputs,), default="balanced"
         Public. ``"optimal"`` minimises the worst-case cost over all base measures (by cutting
         planes, to a certified relative gap of at most `tol`). ``"uniform"`` minimises it over the
-        multiples of the uniform distribution. A float c is c times the uniform distribution. An
-        array is used as it is. The float, or the sum of the array, must be strictly between
+        multiples of the uniform distribution. ``"balanced"`` is the mean of both: no user's cost
+        is above the mean of her costs with the two. A float c is c times the uniform distribution.
+        An array is used as it is. The float, or the sum of the array, must be strictly between
         exp(-epsilon) and 1: at either end all users would have the same projection.
     solver : {"auto", "exact", "entropic"}, default="auto"
         The algorithm of the projection, see :func:`skdpot.transport.wasserstein_projection`.
@@ -109,7 +110,7 @@ default="optimal"
     >>> sampler.fit(histograms).transform(histograms).shape
     (2, 1)
     >>> round(sampler.worst_case_cost_, 3)
-    0.767
+    0.823
     >>> uniform = WassersteinProjectionSampler(epsilon=2.0, base_measure="uniform")
     >>> uniform.fit(histograms).project(histograms).round(3)
     array([[0.649, 0.088, 0.088, 0.088, 0.088],
@@ -119,7 +120,7 @@ default="optimal"
     _parameter_constraints: dict = {
         **BaseDistributionSampler._parameter_constraints,
         "base_measure": [
-            StrOptions({"optimal", "uniform"}),
+            StrOptions({"balanced", "optimal", "uniform"}),
             Interval(Real, 0, 1, closed="right"),
             "array-like",
         ],
@@ -137,7 +138,7 @@ default="optimal"
         metric="euclidean",
         order=1,
         cost_matrix=None,
-        base_measure="optimal",
+        base_measure="balanced",
         solver="auto",
         tol=1e-3,
         max_iter=1000,
@@ -173,11 +174,8 @@ default="optimal"
     def _plan_projection(self, cost, epsilon):
         n_outputs, gap = cost.shape[1], np.nan
         base = scaled_uniform(self.base_measure, n_outputs)
-        if isinstance(base, str) and base == "uniform":
-            base = uniform_base_measure(cost, epsilon).base_measure
-        elif isinstance(base, str):
-            result = self._optimal_base_measure(cost, epsilon)
-            base, gap = result.base_measure, result.gap
+        if isinstance(base, str):
+            base, gap = self._find_base_measure(base, cost, epsilon)
         base = check_base_measure(base, epsilon, n_outputs)
         projector = Projector(
             cost, base, epsilon, solver=self.solver, tol=self.tol, max_iter=self.max_iter
@@ -187,6 +185,15 @@ default="optimal"
 
     def _prepare_work(self, n_points):
         self._fitted.projection.projector.prepare(n_points)
+
+    def _find_base_measure(self, choice, cost, epsilon):
+        uniform = uniform_base_measure(cost, epsilon).base_measure
+        if choice == "uniform":
+            return uniform, np.nan
+        optimal = self._optimal_base_measure(cost, epsilon)
+        if choice == "optimal":
+            return optimal.base_measure, optimal.gap
+        return (optimal.base_measure + uniform) / 2, np.nan
 
     def _optimal_base_measure(self, cost, epsilon):
         with tqdm(desc="optimal base measure", disable=not self.verbose) as progress:

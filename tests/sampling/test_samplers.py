@@ -846,17 +846,40 @@ def test_base_measures_between_the_ends_tell_users_apart(sampler_class, total):
 
 def test_base_measures_that_leave_no_choice_are_taken_where_none_is_better():
     one_output = WassersteinProjectionSampler(output_points=[[2.0]], input_points=line_cost(5, 1))
-    for base_measure in (1.0, math.exp(-1), [0.6], "optimal", "uniform"):
+    for base_measure in (1.0, math.exp(-1), [0.6], "balanced", "optimal", "uniform"):
         one_output.set_params(base_measure=base_measure).fit(np.eye(5))
         np.testing.assert_array_equal(one_output.project(np.eye(5)), np.ones((5, 1)))
     # Where one output costs nobody anything, the optimum is that one for all.
     free = np.ones((5, 3)) * [1, 0, 1]
-    optimal = WassersteinProjectionSampler(cost_matrix=free).fit(np.eye(5))
+    optimal = WassersteinProjectionSampler(cost_matrix=free, base_measure="optimal")
+    optimal.fit(np.eye(5))
     assert np.count_nonzero(optimal.base_measure_) == 1
     for base_measure in (optimal.base_measure_, [0.0, 1.0, 0.0], [0.0, 0.4, 0.0]):
         given = WassersteinProjectionSampler(cost_matrix=free, base_measure=base_measure)
         projections = given.fit(np.eye(5)).project(np.eye(5))
         np.testing.assert_array_equal(projections, np.tile([0, 1, 0], (5, 1)))
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 6.0])
+def test_no_user_pays_more_with_the_balanced_measure_than_on_average_with_the_two(epsilon):
+    rng = np.random.default_rng(0)
+    users = np.vstack([np.eye(12), rng.dirichlet(np.full(12, 0.3), 40), np.ones(12)])
+    points = rng.normal(size=(12, 2))
+
+    def fit_with(base_measure):
+        sampler = WassersteinProjectionSampler(
+            epsilon, input_points=points, order=2, base_measure=base_measure
+        ).fit(users)
+        pairs = zip(users / users.sum(axis=1, keepdims=True), sampler.project(users), strict=True)
+        costs = [ot.emd2(user, image, sampler.cost_matrix_) for user, image in pairs]
+        return sampler.base_measure_, np.array(costs)
+
+    (balanced, costs), (optimal, of_optimal), (uniform, of_uniform) = map(
+        fit_with, ("balanced", "optimal", "uniform")
+    )
+    np.testing.assert_allclose(balanced, (optimal + uniform) / 2)
+    assert balanced.min() > 0
+    assert (costs <= (of_optimal + of_uniform) / 2 + 1e-9).all()
 
 
 @pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
