@@ -33,6 +33,8 @@ from skdpot.fairness.metrics import ks_between_groups
 from skdpot.tables import NOMINAL, NUMERIC, ORDINAL, Column
 
 RISK = 0.05
+# Of each bound, to see how often it holds.
+N_RUNS = 500
 
 
 def samples_of(n, probabilities):
@@ -474,7 +476,7 @@ def test_coverage_of_bounds_of_a_tested_learner(shift, trained):
     """Scores of a linear model of Gaussian rows have a known area and gap."""
     columns = [Column(j, NUMERIC) for j in range(4)]
     n_held = 0
-    for run in range(1000):
+    for run in range(N_RUNS):
         rng = np.random.default_rng(run)
         train, new = gaussian_rows(150, shift, rng), gaussian_rows(150, shift, rng)
         two = [(codes[groups < 2], groups[groups < 2]) for codes, groups in (train, new)]
@@ -484,7 +486,7 @@ def test_coverage_of_bounds_of_a_tested_learner(shift, trained):
         distance = abs(direction @ (shift * np.array([1, 0.5, 0, 0]))) / np.linalg.norm(direction)
         true_auc, true_gap = norm.cdf(distance / math.sqrt(2)), 2 * norm.cdf(distance / 2) - 1
         n_held += held.group_auc >= true_auc and held.parity_gap >= true_gap
-    assert n_held >= 940
+    assert n_held >= 0.93 * N_RUNS
 
 
 @pytest.mark.experiment
@@ -498,7 +500,7 @@ def test_coverage_of_a_certificate_of_a_repair(monkeypatch, trained):
 
     monkeypatch.setattr(fitting, "certify", spy)
     n_held = np.zeros(3, dtype=int)
-    for run in range(60):
+    for run in range(40):
         fair = FairBarycenterPreprocessor(method="conditional", random_state=run)
         X, groups = wide_rows(run, 700)
         found = fair.fit(X, sensitive_features=groups).certificate_
@@ -513,7 +515,7 @@ def test_coverage_of_a_certificate_of_a_repair(monkeypatch, trained):
         best_tree = differences(*codes, find_questions(train[0], columns))[0, 1]
         bounds = np.array([found.group_auc, found.parity_gap, found.tree_gap])
         n_held += bounds >= [true.seen_auc, true.seen_gap, best_tree]
-    assert (n_held >= 57).all()
+    assert (n_held >= 38).all()
 
 
 def levels_of_groups(seed, n_groups=3):
@@ -534,7 +536,7 @@ def test_coverage_of_the_bound_of_all_small_trees(size, monkeypatch):
     columns = [Column(j, ORDINAL, values=("a", "b", "c")) for j in range(3)]
     codes, groups = levels_of_groups(0)
     n_held = 0
-    for run in range(1000):
+    for run in range(N_RUNS):
         rng = np.random.default_rng(run)
         train, new = rng.integers(len(codes), size=(2, size))
         found = certify(
@@ -543,7 +545,7 @@ def test_coverage_of_the_bound_of_all_small_trees(size, monkeypatch):
         )  # fmt: skip
         true = differences(codes, groups, find_questions(codes[train], columns))
         n_held += found.tree_gap >= max(true.values())
-    assert n_held >= 940
+    assert n_held >= 0.93 * N_RUNS
 
 
 def true_rank_gap(groups, quantile, lowest, highest):
@@ -576,7 +578,7 @@ def test_coverage_of_the_bound_of_ranks(atoms, n_quantiles):
     highest = np.minimum(values + 1 / 16, 1.0) if atoms else values
     lowest = np.maximum(values - 1 / 16, 0.0) if atoms else values
     n_held = 0
-    for run in range(1000):
+    for run in range(N_RUNS):
         rng = np.random.default_rng(run)
         samples = [rng.random(80), rng.random(200)]
         if atoms:
@@ -585,7 +587,7 @@ def test_coverage_of_the_bound_of_ranks(atoms, n_quantiles):
         shifts = [group.largest_shift() for group in groups]
         bound = rank_gap([80, 200], shifts, RISK)
         n_held += bound >= true_rank_gap(groups, values, lowest, highest)
-    assert n_held >= 940
+    assert n_held >= 0.93 * N_RUNS
 
 
 class Memorised:
