@@ -27,6 +27,8 @@ CEILING = np.float32(1e15)
 TINY = np.float32(1e-30)
 HUGE = np.float32(1e30)
 SWEEPS_PER_LEVEL = 10
+# Of masses, in the step that balances them.
+_LEAST_SLOPE = np.float32(0.02)
 # Sweeps with which one level may wait for its column sums to settle, once `reg` is small enough
 # for the certificate to be within reach.
 MAX_SWEEPS_PER_LEVEL = 200
@@ -167,12 +169,33 @@ def _own_rows(kernel, row_minima, rows):
     return own, minima
 
 
+@part(fastmath=FAST)
+def _balance(u, q, free, lower, upper):
+    """Scale `u`, and `q` with it, for masses of columns whose sum is closer to 1: a Newton step.
+
+    Sweeps change that scale slowly where few columns are free.
+    """
+    total, slope = np.float32(0), np.float32(0)
+    for j in range(len(q)):
+        mass = min(max(q[j] * free[j], lower[j]), upper[j])
+        total += mass
+        slope += mass if lower[j] < mass < upper[j] else np.float32(0)
+    step = (np.float32(1) - total) / max(slope, _LEAST_SLOPE)
+    scale = min(max(np.float32(1) + step, np.float32(0.5)), np.float32(2))
+    for i in range(len(u)):
+        u[i] *= scale
+    for j in range(len(q)):
+        q[j] *= scale
+
+
 @part
 def _run_sweeps(kernel, weights, u, v, q, free, lower, upper, n_sweeps):
     """Run the sweeps of one level, the last one not relaxed; return its error in columns."""
     error = np.float32(0)
     for sweep in range(n_sweeps):
         _sweep(kernel, weights, v, u, q)
+        if sweep == 0:
+            _balance(u, q, free, lower, upper)
         error = _step_columns(v, q, free, lower, upper, sweep < n_sweeps - 1)
     return error
 
@@ -191,16 +214,19 @@ def _absorb(reg, weights, u, v, q, row_potential, potential):
 
 
 @part(fastmath=FAST)
-def _halve(kernel, u, v, free):
+def _halve(kernel, u, v, free, is_first):
     """Absorb the scalings into the kernel, for half the regularisation.
 
     Scalings of potential zero, which are ``exp(-potential / reg)``, are squared as entries are.
+    Potentials are nearly linear in the regularisation: the next change is half of the last one,
+    which is the same scaling again. The first change is from an arbitrary start.
     """
     _sharpen(kernel, u, v)
     for j in range(len(v)):
         scaling = free[j] / v[j]
         free[j] = min(max(scaling * scaling, TINY), HUGE)
-        v[j] = np.float32(1)
+        if is_first:
+            v[j] = np.float32(1)
 
 
 @part
@@ -233,7 +259,7 @@ def warm_potential(
         estimate = _absorb(reg, single_weights, u, v, q, row_potential, potential)
         if reg <= ratio * abs(estimate) or level == MAX_LEVELS - 1:
             break
-        _halve(kernel, u, v, free)
+        _halve(kernel, u, v, free, level == 0)
         reg *= 0.5
     for j in range(len(v)):
         if v[j] == free[j]:
@@ -293,6 +319,6 @@ def entropic_projection(
             if finished or upper_bound - lower_bound <= tol * abs(lower_bound):
                 return upper_bound, lower_bound
         # The last sweep's u belongs to the v before the step; the next level corrects it.
-        _halve(kernel, u, v, free)
+        _halve(kernel, u, v, free, level == 0)
         reg *= 0.5
         level += 1

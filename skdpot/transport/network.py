@@ -93,8 +93,9 @@ def _candidate_arcs(cost, used, row_prices, column_prices, width):
     """
     n_rows, n_columns = len(used), len(column_prices)
     capacity = n_rows * n_columns
-    rows = np.empty(capacity, np.int32)
-    columns = np.empty(capacity, np.int32)
+    # Of unsigned indices, compiled code need not ask whether they count from the end.
+    rows = np.empty(capacity, np.uint32)
+    columns = np.empty(capacity, np.uint32)
     excess = np.empty(capacity)
     best = np.empty(n_columns)
     second = np.empty(n_columns)
@@ -130,8 +131,8 @@ def _candidate_arcs(cost, used, row_prices, column_prices, width):
         starts[buckets[a] + 1] += 1
     for b in range(_BUCKETS + 1):
         starts[b + 1] += starts[b]
-    sorted_rows = np.empty(capacity, np.int32)
-    sorted_columns = np.empty(capacity, np.int32)
+    sorted_rows = np.empty(capacity, np.uint32)
+    sorted_columns = np.empty(capacity, np.uint32)
     for a in range(size):
         place = starts[buckets[a]]
         starts[buckets[a]] += 1

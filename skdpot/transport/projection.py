@@ -21,7 +21,7 @@ from .polytope import (
 SOLVERS = ("auto", "exact", "entropic")
 # Regularisation, relative to the cost, and sweeps of each level before it, from which the network
 # simplex starts best (measured).
-_WARM_RATIO, _WARM_SWEEPS = 0.05, 6
+_WARM_RATIO, _WARM_SWEEPS = 0.01, 5
 # Of a row's mean mass: rows that have less have no part in that start.
 _LEAST_MASS = 0.1
 # Up to which size of a user, by `_size`, the network simplex is the faster one without that start
