@@ -11,7 +11,7 @@ from skdpot.tables._declarations import is_missing, objects
 
 CONTAINERS = ("array", "pandas", "polars")
 # All integers up to here are doubles.
-_LARGEST_EXACT = 2.0**53
+LARGEST_EXACT = 2.0**53
 # Binary digits of floating-point types; all other types have 53.
 _DIGITS = {"float16": 11, "halffloat[pyarrow]": 11, "float32": 24, "float[pyarrow]": 24}
 
@@ -51,7 +51,7 @@ class Table:
             kind = self.X.dtype.kind
             # An integer beyond 2**53 may be a label that was rounded because another row has a
             # fraction.
-            rounded = kind == "f" and bool((np.abs(self.X) >= _LARGEST_EXACT).any())
+            rounded = kind == "f" and bool((np.abs(self.X) >= LARGEST_EXACT).any())
             if kind in "USmM" or rounded:
                 self.X = np.asarray(X, dtype=object)
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from skdpot.tables._column import NUMERIC, ORDINAL, Column
-from skdpot.tables._containers import Table
+from skdpot.tables._containers import LARGEST_EXACT, Table
 from skdpot.tables._dates import numbers_of_dates
 from skdpot.tables._declarations import is_missing, objects
 
-# Doubles hold all integers up to the first of these.
-_LARGEST_EXACT, _LARGEST_WRITTEN = 2.0**53, 1e300
+# Longer integers cannot be written.
+_LARGEST_WRITTEN = 1e300
 
 
 def numbers_in(table: Table, place: Any, column: Column) -> tuple[np.ndarray, list[str]]:
@@ -145,7 +145,7 @@ def _is_of_other_type(value: Any, column: Column) -> bool:
     # Longer integers are no labels, and cannot be written.
     if not isinstance(value, int | float) or abs(value) >= _LARGEST_WRITTEN:
         return False
-    whole = abs(value) < _LARGEST_EXACT and value == int(value)
+    whole = abs(value) < LARGEST_EXACT and value == int(value)
     return str(value) in column.number or (whole and str(int(value)) in column.number)
 
 

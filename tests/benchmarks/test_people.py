@@ -1,25 +1,28 @@
-"""People with several rows: what is kept of the rows of a person, on two public tables.
+"""People with several rows: what is kept of them on two public tables, and many of them in parts.
 
 Run with ``SKDPOT_PEOPLE=FOLDER python -m pytest tests/benchmarks -m benchmark -s -k test_people``.
+Without the folder, only the time and the memory of a million people are measured, who have ten rows
+each, in frames of 10,000 people, one after another and in two processes of Dask.
 The folder has ``movielens100k.npz``, the arrays of MovieLens 100k with ages, genders and
 occupations of users and the dates of films, and ``CDNOW_master.txt``, purchases of compact discs.
 A fit takes 2 s of the processor; ``SKDPOT_RUNS`` is the number of fits of the ratings.
 """
 
 import os
+import resource
 from itertools import combinations
 from pathlib import Path
 
+import dask
+import dask.dataframe
 import numpy as np
 import pandas as pd
 import pytest
+from dask.distributed import Client, LocalCluster
 
-from skdpot import DPSinkhornGenerator
+from skdpot import DPSinkhornGenerator, PrivacyLedger
 
-pytestmark = [
-    pytest.mark.benchmark,
-    pytest.mark.skipif("SKDPOT_PEOPLE" not in os.environ, reason="SKDPOT_PEOPLE names no folder"),
-]
+pytestmark = pytest.mark.benchmark
 
 EPSILON, DELTA = 2.0, 1e-6
 N_RUNS = int(os.environ.get("SKDPOT_RUNS", "10"))
@@ -114,6 +117,7 @@ def logarithms(rows):
     return rows.assign(**{f"log {name}": np.log(rows[name]) for name in names})
 
 
+@pytest.mark.skipif("SKDPOT_PEOPLE" not in os.environ, reason="SKDPOT_PEOPLE names no folder")
 @pytest.mark.parametrize(
     ("read", "n_runs"), [(read_ratings, N_RUNS), (read_purchases, max(N_RUNS // 3, 1))]
 )
@@ -136,3 +140,68 @@ def test_people(read, n_runs):
     for what, of in (("means", off.mean(axis=0)), ("rms", np.sqrt((off**2).mean(axis=0)))):
         print(what, "%", pd.DataFrame(of.round(), *of_both[0].axes).to_string())
     assert np.isfinite(errors).all()
+
+
+N_PARTS, PEOPLE_OF_PART, ROWS_OF_PERSON = 100, 10_000, 10
+VISITS = {
+    "day": {"bounds": (0.0, 365.0), "order": True},
+    "amount": {"bounds": (1.0, 10_000.0), "scale": "log"},
+    "stars": range(1, 6),
+    "shop": list("ABCDEFGH"),
+    "age": {"bounds": (18, 90), "integer": True, "per": "user"},
+    "region": {"categories": list("NESW"), "per": "user"},
+}
+
+
+def make_visits(part):
+    """Return the visits of some people, which depend on their taste."""
+    rng, n = np.random.default_rng(part), PEOPLE_OF_PART
+    who = np.repeat(np.arange(n), ROWS_OF_PERSON)
+    taste = rng.normal(size=n)[who]
+    shop = np.clip(np.round(3.5 + taste + rng.normal(size=len(who))), 0, 7).astype(int)
+    return pd.DataFrame(
+        {
+            "customer": part * n + who,
+            "day": rng.uniform(0, 365, len(who)),
+            "amount": np.exp(3 + 0.7 * taste + 0.5 * rng.normal(size=len(who))),
+            "stars": np.clip(np.round(3 + taste + rng.normal(size=len(who))), 1, 5).astype(int),
+            "shop": np.array(VISITS["shop"])[shop],
+            "age": rng.integers(18, 91, n)[who],
+            "region": rng.choice(VISITS["region"]["categories"], n)[who],
+        }
+    )
+
+
+def fit_in_parts(X, n_parts):
+    """Fit a generator to a table in so many parts, at one charge."""
+    ledger = PrivacyLedger(1.0, 1e-6, neighbouring="add_remove")
+    generator = DPSinkhornGenerator(1.0, 1e-6, schema=VISITS, ledger=ledger)
+    generator.fit(X, groups="customer")
+    assert ledger.spent()[0] <= 1.0
+    assert abs(generator.n_records_ / (n_parts * PEOPLE_OF_PART) - 1) < 0.01
+
+
+def used():
+    """Return the seconds of the processor of this process, and its peak in MiB."""
+    of = resource.getrusage(resource.RUSAGE_SELF)
+    return round(of.ru_utime + of.ru_stime), of.ru_maxrss // 1024
+
+
+def test_a_million_people_in_frames():
+    for n_parts in (N_PARTS // 10, N_PARTS):
+        before = used()[0]
+        fit_in_parts(map(make_visits, range(n_parts)), n_parts)
+        seconds, peak = used()
+        print(f"\n{n_parts * PEOPLE_OF_PART:,} people: {seconds - before} s, peak {peak} MiB")
+
+
+def test_a_million_people_on_dask():
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        parts = [dask.delayed(make_visits)(part) for part in range(N_PARTS)]
+        before = used()[0]
+        fit_in_parts(dask.dataframe.from_delayed(parts, meta=make_visits(0)[:0]), N_PARTS)
+        of_workers = client.run(used).values()
+        print(f"\n{used()[0] - before} s in this process, in workers (s, MiB): {[*of_workers]}")

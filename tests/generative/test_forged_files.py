@@ -209,11 +209,21 @@ def test_what_is_missing_in_a_file_is_named(saved, tmp_path):
         DPSinkhornGenerator.load(path)
 
 
-@pytest.mark.parametrize("name", ["statistics.pairs", "held_out.values"])
-def test_counts_beyond_all_tables_are_refused(name, saved, tmp_path):
-    """No other sets could be drawn from them, and no report made of them."""
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("statistics.pairs", 1e308),
+        ("held_out.values", 1e308),
+        ("held_out.value_shares", -1e4),
+        ("held_out.score_shares", -1.0),
+        ("held_out.deviations", -1.0),
+        ("statistics.largest_parity", 5),
+    ],
+)
+def test_what_no_table_is_counted_as_is_refused(name, value, saved, tmp_path):
+    """No other sets could be drawn from it, and no report made of it."""
     header, arrays = copy.deepcopy(saved["table"])
-    arrays[name][0] = 1e308
+    arrays[name][0] = value
     write_generator(tmp_path / "generator.npz", header, arrays)
     with pytest.raises(ValueError, match="what was released"):
         DPSinkhornGenerator.load(tmp_path / "generator.npz")

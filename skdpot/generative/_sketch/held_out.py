@@ -394,6 +394,8 @@ def _are_held_out(schema: TableSchema, held_out: Mapping[str, np.ndarray]) -> bo
         and predictions.ndim == 1
         and held_out["n_records"].ndim == 0
         and held_out["deviations"].shape == (2 + (schema.n_classes > 1),)
+        and (held_out["deviations"] >= 0).all()
+        and all((held_out[shares] >= 0).all() for shares, _ in _NAMES.values())
         and all((np.abs(array) <= _LARGEST_COUNT).all() for array in held_out.values())
     )
 

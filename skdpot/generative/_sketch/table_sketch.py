@@ -783,7 +783,7 @@ def _are_parities(schema: TableSchema, n_groups: int, statistics: Mapping[str, n
         and largest.shape == deviation.shape == (1,)
         and deviation[0] >= 0
         and are_scanned(n_columns)
-        and largest[0] in PARITY_SIZES
+        and largest[0] in PARITY_SIZES[: n_columns - 2]
     ):
         return False
     n_subsets = count_subsets(n_columns, int(largest[0]))
