@@ -99,6 +99,13 @@ def lazy_pot(x, y, a, tol):
     return tuple(REG * (np.asarray(potential) - np.log(a)) for potential in found.potentials)
 
 
+def batched_pot(x, y, a, tol):
+    from ot.batch import solve_sample_batch
+
+    found = solve_sample_batch(x[None], y[None], REG, a[None], a[None], tol=tol, max_iter=10_000)
+    return tuple(REG * (potential[0] - np.log(a)) for potential in found.potentials)
+
+
 def geomloss(x, y, a, scaling):
     import torch
     from geomloss import SamplesLoss
@@ -140,6 +147,7 @@ PEERS = {
     "POT, sinkhorn_stabilized": (pot("sinkhorn_stabilized"), DECADES, None),
     "POT, sinkhorn_log": (pot("sinkhorn_log"), DECADES, None),
     "POT, solve_sample(lazy=True)": (lazy_pot, DECADES, None),
+    "POT, solve_sample_batch": (batched_pot, DECADES, "ot.batch"),
     "regot, sinkhorn_lbfgs_dual": (regot("sinkhorn_lbfgs_dual"), DECADES, "regot"),
     "regot, sinkhorn_splr": (regot("sinkhorn_splr"), DECADES, "regot"),
     "geomloss, tensorized": (geomloss, SCALINGS, "geomloss"),

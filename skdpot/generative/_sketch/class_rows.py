@@ -16,6 +16,8 @@ _DIRECTIONS_GRID = 2.0**20
 _SMALLEST_POWER = -60.0
 # Coefficients of a polynomial that is a power of two, from 0 to 1, up to an error of 1e-9.
 _OF_TWO = [math.log(2) ** n / math.factorial(n) for n in range(9, -1, -1)]
+# Numbers whose exponentials stay in a fast cache.
+_AT_ONCE = 1 << 13
 
 
 class ClassRows:
@@ -147,10 +149,15 @@ def _exponentials(numbers: np.ndarray) -> np.ndarray:
     They are made of operations that are rounded in one way only, wherever a number stands among
     others; the exponential function of a library need not be.
     """
-    powers = np.maximum(np.nan_to_num(numbers * (1 / math.log(2))), _SMALLEST_POWER)
-    whole = np.floor(powers)
-    rest = powers - whole
-    power = np.full(numbers.shape, _OF_TWO[0])
-    for coefficient in _OF_TWO[1:]:
-        power = power * rest + coefficient
-    return np.ldexp(power, whole.astype(np.int64))
+    result = np.empty_like(numbers)
+    for start in range(0, len(numbers), _AT_ONCE):
+        block = slice(start, start + _AT_ONCE)
+        powers = np.maximum(np.nan_to_num(numbers[block] * (1 / math.log(2))), _SMALLEST_POWER)
+        whole = np.floor(powers)
+        rest = powers - whole
+        power = np.full(rest.shape, _OF_TWO[0])
+        for coefficient in _OF_TWO[1:]:
+            power *= rest
+            power += coefficient
+        np.ldexp(power, whole.astype(np.int64), out=result[block])
+    return result
