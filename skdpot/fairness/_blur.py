@@ -1,4 +1,4 @@
-"""Blurring of private rows, to the resolution of the release, before they are moved."""
+"""Blurring of private rows to the resolution of the release, and of their images."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skdpot.fairness._conditional import uniforms
-from skdpot.fairness._row_draws import BLUR_DRAW
+from skdpot.fairness._row_draws import BLUR_DRAW, BLURRED_IMAGE_DRAW
 from skdpot.tables import NUMERIC, Column
 
 if TYPE_CHECKING:
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 # Cells with fewer rows than this many deviations of the noise of a count are merged.
 _TOLD_APART = 4.0
+# Cells of images with a smaller share of the rows than this are merged. Maps are not precise enough
+# to give smaller cells the same share in all groups.
+_LEAST_SHARE = 0.02
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,23 +64,35 @@ class Blur:
     """Redraws the numbers of rows, so that no more is left than the release tells.
 
     The release does not contain numbers that many rows share, nor close ties between columns. A map
-    would move them by different errors in each group, and so mark the rows of a group.
+    would move them by different errors in each group, and so mark the rows of a group. Images are
+    redrawn too: numbers that heap up in the release would be moved apart by group.
 
     Attributes
     ----------
-    columns : tuple of BlurredColumn
-        The numbers.
+    of_rows, of_images : tuple of BlurredColumn
+        The numbers, before and after a map.
     """
 
-    columns: tuple[BlurredColumn, ...]
+    of_rows: tuple[BlurredColumn, ...]
+    of_images: tuple[BlurredColumn, ...]
 
-    def redraw(self, codes: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    def rows(self, codes: np.ndarray, keys: np.ndarray) -> np.ndarray:
         """Return rows with redrawn numbers, regardless of their groups."""
-        codes = codes.copy()
-        for blurred in self.columns:
-            j = blurred.position
-            codes[:, j] = blurred.drawn(codes[:, j], uniforms(keys, BLUR_DRAW + j))
-        return codes
+        return _redrawn(self.of_rows, codes, keys, BLUR_DRAW)
+
+    def images(self, images: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        """Return images of rows with redrawn numbers, regardless of their groups."""
+        return _redrawn(self.of_images, images, keys, BLURRED_IMAGE_DRAW)
+
+
+def _redrawn(
+    columns: tuple[BlurredColumn, ...], codes: np.ndarray, keys: np.ndarray, first_draw: int
+) -> np.ndarray:
+    codes = codes.copy()
+    for blurred in columns:
+        j = blurred.position
+        codes[:, j] = blurred.drawn(codes[:, j], uniforms(keys, first_draw + j))
+    return codes
 
 
 def blur_of(
@@ -91,18 +106,25 @@ def blur_of(
 
     The release counts so many rows, with noise of this deviation on the counts.
     """
-    schema = released.space.schema
-    least = _TOLD_APART * noise * np.sqrt(schema.n_classes) / n_rows
-    found = []
-    for j, (column, cells) in enumerate(zip(columns, released.merged_cells(least), strict=True)):
-        if column.kind != NUMERIC or j in fixed:
-            continue
-        starts, stops, shares, merged = cells
+    free = [j for j, column in enumerate(columns) if column.kind == NUMERIC and j not in fixed]
+    least = _TOLD_APART * noise * np.sqrt(released.space.schema.n_classes) / n_rows
+    return Blur(
+        _blurred_columns(released, free, least),
+        _blurred_columns(released, free, max(least, _LEAST_SHARE)),
+    )
+
+
+def _blurred_columns(
+    released: "ReleasedTable", positions: list[int], least: float
+) -> tuple[BlurredColumn, ...]:
+    """Return columns whose cells with smaller shares than this are merged."""
+    cells, found = released.merged_cells(least), []
+    for j in positions:
+        starts, stops, shares, merged = cells[j]
         running = np.r_[0.0, np.cumsum(shares)]
         first, last = (np.searchsorted(merged, merged, side=side) for side in ("left", "right"))
+        column = released.space.schema.columns[j]
         found.append(
-            BlurredColumn(
-                j, schema.columns[j], starts, stops, running, running[first], running[last]
-            )
+            BlurredColumn(j, column, starts, stops, running, running[first], running[last])
         )
-    return Blur(tuple(found))
+    return tuple(found)

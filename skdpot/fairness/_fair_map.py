@@ -144,7 +144,7 @@ class ConditionalTransport:
     conditional : ConditionalMap
         The map.
     blur : Blur or None
-        Blurs rows before they are moved, if any are.
+        Blurs rows before they are moved, and their images, if any are moved.
     """
 
     conditional: ConditionalMap
@@ -157,10 +157,11 @@ class ConditionalTransport:
         self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, method: Any, n_jobs: Any
     ) -> np.ndarray:
         """Return the images of rows, as codes; see `Transport`."""
-        if self.blur is not None and self.conditional.moves:
-            codes = self.blur.redraw(codes, keys)
+        blur = self.blur if self.conditional.moves else None
+        codes = codes if blur is None else blur.rows(codes, keys)
         of_rows = groups if self.kinds is None else self.kinds.numbers(codes)
-        return self.conditional.images(codes, of_rows, keys, n_jobs)
+        images = self.conditional.images(codes, of_rows, keys, n_jobs)
+        return images if blur is None else blur.images(images, keys)
 
     def attributes(self) -> dict[str, Any]:
         """Return nothing: there are no points or couplings to show."""

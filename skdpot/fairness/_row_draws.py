@@ -6,8 +6,8 @@ from skdpot.fairness._conditional import mixed
 
 # Numbers of draws, beyond those of the columns.
 IMAGE_DRAW, BLEND_DRAW, GROUP_DRAW = range(2**62, 2**62 + 3)
-# The number of the draw of the first blurred column.
-BLUR_DRAW = 2**62 + 3
+# Numbers of the draws of the first column, of blurred rows and of blurred images.
+BLUR_DRAW, BLURRED_IMAGE_DRAW = 2**62 + 3, 2**62 + 2**61
 
 
 def row_keys(seed: int, codes: np.ndarray, groups: np.ndarray) -> np.ndarray:

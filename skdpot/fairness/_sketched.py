@@ -112,9 +112,13 @@ class SketchedRows:
         most = self.settings.method._most_rows()
         rows = drawn_rows(self.settings, self.declared, released, min(self.n_rows, most))
         noise, columns = plan.release.noise_of_counts, self.declared.columns
+        blur = blur_of(released, columns, self.settings.fixed, noise, self.n_rows)
+        # The map moves blurred rows, so it is fitted to blurred rows.
+        keys = rows.rng.randint(2**63, size=len(rows.codes), dtype=np.uint64)
         return replace(
             rows,
-            blur=blur_of(released, columns, self.settings.fixed, noise, self.n_rows),
+            codes=blur.rows(rows.codes, keys),
+            blur=blur,
             shown=math.hypot(plan.release.shown_by_noise(self.n_rows), self._shown_by_chance),
         )
 

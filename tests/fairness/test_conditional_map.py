@@ -79,6 +79,28 @@ def test_groups_have_one_distribution_in_new_rows():
     assert np.ptp(correlations, axis=0).max() < 0.15
 
 
+def bills(n_rows, seed):
+    """Return two bills of each row, and its group, which few rows without bills depend on."""
+    rng = np.random.default_rng(seed)
+    groups = rng.integers(2, size=n_rows)
+    wealth = rng.normal(size=n_rows) + 0.3 * groups
+    amounts = np.exp(8 + wealth[:, None] + rng.normal(scale=0.5, size=(n_rows, 2)))
+    unused = wealth + 0.5 * groups + rng.normal(size=n_rows) < -1.7
+    return np.where(unused[:, None], 0.0, np.round(amounts)), groups
+
+
+def test_a_number_that_a_fifteenth_of_the_rows_have_stays_one():
+    codes, groups = bills(8000, 0)
+    new, new_groups = bills(8000, 1)
+    assert 0.05 < (codes == 0).mean() < 0.1
+    repair = fit(codes, groups, COLUMNS[:1] + COLUMNS[4:])
+    images = repair.images(new, new_groups, keys_of(8000))
+    none = images[:, 1] == 0
+    assert ks_2samp(new[new_groups == 0, 1], new[new_groups == 1, 1]).statistic > 0.1
+    assert abs(none[new_groups == 0].mean() - none[new_groups == 1].mean()) < 0.02
+    assert np.mean(~none & (images[:, 1] < new[new > 0].min())) < 0.005
+
+
 def test_values_stay_on_their_lattice_and_in_their_range():
     codes, groups = mixed_table(3000, 0.8)
     images = fit(codes, groups).images(codes, groups, keys_of(3000))

@@ -269,6 +269,27 @@ def test_a_map_marks_no_group_by_ties_that_the_release_does_not_show():
     assert found[1] < found[0] + 0.05
 
 
+def heaped_columns(n, seed):
+    """Return rows of two groups: whole heights, and pressures that are often 120."""
+    rng = np.random.default_rng(seed)
+    group = rng.integers(0, 2, n)
+    height = np.round(161 + 8 * group + rng.normal(0, 7, n))
+    pressure = np.round(75 + 0.3 * height + rng.normal(0, 14, n))
+    pressure = np.where(rng.uniform(size=n) < 0.3, 120, pressure)
+    return np.column_stack([height, pressure]), np.array([*"fm"])[group]
+
+
+def test_heaps_of_equal_numbers_mark_no_group():
+    (X, labels), (new, of_new) = heaped_columns(20_000, 0), heaped_columns(20_000, 1)
+    fair = FairBarycenterPreprocessor(
+        method="conditional", epsilon=2.0, delta=DELTA, random_state=0, groups=["f", "m"],
+        bounds=([50, -100], [250, 1000]),
+    ).fit(X, sensitive_features=labels)  # fmt: skip
+    repaired = fair.transform(new, sensitive_features=of_new)
+    before, after = (group_auc(rows, of_new, random_state=0) for rows in (new, repaired))
+    assert before > 0.75 and after < 0.65
+
+
 def test_a_fit_is_reproducible_and_rows_have_the_images_of_their_keys():
     one, other = fit(), fit()
     np.testing.assert_array_equal(one.transform(MANY), other.transform(MANY))

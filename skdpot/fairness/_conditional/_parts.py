@@ -15,8 +15,9 @@ from skdpot.tables import NOMINAL, NUMERIC, Column
 
 # A column with at most this many different numbers or levels has only states.
 _FEW = 12
-# A number that has this share of the rows is a state of its own.
-_ATOM = 0.1
+# A number that has this many times the share of an average number is a state of its own, if this is
+# within these limits.
+_TIMES, _LEAST_SHARE, _MOST_SHARE = 5.0, 0.05, 0.1
 # With this many states, or more, the states of a row in different groups are averaged.
 _AVERAGED = 4
 # Minimum number of rows of a fit, and the corners of the piecewise linear functions of a score that
@@ -215,7 +216,8 @@ def fit_parts(column: Column, codes: np.ndarray, groups: np.ndarray) -> Parts:
         if ordered:
             positions[: len(values)] = (values - np.mean(present)) / spread
         return Parts(np.r_[values, lacking], missing, ordered, positions, None, (), rare)
-    atoms = values[counts >= _ATOM * len(codes)]
+    share = min(max(_TIMES / len(values), _LEAST_SHARE), _MOST_SHARE)
+    atoms = values[counts >= share * len(codes)]
     if len(values) - len(atoms) <= 1:
         atoms = values[:0]
     is_regular = ~is_missing & ~np.isin(codes, atoms)
