@@ -192,7 +192,7 @@ FITS = {
     "clusters, own covariances": ({"n_clusters": 3, "epsilon": 1e5}, 3, True, True),
     "identity": ({"n_clusters": 3, "epsilon": 20.0, "encoder": "identity"}, 3, False, False),
     "one's own encoder": ({"n_clusters": 2, "epsilon": 1e4, **OWN}, 6, True, True),
-    "waves": ({"n_clusters": 3, "epsilon": 50.0, **IMAGES}, 16, False, False),
+    "waves": ({"n_clusters": 3, "epsilon": 150.0, **IMAGES}, 16, False, True),
     "poses": ({"n_clusters": 2, "epsilon": 50.0, "encoder": "pose", **IMAGES}, 16, False, False),
     "a vote": ({"n_clusters": 2, "epsilon": 50.0, "image_shape": (16, 16)}, 256, False, False),
     "poses, own": ({"n_clusters": 1, "epsilon": 1e5, "encoder": "pose", **IMAGES}, 16, True, True),

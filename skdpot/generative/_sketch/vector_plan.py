@@ -15,25 +15,25 @@ from skdpot.generative._sketch.moments import BALL, COUNTED, SYMMETRIC, WITH_COU
 from skdpot.generative._sketch.plan import PlannedRelease, SketchBudget, check_noise
 from skdpot.privacy.sensitivity import repeated_count_sensitivity
 
-# Parts of the budget where noise leaves little of a class, but for its mean; where it leaves
-# covariances of all classes in common; and where it leaves those of each class.
+# Parts of the budget where noise leaves little of a class, but for its mean; where it leaves more;
+# and where there is next to none.
 _LITTLE = {"counts": 0.03, "radii": 0.03, "intensities": 0.03, "means": 0.61, "kernels": 0.30}
-_COMMON = {
+_MORE = {
     **{"counts": 0.003, "radii": 0.012, "intensities": 0.01, "means": 0.08, "covariances": 0.10},
     **{"assignments": 0.10, "clusters": 0.27, "kernels": 0.225},
 }
-_OWN = {
+_MUCH = {
     **{"counts": 0.003, "radii": 0.009, "intensities": 0.01, "means": 0.06, "covariances": 0.30},
     **{"assignments": 0.10, "clusters": 0.20, "kernels": 0.30},
 }
-SHARE_NAMES = tuple(_OWN)
+SHARE_NAMES = tuple(_MUCH)
 # Of the whole; the latter is shared out when it is known how many records there are, about.
 _STAGES = {"size": 0.002, "sketch": 0.998}
 # As well, where records vote on the encoder.
 _VOTED_STAGES = {"size": 0.002, "vote": 0.001, "sketch": 0.997}
 # The noise of a mean of a class, in units of a radius, from which on classes share histograms, or
-# have no covariances of their own.
-_SHARED_HISTOGRAMS, _SHARED_COVARIANCES = 0.02, 0.004
+# have no covariances of their own: vectors, and images, whose classes share half of them anyway.
+_SHARED_HISTOGRAMS, _SHARED_COVARIANCES, _SHARED_BY_IMAGES = 0.02, 0.004, 0.03
 # Clusters are as many as this over the noise, and no more than these.
 _CLUSTERS_AT, _MOST_CLUSTERS = 0.25, 30
 # A cluster has at least so many records on an average.
@@ -95,6 +95,7 @@ class VectorPlan:
         if n_clusters is None:
             affordable = min(_CLUSTERS_AT / max(noise, 1e-9), of_class / _RECORDS_OF_CLUSTER)
             n_clusters = max(1, min(int(affordable), _MOST_CLUSTERS))
+        shared = _SHARED_COVARIANCES if encoder.frequencies is None else _SHARED_BY_IMAGES
         return MixturePlan(
             n_codes=encoder.n_codes,
             n_classes=self.n_classes,
@@ -102,14 +103,14 @@ class VectorPlan:
             n_directions=min(_N_DIRECTIONS, encoder.n_codes),
             n_rounds=_N_ROUNDS,
             own_histograms=noise < _SHARED_HISTOGRAMS,
-            own_covariances=noise < _SHARED_COVARIANCES,
+            own_covariances=noise < shared,
             level=_MOST_KEPT if noise < _SHARED_COVARIANCES else _HALF_KEPT,
             frequencies=encoder.frequencies,
         )
 
     def releases(self, sizes: MixturePlan) -> dict[str, PlannedRelease]:
         """Return the releases of a mixture, and of intensities."""
-        shares = _LITTLE if sizes.n_clusters == 1 else _OWN if sizes.own_covariances else _COMMON
+        shares = _LITTLE if sizes.n_clusters == 1 else _MUCH if sizes.level == _MOST_KEPT else _MORE
         clustered = sizes.n_clusters > 1
         radii = ["norms of records", "norms of residuals", "norms within clusters"]
         groups: dict[str, tuple[list[str], Any]] = {
