@@ -280,7 +280,7 @@ def heaped_columns(n, seed):
 
 
 def test_heaps_of_equal_numbers_mark_no_group():
-    (X, labels), (new, of_new) = heaped_columns(20_000, 0), heaped_columns(20_000, 1)
+    (X, labels), (new, of_new) = heaped_columns(8000, 0), heaped_columns(8000, 1)
     fair = FairBarycenterPreprocessor(
         method="conditional", epsilon=2.0, delta=DELTA, random_state=0, groups=["f", "m"],
         bounds=([50, -100], [250, 1000]),
