@@ -470,6 +470,20 @@ def test_a_difference_of_classes_is_left_in_the_column_that_has_it():
     np.testing.assert_allclose(of_pairs / 1000, pooled["counts"][:4] / 1000, atol=0.01)
 
 
+@pytest.mark.parametrize("noise", [0.5, 5.0])
+def test_empty_cells_hide_no_difference_of_classes(noise):
+    """Nor do they if there is little noise, so that they are known best."""
+    rng, shares = np.random.default_rng(0), np.zeros((2, 400))
+    shares[0, :10], shares[1, 5:15] = 0.1, 0.1
+    released = {
+        "n_cells": np.array([400]), "groups": np.arange(400), "pairs": np.zeros(0),
+        "counts": 2000 * shares.T + rng.normal(0, noise, (400, 2)),
+        "deviations": np.array([noise, 0.0]),
+    }  # fmt: skip
+    pooled, _ = pool_classes(released, 2)
+    np.testing.assert_allclose(pooled["counts"].T[:, :15] / 2000, shares[:, :15], atol=0.02)
+
+
 def test_a_model_of_classes_that_are_alike_has_one_mixture():
     schema = read_schema({"a": [*"wxyz"], "b": [*"wxyz"], "c": [*"wxyz"], "t": [0, 1]}, "t")
     cells = {"starts": np.tile(np.arange(4), 3), "stops": np.tile(np.arange(1, 5), 3)}

@@ -77,7 +77,10 @@ def pool_classes(
         seen, noise = _margins(own, n_cells * of_counts**2, j, tables, of_pairs)
         common = nearest_distribution(seen.sum(axis=0) / n_records)
         expected = np.tile(common, (n_classes, 1))
-        margins.append(_pooled(seen, expected, shares, n_records, noise)[0])
+        # True differences in a column are taken for proportional to the root of what is expected.
+        # Otherwise empty cells, which have next to no noise, would speak for all others.
+        scale = np.sqrt(np.maximum(expected, _TINY))
+        margins.append(_pooled(seen, expected, shares, n_records, noise, scale)[0])
         missing = shares[:, None] * n_records * margins[-1] - own
         counts[column] += (missing / n_cells).T[group]
     pairs, left = [], []
@@ -88,7 +91,10 @@ def pool_classes(
         expected = np.array([_with_margins(table, *of_class).ravel() for of_class in both])
         noise = np.full(expected.shape[1], of_pairs**2)
         flat = seen.reshape(n_classes, -1)
-        kept, deviations = _pooled(flat, expected, shares, n_records, noise)
+        # Those in pairs are judged by the cells with the least noise: if dependence is repaired by
+        # mistake, this shows the group more clearly than if it is left.
+        one = np.ones_like(expected)
+        kept, deviations = _pooled(flat, expected, shares, n_records, noise, one)
         pairs.append((shares[:, None] * n_records * kept).T.ravel())
         left.append(deviations**2)
     deviations = np.sqrt(np.mean(left, axis=0)) if left else np.zeros(n_classes)
@@ -127,12 +133,14 @@ def _margins(
 
 
 def _pooled(
-    seen: np.ndarray, expected: np.ndarray, shares: np.ndarray, n_records: float, noise: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+    seen: np.ndarray, expected: np.ndarray, shares: np.ndarray, n_records: float,
+    noise: np.ndarray, scale: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Return a distribution for every class, between what is seen of it and what is expected.
 
     `seen` has counts and `expected` shares, of shape (n_classes, n_cells), and `noise` the
-    variances of counts. The second array has the standard deviations of the noise that is left.
+    variances of counts. True differences are taken for proportional to `scale`. The second array
+    has the standard deviations of the noise that is left.
     """
     n_classes, sizes = len(shares), (shares * n_records)[:, None]
     apart = seen / sizes - expected
@@ -142,7 +150,8 @@ def _pooled(
     # All classes together have noise of their own.
     of_noise *= (1 - shares[:, None]) ** 2 + shares[:, None] ** 2 * (n_classes - 1)
     variances = of_noise / sizes**2 + expected / np.maximum(sizes, 1.0)
-    kept = kept_shares(apart, variances, np.zeros(len(noise), dtype=int), sure=True)
+    one_group = np.zeros(len(noise), dtype=int)
+    kept = kept_shares(apart / scale, variances / scale**2, one_group, sure=True)
     found = np.array([nearest_distribution(row) for row in expected + kept * apart])
     own, common = noise.mean() / sizes[:, 0] ** 2, noise.mean() * n_classes / n_records**2
     weights = kept.mean(axis=1)
