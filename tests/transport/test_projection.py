@@ -117,7 +117,7 @@ def test_annealing_by_squaring_reaches_the_fixed_point_of_the_published_iteratio
             kernels._run_sweeps(kernel, single[0], u, v, q, free, single[1], upper, 10)
         kernels._absorb(reg, weights, u, v, q, row_potential, potential)
         if level < 3:
-            kernels._halve(kernel, u, v, free)
+            kernels._halve(kernel, u, v, free, level == 0)
             reg *= 0.5
     expected = entropic_fixed_point(weights, cost, base, epsilon, reg)
     np.testing.assert_allclose(v * q, expected, atol=2e-5)
