@@ -34,7 +34,7 @@ from skdpot.tables import NOMINAL, NUMERIC, ORDINAL, Column
 
 RISK = 0.05
 # Of each bound, to see how often it holds.
-N_RUNS = 500
+N_RUNS = 300
 
 
 def samples_of(n, probabilities):
@@ -491,7 +491,7 @@ def test_coverage_of_bounds_of_a_tested_learner(shift, trained):
 
 @pytest.mark.experiment
 def test_coverage_of_a_certificate_of_a_repair(monkeypatch, trained):
-    """The whole family, and the repair; the truth is what 20,000 further rows show."""
+    """The whole family, and the repair; the truth is what 10,000 further rows show."""
     given = []
 
     def spy(*args, **options):
@@ -500,11 +500,11 @@ def test_coverage_of_a_certificate_of_a_repair(monkeypatch, trained):
 
     monkeypatch.setattr(fitting, "certify", spy)
     n_held = np.zeros(3, dtype=int)
-    for run in range(40):
+    for run in range(24):
         fair = FairBarycenterPreprocessor(method="conditional", random_state=run)
         X, groups = wide_rows(run, 700)
         found = fair.fit(X, sensitive_features=groups).certificate_
-        new, labels = wide_rows(10_000 + run, 20_000)
+        new, labels = wide_rows(10_000 + run, 10_000)
         new, labels = new[labels != "c"], labels[labels != "c"]
         codes = fair.transform(new, sensitive_features=labels), (labels == "b").astype(int)
         train, _, columns, names, rng = given.pop()
@@ -515,7 +515,7 @@ def test_coverage_of_a_certificate_of_a_repair(monkeypatch, trained):
         best_tree = differences(*codes, find_questions(train[0], columns))[0, 1]
         bounds = np.array([found.group_auc, found.parity_gap, found.tree_gap])
         n_held += bounds >= [true.seen_auc, true.seen_gap, best_tree]
-    assert (n_held >= 38).all()
+    assert (n_held >= 22).all()
 
 
 def levels_of_groups(seed, n_groups=3):
