@@ -187,13 +187,13 @@ class WassersteinProjectionSampler(BaseDistributionSampler):
         self._fitted.projection.projector.prepare(n_points)
 
     def _find_base_measure(self, choice, cost, epsilon):
-        uniform = uniform_base_measure(cost, epsilon).base_measure
-        if choice == "uniform":
-            return uniform, np.nan
-        optimal = self._optimal_base_measure(cost, epsilon)
         if choice == "optimal":
+            optimal = self._optimal_base_measure(cost, epsilon)
             return optimal.base_measure, optimal.gap
-        return (optimal.base_measure + uniform) / 2, np.nan
+        base = uniform_base_measure(cost, epsilon).base_measure
+        if choice == "balanced":
+            base = (self._optimal_base_measure(cost, epsilon).base_measure + base) / 2
+        return base, np.nan
 
     def _optimal_base_measure(self, cost, epsilon):
         with tqdm(desc="optimal base measure", disable=not self.verbose) as progress:

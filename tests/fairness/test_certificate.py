@@ -486,12 +486,12 @@ def test_coverage_of_bounds_of_a_tested_learner(shift, trained):
         distance = abs(direction @ (shift * np.array([1, 0.5, 0, 0]))) / np.linalg.norm(direction)
         true_auc, true_gap = norm.cdf(distance / math.sqrt(2)), 2 * norm.cdf(distance / 2) - 1
         n_held += held.group_auc >= true_auc and held.parity_gap >= true_gap
-    assert n_held >= 0.93 * N_RUNS
+    assert n_held >= 0.94 * N_RUNS
 
 
 @pytest.mark.experiment
 def test_coverage_of_a_certificate_of_a_repair(monkeypatch, trained):
-    """The whole family, and the repair; the truth is what 10,000 further rows show."""
+    """The whole family, and the repair; the truth is what 20,000 further rows show."""
     given = []
 
     def spy(*args, **options):
@@ -504,7 +504,7 @@ def test_coverage_of_a_certificate_of_a_repair(monkeypatch, trained):
         fair = FairBarycenterPreprocessor(method="conditional", random_state=run)
         X, groups = wide_rows(run, 700)
         found = fair.fit(X, sensitive_features=groups).certificate_
-        new, labels = wide_rows(10_000 + run, 10_000)
+        new, labels = wide_rows(10_000 + run, 20_000)
         new, labels = new[labels != "c"], labels[labels != "c"]
         codes = fair.transform(new, sensitive_features=labels), (labels == "b").astype(int)
         train, _, columns, names, rng = given.pop()
@@ -515,7 +515,7 @@ def test_coverage_of_a_certificate_of_a_repair(monkeypatch, trained):
         best_tree = differences(*codes, find_questions(train[0], columns))[0, 1]
         bounds = np.array([found.group_auc, found.parity_gap, found.tree_gap])
         n_held += bounds >= [true.seen_auc, true.seen_gap, best_tree]
-    assert (n_held >= 22).all()
+    assert (n_held >= 23).all()
 
 
 def levels_of_groups(seed, n_groups=3):
@@ -545,7 +545,7 @@ def test_coverage_of_the_bound_of_all_small_trees(size, monkeypatch):
         )  # fmt: skip
         true = differences(codes, groups, find_questions(codes[train], columns))
         n_held += found.tree_gap >= max(true.values())
-    assert n_held >= 0.93 * N_RUNS
+    assert n_held >= 0.94 * N_RUNS
 
 
 def true_rank_gap(groups, quantile, lowest, highest):
@@ -587,7 +587,7 @@ def test_coverage_of_the_bound_of_ranks(atoms, n_quantiles):
         shifts = [group.largest_shift() for group in groups]
         bound = rank_gap([80, 200], shifts, RISK)
         n_held += bound >= true_rank_gap(groups, values, lowest, highest)
-    assert n_held >= 0.93 * N_RUNS
+    assert n_held >= 0.94 * N_RUNS
 
 
 class Memorised:

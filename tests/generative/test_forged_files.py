@@ -144,7 +144,9 @@ def load_and_use(path, kind):
         str(generator.quality())
 
 
-@pytest.mark.parametrize("n_trials", [20, pytest.param(400, marks=pytest.mark.experiment)], ids=str)
+@pytest.mark.parametrize(
+    "n_trials", [20, pytest.param(1000, marks=pytest.mark.experiment)], ids=str
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_forged_file_is_refused_or_is_one_of_a_generator(kind, n_trials, saved, rng, tmp_path):
     header, arrays = saved[kind]
