@@ -137,22 +137,9 @@ class AllocationSettings:
 
 
 def read_node(config: Mapping[str, Any]) -> OwnerSettings:
-    """Make the node that a SuperNode's configuration describes.
+    """Make the node that a SuperNode's configuration describes, or raise a SettingsError.
 
-    Parameters
-    ----------
-    config : mapping of str to str, int, float or bool
-        Keys are those of the table in the guide to allocations.
-
-    Returns
-    -------
-    OwnerSettings
-        The node.
-
-    Raises
-    ------
-    SettingsError
-        If there is a key that is none, a value is not what it should be, or a file cannot be used.
+    The guide to allocations has a table of the keys.
     """
     given = values.checked(config, _NODE, "the SuperNode's configuration")
     role, _, index = given["name"].partition(" ")
@@ -192,22 +179,9 @@ def read_node(config: Mapping[str, Any]) -> OwnerSettings:
 
 
 def read_allocation(config: Mapping[str, Any]) -> AllocationSettings:
-    """Make the coordinator that a run's configuration describes.
+    """Make the coordinator that a run's configuration describes, or raise a SettingsError.
 
-    Parameters
-    ----------
-    config : mapping of str to str, int, float or bool
-        Keys are those of the table in the guide to allocations.
-
-    Returns
-    -------
-    AllocationSettings
-        The coordinator, and what else there is.
-
-    Raises
-    ------
-    SettingsError
-        If there is a key that is none, a value is not what it should be, or a file cannot be used.
+    The guide to allocations has a table of the keys.
     """
     given = values.checked(config, _RUN, "the run's configuration")
     network = read_network(Path(given["network"])) if given["network"] else _network_in(given)

@@ -48,20 +48,10 @@ class Carrier(Protocol):
     def exchange(
         self, messages: Mapping[str, bytes], timeout: float | None
     ) -> Iterable[tuple[str, bytes]]:
-        """Send messages to owners, and return the answers that arrive in time.
+        """Send messages to owners, and return the names and answers that arrive in time.
 
-        Parameters
-        ----------
-        messages : mapping of str to bytes
-            By owner.
-        timeout : float or None
-            Largest time to wait for answers, in seconds; None waits until all have arrived or
-            failed.
-
-        Returns
-        -------
-        iterable of (str, bytes)
-            Owners and their answers, in any order. Answers may be missing, late, or repeated.
+        `timeout` is the largest time to wait, in seconds; None waits until all have arrived or
+        failed. Answers come in any order, and may be missing, late, or repeated.
         """
 
 

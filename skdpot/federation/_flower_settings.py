@@ -157,22 +157,9 @@ class OwnerSettings:
 
 
 def read_owner(node_config: Mapping[str, Any]) -> OwnerSettings:
-    """Make the owner that a SuperNode's configuration describes.
+    """Make the owner that a SuperNode's configuration describes, or raise a SettingsError.
 
-    Parameters
-    ----------
-    node_config : mapping of str to str, int, float or bool
-        Keys are those of the table on the page on federations.
-
-    Returns
-    -------
-    OwnerSettings
-        The owner.
-
-    Raises
-    ------
-    SettingsError
-        If there is a key that is none, a value is not what it should be, or a file cannot be used.
+    The page on federations has a table of the keys.
     """
     given = values.checked(node_config, _OWNER, "the SuperNode's configuration")
     release = _release_in(given)
@@ -207,22 +194,9 @@ def read_owner(node_config: Mapping[str, Any]) -> OwnerSettings:
 
 
 def read_run(run_config: Mapping[str, Any]) -> RunSettings:
-    """Make the coordinator that a run's configuration describes, so that nothing is asked in vain.
+    """Make the coordinator that a run's configuration describes, or raise a SettingsError.
 
-    Parameters
-    ----------
-    run_config : mapping of str to str, int, float or bool
-        Keys are those of the table on the page on federations.
-
-    Returns
-    -------
-    RunSettings
-        The coordinator, and what else there is.
-
-    Raises
-    ------
-    SettingsError
-        If there is a key that is none, a value is not what it should be, or a file cannot be used.
+    So nothing is asked in vain. The page on federations has a table of the keys.
     """
     given = values.checked(run_config, _RUN, "the run's configuration")
     owners = values.names_in(given["owners"], "owners")

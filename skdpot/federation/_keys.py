@@ -143,26 +143,7 @@ class SigningKey:
 def is_signed(public: str, purpose: str, content: bytes, signature: bytes) -> bool:
     """Tell whether a signature is that of a public key, for a purpose and a content.
 
-    Parameters
-    ----------
-    public : str
-        As `SigningKey.public`.
-    purpose : str
-        As it was signed for.
-    content : bytes
-        What was signed.
-    signature : bytes
-        Anything that arrived.
-
-    Returns
-    -------
-    bool
-        Whether the owner of the key signed it.
-
-    Raises
-    ------
-    ValueError
-        If the public key is none.
+    The signature may be anything that arrived. Raises ValueError if the public key is none.
 
     Examples
     --------
@@ -182,35 +163,13 @@ def is_signed(public: str, purpose: str, content: bytes, signature: bytes) -> bo
 
 
 def checked_public(public: Any) -> str:
-    """Return a public key, or raise ValueError: there is one text for each.
-
-    Parameters
-    ----------
-    public : str
-        As `SigningKey.public`.
-
-    Returns
-    -------
-    str
-        The same.
-    """
+    """Return a public key, or raise ValueError: there is one text for each."""
     _public_key(public)
     return public
 
 
 def checked_publics(owners: Mapping[str, str]) -> dict[str, str]:
-    """Return public keys by names, or raise ValueError if one is none, or two are the same.
-
-    Parameters
-    ----------
-    owners : mapping of str to str
-        Public keys of owners.
-
-    Returns
-    -------
-    dict of str to str
-        The same.
-    """
+    """Return public keys by names, or raise ValueError if one is none, or two are the same."""
     publics = {str(name): checked_public(public) for name, public in owners.items()}
     if len(set(publics.values())) < len(publics):
         raise ValueError("two owners have one public key: each must have a key of its own.")

@@ -128,21 +128,10 @@ def default_threshold(n_owners: int, signed: bool) -> int:
 def plan_of(said: dict[str, Any], session: str, attempt: str, roster: Roster = ()) -> Any:
     """Return the plan of a sum that is told in a message of a session and an attempt.
 
-    Parameters
-    ----------
-    said : dict
-        ``"plan"``, parameters of the sum; ``"round"``, its number; ``"task"``, a digest of what
-        owners are asked. All of it enters the keys: owners who were told different things have no
-        masks in common, and their sum is noise to everybody.
-    session, attempt : str
-        Names of these.
-    roster : sequence of (str, str)
-        Names and public keys of the owners, if they have keys.
-
-    Returns
-    -------
-    SumPlan
-        What the sum is over.
+    `said` has the parameters of the sum (``"plan"``), its number (``"round"``) and a digest of what
+    owners are asked (``"task"``). `roster` has the owners' names and public keys, if they have
+    keys. All of it enters the keys: owners who were told different things have no masks in common,
+    and their sum is noise to everybody.
     """
     names = ("n_owners", "size", "threshold", "n_neighbours", "all_or_nothing")
     context = json.dumps([session, said["round"], attempt, said["task"], *roster]).encode()

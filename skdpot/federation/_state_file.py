@@ -105,25 +105,10 @@ def is_only_answer(path: Path, charge: str, number: int, answer: str, is_first: 
     """Remember an answer in a file, and tell whether it is the only one of its round.
 
     The file is beside a ledger, and so knows better than a state that was restored from a backup.
-
-    Parameters
-    ----------
-    path : Path
-        The file. It is made if there is none.
-    charge : str
-        Token of the charge that is for this and other rounds.
-    number : int
-        Number of the round.
-    answer : str
-        Digest of the answer.
-    is_first : bool
-        Whether nothing was answered for the charge before. Else the file knows the last round, or
-        it is from before that.
-
-    Returns
-    -------
-    bool
-        False if there was another answer for the same charge, or may have been.
+    It is made if there is none. `charge` is the token of the charge that is for this and other
+    rounds, and `answer` a digest. `is_first` says whether nothing was answered for the charge
+    before; else the file knows the last round, or it is from before that. False if there was
+    another answer for the same charge, or may have been.
     """
     with StateFile(path, charge).alone() as file:
         said = json.loads(file.read() or b"{}")

@@ -144,24 +144,10 @@ class Packet:
 
 
 def pack(packet: Packet, key: SigningKey | None = None) -> bytes:
-    """Return a message as bytes, the same on all machines.
+    """Return a message as at most ``LARGEST_MESSAGE`` bytes, the same on all machines.
 
-    Parameters
-    ----------
-    packet : Packet
-        The message.
-    key : SigningKey, default=None
-        What signs all of it: who sends it, in which session, round and attempt, and what it says.
-
-    Returns
-    -------
-    bytes
-        At most ``LARGEST_MESSAGE`` of them.
-
-    Raises
-    ------
-    WireError
-        If there is something in it that a message cannot hold.
+    The key signs all of it: who sends it, in which session, round and attempt, and what it says.
+    Raises a WireError if there is something in it that a message cannot hold.
 
     Examples
     --------
@@ -191,24 +177,12 @@ def digest_of(packet: Packet) -> str:
 def unpack(data: Any, public: str | None = None) -> Packet:
     """Return the message that bytes hold, or raise; whatever the bytes are, nothing is executed.
 
-    Parameters
-    ----------
-    data : bytes
-        What arrived.
-    public : str, default=None
-        The public key of who must have signed it. None takes messages without a signature, and
-        does not look at one.
+    `public` is the public key of who must have signed it. None takes messages without a signature,
+    and does not look at one. The packet has arrays of its own.
 
-    Returns
-    -------
-    Packet
-        With arrays of their own.
-
-    Raises
-    ------
-    WireError
-        If it is no message of this version; its sizes are not those that it announces; or a number
-        is not finite. As a SignatureError if it is not signed with the key. Nothing else is raised.
+    Raises a WireError, and nothing else, if it is no message of this version; its sizes are not
+    those that it announces; or a number is not finite. It is a SignatureError if it is not signed
+    with the key.
     """
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise WireError(f"a message is made of bytes, got {type(data).__name__}.")

@@ -75,24 +75,11 @@ class FlowerCarrier:
     def exchange(
         self, messages: Mapping[str, bytes], timeout: float | None = None
     ) -> list[tuple[str, bytes]]:
-        """Return the owners' answers that arrive in time.
+        """Return the names and answers of owners that arrive in time.
 
-        Parameters
-        ----------
-        messages : mapping of str to bytes
-            By owner.
-        timeout : float, default=None
-            Seconds to wait. None waits until every node has answered or failed.
-
-        Returns
-        -------
-        list of (str, bytes)
-            Owners and their answers. Owners without a node, and failed nodes, are left out.
-
-        Raises
-        ------
-        FederationError
-            If two nodes claim to be the same owner.
+        `timeout` is in seconds; None waits until every node has answered or failed. Owners without
+        a node, and failed nodes, are left out. Raises a FederationError if two nodes claim to be
+        the same owner.
         """
         node_of = self._find(set(messages))
         data_for = {node: messages[owner] for owner, node in node_of.items()}

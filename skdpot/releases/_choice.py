@@ -259,37 +259,15 @@ class ChoiceRelease(Release):
         return self._sensitivity(relation=relation)
 
     def draw_count(self, source: Any) -> int:
-        """Return the number of candidates to try.
-
-        Parameters
-        ----------
-        source : NoiseSource
-            Where the bits come from.
-
-        Returns
-        -------
-        int
-            At least 1. It must not be shown to anybody, not even later.
-        """
+        """Return the number of candidates to try, at least 1; it stays secret for ever."""
         return self.count.draw(source)
 
     def run(self, values: Any, source: Any) -> tuple[int, int]:
-        """Add noise to all scores, and return the best.
+        """Add noise to all scores, and return the position of the best and its score.
 
-        Parameters
-        ----------
-        values : array-like of int, shape (n_candidates,)
-            Private scores; one for each candidate that was drawn, in the order of the draws.
-        source : NoiseSource
-            Where the bits come from.
-
-        Returns
-        -------
-        best : int
-            The position of the candidate with the largest noisy score, and of the first if there
-            are several. Only the candidate may be shown, and not its position.
-        score : int
-            The score of that candidate.
+        `values` are private integer scores, one for each candidate that was drawn, in the order of
+        the draws. Of several best candidates the first is taken. Only the candidate may be shown,
+        and not its position.
         """
         scores = np.asarray(values, dtype=np.int64)
         noisy = scores + self.mechanism.noise(scores.shape, source)

@@ -7,26 +7,10 @@ import numpy as np
 
 
 def group_weights(weights: Any, sizes: np.ndarray, names: np.ndarray | None = None) -> np.ndarray:
-    """Return the weights of groups, which sum to 1, or raise.
+    """Return the weights of groups, non-negative with sum 1, or raise.
 
-    Parameters
-    ----------
-    weights : {"proportional", "uniform"}, array-like of shape (n_groups,) or dict
-        The user's parameter; a dict has one weight per label.
-    sizes : ndarray of shape (n_groups,)
-        Number of rows of each, possibly as released.
-    names : ndarray of shape (n_groups,), dtype=object, default=None
-        Labels of the groups, for a dict.
-
-    Returns
-    -------
-    ndarray of shape (n_groups,)
-        Non-negative, with sum 1.
-
-    Raises
-    ------
-    ValueError
-        If there is not one weight for each group, or they are no weights.
+    `weights` is the user's parameter: "proportional", "uniform", one number for each group, or a
+    dict with one for each label in `names`. `sizes` are numbers of rows, possibly as released.
 
     Examples
     --------

@@ -71,19 +71,8 @@ class GroupsRelease(NoisyRelease):
     def check_range(self, total: np.ndarray, n_records: int, n_parts: int = 1) -> None:
         """Raise for a sum of parts that needs noise rarer than ``2**-40``.
 
-        Parameters
-        ----------
-        total : ndarray of int64, of as many numbers as are released
-            A part of an owner, or a sum of parts.
-        n_records : int
-            How many records the owners of these parts have; public.
-        n_parts : int, default=1
-            How many parts were added.
-
-        Raises
-        ------
-        ValueError
-            With what is out of range. Proof: :ref:`proof-ranges`.
+        `total` is the sum of `n_parts` parts of owners, who have the public number of `n_records`
+        records. The error says what is out of range. Proof: :ref:`proof-ranges`.
         """
         numbers = np.reshape(
             self._noise.read_sum(total), (self.released_shape[0], -1, len(self.record_range[0]))
@@ -92,52 +81,23 @@ class GroupsRelease(NoisyRelease):
 
     @abstractmethod
     def values(self, V: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """Return the sums without noise: private.
+        """Return the sums without noise, as integers in doubles of `released_shape`: private.
 
-        Parameters
-        ----------
-        V : ndarray of shape (n, n_coordinates)
-            Private records in unit coordinates.
-        codes : ndarray of shape (n,)
-            Private group of every record, -1 for none.
-
-        Returns
-        -------
-        ndarray of shape `released_shape`
-            Integers, in doubles.
+        `V` are private records in unit coordinates, and `codes` their private groups, -1 for none.
         """
 
     @abstractmethod
     def groups_of(self, released: np.ndarray, deviations: Any = None) -> ReleasedGroups:
         """Return the groups estimated from noisy sums; a function of the release.
 
-        Parameters
-        ----------
-        released : ndarray of shape `released_shape`
-            Sums with noise.
-        deviations : ndarray of shape (n_groups,), default=None
-            Standard deviations of the noise in every group; None is that of the release.
-
-        Returns
-        -------
-        ReleasedGroups
-            Points and masses of every group.
+        `deviations` are the standard deviations of the noise in every group; None is that of the
+        release.
         """
 
     def part(self, values: tuple[np.ndarray, np.ndarray], source: Any) -> np.ndarray:
         """Release one owner's part of the sums, with noise.
 
-        Parameters
-        ----------
-        values : tuple of two ndarray
-            ``V, codes``: private.
-        source : NoiseSource
-            Where the noise comes from.
-
-        Returns
-        -------
-        ndarray of shape `released_shape`
-            The argument of `groups_of`, after noise in parts has been read as a sum.
+        After the parts have been added and read as a sum, it is the argument of `groups_of`.
         """
         return self._noise.run(self.values(*values), source)
 

@@ -66,21 +66,11 @@ class UnitLayout:
         return max(len(self.levels) / 6.0 + sum(2.0 - 2.0 / k for k in self.blocks), _TINY)
 
     def read(self, V: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Return the numbers and the categories of records, without errors.
+        """Return the numbers and the categories of private records, without errors.
 
-        Parameters
-        ----------
-        V : ndarray of shape (n, n_coordinates)
-            Private.
-
-        Returns
-        -------
-        numbers : ndarray of shape (n, n_numbers)
-            Numbers in [0, 1], for any input. NaN becomes one half, and ordinal ones the nearest
-            level.
-        categories : list of ndarray of shape (n,)
-            Integers, for every block. A category is the position of the only 1 among zeros; -1 is
-            none.
+        Numbers are in [0, 1], for any input: NaN becomes one half, and ordinal ones the nearest
+        level. Categories are one array of integers for every block: the position of the only 1
+        among zeros, or -1 for none.
         """
         numbers = V[:, : self.n_numbers]
         numbers = np.clip(np.where(np.isnan(numbers), 0.5, numbers), 0.0, 1.0)
@@ -101,20 +91,7 @@ class UnitLayout:
         return numbers
 
     def points(self, numbers: np.ndarray, categories: list[np.ndarray]) -> np.ndarray:
-        """Return the points with these numbers and categories.
-
-        Parameters
-        ----------
-        numbers : ndarray of shape (m, n_numbers)
-            Between 0 and 1, on their levels.
-        categories : list of ndarray of shape (m,)
-            A category for every block.
-
-        Returns
-        -------
-        ndarray of shape (m, n_coordinates)
-            Valid points.
-        """
+        """Return the valid points with these numbers in [0, 1] and these categories of every block."""
         points = np.zeros((len(numbers), self.n_coordinates))
         points[:, : self.n_numbers] = numbers
         for block, chosen in zip(self.block_slices, categories, strict=True):

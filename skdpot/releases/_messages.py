@@ -195,17 +195,9 @@ class MessageReleases(ReleaseSeries):
         return np.asarray(bounds)
 
     def standard_deviations(self, eta: Any) -> np.ndarray:
-        """Return the standard deviation of the noise on each amount of a node.
+        """Return the standard deviation of the noise on each amount of a node, for a penalty.
 
-        Parameters
-        ----------
-        eta : float or array-like of shape (n_nodes,)
-            Penalty of the round.
-
-        Returns
-        -------
-        ndarray of shape (n_nodes,)
-            Public; 0 for nodes without private utilities.
+        It is public, and 0 for nodes without private utilities.
         """
         units, scales = self._grids(eta, 0.0)
         if not self._budgets.delta:
@@ -215,19 +207,10 @@ class MessageReleases(ReleaseSeries):
     def round(self, eta: Any, error: Any = 0.0) -> "MessageRelease":
         """Return the release of one round; the round counts when it is run.
 
-        Parameters
-        ----------
-        eta : float or array-like of shape (n_nodes,)
-            Penalty with which messages are computed; public, as is all that it depends on.
-        error : float or array-like of shape (n_nodes,), default=0.0
-            How far, in the l2 norm, a computed message may be from the exact minimiser, see
-            :func:`~skdpot.privacy.sensitivity.message_error`; if that is more than
-            ``2**-30`` of the sensitivity. Public: it may depend on released messages.
-
-        Returns
-        -------
-        MessageRelease
-            The release of messages with this penalty.
+        All that the penalty `eta` depends on is public. `error` is how far a computed message may
+        be from the exact minimiser in the l2 norm, if that is more than ``2**-30`` of the
+        sensitivity: see :func:`~skdpot.privacy.sensitivity.message_error`. It may depend on
+        released messages.
         """
         return MessageRelease(self, eta, *self._grids(eta, error))
 

@@ -354,17 +354,8 @@ class SharedRelease(_PartRelease):
 def median_of_parts(parts: np.ndarray, n_rows: Sequence[int]) -> np.ndarray:
     """Return the sum of parts that results if all owners have the median share of rows.
 
-    Parameters
-    ----------
-    parts : ndarray of shape (n_owners, n_coordinates)
-        One part per row.
-    n_rows : sequence of int
-        How many rows every owner declared.
-
-    Returns
-    -------
-    ndarray of shape (n_coordinates,), dtype=int64
-        Every number is the median over owners, per row of theirs, times the rows of all.
+    `parts` has one owner's part in each row, and `n_rows` how many rows every owner declared. Every
+    number is the median over owners, per row of theirs, times the rows of all.
 
     Examples
     --------

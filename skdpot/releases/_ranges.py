@@ -20,22 +20,9 @@ def check_range(
 ) -> None:
     """Raise ValueError for a sum of parts that so many records give with rare noise only.
 
-    Parameters
-    ----------
-    numbers : ndarray of shape (n_groups, n_slots, n_numbers)
-        The sum: a record adds to one slot of one group. The first number counts the records.
-    record_range : tuple of two ndarray of shape (n_numbers,)
-        The least and the most that a record adds to each number; both are the same for the first.
-    n_records : int
-        Number of records; public.
-    noise : SummedRelease or SharedRelease
-        The noise of the parts.
-    n_parts : int
-        How many parts were added.
-
-    Notes
-    -----
-    An honest sum is refused with a probability of ``2**-40`` at most (:ref:`proof-ranges`).
+    A record adds to one slot of one group in `numbers`, of shape (n_groups, n_slots, n_numbers), at
+    least and at most the numbers of `record_range`. The first number counts the records. An honest
+    sum is refused with a probability of ``2**-40`` at most (:ref:`proof-ranges`).
     """
     (low, high), tail, step = record_range, noise.tail, noise.step
     unit = float(high[0])

@@ -22,35 +22,11 @@ class Release(HasExpectedErrors, ABC):
 
     @abstractmethod
     def sensitivity(self, relation: str) -> float:
-        """Return the distance of neighbours in the norm that noise is scaled to.
-
-        Parameters
-        ----------
-        relation : {"replace_one", "add_remove"}
-            The neighbouring relation.
-
-        Returns
-        -------
-        float
-            Rounded up.
-        """
+        """Return the distance of neighbours in the norm that noise is scaled to, rounded up."""
 
     @abstractmethod
     def run(self, values: Any, source: NoiseSource) -> Any:
-        """Release private values.
-
-        Parameters
-        ----------
-        values : Any
-            Private values; each release defines them.
-        source : NoiseSource
-            Where the noise comes from.
-
-        Returns
-        -------
-        Any
-            The result, which may be published.
-        """
+        """Release private values, which each release defines; the result may be published."""
 
 
 class NoisyRelease(Release):

@@ -171,17 +171,8 @@ class UtilityResponse(UtilityRelease):
 def explained_share(epsilon: Any, n_levels: Any) -> Any:
     """Return the share of a uniform parameter's variance that an answer explains.
 
-    Parameters
-    ----------
-    epsilon : float or array-like
-        Privacy parameter of one answer.
-    n_levels : int or array-like of int
-        Number of levels k.
-
-    Returns
-    -------
-    float or ndarray
-        ``p^2 (1 - 1 / k^2)`` with ``p = (exp(epsilon) - 1) / (exp(epsilon) + k - 1)``.
+    It is ``p^2 (1 - 1 / k^2)`` for k levels, with ``p = (exp(epsilon) - 1) / (exp(epsilon) + k -
+    1)``.
 
     Examples
     --------

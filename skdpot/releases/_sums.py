@@ -74,20 +74,8 @@ def ball_points(rows: np.ndarray, radius: float) -> np.ndarray:
 def sum_of_blocks(sum_of: Callable[[slice], np.ndarray], n_records: int) -> np.ndarray:
     """Return exact sums over records of products of two integers with magnitudes up to RADIUS.
 
-    Sums beyond ``2**55``, of half a billion records or more, are clipped, which moves sums of
-    neighbours no further apart.
-
-    Parameters
-    ----------
-    sum_of : callable
-        Returns the sum over a block of records, as doubles.
-    n_records : int
-        Number of records.
-
-    Returns
-    -------
-    ndarray of int64
-        The sum over all of them.
+    `sum_of` returns the sum over a block of records, as doubles. Sums beyond ``2**55``, of half a
+    billion records or more, are clipped, which moves sums of neighbours no further apart.
 
     Examples
     --------
@@ -212,84 +200,28 @@ class SketchReleases(ReleaseSeries):
     def divide(self, name: str, shares: Mapping[str, float]) -> None:
         """Divide the share of one release, which is not made, among several.
 
-        Parameters
-        ----------
-        name : str
-            The name of the release.
-        shares : mapping of str to float
-            The proportions; they may depend on earlier releases.
-
-        Raises
-        ------
-        KeyError
-            If there is no release of this name.
-        RuntimeError
-            If it was made before.
-        ValueError
-            If shares are not above 0, or a name has one already.
+        The proportions `shares` may depend on earlier releases. Raises KeyError if there is no
+        release of this name, RuntimeError if it was made before, and ValueError if shares are not
+        above 0 or a name has one already.
         """
         self._check_not_made(name)
         self._share_out(self._shares.pop(name), shares)
 
     def standard_deviation(self, name: str, sensitivity: Sensitivity) -> float:
-        """Return the standard deviation of the noise of a release, which is public.
-
-        Parameters
-        ----------
-        name : str
-            The name of the release.
-        sensitivity : callable
-            As in `SumRelease`.
-
-        Returns
-        -------
-        float
-            In units of the sums; 0 without noise.
-        """
+        """Return the public standard deviation of a release's noise, in units of the sums."""
         return self.one(name, sensitivity).standard_deviation
 
     def one(self, name: str, sensitivity: Sensitivity) -> SumRelease:
-        """Return one of the releases.
-
-        Parameters
-        ----------
-        name : str
-            The name of the release.
-        sensitivity : callable
-            As in `SumRelease`.
-
-        Returns
-        -------
-        SumRelease
-            With its share of the budget.
-        """
+        """Return one of the releases, with its share of the budget."""
         # Rounded up by more than the error of the few operations that make a share.
         multiplier = self._noise_multiplier / math.sqrt(self._shares[name]) * (1 + 2.0**-40)
         return SumRelease(multiplier, sensitivity, self._relation)
 
     def run(self, name: str, sums: np.ndarray, sensitivity: Sensitivity) -> np.ndarray:
-        """Return noisy sums; each release can be made once.
+        """Return noisy sums in doubles; each release can be made once.
 
-        Parameters
-        ----------
-        name : str
-            The name of the release.
-        sums : ndarray of int64
-            Private.
-        sensitivity : callable
-            As in `SumRelease`.
-
-        Returns
-        -------
-        ndarray of float64
-            In the shape of the sums.
-
-        Raises
-        ------
-        KeyError
-            If there is no release of this name.
-        RuntimeError
-            If it was made before.
+        `sums` are private integers. Raises KeyError if there is no release of this name, and
+        RuntimeError if it was made before.
         """
         self._check_not_made(name)
         release = self.one(name, sensitivity)

@@ -76,44 +76,16 @@ class UtilityRelease(Release):
 
     @abstractmethod
     def node_event(self, node: int) -> DpEvent:
-        """Return the event of one node's release, for the unit of privacy.
-
-        Parameters
-        ----------
-        node : int
-            Its index.
-
-        Returns
-        -------
-        DpEvent
-            The charge to a ledger of the node alone.
-        """
+        """Return the event of one node's release, which a ledger of the node alone is charged for."""
 
     @abstractmethod
     def estimate(self, released: Any) -> np.ndarray:
-        """Return posterior means of parameters, given their releases.
+        """Return the mean of every edge's parameter, given its release; private by post-processing.
 
-        Parameters
-        ----------
-        released : array-like of shape (n_edges,)
-            The result of `run`.
-
-        Returns
-        -------
-        ndarray of shape (n_edges,)
-            The mean of a parameter that was uniform over the declared range before it was released.
-            Where welfare is linear in the parameters, and these are independent and uniform, the
-            plan that is best for these means has the largest expected welfare of all plans that can
-            be made of the releases.
-
-        Raises
-        ------
-        ValueError
-            If there is not one number per edge.
-
-        Notes
-        -----
-        Post-processing, and private whatever the parameters are.
+        Before its release, a parameter is taken to be uniform over the declared range. Where
+        welfare is linear in the parameters, and these are independent and uniform, the plan that is
+        best for these means has the largest expected welfare of all plans that can be made of the
+        releases. Raises ValueError if there is not one number per edge.
         """
 
 

@@ -72,31 +72,11 @@ class AllocationMessage:
 def read_amounts(
     message: Any, expected_round: int, neighbours: Sequence[Hashable], whose: str
 ) -> np.ndarray:
-    """Return the amounts of a message in the order of some neighbours, or raise.
+    """Return the finite amounts of a message in the order of some neighbours, or raise.
 
-    Parameters
-    ----------
-    message : AllocationMessage
-        What arrived.
-    expected_round : int
-        In which it must have been sent.
-    neighbours : sequence
-        Names of all neighbours of the node that the message is about.
-    whose : str
-        What an error calls the message.
-
-    Returns
-    -------
-    ndarray of shape (n_neighbours,)
-        Finite amounts.
-
-    Raises
-    ------
-    TypeError
-        If it is no such message.
-    ValueError
-        If it is of another round, a neighbour is missing or unknown, or an amount is not a finite
-        number below 1e50. An error names neighbours, and shows no amounts.
+    `whose` is what an error calls the message. Raises TypeError if it is no AllocationMessage, and
+    ValueError if it is of another round, a neighbour is missing or unknown, or an amount is not a
+    finite number below 1e50. An error names neighbours, and shows no amounts.
     """
     if not isinstance(message, AllocationMessage) or not isinstance(message.amounts, Mapping):
         raise TypeError(f"{whose} must be an AllocationMessage, got {type(message).__name__}.")

@@ -133,15 +133,7 @@ class BarycenterSettings:
         return barycenter_of_groups(groups, self.weights, self.n_support or 0, self.tol), groups
 
     def check_of(self, step: Step, rows: Mapping[str, int]) -> Check:
-        """Return what is held against every vector, or against a sum of masked ones.
-
-        Parameters
-        ----------
-        step : Step
-            What is asked.
-        rows : mapping of str to int
-            How many rows owners declared, for a release.
-        """
+        """Return what is held against every vector of a step, or against a sum of masked ones."""
         release = self.release
         if release is None:
             # For what doubles round.

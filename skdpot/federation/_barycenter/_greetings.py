@@ -8,28 +8,11 @@ from ._round_sums import OutOfRange
 
 
 def read_welcome(fields: dict[str, Any], of_release: bool, max_rows: int) -> dict[str, Any]:
-    """Return what an owner says of itself.
+    """Return what an owner says of itself in its answer to the greeting.
 
-    Parameters
-    ----------
-    fields : dict
-        Of its answer to the greeting.
-    of_release : bool
-        Whether it agreed to a release.
-    max_rows : int
-        How many rows of it are plausible.
-
-    Returns
-    -------
-    dict
-        ``"n_features"``; and ``"n_rows"`` for a release, else ``"group"``, what stands for it.
-
-    Raises
-    ------
-    KeyError, ValueError
-        If that is not in the answer.
-    OutOfRange
-        If it says more rows than are plausible.
+    That is ``"n_features"``; and ``"n_rows"`` if it agreed to a release, else ``"group"``, what
+    stands for it. Raises KeyError or ValueError if that is not in the answer, and OutOfRange if it
+    says more than `max_rows` rows.
     """
     said = {name: fields[name] for name in ("n_features", "n_rows" if of_release else "group")}
     numbers = [value for name, value in said.items() if name != "group"]

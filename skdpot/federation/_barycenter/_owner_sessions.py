@@ -181,17 +181,9 @@ class Sessions:
         return next(reversed(self._present.values()), None)
 
     def as_packet(self, steps_of: dict[str, Arrays]) -> tuple[dict[str, Any], Arrays]:
-        """Return fields and arrays that hold all of it; private.
+        """Return fields and arrays, of a message that stays with the owner, that hold all of it.
 
-        Parameters
-        ----------
-        steps_of : dict of str to (dict of str to ndarray)
-            States of the algorithm that sessions do not hold themselves.
-
-        Returns
-        -------
-        fields, arrays : dict
-            Of a message that stays with the owner.
+        `steps_of` are states of the algorithm that sessions do not hold themselves.
         """
         arrays = {
             f"session {place}": np.frombuffer(

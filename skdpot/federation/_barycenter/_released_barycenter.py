@@ -18,21 +18,8 @@ def barycenter_of_groups(
 ) -> BarycenterResult:
     """Return the free-support barycenter of released groups; the same whenever it is calculated.
 
-    Parameters
-    ----------
-    groups : ReleasedGroups
-        What was released.
-    weights : {"proportional", "uniform"} or array-like of shape (n_groups,)
-        Of the groups; proportional to their released sizes.
-    n_support : int
-        Number of points; 0 is for no barycenter.
-    tol : float
-        Progress to stop at, relative to the objective.
-
-    Returns
-    -------
-    BarycenterResult
-        Support, objective and lower bound, of the released groups.
+    Proportional `weights` are those of released sizes. An `n_support` of 0 is for no barycenter,
+    and `tol` is the progress to stop at, relative to the objective.
     """
     shares = group_weights(weights, groups.sizes)
     n_features = groups.points[0].shape[1]

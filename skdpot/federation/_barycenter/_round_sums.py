@@ -216,23 +216,12 @@ class SecureRound(PlainRound):
 
 
 def at_fault(accusations: Mapping[str, str], threshold: int) -> dict[str, str]:
-    """Return owners without which to try again, and why.
+    """Return owners without which to try again, and why; empty where nobody accuses anybody.
 
-    As fewer owners than the threshold lie, one of so many that accuse another one is honest. Where
-    fewer do, nobody else can tell who lies: accuser and accused are left out in pairs, so that at
-    most as many honest owners are left out as others lie.
-
-    Parameters
-    ----------
-    accusations : mapping of str to str
-        Owners that cannot use what another one dealt, and who that is.
-    threshold : int
-        That of the sum.
-
-    Returns
-    -------
-    dict of str to str
-        Reasons by name; empty where nobody accuses anybody.
+    `accusations` names for owners the one whose shares they cannot use. As fewer owners than the
+    threshold lie, one of so many that accuse another one is honest. Where fewer do, nobody else can
+    tell who lies: accuser and accused are left out in pairs, so that at most as many honest owners
+    are left out as others lie.
     """
     counts, left_out = Counter(accusations.values()), {}
     for accuser, accused in accusations.items():

@@ -42,18 +42,7 @@ class Finding:
 
 
 def check(party: Party) -> list[Finding]:
-    """Look at everything that a party's run needs.
-
-    Parameters
-    ----------
-    party : Party
-        Whose folder it is.
-
-    Returns
-    -------
-    list of Finding
-        What was found, in order.
-    """
+    """Look at everything that a party's run needs, and return what was found, in order."""
     looks = [_engine, _keys, _roster]
     looks += [_rows, _owner_network] if party.is_owner else [_certificates, _run, _published]
     return [finding for look in looks for finding in _safely(look, party)]

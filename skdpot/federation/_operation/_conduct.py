@@ -21,16 +21,9 @@ _PACKAGES = ("flwr", "cryptography", "numpy")
 
 
 def conduct_for_party(folder: Path, ticket: str, grid: Any) -> None:
-    """Conduct the run that a party's file describes, if its operator has asked for it.
+    """Conduct the run that a coordinator's folder describes, if its operator has asked for it.
 
-    Parameters
-    ----------
-    folder : Path
-        The coordinator's folder.
-    ticket : str
-        What its operator's command has written there for one run.
-    grid : flwr.serverapp.Grid
-        As a ServerApp is given it.
+    `ticket` is what the operator's command has written there for one run.
     """
     party = read_party(folder)
     with _recorded(party, _used(party, ticket)) as record:

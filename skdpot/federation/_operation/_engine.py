@@ -70,21 +70,9 @@ def engine_of(party: Party) -> Engine:
 
 
 def serve(party: Party, stop: threading.Event, say: Callable[[str], None]) -> None:
-    """Keep a party's engine running until it is told to stop.
+    """Keep a party's engine running until `stop` is set.
 
-    Parameters
-    ----------
-    party : Party
-        Whose.
-    stop : threading.Event
-        Set by whoever wants it to end.
-    say : callable
-        Takes lines for people.
-
-    Raises
-    ------
-    SettingsError
-        If another process does it already.
+    `say` takes lines for people. Raises a SettingsError if another process does it already.
     """
     with _alone(party):
         _write_programs(party)

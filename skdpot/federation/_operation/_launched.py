@@ -50,15 +50,7 @@ class OnlyOwnersFromOutside:
 
 
 def launch(program: str, arguments: list[str]) -> None:
-    """Become one of Flower's programs.
-
-    Parameters
-    ----------
-    program : {"flower-superlink", "flower-supernode", "flwr-serverapp"}
-        Which.
-    arguments : list of str
-        What it is told.
-    """
+    """Become one of Flower's programs, with these arguments."""
     sys.argv = [program, *arguments]
     {
         "flower-superlink": _superlink,

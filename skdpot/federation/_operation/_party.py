@@ -223,22 +223,9 @@ class Party:
 
 
 def read_party(folder: Path) -> Party:
-    """Return the party that a folder is of.
+    """Return the party of a folder that ``init`` made.
 
-    Parameters
-    ----------
-    folder : Path
-        What ``init`` made.
-
-    Returns
-    -------
-    Party
-        What its file says.
-
-    Raises
-    ------
-    SettingsError
-        If something in the file is not as it should be; names the key, and the line.
+    A SettingsError names the key, and the line, of what is not as it should be.
     """
     folder = Path(folder).resolve()
     path = folder / FILE

@@ -39,19 +39,9 @@ def run(party: Party, say: Callable[[str], None]) -> dict[str, Any]:
     """Run what a coordinator's file says, until it is done or cannot be.
 
     A run in which owners did not answer, or that the SuperLink did not survive, is started again,
-    from its checkpoint, after the time that a node needs to be admitted again.
-
-    Parameters
-    ----------
-    party : Party
-        The coordinator.
-    say : callable
-        Takes lines for people.
-
-    Returns
-    -------
-    dict
-        The record of the last start, in which ``outcome`` is ``"completed"`` or ``"failed"``.
+    from its checkpoint, after the time that a node needs to be admitted again. `say` takes lines
+    for people. Returns the record of the last start, whose ``outcome`` is ``"completed"`` or
+    ``"failed"``.
     """
     record = _once(party, say)
     for _ in range(party.tables["run"]["restarts"]):

@@ -11,18 +11,7 @@ from ._records import last_record
 
 
 def status(party: Party) -> Iterator[str]:
-    """Yield lines that say how a party does.
-
-    Parameters
-    ----------
-    party : Party
-        Whose folder it is.
-
-    Yields
-    ------
-    str
-        Lines without anything of rows.
-    """
+    """Yield lines that say how a party does, without anything of rows."""
     told = serving(party)
     what = f"the owner {party.name}" if party.is_owner else "the coordinator"
     since = f" since {told['since']}" if "since" in told else ""

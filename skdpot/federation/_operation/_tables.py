@@ -20,24 +20,10 @@ _KEY = re.compile(r"""\s*["']?([\w.-]+)["']?\s*=""")
 
 
 def read_tables(path: Path, schema: Schema) -> Tables:
-    """Return the tables of a file, with a value for every key.
+    """Return the tables of a file by name, with a value for every key of the schema.
 
-    Parameters
-    ----------
-    path : Path
-        The file. Keys before its first table are those of the table "".
-    schema : mapping of str to mapping
-        Keys of each table.
-
-    Returns
-    -------
-    dict of str to dict
-        Tables by name.
-
-    Raises
-    ------
-    SettingsError
-        If there is no such file, a key is unknown, missing or of another type.
+    Keys before the first table are those of the table "". Raises a SettingsError if there is no
+    such file, or a key is unknown, missing or of another type.
     """
     try:
         text = path.read_text(encoding="utf-8")

@@ -121,21 +121,11 @@ def combine_shares(positions: Sequence[int], shares: Sequence[bytes]) -> bytes:
 def are_of_one_secret(points: Mapping[int, bytes], threshold: int) -> bool:
     """Tell whether any `threshold` of the shares behind points give the same secret.
 
-    The points' numbers are the values of a polynomial of a degree below the threshold if and only
-    if the sum of each product with values of another one, of the complementary degree, is zero with
-    certain weights (SCRAPE, Lemma 1). A random one is tried: it errs once in 2**255 times.
-
-    Parameters
-    ----------
-    points : mapping of int to bytes
-        By the position of each share; that of the secret itself, at 0, may be one of them.
-    threshold : int
-        That of the sharing.
-
-    Raises
-    ------
-    ValueError
-        If one is no point of the curve.
+    `points` are by the position of each share; that of the secret itself, at 0, may be one of them.
+    Their numbers are the values of a polynomial of a degree below the threshold if and only if the
+    sum of each product with values of another one, of the complementary degree, is zero with
+    certain weights (SCRAPE, Lemma 1). A random one is tried: it errs once in 2**255 times. Raises
+    ValueError if one is no point of the curve.
     """
     n_spare = len(points) - threshold
     if n_spare < 1:

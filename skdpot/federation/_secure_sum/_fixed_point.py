@@ -84,23 +84,10 @@ class FixedPoint:
         return 0.5 * int(self.n_owners) * self.step
 
     def encode(self, vector: np.ndarray) -> np.ndarray:
-        """Return the words of a vector.
+        """Return the words of a vector: integers in two's complement.
 
-        Parameters
-        ----------
-        vector : array-like of shape (size,)
-            Numbers up to `largest`.
-
-        Returns
-        -------
-        ndarray of shape (size,) and dtype uint64
-            Integers in two's complement.
-
-        Raises
-        ------
-        ValueError
-            If the shape is another, or an entry is not finite or exceeds `largest`. An error shows
-            no entries.
+        Raises ValueError if the shape is another, or an entry is not finite or exceeds `largest`.
+        An error shows no entries.
         """
         vector = np.asarray(vector, dtype=np.float64)
         self._check_shape("vector", vector)
@@ -110,23 +97,7 @@ class FixedPoint:
         return words_of(np.rint(vector / self.step).astype(np.int64))
 
     def decode(self, words: np.ndarray) -> np.ndarray:
-        """Return the numbers of a sum of words.
-
-        Parameters
-        ----------
-        words : ndarray of shape (size,) and dtype uint64
-            Sum of up to `n_owners` encoded vectors.
-
-        Returns
-        -------
-        ndarray of shape (size,)
-            Doubles nearest to the sums of the encoded numbers.
-
-        Raises
-        ------
-        ValueError
-            If the shape or type is another.
-        """
+        """Return the doubles nearest to a sum of up to `n_owners` encoded vectors."""
         integers = integers_of(words)
         self._check_shape("words", integers)
         return integers.astype(np.float64) * self.step
@@ -138,22 +109,9 @@ class FixedPoint:
 
 
 def words_of(integers: np.ndarray) -> np.ndarray:
-    """Return signed integers as words, in two's complement.
+    """Return signed integers as words, in two's complement: a view of the same memory.
 
-    Parameters
-    ----------
-    integers : ndarray of dtype int64
-        Of which sums must stay below 2**63 in absolute value.
-
-    Returns
-    -------
-    ndarray of dtype uint64
-        A view of the same memory.
-
-    Raises
-    ------
-    ValueError
-        If the type is another.
+    Sums of the integers must stay below 2**63 in absolute value.
 
     Examples
     --------
@@ -166,22 +124,7 @@ def words_of(integers: np.ndarray) -> np.ndarray:
 
 
 def integers_of(words: np.ndarray) -> np.ndarray:
-    """Return words as signed integers, in two's complement.
-
-    Parameters
-    ----------
-    words : ndarray of dtype uint64
-        A sum of what `words_of` returned.
-
-    Returns
-    -------
-    ndarray of dtype int64
-        A view of the same memory.
-
-    Raises
-    ------
-    ValueError
-        If the type is another.
+    """Return words as signed integers, in two's complement: a view of the same memory.
 
     Examples
     --------

@@ -30,18 +30,9 @@ def own_mask(plan: SumPlan, owner: int, seed: bytes) -> np.ndarray:
 
 
 def common_mask(plan: SumPlan, owner: int, other: int, private: bytes, public: bytes) -> np.ndarray:
-    """Return the mask that an owner adds for another one, which adds its negative.
+    """Return the mask that an owner adds for a neighbour, which adds its negative.
 
-    Parameters
-    ----------
-    plan : SumPlan
-        That of the sum.
-    owner, other : int
-        Two neighbours.
-    private : bytes
-        Private masking key of one of the two.
-    public : bytes
-        Public masking key of the other one.
+    `private` is the masking key of one of the two, and `public` that of the other one.
     """
     context = _context(plan, b"common mask", min(owner, other), max(owner, other))
     mask = mask_words(agree(private, public, context), plan.size)

@@ -74,19 +74,9 @@ class SecureSumCoordinator:
         self._total: np.ndarray | None = None
 
     def receive_keys(self, owner: int, payload: Mapping[str, np.ndarray]) -> None:
-        """Take note of what an owner advertised.
+        """Take note of what an owner, authenticated by the wire, advertised.
 
-        Parameters
-        ----------
-        owner : int
-            Who sent it, as the wire authenticated.
-        payload : dict of str to ndarray
-            What `SecureSumOwner.advertise` returned.
-
-        Raises
-        ------
-        ValueError
-            If it is not valid, comes twice or too late.
+        Raises ValueError if it is not valid, comes twice or too late, like all that is received.
         """
         whose = self._check_sender(owner, _KEYS, range(self._plan.n_owners), self._keys)
         keys, *signed = read_payload(
@@ -104,24 +94,9 @@ class SecureSumCoordinator:
         self._keys[owner] = keys
 
     def directory(self, owner: int) -> dict[str, np.ndarray]:
-        """Return what an owner needs to share its secrets; no keys are received any more.
+        """Return what `SecureSumOwner.share` needs; no keys are received any more.
 
-        Parameters
-        ----------
-        owner : int
-            One that advertised.
-
-        Returns
-        -------
-        dict of str to ndarray
-            For `SecureSumOwner.share`.
-
-        Raises
-        ------
-        ValueError
-            If the owner did not advertise.
-        SecureSumError
-            If too few owners did.
+        Raises ValueError if the owner did not advertise, and SecureSumError if too few owners did.
         """
         self._close(_KEYS, self._keys)
         self._check_present(owner, self._keys)
@@ -137,20 +112,10 @@ class SecureSumCoordinator:
         }
 
     def receive_shares(self, owner: int, payload: Mapping[str, np.ndarray]) -> None:
-        """Take note of an owner's encrypted shares.
+        """Take note of the encrypted shares that `SecureSumOwner.share` returned.
 
-        Parameters
-        ----------
-        owner : int
-            Who sent it, as the wire authenticated.
-        payload : dict of str to ndarray
-            What `SecureSumOwner.share` returned.
-
-        Raises
-        ------
-        ValueError
-            If it is not valid, comes twice or too late. As a FaultyOwnerError, if the shares are
-            not of one seed and of the advertised masking key.
+        The error is a FaultyOwnerError if they are not of one seed and of the advertised masking
+        key.
         """
         whose = self._check_sender(owner, _SHARES, self._keys, self._sealed)
         near = self._neighbours(owner, self._keys)
@@ -168,24 +133,9 @@ class SecureSumCoordinator:
         self._sealed[owner], self._points[owner] = sealed, (seed, masking)
 
     def delivery(self, owner: int) -> dict[str, np.ndarray]:
-        """Return the shares for an owner; none are received any more.
+        """Return the shares for `SecureSumOwner.opened`; none are received any more.
 
-        Parameters
-        ----------
-        owner : int
-            One that shared its secrets.
-
-        Returns
-        -------
-        dict of str to ndarray
-            For `SecureSumOwner.opened`.
-
-        Raises
-        ------
-        ValueError
-            If the owner did not share its secrets.
-        SecureSumError
-            If too few owners did.
+        Raises ValueError if the owner did not share its secrets, and SecureSumError if too few did.
         """
         self._close(_SHARES, self._sealed)
         self._check_present(owner, self._sealed)
@@ -201,20 +151,7 @@ class SecureSumCoordinator:
         }
 
     def receive_masked(self, owner: int, payload: Mapping[str, np.ndarray]) -> None:
-        """Add an owner's masked vector.
-
-        Parameters
-        ----------
-        owner : int
-            Who sent it, as the wire authenticated.
-        payload : dict of str to ndarray
-            What `SecureSumOwner.mask` returned.
-
-        Raises
-        ------
-        ValueError
-            If it is not valid, comes twice or too late.
-        """
+        """Add the masked vector that `SecureSumOwner.mask` returned."""
         whose = self._check_sender(owner, _MASKED, self._sealed, self._survivors)
         (masked,) = read_payload(payload, whose, masked=(np.uint64, (self._plan.size,)))
         self._masked_sum += masked
@@ -223,22 +160,9 @@ class SecureSumCoordinator:
     def request(self, owner: int) -> dict[str, np.ndarray]:
         """Return whose masks are to be taken off; no masked vectors are received any more.
 
-        Parameters
-        ----------
-        owner : int
-            One whose masked vector arrived.
-
-        Returns
-        -------
-        dict of str to ndarray
-            For `SecureSumOwner.reveal`, and with signers for `SecureSumOwner.consent`.
-
-        Raises
-        ------
-        ValueError
-            If the owner is no survivor.
-        SecureSumError
-            If too few survived, or they do not hang together.
+        It is for `SecureSumOwner.reveal`, and with signers for `SecureSumOwner.consent`. Raises
+        ValueError if the owner is no survivor, and SecureSumError if too few survived, or they do
+        not hang together.
         """
         if self._leg == _MASKED and not self._plan.hang_together(self._survivors):
             raise SecureSumError(
@@ -250,20 +174,7 @@ class SecureSumCoordinator:
         return {"survivors": _owners_array(self._survivors)}
 
     def receive_consistency(self, owner: int, payload: Mapping[str, np.ndarray]) -> None:
-        """Take note of a survivor's signature of who survived.
-
-        Parameters
-        ----------
-        owner : int
-            Who sent it, as the wire authenticated.
-        payload : dict of str to ndarray
-            What `SecureSumOwner.consent` returned.
-
-        Raises
-        ------
-        ValueError
-            If it is not valid, comes twice or too late.
-        """
+        """Take note of a survivor's signature of who survived, from `SecureSumOwner.consent`."""
         whose = self._check_sender(owner, _CONSENT, self._survivors, self._consents)
         signed = read_payload(payload, whose, **self._expected())
         listed = _owners_array(self._survivors).astype("<i8").tobytes()
@@ -271,24 +182,9 @@ class SecureSumCoordinator:
         self._consents[owner] = self._signatures[owner]
 
     def evidence(self, owner: int) -> dict[str, np.ndarray]:
-        """Return signatures of who survived; none are received any more.
+        """Return signatures of who survived, for `SecureSumOwner.reveal`; none come any more.
 
-        Parameters
-        ----------
-        owner : int
-            One that signed.
-
-        Returns
-        -------
-        dict of str to ndarray
-            For `SecureSumOwner.reveal`.
-
-        Raises
-        ------
-        ValueError
-            If the owner did not sign.
-        SecureSumError
-            If too few owners did.
+        Raises ValueError if the owner did not sign, and SecureSumError if too few owners did.
         """
         self._close(_CONSENT, self._consents)
         self._check_present(owner, self._consents)
@@ -301,20 +197,7 @@ class SecureSumCoordinator:
         }
 
     def receive_reveal(self, owner: int, payload: Mapping[str, np.ndarray]) -> None:
-        """Take note of the shares that a survivor revealed.
-
-        Parameters
-        ----------
-        owner : int
-            Who sent it, as the wire authenticated.
-        payload : dict of str to ndarray
-            What `SecureSumOwner.reveal` returned.
-
-        Raises
-        ------
-        ValueError
-            If it is not valid, comes twice or too late.
-        """
+        """Take note of the shares that a survivor revealed, from `SecureSumOwner.reveal`."""
         expected = self._survivors if self._signers is None else self._consents
         whose = self._check_sender(owner, _REVEAL, expected, self._revealed)
         owners = [other for other in self._plan.holders(owner) if other in self._sealed]
@@ -327,18 +210,10 @@ class SecureSumCoordinator:
         self._revealed[owner] = revealed
 
     def total(self) -> np.ndarray:
-        """Return the sum of the survivors' vectors modulo 2**64.
+        """Return the sum of the survivors' vectors modulo 2**64, in words.
 
-        Returns
-        -------
-        ndarray of shape (size,) and dtype uint64
-            The sum.
-
-        Raises
-        ------
-        SecureSumError
-            If survivors were not asked for shares yet, or too few of them gave any: more may still
-            arrive.
+        Raises a SecureSumError if survivors were not asked for shares yet, or too few of them gave
+        any: more may still arrive.
         """
         if self._leg < _REVEAL:
             raise SecureSumError(

@@ -105,17 +105,10 @@ class SecureSumOwner:
         self._kept: dict[str, np.ndarray] = {}
 
     def advertise(self) -> dict[str, np.ndarray]:
-        """Draw the secrets, and return what of them is public.
+        """Draw the secrets, once, and return what of them is public.
 
-        Returns
-        -------
-        dict of str to ndarray
-            ``keys``, uint8 of shape (2, 33); with signers ``signatures``, uint8 of shape (1, 64).
-
-        Raises
-        ------
-        SecureSumError
-            If it was called before.
+        That is ``keys``, uint8 of shape (2, 33); with signers also ``signatures``, uint8 of shape
+        (1, 64).
         """
         self._check_turn("advertise")
         secrets = {name: new_secret() for name in _SECRETS}
@@ -129,26 +122,16 @@ class SecureSumOwner:
     def share(self, directory: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Split the secrets among the neighbours.
 
-        Parameters
-        ----------
-        directory : dict of str to ndarray
-            ``owners``, int64: who advertised, in ascending order; ``keys``, uint8 of shape
-            (n, 2, 33): those of the neighbours among them, in this order. With signers also their
-            ``signatures``, uint8 of shape (n, 64).
+        `directory` has ``owners``, int64: who advertised, in ascending order; and ``keys``, uint8
+        of shape (n, 2, 33): those of the neighbours among them, in this order. With signers also
+        their ``signatures``, uint8 of shape (n, 64).
 
-        Returns
-        -------
-        dict of str to ndarray
-            ``shares``, uint8 of shape (n, 80): encrypted ones for these neighbours. ``points``,
-            uint8 of shape (2 n + 1, 33): of the shares of the seed, those of these and of this
-            owner in ascending order; then of the masking key, those of the neighbours.
+        Returns ``shares``, uint8 of shape (n, 80): encrypted ones for these neighbours; and
+        ``points``, uint8 of shape (2 n + 1, 33): of the shares of the seed, those of these and of
+        this owner in ascending order; then of the masking key, those of the neighbours.
 
-        Raises
-        ------
-        ValueError
-            If the directory is not valid, or there are too few owners in it.
-        SecureSumError
-            If it is not the turn of this.
+        Raises ValueError if the directory is not valid, or there are too few owners in it, and
+        SecureSumError if it is not the turn of this.
         """
         self._check_turn("share")
         plan, owner = self._plan, self._owner
@@ -195,26 +178,16 @@ class SecureSumOwner:
     def opened(self, delivered: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Check all that others sealed for this owner, before it does anything for the sum.
 
-        Parameters
-        ----------
-        delivered : dict of str to ndarray
-            ``owners``, int64: who shared, in ascending order; ``shares`` and ``points``, uint8 of
-            shapes (n, 80) and (n, 2, 33): what the neighbours among them sealed for this owner and
-            published of it, in this order.
+        `delivered` has ``owners``, int64: who shared, in ascending order; and ``shares`` and
+        ``points``, uint8 of shapes (n, 80) and (n, 2, 33): what the neighbours among them sealed
+        for this owner and published of it, in this order.
 
-        Returns
-        -------
-        dict of str to ndarray
-            For `mask`: ``sharers``, who shared, and ``shares``, what this owner holds of them.
+        Returns, for `mask`, the ``sharers`` and the ``shares`` that this owner holds of them.
 
-        Raises
-        ------
-        ValueError
-            If what was delivered is not valid, or there are too few owners left. As a
-            FaultyOwnerError, if shares were not sealed by their sender, for this owner and in this
-            sum, or are not those that it published points of.
-        SecureSumError
-            If it is not the turn of `mask`.
+        Raises ValueError if what was delivered is not valid, or there are too few owners left: a
+        FaultyOwnerError, if shares were not sealed by their sender, for this owner and in this sum,
+        or are not those that it published points of. Raises SecureSumError if it is not the turn of
+        `mask`.
         """
         self._check_turn("mask")
         plan, owner, whose = self._plan, self._owner, "what was delivered"
@@ -241,26 +214,10 @@ class SecureSumOwner:
         return {"sharers": named, "shares": np.array([held[other] for other in sorted(held)])}
 
     def mask(self, vector: np.ndarray, opened: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Hide the vector.
+        """Hide the vector, uint64 of shape (size,): this owner's term of the sum.
 
-        Parameters
-        ----------
-        vector : ndarray of shape (size,) and dtype uint64
-            This owner's term of the sum.
-        opened : dict of str to ndarray
-            From `opened`.
-
-        Returns
-        -------
-        dict of str to ndarray
-            ``masked``, uint64 of shape (size,).
-
-        Raises
-        ------
-        ValueError
-            If the vector is not valid.
-        SecureSumError
-            If it is not the turn of this.
+        `opened` is the result of `opened`. Returns ``masked``, uint64 of shape (size,). Raises
+        ValueError if the vector is not valid, and SecureSumError if it is not the turn of this.
         """
         self._check_turn("mask")
         plan, owner = self._plan, self._owner
@@ -279,23 +236,11 @@ class SecureSumOwner:
     def consent(self, request: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Sign whose vectors are in the sum: one list, and no other.
 
-        Parameters
-        ----------
-        request : dict of str to ndarray
-            ``survivors``, int64: whose masked vectors arrived, in ascending order.
+        `request` has ``survivors``, int64: whose masked vectors arrived, in ascending order.
+        Returns, with signers, ``signatures``, uint8 of shape (1, 64).
 
-        Returns
-        -------
-        dict of str to ndarray
-            With signers ``signatures``, uint8 of shape (1, 64).
-
-        Raises
-        ------
-        ValueError
-            If the request is not valid: survivors never shared, are too few, do not hang together,
-            or this owner is not one of them.
-        SecureSumError
-            If it is not the turn of this.
+        Raises ValueError if survivors never shared, are too few, do not hang together, or this
+        owner is not one of them, and SecureSumError if it is not the turn of this.
         """
         self._check_turn("consent")
         plan, whose = self._plan, "the request"
@@ -313,25 +258,15 @@ class SecureSumOwner:
     def reveal(self, request: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Give what takes the masks off the sum.
 
-        Parameters
-        ----------
-        request : dict of str to ndarray
-            ``survivors``, as for `consent`, which without signers need not be called before. With
-            signers also ``signers``, int64: `threshold` owners among them, in ascending order; and
-            ``signatures``, uint8 of shape (n, 64): theirs of the same list.
+        `request` has ``survivors``, as for `consent`, which without signers need not be called
+        before. With signers also ``signers``, int64: `threshold` owners among them, in ascending
+        order; and ``signatures``, uint8 of shape (n, 64): theirs of the same list.
 
-        Returns
-        -------
-        dict of str to ndarray
-            ``shares``, uint8 of shape (n, 32): of this owner and its neighbours that shared, in
-            ascending order; of the seed of a survivor, and of the masking key of another.
+        Returns ``shares``, uint8 of shape (n, 32): of this owner and its neighbours that shared, in
+        ascending order; of the seed of a survivor, and of the masking key of another.
 
-        Raises
-        ------
-        ValueError
-            If the request is not valid, or too few have signed the same list.
-        SecureSumError
-            If it is not the turn of this.
+        Raises ValueError if the request is not valid, or too few have signed the same list, and
+        SecureSumError if it is not the turn of this.
         """
         if self._signers is None:
             if _LEGS[self._n_done : self._n_done + 1] == ("consent",):
@@ -374,28 +309,10 @@ class SecureSumOwner:
         state: Mapping[str, np.ndarray],
         signers: Signers | None = None,
     ) -> "SecureSumOwner":
-        """Return an owner that goes on where another was put away.
+        """Return an owner that goes on where another was put away; the former one does no more.
 
-        Parameters
-        ----------
-        plan : SumPlan
-            As before.
-        owner : int
-            As before.
-        state : dict of str to ndarray
-            What `state` returned last.
-        signers : Signers, default=None
-            As before.
-
-        Returns
-        -------
-        SecureSumOwner
-            Nothing is asked of the former one any more.
-
-        Raises
-        ------
-        ValueError
-            If the state is none, or that of another sum or owner.
+        `state` is what `state` returned last; all else is as before. Raises ValueError if the state
+        is none, or that of another sum or owner.
         """
         restored = cls(plan, owner, signers)
         place: _Arrays = {"context": (np.uint8, (KEY_BYTES,)), "position": (np.int64, (2,))}

@@ -202,18 +202,7 @@ class SumPlan:
         return hashlib.sha256(b"skdpot secure sum 2" + encoded + self.session).digest()
 
     def neighbours(self, owner: int) -> list[int]:
-        """Return with whom an owner has a mask in common.
-
-        Parameters
-        ----------
-        owner : int
-            An owner.
-
-        Returns
-        -------
-        list of int
-            Other owners, in ascending order.
-        """
+        """Return the other owners with whom an owner has a mask in common, in ascending order."""
         self.check_owner(owner)
         if self.n_neighbours is None:
             return [other for other in range(self.n_owners) if other != owner]
@@ -223,32 +212,16 @@ class SumPlan:
         return sorted(near)
 
     def holders(self, owner: int) -> list[int]:
-        """Return who has a share of an owner's secrets: its neighbours and itself.
+        """Return who has a share of an owner's secrets, in order: its neighbours and itself.
 
-        Parameters
-        ----------
-        owner : int
-            An owner.
-
-        Returns
-        -------
-        list of int
-            Owners, in ascending order; the share of the one in position p is at the point p + 1.
+        The share of the one in position p is at the point p + 1.
         """
         return sorted([owner, *self.neighbours(owner)])
 
     def hang_together(self, owners: Iterable[int]) -> bool:
         """Tell whether nothing but the sum of all of some owners' vectors is ever unmasked.
 
-        Parameters
-        ----------
-        owners : iterable of int
-            Survivors.
-
-        Returns
-        -------
-        bool
-            Whether each is reached from each other over neighbours among them.
+        That is so if each is reached from each other over neighbours among them.
         """
         left = set(owners)
         reached = [left.pop()] if left else []
@@ -259,18 +232,7 @@ class SumPlan:
         return not left
 
     def check_owner(self, owner: int) -> None:
-        """Raise unless an owner is one of the plan.
-
-        Parameters
-        ----------
-        owner : int
-            What is claimed to be an owner.
-
-        Raises
-        ------
-        ValueError
-            If it is not.
-        """
+        """Raise ValueError unless an owner is one of the plan."""
         _check_integer("owner", owner, 0, self.n_owners - 1)
 
     @property
@@ -293,26 +255,10 @@ class SumPlan:
 def read_payload(
     payload: Mapping[str, np.ndarray], whose: str, **expected: tuple[type, tuple[int | None, ...]]
 ) -> list[np.ndarray]:
-    """Return copies of a payload's arrays, or raise.
+    """Return copies of a payload's arrays in the order of `expected`, or raise ValueError.
 
-    Parameters
-    ----------
-    payload : dict of str to ndarray
-        What arrived.
-    whose : str
-        What an error calls it.
-    **expected : tuple
-        Type and shape of every array; a length of None is any.
-
-    Returns
-    -------
-    list of ndarray
-        In the order of `expected`.
-
-    Raises
-    ------
-    ValueError
-        If there are other names, types or shapes. An error shows no values.
+    `expected` has the type and shape of every array; a length of None is any. `whose` is what an
+    error calls the payload; it shows no values.
     """
     if not isinstance(payload, Mapping) or set(payload) != set(expected):
         raise ValueError(f"{whose} must have the arrays {', '.join(expected)} and no others.")
