@@ -27,18 +27,7 @@ installing this package with its extra "plot".
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the tour or the command that the first argument names.
-
-    Parameters
-    ----------
-    arguments : sequence of str, default=None
-        The command line; that of the process by default.
-
-    Returns
-    -------
-    int
-        The exit status, 0 where all went well.
-    """
+    """Run the tour or the command that the first argument names, and return the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments and not arguments[0].startswith("-"):
         from skdpot import _synthesize

@@ -37,26 +37,8 @@ def validate_private_data(
 ) -> Any:
     """Return X as scikit-learn's `validate_data` does, with errors that quote no value of X.
 
-    Parameters
-    ----------
-    estimator : BaseEstimator
-        The estimator that X is given to.
-    X : {array-like, sparse matrix} of shape (n_users, n_features)
-        Private data.
-    instead : mapping of str to str, default=None
-        Beginnings of further messages of scikit-learn, each with its replacement.
-    **options
-        Of `sklearn.utils.validation.validate_data`.
-
-    Returns
-    -------
-    {ndarray, sparse matrix} of shape (n_users, n_features)
-        X, converted and checked as the options say.
-
-    Raises
-    ------
-    ValueError
-        If X is not what the options ask for; positions and shapes are named, never a value.
+    `instead` has beginnings of further messages of scikit-learn, each with its replacement. A
+    ValueError names positions and shapes, never a value.
 
     Examples
     --------
@@ -81,15 +63,7 @@ _OF_COLUMNS = ("n_features_in_", "feature_names_in_")
 
 
 def warn_user(message: str | None, category: type[Warning] = UserWarning) -> None:
-    """Warn at the user's line, about something public or not private; do nothing if it is None.
-
-    Parameters
-    ----------
-    message : str or None
-        What is wrong, and what to do about it.
-    category : type of Warning, default=UserWarning
-        Its class.
-    """
+    """Warn at the user's line, about something public or not private; do nothing if it is None."""
     if message is None:
         return
     frame, level = sys._getframe(1), 2
@@ -346,17 +320,8 @@ def _check_n_records(n_records: Any) -> int:
 def count_columns(columns: Any, default: int | None = None) -> int:
     """Return the number of columns that were declared to `preview`, or raise.
 
-    Parameters
-    ----------
-    columns : int, sequence, table or None
-        Their number, their names, or a table without rows.
-    default : int, default=None
-        Their number where `columns` is None; None raises.
-
-    Returns
-    -------
-    int
-        How many.
+    `columns` are their number, their names, or a table without rows; for None it is the default, or
+    an error.
     """
     if columns is None and default is not None:
         return int(default)

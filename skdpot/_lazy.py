@@ -11,21 +11,9 @@ def lazy_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` for a package that imports its names on first use.
 
-    A type checker does not run them, so that a package also imports its names where
-    ``typing.TYPE_CHECKING`` is true.
-
-    Parameters
-    ----------
-    package : str
-        The ``__name__`` of the package.
-    homes : mapping of str to sequence of str
-        Modules of the package, and which of their names are the package's own, too. Those whose
-        own name has no underscore in front are its attributes.
-
-    Returns
-    -------
-    tuple of two callable
-        The two functions, to be assigned in the package's ``__init__``.
+    `homes` are modules of the package, and which of their names are the package's own, too. Modules
+    whose own name has no underscore in front are its attributes. A type checker does not run them,
+    so that a package also imports its names where ``typing.TYPE_CHECKING`` is true.
 
     Examples
     --------

@@ -60,20 +60,7 @@ def validate_nested_parameters(estimator: BaseEstimator) -> None:
 
 
 def output_container(method: str, estimator: BaseEstimator) -> str:
-    """Return the container that a method of an estimator returns rows in, as `set_output` has it.
-
-    Parameters
-    ----------
-    method : str
-        Such as ``"transform"``.
-    estimator : BaseEstimator
-        Whose.
-
-    Returns
-    -------
-    {"default", "pandas", "polars"}
-        The container.
-    """
+    """Return the container of a method's rows, as `set_output` has it: "default" or a library."""
     return _get_output_config(method, estimator)["dense"]
 
 

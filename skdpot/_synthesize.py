@@ -39,18 +39,9 @@ _NOT_PRIVATE = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command line.
+    """Run the command line, which begins with the name of the command; return the exit status.
 
-    Parameters
-    ----------
-    arguments : sequence of str
-        The command line, which begins with the name of the command.
-
-    Returns
-    -------
-    int
-        The exit status: 0 where all went well, 1 otherwise. A command line that is wrong ends the
-        process with 2.
+    A command line that is wrong ends the process with 2.
     """
     options = _parser().parse_args(arguments)
     with warnings.catch_warnings():

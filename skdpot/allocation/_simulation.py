@@ -33,21 +33,9 @@ def share_lost(
 ) -> tuple[ExpectedError, ...]:
     """Return the share of the optimum that a release loses; its scale is the loss of a blind plan.
 
-    Parameters
-    ----------
-    problem : Problem
-        The public network; its values are not used.
-    solver : Solver
-        How plans are searched for.
-    ranges : sequence of (float, float)
-        The ranges of uniform utilities: those of targets, and those of sources.
-    released : callable
-        Makes a release, and plans.
-
-    Returns
-    -------
-    tuple of ExpectedError
-        None, where any plan is about as good as another.
+    Only the public network of the problem is used. `ranges` are those of uniform utilities of
+    targets, and of sources, and `released` makes a release, and plans. The result is empty where
+    any plan is about as good as another.
     """
     quick = replace(
         solver,

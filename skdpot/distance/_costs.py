@@ -94,15 +94,7 @@ class Question:
             )
 
     def check_tolerance(self, tol: float, largest: tuple[int, int]) -> None:
-        """Raise unless costs can be computed up to `tol` for all data.
-
-        Parameters
-        ----------
-        tol : float
-            In units of cost.
-        largest : tuple of int
-            Public sizes that no two samples exceed.
-        """
+        """Raise unless costs can be computed up to `tol`, for all data of at most these sizes."""
         if self.reg > 0:
             smallest = smallest_tolerance(*largest, self.cost_range, self.reg)
             advice = "Raise reg" if self.reg < self.cost_range else "Lower reg"

@@ -35,35 +35,12 @@ _TOLERANCE = 1e-9
 def make_grid(
     grid: Any, box: tuple[np.ndarray, np.ndarray], n_records: int, epsilon: float
 ) -> np.ndarray:
-    """Return the points of a public grid in a box.
+    """Return the points of a public grid in a box, or raise if they are not in it, or too many.
 
-    Parameters
-    ----------
-    grid : None, int or array-like of shape (n_cells, n_features)
-        The points, or how many a feature has, at the middles of cells of equal width. None chooses
-        as many as n_records and epsilon allow.
-    box : tuple of two ndarray of shape (n_features,)
-        Bounds of the records; public.
-    n_records : int
-        Public.
-    epsilon : float
-        Budget.
-
-    Returns
-    -------
-    ndarray of shape (n_cells, n_features)
-        The points.
-
-    Raises
-    ------
-    ValueError
-        If the points are not in the box, or too many.
-
-    Notes
-    -----
-    Rounding to cells of width 1/g moves a record by a share 1/g of the box, and the noise of g**d
-    cells by ``g**d / (epsilon n)`` of the mass. Both are of one size for ``g = (epsilon n)**(1 / (d
-    + 1))``.
+    `grid` has the points, or how many a feature has, at the middles of cells of equal width. None
+    chooses as many as n_records and epsilon allow: rounding to cells of width 1/g moves a record by
+    a share 1/g of the box, and the noise of g**d cells by ``g**d / (epsilon n)`` of the mass. Both
+    are of one size for ``g = (epsilon n)**(1 / (d + 1))``.
     """
     if grid is None:
         d = len(box[0])
@@ -130,18 +107,11 @@ class GridTransport:
     potentials: tuple[np.ndarray, np.ndarray]
 
     def map(self, X: np.ndarray) -> np.ndarray:
-        """Return the mean images of points of the first group under the coupling.
+        """Return the mean images of points of the first group, in the box, under the coupling.
 
-        Parameters
-        ----------
-        X : ndarray of shape (n_records, n_features)
-            Points in the box; what becomes of them is as private as they are.
-
-        Returns
-        -------
-        ndarray of shape (n_records, n_features)
-            Means of points of the grid. For reg > 0 weights are those of the entropic plan, which
-            its potentials extend to all points. For reg = 0 a point goes where its cell goes.
+        What becomes of them is as private as they are. For reg > 0 weights are those of the
+        entropic plan, which its potentials extend to all points. For reg = 0 a point goes where its
+        cell goes.
         """
         if self.question.reg == 0:
             return self._images[cKDTree(self.support).query(X)[1]]

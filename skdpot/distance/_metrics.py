@@ -55,39 +55,19 @@ class CostFunction:
     _matrix: Callable[[np.ndarray, np.ndarray], np.ndarray]
 
     def __call__(self, A: Any, B: Any) -> np.ndarray:
-        """Return the costs between all rows of A and all rows of B.
+        """Return the costs between all rows of A and all rows of B, which are private points.
 
-        Parameters
-        ----------
-        A, B : array-like of shape (n, n_features), (m, n_features)
-            Private points. No value causes an error or a warning.
-
-        Returns
-        -------
-        ndarray of shape (n, m)
-            Costs within the range; the upper end if a cost is NaN or the function fails.
+        No value causes an error or a warning. Costs are within the range: its upper end if a cost
+        is NaN or the function fails.
         """
         A, B = np.asarray(A, dtype=np.float64), np.asarray(B, dtype=np.float64)
         with np.errstate(all="ignore"):
             return self._clipped(self._matrix(A, B))
 
     def between(self, x: Any, y: Any) -> np.ndarray:
-        """Return the costs between corresponding numbers of two arrays, for a monotone cost.
+        """Return the costs between corresponding numbers of two private arrays, within the range.
 
-        Parameters
-        ----------
-        x, y : array-like of shape (n,)
-            Private.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Costs within the range.
-
-        Raises
-        ------
-        ValueError
-            If the cost is not monotone.
+        Raises ValueError if the cost is not monotone.
         """
         if not self.monotone:
             raise ValueError("only the costs of a monotone cost are a function of differences.")

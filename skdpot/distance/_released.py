@@ -39,19 +39,10 @@ class Released:
         return cls(costs, unknown, unknown, attributes, transport)
 
     def distances(self, order: float | None, n_groups: int) -> dict[str, Any]:
-        """Return the fitted attributes about distances, as roots if those are asked for.
+        """Return the fitted attributes about distances, as roots of a degree if it is not None.
 
-        Parameters
-        ----------
-        order : float or None
-            Degree of the root; numbers that are negative by noise become 0 first.
-        n_groups : int
-            Number of groups.
-
-        Returns
-        -------
-        dict
-            Matrices, and numbers beside them if there are two groups.
+        Numbers that are negative by noise become 0 before the root. There are matrices, and numbers
+        beside them if there are two groups.
         """
         ends = [self.costs - self.half_widths, self.costs + self.half_widths]
         interval = np.stack([as_matrix(_root(end, order), n_groups) for end in ends], axis=-1)

@@ -19,27 +19,11 @@ _BLOCK_SIZE = 1 << 15
 
 
 def table_places(schema: TableSchema, columns: list[np.ndarray]) -> np.ndarray:
-    """Return the place of every value on the line of its column, or raise.
+    """Return the place of every value on the line of its column, or raise as `TableSchema.encode`.
 
     Numbers and levels are in [0, 1], from the first to the last; categories are at least 1 apart,
-    and a missing value is at least 1 from all others.
-
-    Parameters
-    ----------
-    schema : TableSchema
-        Public.
-    columns : list of ndarray of shape (n_records,)
-        Private, of `skdpot.tables.read_columns`.
-
-    Returns
-    -------
-    ndarray of shape (n_records, n_columns)
-        A row of it follows from that row of the table alone.
-
-    Raises
-    ------
-    ValueError
-        As `TableSchema.encode`.
+    and a missing value is at least 1 from all others. A row of the result follows from that row of
+    the private table alone.
     """
     units = schema.encode(columns)
     places = [

@@ -25,31 +25,10 @@ def split_attribute(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the label of every row, and the positions of the other columns.
 
-    Parameters
-    ----------
-    table : Table of shape (n_samples, n_features)
-        The data.
-    columns : str, int, or list of these, or None
-        The columns that hold the attribute: names, for data frames, or positions.
-    beside : array-like of shape (n_samples,[ n_attributes]) or None
-        The attribute itself, if it was given beside the data.
-    estimator_name : str
-        Who asks, for errors.
-    private : bool, default=False
-        Whether labels are private: then invalid labels do not raise, and errors count no rows.
-    may_miss : bool, default=False
-        Whether labels may be missing; they are None.
-    may_lack : bool, default=False
-        Whether the attribute may be left out, so that the labels of all rows are missing.
-    remedy : str, default="Leave out these rows, ..."
-        The advice of errors about rows with a missing label.
-
-    Returns
-    -------
-    labels : ndarray of shape (n_samples,), dtype=object
-        A scalar of Python for one attribute, a tuple of scalars for several.
-    kept : ndarray of shape (n_kept,)
-        Positions of the other columns, in order.
+    `columns` hold the attribute, or `beside` has it. Labels are scalars of Python for one
+    attribute, and tuples of scalars for several. Invalid `private` labels do not raise, and errors
+    count no rows. With `may_miss` labels may be missing, and are None; with `may_lack` the whole
+    attribute may be left out. `remedy` is the advice of errors about rows with a missing label.
 
     Examples
     --------

@@ -26,16 +26,10 @@ _NEXT_TO_NOTHING = 1e-9
 def number_of_cells(n_rows: float, deviation: float) -> int:
     """Return the number of cells to count the rows of a distribution in.
 
-    Noise of a standard deviation s on each of G counts of n rows moves a distribution function by
-    about ``s sqrt(G) / (2 n)``. Within a cell the function is taken to be linear, which is off by
-    up to ``b / G**2``. The sum of squares is smallest for ``G = (4 b n / s) ** (2/5)``.
-
-    Parameters
-    ----------
-    n_rows : float
-        About the number of rows, n; public.
-    deviation : float
-        Standard deviation of the noise on a count, s.
+    Noise of a standard deviation s on each of G counts of about n rows (public) moves a
+    distribution function by about ``s sqrt(G) / (2 n)``. Within a cell the function is taken to be
+    linear, which is off by up to ``b / G**2``. The sum of squares is smallest for ``G = (4 b n / s)
+    ** (2/5)``.
 
     Examples
     --------
@@ -117,22 +111,8 @@ class CellDistribution:
 
 
 def shrunk_masses(noisy: np.ndarray, deviation: float) -> np.ndarray:
-    """Return distributions estimated from counts with noise of a known deviation.
+    """Return distributions, above 0, estimated from counts with noise of a known deviation.
 
-    Parameters
-    ----------
-    noisy : ndarray of shape (n_groups, n_cells)
-        Counts with independent noise.
-    deviation : float
-        Standard deviation of the noise on a count.
-
-    Returns
-    -------
-    ndarray of shape (n_groups, n_cells)
-        Above 0, with sum 1 in every group.
-
-    Notes
-    -----
     First all groups together, then each of them is divided in two parts again and again. The share
     of a part is what noisy counts say, shrunk towards a share that is known: that of cells, for all
     groups together, and theirs, for a group. As in James and Stein's rule, it is shrunk by the

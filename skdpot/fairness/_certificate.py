@@ -115,21 +115,10 @@ def certify(
 ) -> FairnessCertificate:
     """Return the certificate of a repair, from rows that its fit did not use.
 
-    Parameters
-    ----------
-    train, held_out : tuple of (codes, groups)
-        Repaired rows that the repair was fitted to, and such that it does not depend on, of two
-        groups or more; groups are numbers from 0.
-    columns : list of Column
-        The columns of rows.
-    names : sequence
-        The labels of all groups.
-    rng : Generator
-        Draws seeds.
-    n_jobs : int, default=None
-        Learners that are trained in parallel.
-    learners : sequence of str
-        The tested learners of the family.
+    `train` and `held_out` are pairs (codes, groups) of repaired rows: those that the repair was
+    fitted to, and those that it does not depend on. They have two groups or more, numbered from 0.
+    `names` are the labels of all groups, `learners` the tested learners of the family, and `n_jobs`
+    of them are trained in parallel.
     """
     codes, groups = held_out
     found = Parallel(n_jobs=n_jobs)(

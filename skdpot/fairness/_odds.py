@@ -63,15 +63,8 @@ class OddsKernels:
     ) -> "OddsKernels":
         """Return the kernels for rows; quantiles of their scores are the edges of cells.
 
-        Parameters
-        ----------
-        scores, codes, labels : ndarray of shape (n,)
-            Score, number of the group, and number of the class of every row. All groups have rows
-            of all classes.
-        weights : ndarray of shape (n_groups,)
-            Masses of the groups.
-        n_cells : int
-            Maximum number of cells.
+        `codes` are numbers of groups and `labels` of classes: all groups have rows of all classes.
+        `weights` are masses of the groups.
         """
         unit = resolution(scores)
         scores = rounded(scores, unit)
@@ -113,18 +106,9 @@ class OddsKernels:
     ) -> "OddsKernels":
         """Return the kernels with the least movement.
 
-        Parameters
-        ----------
-        edges, inner : ndarray
-            As in the class.
-        masses : ndarray of shape (n_groups, n_classes, n_cells)
-            Distribution over cells of every class of every group.
-        shares : ndarray of shape (n_groups, n_classes)
-            Masses of the classes of groups, with sum 1.
-        means : ndarray of shape (n_groups, n_cells)
-            Mean scores of groups in the cells.
-        unit : float
-            Scores are rounded to multiples of it.
+        `masses`, of shape (n_groups, n_classes, n_cells), are distributions over cells of every
+        class of every group; `shares`, with sum 1, are masses of the classes of groups; and `means`
+        are mean scores of groups in the cells. Scores are rounded to multiples of `unit`.
         """
         masses = np.where(masses < _TINY_MASS, 0.0, masses)
         masses = masses / masses.sum(axis=2, keepdims=True)

@@ -15,20 +15,8 @@ from skdpot.privacy.charging import is_budget_accountant
 def draw_candidates(param_distributions: Any, count: int, source: Any) -> list[dict[str, Any]]:
     """Return the parameters of candidates, drawn independently from one distribution.
 
-    Parameters
-    ----------
-    param_distributions : dict or list of dict
-        As for `sklearn.model_selection.ParameterSampler`, which draws *without* replacement if all
-        are lists; here draws are always with replacement.
-    count : int
-        Number of candidates.
-    source : NoiseSource
-        Where the randomness comes from.
-
-    Returns
-    -------
-    list of dict
-        Equal candidates from lists are one object.
+    `sklearn.model_selection.ParameterSampler` draws *without* replacement if all parameters are
+    lists; here draws are always with replacement. Equal candidates from lists are one object.
     """
     seeds = [int(seed) for seed in source.bits(62, 4)]
     rng = np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seeds)))
@@ -42,25 +30,10 @@ def draw_candidates(param_distributions: Any, count: int, source: Any) -> list[d
 
 
 def make_candidate(estimator: Any, params: dict[str, Any]) -> Any:
-    """Return a copy of an estimator with a candidate's parameters; raise if they are wrong.
+    """Return an unfitted copy of an estimator with a candidate's parameters.
 
-    Parameters
-    ----------
-    estimator : estimator
-        The estimator whose parameters are searched.
-    params : dict
-        Parameters of the candidate.
-
-    Returns
-    -------
-    estimator
-        Unfitted.
-
-    Raises
-    ------
-    ValueError
-        If there is no such parameter, or an estimator of scikit-learn's kind does not allow its
-        value.
+    Raises ValueError if there is no such parameter, or an estimator of scikit-learn's kind does not
+    allow its value.
     """
     candidate = clone(estimator).set_params(**clone(params, safe=False))
     validate_nested_parameters(candidate)
@@ -81,19 +54,9 @@ def make_candidate(estimator: Any, params: dict[str, Any]) -> Any:
 def make_trial(candidate: Any) -> Any:
     """Return a copy of a candidate that charges no ledger, prints nothing and keeps no files.
 
-    Noise on its scores covers everything that it computes from its block: the search pays for its
-    charges, and the length of a ledger or of printed text would reveal how many candidates there
-    were.
-
-    Parameters
-    ----------
-    candidate : estimator
-        Unfitted.
-
-    Returns
-    -------
-    estimator
-        To be fitted on a part of one block.
+    It is fitted on a part of one block. Noise on its scores covers everything that it computes from
+    its block: the search pays for its charges, and the length of a ledger or of printed text would
+    reveal how many candidates there were.
     """
     trial = clone(candidate)
     for part in [trial, *trial.get_params(deep=True).values()]:

@@ -120,27 +120,10 @@ silence = _Silence()
 def score_block(
     trials: list[Any], X: Any, y: Any, groups: Any, params: Any, judgement: Judgement, seed: int
 ) -> list[int]:
-    """Return the scores of candidates in a block, in units of the range of scores.
+    """Return the private scores of candidates in a block, in units of the range of scores.
 
-    Parameters
-    ----------
-    trials : list of estimator
-        Unfitted; see `make_trial`.
-    X, y : array-like
-        The block's records; private. y may be None.
-    groups : array-like or None
-        For the splitter.
-    params : dict
-        Parameters of fits, for the block's records.
-    judgement : Judgement
-        How they are scored.
-    seed : int
-        Seed of the block's randomness.
-
-    Returns
-    -------
-    list of int
-        Private. A candidate that fails has the lowest score.
+    `trials` are from `make_trial`; `groups` and `params`, those of the block's records, are for the
+    splitter and for fits. A candidate that fails has the lowest score.
     """
     # The process of the search is silent already. Others work on one block at a time.
     elsewhere = os.getpid() != judgement.process
@@ -176,21 +159,9 @@ def _score(
 
 
 def refuses_nan(trial: Any, n_features: int, with_nan: Sequence[int]) -> bool:
-    """Tell whether a candidate refuses made-up records with a NaN.
+    """Tell whether a candidate refuses made-up records with a NaN in some columns.
 
-    Parameters
-    ----------
-    trial : estimator
-        Unfitted; see `make_trial`.
-    n_features : int
-        Number of columns.
-    with_nan : sequence of int
-        Positions of those that have NaN.
-
-    Returns
-    -------
-    bool
-        False also where it fails for other reasons, which real records may not give.
+    False also where it fails for other reasons, which real records may not give.
 
     Examples
     --------

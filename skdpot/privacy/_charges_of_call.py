@@ -36,16 +36,10 @@ def note_charge(words: str, is_charged: Callable[[], bool]) -> None:
 def add_note_of_charges(
     error: BaseException, started: Iterable[StartedCharge], has_kept: bool
 ) -> None:
-    """Add to an error which charges had been made when it was raised.
+    """Add to an error which charges of its call had been made when it was raised.
 
-    Parameters
-    ----------
-    error : BaseException
-        The error that ends the call.
-    started : iterable of StartedCharge
-        The started charges of the call; some may not have been made.
-    has_kept : bool
-        Whether the estimator holds the released results.
+    Some of the `started` charges may not have been made; `has_kept` says whether the estimator
+    holds the released results.
     """
     try:
         charged = [charge.words for charge in started if charge.is_charged()]

@@ -167,14 +167,9 @@ if hasattr(os, "register_at_fork"):
 
 @contextlib.contextmanager
 def in_turn(ledger: Path, patience: float) -> Iterator[None]:
-    """Wait for all earlier writers, and keep later ones waiting.
+    """Wait for all earlier writers of a ledger's file, and keep later ones waiting.
 
-    Parameters
-    ----------
-    ledger : Path
-        File of the ledger.
-    patience : float
-        For how many seconds the writer in front may do nothing.
+    The writer in front may do nothing for `patience` seconds.
     """
     path = Path(os.path.realpath(ledger) + "-queue")
     ticket = _Ticket()

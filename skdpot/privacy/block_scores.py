@@ -17,19 +17,7 @@ SCORE_UNITS = 2**20
 def random_blocks(source: Any, n_records: int, n_blocks: int) -> list[np.ndarray]:
     """Return the records of each block, drawn at random and independent of their values.
 
-    Parameters
-    ----------
-    source : NoiseSource
-        Where the bits come from.
-    n_records : int
-        Number of records; public.
-    n_blocks : int
-        How many blocks are wanted, from 1 to n_records.
-
-    Returns
-    -------
-    list of ndarray of int
-        The positions in every block; every position is in one of them, and sizes differ by one.
+    Every position is in one of the blocks, whose sizes differ by one.
 
     Examples
     --------
@@ -44,18 +32,8 @@ def random_blocks(source: Any, n_records: int, n_blocks: int) -> list[np.ndarray
 def in_units(score: Any, low: float, high: float) -> int:
     """Return a block's score as an integer number of units of the range, for any object.
 
-    Parameters
-    ----------
-    score : object
-        Private score. NaN and other objects count as the lowest score; numbers out of the range are
-        clipped. No score causes an error or a warning, which would depend on the records.
-    low, high : float
-        The range, public and finite.
-
-    Returns
-    -------
-    int
-        From 0 to `SCORE_UNITS`.
+    The range is public and finite. NaN and other objects count as the lowest score; numbers out of
+    the range are clipped. No score causes an error or a warning, which would depend on the records.
 
     Examples
     --------

@@ -117,19 +117,7 @@ def _check_privacy_ledger(ledger: PrivacyLedger, plan: "ReleasePlan") -> None:
 def relation_of(ledger: Any, neighbouring: str, default: str) -> str:
     """Return the neighbouring relation of a release: the requested one, or the ledger's.
 
-    Parameters
-    ----------
-    ledger : None, PrivacyLedger or diffprivlib.BudgetAccountant
-        The ledger to be charged.
-    neighbouring : {"auto", "replace_one", "add_remove"}
-        ``"auto"`` is the relation of a `PrivacyLedger`, and `default` without one.
-    default : {"replace_one", "add_remove"}
-        The relation where nothing else decides.
-
-    Returns
-    -------
-    {"replace_one", "add_remove"}
-        The relation.
+    ``"auto"`` is the relation of a `PrivacyLedger`, and `default` without one.
 
     Examples
     --------
@@ -205,24 +193,13 @@ class ReleasePlan:
             object.__setattr__(self, "guarantee", None)
 
     def check(self, ledger: Any) -> None:
-        """Raise unless a ledger accepts releases of this kind; nothing is charged.
+        """Raise unless a ledger accepts releases of this kind, which None does; nothing is charged.
 
-        Parameters
-        ----------
-        ledger : None, PrivacyLedger or diffprivlib.BudgetAccountant
-            None takes any.
-
-        Raises
-        ------
-        TypeError
-            If it is anything else.
-        ValueError
-            If nothing is guaranteed, and there is a ledger. Or if it is a ledger for another
-            relation, one that takes no seeded releases, or, under replace_one, that of a part of
-            the data whose size is not public.
-        RuntimeError
-            If it was left behind when the estimator was pickled or copied, or is the copy that a
-            forked process has of an accountant in use before the fork.
+        Raises TypeError if it is no ledger. Raises ValueError if nothing is guaranteed, and there
+        is a ledger. Or if it is a ledger for another relation, one that takes no seeded releases,
+        or, under replace_one, that of a part of the data whose size is not public. Raises
+        RuntimeError if it was left behind when the estimator was pickled or copied, or is the copy
+        that a forked process has of an accountant in use before the fork.
         """
         if self.event is not None:
             _check_ledger(ledger, self)
@@ -243,22 +220,10 @@ class ReleasePlan:
     def refuse_useless(self, permit: int | None = None) -> str | None:
         """Raise if public values show that the release is useless.
 
-        Within :func:`allow_useless_releases` it does not raise.
-
-        Parameters
-        ----------
-        permit : int or None, default=None
-            The permission that a copied estimator brought to a worker process.
-
-        Returns
-        -------
-        str or None
-            Quantities to warn of, if a part of the release is useless.
-
-        Raises
-        ------
-        ValueError
-            If the expected error of all that is released is no smaller than its scale.
+        That is so if the expected error of all that is released is no smaller than its scale.
+        Within :func:`allow_useless_releases` it does not raise; `permit` is the permission that a
+        copied estimator brought to a worker process. Returns quantities to warn of, if a part of
+        the release is useless.
         """
         if useless_releases_are_allowed(permit):
             return None
@@ -365,27 +330,10 @@ class ReleasePlan:
     ) -> dict[str, Receipt]:
         """Declare a partition by a public, fixed key, and charge the release of each part.
 
-        All parts are charged at once, or none.
-
-        Parameters
-        ----------
-        ledger : PrivacyLedger
-            A whole one.
-        partition : str
-            Its name.
-        tokens : dict of str to str
-            The token of each part's release, by the part's name: a release with a charged token is
-            not charged again.
-
-        Returns
-        -------
-        dict of str to Receipt
-            The receipt of each part.
-
-        Raises
-        ------
-        BudgetExceededError, TypeError, ValueError, RuntimeError
-            As in :meth:`charge_to`; or if there is another partition of this name.
+        All parts are charged at once, or none. `tokens` has the token of each part's release, by
+        the part's name: a release with a charged token is not charged again. Returns the receipt of
+        each part. Raises what :meth:`charge_to` raises, also if there is another partition of this
+        name.
         """
         # The ledgers of the other parts need not be kept.
         self.check(next(iter(ledger.partition(partition, tokens, fixed_key=True).values())))
@@ -400,22 +348,11 @@ class ReleasePlan:
 
 
 def preview_of(plan_for: Callable[[Any], ReleasePlan], epsilon: Any, ledger: Any) -> Preview:
-    """Return the preview of a release, from its plans for any epsilon.
+    """Return the preview of a release, made of public values, from its plans for any epsilon.
 
-    Parameters
-    ----------
-    plan_for : callable
-        Returns the plan for an epsilon, and for None that of the estimator as it is. It may raise
-        ValueError where an epsilon is too small for any release.
-    epsilon : float or None
-        The epsilon of the estimator.
-    ledger : None, PrivacyLedger or diffprivlib.BudgetAccountant
-        The ledger that would be charged.
-
-    Returns
-    -------
-    Preview
-        Made of public values.
+    `plan_for` returns the plan for an epsilon, and for None that of the estimator as it is. It may
+    raise ValueError where an epsilon is too small for any release. `epsilon` is that of the
+    estimator, and `ledger` the one that would be charged.
     """
 
     def errors_of(plan: ReleasePlan) -> tuple[ExpectedError, ...]:

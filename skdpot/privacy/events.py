@@ -240,15 +240,7 @@ def _check_number(kind: str, field: str, value: Any) -> None:
 def event_to_json(event: DpEvent) -> str:
     """Return an event as text, from which `event_from_json` makes an equal event.
 
-    Parameters
-    ----------
-    event : DpEvent
-        An event of the vocabulary.
-
-    Returns
-    -------
-    str
-        JSON with sorted keys; numbers are written with all their digits.
+    Keys are sorted, and numbers are written with all their digits.
 
     Examples
     --------
@@ -260,22 +252,7 @@ def event_to_json(event: DpEvent) -> str:
 
 
 def event_from_json(text: str) -> DpEvent:
-    """Return the event in a text of `event_to_json`.
-
-    Parameters
-    ----------
-    text : str
-        JSON of an event.
-
-    Returns
-    -------
-    DpEvent
-        The event.
-
-    Raises
-    ------
-    ValueError
-        If the text is not that of an event of the vocabulary.
+    """Return the event in a text of `event_to_json`; raise ValueError if there is none.
 
     Examples
     --------

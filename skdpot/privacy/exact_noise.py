@@ -75,29 +75,8 @@ def rounded_gaussian(source: Any, scale: Any, size: Any) -> np.ndarray:
 def rounded_laplace(source: Any, scale: Any, size: Any) -> np.ndarray:
     """Return ``round(scale * L)`` for exact, real, independent standard Laplace variables L.
 
-    Parameters
-    ----------
-    source : NoiseSource
-        Where the bits come from.
-    scale : float or array-like of float
-        Mean magnitude in units of the grid, above 0 and at most ``2**40``; broadcast to the
-        shape of the result.
-    size : int or tuple of int
-        Shape of the result.
-
-    Returns
-    -------
-    ndarray of int64
-        The noise, clipped to a magnitude of ``2**62``.
-
-    Raises
-    ------
-    ValueError
-        If the scale is out of its range.
-
-    Notes
-    -----
-    As for :func:`rounded_gaussian`, with ``P(|L| > t) = exp(-t)``.
+    All is as for :func:`rounded_gaussian`, with ``P(|L| > t) = exp(-t)``: `scale` is the mean
+    magnitude in units of the grid.
 
     Examples
     --------
@@ -182,15 +161,7 @@ def _decide(source: Any, scale: Fraction, tail: int, kind: _Kind) -> int:
 def exact_context(digits: int) -> decimal.Context:
     """Return a context with so many digits, without traps, that rounds to nearest.
 
-    Parameters
-    ----------
-    digits : int
-        Precision of every operation.
-
-    Returns
-    -------
-    decimal.Context
-        Independent of the context that the caller's thread happens to be in.
+    It is independent of the context that the caller's thread happens to be in.
     """
     return decimal.Context(prec=digits, rounding=decimal.ROUND_HALF_EVEN, traps=[])
 

@@ -91,17 +91,7 @@ def _sum(a: Any, b: Any) -> Any:
 def sold_pair(event: ev.DpEvent, neighbouring: str) -> tuple[float, float] | None:
     """Return the (epsilon, delta) that an event states itself, None if it states no delta.
 
-    Parameters
-    ----------
-    event : DpEvent
-        The released event.
-    neighbouring : {"add_remove", "replace_one"}
-        The relation.
-
-    Returns
-    -------
-    tuple of two float, or None
-        The pair, as which the event counts where pairs are added up.
+    The event counts as this pair where pairs are added up.
 
     Examples
     --------
@@ -344,17 +334,8 @@ def price_for_report(event: ev.DpEvent, neighbouring: str, pair: Pair | None) ->
 def reported_epsilon(total: Total, delta: float) -> float:
     """Return the smallest known epsilon at a delta, as if the history had been fixed beforehand.
 
-    Parameters
-    ----------
-    total : Total
-        Sum of prices for reports.
-    delta : float
-        From 0 to less than 1.
-
-    Returns
-    -------
-    float
-        Infinite where no finite epsilon goes with so small a delta.
+    `total` is the sum of prices for reports. The epsilon is infinite where none goes with so small
+    a delta.
     """
     candidates = [float("inf")]
     if within(total.delta, delta):

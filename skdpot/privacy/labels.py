@@ -5,19 +5,7 @@ from typing import Any
 
 
 def number_of_label(label: Any, number: Mapping[Any, int]) -> int:
-    """Return the number of a label, -1 if it is not declared, without errors.
-
-    Parameters
-    ----------
-    label : object
-        Private.
-    number : mapping of hashable to int
-        The number of each declared label; public.
-
-    Returns
-    -------
-    int
-        Private.
+    """Return the number of a private label, -1 if it is not declared, without errors.
 
     Examples
     --------

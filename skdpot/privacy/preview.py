@@ -80,16 +80,8 @@ def permit_of_process() -> int | None:
 def useless_releases_are_allowed(permit: int | None = None) -> bool:
     """Tell whether `allow_useless_releases` is active here or in the process that sent the work.
 
-    Parameters
-    ----------
-    permit : int or None, default=None
-        The result of `permit_of_process` that a copy brought along. It holds in workers of that
-        process.
-
-    Returns
-    -------
-    bool
-        Whether useless releases are neither refused nor warned of.
+    `permit` is the result of `permit_of_process` that a copy brought along. It holds in workers of
+    that process.
     """
     return _inside[0] > 0 or (permit is not None and permit == os.getppid())
 

@@ -51,26 +51,8 @@ def without_quotes(
     """Return the result of a call, or raise an error that quotes none of its values.
 
     Only messages that are known to quote nothing are shown, since an object in the data may have
-    raised any other.
-
-    Parameters
-    ----------
-    call : callable
-        Takes nothing.
-    otherwise : str
-        The replacement of an unknown error.
-    instead : mapping of str to str, default=None
-        Beginnings of further messages, each with its replacement.
-
-    Returns
-    -------
-    object
-        The result of the call.
-
-    Raises
-    ------
-    TypeError, ValueError
-        In the place of what was raised.
+    raised any other. `otherwise` replaces an unknown one; `instead` has beginnings of further
+    messages, each with its replacement. The error is a TypeError or a ValueError.
 
     Examples
     --------

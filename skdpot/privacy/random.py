@@ -24,24 +24,9 @@ class NoiseSource(ABC):
     seeded: bool
 
     def bits(self, n_bits: int, size: Any) -> np.ndarray:
-        """Return independent uniform integers below ``2 ** n_bits``.
+        """Return independent uniform integers below ``2 ** n_bits``, for 1 to 63 bits.
 
-        Parameters
-        ----------
-        n_bits : int
-            From 1 to 63.
-        size : int or tuple of int
-            Shape of the result.
-
-        Returns
-        -------
-        ndarray of int64
-            The integers, which must not be told where a release has to be private.
-
-        Raises
-        ------
-        ValueError
-            If `n_bits` is out of its range.
+        If a release has to be private, nobody may see them.
         """
         if not 1 <= n_bits <= 63:
             raise ValueError(f"n_bits must be from 1 to 63, got {n_bits}.")
@@ -124,24 +109,12 @@ class SeededSource(NoiseSource):
 
 
 def make_source(random_state: Any = None) -> NoiseSource:
-    """Return the source of noise that a `random_state` stands for.
+    """Return the source of noise that a `random_state` stands for, or raise ValueError.
 
-    Parameters
-    ----------
-    random_state : None, int, numpy.random.RandomState or NoiseSource, default=None
-        None is the cryptographic source. An integer gives the same draws at every call; a
-        ``RandomState`` gives new ones at every call and is advanced by it. A source is returned as
-        it is, so that several releases can draw from one after another.
-
-    Returns
-    -------
-    NoiseSource
-        Its ``seeded`` attribute tells whether releases made with it are private.
-
-    Raises
-    ------
-    ValueError
-        If `random_state` is none of these.
+    None is the cryptographic source. An integer gives the same draws at every call; a
+    ``RandomState`` gives new ones at every call and is advanced by it. A source is returned as it
+    is, so that several releases can draw from one after another. Releases made with a ``seeded``
+    source are not private.
 
     Examples
     --------

@@ -94,21 +94,10 @@ class CapRejection:
         self.doubles_per_user = 6 * self._batch * n_features
 
     def draw(self, points: np.ndarray, sources: Any, n_samples: int) -> np.ndarray:
-        """Return private unit vectors.
+        """Return `n_samples` private unit vectors for each point, which is a user's.
 
-        Parameters
-        ----------
-        points : ndarray of shape (n_users, n_features)
-            Unit vectors, to within 1e-6.
-        sources : sequence of NoiseSource
-            The source of each user, or one for all.
-        n_samples : int
-            Vectors per user.
-
-        Returns
-        -------
-        ndarray of shape (n_users, n_samples, n_features)
-            A user's first vectors do not depend on `n_samples`.
+        Points are unit vectors to within 1e-6. `sources` has the source of each user, or is one for
+        all. A user's first vectors do not depend on `n_samples`.
         """
         centres = _normalise(points)
         drawn = np.empty((len(centres), n_samples, self.n_features))
@@ -181,22 +170,7 @@ class CapConstruction:
         self._outside = (1.0 - self._cap) / (1.0 + math.expm1(epsilon) * self._cap)
 
     def draw(self, points: np.ndarray, sources: Any, n_samples: int) -> np.ndarray:
-        """Return unit vectors, private in real arithmetic.
-
-        Parameters
-        ----------
-        points : ndarray of shape (n_users, n_features)
-            Unit vectors, to within 1e-6.
-        sources : sequence of NoiseSource
-            The source of each user, or one for all.
-        n_samples : int
-            Vectors per user.
-
-        Returns
-        -------
-        ndarray of shape (n_users, n_samples, n_features)
-            A user's first vectors do not depend on `n_samples`.
-        """
+        """Return unit vectors, private in real arithmetic; else as in `CapRejection.draw`."""
         centres = _normalise(points)[:, None]
         shape = (n_samples, self.n_features + 2)
         uniforms = np.stack([source.uniform(shape) for source in sources])
@@ -221,19 +195,8 @@ class CapConstruction:
 def mean_proposals(n_features: int, epsilon: float, threshold: float) -> float:
     """Return the mean number of uniform proposals for one accepted output.
 
-    Parameters
-    ----------
-    n_features : int
-        Number of coordinates d, at least 2.
-    epsilon : float
-        Privacy parameter of one draw.
-    threshold : float
-        The cap is ``(1 - <x, y>) / 2 <= threshold``.
-
-    Returns
-    -------
-    float
-        The inverse of the probability of acceptance, which is the same for all inputs.
+    It is the inverse of the probability of acceptance, which is the same for all inputs. The cap is
+    ``(1 - <x, y>) / 2 <= threshold``, in at least 2 dimensions.
 
     Examples
     --------
@@ -250,19 +213,7 @@ def mean_proposals(n_features: int, epsilon: float, threshold: float) -> float:
 def rejection_is_affordable(n_features: int, epsilon: float, threshold: float) -> bool:
     """Tell from public quantities whether :class:`CapRejection` needs about a second at most.
 
-    Parameters
-    ----------
-    n_features : int
-        Number of coordinates d, at least 2.
-    epsilon : float
-        Privacy parameter of one draw.
-    threshold : float
-        The cap is ``(1 - <x, y>) / 2 <= threshold``.
-
-    Returns
-    -------
-    bool
-        Whether one output takes at most 2**22 Gaussian variables on average, and epsilon <= 30.
+    That is if one output takes at most 2**22 Gaussian variables on average, and epsilon <= 30.
 
     Examples
     --------

@@ -63,18 +63,10 @@ class StepVector:
 
 
 def make_vector(gradient: str, clip_norm: float, batch_size: int, neighbouring: str) -> StepVector:
-    """Return the composition of a step's vector.
+    """Return the composition of a step's vector, for gradients clipped to a norm.
 
-    Parameters
-    ----------
-    gradient : {"per_record", "images", "per_image", "parameters"}
-        The released gradient.
-    clip_norm : float
-        To which norm it is clipped.
-    batch_size : int
-        Number of generated points.
-    neighbouring : {"add_remove", "replace_one"}
-        The neighbouring relation.
+    `gradient` is one of "per_record", "images", "per_image" and "parameters", and `batch_size` the
+    number of generated points.
 
     Examples
     --------

@@ -100,31 +100,10 @@ def plan_training(
 ) -> TrainingPlan:
     """Return the plan of a training within a budget.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        Budget; an epsilon of None asks for no noise and no guarantee.
-    sampling_rate : float
-        Probability with which a record is in a step's sample.
-    n_iter : int
-        Number of steps; with a given noise the largest.
-    noise_multiplier : float or None
-        With None as little noise as `n_iter` steps need. With a number as many of them are planned
-        as the budget allows.
-    neighbouring : {"add_remove", "replace_one"}
-        The neighbouring relation.
-    centred : bool, default=False
-        Whether a step releases sums of vectors, one for each record of its sample.
-
-    Returns
-    -------
-    TrainingPlan
-        The plan.
-
-    Raises
-    ------
-    ValueError
-        If not even one step is within the budget.
+    An `epsilon` of None asks for no noise and no guarantee. If `noise_multiplier` is None, noise is
+    as little as `n_iter` steps need; else as many of them are planned as the budget allows.
+    `centred` says whether a step releases sums of vectors, one for each record of its sample.
+    Raises ValueError if not even one step is within the budget.
 
     Examples
     --------
@@ -164,29 +143,10 @@ def plan_published(
 ) -> TrainingPlan:
     """Return the plan by the paper's accounting, which guarantees nothing.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        Budget, as the paper counts.
-    sampling_rate : float
-        Probability with which a record is in a step's sample.
-    n_iter : int
-        Number of steps; with a given noise the largest.
-    noise_scale : float or None
-        The paper's sigma: the multiplier of one generated point's gradient. As `noise_multiplier`
-        of `plan_training`.
-    batch_size : int
-        Number of generated points.
-
-    Returns
-    -------
-    TrainingPlan
-        Its noise multiplier is that of a whole step.
-
-    Raises
-    ------
-    ValueError
-        If not even one step is within the budget, or no noise is enough.
+    `noise_scale` is the paper's sigma: the multiplier of one of `batch_size` generated points'
+    gradients. If it is None, noise is as little as `n_iter` steps need. The plan's noise multiplier
+    is that of a whole step. Raises ValueError if not even one step is within the budget, or no
+    noise is enough.
 
     Examples
     --------

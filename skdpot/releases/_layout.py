@@ -91,7 +91,7 @@ class UnitLayout:
         return numbers
 
     def points(self, numbers: np.ndarray, categories: list[np.ndarray]) -> np.ndarray:
-        """Return the valid points with these numbers in [0, 1] and these categories of every block."""
+        """Return valid points, of numbers in [0, 1] and of categories of every block."""
         points = np.zeros((len(numbers), self.n_coordinates))
         points[:, : self.n_numbers] = numbers
         for block, chosen in zip(self.block_slices, categories, strict=True):

@@ -44,19 +44,9 @@ def squared_norms(layout: UnitLayout) -> np.ndarray:
 
 
 def weights(layout: UnitLayout, delta: float) -> np.ndarray:
-    """Return the multiplier of every kind of moment, for small errors within the budget.
+    """Return the multiplier of every kind of moment of `importance`; 0 if it does not occur.
 
-    Parameters
-    ----------
-    layout : UnitLayout
-        The meaning of the coordinates.
-    delta : float
-        0 for Laplace noise, above for Gaussian noise.
-
-    Returns
-    -------
-    ndarray of shape (4,)
-        As in `importance`; 0 for kinds that do not occur.
+    Errors are small within the budget, of Laplace noise for `delta` 0 and Gaussian noise above.
 
     Notes
     -----

@@ -76,7 +76,7 @@ class UtilityRelease(Release):
 
     @abstractmethod
     def node_event(self, node: int) -> DpEvent:
-        """Return the event of one node's release, which a ledger of the node alone is charged for."""
+        """Return the event of one node's release, the charge to a ledger of the node."""
 
     @abstractmethod
     def estimate(self, released: Any) -> np.ndarray:

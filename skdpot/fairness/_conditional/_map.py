@@ -210,8 +210,6 @@ def fit_conditional(
         Numbers of groups; rows of group -1 are not used.
     weights : ndarray of shape (n_groups,)
         Weights of groups, with sum 1.
-    rng : Generator
-        Randomness of the fit.
     fixed : tuple of int
         Positions of columns that are conditioned on: they come first and are never moved.
     tol : float
@@ -221,11 +219,6 @@ def fit_conditional(
         Maximum number of rows, drawn at random.
     callback : callable
         Called after every column.
-
-    Returns
-    -------
-    repair : ConditionalMap
-        The map.
     """
     rows = rng.permutation(np.flatnonzero(groups >= 0))[:max_rows]
     codes, groups = codes[rows], groups[rows]

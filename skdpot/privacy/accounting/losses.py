@@ -65,28 +65,15 @@ class Pair(ABC):
 
     @abstractmethod
     def log_masses(self, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the log probabilities, under P and Q, of losses between edges.
+        """Return the log probabilities, under P and Q, of losses between increasing edges.
 
-        Parameters
-        ----------
-        edges : ndarray of shape (n + 1,)
-            In increasing order.
-
-        Returns
-        -------
-        ndarray of shape (n,), ndarray of shape (n,)
-            An interval contains its lower edge and not its upper one, unless that is infinite.
+        An interval contains its lower edge and not its upper one, unless that is infinite.
         """
 
     def on_grid(self, step: float, far: float) -> GridLosses:
-        """Return a pair on a grid that dominates this one.
+        """Return a pair on a grid of width `step` that dominates this one.
 
-        Parameters
-        ----------
-        step : float
-            The width of the grid.
-        far : float
-            Outputs beyond this many standard deviations of Gaussian noise count as infinite loss.
+        Outputs beyond `far` standard deviations of Gaussian noise count as infinite loss.
         """
         lowest, highest = self.loss_range(far)
         # There is always an edge at 0, where a pair may have a kink. A grid of the maximum size

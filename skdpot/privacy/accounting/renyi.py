@@ -68,26 +68,16 @@ def renyi_sampled_gaussian(
 ) -> np.ndarray:
     """Return the divergences of the dominating pairs of Poisson-sampled Gaussian noise.
 
-    Parameters
-    ----------
-    rate : float
-        Sampling rate q, above 0 and at most 1.
-    mu : float
-        Sensitivity over standard deviation of the noise.
-    orders : ndarray of shape (n_orders,)
-        Orders, above 1.
-    neighbouring : {"add_remove", "replace_one"}
-        With the likelihood ratio ``w = 1 - q + q exp(mu z - mu ** 2 / 2)`` at a standard normal z,
-        the divergence at order a is that of the expectation of ``w ** a`` under "add_remove"; of
-        its part where w > 1, and of the mirror image of that part, under "replace_one".
-    centred : bool, default=False
-        Whether a record that is added moves a sum by at most half of mu. Under "replace_one" two
-        samples then have the ratios w for mu / 2 and for -mu / 2 to one without the record.
+    With the sampling rate q, and the likelihood ratio ``w = 1 - q + q exp(mu z - mu ** 2 / 2)`` at
+    a standard normal z, the divergence at order a is that of the expectation of ``w ** a`` under
+    "add_remove"; of its part where w > 1, and of the mirror image of that part, under
+    "replace_one".
 
-    Returns
-    -------
-    ndarray of shape (n_orders,)
-        Infinite where the integral would take too many points.
+    `centred` says that a record that is added moves a sum by at most half of mu. Under
+    "replace_one" two samples then have the ratios w for mu / 2 and for -mu / 2 to one without the
+    record.
+
+    A divergence is infinite where the integral would take too many points.
     """
     pair = neighbouring if neighbouring == "add_remove" or not centred else "centred"
     return np.array([_sampled_gaussian(rate, mu, float(a), pair) for a in orders])

@@ -53,23 +53,8 @@ def noisy_argmax(
 ) -> np.ndarray:
     """Return the index of the largest noisy score, in each of several independent draws.
 
-    Parameters
-    ----------
-    source : NoiseSource
-        Where the bits come from.
-    scores : ndarray of shape (n_candidates,)
-        Finite; within ``2**-50`` of the exact ones, relative to their magnitudes.
-    exact_score : callable
-        Returns the exact score of a candidate.
-    n_draws : int
-        How often to draw.
-    kind : NoiseKind
-        The kind of the noise.
-
-    Returns
-    -------
-    ndarray of intp, shape (n_draws,)
-        Indices of candidates.
+    Scores are finite, and within ``2**-50`` of the exact ones, relative to their magnitudes.
+    `exact_score` returns the exact score of a candidate.
     """
     words = source.bits(_BITS, (n_draws, len(scores)))
     noise = kind.value(_exponentials(words))
