@@ -12,9 +12,9 @@ from scipy.stats import chisquare, kstest, norm
 from skdpot.privacy.random import CryptographicSource, NoiseSource, make_source
 
 PROJECT = Path(__file__).parents[2]
-N_DRAWS = 50_000
-# False alarms of a test without a seed: one in a million.
-RARE = 1e-6
+N_DRAWS = 100_000
+# False alarms of a test without a seed: one in a thousand million.
+RARE = 1e-9
 
 
 @pytest.fixture(params=["seeded", "cryptographic"])
