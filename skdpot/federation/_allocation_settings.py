@@ -29,7 +29,7 @@ from ._flower_settings import OwnerSettings
 from ._run_defaults import OF_RUNS
 from ._settings_error import SettingsError
 
-# A type is required; else there is a default, of the type that is wanted.
+# Keys of a configuration: a type for a required key, otherwise the default.
 _NODE = {
     "name": str,
     "neighbours": str,
@@ -68,16 +68,16 @@ _OF_NETWORK = {"adjacency", "target_bounds", "source_bounds"}
 
 @dataclass(frozen=True)
 class AllocationSettings:
-    """What a run of an allocation is to do.
+    """The settings of a run of an allocation.
 
     Attributes
     ----------
     coordinator : AllocationCoordinator
-        Who asks.
+        The coordinator.
     timeout : float
-        Seconds that answers in a round are waited for.
+        Seconds to wait for answers in a round.
     n_attempts : int
-        How often they are asked for.
+        How often a node is asked.
     output, checkpoint : Path or None
         Files that are written.
     """
@@ -90,7 +90,7 @@ class AllocationSettings:
 
     @property
     def goal(self) -> str:
-        """Return what is looked for, in words."""
+        """Return the goal of the run, in words."""
         n_targets, n_sources = self.coordinator.network.shape
         return f"an allocation of {n_targets} targets and {n_sources} sources"
 
@@ -100,18 +100,18 @@ class AllocationSettings:
         return self.coordinator.n_iter
 
     def about(self) -> list[str]:
-        """Return what an operator has to know before the first message."""
+        """Return lines that an operator should read before the first message."""
         return [
             self.goal,
             "messages of nodes without an epsilon are NOT PRIVATE: many of them tell utilities",
         ]
 
     def checkpoint_for(self, carrier: Carrier) -> Path | None:
-        """Return where the checkpoint is, None for nowhere."""
+        """Return the file of the checkpoint, None for no file."""
         return checkpoint_file(self.checkpoint or AUTO, self.coordinator, carrier)
 
     def run(self, carrier: Carrier, checkpoint: Path | None) -> AllocationAgreement:
-        """Let nodes agree on a plan."""
+        """Run the rounds, and return the result."""
         return run_allocation(
             carrier,
             self.coordinator,
@@ -121,7 +121,7 @@ class AllocationSettings:
         )
 
     def outcome(self, found: AllocationAgreement) -> tuple[str, dict[str, Any]]:
-        """Return what was found in words, and as arrays of a file."""
+        """Return the result in words, and as arrays for a file."""
         network = self.coordinator.network
         arrays = {"plan": found.plan, "prices": found.prices}
         arrays |= {"targets": network.targets.nodes, "sources": network.targets.neighbours}
@@ -129,7 +129,7 @@ class AllocationSettings:
         return told, arrays
 
     def record(self, found: AllocationAgreement) -> str:
-        """Return who saw what, as JSON."""
+        """Return the record of the messages, as JSON."""
         told: dict[str, Any] = {"owners": list(addresses(self.coordinator.network))}
         told |= {"n_rounds": found.n_iter, "rejected": dict(self.coordinator.rejected)}
         legs = [asdict(crossing) for crossing in self.coordinator.traffic]
@@ -212,7 +212,7 @@ def read_network(path: Path) -> dict[str, np.ndarray]:
 
 
 def _network_in(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the network of texts such as ``0 0, 0 1, 1 0`` for edges and ``0, 2`` for bounds."""
+    """Return the network given by texts, such as ``0 0, 0 1`` for edges and ``0, 2`` for bounds."""
     pairs = [edge.split() for edge in values.names_in(given["edges"], "network or edges")]
     if not all(len(pair) == 2 and "".join(pair).isdecimal() for pair in pairs):
         raise SettingsError("edges must be pairs of indices, of a target and of a source.")

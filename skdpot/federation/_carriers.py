@@ -21,7 +21,7 @@ from ._barycenter._barycenter_owner import BarycenterOwner
 from ._wire import unpack
 
 _log = logging.getLogger(__name__)
-# A checkpoint in a place of its own.
+# A checkpoint in the working directory.
 AUTO = "auto"
 
 
@@ -187,7 +187,7 @@ def run_barycenter(
 def checkpoint_file(
     checkpoint: Any, coordinator: BarycenterCoordinator | AllocationCoordinator, carrier: Carrier
 ) -> Path | None:
-    """Return where a run's checkpoint is, None for nowhere."""
+    """Return the file of a run's checkpoint, None for no file."""
     if checkpoint is None:
         return None
     if checkpoint != AUTO:
@@ -202,7 +202,7 @@ def checkpoint_file(
 def _is_restored(
     coordinator: BarycenterCoordinator | AllocationCoordinator, path: Path | None
 ) -> bool:
-    """Let a new coordinator go on from a checkpoint; tell whether there was one."""
+    """Restore a new coordinator from a checkpoint; tell whether there was one."""
     if path is None or not path.exists():
         return False
     if coordinator.is_new:
@@ -212,7 +212,7 @@ def _is_restored(
 
 
 def _leave(path: Path | None, error: FederationError, checkpoint: Any, has_begun: bool) -> None:
-    """Say what a run that stopped goes on from; or remove it, if nobody can have paid yet."""
+    """Note in an error how the run continues; or remove the file, if nothing was charged yet."""
     if path is not None and has_begun:
         error.add_note(
             f"The same run goes on from {path}. Remove the file to begin anew, for which "
@@ -320,7 +320,7 @@ def _drive(
     timeout: float | None,
     checkpoint: Any,
 ) -> None:
-    """Exchange messages until nothing is left to be asked."""
+    """Exchange messages until the run is finished."""
     if checkpoint is not None:
         _check_file(Path(checkpoint), coordinator)
     place: Any = None
@@ -330,14 +330,14 @@ def _drive(
         try:
             coordinator.advance()
         finally:
-            # Also before owners are asked for a release: they pay again in another session.
+            # Also before owners are asked for a release: in another session they would pay again.
             if checkpoint is not None and coordinator.place != place:
                 place = coordinator.place
                 _write(checkpoint, coordinator.checkpoint())
 
 
 def _check_file(path: Path, coordinator: BarycenterCoordinator | AllocationRun) -> None:
-    """Raise if a file holds a session that would be lost, for which owners may have paid."""
+    """Raise if a file contains another session, for which owners may have paid."""
     if path.exists() and unpack(path.read_bytes()).fields.get("session") != coordinator.place[0]:
         raise FileExistsError(
             f"there is a checkpoint at {path}. Go on from it with a new coordinator, or "
@@ -347,7 +347,7 @@ def _check_file(path: Path, coordinator: BarycenterCoordinator | AllocationRun) 
 
 
 def _write(path: Any, data: bytes) -> None:
-    """Replace a file, so that there is always a whole one."""
+    """Replace a file atomically."""
     path = Path(path)
     beside = path.with_name(path.name + ".new")
     with open(beside, "wb") as file:

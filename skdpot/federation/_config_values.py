@@ -13,14 +13,14 @@ from skdpot.privacy.ledger import LedgerError
 from ._keys import SigningKey
 from ._settings_error import SettingsError
 
-# Flower's own, which its simulations give to every node.
+# Keys that Flower's simulations give to every node.
 OF_SIMULATIONS = {"partition-id": 0, "num-partitions": 0}
 _KINDS = {str: "text", float: "number", int: "whole", bool: "flag"}
 
 
 @contextlib.contextmanager
 def readable() -> Iterator[None]:
-    """Let errors of what is configured be errors of the settings."""
+    """Turn errors about configured values into a SettingsError."""
     try:
         yield
     except (ValueError, LedgerError) as error:
@@ -28,7 +28,7 @@ def readable() -> Iterator[None]:
 
 
 def checked(config: Mapping[str, Any], settings: Mapping[str, Any], whose: str) -> dict[str, Any]:
-    """Return a value for every key, or raise."""
+    """Return a value for every key, or raise if keys or types are wrong."""
     unknown = sorted(set(config) - set(settings))
     if unknown:
         raise SettingsError(f"{whose} has keys that are none: {', '.join(unknown)}.")
@@ -52,7 +52,7 @@ def checked_timeout(given: Mapping[str, Any]) -> float:
 
 
 def loaded(path: Path, name: str) -> Any:
-    """Return the array of a file, or its arrays by their names; nothing is unpickled."""
+    """Return the array in a file, or its arrays by name; nothing is unpickled."""
     try:
         found = np.load(path, allow_pickle=False)
         if isinstance(found, np.ndarray):
@@ -69,7 +69,7 @@ def loaded(path: Path, name: str) -> Any:
 
 
 def key_in(given: Mapping[str, Any]) -> SigningKey | None:
-    """Return the private key in the file that is named, if one is."""
+    """Return the private key in the configured file, None without a file."""
     try:
         return SigningKey.open(given["key"]) if given["key"] else None
     except OSError as error:
@@ -77,7 +77,7 @@ def key_in(given: Mapping[str, Any]) -> SigningKey | None:
 
 
 def publics_in(given: Mapping[str, Any]) -> dict[str, str] | None:
-    """Return public keys by names, of a text like ``north=ed25519:..., south=ed25519:...``."""
+    """Return public keys by name, from a text like ``north=ed25519:..., south=ed25519:...``."""
     pairs = [one.partition("=") for one in given["owner-keys"].split(",") if one.strip()]
     return {name.strip(): public.strip() for name, _, public in pairs} or None
 
@@ -108,7 +108,7 @@ def whole_numbers_in(text: str, name: str) -> list[int] | None:
 
 
 def path_in(given: Mapping[str, Any], name: str) -> Path | None:
-    """Return the path of a file that is to be written, None for no file."""
+    """Return the path of a file to write, None for no file."""
     path = Path(given[name]) if given[name] else None
     if path is not None and not path.parent.is_dir():
         raise SettingsError(f"{name}: there is no folder {path.parent} to write {path.name} to.")
@@ -118,7 +118,7 @@ def path_in(given: Mapping[str, Any], name: str) -> Path | None:
 def files_of_run(
     given: Mapping[str, Any], *, is_charged: bool = True
 ) -> tuple[Path | None, Path | None]:
-    """Return the output of a run, and its checkpoint: beside it, if it is given no other place."""
+    """Return the files of the output and of the checkpoint, by default beside the output."""
     output, checkpoint = path_in(given, "output"), path_in(given, "checkpoint")
     if checkpoint is None and output is not None and is_charged:
         checkpoint = output.with_name(f"{output.name}.checkpoint")

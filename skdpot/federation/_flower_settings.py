@@ -21,7 +21,7 @@ from ._run_defaults import OF_RUNS
 from ._secure_aggregation import SecureAggregation
 from ._settings_error import SettingsError
 
-# A type is required; else there is a default, of the type that is wanted.
+# Keys of a configuration: a type for a required key, otherwise the default.
 _RELEASE = {
     "epsilon": 0.0,
     "delta": 0.0,
@@ -68,14 +68,14 @@ _RUN = {
 
 @dataclass(frozen=True)
 class RunSettings:
-    """What a run is to do.
+    """The settings of a run.
 
     Attributes
     ----------
     coordinator : BarycenterCoordinator
-        Who asks.
+        The coordinator.
     timeout : float
-        Seconds that answers in a leg of a round are waited for.
+        Seconds to wait for answers in a leg of a round.
     output, checkpoint : Path or None
         Files that are written.
     """
@@ -87,7 +87,7 @@ class RunSettings:
 
     @property
     def goal(self) -> str:
-        """Return what is looked for, in words."""
+        """Return the goal of the run, in words."""
         return f"a barycenter by the method {self.coordinator.method}"
 
     @property
@@ -96,7 +96,7 @@ class RunSettings:
         return self.coordinator.n_rounds
 
     def about(self) -> list[str]:
-        """Return what an operator has to know before the first message."""
+        """Return lines that an operator should read before the first message."""
         coordinator = self.coordinator
         told = [f"method {coordinator.method}, owners {', '.join(coordinator.owners)}"]
         if coordinator.method != "release":
@@ -104,46 +104,46 @@ class RunSettings:
         return told
 
     def checkpoint_for(self, carrier: Carrier) -> Path | None:
-        """Return where the checkpoint is, None for nowhere."""
+        """Return the file of the checkpoint, None for no file."""
         return checkpoint_file(self.checkpoint or AUTO, self.coordinator, carrier)
 
     def run(self, carrier: Carrier, checkpoint: Path | None) -> BarycenterAgreement:
-        """Let owners find a barycenter."""
+        """Run the rounds, and return the result."""
         return run_barycenter(
             self.coordinator, carrier, timeout=self.timeout, checkpoint=checkpoint
         )
 
     def outcome(self, found: BarycenterAgreement) -> tuple[str, dict[str, Any]]:
-        """Return what was found in words, and as arrays of a file."""
+        """Return the result in words, and as arrays for a file."""
         arrays: dict[str, Any] = {"support": found.support, "owners": np.array(found.owners)}
         arrays |= {"objective": found.objective, "lower_bound": found.lower_bound}
         return f"objective {found.objective:.6g}, rounds: {found.n_rounds}", arrays
 
     def record(self, found: BarycenterAgreement) -> str:
-        """Return who saw what, as JSON."""
+        """Return the record of the messages, as JSON."""
         return found.record()
 
 
 @dataclass(frozen=True, eq=False)
 class OwnerSettings:
-    """What an owner's SuperNode was told.
+    """The settings of an owner's SuperNode.
 
     Attributes
     ----------
     name : str
         The owner's name.
     state, outcome : Path or None
-        Where the owner remembers what it must, and where the barycenter is written.
+        File of the owner's state, and file for the result.
     owner : BarycenterOwner or AllocationNode
-        The owner, who has read its rows, or a node.
+        The owner with its rows, or the node.
     data : str
-        What the owner has, in words without its values.
+        Description of the owner's data, without values.
     event : DpEvent or None
-        What would be charged, as far as that is known; None where nothing is promised.
+        Event of the charge, as far as it is known; None without a guarantee.
     unit : str
-        Whom it protects.
+        The unit that it protects.
     epsilon : float
-        Of what was agreed to, 0 for none.
+        Its epsilon, 0 without a guarantee.
     """
 
     name: str
@@ -170,7 +170,7 @@ def read_owner(node_config: Mapping[str, Any]) -> OwnerSettings:
         )
     points, group = _rows_in(Path(given["data"]))
     state = values.path_in(given, "state")
-    # Errors say what is declared, shapes and paths; rows were checked to be numbers before.
+    # Errors mention only declared values, shapes and paths, as rows are known to be numbers.
     with values.readable():
         ledger = PrivacyLedger.open(given["ledger"]) if given["ledger"] else None
         owner = BarycenterOwner(
@@ -196,7 +196,7 @@ def read_owner(node_config: Mapping[str, Any]) -> OwnerSettings:
 def read_run(run_config: Mapping[str, Any]) -> RunSettings:
     """Make the coordinator that a run's configuration describes, or raise a SettingsError.
 
-    So nothing is asked in vain. The page on federations has a table of the keys.
+    The page on federations has a table of the keys.
     """
     given = values.checked(run_config, _RUN, "the run's configuration")
     owners = values.names_in(given["owners"], "owners")
@@ -236,7 +236,7 @@ def read_run(run_config: Mapping[str, Any]) -> RunSettings:
 
 
 def _release_in(given: Mapping[str, Any]) -> GroupRelease | None:
-    """Return the release that a configuration describes, None without an epsilon."""
+    """Return the configured release, None without an epsilon."""
     if not given["epsilon"]:
         return None
     bounds = _bounds_in(given)
@@ -296,7 +296,7 @@ def _candidates_in(text: str) -> np.ndarray | None:
 
 
 def _rows_in(path: Path) -> tuple[np.ndarray, Any]:
-    """Return rows and the label, or labels, of their groups, as texts."""
+    """Return rows, and the label or labels of their groups as texts."""
     data = values.loaded(path, "data")
     if isinstance(data, np.ndarray) or {"points", "group"} - set(data):
         raise SettingsError(f"data: {path} must hold the arrays points and group (.npz).")
@@ -305,6 +305,6 @@ def _rows_in(path: Path) -> tuple[np.ndarray, Any]:
         raise SettingsError(f"data: points in {path} must be a matrix of numbers.")
     if group.dtype.kind not in "Uiu" or group.ndim > 1:
         raise SettingsError(f"data: group in {path} must be texts or integers, one or many.")
-    # A configuration names groups by texts, so that 1 and "1" have to be one label.
+    # A configuration names groups by texts, so 1 and "1" are the same label.
     labels = group.astype(str)
     return points, labels.item() if labels.ndim == 0 else labels.tolist()

@@ -143,7 +143,7 @@ class SigningKey:
 def is_signed(public: str, purpose: str, content: bytes, signature: bytes) -> bool:
     """Tell whether a signature is that of a public key, for a purpose and a content.
 
-    The signature may be anything that arrived. Raises ValueError if the public key is none.
+    The signature may be any bytes. Raises ValueError if the public key is invalid.
 
     Examples
     --------
@@ -163,13 +163,13 @@ def is_signed(public: str, purpose: str, content: bytes, signature: bytes) -> bo
 
 
 def checked_public(public: Any) -> str:
-    """Return a public key, or raise ValueError: there is one text for each."""
+    """Return a public key, or raise ValueError if it is not in its canonical form."""
     _public_key(public)
     return public
 
 
 def checked_publics(owners: Mapping[str, str]) -> dict[str, str]:
-    """Return public keys by names, or raise ValueError if one is none, or two are the same."""
+    """Return public keys by name, or raise ValueError if one is invalid or two are equal."""
     publics = {str(name): checked_public(public) for name, public in owners.items()}
     if len(set(publics.values())) < len(publics):
         raise ValueError("two owners have one public key: each must have a key of its own.")
@@ -189,6 +189,6 @@ def _public_key(public: Any) -> Any:
 
 
 def _signed(purpose: str, content: bytes) -> bytes:
-    """Return what is signed: the length keeps a purpose and a content from running together."""
+    """Return the signed bytes; the length separates the purpose from the content."""
     encoded = purpose.encode()
     return b"skdpot federation 1" + len(encoded).to_bytes(8, "big") + encoded + content

@@ -1,10 +1,10 @@
-"""Defaults of runs, for all that tells of them; imports nothing that takes long."""
+"""Defaults of runs, in a module that is imported quickly."""
 
 from typing import Any
 
-# Few owners have more rows. Whoever declares them has so much weight.
+# Few owners have more rows. An owner has the weight of the rows that it declares.
 MAX_ROWS = 10_000_000
-# What runs of either task may be told, and otherwise take: in an operator's file as on Flower.
+# Settings of the runs of both tasks and their defaults, in an operator's file and on Flower.
 OF_RUNS: dict[str, dict[str, Any]] = {
     "barycenter": {
         "n-support": int,

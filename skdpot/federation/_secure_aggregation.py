@@ -14,10 +14,10 @@ from ._keys import SigningKey
 from ._secure_sum import FixedPoint, Signers, SumPlan, integers_of, words_of
 from ._wire import Packet, digest_of
 
-# In "check", which a release has, all is checked that could make an owner refuse: before "masked",
-# for which owners are charged.
+# The leg "check" of a release checks everything that could make an owner refuse, before owners are
+# charged in "masked".
 SECURE_LEGS = ("keys", "shares", "check", "masked", "reveal")
-# Where owners have keys, they sign whose vectors are in the sum before they unmask it.
+# Owners with keys sign the list of survivors before they unmask the sum.
 SIGNED_LEGS = ("keys", "shares", "check", "masked", "consistency", "reveal")
 # Names and public keys of all owners, in their order; empty without keys.
 Roster = Sequence[Sequence[str]]
@@ -96,7 +96,7 @@ class SecureAggregation:
             If there are too few owners for the threshold, or it is too low for them, or neighbours
             are not an even number, or cannot go with shared noise.
         """
-        # A single part has too little noise, unless each has all of it.
+        # With shared noise a single part has too little noise.
         of_others = n_owners - n_honest if n_honest > 1 else 0
         least = max(2, n_owners // 2 + 1, n_honest, of_others + 1)
         threshold = self.threshold
@@ -121,16 +121,16 @@ class SecureAggregation:
 
 
 def default_threshold(n_owners: int, signed: bool) -> int:
-    """Return two thirds of the owners, rounded up; more than that where they have keys."""
+    """Return two thirds of the owners, rounded up; more than two thirds if they have keys."""
     return 2 * n_owners // 3 + 1 if signed else math.ceil(2 * n_owners / 3)
 
 
 def plan_of(said: dict[str, Any], session: str, attempt: str, roster: Roster = ()) -> Any:
-    """Return the plan of a sum that is told in a message of a session and an attempt.
+    """Return the plan of a sum, from a message of a session and an attempt.
 
     `said` has the parameters of the sum (``"plan"``), its number (``"round"``) and a digest of what
     owners are asked (``"task"``). `roster` has the owners' names and public keys, if they have
-    keys. All of it enters the keys: owners who were told different things have no masks in common,
+    keys. The keys depend on all of it: owners that were told different things have no common masks,
     and their sum is noise to everybody.
     """
     names = ("n_owners", "size", "threshold", "n_neighbours", "all_or_nothing")
@@ -141,30 +141,30 @@ def plan_of(said: dict[str, Any], session: str, attempt: str, roster: Roster = (
 
 
 def signers_of(roster: Roster, key: SigningKey | None = None) -> Signers | None:
-    """Return whose signatures there are in a sum: None without keys."""
+    """Return the signers of a sum, None without keys."""
     return Signers(tuple(public for _, public in roster), key) if roster else None
 
 
 def task_digest(task: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
-    """Return what stands for a task and the arrays that come with it."""
+    """Return a digest of a task and its arrays."""
     in_order = {name: arrays[name] for name in sorted(arrays)}
     return digest_of(Packet("task", fields=task, arrays=in_order))
 
 
 def resolution(n_owners: int) -> float:
-    """Return by how much a sum of so many doubles may be wrong, in units of the largest entry."""
+    """Return the largest error of a sum of so many doubles, in units of the largest entry."""
     return float(FixedPoint(1.0, n_owners).error_bound)
 
 
 class Coding:
-    """How vectors of a round become words of 64 bits, and a sum of words a sum of vectors.
+    """The encoding of the vectors of a round as 64-bit words, and the decoding of their sum.
 
     Parameters
     ----------
     step : dict
-        ``"type"`` of the vectors; of doubles, also the ``"largest"`` magnitude that they have.
+        ``"type"`` of the vectors; for doubles, also their ``"largest"`` magnitude.
     n_owners : int
-        How many are summed at most.
+        Largest number of summed vectors.
     """
 
     def __init__(self, step: dict[str, Any], n_owners: int) -> None:
@@ -177,5 +177,5 @@ class Coding:
         return words_of(vector) if self._fixed is None else self._fixed.encode(vector)
 
     def decode(self, words: np.ndarray) -> np.ndarray:
-        """Return the sum of vectors that a sum of words is."""
+        """Return the sum of vectors, from the sum of their words."""
         return integers_of(words) if self._fixed is None else self._fixed.decode(words)

@@ -6,17 +6,17 @@ import time
 
 # Milliseconds, and a random word.
 _NAME = re.compile(r"t([0-9a-f]{11})[0-9a-f]{10}")
-# By how much clocks of honest parties differ at most.
+# Largest difference of the clocks of honest parties, in milliseconds.
 _AHEAD = 600_000
 
 
 def new_session() -> str:
-    """Return the name of a session that begins now."""
+    """Return the name of a new session, which contains the time."""
     return f"t{_now():011x}{secrets.token_hex(5)}"
 
 
 def later(name: str, other: str) -> str:
-    """Return which of two sessions began later; the other one, if a name tells no time.
+    """Return the later of two sessions; the other one if the name contains no plausible time.
 
     Nor is a time believed that is more than ten minutes ahead: nothing would come after it.
     """
@@ -25,7 +25,7 @@ def later(name: str, other: str) -> str:
 
 
 def is_from_before(name: str, other: str) -> bool:
-    """Tell whether a session began before another one; False if there is none."""
+    """Tell whether a session began before another one, or is the same; False if unknown."""
     return bool(other and _NAME.fullmatch(name)) and name <= other
 
 

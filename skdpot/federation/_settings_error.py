@@ -1,5 +1,5 @@
-"""The error of what an operator has configured."""
+"""The error of a wrong configuration."""
 
 
 class SettingsError(ValueError):
-    """Something is not configured as it should be; what it says is of keys, and never of rows."""
+    """A configuration is wrong; the message is about keys and files, never about rows."""

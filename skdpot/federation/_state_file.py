@@ -20,16 +20,16 @@ _PATIENCE = 600.0
 
 
 class StateFile:
-    """A file that owners' states are kept in; it is as private as their rows.
+    """A file with the states of owners; it is as private as their rows.
 
-    What is written is on disk when `write` returns, whatever happens to the process afterwards.
+    When `write` returns, the state is on disk.
 
     Parameters
     ----------
     path : Path
-        The file. It is made if there is none, for its user alone to read.
+        The file. It is created if it does not exist, and only its user can read it.
     owner : str
-        Whose state is read and written.
+        The owner whose state is read and written.
 
     Examples
     --------
@@ -51,9 +51,9 @@ class StateFile:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator["StateFile"]:
-        """Keep all other processes out until the block ends."""
+        """Exclude all other processes until the block ends."""
         with self._locked():
-            # SQLite makes files that everybody may read.
+            # Created here, because SQLite creates files that everybody can read.
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
             with contextlib.closing(
                 sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None)
@@ -71,7 +71,7 @@ class StateFile:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold a lock for longer than a transaction; the system drops it with the process."""
+        """Hold a lock, which may outlast a transaction and ends with the process."""
         beside = self._path.with_name(f"{self._path.name}-lock")
         lock = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -85,13 +85,13 @@ class StateFile:
             os.close(lock)
 
     def read(self) -> bytes | None:
-        """Return the owner's state, None if there is none; inside of `alone`."""
+        """Return the owner's state, or None; only inside `alone`."""
         found = self._open.execute("SELECT state FROM states WHERE owner = ?", (self._owner,))
         row = found.fetchone()
         return None if row is None else bytes(row[0])
 
     def write(self, state: bytes) -> None:
-        """Replace the owner's state; inside of `alone`."""
+        """Replace the owner's state; only inside `alone`."""
         self._open.execute("INSERT OR REPLACE INTO states VALUES (?, ?)", (self._owner, state))
 
     @property
@@ -102,13 +102,12 @@ class StateFile:
 
 
 def is_only_answer(path: Path, charge: str, number: int, answer: str, is_first: bool) -> bool:
-    """Remember an answer in a file, and tell whether it is the only one of its round.
+    """Record an answer in a file, and tell whether it is the only one of its round.
 
-    The file is beside a ledger, and so knows better than a state that was restored from a backup.
-    It is made if there is none. `charge` is the token of the charge that is for this and other
-    rounds, and `answer` a digest. `is_first` says whether nothing was answered for the charge
-    before; else the file knows the last round, or it is from before that. False if there was
-    another answer for the same charge, or may have been.
+    The file is beside a ledger, so it is newer than a state that was restored from a backup. It is
+    created if it does not exist. `charge` is the token of the charge of this and other rounds, and
+    `answer` is a digest. If `is_first` is false, the file must know this round or the one before.
+    Returns False if there was, or may have been, another answer for the same charge.
     """
     with StateFile(path, charge).alone() as file:
         said = json.loads(file.read() or b"{}")
@@ -121,15 +120,15 @@ def is_only_answer(path: Path, charge: str, number: int, answer: str, is_first: 
 
 
 class Remembering(ABC):
-    """Base of what answers messages, and must not forget what it has answered."""
+    """Base of owners and nodes, which answer messages and must remember their answers."""
 
     _file: StateFile | None = None
-    # What the file is known to hold; None where this has to be read.
+    # The known content of the file; None if it must be read again.
     _on_file: bytes | None = None
     # Held while a message is answered.
     _lock: threading.Lock
 
-    # Who signs the answers, and by which key the questions are signed.
+    # The key that signs answers, and the public key that verifies questions.
     _key: SigningKey | None
     _coordinator_key: str | None
     _called: ClassVar[str]
@@ -137,23 +136,23 @@ class Remembering(ABC):
     @property
     @abstractmethod
     def address(self) -> str:
-        """Return whose state it is."""
+        """Return the name under which the state is stored."""
 
     @abstractmethod
     def _answer(self, packet: Packet, data: bytes) -> bytes:
-        """Return the answer to a message; what it releases is charged by then, and remembered."""
+        """Return the answer to a message, after what it releases was stored and charged."""
 
     @abstractmethod
     def _state(self) -> bytes:
-        """Return what must not be forgotten."""
+        """Return the state, as bytes."""
 
     @abstractmethod
     def _load(self, state: bytes) -> None:
-        """Go on from a state, or raise ValueError if it is none."""
+        """Continue from a state, or raise ValueError if it is invalid."""
 
     @abstractmethod
     def _forget(self) -> None:
-        """Begin anew."""
+        """Reset the state."""
 
     def handle(self, data: bytes) -> bytes:
         """Answer a message of a coordinator.
@@ -169,7 +168,7 @@ class Remembering(ABC):
             The answer, or a refusal with its reason. Nothing raises.
         """
         asked = Packet("")
-        # Two messages at once could get two answers where there must be one.
+        # Two messages at the same time could get two answers, where only one is allowed.
         with self._lock:
             try:
                 asked = unpack(data, self._coordinator_key)
@@ -180,7 +179,7 @@ class Remembering(ABC):
             except WireError as error:
                 fields = {"reason": str(error)}
             except Exception:
-                # What went wrong may be due to private values.
+                # The error may depend on private values.
                 fields = {"reason": f"the {self._called} cannot answer this."}
         return pack(asked.reply("refusal", self.address, fields), self._key)
 
@@ -232,7 +231,7 @@ class Remembering(ABC):
 
     @contextlib.contextmanager
     def _remembering(self) -> Iterator[None]:
-        """Know what was said last, by whatever process, and be the only one that answers."""
+        """Load the newest state of any process, and exclude other processes from answering."""
         if self._file is None:
             yield
             return
@@ -242,12 +241,12 @@ class Remembering(ABC):
                 self._forget()
             elif found != self._on_file:
                 self._load(found)
-            # Until the file is written, what it holds is what counts.
+            # Until the next write, the content of the file counts.
             self._on_file = None
             yield
 
     def _keep(self) -> None:
-        """Write to the file what must not be forgotten."""
+        """Write the state to the file, if there is one."""
         if self._file is not None:
             state = self._state()
             self._file.write(state)
@@ -255,7 +254,7 @@ class Remembering(ABC):
 
 
 def _is_taken(lock: int) -> bool:
-    """Tell whether a lock is held by now."""
+    """Try to take a lock; tell whether it is held now."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -15,13 +15,13 @@ def read_any_owner(config: Mapping[str, Any]) -> OwnerSettings:
 
 
 def read_any_run(config: Mapping[str, Any]) -> RunSettings | AllocationSettings:
-    """Return what a run's configuration describes."""
+    """Return the settings of the run that a configuration describes."""
     task, rest = _task_of(config)
     return read_allocation(rest) if task == "allocation" else read_run(rest)
 
 
 def _task_of(config: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return what a configuration is for, and the rest of it."""
+    """Return the task of a configuration, and its other entries."""
     rest = dict(config)
     task = rest.pop("task", "barycenter")
     if task not in ("barycenter", "allocation"):

@@ -29,17 +29,17 @@ Arrays = dict[str, np.ndarray]
 
 VERSION = 5
 _NOT_SIGNED = "the message is not signed with the key of who must have sent it."
-# What the signature of a message is for.
+# Purpose of the signature of a message.
 _PURPOSE = f"message {VERSION}"
-# No message of the protocols is larger; who announces more is not listened to.
+# Size of the largest message of the protocols; a larger one is refused.
 LARGEST_MESSAGE = 1 << 28
-# No federation has more rows or features: who announces more is not listened to, either.
+# Largest number of rows or features; a larger one is refused.
 MOST_ROWS = 1 << 40
 _MAGIC = b"SKDP"
-# Against damage by accident alone: whoever can write a message can write its check.
+# The check detects only accidental damage, because anybody can compute it.
 _CHECK_BYTES = 4
 _PREFIX = struct.Struct(f"<{len(_MAGIC)}sB{_CHECK_BYTES}s")
-# How messages of versions 1 to 3 began.
+# The beginning of messages of versions 1 to 3.
 _FORMER = struct.Struct("<17sH")
 _FORMER_MAGIC = b"skdpot federation"
 _LARGEST_HEADER = 1 << 22
@@ -47,10 +47,10 @@ _MOST_ARRAYS = 64
 _MOST_AXES = 4
 _LONGEST_NAME = 200
 _LONGEST_INTEGER = 20
-# As they are called in a header, and how they lie in a message: the smaller end first.
+# Types by their name in a header, and their little-endian form in a message.
 _TYPES = {"float64": "<f8", "int64": "<i8", "uint64": "<u8", "uint8": "u1"}
-# What headers begin with, and what else is in them, by which they are compressed: what is sent
-# most often comes last. A change of it is a new version.
+# Dictionary for the compression of headers: common parts of headers, the most frequent ones last.
+# Changing it needs a new version.
 _PHRASES = b"".join(
     (
         b'["refusal",[],{"accused":"reason":"the owner ',
@@ -83,16 +83,16 @@ _PHRASES = b"".join(
 
 
 class WireError(ValueError):
-    """What arrived is no message of this protocol and version, or not a whole one."""
+    """Data are not a complete message of this protocol and version."""
 
 
 class Refusal(Exception):
-    """Why an owner does not answer; what it says is public.
+    """An owner refuses to answer, for a public reason.
 
     Parameters
     ----------
     reason : str
-        Why.
+        The reason.
     accused : int, default=None
         The owner whose fault it is.
     """
@@ -103,25 +103,25 @@ class Refusal(Exception):
 
 
 class SignatureError(WireError):
-    """A message is not signed by who must have signed it."""
+    """A message is not signed with the required key."""
 
 
 @dataclass(frozen=True, eq=False)
 class Packet:
-    """A message: who says what, in which round, with which numbers.
+    """A message of a protocol.
 
     Parameters
     ----------
     kind : str
-        What it is: a step, an answer, a refusal.
+        Kind of the message: a step, an answer, a refusal.
     session : str
-        Of which run of the protocol it is a part.
+        Name of the run of the protocol.
     round : int
         Number of the round, from 0; below ``2**31``.
     attempt : str
-        Which attempt at the round; a round is tried again where answers did not arrive.
+        Name of the attempt; a round is repeated if answers did not arrive.
     sender : str
-        Name of who sent it.
+        Name of the sender.
     fields : dict
         What JSON can hold: strings, finite numbers, booleans, None, lists, and dicts of these.
     arrays : dict of str to ndarray
@@ -139,15 +139,15 @@ class Packet:
     def reply(
         self, kind: str, sender: str, fields: dict[str, Any], arrays: Arrays | None = None
     ) -> "Packet":
-        """Return an answer to this message: one of the same session, round and attempt."""
+        """Return an answer to this message, with the same session, round and attempt."""
         return Packet(kind, self.session, self.round, self.attempt, sender, fields, arrays or {})
 
 
 def pack(packet: Packet, key: SigningKey | None = None) -> bytes:
     """Return a message as at most ``LARGEST_MESSAGE`` bytes, the same on all machines.
 
-    The key signs all of it: who sends it, in which session, round and attempt, and what it says.
-    Raises a WireError if there is something in it that a message cannot hold.
+    The key signs the whole message: sender, session, round, attempt and content. Raises a WireError
+    if the packet contains something that a message cannot hold.
 
     Examples
     --------
@@ -158,7 +158,7 @@ def pack(packet: Packet, key: SigningKey | None = None) -> bytes:
     (3, array([0.5, 1. ]))
     """
     text, body = _content(packet)
-    # What nobody could read is not sent.
+    # A message that nobody could read is not sent.
     _read_header(text)
     content = _compressed(text) + body
     if key is not None:
@@ -170,19 +170,19 @@ def pack(packet: Packet, key: SigningKey | None = None) -> bytes:
 
 
 def digest_of(packet: Packet) -> str:
-    """Return what stands for a message, on machines that compress it in different ways, too."""
+    """Return a digest of a message, which does not depend on its compression."""
     return hashlib.sha256(b"".join(_content(packet))).hexdigest()
 
 
 def unpack(data: Any, public: str | None = None) -> Packet:
-    """Return the message that bytes hold, or raise; whatever the bytes are, nothing is executed.
+    """Return the message in bytes, or raise; whatever the bytes are, nothing is executed.
 
-    `public` is the public key of who must have signed it. None takes messages without a signature,
-    and does not look at one. The packet has arrays of its own.
+    `public` is the public key of the required signer. None accepts messages without a signature,
+    and does not verify one. The arrays are copies.
 
-    Raises a WireError, and nothing else, if it is no message of this version; its sizes are not
-    those that it announces; or a number is not finite. It is a SignatureError if it is not signed
-    with the key.
+    Raises a WireError, and nothing else, if the bytes are no message of this version, sizes differ
+    from the announced ones, or a number is not finite. It is a SignatureError if the message is not
+    signed with the key.
     """
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise WireError(f"a message is made of bytes, got {type(data).__name__}.")
@@ -202,7 +202,7 @@ def unpack(data: Any, public: str | None = None) -> Packet:
     if _check(data[_PREFIX.size :]) != check:
         raise WireError("the message was changed on its way.")
     if public is not None:
-        # Before anything of it is read: a small header may become a large one.
+        # Before the header is read, because a small one may decompress to a large one.
         content, signature = data[_PREFIX.size : -SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
         if not is_signed(public, _PURPOSE, content, signature):
             raise SignatureError(_NOT_SIGNED)
@@ -251,7 +251,7 @@ def _compressed(text: bytes) -> bytes:
 
 
 def _uncompressed(data: bytes) -> tuple[bytes, int]:
-    """Return the header of a message, never more than it may have, and where arrays begin."""
+    """Return the header of a message, of limited size, and the position of its arrays."""
     machine = zlib.decompressobj(-zlib.MAX_WBITS, _PHRASES)
     try:
         text = machine.decompress(memoryview(data)[_PREFIX.size :], _LARGEST_HEADER)
@@ -263,7 +263,7 @@ def _uncompressed(data: bytes) -> tuple[bytes, int]:
 
 
 def _check(content: bytes) -> bytes:
-    """Return what tells a message from a damaged one; whoever can write one can write this, too."""
+    """Return a check value, which detects accidental damage only."""
     return hashlib.blake2b(content, digest_size=_CHECK_BYTES).digest()
 
 
@@ -304,7 +304,7 @@ _HEADER = {
 
 
 def _is_described(one: Any) -> bool:
-    """Tell whether this is a name, a type, and a shape that can be believed."""
+    """Tell whether this is a name, a known type, and a plausible shape."""
     if not isinstance(one, list) or len(one) != 3:
         return False
     name, dtype, shape = one

@@ -85,13 +85,13 @@ class FlowerCarrier:
         data_for = {node: messages[owner] for owner, node in node_of.items()}
         answers = self._ask(_MESSAGE, data_for, timeout)
         for node in set(data_for) - {node for node, _ in answers}:
-            # It may have been started anew, as another node.
+            # The owner may have been restarted, as another node.
             self._name_of.pop(node, None)
         owner_of = {node: owner for owner, node in node_of.items()}
         return [(owner_of[node], data) for node, data in answers]
 
     def _find(self, wanted: set[str]) -> dict[str, int]:
-        """Return the nodes of owners, as far as they are found in time."""
+        """Return the nodes of owners that are found in time, by name."""
         end = time.monotonic() + self._patience
         while True:
             there = set(self._grid.get_node_ids())
@@ -113,20 +113,20 @@ class FlowerCarrier:
     def _ask(
         self, kind: str, data_for: Mapping[int, bytes], timeout: float | None
     ) -> list[tuple[int, bytes]]:
-        """Return what nodes answer, as bytes."""
+        """Return the answers of nodes, as bytes."""
         messages = [
             Message(_record(data), dst_node_id=node, message_type=kind)
             for node, data in data_for.items()
         ]
         pushed = self._grid.push_messages(messages) if messages else []
-        # There is no identifier where a message could not be sent.
+        # A message that could not be sent has no identifier.
         waiting = {number: node for number, node in zip(pushed, data_for, strict=False) if number}
         answers = []
         end = None if timeout is None else time.monotonic() + timeout
         while waiting:
             for reply in self._grid.pull_messages(list(waiting)):
                 node = waiting.pop(reply.metadata.reply_to_message_id, None)
-                # Errors that the SuperLink makes have another source.
+                # Errors of the SuperLink have another source.
                 if node is not None and reply.metadata.src_node_id == node:
                     data = _bytes_in(reply)
                     if data is not None:
@@ -144,7 +144,7 @@ def _record(data: bytes) -> RecordDict:
 
 
 def _bytes_in(message: Message) -> bytes | None:
-    """Return the bytes that a message holds, or None if there are none."""
+    """Return the bytes in a message, or None."""
     record = message.content.get(_RECORD) if message.has_content() else None
     array = record.get(_FIELD) if isinstance(record, ArrayRecord) else None
     return None if array is None else bytes(array.data)
@@ -211,7 +211,7 @@ def make_client_app(
 def _reply(
     message: Message, context: Context, read: Callable[[Mapping[str, Any]], OwnerSettings]
 ) -> Message:
-    """Answer a message, or refuse with nothing in it that is private."""
+    """Answer a message, or refuse it without private content."""
     request = _bytes_in(message) or b""
     try:
         reply = _answered(request, context, read)
@@ -219,7 +219,7 @@ def _reply(
         print(f"skdpot: {error}", file=sys.stderr, flush=True)
         reply = _refusal(request, context, "the owner's app is not set up, as its log says.")
     except Exception as error:
-        # Flower would send the error's text to the server, and it may quote rows.
+        # Flower would send the text of the error to the server, and it may quote rows.
         print(f"skdpot: no answer, due to {type(error).__name__}", file=sys.stderr, flush=True)
         reply = _refusal(request, context, "the owner's app failed.")
     return Message(_record(reply), reply_to=message)
@@ -228,11 +228,11 @@ def _reply(
 def _answered(
     request: bytes, context: Context, read: Callable[[Mapping[str, Any]], OwnerSettings]
 ) -> bytes:
-    """Return the owner's answer; its state is where it stays by then."""
+    """Return the owner's answer, after its state was stored."""
     settings = read(context.node_config)
     owner = settings.owner
     if settings.state is None:
-        # Nothing is released: what the SuperNode forgets costs nothing.
+        # Nothing is charged, so a SuperNode may forget this state.
         kept = _kept_in(context)
         if kept is not None:
             owner.restore(kept)
@@ -245,14 +245,14 @@ def _answered(
 
 
 def _kept_in(context: Context) -> bytes | None:
-    """Return what a SuperNode remembers of a run, as long as it is up; None if there is nothing."""
+    """Return the state that a SuperNode keeps in memory for a run, or None."""
     record = context.state.get(_STATE)
     data = record.get(_FIELD) if isinstance(record, ConfigRecord) else None
     return data if isinstance(data, bytes) else None
 
 
 def _refusal(request: bytes, context: Context, reason: str) -> bytes:
-    """Return a refusal as the coordinator expects it: one of what it asked."""
+    """Return a refusal, in the form of an answer to the request."""
     name = str(context.node_config.get("name", ""))
     try:
         asked = unpack(request)
@@ -262,7 +262,7 @@ def _refusal(request: bytes, context: Context, reason: str) -> bytes:
 
 
 def _key_of(context: Context) -> SigningKey | None:
-    """Return the owner's key, if it can be read: what is not signed has no reason for others."""
+    """Return the owner's key, or None if it cannot be read; then the refusal is not signed."""
     path = str(context.node_config.get("key", ""))
     try:
         return SigningKey.open(path) if path else None
@@ -280,7 +280,7 @@ def coordinate(grid: Grid, context: Context) -> None:
 
 
 def conduct(grid: Grid, settings: RunSettings | AllocationSettings) -> Any:
-    """Let owners find a barycenter, or nodes a plan, write what is to be written, and return it."""
+    """Run a barycenter or an allocation, write the files of the result, and return it."""
     coordinator = settings.coordinator
     carrier = _Telling(FlowerCarrier(grid, patience=settings.timeout), coordinator)
     checkpoint = settings.checkpoint_for(carrier)
@@ -307,7 +307,7 @@ def conduct(grid: Grid, settings: RunSettings | AllocationSettings) -> Any:
         np.savez(settings.output, **arrays)
         settings.output.with_suffix(".json").write_text(settings.record(found))
     if checkpoint is not None:
-        # The next run with this configuration is another one.
+        # The next run with this configuration is a new one.
         checkpoint.unlink(missing_ok=True)
     return found
 
@@ -317,7 +317,7 @@ def _say(text: str) -> None:
 
 
 class _Telling:
-    """A carrier that says what has crossed the wire: legs, kinds and sizes, no contents."""
+    """A carrier that prints a record of the messages: legs, kinds and sizes, no contents."""
 
     def __init__(
         self, carrier: FlowerCarrier, coordinator: BarycenterCoordinator | AllocationCoordinator

@@ -196,7 +196,7 @@ class AllocationCoordinator:
         self._average_from = average_from
         self._rates = Coordinator(network, float(eta), adaptive, shifting, n_rounds)
         start = starting_amounts(network)
-        # In the orders of their own sides.
+        # Each in the order of its own side.
         self._targets, self._sources = start, start[network.sources.positions]
         self._prices = np.zeros_like(start)
         self._sums: tuple[np.ndarray, np.ndarray] | None = None
@@ -213,26 +213,26 @@ class AllocationCoordinator:
 
     @property
     def is_new(self) -> bool:
-        """Return whether no round was made, and nobody has answered yet."""
+        """Return whether the run has not begun: there was no round and no answer."""
         return not (self.n_iter or self.traffic)
 
     @property
     def digest(self) -> str:
-        """Return what stands for all parameters that a checkpoint depends on."""
+        """Return a digest of all parameters that a checkpoint depends on."""
         return self._digest
 
     @property
     def finished(self) -> bool:
-        """Return whether there is no other round."""
+        """Return whether the run is over."""
         return self.converged or self.n_iter >= self._n_rounds
 
     @property
     def n_left(self) -> int:
-        """Return how many rounds there are still, unless the nodes agree before."""
+        """Return the largest number of further rounds."""
         return self._n_rounds - self.n_iter
 
     def announce(self) -> Announcement:
-        """Return what all nodes are told before the next round.
+        """Return the announcement of the next round, for all nodes.
 
         Returns
         -------
@@ -406,11 +406,11 @@ class AllocationCoordinator:
             neighbours = neighbours_of(side, node)
             parts.append(read_amounts(messages[node], number, neighbours, whose))
         amounts = np.concatenate(parts) if parts else np.empty(0)
-        # Honest ones stay as they are: no node has more of a say than its bounds allow.
+        # Honest messages do not change. No node has more influence than its bounds allow.
         return nearest_amounts(side, amounts)
 
     def _check(self) -> None:
-        """Note a round in the history, and whether it may be the last."""
+        """Record the round in the history, and decide whether it is the last one."""
         rates = self._rates
         self._rows.append(
             (self.n_iter, rates.eta, rates.shift, rates.primal_residual, rates.dual_residual)
@@ -436,7 +436,7 @@ def side_of(network: BipartiteNetwork, role: str) -> Side:
 
 
 def edges_of(side: Side, node: int) -> slice:
-    """Return where the edges of a node stand in the order of its side."""
+    """Return the positions of a node's edges in the order of its side."""
     return slice(side.indptr[node], side.indptr[node + 1])
 
 
@@ -446,7 +446,7 @@ def neighbours_of(side: Side, node: int) -> list[int]:
 
 
 def _digest(network: BipartiteNetwork, rules: tuple) -> str:
-    """Return what tells coordinators with different parameters from each other."""
+    """Return a digest of the network and of the rules."""
     digest = hashlib.sha256(repr(rules).encode())
     for side in (network.targets, network.sources):
         for name in ("indptr", "neighbours", "lower", "upper"):

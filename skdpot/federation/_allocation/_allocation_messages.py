@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 ROLES = ("target", "source")
-# Squares and products of numbers up to here, of as many rounds as one likes, are doubles.
+# Squares and products of smaller numbers do not overflow, for any number of rounds.
 LARGEST_NUMBER = 1e50
-# How many names of nodes an error shows.
+# Number of names that an error shows.
 _SHOWN = 5
 
 
 @dataclass(frozen=True)
 class Announcement:
-    """What the coordinator tells all nodes before a round: no more than their messages tell.
+    """Announcement of a round to all nodes: a function of their earlier messages.
 
     Parameters
     ----------
@@ -55,8 +55,8 @@ class AllocationMessage:
 
     Notes
     -----
-    From a node with a budget it may be shown to anyone. From others it is **not private**, and many
-    of them tell the node's utility.
+    The message of a node with a budget may be published. Other messages are **not private**: many
+    of them reveal the node's utility.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def read_amounts(
 
 
 def check_announcement(announcement: Announcement, expected_round: int) -> None:
-    """Raise unless an announcement is of a round and has numbers to calculate with."""
+    """Raise unless an announcement belongs to this round, and its numbers are valid."""
     if not isinstance(announcement, Announcement):
         raise TypeError(f"announcement must be an Announcement, got {type(announcement).__name__}.")
     if announcement.round != expected_round:
@@ -133,7 +133,7 @@ def is_moderate(value: float) -> bool:
 
 
 def _number(value: Any) -> float:
-    """Return what arrived as a float, and NaN for what is none."""
+    """Return a value as a float, NaN if it is no number."""
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):

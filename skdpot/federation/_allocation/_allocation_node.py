@@ -41,11 +41,11 @@ from ._input_release import MECHANISMS, InputRelease
 from ._node_sessions import NodeSessions
 
 _METHODS = ("value", "derivative", "second_derivative", "take")
-# Of `SideState`, what changes from round to round.
+# Attributes of `SideState` that change from round to round.
 _STATE = ("agreed", "prices", "multipliers")
-# A ledger says how much is left, which is nobody else's business.
+# The ledger's own error would tell others how much budget is left.
 _NOT_ALLOWED = "the node's ledger does not allow its messages."
-# By what part of the upper bound the plan of a network may be beyond a node's bounds.
+# A plan may exceed a node's bounds by this share of the upper bound.
 _PRECISION = 1e-9
 
 
@@ -239,7 +239,7 @@ class AllocationNode(Remembering):
         self._plan: ReleasePlan | None = None
         self._input: InputRelease | None = None
         self._input_digest = ""
-        # What was released by it, and the name of its charge.
+        # Its result, which is released once, and the token of the charge.
         self._released: np.ndarray | None = None
         self._input_token = ""
         if privacy is not None:
@@ -349,7 +349,7 @@ class AllocationNode(Remembering):
             return answer
 
     def _check(self, announcement: Announcement, incoming: AllocationMessage) -> np.ndarray:
-        """Return what arrived, if it can be answered; errors say what is public."""
+        """Return the incoming amounts, if they can be answered; errors show only public values."""
         work, number = self._work, self.n_rounds + 1
         if isinstance(announcement, Announcement) and announcement.round == work.n_rounds > 0:
             number = work.n_rounds
@@ -364,7 +364,7 @@ class AllocationNode(Remembering):
         return received
 
     def _answered(self, announcement: Announcement, received: np.ndarray) -> AllocationMessage:
-        """Return the answer to a round, which is made once."""
+        """Return the answer to a round, which is computed once."""
         work = self._work
         if announcement.round != work.n_rounds:
             if work.state is None:
@@ -418,7 +418,7 @@ class AllocationNode(Remembering):
         return packet.reply("welcome", self.address, fields, {"neighbours": neighbours})
 
     def _round(self, packet: Packet) -> Packet:
-        """Return the answer to a round that arrived, charged before."""
+        """Return the answer to a round that arrived as a packet, after the charge."""
         order = self._order
         try:
             rates = [float(packet.fields[name]) for name in ("eta", "shift", "relaxation")]
@@ -431,14 +431,13 @@ class AllocationNode(Remembering):
             raise Refusal(str(error)) from None
         if self.n_rounds == 0:
             self._refuse_second_release()
-        if self.n_rounds == 0:
             self._pay()
         sent = self._answered(announcement, received).amounts
         amounts = np.array([sent[name] for name in order], dtype=np.float64)
         return packet.reply("answer", self.address, {}, {"amounts": amounts})
 
     def _pay(self) -> None:
-        """Charge what the present session is for, unless it was charged before; or refuse."""
+        """Charge the present session, unless it was charged before; or refuse."""
         try:
             self._charge()
         except Exception:
@@ -448,7 +447,7 @@ class AllocationNode(Remembering):
         if self._plan is None or self._privacy is None:
             return
         if self._input is not None and self._released is None:
-            # Wherever the process ends: what is charged is on file, and drawn once.
+            # On file before the charge: a restarted process does not draw or pay again.
             self._released = self._input.draw(self._plan.source)
             self._input_token = f"allocation {secrets.token_hex(16)}"
             self._keep()
@@ -456,7 +455,7 @@ class AllocationNode(Remembering):
         self._plan.charge_to(self._privacy.ledger, token=token)
 
     def _settle(self, pay: Callable[[], None]) -> None:
-        """Pay once more for a round that was answered otherwise: the state is that of a backup."""
+        """Charge again if the round was answered differently before: the state is a backup."""
         ledger = None if self._privacy is None else self._privacy.ledger
         if self._input is not None or not (self.has_file and isinstance(ledger, PrivacyLedger)):
             return
@@ -467,7 +466,7 @@ class AllocationNode(Remembering):
         while not is_only_answer(path, self._sessions.token, self.n_rounds, answer, is_new):
             self._sessions, is_new = self._sessions.charged_anew(), True
             self._keep()
-        # Also of what was paid before: a ledger with an anchor knows whether it is the newest.
+        # Also if it was charged before: a ledger with an anchor checks that it is the newest.
         pay()
 
     def _check_ledger(self) -> None:
@@ -496,12 +495,12 @@ class AllocationNode(Remembering):
 
     @property
     def _order(self) -> list[int]:
-        """Return the indices of the neighbours as they stand in messages."""
+        """Return the indices of the neighbours in the order of messages."""
         indices: Any = self.neighbours
         return sorted(indices)
 
     def _checked_outcome(self, packet: Packet) -> Arrays:
-        """Return what was agreed on, if it is within the node's bounds."""
+        """Return the final plan and prices, if the plan is within the node's bounds."""
         if packet.session != self._sessions.present or not self.n_rounds:
             raise Refusal("nothing was asked in this session.")
         plan, prices = self._of_edges(packet, "plan"), self._of_edges(packet, "prices")
@@ -547,7 +546,7 @@ class AllocationNode(Remembering):
                 raise ValueError
             sessions = NodeSessions.from_fields(fields["sessions"])
             work.n_rounds, work.asked = int(fields["n_rounds"]), str(fields["asked"])
-            # What was released of another utility, or as something else, is of no use.
+            # A release of another utility, or with other parameters, is not used.
             is_same = self._input_digest == fields.get("input", "")
             self._released = arrays.get("released") if is_same else None
             self._input_token = str(fields.get("input_token", "")) if is_same else ""
@@ -581,7 +580,7 @@ class AllocationNode(Remembering):
         return _Work(self._make_noise(privacy, plan.source))
 
     def _start(self, amounts: np.ndarray) -> SideState:
-        """Return what the node holds before the first round."""
+        """Return the node's state before the first round."""
         n_edges = len(self.neighbours)
         side = Side(
             indptr=np.array([0, n_edges]),
@@ -627,10 +626,9 @@ class AllocationNode(Remembering):
         return float(bound)
 
     def _make_plan(self, privacy: NodePrivacy) -> tuple[ReleasePlan, InputRelease | None]:
-        """Return what is to be charged, and the release of the utility, if that is all there is."""
-        source, unit = make_source(privacy.random_state), "edge"
-        if privacy.protect == "node":
-            unit = "node"
+        """Return the plan of the charge; and the release of the utility, if it is released once."""
+        source = make_source(privacy.random_state)
+        unit = "node" if privacy.protect == "node" else "edge"
         if privacy.mechanism == "messages":
             noise = self._make_noise(privacy, source)
             label = f"{type(self).__name__}, {privacy.n_rounds} messages"
@@ -643,7 +641,7 @@ class AllocationNode(Remembering):
         return ReleasePlan(once.release, once.event, source, label, None, unit=unit), once
 
     def _make_noise(self, privacy: NodePrivacy, source: NoiseSource) -> MessageReleases:
-        """Return the noise of this one node, whose caps are its bounds."""
+        """Return the noise of this node, for amounts within its bounds."""
         width = _check_declared(privacy, self._utility, len(self.neighbours), self.bounds[1])
         return MessageReleases(
             privacy.epsilon,
@@ -666,7 +664,7 @@ class AllocationNode(Remembering):
 
 @dataclass(eq=False, repr=False)
 class _Work:
-    """What a node holds in a session: its noise, and what follows from messages."""
+    """A node's noise and state in one session."""
 
     noise: MessageReleases | None
     state: SideState | None = None
@@ -676,16 +674,16 @@ class _Work:
 
 
 def _digest(announcement: Announcement, received: np.ndarray) -> str:
-    """Return what tells the question of one round from another one."""
+    """Return a digest of the announcement and of the incoming amounts of a round."""
     rates = announcement.eta, announcement.shift, announcement.relaxation
     numbers = np.array([announcement.round, *rates, *received], dtype=np.float64)
     return hashlib.sha256(numbers.tobytes()).hexdigest()
 
 
 def _check_declared(privacy: NodePrivacy, utility: Any, n_edges: int, cap: float) -> float:
-    """Return by how much marginal utilities may differ; raise where a utility is none of those.
+    """Return the largest difference of marginal utilities; raise if a declaration is violated.
 
-    Marginal utilities never rise, so that those of the least and the largest amount are enough.
+    Marginal utilities never increase, so it is enough to check the least and the largest amount.
     """
     least, largest = (float(end) for end in privacy.marginal_bounds)
     if not -math.inf < least < largest < math.inf:
@@ -717,7 +715,7 @@ def _checked_bounds(bounds: tuple[float, float]) -> tuple[float, float]:
 
 
 def _check_utility(utility: Any, n_edges: int) -> None:
-    """Raise unless a utility is of as many edges; a user's own may not check that itself."""
+    """Raise unless a utility has this number of edges; a user's own class may not check it."""
     if not all(hasattr(utility, name) for name in _METHODS):
         raise TypeError(
             f"utility must have the methods {', '.join(_METHODS)}, such as a LinearUtility of "

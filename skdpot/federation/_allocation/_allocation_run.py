@@ -19,19 +19,19 @@ _AGAIN = "Run it again to go on."
 
 
 class AllocationRun:
-    """Rounds of a coordinator by messages, as `drive` carries them.
+    """Rounds of a coordinator as messages, for any carrier.
 
-    Every run begins with a greeting, by which nodes that were started anew are checked. A round is
-    asked for until all nodes have answered: a node gives the same answer again.
+    Every run begins with a greeting, which checks nodes that were restarted. A round is repeated
+    until all nodes have answered: a node repeats the same answer.
 
     Parameters
     ----------
     coordinator : AllocationCoordinator
-        It may have made rounds before.
+        The coordinator, possibly after earlier rounds.
     last : int
         The round to stop after.
     n_attempts : int
-        How often nodes that have not answered are asked, before the run stops.
+        How often a node is asked before the run stops.
 
     Attributes
     ----------
@@ -53,26 +53,26 @@ class AllocationRun:
 
     @property
     def place(self) -> tuple[str, bool, int]:
-        """Return what changes whenever there is more to go on from, and a new checkpoint is due."""
+        """Return a value that changes whenever a new checkpoint is due."""
         is_greeted = self._leg is None or self._leg.kind != "hello"
         return self._coordinator.session, is_greeted, self._coordinator.n_iter
 
     def checkpoint(self) -> bytes:
-        """Return the coordinator's."""
+        """Return the coordinator's checkpoint."""
         return self._coordinator.checkpoint()
 
     def messages(self) -> dict[str, bytes]:
-        """Return what is to be sent now: to all who have not answered yet."""
+        """Return the messages to send now, to all nodes that have not answered."""
         return {} if self._leg is None else self._leg.messages(self._coordinator.key)
 
     def receive(self, name: str, data: bytes) -> None:
-        """Take what arrived from a node, whatever it is, and whenever; nothing raises."""
+        """Accept data from a node; invalid or late data are counted, and nothing raises."""
         cause = "late" if self._leg is None else self._refused(self._leg, name, data)
         if cause:
             self._coordinator.rejected[cause] += 1
 
     def advance(self) -> None:
-        """Go on to what is to be asked next, or ask again.
+        """Continue with the next leg, or repeat the present one.
 
         Raises
         ------
@@ -149,7 +149,7 @@ class AllocationRun:
         )
 
     def _refused(self, leg: Leg, name: str, data: bytes) -> str | None:
-        """Accept an answer, or return why it is none."""
+        """Accept an answer, or return why it is refused."""
         try:
             packet = unpack(data, self._coordinator.publics.get(name))
         except SignatureError:
@@ -179,7 +179,7 @@ class AllocationRun:
         return None
 
     def _taken(self, kind: str, name: str, packet: Packet) -> str | None:
-        """Take what a node says, or return what is wrong with it."""
+        """Accept the content of an answer, or return what is wrong with it."""
         if kind == "hello":
             return self._unwelcome(name, packet)
         if kind == "round":
@@ -198,7 +198,7 @@ class AllocationRun:
         return None
 
     def _unwelcome(self, name: str, packet: Packet) -> str | None:
-        """Return why a node is not the one of the network, or cannot make all rounds."""
+        """Return why a node does not fit the network or cannot make all rounds, or None."""
         role, node = self._nodes[name]
         side = self._sides[role]
         neighbours = packet.arrays.get("neighbours")

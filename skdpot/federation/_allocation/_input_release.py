@@ -18,7 +18,7 @@ _PARAMETERS = {LinearUtility: "slopes", QuadraticUtility: "slopes", LogUtility: 
 
 
 class InputRelease:
-    """What a node releases of its utility, and the utility that is made of it.
+    """The release of a node's utility, and the utility estimated from it.
 
     Parameters
     ----------
@@ -60,18 +60,18 @@ class InputRelease:
 
     @property
     def event(self) -> DpEvent:
-        """Return what the release is charged as."""
+        """Return the event of the charge."""
         return self.release.node_event(0)
 
     def digest(self, neighbours: Any) -> str:
-        """Return what stands for what is released, of whom; private, as the utility is."""
+        """Return a digest of the utility and of the parameters; as private as the utility."""
         facts = self._facts, [str(name) for name in neighbours], self._values.tolist()
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
     def draw(self, source: NoiseSource) -> np.ndarray:
-        """Return what is released; another time it would be something else."""
+        """Return a new release; every call draws other noise."""
         return np.asarray(self.release.run(self._values, source), dtype=np.float64)
 
     def utility(self, released: np.ndarray) -> Any:
-        """Return the utility that is to be expected, given what was released."""
+        """Return the expected utility, given the release."""
         return replace(self._utility, **{self._name: self.release.estimate(released)})

@@ -20,7 +20,7 @@ def allocation_nodes(
     source_utility: Any = None,
     privacy: NodePrivacy | Sequence[NodePrivacy | None] | None = None,
 ) -> list[AllocationNode]:
-    """Make all nodes of a network, as one process may do for all of them.
+    """Return all nodes of a network, for use in one process.
 
     Parameters
     ----------
@@ -28,11 +28,11 @@ def allocation_nodes(
         Edges and bounds.
     target_utility, source_utility : ConcaveUtility or None
         Utilities of the edges to their targets and to their sources, both in the order of the
-        targets. Each node is given a copy of its own. None is a side without any, whose nodes have
-        nothing to hide: their answers follow from those of others.
+        targets; each node gets its part. Nodes of a side with None have nothing to hide: their
+        answers follow from those of others.
     privacy : NodePrivacy or sequence of NodePrivacy or None, default=None
-        That of every node with a utility, or of every node, targets before sources; one is that of
-        all of them, whose noise then comes from streams of their own.
+        One for all nodes with a utility, each with its own stream of noise; or one for every node,
+        targets before sources.
 
     Returns
     -------
@@ -56,7 +56,7 @@ def allocation_nodes(
     """
     budgets = _budgets(privacy, sum(network.shape))
     n_targets = network.shape[0]
-    # Where the edges of each side stand in the order of the targets.
+    # Positions of the edges of each side in the order of the targets.
     orders = np.arange(network.n_edges), network.sources.positions
     nodes = []
     for role, side, utility, order, of_side in zip(
@@ -81,7 +81,7 @@ def allocation_nodes(
 def _budgets(
     privacy: NodePrivacy | Sequence[NodePrivacy | None] | None, n_nodes: int
 ) -> list[NodePrivacy | None]:
-    """Return what each node may tell, with noise that no two nodes share."""
+    """Return the budget of each node; no two nodes share their noise."""
     if privacy is None:
         return [None] * n_nodes
     if isinstance(privacy, NodePrivacy):

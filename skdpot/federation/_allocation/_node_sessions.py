@@ -15,22 +15,23 @@ _MOST_GREETED, _MOST_PAST = 8, 512
 
 @dataclass(frozen=True)
 class NodeSessions:
-    """The session that a node answers in, those that it may begin, and former ones.
+    """The present session of a node, those that may begin, and past ones.
 
-    For every session a node draws a word when it is greeted, before anything is charged, and what
-    is charged is named by it. A node that remembers the word is not charged again. One that has
-    forgotten it, and so its noise, is; and so is one that draws other noise for the same word.
+    When a node is greeted, it draws a random word for the session, before anything is charged. The
+    word is part of the charge's token. A node that remembers the word is not charged again. A node
+    that has forgotten the word, and with it the noise, is charged again, and so is one that draws
+    other noise for the same word.
 
     Attributes
     ----------
     present, word : str
-        The session that the node answers in, and its word.
+        Name of the present session, and its word.
     greeted : dict of str to str
         Words of sessions that may begin.
     past : tuple of str
-        Sessions that are over.
+        Names of sessions that are over.
     forgotten : str
-        The one that began last of those that were in `past`, and are not any more.
+        The latest session that was removed from `past`.
     """
 
     present: str = ""
@@ -41,11 +42,11 @@ class NodeSessions:
 
     @property
     def token(self) -> str:
-        """Return the name of what the present session charges."""
+        """Return the token of the present session's charge."""
         return f"allocation {self.present or 'here'} {self.word}"
 
     def greet(self, name: str) -> "NodeSessions":
-        """Return the same with a session that may begin."""
+        """Return the sessions with one more that may begin."""
         if not (name.isalnum() and name.isascii() and len(name) <= _LONGEST_SESSION):
             raise Refusal("a session needs a name.")
         if name == self.present or name in self.greeted:
@@ -56,7 +57,7 @@ class NodeSessions:
         return replace(self, greeted=dict(greeted))
 
     def begin(self, name: str) -> "NodeSessions":
-        """Return the same in a session that the node was greeted in, or raise."""
+        """Return the sessions with a greeted one as the present one, or raise."""
         if name in self.past:
             raise Refusal("this session is over: begin another.")
         if name not in self.greeted:
@@ -67,18 +68,18 @@ class NodeSessions:
         return NodeSessions(name, self.greeted[name], greeted, past[-_MOST_PAST:], forgotten)
 
     def ended(self) -> "NodeSessions":
-        """Return the same with the present session over."""
+        """Return the sessions without a present one, which is over."""
         return replace(self, present="", past=(*self.past, *filter(None, [self.present])))
 
     def charged_anew(self) -> "NodeSessions":
-        """Return the same with another word for the present session."""
+        """Return the sessions with a new word for the present one."""
         return replace(self, word=secrets.token_hex(16))
 
     def as_fields(self) -> dict[str, Any]:
-        """Return all of it as JSON can hold it; private."""
+        """Return all attributes for JSON; private."""
         return asdict(self)
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> "NodeSessions":
-        """Return what `as_fields` put away."""
+        """Return the sessions that `as_fields` described."""
         return cls(**{**fields, "past": tuple(fields["past"])})

@@ -140,7 +140,7 @@ class BarycenterAgreement:
     resolution: float
 
     def record(self) -> str:
-        """Return who saw what: JSON for the files of all parties.
+        """Return the record of the messages: JSON for the files of all parties.
 
         Returns
         -------

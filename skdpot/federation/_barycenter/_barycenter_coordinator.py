@@ -21,7 +21,7 @@ from ._group_release import GroupRelease
 from ._legs import Leg
 from ._round_sums import MedianRound, OutOfRange, PlainRound, SecureRound, at_fault
 
-# What answers are called; those in legs of a secure sum are called as the legs are.
+# Kinds of answers; in legs of a secure sum they are the names of the legs.
 _REPLIES = {"hello": "welcome", "step": "answer", "finish": "done"}
 _AGAIN = (
     "Mend that, and run the same coordinator again to go on, or make one that can do without "
@@ -171,9 +171,9 @@ class BarycenterCoordinator:
         self._leg: Leg | None
         self._step: Step | None
         self._rounds: Generator[Step, Any, Any] | None
-        # Sums of the rounds, and whose vectors are in them.
+        # Sums of the rounds, and the owners whose vectors they contain.
         self._sums: list[tuple[np.ndarray, tuple[str, ...]]]
-        # How many rows owners of a release declared.
+        # Number of rows that each owner of a release declared.
         self._rows: dict[str, int]
         self._begin(self.owners)
 
@@ -193,28 +193,28 @@ class BarycenterCoordinator:
 
     @property
     def finished(self) -> bool:
-        """Return whether nothing is left to be asked."""
+        """Return whether the run is finished."""
         return self._leg is None
 
     @property
     def n_rounds(self) -> int:
-        """Return how many rounds were made."""
+        """Return the number of completed rounds."""
         return len(self._sums)
 
     @property
     def place(self) -> tuple[str, bool, int]:
-        """Return what changes whenever there is more to go on from, and a new checkpoint is due."""
+        """Return a value that changes whenever a new checkpoint is due."""
         return self._session, self._rounds is not None, len(self._sums)
 
     @property
     def is_new(self) -> bool:
-        """Return whether nobody was asked anything yet."""
+        """Return whether no owner was asked yet."""
         leg = self._leg
         return leg is not None and leg.kind == "hello" and not (leg.n_tries or self.dropped)
 
     @property
     def digest(self) -> str:
-        """Return what stands for all parameters that a checkpoint depends on."""
+        """Return a digest of all parameters that a checkpoint depends on."""
         return self._settings.digest()
 
     def messages(self) -> dict[str, bytes]:
@@ -359,16 +359,16 @@ class BarycenterCoordinator:
     # -------------------------------------------------------------------------------- session
 
     def _begin(self, owners: tuple[str, ...]) -> None:
-        """Begin a session with these owners, of which a release may lose some."""
+        """Begin a session with these owners."""
         self.owners = self._asked = owners
         self._session = new_session()
         self._sums = []
         self._rows = {}
         self._n_features = 0
         self._said: dict[str, dict[str, Any]] = {}
-        # Why owners are missing in the legs of this round.
+        # Reasons of owners that are missing in this round.
         self._absent: dict[str, str] = {}
-        # Who spoilt an attempt at this round, in which all others can do without.
+        # Owners that spoilt an attempt at this round; the next attempt is made without them.
         self._left_out: dict[str, str] = {}
         self._step = None
         self._rounds = None
@@ -377,7 +377,7 @@ class BarycenterCoordinator:
 
     @property
     def _roster(self) -> list[list[str]]:
-        """Return names and public keys of those who are asked, if there are keys."""
+        """Return names and public keys of the asked owners; empty without keys."""
         publics = self._settings.publics
         return [[name, publics[name]] for name in self._asked] if publics else []
 
@@ -396,7 +396,7 @@ class BarycenterCoordinator:
         return Leg("hello", packets)
 
     def _told(self, owner: int, name: str) -> dict[str, Any]:
-        """Return what a greeting says to one owner."""
+        """Return the part of a greeting that is for one owner."""
         told = {"owner": owner, "name": name}
         if self._settings.release is None:
             return told
@@ -425,14 +425,14 @@ class BarycenterCoordinator:
                 self._rows = {name: self._said[name]["n_rows"] for name in self._asked}
             self._replay()
         except (FederationError, ValueError) as error:
-            # Owners do not go together, nor with the parameters. They may be asked anew.
+            # Owners do not fit together, or do not fit the parameters. They may be asked again.
             self._said, self._leg = {}, self._hello()
             if isinstance(error, FederationError):
                 raise
             raise FederationError(str(error), {}) from error
 
     def _replay(self) -> None:
-        """Begin the rounds, and go through those of which there are sums."""
+        """Begin the rounds, and repeat those with known sums."""
         if self._settings.release is not None:
             rounds: Generator[Step, Any, Any] = self._settings.release_rounds(
                 self._n_rows, len(self._asked)
@@ -452,7 +452,7 @@ class BarycenterCoordinator:
     # --------------------------------------------------------------------------------- rounds
 
     def _attempt(self, step: Step) -> None:
-        """Begin a round, or begin it anew, with other masks."""
+        """Begin a round, or repeat it with new masks."""
         task, strict = self._settings.task_of(step, self._n_rows, len(self._asked))
         check = self._settings.check_of(step, self._rows)
         options = self._asked, task, step.arrays, self._letter, strict, check
@@ -498,7 +498,7 @@ class BarycenterCoordinator:
         self._learn(total)
 
     def _try_without(self, leg: Leg) -> None:
-        """Begin the round anew without owners that dealt wrong shares, or say who they are."""
+        """Repeat the round without owners that dealt wrong shares, or raise and name them."""
         assert self._step is not None
         secure = self._settings.secure_for(len(self._asked))
         found = self._left_out | at_fault(leg.accusations, secure.threshold or 0)
@@ -510,14 +510,14 @@ class BarycenterCoordinator:
         self._attempt(self._step)
 
     def _too_few(self, message: str) -> FederationError:
-        """Return what to raise where there is no sum; the round begins anew after it."""
+        """Return the error of a round without a sum, after beginning the round again."""
         absent, self._left_out = self._absent, {}
         assert self._step is not None
         self._attempt(self._step)
         return FederationError(f"{message} Missing: {_listed(absent)}. {_AGAIN}", absent)
 
     def _learn(self, total: np.ndarray) -> None:
-        """Go on to the next round with a sum, or to the end."""
+        """Continue with the sum of a round: to the next round, or to the end."""
         assert self._rounds is not None
         contributors = self._round.contributors
         self._sums.append((total, contributors))
@@ -529,7 +529,7 @@ class BarycenterCoordinator:
             self._finish(end.value)
             return
         except Exception as error:
-            # Numbers that cannot be: an owner's answer was not what it was asked for.
+            # Impossible numbers: an owner's answer was not what it was asked for.
             self._sums.pop()
             self._replay()
             raise FederationError(
@@ -541,14 +541,14 @@ class BarycenterCoordinator:
         self._attempt(step)
 
     def _what_was_learned(self, number: int) -> Any:
-        """Return what the rounds are sent."""
+        """Return the value that the generator of rounds gets for a round."""
         total, names = self._sums[number]
         if self._settings.release is None:
             return total
         return total, [self._rows[name] for name in names]
 
     def _finish(self, outcome: Any) -> None:
-        """Tell the owners what was found."""
+        """Begin the last leg, which tells the owners the result."""
         self._outcome = outcome if self._settings.release is not None else (outcome, None)
         found = self._outcome[0]
         arrays = {"support": found.support}
@@ -565,7 +565,7 @@ class BarycenterCoordinator:
     # -------------------------------------------------------------------------------- answers
 
     def _refused(self, leg: Leg, name: str, data: bytes) -> str | None:
-        """Accept an answer, or return why it is none."""
+        """Accept an answer, or return why it is refused."""
         try:
             packet = unpack(data, self._settings.publics.get(name))
         except SignatureError:
@@ -620,7 +620,7 @@ class BarycenterCoordinator:
             self._begin(left)
             return
         if leg.kind == "hello" or settings.secure is None:
-            # Who has answered need not answer again.
+            # Owners that have answered need not answer again.
             leg.n_tries = 0
         else:
             assert self._step is not None

@@ -126,7 +126,7 @@ class BarycenterFederation:
         return _without_carrier, (self.owners, self.noise, self.n_honest)
 
     def collect(self, release: GroupRelease) -> BarycenterAgreement:
-        """Ask the owners for a release; go on where the last attempt at the same one has failed.
+        """Ask the owners for a release; continue if an attempt at the same release failed before.
 
         Parameters
         ----------

@@ -205,7 +205,7 @@ class BarycenterOwner(Remembering):
         self._plan_of(None if release is None else release.promise).check(ledger)
         self.outcome: dict[str, Any] = {}
         self._sessions = Sessions()
-        # Of which session the state of the algorithm is.
+        # The session that the state of the algorithm belongs to.
         self._at_work = ""
         self._has_released = False
         self._lock = threading.Lock()
@@ -226,7 +226,7 @@ class BarycenterOwner(Remembering):
         )
 
     def _check_keys(self) -> None:
-        """Raise unless there are the keys that the release needs, and that go together."""
+        """Raise unless all keys that the release needs are given and consistent."""
         pinned = set(self._pinned or ()) | {self.name}
         if self._pinned is not None and self._key is None:
             raise ValueError("an owner that pins keys of others has a key of its own: give key.")
@@ -250,7 +250,7 @@ class BarycenterOwner(Remembering):
 
     @property
     def n_answered(self) -> int:
-        """Return how many rounds of the present session the owner answered."""
+        """Return the number of answered rounds of the present session."""
         last = self._sessions.last
         return 0 if last is None or last.is_owed else last.round + 1
 
@@ -267,8 +267,8 @@ class BarycenterOwner(Remembering):
             self._has_released = session.charged = True
             self._keep()
             return reply
-        # Wherever the process ends: the answer is not lost, and the token keeps it from being
-        # charged twice.
+        # If the process ends here, the answer is not lost, and its token prevents a second
+        # charge.
         self._keep()
         self._charge(session)
         return reply
@@ -309,8 +309,8 @@ class BarycenterOwner(Remembering):
         return pack(asked.reply(kind, self.name, fields, arrays), self._key)
 
     def _welcome(self, packet: Packet) -> _Answer:
-        """Take part in a session, if it is what the owner agreed to."""
-        # That of another one, gone astray, would give this owner the other's place for good.
+        """Join a session, if it is what the owner agreed to."""
+        # A misdirected greeting would give this owner the place of another one.
         if packet.fields.get("name") != self.name:
             raise Refusal("the greeting is for an owner of another name.")
         check_hello(packet, self._release, self._insisted is not None, self._n_rows)
@@ -334,7 +334,7 @@ class BarycenterOwner(Remembering):
     # --------------------------------------------------------------------------------- rounds
 
     def _vector_for(self, packet: Packet, session: Session) -> np.ndarray:
-        """Return the answer to a step, which is calculated once."""
+        """Return the answer to a step, which is computed once."""
         step, arrays = packet.fields.get("step"), packet.arrays
         if not isinstance(step, dict):
             raise Refusal("nothing is asked.")
@@ -353,7 +353,7 @@ class BarycenterOwner(Remembering):
         return vector
 
     def _calculated(self, step: dict[str, Any], arrays: Arrays, session: Session) -> np.ndarray:
-        """Return what an algorithm wants to know of the rows; the owner moves on, or stays."""
+        """Return the answer to a step of an algorithm; after an error its state is unchanged."""
         assert self._open is not None
         before = self._steps_of(session)
         if self._at_work != session.name:
@@ -378,7 +378,7 @@ class BarycenterOwner(Remembering):
         return self._open.put_away()
 
     def _check_asked(self, asked: Packet, session: Session) -> None:
-        """Refuse what could not be answered, before any owner is charged."""
+        """Refuse a step that could not be answered, before any owner is charged."""
         step = asked.fields["step"]
         check_round(asked, session, task_digest(step, asked.arrays))
         if self._release is None or asked.round == session.round:
@@ -387,13 +387,13 @@ class BarycenterOwner(Remembering):
         self._check_price(self._plan_for(self._release, step, asked.arrays).event)
 
     def _plan_for(self, release: GroupRelease, step: dict[str, Any], arrays: Arrays) -> Any:
-        """Return the plan of the release that is asked."""
+        """Return the plan of the requested release, or refuse it."""
         if arrays:
             raise Refusal("a release is of rows alone.")
         try:
             plan = release.plan(step["n_records"], step["n_parts"])
         except ValueError as error:
-            # It depends on what is public alone.
+            # The error depends only on public values.
             raise Refusal(f"the release cannot be made: {error}") from error
         if step["size"] != int(np.prod(plan.released_shape)):
             raise Refusal("the release has another length.")
@@ -402,23 +402,23 @@ class BarycenterOwner(Remembering):
     def _released(
         self, release: GroupRelease, step: dict[str, Any], arrays: Arrays, session: Session
     ) -> np.ndarray:
-        """Return the owner's part of the release, which is charged before it leaves."""
+        """Return the owner's part of the release; it is charged before it is sent."""
         plan = self._plan_for(release, step, arrays)
         vector = release.part(plan, *self._records, self._source)
-        # Another draw has another name, also where this one is forgotten.
+        # Every draw has its own token, so noise that is forgotten and drawn again is charged again.
         session.token = f"federation {secrets.token_hex(16)}"
         session.sizes, session.charged = [step["n_records"], step["n_parts"]], False
         return vector
 
     def _charge(self, session: Session) -> None:
-        """Charge what a session releases, unless it was charged before; or refuse it."""
+        """Charge the release of a session, unless it was charged before; or refuse it."""
         assert self._release is not None
         plan = self._release.plan(*session.sizes)
         about = f"{plan.kind}, session {session.name[:8]}"
         try:
             self._plan_of(plan.event, plan, about).charge_to(self._ledger, token=session.token)
         except Exception:
-            # The owner's ledger says how much is left, which is nobody else's business.
+            # The ledger's own error would tell others how much budget is left.
             raise Refusal(_NOT_ALLOWED) from None
         session.charged = True
 
@@ -427,7 +427,7 @@ class BarycenterOwner(Remembering):
         if self._release is None:
             return
         with contextlib.suppress(ValueError):
-            # Other numbers of rows have other grids, and the same price.
+            # The price does not depend on the number of rows.
             self._check_price(self._release.plan(self._n_rows, n_owners).event)
 
     def _check_price(self, event: DpEvent | None) -> None:
@@ -447,7 +447,7 @@ class BarycenterOwner(Remembering):
     def _plan_of(
         self, event: DpEvent | None, release: Any = None, about: str = "no release"
     ) -> ReleasePlan:
-        """Return what is charged, from public values alone."""
+        """Return the plan of a charge, from public values only."""
         label = f"{type(self).__name__}, {about}"
         return ReleasePlan(release, event, self._source, label, None, neighbouring=NEIGHBOURING)
 
@@ -501,7 +501,7 @@ class BarycenterOwner(Remembering):
         self._sessions, self._at_work = Sessions(), ""
 
 
-# What tells of an answer, and leaves once it is charged.
+# Messages that contain something of the answer: they are sent after the charge.
 _OF_RELEASE = ("step", "masked", "reveal")
 _NOT_ALLOWED = "the owner's ledger does not allow the release."
 

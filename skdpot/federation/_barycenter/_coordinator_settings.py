@@ -84,25 +84,25 @@ class BarycenterSettings:
 
     @property
     def n_honest(self) -> int:
-        """Return how many of the owners that are summed must be honest."""
+        """Return the smallest number of honest owners in a sum."""
         return 1 if self.release is None else self.release.n_honest or 1
 
     def max_rows(self, owner: str) -> int:
-        """Return how many rows of an owner are plausible."""
+        """Return the largest number of rows that an owner may declare."""
         return self._max_rows.get(owner, MAX_ROWS)
 
     def secure_for(self, n_owners: int) -> SecureAggregation:
-        """Return how sums over so many owners are taken, or raise ValueError."""
+        """Return the secure aggregation of so many owners, or raise ValueError."""
         assert self.secure is not None
         secure = self.secure
         if self.publics and secure.threshold is None:
-            # Owners count on as many whoever is left out.
+            # Owners count on this threshold, even if some of them are left out.
             of_all = secure.for_owners(len(self.owners), self.n_honest, signed=True)
             secure = dataclasses.replace(secure, threshold=of_all.threshold)
         return secure.for_owners(n_owners, self.n_honest)
 
     def resolution(self, n_owners: int) -> float:
-        """Return by how much sums may be wrong, in units of the largest entry."""
+        """Return the largest error of a sum, in units of the largest entry."""
         return 0.0 if self.secure is None else resolution(n_owners)
 
     def problem(self, owners: Sequence[str], n_features: int | None) -> BarycenterProblem:
@@ -123,7 +123,7 @@ class BarycenterSettings:
     def release_rounds(
         self, n_rows: int, n_parts: int
     ) -> Generator[Step, tuple[np.ndarray, list[int]], tuple[BarycenterResult, ReleasedGroups]]:
-        """Yield the one step of a release, and return what follows from the sum."""
+        """Yield the one step of a release, and return the result computed from the sum."""
         release = self.release
         assert release is not None
         size = math.prod(release.plan(n_rows, n_parts).released_shape)
@@ -133,10 +133,10 @@ class BarycenterSettings:
         return barycenter_of_groups(groups, self.weights, self.n_support or 0, self.tol), groups
 
     def check_of(self, step: Step, rows: Mapping[str, int]) -> Check:
-        """Return what is held against every vector of a step, or against a sum of masked ones."""
+        """Return the check of every vector of a step, or of the sum of masked ones."""
         release = self.release
         if release is None:
-            # For what doubles round.
+            # With room for rounding errors.
             largest = step.largest * (1.0 + 1e-9)
             return partial(_check_magnitude, largest)
         plan = release.plan(sum(rows.values()), len(rows))
@@ -150,7 +150,7 @@ class BarycenterSettings:
         return check
 
     def task_of(self, step: Step, n_rows: int, n_parts: int) -> tuple[dict[str, Any], bool]:
-        """Return what a step asks, without its arrays, and whether all must answer."""
+        """Return the task of a step, without arrays, and whether all owners must answer."""
         task: dict[str, Any] = {"kind": step.kind, "size": step.size}
         if step.kind == RELEASE:
             task |= {"type": "int64", "n_records": n_rows, "n_parts": n_parts}
@@ -161,7 +161,7 @@ class BarycenterSettings:
         return task, True
 
     def can_do_with(self, owners: Sequence[str], n_features: int | None) -> bool:
-        """Return whether the coordinator is to go on with these owners, and can."""
+        """Return whether the coordinator may and can continue with these owners."""
         if self.on_missing == "raise" or len(owners) < max(self.n_least, self.n_honest):
             return False
         try:
@@ -172,7 +172,7 @@ class BarycenterSettings:
             return False
 
     def digest(self) -> str:
-        """Return what stands for all parameters that sums depend on."""
+        """Return a digest of all parameters that sums depend on."""
         bounds = None if self.bounds is None else [end.tolist() for end in self.bounds]
         settings = [
             list(self.owners), self.n_support, self.method,
@@ -221,9 +221,9 @@ class BarycenterSettings:
             )
 
     def _assumed_width(self) -> int | None:
-        """Return a number of features to check the problem with before owners tell theirs.
+        """Return a number of features for a check of the problem before owners declare theirs.
 
-        None is where candidates or bounds tell it.
+        None if candidates or bounds determine it.
         """
         told_by_bounds = self.bounds is not None and max(end.ndim for end in self.bounds) == 1
         return None if self.candidates is not None or told_by_bounds else 1
@@ -246,12 +246,12 @@ class BarycenterSettings:
 
 
 def methods() -> list[str]:
-    """Return the names of all methods: the release, and what groups of points can be asked."""
+    """Return the names of all methods: the release, and the algorithms for groups of points."""
     return ["release", *Method.known]
 
 
 def checked_names(owners: Sequence[str] | Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names of owners, or raise ValueError if they are none."""
+    """Return the names of owners, or raise ValueError if they are not distinct names."""
     names = tuple(map(str, owners))
     if isinstance(owners, str) or not names or len(set(names)) < len(names):
         raise ValueError("owners must be names that differ from each other, one or more.")
@@ -265,7 +265,7 @@ def _check_magnitude(largest: float, vector: np.ndarray, owners: Sequence[str]) 
 
 
 def _checked_rows(max_rows: Any, owners: Sequence[str]) -> dict[str, int]:
-    """Return the numbers of rows that are plausible, by owner."""
+    """Return the largest numbers of rows that owners may declare, by owner."""
     of_each = isinstance(max_rows, Mapping)
     rows = dict(max_rows) if of_each else dict.fromkeys(owners, max_rows)
     if not set(rows) <= set(owners):

@@ -8,11 +8,11 @@ from ._round_sums import OutOfRange
 
 
 def read_welcome(fields: dict[str, Any], of_release: bool, max_rows: int) -> dict[str, Any]:
-    """Return what an owner says of itself in its answer to the greeting.
+    """Return what an owner declares in its answer to the greeting.
 
-    That is ``"n_features"``; and ``"n_rows"`` if it agreed to a release, else ``"group"``, what
-    stands for it. Raises KeyError or ValueError if that is not in the answer, and OutOfRange if it
-    says more than `max_rows` rows.
+    That is ``"n_features"``; and ``"n_rows"`` if it agreed to a release, otherwise ``"group"``, a
+    digest of its label. Raises KeyError or ValueError if the answer lacks that, and OutOfRange if
+    it declares more than `max_rows` rows.
     """
     said = {name: fields[name] for name in ("n_features", "n_rows" if of_release else "group")}
     numbers = [value for name, value in said.items() if name != "group"]
@@ -26,7 +26,7 @@ def read_welcome(fields: dict[str, Any], of_release: bool, max_rows: int) -> dic
 
 
 def common_width(said: dict[str, dict[str, Any]]) -> int:
-    """Return how many features the rows of all owners have; raise if they differ."""
+    """Return the number of features that all owners have; raise if they differ."""
     owners_of: dict[int, list[str]] = {}
     for name, one in said.items():
         owners_of.setdefault(one["n_features"], []).append(name)
@@ -40,7 +40,7 @@ def common_width(said: dict[str, dict[str, Any]]) -> int:
 
 
 def check_width(said: dict[str, dict[str, Any]], bounds: Any) -> None:
-    """Raise if rows have other features than those that a release has bounds of, if it has any."""
+    """Raise if owners have another number of features than the bounds of the release."""
     n_features = common_width(said)
     if bounds is not None and n_features != len(bounds[0]):
         why = f"rows of {n_features} features, and the release declares bounds of {len(bounds[0])}"
@@ -48,7 +48,7 @@ def check_width(said: dict[str, dict[str, Any]], bounds: Any) -> None:
 
 
 def check_groups(said: dict[str, dict[str, Any]], method: str) -> None:
-    """Raise if two owners have rows of one group, and it is not a release."""
+    """Raise if two owners have rows of the same group, without a release."""
     owner_of: dict[str, str] = {}
     for name, one in said.items():
         other = owner_of.setdefault(one["group"], name)

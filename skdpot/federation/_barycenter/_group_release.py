@@ -25,7 +25,7 @@ from skdpot.releases import (
 )
 
 NEIGHBOURING = "replace_one"
-# The name of the one step that owners who agreed to a release answer.
+# The name of the step of a release, the only one that is answered.
 RELEASE = "release"
 NOISES = ("own", "shared")
 
@@ -107,12 +107,12 @@ class GroupRelease:
     owners_per_group: Any = None
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
-        """Return the errors of what one owner with so many records releases.
+        """Return the expected errors of the release of one owner alone.
 
         Parameters
         ----------
         n_records : int
-            How many records the owner has; public.
+                Number of records of the owner; public.
 
         Returns
         -------
@@ -160,18 +160,18 @@ class GroupRelease:
 
     @property
     def promise(self) -> DpEvent:
-        """Return what a release costs at most, however many rows and owners there are."""
+        """Return the event of the largest cost, for any number of rows and owners."""
         if not self.delta:
             return PureDpEvent(self.epsilon)
         return ApproximateDpEvent(self.epsilon, self.delta)
 
     @cached_property
     def unit_layout(self) -> UnitLayout:
-        """Return what the coordinates of a row are."""
+        """Return the layout of the coordinates of a row."""
         return self.layout or UnitLayout((0,) * len(self.bounds[0]), ())
 
     def described(self) -> dict[str, Any]:
-        """Return all of it, as JSON can hold it: what two parties compare.
+        """Return all parameters as values for JSON, by which two parties compare releases.
 
         Returns
         -------
@@ -192,7 +192,7 @@ class GroupRelease:
         }
 
     def plan(self, n_records: int, n_parts: int) -> HistogramRelease | MomentsRelease:
-        """Return what is released of so many records at so many owners.
+        """Return the planned release, for numbers of records and owners.
 
         Parameters
         ----------
@@ -202,14 +202,14 @@ class GroupRelease:
         Returns
         -------
         HistogramRelease or MomentsRelease
-            Its noise is that of a part.
+            A release with the noise of one part.
 
         Raises
         ------
         ValueError
             If there are too many cells or moments, or the budget is out of range.
         """
-        # Where owners have one group each, what is added up is next to nothing.
+        # With one group each, only the owners of a group add noise to its numbers.
         make: Any = partial(SummedRelease, n_parts=1 if self.owners_per_group else n_parts)
         if self.n_honest is not None:
             make = partial(SharedRelease, n_parts=n_parts, n_honest=self.n_honest)
@@ -231,7 +231,7 @@ class GroupRelease:
         n_contributors: int,
         rows: Sequence[int] = (),
     ) -> ReleasedGroups:
-        """Return the groups that a sum of parts tells of; post-processing.
+        """Return the groups estimated from a sum of parts; post-processing.
 
         Parameters
         ----------
@@ -268,7 +268,7 @@ class GroupRelease:
         )
 
     def part(self, plan: Any, units: np.ndarray, codes: np.ndarray, source: Any) -> np.ndarray:
-        """Release an owner's part; the plan's event is to be charged before it leaves.
+        """Release an owner's part; charge the plan's event before you send it.
 
         Parameters
         ----------
@@ -290,7 +290,7 @@ class GroupRelease:
         return part.ravel()
 
     def check_range(self, plan: Any, total: np.ndarray, n_rows: Sequence[int]) -> None:
-        """Raise ValueError for a sum of parts that rows so many cannot have; post-processing.
+        """Raise ValueError for a sum of parts that is impossible for so many rows; post-processing.
 
         Parameters
         ----------
@@ -358,7 +358,7 @@ class GroupRelease:
                 "with owners_per_group an owner has rows of one group, and group is its label, one "
                 "of those of the release."
             )
-        # A tuple may be a label; one that is none has the labels of rows in it.
+        # A tuple may be a label; any other tuple contains the labels of rows.
         several = isinstance(labels, tuple) and labels not in position
         if isinstance(labels, Hashable) and not several:
             return np.full(n_records, position.get(labels, -1))
@@ -368,7 +368,7 @@ class GroupRelease:
 
 
 def described_label(label: Hashable) -> str:
-    """Return what stands for a label, the same for NumPy's numbers and texts and for Python's."""
+    """Return a text for a label, the same for values of NumPy and of Python."""
     label = label.item() if isinstance(label, np.generic) else label
     return f"{type(label).__name__} {label!r}"
 

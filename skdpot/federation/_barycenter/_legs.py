@@ -13,19 +13,19 @@ _LONGEST_REASON = 500
 
 @dataclass
 class Leg:
-    """What is asked in a leg of a round, and what was answered so far.
+    """The questions of a leg of a round, and the answers so far.
 
     Parameters
     ----------
     kind : str
-        Which leg it is.
+        Name of the leg.
     packets : dict of str to Packet
-        What is asked, by owner.
+        Messages, by owner.
 
     Attributes
     ----------
     accusations : dict of str to str
-        Whom owners refuse to go on with.
+        The owner that each accusing owner refuses to continue with.
     """
 
     kind: str
@@ -43,16 +43,16 @@ class Leg:
 
     @property
     def missing(self) -> list[str]:
-        """Who was asked, and has not answered."""
+        """Return the asked owners that have not answered."""
         return [name for name in self.packets if name not in self.accepted]
 
     @property
     def why(self) -> dict[str, str]:
-        """Why, by the names of those who are missing."""
+        """Return the reasons of the missing owners, by name."""
         return {name: self._reasons.get(name, "no answer") for name in self.missing}
 
     def messages(self, key: SigningKey | None = None) -> dict[str, bytes]:
-        """Return what is to be sent to those who are missing, once more, and signed."""
+        """Return the signed messages to the missing owners; this counts as a try."""
         packed: dict[int, tuple[bytes, str]] = {}
         wanted = {}
         for name in self.missing:
@@ -67,19 +67,19 @@ class Leg:
         return wanted
 
     def accept(self, name: str, data: bytes, packet: Packet) -> None:
-        """Note what an owner answered."""
+        """Record an owner's answer."""
         self.accepted.add(name)
         self.accusations.pop(name, None)
         self._bytes_up += len(data)
         self._answered[name], self._values_up = _digest(data), _values_in(packet)
 
     def note(self, name: str, reason: str) -> None:
-        """Note why an owner's answer is not accepted: it may have written anything."""
+        """Record why an answer is not accepted; the reason may contain any text of the owner."""
         shown = "".join(letter if letter.isprintable() else " " for letter in reason)
         self._reasons[name] = shown[:_LONGEST_REASON]
 
     def crossing(self, number: int, step: str) -> Crossing:
-        """Return what crossed the wire."""
+        """Return the record of the messages."""
         step = "" if self.kind in ("hello", "finish") else step
         values_down = _values_in(next(iter(self.packets.values()), Packet("")))
         return Crossing(
@@ -93,7 +93,7 @@ def _digest(data: bytes) -> str:
 
 
 def _values_in(packet: Packet) -> str:
-    """Return how many numbers of which types a message has."""
+    """Return the number and types of the numbers in a message."""
     sizes: Counter[str] = Counter()
     for array in packet.arrays.values():
         sizes[array.dtype.name] += array.size

@@ -11,7 +11,7 @@ from .._wire import LARGEST_MESSAGE, MOST_ROWS, Arrays, Packet, Refusal
 from ._group_release import RELEASE, GroupRelease
 from ._owner_sessions import Session
 
-# Matrices of so many doubles are refused: 8 GiB.
+# Largest number of doubles in a matrix: 8 GiB.
 _LARGEST_MATRIX = 2**30
 _LONGEST_SESSION = 64
 _OF_RELEASE = {"kind", "size", "type", "n_records", "n_parts"}
@@ -21,7 +21,7 @@ _OF_OPEN = {"kind", "size", "type"}
 def check_hello(
     packet: Packet, release: GroupRelease | None, must_be_secure: bool, n_rows: int
 ) -> None:
-    """Refuse a session that is not what the owner agreed to."""
+    """Refuse a session that differs from what the owner agreed to."""
     fields = packet.fields
     if not 0 < len(packet.session) <= _LONGEST_SESSION:
         raise Refusal("a session needs a name.")
@@ -54,7 +54,7 @@ def check_hello(
 def checked_roster(
     packet: Packet, name: str, key: SigningKey | None, pinned: Mapping[str, str] | None
 ) -> list[list[str]]:
-    """Return names and public keys of all owners; refuse others than the owner has pinned."""
+    """Return names and public keys of all owners; refuse keys that the owner has not pinned."""
     roster, place = packet.fields.get("roster"), packet.fields["owner"]
     if roster is None:
         if pinned is not None:
@@ -77,7 +77,7 @@ def checked_roster(
 
 
 def check_round(packet: Packet, session: Session, task: str) -> None:
-    """Refuse what is neither the round that was answered, with the same task, nor the next one."""
+    """Refuse a round that is neither the last one, with the same task, nor the next one."""
     if packet.round not in (session.round, session.round + 1):
         raise Refusal(f"round {packet.round} is not the one after {session.round}.")
     if packet.round == session.round and task != session.task:
@@ -85,7 +85,7 @@ def check_round(packet: Packet, session: Session, task: str) -> None:
 
 
 def check_release_step(step: Any, packet: Packet, n_rows: int, n_owners: int) -> None:
-    """Refuse what is not the one step of a release, before anything is charged."""
+    """Refuse any other step than that of the release, before anything is charged."""
     if packet.round != 0:
         raise Refusal("a release has one round.")
     if not isinstance(step, dict) or set(step) != _OF_RELEASE or step["kind"] != RELEASE:
@@ -100,7 +100,7 @@ def check_release_step(step: Any, packet: Packet, n_rows: int, n_owners: int) ->
 
 
 def check_open_step(step: Any, arrays: Arrays, n_rows: int, secure: bool) -> None:
-    """Refuse a step that cannot be answered, or not within this machine's memory."""
+    """Refuse a step that is invalid, or too large for the memory of this machine."""
     if not isinstance(step, dict) or set(step) - {"largest"} != _OF_OPEN:
         raise Refusal("this is no step of an algorithm.")
     if not isinstance(step["kind"], str) or step["type"] != "float64":
@@ -122,9 +122,9 @@ def check_plan(
     insisted: SecureAggregation | None,
     n_known: int,
 ) -> None:
-    """Refuse sums over fewer owners, or with fewer neighbours, than the owner counts on.
+    """Refuse sums over fewer owners, or with fewer neighbours, than the owner requires.
 
-    With keys of `n_known` owners it counts on a threshold for so many, whoever is left out.
+    With keys of `n_known` owners it requires the threshold for so many, even if some are left out.
     """
     if plan.n_owners != n_owners:
         raise Refusal("the sum is over other owners than those of the session.")
@@ -147,7 +147,7 @@ def check_plan(
 
 
 def checked_outcome(packet: Packet, release: GroupRelease | None, n_features: int) -> dict:
-    """Return what the coordinator says at the end, or refuse it."""
+    """Return the final message of the coordinator, or refuse it."""
     fields, arrays = dict(packet.fields), dict(packet.arrays)
     support, objective = arrays.get("support"), fields.get("objective")
     if support is None or support.dtype.kind != "f" or support.ndim != 2:

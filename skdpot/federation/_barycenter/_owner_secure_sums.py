@@ -24,7 +24,7 @@ def begin_sum(
     key: SigningKey | None,
     n_known: int,
 ) -> tuple[str, dict[str, Any], Arrays]:
-    """Begin an attempt at a sum: return kind, fields and arrays of the answer."""
+    """Begin an attempt at a sum; return kind, fields and arrays of the answer."""
     if packet.attempt in session.attempts:
         raise Refusal("this attempt has begun before.")
     parameters, task = packet.fields.get("plan"), packet.fields.get("task")
@@ -37,13 +37,13 @@ def begin_sum(
     secure_sum = SecureSumOwner(plan, session.owner, signers_of(session.roster, key))
     keys = secure_sum.advertise()
     session.begin_attempt(packet.attempt, said, secure_sum)
-    # After an attempt that failed in its last leg, a sum can be had of the same owners only.
+    # If an attempt failed in its last leg, only a sum over the same owners is possible.
     bound = packet.round == session.round and session.survivors
     return "keys", {"survivors": list(session.survivors)} if bound else {}, keys
 
 
 def check_attempt(packet: Packet, session: Session) -> None:
-    """Refuse legs of other attempts than the last one that was begun."""
+    """Refuse legs of any attempt but the last one."""
     if session.sum is None or packet.attempt != session.attempts[-1]:
         raise Refusal("this attempt is over, or has not begun.")
     if packet.round != session.plan["round"]:
@@ -51,10 +51,9 @@ def check_attempt(packet: Packet, session: Session) -> None:
 
 
 def check_masked(packet: Packet, session: Session) -> tuple[Packet, Arrays]:
-    """Return the step that is asked, and the shares of others; refuse what was not announced.
+    """Return the step, and the shares of others; refuse what differs from the announcement.
 
-    All that others have sealed is opened and checked before the owner calculates anything, and is
-    charged for it.
+    All sealed shares are opened and checked before the owner computes or charges anything.
     """
     arrays = packet.arrays
     delivered = {
@@ -82,13 +81,13 @@ def masked(vector: np.ndarray, step: dict[str, Any], opened: Arrays, session: Se
 
 
 def consent(packet: Packet, session: Session) -> Arrays:
-    """Return the owner's signature of whose vectors are in the sum."""
+    """Return the owner's signature of the list of survivors."""
     _survivors_in(packet, session)
     return valid(session.sum.consent, packet.arrays)
 
 
 def reveal(packet: Packet, session: Session) -> Arrays:
-    """Return what unmasks the sum, of a round over one set of owners only."""
+    """Return the shares that unmask the sum; only one set of owners is accepted in a round."""
     survivors = _survivors_in(packet, session)
     revealed = valid(session.sum.reveal, packet.arrays)
     session.survivors = survivors
@@ -96,7 +95,7 @@ def reveal(packet: Packet, session: Session) -> Arrays:
 
 
 def _survivors_in(packet: Packet, session: Session) -> tuple[int, ...]:
-    """Return over whom the sum of this round is to be; refuse others than before."""
+    """Return the survivors of this round; refuse other ones than before."""
     named = packet.arrays.get("survivors")
     if named is None or named.ndim != 1:
         raise Refusal("nobody is named whose masks are to be taken off.")
@@ -107,7 +106,7 @@ def _survivors_in(packet: Packet, session: Session) -> tuple[int, ...]:
 
 
 def valid(take: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a secure sum makes of something that arrived; refuse where that is not valid."""
+    """Return the result of a call on received data; refuse the data if they are invalid."""
     try:
         return take(*arguments)
     except (ValueError, SecureSumError) as error:

@@ -11,8 +11,8 @@ from .._secure_sum import SecureSumOwner
 from .._session_names import is_from_before, later
 from .._wire import Arrays, Packet, pack, unpack
 
-# A message that went astray may begin a session that nobody goes on with, so that there must be
-# room for some beside the one that counts; and for names of sessions and attempts that are over.
+# A misdirected message may begin a session that nobody continues. So there is room for several
+# sessions, and for names of sessions and attempts that are over.
 _MOST_SESSIONS = 8
 _MOST_PAST = 512
 _MOST_ATTEMPTS = 64
@@ -25,40 +25,40 @@ _FIELDS = (
 
 @dataclass(repr=False, eq=False)
 class Session:
-    """How far an owner is in a session: what it was asked last, and what it answered.
+    """The state of an owner in a session: the last question, and its answer.
 
     Attributes
     ----------
     name : str
-        That of the session.
+        Name of the session.
     owner, n_owners : int
-        Which of how many owners the owner is.
+        Number of this owner, and of all owners.
     secure : bool
-        Whether sums are secure in it.
+        Whether its sums are secure.
     roster : list of [str, str]
         Names and public keys of all owners, if they have keys.
     round : int
-        Number of the last round that was answered, -1 before the first.
+        Number of the last answered round, -1 before the first.
     task : str
-        What was asked in it.
+        Digest of its task.
     vector : ndarray
-        What was answered: private, unless it is a part with all of its noise.
+        The answer: private, unless it is a part with all of its noise.
     token : str
-        Under which the release that was answered is charged, empty where none was drawn.
+        Token of the charge of the release; empty if none was drawn.
     sizes : list of int
-        Numbers of records and parts of this release.
+        Numbers of records and of parts of the release.
     charged : bool
-        Whether the release is charged; until then nothing leaves.
+        Whether the release is charged; nothing is sent before.
     survivors : tuple of int
-        Over which owners the owner helped to unmask the sum of this round.
+        Owners in the sum of this round that this owner helped to unmask.
     attempts : list of str
-        Attempts at secure sums that have begun; the last one may go on.
+        Attempts at secure sums that have begun; only the last one may continue.
     plan : dict
-        What was said of the last one.
+        Public parameters of the last attempt.
     sum : SecureSumOwner or None
-        The owner's part in it.
+        The owner's part in the last attempt.
     replies : dict of str to (str, bytes)
-        Digest of what was asked in every leg of it, and the reply.
+        Digest of the question in every leg of the last attempt, and the reply.
     steps : dict of str to ndarray
         State of the algorithm, while another session is present.
     """
@@ -83,7 +83,7 @@ class Session:
 
     @property
     def is_owed(self) -> bool:
-        """Whether a release was drawn that is not charged."""
+        """Return whether a release was drawn that is not charged."""
         return bool(self.token) and not self.charged
 
     @property
@@ -94,12 +94,12 @@ class Session:
         return SIGNED_LEGS if self.roster else SECURE_LEGS
 
     def begin_attempt(self, attempt: str, plan: dict[str, Any], secure_sum: Any) -> None:
-        """Begin a secure sum, and forget all secrets of the one before."""
+        """Begin a secure sum, and drop all secrets of the one before."""
         self.attempts = [*self.attempts, attempt][-_MOST_ATTEMPTS:]
         self.plan, self.sum, self.replies = plan, secure_sum, {}
 
     def as_bytes(self, steps: Arrays) -> bytes:
-        """Return all of it, with the state of the algorithm; private."""
+        """Return all attributes, with the state of the algorithm; private."""
         fields = {name: getattr(self, name) for name in _FIELDS}
         fields["survivors"] = list(self.survivors)
         fields["digests"] = {leg: digest for leg, (digest, _) in self.replies.items()}
@@ -115,7 +115,7 @@ class Session:
 
     @classmethod
     def from_bytes(cls, data: bytes, key: SigningKey | None = None) -> "Session":
-        """Return what was put away; raise ValueError or KeyError if it is nothing like that."""
+        """Return the session that `as_bytes` described; raise ValueError or KeyError if invalid."""
         packet = unpack(data)
         fields, arrays = dict(packet.fields), packet.arrays
         digests, survivors = fields.pop("digests"), tuple(fields.pop("survivors"))
@@ -135,40 +135,40 @@ class Session:
 
 
 class Sessions:
-    """The sessions that an owner takes part in, a few at most, and names of former ones."""
+    """The present sessions of an owner, a few at most, and the names of past ones."""
 
     def __init__(self) -> None:
         self._present: dict[str, Session] = {}
         self._past: list[str] = []
-        # The one that began last of those whose names are not known any more.
+        # The latest session that was removed from the past ones.
         self._forgotten = ""
 
     def find(self, name: str) -> Session | None:
-        """Return a session that the owner takes part in, which becomes the last one in use."""
+        """Return a present session, or None; it becomes the last used one."""
         session = self._present.pop(name, None)
         if session is not None:
             self._present[name] = session
         return session
 
     def peek(self, name: str) -> Session | None:
-        """Return a session that the owner takes part in, in whatever order they were in use."""
+        """Return a present session, or None, without a change of their order."""
         return self._present.get(name)
 
     def is_past(self, name: str) -> bool:
-        """Return whether the owner took part in a session, and does not any more."""
+        """Return whether a session is over."""
         return name in self._past or is_from_before(name, self._forgotten)
 
     def enter(self, session: Session) -> None:
-        """Take part in a session; leave the one that was not in use for the longest time.
+        """Join a session; if there are too many, leave the one that was unused for longest.
 
-        Greetings alone do not end a session in which something was answered, and paid for.
+        Greetings alone do not end a session in which something was answered and charged.
         """
         oldest = next(iter(self._present), "")
         oldest = next((name for name, one in self._present.items() if one.round < 0), oldest)
         self._present[session.name] = session
         if len(self._present) > _MOST_SESSIONS:
             if self._present.pop(oldest).round < 0:
-                # There is nothing in it to be repeated, and its name may tell any time.
+                # It has no answer to repeat. Its name is not trusted, as it may state any time.
                 return
             past = [*self._past, oldest]
             for name in past[:-_MOST_PAST]:
@@ -177,13 +177,13 @@ class Sessions:
 
     @property
     def last(self) -> Session | None:
-        """Return the session that was in use last."""
+        """Return the last used session."""
         return next(reversed(self._present.values()), None)
 
     def as_packet(self, steps_of: dict[str, Arrays]) -> tuple[dict[str, Any], Arrays]:
-        """Return fields and arrays, of a message that stays with the owner, that hold all of it.
+        """Return fields and arrays of a packet with all sessions, which stays with the owner.
 
-        `steps_of` are states of the algorithm that sessions do not hold themselves.
+        `steps_of` are states of the algorithm that are not in the sessions themselves.
         """
         arrays = {
             f"session {place}": np.frombuffer(
@@ -197,7 +197,7 @@ class Sessions:
     def from_packet(
         cls, fields: dict[str, Any], arrays: Arrays, key: SigningKey | None = None
     ) -> "Sessions":
-        """Return what `as_packet` put away."""
+        """Return the sessions that `as_packet` described."""
         sessions = cls()
         sessions._past = list(fields["past"])
         sessions._forgotten = str(fields.get("forgotten", ""))

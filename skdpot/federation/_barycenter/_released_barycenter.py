@@ -16,10 +16,10 @@ from skdpot.transport.barycenter import (
 def barycenter_of_groups(
     groups: ReleasedGroups, weights: Any, n_support: int, tol: float
 ) -> BarycenterResult:
-    """Return the free-support barycenter of released groups; the same whenever it is calculated.
+    """Return the free-support barycenter of released groups; every computation gives the same.
 
-    Proportional `weights` are those of released sizes. An `n_support` of 0 is for no barycenter,
-    and `tol` is the progress to stop at, relative to the objective.
+    Proportional `weights` use released sizes. With an `n_support` of 0 there is no barycenter. The
+    search stops at progress `tol`, relative to the objective.
     """
     shares = group_weights(weights, groups.sizes)
     n_features = groups.points[0].shape[1]
@@ -43,7 +43,7 @@ def barycenter_of_groups(
 
 
 def _spread_over(groups: ReleasedGroups, weights: np.ndarray, n_support: int) -> np.ndarray:
-    """Return points of the groups, drawn evenly by weight and mass: a start without randomness."""
+    """Return points of the groups, chosen evenly by weight and mass: a deterministic start."""
     points = np.concatenate(groups.points)
     masses = np.concatenate(
         [weight * mass for weight, mass in zip(weights, groups.masses, strict=True)]

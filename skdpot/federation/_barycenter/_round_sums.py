@@ -24,24 +24,24 @@ from .._secure_sum import LARGEST_NUMBER, SecureSumCoordinator
 from .._wire import Packet
 from ._group_release import RELEASE
 
-# Takes a vector, and whose it is or whose sum: raises OutOfRange for what it cannot be.
+# Takes a vector, and its owner or the owners of a sum; raises OutOfRange if it is impossible.
 Check = Callable[[np.ndarray, Sequence[str]], None]
-# Makes a message of a kind, of an attempt, from fields and arrays.
+# Makes a message from its kind, attempt, fields and arrays.
 Letter = Callable[[str, str, dict[str, Any], dict[str, np.ndarray]], Packet]
 
 
 class OutOfRange(ValueError):
-    """What an owner sent cannot be, by public facts; says what is out of range."""
+    """An owner's message is impossible by public facts; the error says what is out of range."""
 
 
 @dataclass
 class PlainRound:
     """A round in which the coordinator sees every owner's vector.
 
-    The task is what is asked, without arrays: ``"kind"``, ``"size"`` and ``"type"`` of the vector;
-    of doubles in a secure sum, also the ``"largest"`` magnitude. `all_or_nothing` is whether a sum
-    over fewer than all owners is of no use; a secure one must then not be seen. `check` is given
-    every vector, or where these are masked, their sum.
+    The task is the question without arrays: ``"kind"``, ``"size"`` and ``"type"`` of the vector;
+    for doubles in a secure sum, also the ``"largest"`` magnitude. With `all_or_nothing` a sum over
+    fewer than all owners is useless, and must not be unmasked. `check` gets every vector, or the
+    sum if vectors are masked.
     """
 
     owners: tuple[str, ...]
@@ -61,7 +61,7 @@ class PlainRound:
         return ("step",)
 
     def messages(self, leg: str) -> dict[str, Packet]:
-        """Return what is sent in a leg, by owner."""
+        """Return the messages of a leg, by owner."""
         asked = self.letter(leg, self.attempt, {"step": self.task}, self.arrays)
         return dict.fromkeys(self.owners, asked)
 
@@ -72,7 +72,7 @@ class PlainRound:
             raise ValueError("the answer holds no vector of the length that was asked for.")
         if vector.dtype.name != self.task["type"]:
             raise ValueError("the answer is of another type.")
-        # Then the sum is not beyond the range, whoever sends what.
+        # Then no owner can move the sum out of its range.
         of_doubles = vector.dtype.kind == "f"
         largest = LARGEST_NUMBER if of_doubles else (2**63 - 1) // len(self.owners)
         if not ((-largest <= vector) & (vector <= largest)).all():
@@ -85,9 +85,9 @@ class PlainRound:
         return not (missing and self.all_or_nothing)
 
     def total(self) -> tuple[np.ndarray, int]:
-        """Return the sum of doubles, or of integers modulo ``2**64``, and of how many vectors.
+        """Return the sum of doubles, or of integers modulo ``2**64``, and the number of vectors.
 
-        It is taken in the order of owners, whatever the order of answers.
+        Vectors are added in the order of owners, not in that of their answers.
         """
         total = np.zeros(self.task["size"], dtype=self.task["type"])
         for name in self.contributors:
@@ -96,19 +96,19 @@ class PlainRound:
 
     @property
     def contributors(self) -> tuple[str, ...]:
-        """Return whose vectors are in the sum."""
+        """Return the owners whose vectors are in the sum."""
         return tuple(name for name in self.owners if name in self._vectors)
 
 
 @dataclass
 class MedianRound(PlainRound):
-    """A round of a release of which the median over owners is taken, in place of the sum."""
+    """A round of a release that takes the median over owners, instead of the sum."""
 
-    # How many rows every owner declared.
+    # Number of rows that each owner declared.
     rows: Mapping[str, int]
 
     def total(self) -> tuple[np.ndarray, int]:
-        """Return what the sum would be if all owners were like the median one, and of how many."""
+        """Return the sum if all owners were like the median one, and the number of vectors."""
         parts = np.array([self._vectors[name] for name in self.contributors])
         return median_of_parts(parts, [self.rows[name] for name in self.contributors]), len(parts)
 
@@ -119,7 +119,7 @@ class SecureRound(PlainRound):
 
     # With a threshold.
     secure: SecureAggregation
-    # Owners that spoilt an attempt at this round.
+    # Owners that spoilt an attempt at this round, and are left out.
     without: Collection[str] = ()
     roster: Roster = ()
 
@@ -150,14 +150,14 @@ class SecureRound(PlainRound):
         return tuple(leg for leg in legs if costs or leg != "check")
 
     def messages(self, leg: str) -> dict[str, Packet]:
-        """Return what is sent in a leg, by owner: to those who answered in the leg before."""
+        """Return the messages of a leg, by owner, for owners that answered in the leg before."""
         return {
             name: self.letter(leg, self.attempt, *self._asked(leg, self.owners.index(name)))
             for name in self._present
         }
 
     def _asked(self, leg: str, owner: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return fields and arrays of what an owner is sent in a leg."""
+        """Return fields and arrays of the message to an owner in a leg."""
         if leg == "keys":
             return self._fields, {}
         if leg == "shares":
@@ -179,9 +179,9 @@ class SecureRound(PlainRound):
             self._bind(name, packet.fields.get("survivors"))
 
     def _bind(self, name: str, survivors: Any) -> None:
-        """Heed that an owner helps to unmask this round's sum over certain owners only.
+        """Bind this attempt to the owners for which an owner has already revealed its shares.
 
-        They are those of an attempt that failed as replies of the last leg were lost.
+        This happens if an attempt failed because replies of its last leg were lost.
         """
         if not isinstance(survivors, list) or not all(type(one) is int for one in survivors):
             return
@@ -201,9 +201,9 @@ class SecureRound(PlainRound):
         return set(self._present) >= set(self.owners if self.all_or_nothing else self._bound)
 
     def total(self) -> tuple[np.ndarray, int]:
-        """Return the sum and of how many vectors it is.
+        """Return the sum, and the number of vectors in it.
 
-        Raise RuntimeError if too few answered, OutOfRange if no honest owners have such a sum.
+        Raises RuntimeError if too few owners answered, and OutOfRange if the sum is impossible.
         """
         total = self._coding.decode(self._sum.total())
         self.check(total, self.contributors)
@@ -216,12 +216,12 @@ class SecureRound(PlainRound):
 
 
 def at_fault(accusations: Mapping[str, str], threshold: int) -> dict[str, str]:
-    """Return owners without which to try again, and why; empty where nobody accuses anybody.
+    """Return the owners to leave out of the next attempt, with reasons.
 
-    `accusations` names for owners the one whose shares they cannot use. As fewer owners than the
-    threshold lie, one of so many that accuse another one is honest. Where fewer do, nobody else can
-    tell who lies: accuser and accused are left out in pairs, so that at most as many honest owners
-    are left out as others lie.
+    `accusations` maps an accusing owner to the one whose shares it cannot use. Fewer owners than
+    the threshold lie. So if as many as the threshold accuse an owner, one of them is honest, and
+    the accused is left out. Otherwise nobody can tell who lies, and accuser and accused are left
+    out in pairs. Then at most one honest owner is left out for every liar.
     """
     counts, left_out = Counter(accusations.values()), {}
     for accuser, accused in accusations.items():

@@ -21,16 +21,16 @@ _LOWEST_FLOWER = (1, 41)
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that was looked at.
+    """The result of one check.
 
     Attributes
     ----------
     good : bool or None
-        None is neither: something that the operator should know, or should compare.
+        None is neither: something to know, or to compare.
     text : str
-        What was found, and what to do. There are no values of rows in it.
+        The finding, and what to do; without values of rows.
     is_fatal : bool
-        Whether there is no use in serving if it is not good.
+        Whether serving is useless if it is not good.
     """
 
     good: bool | None
@@ -42,7 +42,7 @@ class Finding:
 
 
 def check(party: Party) -> list[Finding]:
-    """Look at everything that a party's run needs, and return what was found, in order."""
+    """Check everything that a party's run needs, and return the findings in order."""
     looks = [_engine, _keys, _roster]
     looks += [_rows, _owner_network] if party.is_owner else [_certificates, _run, _published]
     return [finding for look in looks for finding in _safely(look, party)]
@@ -77,7 +77,7 @@ def _keys(party: Party) -> Iterator[Finding]:
     paths = [party.private(name) for name in names]
     if not party.is_owner:
         paths.append(party.path("network", "server-key"))
-    # That of the authority may be kept elsewhere.
+    # The key of the authority may be kept elsewhere.
     for path in filter(Path.exists, paths):
         closed = not stat.S_IMODE(path.stat().st_mode) & 0o077
         yield Finding(
@@ -108,7 +108,7 @@ def _rows(party: Party) -> Iterator[Finding]:
     try:
         ledger.quote(settings.event, unit=settings.unit)
     except BudgetExceededError as error:
-        # What was answered before can still be fetched.
+        # Earlier answers can still be repeated.
         yield Finding(False, f"the ledger does not allow the release: {error}", is_fatal=False)
     else:
         yield Finding(True, f"the ledger allows the release, of epsilon {settings.epsilon:g}")

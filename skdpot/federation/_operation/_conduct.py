@@ -1,4 +1,4 @@
-"""One run of a coordinator, as its file says it."""
+"""One run of a coordinator, by its file."""
 
 import contextlib
 import hmac
@@ -23,7 +23,7 @@ _PACKAGES = ("flwr", "cryptography", "numpy")
 def conduct_for_party(folder: Path, ticket: str, grid: Any) -> None:
     """Conduct the run that a coordinator's folder describes, if its operator has asked for it.
 
-    `ticket` is what the operator's command has written there for one run.
+    The operator's command writes a `ticket` there for one run.
     """
     party = read_party(folder)
     with _recorded(party, _used(party, ticket)) as record:
@@ -37,7 +37,7 @@ def conduct_for_party(folder: Path, ticket: str, grid: Any) -> None:
 
 @contextlib.contextmanager
 def _recorded(party: Party, ticket: str) -> Iterator[dict[str, Any]]:
-    """Write a record of what the block does, also if it fails."""
+    """Write a record of the run in the block, even if it fails."""
     record: dict[str, Any] = {"began": now(), "outcome": "failed", "reason": "it was interrupted"}
     record |= {"agreement": party.agreement().digest(), "run": party.run_config()}
     versions = {name: importlib.metadata.version(name) for name in _PACKAGES}
@@ -49,7 +49,7 @@ def _recorded(party: Party, ticket: str) -> Iterator[dict[str, Any]]:
         record |= {"reason": str(error), "missing": error.missing}
         raise
     except Exception as error:
-        # An error of the coordinator's is of public values; it has no rows.
+        # The coordinator's errors contain only public values; it has no rows.
         record["reason"] = f"{type(error).__name__}: {error}"
         raise
     finally:
@@ -58,7 +58,7 @@ def _recorded(party: Party, ticket: str) -> Iterator[dict[str, Any]]:
 
 
 def _used(party: Party, ticket: str) -> str:
-    """Return the ticket, which is of no use any more."""
+    """Remove the written ticket and return it; raise if this one is another."""
     path = party.private(TICKET)
     with contextlib.suppress(OSError):
         written = path.read_text()

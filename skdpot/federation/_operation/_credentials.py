@@ -17,13 +17,13 @@ _AUTHORITY_DAYS, _SERVER_DAYS = 3650, 397
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a new file that its user alone can read."""
+    """Write a new file that only its user can read."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)
 
 
 def make_node_key(path: Path) -> str:
-    """Write the key that a SuperNode shows itself with, and return its public half."""
+    """Write the key by which a SuperNode is known, and return its public half."""
     key, form = library(_EC).generate_private_key(library(_EC).SECP384R1()), library(_SERIALIZATION)
     write_private(path, _pem(key, form.PrivateFormat.OpenSSH))
     return public_node_key(path)
@@ -38,7 +38,7 @@ def public_node_key(path: Path) -> str:
 
 
 def make_authority(certificate: Path, key: Path) -> None:
-    """Write the certificate and key of an authority of this federation alone."""
+    """Write the certificate and key of an authority for this federation only."""
     x509, private = library(_X509), _new_key()
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "authority of a federation")])
     built = _builder(name, name, private, _AUTHORITY_DAYS, is_authority=True)
@@ -49,9 +49,9 @@ def make_authority(certificate: Path, key: Path) -> None:
 def make_server_certificate(
     host: str, authority: tuple[Path, Path], server: Path, key: Path
 ) -> None:
-    """Write a certificate and key of the SuperLink; the certificate may be there already.
+    """Write a certificate and key of the SuperLink, in place of earlier ones.
 
-    It is valid for the name or address that owners know, and for this machine itself.
+    It is valid for the name or address that owners use, and for this machine.
     """
     x509, form = library(_X509), library(_SERIALIZATION)
     issuer = x509.load_pem_x509_certificate(authority[0].read_bytes())

@@ -25,7 +25,7 @@ from ._records import now, write_atomically
 SERVING, LOCK, HOME = "serving.json", "serve.lock", "flower"
 CONNECTION = "federation"
 _REFUSED = "Failed to activate SuperNode"
-# Flower takes a SuperNode for connected until it has been silent for so long.
+# Flower regards a SuperNode as connected until it has been silent for so many seconds.
 SILENCE = 60
 _PAUSE, _LONGEST_PAUSE = 2.0, 20.0
 _LOOK, _PATIENCE = 0.5, 60.0
@@ -34,18 +34,18 @@ _LARGEST_LOG = 10_000_000
 
 @dataclass(frozen=True)
 class Engine:
-    """What a party keeps running.
+    """The process that a party keeps running.
 
     Attributes
     ----------
     what : str
-        Its name, for people.
+        Its name, for messages.
     command : list of str
-        How it is started.
+        The command that starts it.
     is_ready : callable
-        Whether it works, given what it has said since it was started.
+        Tells from its output since the start whether it works.
     when_ready : callable
-        What is to be done then.
+        Is called once it works.
     """
 
     what: str
@@ -55,7 +55,7 @@ class Engine:
 
 
 def engine_of(party: Party) -> Engine:
-    """Return what a party keeps running: her SuperNode, or the SuperLink."""
+    """Return the engine of a party: an owner's SuperNode, or the SuperLink."""
     if party.is_owner:
         port = party.tables["network"]["port"] or free_port()
         return Engine(
@@ -72,7 +72,7 @@ def engine_of(party: Party) -> Engine:
 def serve(party: Party, stop: threading.Event, say: Callable[[str], None]) -> None:
     """Keep a party's engine running until `stop` is set.
 
-    `say` takes lines for people. Raises a SettingsError if another process does it already.
+    `say` gets lines to show. Raises a SettingsError if another process serves the folder.
     """
     with _alone(party):
         _write_programs(party)
@@ -97,7 +97,7 @@ def is_served(party: Party) -> bool:
 
 
 def serving(party: Party) -> dict[str, Any]:
-    """Return what the serving process has told of itself."""
+    """Return what the serving process has written about its state."""
     try:
         told = json.loads(party.private(SERVING).read_text())
     except (OSError, ValueError):
@@ -108,7 +108,7 @@ def serving(party: Party) -> dict[str, Any]:
 def is_healthy(party: Party) -> bool:
     """Tell whether the coordinator's SuperLink answers on this machine."""
     context = ssl.create_default_context(cafile=str(party.path("network", "certificate")))
-    # Whatever proxy there is, it does not lead to this machine.
+    # Without any proxy, which would not lead to this machine.
     direct = (urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
     try:
         url = f"https://127.0.0.1:{port_of(party)}/health"
@@ -131,12 +131,12 @@ def split_address(address: str, key: str) -> tuple[str, int]:
 
 
 def flower(party: Party, *arguments: str) -> list[str]:
-    """Return a command of Flower's own."""
+    """Return the command line of one of Flower's commands."""
     return [str(Path(sys.executable).parent / "flwr"), *arguments]
 
 
 def asked(party: Party, *arguments: str) -> dict[str, Any]:
-    """Return what Flower's command line answers, as JSON."""
+    """Return the JSON answer of one of Flower's commands."""
     command = flower(party, *arguments, "--format", "json")
     done = subprocess.run(
         command, env=environment(party), cwd=party.folder, capture_output=True, text=True
@@ -148,7 +148,7 @@ def asked(party: Party, *arguments: str) -> dict[str, Any]:
 
 
 def admit_owners(party: Party) -> None:
-    """Let the SuperLink admit the owners' nodes, and nobody else's."""
+    """Make the SuperLink admit the owners' nodes, and no others."""
     wanted, listed = party.tables["nodes"], {node["node-id"] for node in _nodes(party)}
     known = {name: told for name, told in _admitted(party).items() if told[0] in listed}
     for name, (node, key) in known.items():
@@ -170,13 +170,13 @@ def admit_owners(party: Party) -> None:
 
 
 def connected_owners(party: Party) -> dict[str, bool]:
-    """Return which owners' nodes are connected, as the SuperLink knows it."""
+    """Return which owners' nodes are connected, according to the SuperLink."""
     online = {node["node-id"] for node in _nodes(party) if node["status"] == "online"}
     return {name: node in online for name, (node, _) in _admitted(party).items()}
 
 
 def environment(party: Party) -> dict[str, str]:
-    """Return variables that keep Flower within the folder, quiet, and off other networks."""
+    """Return environment variables that keep Flower in the folder, and away from other networks."""
     home = party.private(HOME)
     kept = {n: v for n, v in os.environ.items() if not n.lower().endswith("_proxy")}
     paths = [str(home / "bin"), str(Path(sys.executable).parent), os.environ.get("PATH", "")]
@@ -185,7 +185,7 @@ def environment(party: Party) -> dict[str, str]:
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-        # Seconds between two looks for work; the default is 1.
+        # Seconds between two polls for work; the default is 1.
         "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
         _launched.PARTY: str(party.folder),
         "PATH": os.pathsep.join(paths),
@@ -231,14 +231,14 @@ def _launcher(program: str) -> list[str]:
 
 
 def free_port() -> int:
-    """Return a port of this machine that nobody listens on."""
+    """Return an unused port of this machine."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return one.getsockname()[1]
 
 
 def answers(host: str, port: int) -> bool:
-    """Tell whether somebody listens on a port."""
+    """Tell whether a program listens on a port."""
     try:
         socket.create_connection((host, port), 2).close()
     except OSError:
@@ -247,7 +247,7 @@ def answers(host: str, port: int) -> bool:
 
 
 def _write_programs(party: Party) -> None:
-    """Write the programs that Flower finds first, and the address of the SuperLink."""
+    """Write the programs that replace Flower's own, and the address of the SuperLink."""
     home = party.private(HOME)
     (home / "bin").mkdir(parents=True, exist_ok=True)
     command = " ".join(f"'{part}'" for part in _launcher(_launched.SERVER_APP))
@@ -272,7 +272,7 @@ def _write_program(path: Path, line: str) -> None:
 def _run_once(
     party: Party, engine: Engine, n_starts: int, stop: threading.Event, say: Callable[[str], None]
 ) -> tuple[bool, str]:
-    """Start the engine and wait for its end; return whether it had worked, and why it ended."""
+    """Start the engine and wait for its end; return whether it worked, and why it ended."""
     path = party.private(f"{engine.what.lower()}.log")
     if path.exists() and path.stat().st_size > _LARGEST_LOG:
         path.replace(path.with_suffix(".log.old"))
@@ -280,7 +280,7 @@ def _run_once(
         begin = log.seek(0, os.SEEK_END)
         log.write(f"--- start {n_starts}, {now()}\n".encode())
         log.flush()
-        # The pipe ends with this process, and the engine with the pipe.
+        # The pipe ends with this process, and the engine ends with the pipe.
         process = subprocess.Popen(
             engine.command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT,
             env=environment(party), cwd=party.folder, start_new_session=True,
@@ -353,10 +353,10 @@ def _tell(party: Party, state: str, n_starts: int, why: str = "", engine: int = 
 
 @contextlib.contextmanager
 def _alone(party: Party) -> Iterator[None]:
-    """Keep out other processes that would serve this folder."""
+    """Keep other processes from serving this folder."""
     with open(party.private(LOCK), "w") as file:
         if not _locked(file, fcntl.LOCK_EX):
-            # Who only looks holds the lock for an instant.
+            # A process that only tests the lock holds it for an instant.
             time.sleep(0.5)
             if not _locked(file, fcntl.LOCK_EX):
                 raise SettingsError(f"another process serves {party.folder}.")

@@ -1,4 +1,4 @@
-"""New folders of parties: keys, certificates, a ledger, the TOML file, and what is to be sent."""
+"""New folders of parties: keys, certificates, a ledger, the TOML file, and files to send."""
 
 import argparse
 import os
@@ -143,7 +143,7 @@ relaxation = 1.8
 tol = 0.0  # to stop once both residuals are at most this; 0 is to make all rounds
 average-from = {average-from}  # round from which amounts are averaged; 0 is to take the last""",
 }
-# What data is of, and a file's name for it.
+# Content of the data, and the default name of its file.
 _DATA = {
     "barycenter": ("points and group", "rows.npz"),
     "allocation": ("utilities, one for each edge", "utilities.npz"),
@@ -151,7 +151,7 @@ _DATA = {
 
 
 def found_owner(options: argparse.Namespace, say: Say) -> None:
-    """Make an owner's keys and ledger; and her file, once there is an agreement."""
+    """Make an owner's keys and ledger; with an agreement, the owner's file."""
     folder = Path(options.folder)
     cards = sorted(folder.glob("*.card.toml"))
     if options.agreement:
@@ -177,7 +177,7 @@ def found_owner(options: argparse.Namespace, say: Say) -> None:
 
 
 def _join(folder: Path, card: Card, options: argparse.Namespace, say: Say) -> None:
-    """Write the file of an owner who is given the agreement."""
+    """Write the file of an owner, from the agreement."""
     agreement = read_agreement(Path(options.agreement))
     if agreement.owners.get(card.name) != card.signing_key:
         raise SettingsError(
@@ -271,7 +271,7 @@ def _certify(folder: Path, host: str) -> None:
 def _private_folder(folder: Path) -> Path:
     private = folder / PRIVATE
     private.mkdir(parents=True, exist_ok=True)
-    # Also if it was there before.
+    # Also if the folder existed before.
     private.chmod(0o700)
     return private
 
@@ -283,7 +283,7 @@ def _write_new(path: Path, text: str) -> None:
 
 
 def _network_in(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the network of an allocation, as an agreement has it."""
+    """Return the network of an allocation, in the form of an agreement."""
     if options.task != "allocation":
         return {}
     if not options.network:
@@ -296,7 +296,7 @@ def _network_in(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _option(options: Mapping[str, Any], key: str, default: Any) -> Any:
-    """Return what the command line says of a key of the agreement, as a file has it."""
+    """Return the value of a key of the agreement from the command line, or its default."""
     given = options.get(key.replace("-", "_"))
     if given is None:
         if isinstance(default, type):

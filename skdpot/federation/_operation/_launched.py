@@ -1,8 +1,8 @@
-"""Flower's processes, kept from running code that arrives over the network.
+"""Flower's processes, prevented from running code that arrives over the network.
 
-A run of Flower brings code along, which SuperLink and SuperNode would execute; and whoever reaches
-a SuperLink may start runs and admit nodes. Processes that are started through this module execute
-the apps of this package and nothing else, and a SuperLink lets only its own machine control it.
+A run of Flower contains code, which SuperLink and SuperNode would execute; and anybody who reaches
+a SuperLink may start runs and admit nodes. Processes that are started by this module execute only
+the apps of this package, and a SuperLink can be controlled only from its own machine.
 """
 
 import importlib
@@ -14,18 +14,18 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-# What Flower starts for the work of a run, by the names it looks for on the PATH.
+# Programs that Flower starts for a run, by the names that it looks for on the PATH.
 SERVER_APP, OWNER_APP = "flwr-serverapp", "flwr-clientapp"
 FORBIDDEN = ("flwr-agentapp", "flwr-model", "flwr-connector", "flwr-simulation")
 PARTY = "SKDPOT_PARTY"
-# The pipe by which a SuperNode is asked for an app's process, in Flower's folder.
+# The pipe in Flower's folder that asks a SuperNode for an app's process.
 ASKED = "asked"
 _LOOPBACK = ("127.0.0.1", "::1")
 _OPEN_TO_ALL = ("/v1/fleet/", "/health")
 
 
 class OnlyOwnersFromOutside:
-    """What lets other machines reach a SuperLink's interface for SuperNodes, and no other.
+    """Filter that lets other machines reach only a SuperLink's interface for SuperNodes.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class OnlyOwnersFromOutside:
         self._app = app
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        """Answer 403, or let the application answer."""
+        """Answer 403, or pass the request to the application."""
         peer = (scope.get("client") or ("",))[0]
         if scope["type"] == "lifespan" or peer in _LOOPBACK or self._is_open(scope):
             return await self._app(scope, receive, send)
@@ -84,14 +84,13 @@ def _supernode() -> None:
 
 
 def _answer_apps(asked: Path) -> None:
-    """Start a process for every line of a pipe: it has what takes seconds to import already.
+    """Fork a process for every line of a pipe, which saves the seconds that imports take.
 
-    Nothing random is drawn before a process begins: all noise and keys are of the operating
-    system, and no two processes have the same.
+    No randomness is shared by forks: all noise and keys come from the operating system.
     """
     app = _client_app()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    # Open for writing, too: so the pipe never ends. Processes in which this is read end together.
+    # Also open for writing, so that the pipe never ends.
     with open(asked, "r+b", buffering=0) as pipe, open(pipe.fileno(), "rb", closefd=False) as lines:
         for line in lines:
             if os.fork() == 0:
@@ -108,7 +107,7 @@ def _server_app() -> None:
 
 
 def _run_of_this_party(*, grid: Any, context: Any, **fab: Any) -> Any:
-    """Do what the party's own file says; of what the run brought, look at the ticket alone."""
+    """Conduct the run of the party's own file; of the received run, only the ticket is used."""
     from ._conduct import conduct_for_party
 
     conduct_for_party(Path(os.environ[PARTY]), str(context.run_config.get("ticket", "")), grid)
@@ -126,7 +125,7 @@ def _client_app() -> Callable[[], None]:
 
 
 def _replace(module: str, name: str, replacement: Any) -> None:
-    """Replace what a module of Flower calls; without it, nothing is started."""
+    """Replace a function of a module of Flower; if it does not exist, nothing is started."""
     found = importlib.import_module(module)
     if not callable(getattr(found, name, None)):
         raise SystemExit(f"skdpot: this version of Flower has no {module}.{name}.")
@@ -134,10 +133,10 @@ def _replace(module: str, name: str, replacement: Any) -> None:
 
 
 def _end_with_the_parent() -> None:
-    """End this process as soon as its standard input ends: it is a pipe from who started it."""
+    """End this process when its standard input ends, which is a pipe from the parent."""
 
     def wait() -> None:
-        # Not sys.stdin, which a process that ends in the meantime could not close.
+        # Not sys.stdin, which could not be closed if the process ends meanwhile.
         while os.read(0, 1):
             pass
         os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""A party's folder: its TOML file, and what of it is passed to Flower and agreed with others."""
+"""A party's folder: its TOML file, and the parts for Flower and for the agreement."""
 
 import base64
 import hashlib
@@ -21,7 +21,7 @@ AUTHORITY, SERVER = "authority.crt", "server.crt"
 AGREEMENT = "agreement.toml"
 OUTPUTS = {"barycenter": "barycenter.npz", "allocation": "plan.npz"}
 
-# What all must have agreed to; the same keys as those of a run and of a SuperNode.
+# Values that all parties agree on, with the keys of runs and of SuperNodes.
 DECLARED: dict[str, dict[str, Any]] = {
     "barycenter": {
         "epsilon": float,
@@ -38,7 +38,7 @@ DECLARED: dict[str, dict[str, Any]] = {
         "n-neighbours": 0,
     },
     "allocation": {
-        # 0 is no privacy, and has to be said.
+        # Required: 0 means no privacy.
         "epsilon": float,
         "delta": 0.0,
         "marginals": [],
@@ -54,9 +54,9 @@ DECLARED: dict[str, dict[str, Any]] = {
     },
 }
 TASKS = tuple(DECLARED)
-# Of these, what a run is told, and not its nodes.
+# Keys that only the coordinator's run gets, not the nodes.
 _OF_NETWORK = ("edges", "target-bounds", "source-bounds")
-# How often a run is started again is for those who start it, and not for Flower.
+# The number of restarts is not passed to Flower.
 _RUN = {task: {**told, "restarts": 2} for task, told in OF_RUNS.items()}
 _CARD: Schema = {"": {"name": str, "signing-key": str, "node-key": str}}
 
@@ -107,12 +107,12 @@ _ROLES = ("target", "source")
 
 @dataclass(frozen=True)
 class Party:
-    """What a party's file says, with paths that do not depend on where a program is started.
+    """The content of a party's file, with absolute paths.
 
     Attributes
     ----------
     folder : Path
-        The party's folder, in full.
+        The party's folder, an absolute path.
     tables : dict of str to dict
         Tables of its file.
     """
@@ -137,11 +137,11 @@ class Party:
         return bool(self.tables["files"]["ledger"])
 
     def path(self, table: str, key: str) -> Path:
-        """Return the path that a key has; it is relative to the folder."""
+        """Return the path of a key, which is relative to the folder."""
         return self.folder / self.tables[table][key]
 
     def private(self, name: str) -> Path:
-        """Return a file that nobody else may read."""
+        """Return the path of a file in the private folder."""
         return self.folder / PRIVATE / name
 
     def signing_key(self) -> SigningKey:
@@ -149,7 +149,7 @@ class Party:
         return SigningKey.open(self.private(SIGNING_KEY))
 
     def agreement(self) -> "Agreement":
-        """Return what this party believes that all have agreed to."""
+        """Return the agreement of all parties, as this party knows it."""
         is_owner = self.is_owner
         key = self.tables["coordinator"]["key"] if is_owner else self.signing_key().public
         return Agreement(
@@ -162,7 +162,7 @@ class Party:
         )
 
     def node_config(self) -> dict[str, Any]:
-        """Return what an owner's SuperNode is told."""
+        """Return the configuration of an owner's SuperNode."""
         outcome = self.tables["files"]["outcome"]
         if self.tables["agreement"]["epsilon"] and not self.has_ledger:
             raise SettingsError("[files] ledger must be a file: there is an epsilon to be charged.")
@@ -180,7 +180,7 @@ class Party:
         return told | {"owner-keys": self._owner_keys()} | _flat(self.tables["agreement"])
 
     def run_config(self) -> dict[str, Any]:
-        """Return what a run of the coordinator is told."""
+        """Return the configuration of a run of the coordinator."""
         run = {key: value for key, value in self.tables["run"].items() if key != "restarts"}
         told = {
             "output": str(self.path("files", "output")),
@@ -196,12 +196,12 @@ class Party:
         return told | {"owners": ",".join(self.tables["owners"])} | agreed
 
     def _owner_keys(self) -> str:
-        """Return the public keys of all owners, as Flower takes them."""
+        """Return the public keys of all owners as a text, for Flower."""
         owners = self.tables["owners"].items()
         return ",".join(f"{address_of(name, self.task)}={key}" for name, key in owners)
 
     def _place_in_network(self) -> dict[str, Any]:
-        """Return a node's edges and bounds, and what was agreed on of its utilities."""
+        """Return a node's edges and bounds, and the agreed facts about its utilities."""
         agreed = self.tables["agreement"]
         role, _, index = self.name.partition("-")
         if role not in _ROLES or not index.isdecimal():
@@ -216,7 +216,7 @@ class Party:
         return told | self.of_nodes()
 
     def of_nodes(self) -> dict[str, Any]:
-        """Return what was agreed on of the utilities of all nodes of an allocation."""
+        """Return the agreed facts about the utilities of all nodes of an allocation."""
         left = ("utilities-of", *_OF_NETWORK)
         agreed = self.tables["agreement"].items()
         return _flat({key: value for key, value in agreed if key not in left})
@@ -225,7 +225,7 @@ class Party:
 def read_party(folder: Path) -> Party:
     """Return the party of a folder that ``init`` made.
 
-    A SettingsError names the key, and the line, of what is not as it should be.
+    A SettingsError names the key and the line of a wrong entry.
     """
     folder = Path(folder).resolve()
     path = folder / FILE
@@ -245,22 +245,22 @@ def read_party(folder: Path) -> Party:
 
 @dataclass(frozen=True)
 class Agreement:
-    """What all parties have agreed to: public, and the same for all.
+    """The agreement of all parties: public, and the same for all.
 
     Attributes
     ----------
     superlink : str
-        Address of the coordinator's SuperLink. It may change, and is not agreed to.
+        Address of the coordinator's SuperLink. It may change, so it is not in the digest.
     certificate : str
         Certificate of the authority that signed the SuperLink's.
     declared : dict
-        The release.
+        Parameters of the release.
     owners : dict of str to str
         Public keys of owners, by name.
     coordinator : str
         Public key of the coordinator.
     task : {"barycenter", "allocation"}
-        What the parties do together, which the keys of `declared` tell, too.
+        The task of the parties, which also follows from the keys of `declared`.
     """
 
     superlink: str
@@ -271,14 +271,14 @@ class Agreement:
     task: str = TASKS[0]
 
     def digest(self) -> str:
-        """Return a digest that is compared by telephone.
+        """Return a digest to compare by telephone.
 
-        It has 160 bits: who makes two agreements with one digest has to try 2 to the power of 80.
+        It has 160 bits, so two agreements with the same digest need about 2**80 attempts.
         """
         return spoken(self._content())
 
     def signed(self, key: SigningKey) -> str:
-        """Return a file of it, with the coordinator's signature."""
+        """Return the text of a file with the agreement and the coordinator's signature."""
         signature = base64.b64encode(key.sign(_PURPOSE, self._content())).decode()
         coordinator = {"key": self.coordinator, "signature": signature}
         network = {"superlink": self.superlink, "certificate": self.certificate}
@@ -301,7 +301,7 @@ class Agreement:
 
 
 def read_agreement(path: Path) -> Agreement:
-    """Return the agreement in a file that the coordinator signed."""
+    """Return the agreement in a file; raise if the coordinator has not signed it."""
     task = _task_in(path)
     tables = read_tables(path, schema_of("agreement", task))
     _check_roster(tables["owners"], path)
@@ -326,18 +326,18 @@ def read_agreement(path: Path) -> Agreement:
 
 @dataclass(frozen=True)
 class Card:
-    """What an owner tells the coordinator of herself: her name, and public halves of her keys."""
+    """An owner's name and the public halves of its keys, for the coordinator."""
 
     name: str
     signing_key: str
     node_key: str
 
     def fingerprint(self) -> str:
-        """Return what is compared by telephone."""
+        """Return a digest to compare by telephone."""
         return spoken(json.dumps([self.name, self.signing_key, self.node_key]).encode())
 
     def text(self) -> str:
-        """Return a file of it."""
+        """Return the text of a file with the card."""
         card = {"name": self.name, "signing-key": self.signing_key, "node-key": self.node_key}
         return (
             f"# Who {self.name} is. Nothing in it is secret.\n"
@@ -355,14 +355,14 @@ def read_card(path: Path) -> Card:
 
 
 def check_name(name: str) -> str:
-    """Return an owner's name, of which files are named."""
+    """Return an owner's name, or raise if it is no valid part of a file's name."""
     if not _NAME.fullmatch(name):
         raise SettingsError(f"a name is made of letters, digits, - and _, got {name!r}.")
     return name
 
 
 def spoken(content: bytes) -> str:
-    """Return a digest of 160 bits, in groups that can be read aloud."""
+    """Return a digest of 160 bits in short groups, to be read aloud."""
     digits = hashlib.sha256(content).hexdigest()[:40]
     return "-".join(digits[start : start + 4] for start in range(0, 40, 4))
 
@@ -379,12 +379,12 @@ def _check_roster(owners: Mapping[str, str], path: Path) -> None:
 
 
 def address_of(name: str, task: str) -> str:
-    """Return how messages name an owner: a node ``target-0`` is the target 0."""
+    """Return an owner's name in messages: the node ``target-0`` is ``target 0``."""
     return name.replace("-", " ") if task == "allocation" else name
 
 
 def _task_in(path: Path) -> str:
-    """Return what a file says that it is for."""
+    """Return the task that a file names."""
     task = _word_in(path, "task", TASKS[0])
     if task not in TASKS:
         raise SettingsError(f"{path}: task must be one of {', '.join(TASKS)}.")
@@ -392,7 +392,7 @@ def _task_in(path: Path) -> str:
 
 
 def _word_in(path: Path, key: str, otherwise: str) -> str:
-    """Return the text of a key that decides which others there are."""
+    """Return the text of a key that determines the schema of the file."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError):
@@ -409,7 +409,7 @@ def _text_of(path: Path) -> str:
 
 
 def _flat(declared: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was declared as Flower takes it: lists are texts with commas."""
+    """Return declared values for Flower: lists become texts with commas."""
     return {
         key: _text(value) if isinstance(value, list) else value for key, value in declared.items()
     }

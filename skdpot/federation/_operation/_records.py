@@ -22,12 +22,12 @@ def last_record(party: Party) -> dict[str, Any] | None:
 
 
 def write_atomically(path: Path, content: dict[str, Any]) -> None:
-    """Replace a JSON file, so that there is always a whole one."""
+    """Replace a JSON file atomically."""
     beside = path.with_name(path.name + ".new")
     beside.write_text(json.dumps(content, indent=1) + "\n")
     beside.replace(path)
 
 
 def now() -> str:
-    """Return the time, as records and logs have it."""
+    """Return the time, in the form of records and logs."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()) + " UTC"

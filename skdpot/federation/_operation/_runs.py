@@ -1,4 +1,4 @@
-"""A run as the coordinator's operator asks for it: started, waited for, and started again."""
+"""A run that the coordinator's operator requests: start, wait, and restart."""
 
 import re
 import secrets
@@ -13,7 +13,7 @@ from ._party import Party
 from ._records import RECORDS, TICKET, last_record, record_path
 
 _APP = """\
-# What `flwr run` sends. It is never executed: all parties run what they have installed.
+# The app that `flwr run` sends. It is never executed: all parties run their installed version.
 [project]
 name = "skdpot-barycenter"
 version = "1.0.0"
@@ -36,12 +36,11 @@ _ERROR = re.compile(r"\S*(Error|Exception)\b")
 
 
 def run(party: Party, say: Callable[[str], None]) -> dict[str, Any]:
-    """Run what a coordinator's file says, until it is done or cannot be.
+    """Run the task of a coordinator's file, until it is completed or fails.
 
-    A run in which owners did not answer, or that the SuperLink did not survive, is started again,
-    from its checkpoint, after the time that a node needs to be admitted again. `say` takes lines
-    for people. Returns the record of the last start, whose ``outcome`` is ``"completed"`` or
-    ``"failed"``.
+    If owners did not answer, or the SuperLink stopped, the run is started again from its
+    checkpoint, after the time that a node needs to be admitted again. `say` gets lines to show.
+    Returns the record of the last start, whose ``outcome`` is ``"completed"`` or ``"failed"``.
     """
     record = _once(party, say)
     for _ in range(party.tables["run"]["restarts"]):
@@ -72,7 +71,7 @@ def _once(party: Party, say: Callable[[str], None]) -> dict[str, Any]:
 
 
 def _streamed(party: Party, ticket: str, say: Callable[[str], None]) -> str:
-    """Let Flower run it, pass on what the app says, and return its last error."""
+    """Start the run in Flower, pass on the app's messages, and return its last error."""
     app, config = str(party.private(HOME) / "app"), f'ticket="{ticket}"'
     with subprocess.Popen(
         flower(party, "run", app, CONNECTION, "--stream", "--run-config", config),

@@ -11,7 +11,7 @@ from ._records import last_record
 
 
 def status(party: Party) -> Iterator[str]:
-    """Yield lines that say how a party does, without anything of rows."""
+    """Yield lines on the state of a party, which reveal nothing about rows."""
     told = serving(party)
     what = f"the owner {party.name}" if party.is_owner else "the coordinator"
     since = f" since {told['since']}" if "since" in told else ""

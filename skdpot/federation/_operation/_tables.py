@@ -9,8 +9,8 @@ from typing import Any
 
 from .._settings_error import SettingsError
 
-# A type is required; else there is a default, of the type that is wanted. None takes any names,
-# for texts.
+# Keys of each table: a type for a required key, otherwise the default. A table with None takes any
+# keys with texts.
 Schema = Mapping[str, Mapping[str, Any] | None]
 Tables = dict[str, dict[str, Any]]
 
@@ -22,8 +22,8 @@ _KEY = re.compile(r"""\s*["']?([\w.-]+)["']?\s*=""")
 def read_tables(path: Path, schema: Schema) -> Tables:
     """Return the tables of a file by name, with a value for every key of the schema.
 
-    Keys before the first table are those of the table "". Raises a SettingsError if there is no
-    such file, or a key is unknown, missing or of another type.
+    Keys before the first table belong to the table "". Raises a SettingsError if there is no such
+    file, or a key is unknown, missing or of a wrong type.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -44,7 +44,7 @@ def read_tables(path: Path, schema: Schema) -> Tables:
 
 
 class _Table:
-    """One table of a file, which knows where its keys stand."""
+    """One table of a file, with the lines of its keys for errors."""
 
     def __init__(self, path: Path, text: str, name: str, given: Mapping[str, Any]) -> None:
         self._path, self._text, self._name, self._given = path, text, name, given
@@ -90,7 +90,7 @@ class _Table:
         return SettingsError(f"{self._path}{where}: {table}{key} {problem}.")
 
     def _line_of(self, key: str) -> int:
-        """Return the line that a key stands on, 0 if it is not found."""
+        """Return the line of a key, 0 if it is not found."""
         table = ""
         for number, line in enumerate(self._text.splitlines(), 1):
             if begun := _TABLE.match(line):
@@ -103,7 +103,7 @@ class _Table:
 
 
 def as_toml(value: Any) -> str:
-    """Return a value as TOML writes it: JSON's texts, numbers and lists are TOML's."""
+    """Return a value as TOML; its texts, numbers and lists are those of JSON."""
     return json.dumps(value, ensure_ascii=False)
 
 

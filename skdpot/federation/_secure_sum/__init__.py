@@ -1,19 +1,19 @@
 """Secure sums: SecAgg+ for vectors of 64-bit words, independent of any wire.
 
-A sum takes four legs, or five where owners have keys. In each the coordinator sends something to
+A sum takes four legs, or five if owners have keys. In each leg the coordinator sends a message to
 every owner and gets an answer:
 
 1. *keys*: owners advertise two public keys;
 2. *shares*: each splits its two secrets among its neighbours, encrypted for them, and publishes
-   points by which shares are checked;
-3. *masked*: each sends its vector plus a mask of its own, and plus or minus a mask for every
-   neighbour, which the neighbour's cancels;
-4. *consistency*, with keys: each signs the list of those whose vectors arrived, and goes on when
-   as many as the threshold have signed the same one;
-5. *reveal*: each gives its shares of what is left: of the own masks of owners whose vector
-   arrived, and of the masking keys of owners whose vector did not.
+   points that verify the shares;
+3. *masked*: each sends its vector plus its own mask, and plus or minus a common mask for every
+   neighbour, which cancels in the sum;
+4. *consistency*, with keys: each signs the list of owners whose vectors arrived, and continues
+   if as many as the threshold have signed the same list;
+5. *reveal*: each reveals its shares of the remaining masks: of the own masks of owners whose
+   vector arrived, and of the masking keys of all others.
 
-What holds, and on what conditions, is said at :class:`SumPlan`.
+:class:`SumPlan` states the guarantees and their conditions.
 """
 
 from ._fixed_point import LARGEST_NUMBER, FixedPoint, integers_of, words_of

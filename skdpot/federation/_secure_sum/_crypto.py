@@ -1,6 +1,6 @@
 """Cryptographic primitives of secure sums, from well-kept libraries.
 
-The libraries are imported when something is first asked of them.
+The libraries are imported on first use.
 """
 
 import math
@@ -13,11 +13,11 @@ import numpy as np
 
 from .._libraries import library
 
-# Of private keys, seeds, their shares and derived keys.
+# Size of private keys, seeds, their shares and derived keys.
 KEY_BYTES = 32
-# Of public keys, and of what is published of shares: points of the curve P-256, compressed.
+# Size of public keys and of points of shares: compressed points of the curve P-256.
 POINT_BYTES = 33
-# How many points the curve has, a prime: private keys, seeds and shares are numbers modulo it.
+# Order of the curve, a prime: private keys, seeds and shares are numbers modulo it.
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 _NONCE_BYTES, SEALING_BYTES = 12, 16
 
@@ -44,7 +44,7 @@ def point_of(number: bytes) -> bytes:
 
 
 def has_point(number: bytes, point: bytes) -> bool:
-    """Tell whether a point is that of a number."""
+    """Tell whether a point belongs to a number."""
     try:
         return point_of(number) == point
     except ValueError:
@@ -52,7 +52,7 @@ def has_point(number: bytes, point: bytes) -> bool:
 
 
 def agree(private: bytes, public: bytes, context: bytes) -> bytes:
-    """Return the key that two have in common, for one purpose.
+    """Return the common key of two owners, for one purpose.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def agree(private: bytes, public: bytes, context: bytes) -> bytes:
 
 
 def check_public_key(public: bytes) -> None:
-    """Raise ValueError unless keys can be agreed on with a public key."""
+    """Raise ValueError unless a public key is valid."""
     _public_key(public)
 
 
@@ -76,12 +76,12 @@ def derive(secret: bytes, context: bytes) -> bytes:
 
 
 def seal(key: bytes, text: bytes, context: bytes) -> bytes:
-    """Encrypt and authenticate, bound to a context, with a key that is of this text alone."""
+    """Encrypt and authenticate a text, bound to a context; use a key only once."""
     return _cipher(key).encrypt(bytes(_NONCE_BYTES), text, context)
 
 
 def unseal(key: bytes, sealed: bytes, context: bytes) -> bytes:
-    """Undo `seal`, or raise ValueError for whatever did not come from it."""
+    """Decrypt the result of `seal`, or raise ValueError."""
     invalid_tag = library("cryptography.exceptions").InvalidTag
     try:
         return _cipher(key).decrypt(bytes(_NONCE_BYTES), sealed, context)
@@ -90,15 +90,15 @@ def unseal(key: bytes, sealed: bytes, context: bytes) -> bytes:
 
 
 def mask_words(key: bytes, size: int) -> np.ndarray:
-    """Return the first words of the ChaCha20 stream of a key, uniform on all 64-bit words."""
+    """Return the first 64-bit words of the ChaCha20 stream of a key."""
     algorithm = library(f"{_PRIMITIVES}.ciphers.algorithms").ChaCha20(key, bytes(16))
     stream = library(f"{_PRIMITIVES}.ciphers").Cipher(algorithm, mode=None).encryptor()
-    # Little-endian on every machine, so that masks cancel between different ones.
+    # Little-endian on every machine, so that masks of different machines cancel.
     return np.frombuffer(stream.update(bytes(8 * size)), dtype="<u8").astype(np.uint64, copy=False)
 
 
 def split_secret(secret: bytes, threshold: int, n_shares: int) -> np.ndarray:
-    """Split a secret by Shamir's scheme; any `threshold` of the shares give it back.
+    """Split a secret by Shamir's scheme; any `threshold` of the shares determine it.
 
     Returns
     -------
@@ -121,11 +121,11 @@ def combine_shares(positions: Sequence[int], shares: Sequence[bytes]) -> bytes:
 def are_of_one_secret(points: Mapping[int, bytes], threshold: int) -> bool:
     """Tell whether any `threshold` of the shares behind points give the same secret.
 
-    `points` are by the position of each share; that of the secret itself, at 0, may be one of them.
-    Their numbers are the values of a polynomial of a degree below the threshold if and only if the
-    sum of each product with values of another one, of the complementary degree, is zero with
-    certain weights (SCRAPE, Lemma 1). A random one is tried: it errs once in 2**255 times. Raises
-    ValueError if one is no point of the curve.
+    `points` are given by the position of each share; the secret itself has the position 0. Their
+    numbers are the values of a polynomial with a degree below the threshold if and only if certain
+    weighted sums of their products with any polynomial of the complementary degree are zero
+    (SCRAPE, Lemma 1). One random polynomial is tried, which errs with probability 2**-255. Raises
+    ValueError if a point is not on the curve.
     """
     n_spare = len(points) - threshold
     if n_spare < 1:
@@ -142,7 +142,7 @@ def are_of_one_secret(points: Mapping[int, bytes], threshold: int) -> bool:
 
 
 def _value(coefficients: Sequence[int], at: int) -> int:
-    """Return the value of a polynomial, of which the constant is the first coefficient."""
+    """Return the value of a polynomial; the first coefficient is the constant."""
     value = 0
     for coefficient in reversed(coefficients):
         value = (value * at + coefficient) % _ORDER
@@ -151,7 +151,7 @@ def _value(coefficients: Sequence[int], at: int) -> int:
 
 @lru_cache(maxsize=128)
 def _weights_at_zero(positions: tuple[int, ...]) -> list[int]:
-    """Return the weights of a polynomial's values in its value at zero (Lagrange)."""
+    """Return the weights of a polynomial's values that give its value at zero (Lagrange)."""
     if len(set(positions)) < len(positions) or min(positions) < 1:
         raise ValueError("the positions of shares must be positive and different.")
     weights = []

@@ -7,21 +7,21 @@ from numbers import Integral
 
 import numpy as np
 
-# Squares of what is between them are doubles; so are sums of as many as one likes.
+# Squares of numbers between these, and their sums, stay in the range of doubles.
 _SMALLEST, LARGEST_NUMBER = 1e-150, 1e150
 
 
 @dataclass(frozen=True, eq=False)
 class FixedPoint:
-    """Doubles as multiples of a step, of which sums never wrap.
+    """Doubles as integer multiples of a step, whose sums never wrap.
 
     Parameters
     ----------
     largest : float or ndarray of shape (size,)
-        What no number exceeds in absolute value, from 0 to 1e150. A public bound, which must hold
-        for all data there may be: that a number exceeds it is an error, and so is told.
+        Public bound of the absolute values, from 0 to 1e150. It must hold for all possible data,
+        because a larger number is an error, which others see.
     n_owners : int
-        How many vectors are summed at most, up to 2**53.
+        Largest number of summed vectors, up to 2**53.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class FixedPoint:
         """
         vector = np.asarray(vector, dtype=np.float64)
         self._check_shape("vector", vector)
-        # Also false for what is not a number.
+        # Also false for NaN.
         if not np.all(np.abs(vector) <= self.largest):
             raise ValueError("all entries must be finite and at most `largest`.")
         return words_of(np.rint(vector / self.step).astype(np.int64))

@@ -16,11 +16,11 @@ from ._crypto import (
 )
 from ._sum_plan import FaultyOwnerError, SumPlan
 
-# A share of an owner's seed, and one of its masking key.
+# Size of a share of an owner's seed and a share of its masking key.
 SHARES_BYTES = 2 * KEY_BYTES
 SEALED_BYTES = SHARES_BYTES + SEALING_BYTES
 SEED, MASKING = slice(0, KEY_BYTES), slice(KEY_BYTES, SHARES_BYTES)
-# Rows of what owners advertise.
+# Rows of the advertised keys.
 SEALING_ROW, MASKING_ROW = 0, 1
 
 
@@ -40,9 +40,9 @@ def common_mask(plan: SumPlan, owner: int, other: int, private: bytes, public: b
 
 
 def points_of_shares(shares: bytes) -> bytes:
-    """Return the points of the two shares that a holder has of a dealer.
+    """Return the points of the two shares that a holder has from a dealer.
 
-    They hide the shares as public keys hide private ones, and tell which they are.
+    They hide the shares like public keys hide private ones, and identify them.
     """
     return point_of(shares[SEED]) + point_of(shares[MASKING])
 
@@ -56,8 +56,8 @@ def seal_shares(
     shares: bytes,
     points: bytes,
 ) -> bytes:
-    """Encrypt shares for their holder, bound to the points that are published of them."""
-    # The points make the key one of these shares, also where an old state is shared again.
+    """Encrypt shares for their holder, bound to their published points."""
+    # The points make the key unique to these shares, even if an old state is used again.
     context = _context(plan, b"shares", sender, receiver) + points
     return seal(agree(private, public, context), shares, context)
 
@@ -71,7 +71,7 @@ def unseal_shares(
     sealed: bytes,
     points: bytes,
 ) -> bytes:
-    """Decrypt what a neighbour sealed in this sum for this receiver, or raise FaultyOwnerError."""
+    """Decrypt shares that a neighbour sealed for this receiver, or raise FaultyOwnerError."""
     context = _context(plan, b"shares", sender, receiver) + points
     try:
         shares = unseal(agree(private, public, context), sealed, context)
@@ -90,6 +90,6 @@ def unseal_shares(
 
 
 def _context(plan: SumPlan, purpose: bytes, *owners: int) -> bytes:
-    """Return what a key is for: the sum, the purpose and the owners, of fixed lengths."""
+    """Return the context of a key: the sum, the purpose and the owners, with fixed lengths."""
     encoded = b"".join(int(owner).to_bytes(8, "big") for owner in owners)
     return plan.context + purpose.ljust(16, b"\0") + encoded

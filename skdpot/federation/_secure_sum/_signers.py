@@ -7,13 +7,13 @@ import numpy as np
 from .._keys import SIGNATURE_BYTES, SigningKey, is_signed
 from ._sum_plan import SumPlan
 
-# What an owner signs: its keys, and the list of survivors.
+# Purposes of signatures: an owner's keys, and the list of survivors.
 KEYS, CONSENT = "keys of a secure sum", "survivors of a secure sum"
 
 
 @dataclass(frozen=True)
 class Signers:
-    """Public keys of all owners of a sum, by their numbers.
+    """Public keys of all owners of a sum, in the order of owners.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class Signers:
     def check(
         self, plan: SumPlan, owner: int, purpose: str, content: bytes, signature: bytes
     ) -> None:
-        """Raise ValueError unless an owner signed a content, for a purpose, in this sum."""
+        """Raise ValueError unless an owner signed the content for this purpose, in this sum."""
         if not is_signed(self.publics[owner], purpose, _bound(plan, owner, content), signature):
             raise ValueError(f"owner {owner} has not signed its {purpose}.")
 
@@ -37,7 +37,7 @@ class Signers:
 def signatures_of(
     signers: Signers | None, plan: SumPlan, owner: int, purpose: str, content: bytes
 ) -> dict[str, np.ndarray]:
-    """Return an owner's signature as a payload has it: none without signers."""
+    """Return an owner's signature as part of a payload; nothing without signers."""
     if signers is None or signers.key is None:
         return {}
     signature = signers.key.sign(purpose, _bound(plan, owner, content))
@@ -45,5 +45,5 @@ def signatures_of(
 
 
 def _bound(plan: SumPlan, owner: int, content: bytes) -> bytes:
-    """Return what is signed: of this sum and owner, whatever the content."""
+    """Return the signed bytes, which bind the content to this sum and owner."""
     return plan.context + owner.to_bytes(8, "big") + content

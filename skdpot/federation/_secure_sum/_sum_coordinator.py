@@ -22,16 +22,16 @@ _LEG_NAMES = ("keys", "shares", "masked vectors", "signed survivors", "revealed 
 
 
 class SecureSumCoordinator:
-    """What the coordinator of one secure sum does: it sees only what crosses the wire.
+    """The coordinator of one secure sum, which sees only the messages.
 
-    In every leg owners may be missing. That a leg is over is said by asking for the first payload
-    of the next one: `directory`, `delivery`, `request` and, with signers, `evidence` are for those
-    who answered in the leg before, and what arrives later is refused.
+    Owners may be missing in every leg. The first call for a payload of the next leg ends a leg:
+    `directory`, `delivery`, `request` and, with signers, `evidence` are for owners that answered in
+    the leg before, and later answers are refused.
 
     Parameters
     ----------
     plan : SumPlan
-        That of the sum.
+        Plan of the sum.
     signers : Signers, default=None
         Public keys of the owners.
 
@@ -42,13 +42,13 @@ class SecureSumCoordinator:
 
     Notes
     -----
-    Owners that are missing in the first two legs are left out. Those missing in the third are
-    dropped: the masks that others have in common with them are worked out from their masking keys.
-    In the last, `local_threshold` shares of every secret are enough, and any of them: the points
-    that dealers publish of their shares are checked in the second leg, those of a masking key
-    together with the public one, and every share is compared with its point, so that who deals or
-    reveals wrong ones is found at once. An owner that sends a wrong vector spoils the sum, as it
-    would in the open.
+    Owners that are missing in the first two legs are left out. Owners that are missing in the third
+    leg are dropped: the masks that others have in common with them are computed from their masking
+    keys. In the last leg, any `local_threshold` shares of every secret are enough. The points that
+    dealers publish of their shares are checked in the second leg, those of a masking key together
+    with its public key. Every revealed share is compared with its point. So an owner that deals or
+    reveals wrong shares is found at once. An owner that sends a wrong vector spoils the sum, as it
+    would without masks.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class SecureSumCoordinator:
         self._keys: dict[int, np.ndarray] = {}
         self._signatures: dict[int, np.ndarray] = {}
         self._sealed: dict[int, np.ndarray] = {}
-        # By dealer and holder, those of shares of the seed, and of the masking key.
+        # Points of the shares of seeds and of masking keys, by dealer and holder.
         self._points: dict[int, tuple[dict[int, bytes], dict[int, bytes]]] = {}
         self._survivors: set[int] = set()
         self._masked_sum = np.zeros(plan.size, dtype=np.uint64)
@@ -74,9 +74,9 @@ class SecureSumCoordinator:
         self._total: np.ndarray | None = None
 
     def receive_keys(self, owner: int, payload: Mapping[str, np.ndarray]) -> None:
-        """Take note of what an owner, authenticated by the wire, advertised.
+        """Accept the advertised keys of an owner, which the wire has authenticated.
 
-        Raises ValueError if it is not valid, comes twice or too late, like all that is received.
+        Like all receiving methods, it raises ValueError for an invalid, repeated or late payload.
         """
         whose = self._check_sender(owner, _KEYS, range(self._plan.n_owners), self._keys)
         keys, *signed = read_payload(
@@ -112,7 +112,7 @@ class SecureSumCoordinator:
         }
 
     def receive_shares(self, owner: int, payload: Mapping[str, np.ndarray]) -> None:
-        """Take note of the encrypted shares that `SecureSumOwner.share` returned.
+        """Accept the encrypted shares that `SecureSumOwner.share` returned.
 
         The error is a FaultyOwnerError if they are not of one seed and of the advertised masking
         key.
@@ -158,11 +158,11 @@ class SecureSumCoordinator:
         self._survivors.add(owner)
 
     def request(self, owner: int) -> dict[str, np.ndarray]:
-        """Return whose masks are to be taken off; no masked vectors are received any more.
+        """Return the list of survivors; no masked vectors are received any more.
 
         It is for `SecureSumOwner.reveal`, and with signers for `SecureSumOwner.consent`. Raises
-        ValueError if the owner is no survivor, and SecureSumError if too few survived, or they do
-        not hang together.
+        ValueError if the owner is no survivor, and SecureSumError if too few survived, or they are
+        not connected by neighbours.
         """
         if self._leg == _MASKED and not self._plan.hang_together(self._survivors):
             raise SecureSumError(
@@ -174,7 +174,7 @@ class SecureSumCoordinator:
         return {"survivors": _owners_array(self._survivors)}
 
     def receive_consistency(self, owner: int, payload: Mapping[str, np.ndarray]) -> None:
-        """Take note of a survivor's signature of who survived, from `SecureSumOwner.consent`."""
+        """Accept a survivor's signature of the survivors, from `SecureSumOwner.consent`."""
         whose = self._check_sender(owner, _CONSENT, self._survivors, self._consents)
         signed = read_payload(payload, whose, **self._expected())
         listed = _owners_array(self._survivors).astype("<i8").tobytes()
@@ -188,7 +188,7 @@ class SecureSumCoordinator:
         """
         self._close(_CONSENT, self._consents)
         self._check_present(owner, self._consents)
-        # Enough are as good as all, and to check them takes a while.
+        # As many as the threshold are enough, and every check takes time.
         signing = sorted(self._consents)[: self._plan.threshold]
         return {
             "survivors": _owners_array(self._survivors),
@@ -197,7 +197,7 @@ class SecureSumCoordinator:
         }
 
     def receive_reveal(self, owner: int, payload: Mapping[str, np.ndarray]) -> None:
-        """Take note of the shares that a survivor revealed, from `SecureSumOwner.reveal`."""
+        """Accept the shares that a survivor revealed, from `SecureSumOwner.reveal`."""
         expected = self._survivors if self._signers is None else self._consents
         whose = self._check_sender(owner, _REVEAL, expected, self._revealed)
         owners = [other for other in self._plan.holders(owner) if other in self._sealed]
@@ -245,7 +245,7 @@ class SecureSumCoordinator:
         return total
 
     def _masks_against(self, dropped: int) -> np.ndarray | int:
-        """Return the sum of a dropped owner's masks, which nothing cancelled yet."""
+        """Return the sum of a dropped owner's common masks, which nothing has cancelled yet."""
         neighbours = self._neighbours(dropped, self._survivors)
         if not neighbours:
             return 0
@@ -257,7 +257,7 @@ class SecureSumCoordinator:
         return masks
 
     def _recover(self, owner: int, secret: str) -> bytes:
-        """Return an owner's secret from the shares that were revealed."""
+        """Return an owner's secret, from the revealed shares."""
         needed = self._plan.local_threshold
         holders = self._plan.holders(owner)
         used = [holder for holder in holders if holder in self._revealed][:needed]
@@ -270,7 +270,7 @@ class SecureSumCoordinator:
         return combine_shares(points, [self._revealed[holder][owner] for holder in used])
 
     def _are_dealt(self, owner: int, seed: dict[int, bytes], masking: dict[int, bytes]) -> bool:
-        """Tell whether any shares behind points give one seed, and the advertised masking key."""
+        """Tell whether the shares behind points give one seed, and the advertised masking key."""
         plan, key = self._plan, self._keys[owner][MASKING_ROW].tobytes()
         at = {holder: position for position, holder in enumerate(plan.holders(owner), 1)}
         try:
@@ -287,7 +287,7 @@ class SecureSumCoordinator:
     def _check_sender(
         self, owner: int, leg: int, expected: Mapping | range | set[int], seen: Mapping | set[int]
     ) -> str:
-        """Return what to call what an owner sent, or raise if none was expected from it."""
+        """Return the name of an owner's payload for errors; raise if none was expected."""
         self._plan.check_owner(owner)
         if leg != self._leg:
             when = "too late" if leg < self._leg else "too early"
@@ -303,7 +303,7 @@ class SecureSumCoordinator:
             raise ValueError(f"owner {owner} did not answer in the leg before.")
 
     def _close(self, leg: int, answers: Mapping | set[int]) -> None:
-        """End a leg, unless it has ended, or raise if too few answered."""
+        """End a leg, unless it has ended; raise if too few owners answered."""
         if self._leg < leg:
             raise SecureSumError(f"no {_LEG_NAMES[leg]} can have arrived yet.")
         if self._leg > leg:
@@ -314,17 +314,17 @@ class SecureSumCoordinator:
                 f"{_LEG_NAMES[leg]} arrived from {len(answers)} of {self._plan.n_owners} owners, "
                 f"and at least {required} must take part."
             )
-        # The survivors are signed where owners have keys.
+        # Without signers, there is no leg of consistency.
         self._leg = leg + (2 if leg == _MASKED and self._signers is None else 1)
 
     def _expected(self) -> dict[str, tuple[type, tuple[int | None, ...]]]:
-        """Return the signature that a payload has, if owners have keys."""
+        """Return the type and shape of a payload's signature, if owners have keys."""
         return {} if self._signers is None else {"signatures": (np.uint8, (1, SIGNATURE_BYTES))}
 
     def _take_signature(
         self, owner: int, purpose: str, content: bytes, signed: list[np.ndarray]
     ) -> None:
-        """Note an owner's signature, or raise if it is none."""
+        """Record an owner's signature, or raise if it is invalid."""
         if self._signers is not None:
             (self._signatures[owner],) = signed
             self._signers.check(self._plan, owner, purpose, content, signed[0].tobytes())

@@ -26,7 +26,7 @@ _LEGS = ("advertise", "share", "mask", "consent", "reveal")
 _Arrays = dict[str, tuple[type, tuple[int | None, ...]]]
 _SECRETS: _Arrays = dict.fromkeys(("sealing_key", "masking_key", "seed"), (np.uint8, (KEY_BYTES,)))
 _HELD: _Arrays = {"sharers": (np.int64, (None,)), "shares": (np.uint8, (None, SHARES_BYTES))}
-# What an owner keeps after so many legs.
+# Arrays that an owner keeps, by the number of completed legs.
 _KEPT: tuple[_Arrays, ...] = (
     {},
     _SECRETS,
@@ -45,18 +45,18 @@ _KEPT: tuple[_Arrays, ...] = (
 class SecureSumOwner:
     """One owner's part of one secure sum.
 
-    Its methods `advertise`, `share`, `mask` and `reveal` are called once each, in this order, and
-    with signatures `consent` before the last. What is not valid in a payload is refused before
-    anything changes, so that a correct one can follow.
+    Call `advertise`, `share`, `mask` and `reveal` once each, in this order, and with signers
+    `consent` before the last. An invalid payload is refused before anything changes, so a correct
+    one can follow.
 
     Parameters
     ----------
     plan : SumPlan
-        That of the sum; it must come from where one trusts, or be looked at.
+        Plan of the sum. It must come from a trusted source, or be checked.
     owner : int
-        Which owner this is.
+        Number of this owner.
     signers : Signers, default=None
-        Public keys of all owners, and the private one of this.
+        Public keys of all owners, and the private key of this one.
 
     Raises
     ------
@@ -70,11 +70,11 @@ class SecureSumOwner:
 
     Notes
     -----
-    Of each of its neighbours an owner gives the share of its seed or that of its masking key, never
-    both: who has both of enough owners' takes all masks off the neighbour's vector.
+    For each neighbour, an owner reveals the share of its seed or that of its masking key, never
+    both. Both shares from enough owners would unmask the neighbour's vector.
 
-    It can neither be pickled nor copied. `state` puts it away between legs; secrets are dropped
-    from it as soon as they are not needed, as far as Python can.
+    It can be neither pickled nor copied. `state` stores it between legs. Secrets are dropped from
+    it as soon as they are not needed, as far as Python can.
 
     Examples
     --------
@@ -105,7 +105,7 @@ class SecureSumOwner:
         self._kept: dict[str, np.ndarray] = {}
 
     def advertise(self) -> dict[str, np.ndarray]:
-        """Draw the secrets, once, and return what of them is public.
+        """Draw the secrets, once, and return their public keys.
 
         That is ``keys``, uint8 of shape (2, 33); with signers also ``signatures``, uint8 of shape
         (1, 64).
@@ -120,18 +120,18 @@ class SecureSumOwner:
         }
 
     def share(self, directory: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Split the secrets among the neighbours.
+        """Return the secrets split among the neighbours.
 
-        `directory` has ``owners``, int64: who advertised, in ascending order; and ``keys``, uint8
-        of shape (n, 2, 33): those of the neighbours among them, in this order. With signers also
+        `directory` has ``owners``, int64: those that advertised, in ascending order; and ``keys``,
+        uint8 of shape (n, 2, 33), of the neighbours among them, in this order. With signers also
         their ``signatures``, uint8 of shape (n, 64).
 
-        Returns ``shares``, uint8 of shape (n, 80): encrypted ones for these neighbours; and
-        ``points``, uint8 of shape (2 n + 1, 33): of the shares of the seed, those of these and of
-        this owner in ascending order; then of the masking key, those of the neighbours.
+        Returns ``shares``, uint8 of shape (n, 80): encrypted for these neighbours; and ``points``,
+        uint8 of shape (2 n + 1, 33): first of the shares of the seed, for these neighbours and this
+        owner in ascending order; then of the shares of the masking key, for the neighbours.
 
-        Raises ValueError if the directory is not valid, or there are too few owners in it, and
-        SecureSumError if it is not the turn of this.
+        Raises ValueError if the directory is invalid or has too few owners, and SecureSumError if
+        another method must be called first, or this one was called before.
         """
         self._check_turn("share")
         plan, owner = self._plan, self._owner
@@ -176,18 +176,17 @@ class SecureSumOwner:
         }
 
     def opened(self, delivered: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Check all that others sealed for this owner, before it does anything for the sum.
+        """Check and return the shares for this owner, before it does anything for the sum.
 
-        `delivered` has ``owners``, int64: who shared, in ascending order; and ``shares`` and
-        ``points``, uint8 of shapes (n, 80) and (n, 2, 33): what the neighbours among them sealed
-        for this owner and published of it, in this order.
+        `delivered` has ``owners``, int64: those that shared, in ascending order; and ``shares`` and
+        ``points``, uint8 of shapes (n, 80) and (n, 2, 33): the sealed shares of the neighbours
+        among them for this owner, and their published points, in this order.
 
-        Returns, for `mask`, the ``sharers`` and the ``shares`` that this owner holds of them.
+        Returns the argument of `mask`: the ``sharers``, and the ``shares`` that this owner holds.
 
-        Raises ValueError if what was delivered is not valid, or there are too few owners left: a
-        FaultyOwnerError, if shares were not sealed by their sender, for this owner and in this sum,
-        or are not those that it published points of. Raises SecureSumError if it is not the turn of
-        `mask`.
+        Raises ValueError if the payload is invalid or has too few owners. It is a FaultyOwnerError
+        if shares were not sealed by their sender, for this owner and in this sum, or do not match
+        their points. Raises SecureSumError if it is not the turn of `mask`.
         """
         self._check_turn("mask")
         plan, owner, whose = self._plan, self._owner, "what was delivered"
@@ -214,10 +213,10 @@ class SecureSumOwner:
         return {"sharers": named, "shares": np.array([held[other] for other in sorted(held)])}
 
     def mask(self, vector: np.ndarray, opened: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Hide the vector, uint64 of shape (size,): this owner's term of the sum.
+        """Return this owner's vector, uint64 of shape (size,), under masks.
 
-        `opened` is the result of `opened`. Returns ``masked``, uint64 of shape (size,). Raises
-        ValueError if the vector is not valid, and SecureSumError if it is not the turn of this.
+        `opened` is the result of the method `opened`. Returns ``masked``, uint64 of shape (size,).
+        Raises ValueError if the vector is invalid, and SecureSumError like `share`.
         """
         self._check_turn("mask")
         plan, owner = self._plan, self._owner
@@ -234,13 +233,13 @@ class SecureSumOwner:
         return {"masked": masked}
 
     def consent(self, request: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Sign whose vectors are in the sum: one list, and no other.
+        """Sign the list of survivors, which is the only one that this owner signs.
 
-        `request` has ``survivors``, int64: whose masked vectors arrived, in ascending order.
+        `request` has ``survivors``, int64: owners whose masked vectors arrived, in ascending order.
         Returns, with signers, ``signatures``, uint8 of shape (1, 64).
 
-        Raises ValueError if survivors never shared, are too few, do not hang together, or this
-        owner is not one of them, and SecureSumError if it is not the turn of this.
+        Raises ValueError if survivors never shared, are too few, are not connected by neighbours,
+        or do not include this owner, and SecureSumError like `share`.
         """
         self._check_turn("consent")
         plan, whose = self._plan, "the request"
@@ -256,17 +255,17 @@ class SecureSumOwner:
         return signatures_of(self._signers, plan, self._owner, CONSENT, _listed(named))
 
     def reveal(self, request: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Give what takes the masks off the sum.
+        """Return the shares that unmask the sum.
 
-        `request` has ``survivors``, as for `consent`, which without signers need not be called
-        before. With signers also ``signers``, int64: `threshold` owners among them, in ascending
-        order; and ``signatures``, uint8 of shape (n, 64): theirs of the same list.
+        `request` has ``survivors``, as for `consent`, which need not be called before without
+        signers. With signers also ``signers``, int64: `threshold` owners among the survivors, in
+        ascending order; and ``signatures``, uint8 of shape (n, 64): theirs of the same list.
 
-        Returns ``shares``, uint8 of shape (n, 32): of this owner and its neighbours that shared, in
-        ascending order; of the seed of a survivor, and of the masking key of another.
+        Returns ``shares``, uint8 of shape (n, 32), of this owner and its neighbours that shared, in
+        ascending order: of the seed of a survivor, and of the masking key of any other.
 
-        Raises ValueError if the request is not valid, or too few have signed the same list, and
-        SecureSumError if it is not the turn of this.
+        Raises ValueError if the request is invalid or too few have signed the same list, and
+        SecureSumError like `share`.
         """
         if self._signers is None:
             if _LEGS[self._n_done : self._n_done + 1] == ("consent",):
@@ -287,7 +286,7 @@ class SecureSumOwner:
         return {"shares": revealed}
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return what to go on from after the process ended.
+        """Return the state to continue from in another process.
 
         Returns
         -------
@@ -309,10 +308,10 @@ class SecureSumOwner:
         state: Mapping[str, np.ndarray],
         signers: Signers | None = None,
     ) -> "SecureSumOwner":
-        """Return an owner that goes on where another was put away; the former one does no more.
+        """Return an owner that continues from a state; do not use the former owner any more.
 
-        `state` is what `state` returned last; all else is as before. Raises ValueError if the state
-        is none, or that of another sum or owner.
+        `state` is the last result of the method `state`. Raises ValueError if it is invalid, or
+        from another sum or owner.
         """
         restored = cls(plan, owner, signers)
         place: _Arrays = {"context": (np.uint8, (KEY_BYTES,)), "position": (np.int64, (2,))}
@@ -362,7 +361,7 @@ class SecureSumOwner:
         return [other for other in self._plan.neighbours(self._owner) if other in present]
 
     def _check_enough(self, owners: list[int], whose: str) -> None:
-        """Raise unless there are this owner and as many others as there must be."""
+        """Raise unless this owner and enough others are present."""
         if self._owner not in owners:
             raise ValueError(f"{whose} does not name this owner, {self._owner}.")
         if len(owners) < self._plan.required:
@@ -372,7 +371,7 @@ class SecureSumOwner:
             )
 
     def _check_present(self, owners: list[int], whose: str) -> list[int]:
-        """Return the neighbours among those present, or raise if it makes no sense to go on."""
+        """Return the present neighbours, or raise if they are too few to continue."""
         self._check_enough(owners, whose)
         neighbours = self._neighbours_among(owners)
         needed = self._plan.local_threshold - 1
@@ -399,7 +398,7 @@ class SecureSumOwner:
                 self._signers.check(self._plan, other, KEYS, pair.tobytes(), signature.tobytes())
 
     def _check_consents(self, signers: Signers, request: Mapping[str, np.ndarray]) -> None:
-        """Raise unless as many owners as the threshold have signed the list that this one has."""
+        """Raise unless as many owners as the threshold have signed the same list as this one."""
         whose = "the request"
         named, signing, signatures = read_payload(
             request,
@@ -421,12 +420,12 @@ class SecureSumOwner:
 
 
 def _listed(survivors: np.ndarray) -> bytes:
-    """Return a list of owners as it is signed."""
+    """Return the bytes of a list of owners, as they are signed."""
     return survivors.astype("<i8").tobytes()
 
 
 def _check_key(key: bytes, seen: set[bytes], other: int) -> None:
-    """Raise unless a key is fit for use and new, and add it to those seen."""
+    """Raise unless a key is valid and new, and add it to the seen ones."""
     if key in seen:
         raise ValueError(f"the directory has a key of owner {other} a second time.")
     try:

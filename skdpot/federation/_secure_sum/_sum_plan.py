@@ -14,14 +14,14 @@ _MAX_SIZE = 2**35
 
 
 class SecureSumError(RuntimeError):
-    """A secure sum cannot be had, or something was asked for out of turn.
+    """A secure sum is impossible, or a method was called out of turn.
 
     Parameters
     ----------
     message : str
         What is wrong.
     owner : int, default=None
-        Whose fault it is, where that is known.
+        The owner whose fault it is, if known.
 
     Examples
     --------
@@ -40,14 +40,14 @@ class SecureSumError(RuntimeError):
 
 
 class FaultyOwnerError(ValueError):
-    """What an owner dealt to another one cannot be used.
+    """The shares that an owner dealt to another one are invalid.
 
     Parameters
     ----------
     message : str
-        What is wrong with it.
+        What is wrong with them.
     owner : int
-        Who dealt it.
+        The owner that dealt them.
     """
 
     def __init__(self, message: str, owner: int) -> None:
@@ -57,33 +57,33 @@ class FaultyOwnerError(ValueError):
 
 @dataclass(frozen=True)
 class SumPlan:
-    """What is public of one secure sum, and the same for all who take part.
+    """The public parameters of one secure sum, the same for all owners.
 
     Parameters
     ----------
     n_owners : int
-        How many owners there are; they are called 0, ..., n_owners - 1.
+        Number of owners; they are numbered from 0.
     size : int
         Number of 64-bit words of a vector.
     threshold : int
-        Fewer survivors than this are never summed. More than half of the owners.
+        Smallest number of survivors in a sum; more than half of the owners.
     session : bytes
-        At least 16 bytes that no other sum has; all keys are derived with it.
+        At least 16 bytes that are unique to this sum; all keys are derived with it.
     n_neighbours : int, default=None
-        None is that every two owners have a mask in common (SecAgg). Otherwise the even number of
-        neighbours of each: owners stand in a circle, in an order that `session` decides, and the
-        nearest on both sides are neighbours (SecAgg+).
+        With None every two owners have a common mask (SecAgg). Otherwise the even number of
+        neighbours of each owner: owners stand in a circle, in an order that `session` determines,
+        and the nearest ones on both sides are neighbours (SecAgg+).
     all_or_nothing : bool, default=False
-        Whether nobody reveals anything unless the vectors of all owners arrived.
+        Whether owners reveal shares only if the vectors of all owners arrived.
 
     Attributes
     ----------
     local_threshold : int
-        How many shares of a secret give it back: `threshold`, in proportion to how many have one.
+        Number of shares that determine a secret: `threshold`, in proportion to the holders.
     required : int
-        How many owners there must be in each of the first three legs.
+        Number of owners that each of the first three legs needs.
     context : bytes
-        A hash of the plan, which enters every key.
+        A hash of the plan, on which every key depends.
 
     Raises
     ------
@@ -93,7 +93,7 @@ class SumPlan:
     See Also
     --------
     SecureSumOwner : One owner's part.
-    SecureSumCoordinator : The part of who carries messages and gets the sum.
+    SecureSumCoordinator : The part of the coordinator, which gets the sum.
 
     Notes
     -----
@@ -102,40 +102,38 @@ class SumPlan:
 
     - fewer than `threshold` owners collude with it, each other or anybody else. They can always
       subtract their own vectors from the sum, and learn that of the rest;
-    - each owner keeps one state and answers each leg once. Who restores an old state can be made
-      to reveal both secrets;
-    - *without* :class:`Signers`, it follows the protocol, however closely it looks at what it sees.
-      If it makes owners up, it sees the vectors of the others. If it tells some that an owner
+    - each owner keeps one state and answers each leg once. An owner that restores an old state can
+      be made to reveal both secrets;
+    - *without* :class:`Signers`, it follows the protocol, though it may analyse all it sees. If
+      it invents owners, it sees the vectors of the others. If it tells some owners that an owner
       survived and others that it did not, it gets both secrets of one owner, and so its vector,
-      with c colluding owners if ``2 * threshold <= n_owners + c``; else perhaps a sum over fewer
-      owners than `threshold`;
-    - *with* :class:`Signers`, it may do anything, as long as ``2 * threshold > n_owners + c`` and
-      the public keys are those of the owners. Then the sum is over ``threshold - c`` honest owners
-      at least: :ref:`proof-colluding-owners`. With noise in parts that are enough for m owners,
-      these must be m at least. For ``2 * threshold <= n_owners + c`` signatures are of no help.
+      with c colluding owners if ``2 * threshold <= n_owners + c``; otherwise possibly a sum over
+      fewer owners than `threshold`;
+    - *with* :class:`Signers`, ``2 * threshold > n_owners + c`` and the public keys belong to the
+      owners. Then the coordinator may do anything, and the sum is over at least ``threshold - c``
+      honest owners: :ref:`proof-colluding-owners`. If parts of the noise are enough for m owners,
+      this number must be at least m. For ``2 * threshold <= n_owners + c`` signatures do not help.
 
-    Wrong shares are found before anything is done for the sum, and named is who dealt them. Shares
-    are numbers modulo the order of a curve, and each dealer publishes their points [3]_. An owner
-    that opens its shares compares them with these. The coordinator checks that all points of one
-    secret are of one polynomial [4]_, and that those of a masking key go with the public one. Then
-    any `local_threshold` of the shares give the secret. A wrong vector is not found.
+    Wrong shares, and their dealers, are found before anything is done for the sum. Shares are
+    numbers modulo the order of a curve, and each dealer publishes their points [3]_. An owner that
+    opens its shares compares them with the points. The coordinator checks that all points of one
+    secret are on one polynomial [4]_, and that those of a masking key match the public key. Then
+    any `local_threshold` of the shares give the secret. A wrong vector is not found. The published
+    points protect a secret as well as a public key protects its private key.
 
-    What is published tells as much of a secret as a public key does of a private one.
+    With `n_neighbours`, an owner is safe only if fewer than `local_threshold` of its neighbours and
+    itself collude, and the circle of the honest survivors is connected: two gaps of
+    ``n_neighbours / 2`` reveal the sums of its parts. Both conditions hold with high probability if
+    the colluders were chosen before `session`; [2]_ bounds this probability. Without `n_neighbours`
+    there is no such condition, and it is fast enough for a hundred owners.
 
-    With `n_neighbours`, an owner is safe only if fewer than `local_threshold` of its neighbours
-    and itself collude, and the circle of the honest survivors is whole: the sums of its parts are
-    seen if there are two gaps of ``n_neighbours / 2``. Both are likely and not certain, for
-    colluders who were chosen before `session` was; [2]_ bounds how likely. None has no such
-    condition, and is fast enough for a hundred owners.
+    Sums of the same vectors over different survivors reveal more than one sum: their difference is
+    the sum over the owners that were missing once. If a sum may be repeated, use `all_or_nothing`.
 
-    Sums of the same vectors over different survivors tell more than one of them: their difference
-    is the vectors of those who were missing once. If a sum may have to be made again, let it be of
-    all owners or of none.
-
-    *A sum is not private.* What a sum says about a row is as much as it would say in the open. In
-    the sum of messages of a barycenter's dual, for example, slopes between kinks are weighted means
-    of one particle of every owner, and kinks give single particles. What may not be told must be
-    covered by noise before it is summed.
+    *A sum is not private.* It reveals as much about a row as it would without masks. For example,
+    in the sum of messages of a barycenter's dual, slopes between kinks are weighted means of one
+    particle of every owner, and kinks give single particles. Add noise to private vectors before
+    they are summed.
 
     References
     ----------
@@ -179,13 +177,13 @@ class SumPlan:
 
     @property
     def local_threshold(self) -> int:
-        """Return how many shares of a secret give it back."""
+        """Return the number of shares that determine a secret."""
         n_holders = self._degree + 1
         return -(-self.threshold * n_holders // self.n_owners)
 
     @property
     def required(self) -> int:
-        """Return how many owners there must be in each of the first three legs."""
+        """Return the number of owners that each of the first three legs needs."""
         return self.n_owners if self.all_or_nothing else self.threshold
 
     @cached_property
@@ -202,7 +200,7 @@ class SumPlan:
         return hashlib.sha256(b"skdpot secure sum 2" + encoded + self.session).digest()
 
     def neighbours(self, owner: int) -> list[int]:
-        """Return the other owners with whom an owner has a mask in common, in ascending order."""
+        """Return the other owners that have a common mask with an owner, in ascending order."""
         self.check_owner(owner)
         if self.n_neighbours is None:
             return [other for other in range(self.n_owners) if other != owner]
@@ -212,16 +210,16 @@ class SumPlan:
         return sorted(near)
 
     def holders(self, owner: int) -> list[int]:
-        """Return who has a share of an owner's secrets, in order: its neighbours and itself.
+        """Return the owners that hold a share of an owner's secrets: its neighbours and itself.
 
-        The share of the one in position p is at the point p + 1.
+        They are in ascending order; the one in position p has the share at the point p + 1.
         """
         return sorted([owner, *self.neighbours(owner)])
 
     def hang_together(self, owners: Iterable[int]) -> bool:
-        """Tell whether nothing but the sum of all of some owners' vectors is ever unmasked.
+        """Tell whether only the sum over all of these owners can be unmasked.
 
-        That is so if each is reached from each other over neighbours among them.
+        That is true if neighbours among them connect each owner with every other one.
         """
         left = set(owners)
         reached = [left.pop()] if left else []
@@ -241,7 +239,7 @@ class SumPlan:
 
     @cached_property
     def _circle(self) -> list[int]:
-        # Sorted by hashes, and not shuffled by a generator: the same in all versions of numpy.
+        # Sorted by hashes, not shuffled by a generator, so it is the same in all versions of NumPy.
         def key(owner: int) -> bytes:
             return hashlib.sha256(self.context + b"circle" + owner.to_bytes(8, "big")).digest()
 
@@ -257,8 +255,8 @@ def read_payload(
 ) -> list[np.ndarray]:
     """Return copies of a payload's arrays in the order of `expected`, or raise ValueError.
 
-    `expected` has the type and shape of every array; a length of None is any. `whose` is what an
-    error calls the payload; it shows no values.
+    `expected` has the type and shape of every array; a length of None is any. Errors call the
+    payload `whose`, and show no values.
     """
     if not isinstance(payload, Mapping) or set(payload) != set(expected):
         raise ValueError(f"{whose} must have the arrays {', '.join(expected)} and no others.")
