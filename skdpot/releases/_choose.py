@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from skdpot.privacy.checks import check_choice
 from skdpot.releases._histogram import HistogramRelease
 from skdpot.releases._layout import UnitLayout
 from skdpot.releases._moments import MomentsRelease
@@ -68,8 +69,7 @@ def plan_release(
     >>> plan_release("auto", UnitLayout((0,) * 8, ()), 5, 10_000, epsilon=1.0, delta=1e-5).kind
     'moments'
     """
-    if kind not in KINDS:
-        raise ValueError(f"kind must be one of {list(KINDS)}, got {kind!r}.")
+    check_choice("kind", kind, KINDS)
     public = layout, n_groups, n_records, epsilon, delta
     if kind == "histogram":
         return HistogramRelease(*public, make_noise)

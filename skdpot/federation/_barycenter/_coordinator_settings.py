@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.privacy.checks import check_choice
 from skdpot.releases import ReleasedGroups, group_weights
 from skdpot.transport.barycenter import BarycenterProblem, BarycenterResult, Method, Step
 
@@ -48,15 +49,13 @@ class BarycenterSettings:
     ) -> None:
         self.owners = checked_names(owners)
         self.publics = checked_publics(owners) if isinstance(owners, Mapping) else {}
-        if method not in methods():
-            raise ValueError(f"method must be one of {methods()}, got {method!r}.")
+        check_choice("method", method, ("release", *Method.known))
         if (method == "release") != (release is not None):
             raise ValueError(
                 "method='release', the default, needs release=GroupRelease(...), and other methods "
                 f"take none; got method={method!r} and release={release!r}."
             )
-        if on_missing not in MISSING:
-            raise ValueError(f"on_missing must be one of {list(MISSING)}, got {on_missing!r}.")
+        check_choice("on_missing", on_missing, MISSING)
         self.n_attempts, self.n_least = operator.index(n_attempts), operator.index(n_least)
         if self.n_attempts < 1 or not 1 <= self.n_least <= len(self.owners):
             raise ValueError(
@@ -191,8 +190,7 @@ class BarycenterSettings:
             raise ValueError("n_support must be at least 1, and tol positive.")
 
     def _check_sums(self) -> None:
-        if self.combine not in COMBINE:
-            raise ValueError(f"combine must be one of {list(COMBINE)}, got {self.combine!r}.")
+        check_choice("combine", self.combine, COMBINE)
         release = self.release
         parts = release and release.noise == "own" and not release.owners_per_group
         if self.combine == "median" and (self.secure is not None or not parts):
@@ -243,11 +241,6 @@ class BarycenterSettings:
         if not 0 < kept.sum() < np.inf:
             raise ValueError("the weights of the owners that take part have no positive sum.")
         return kept / kept.sum()
-
-
-def methods() -> list[str]:
-    """Return the names of all methods: the release, and the algorithms for groups of points."""
-    return ["release", *Method.known]
 
 
 def checked_names(owners: Sequence[str] | Mapping[str, str]) -> tuple[str, ...]:

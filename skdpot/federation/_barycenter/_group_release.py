@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.privacy.checks import check_choice
 from skdpot.privacy.events import ApproximateDpEvent, DpEvent, PureDpEvent
 from skdpot.privacy.labels import number_of_label
 from skdpot.privacy.preview import ExpectedError
@@ -128,10 +129,8 @@ class GroupRelease:
             raise ValueError("epsilon must be above 0 and finite, and delta in [0, 1).")
         if len(set(self.groups)) != len(self.groups) or not self.groups:
             raise ValueError("groups must be labels that differ from each other, one or more.")
-        if self.kind not in KINDS:
-            raise ValueError(f"kind must be one of {list(KINDS)}, got {self.kind!r}.")
-        if self.noise not in NOISES:
-            raise ValueError(f"noise must be one of {list(NOISES)}, got {self.noise!r}.")
+        check_choice("kind", self.kind, KINDS)
+        check_choice("noise", self.noise, NOISES)
         if self.noise == "shared" and self.n_honest is None:
             raise ValueError("noise='shared' needs n_honest: how many owners are honest, at least.")
         if self.noise != "shared" and self.n_honest is not None:

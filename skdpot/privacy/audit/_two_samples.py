@@ -8,7 +8,7 @@ from skdpot.privacy.audit._bounds import choose_event, epsilon_from_counts
 from skdpot.privacy.audit._outputs import collect
 from skdpot.privacy.audit._result import AuditResult
 from skdpot.privacy.audit._statistics import DensityRatio, candidates
-from skdpot.privacy.checks import check_delta, check_probability
+from skdpot.privacy.checks import check_choice, check_delta, check_probability
 
 _STATISTICS = ("auto", "likelihood_ratio", "frequency", "classifier", "bits")
 _FEWEST_TRIALS = 20
@@ -206,8 +206,7 @@ def _check_parameters(
         raise ValueError(
             f"n_trials must be an integer of {_FEWEST_TRIALS} or more, got {n_trials!r}."
         )
-    if statistic not in _STATISTICS:
-        raise ValueError(f"statistic must be one of {_STATISTICS}, got {statistic!r}.")
+    check_choice("statistic", statistic, _STATISTICS)
     if (statistic == "likelihood_ratio") > (log_density_ratio is not None):
         raise ValueError('statistic="likelihood_ratio" needs log_density_ratio.')
     if log_density_ratio is not None and statistic not in ("auto", "likelihood_ratio"):
