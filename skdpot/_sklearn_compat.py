@@ -59,9 +59,9 @@ def validate_nested_parameters(estimator: BaseEstimator) -> None:
             validate_parameters(part)
 
 
-def output_container(method: str, estimator: BaseEstimator) -> str:
-    """Return the container of a method's rows, as `set_output` has it: "default" or a library."""
-    return _get_output_config(method, estimator)["dense"]
+def output_container(transformer: BaseEstimator) -> str:
+    """Return the container that `set_output` chose for transformed rows, or "default"."""
+    return _get_output_config("transform", transformer)["dense"]
 
 
 @contextmanager

@@ -550,7 +550,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             labels = np.full(len(labels), fitted.groups.names[0])
         groups = fitted.groups.encode(labels, policy.unknown, quoted=self.epsilon is None)
         values = self._moved(fitted, method, table, codes, groups)
-        container = output_container("transform", self)
+        container = output_container(self)
         if container == "default":
             return as_array(values)
         dtypes = [
