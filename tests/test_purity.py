@@ -280,6 +280,17 @@ def fitted(case, data):
     return estimator, [str(warning.message) for warning in caught]
 
 
+def fits_to_neighbours(case, transcript):
+    """Return fits to the data, and to the neighbour with the same releases; and their warnings."""
+    fitted(case, case.data)
+    transcript.record()
+    one = fitted(case, case.data)
+    transcript.replay()
+    other = fitted(case, case.neighbour)
+    assert transcript.is_complete
+    return one, other
+
+
 def charges_of(ledger):
     return [(entry.event, entry.label, entry.unit) for entry in ledger.entries()]
 
@@ -287,12 +298,8 @@ def charges_of(ledger):
 @pytest.mark.parametrize("name", CASES)
 def test_same_transcript_same_state(name, tmp_path):
     with on_transcript(Transcript()) as transcript:
-        fitted(CASES[name], CASES[name].data)
-        transcript.record()
-        one, warned = fitted(CASES[name], CASES[name].data)
-        transcript.replay()
-        other, warned_again = fitted(CASES[name], CASES[name].neighbour)
-    assert transcript.is_complete and transcript.neighbour_differs
+        (one, warned), (other, warned_again) = fits_to_neighbours(CASES[name], transcript)
+    assert transcript.neighbour_differs
     state, state_again = (
         {key: value for key, value in vars(estimator).items() if key != "ledger"}
         for estimator in (one, other)
@@ -321,12 +328,7 @@ def test_exact_sizes_of_groups_are_found():
             return hooked(self, values, source) / np.maximum(values.sum(axis=-1, keepdims=True), 1)
 
         patch.setattr(VectorRelease, "run", divided)
-        fitted(case, case.data)
-        transcript.record()
-        one, _ = fitted(case, case.data)
-        transcript.replay()
-        other, _ = fitted(case, case.neighbour)
-    assert transcript.is_complete
+        (one, _), (other, _) = fits_to_neighbours(case, transcript)
     assert differences(one.histograms_, other.histograms_)
 
 
@@ -348,12 +350,7 @@ def test_exact_sizes_as_weights_of_predictions_are_found():
             return weigh(weights, np.array(sizes or [1.0, 1.0]), names)
 
         patch.setattr(_private_scores, "group_weights", weights_of_sizes)
-        fitted(case, case.data)
-        transcript.record()
-        one, _ = fitted(case, case.data)
-        transcript.replay()
-        other, _ = fitted(case, case.neighbour)
-    assert transcript.is_complete
+        (one, _), (other, _) = fits_to_neighbours(case, transcript)
     assert differences(one.group_weights_, other.group_weights_)
 
 
@@ -368,12 +365,7 @@ def test_moves_that_go_by_the_exact_vote_are_found(monkeypatch):
     monkeypatch.setattr(VectorReleases, "_elected", elected)
     case = CASES["images that vote, a record removed"]
     with on_transcript(Transcript()) as transcript:
-        fitted(case, case.data)
-        transcript.record()
-        one, _ = fitted(case, case.data)
-        transcript.replay()
-        other, _ = fitted(case, case.neighbour)
-    assert transcript.is_complete
+        (one, _), (other, _) = fits_to_neighbours(case, transcript)
     assert differences(one._fitted, other._fitted)
 
 
@@ -399,10 +391,5 @@ def test_a_conditional_repair_that_looks_at_private_rows_again_is_found(planted,
     monkeypatch.setattr(_sketched.SketchedRows, "run", run)
     case = CASES["repair, conditional, declared"]
     with on_transcript(Transcript()) as transcript:
-        fitted(case, case.data)
-        transcript.record()
-        one, _ = fitted(case, case.data)
-        transcript.replay()
-        other, _ = fitted(case, case.neighbour)
-    assert transcript.is_complete
+        (one, _), (other, _) = fits_to_neighbours(case, transcript)
     assert differences(one._fitted, other._fitted)
