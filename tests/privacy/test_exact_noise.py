@@ -14,7 +14,8 @@ from scipy.stats import chisquare, kstest, laplace, norm
 
 from skdpot.privacy import exact_noise
 from skdpot.privacy.exact_noise import rounded_gaussian, rounded_laplace
-from skdpot.privacy.random import NoiseSource, make_source
+from skdpot.privacy.random import make_source
+from tests.oracles.given_bits import GivenBits
 
 # Levels of tests: of draws that are the same in every run, and of draws that are not.
 RARE, NEVER = 1e-4, 1e-9
@@ -30,26 +31,6 @@ def exact_tail(law, magnitude):
     if law == "normal":
         return mpmath.erfc(magnitude / mpmath.sqrt(2))
     return mpmath.exp(-magnitude)
-
-
-class GivenBits(NoiseSource):
-    """A source of words that a test has chosen; one too many is an error."""
-
-    seeded = True
-
-    def __init__(self, *words):
-        self.left = list(words)
-
-    def bits(self, n_bits, size):
-        taken = [self.left.pop(0) for _ in range(int(np.prod(size)))]
-        assert all(0 <= word < 1 << n_bits for word in taken)
-        return np.array(taken, dtype=np.int64).reshape(size)
-
-    def for_user(self, index):
-        raise NotImplementedError
-
-    def _words(self, count):
-        raise NotImplementedError
 
 
 @pytest.fixture(autouse=True)

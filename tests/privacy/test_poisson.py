@@ -8,33 +8,12 @@ import pytest
 from scipy.stats import binom, chisquare
 
 from skdpot.privacy.poisson import poisson_sample
-from skdpot.privacy.random import NoiseSource, make_source
+from skdpot.privacy.random import make_source
+from tests.oracles.given_bits import GivenBits
 
 # Of the tests that accept: their seeds are made of their names.
 RARE = 1e-4
 RATES = [0.3, 0.05, 1 / 1200, 0.5, 1 - 2.0**-20, 2.0**-17]
-
-
-class GivenBits(NoiseSource):
-    """A source of the integers that a test has chosen; one too many is an error."""
-
-    seeded = True
-
-    def __init__(self, *integers):
-        self.left = list(integers)
-        self.asked = []
-
-    def bits(self, n_bits, size):
-        self.asked.append((n_bits, size))
-        taken = [self.left.pop(0) for _ in range(size)]
-        assert all(0 <= integer < 1 << n_bits for integer in taken)
-        return np.array(taken, dtype=np.int64)
-
-    def for_user(self, index):
-        raise NotImplementedError
-
-    def _words(self, count):
-        raise NotImplementedError
 
 
 def threshold(rate):

@@ -21,8 +21,9 @@ from skdpot.privacy.mechanisms import (
     _race,
     _selection,
 )
-from skdpot.privacy.random import NoiseSource, make_source
+from skdpot.privacy.random import make_source
 from skdpot.privacy.rounding import least_meant
+from tests.oracles.given_bits import GivenBits
 
 # Levels of tests: of draws that are the same in every run, and of draws that are not.
 RARE, NEVER = 1e-4, 1e-9
@@ -152,24 +153,17 @@ def test_decisions_do_not_depend_on_whether_doubles_were_trusted(
     assert len(decided) > 250
 
 
-class GivenBits(NoiseSource):
+class GivenFirst(GivenBits):
     """First words for everybody, and then others, all of them chosen by a test."""
 
-    seeded = True
-
     def __init__(self, first, *following):
-        self.first, self.following = first, list(following)
+        super().__init__(*following)
+        self.first = first
 
     def bits(self, n_bits, size):
         if size == ():
-            return np.int64(self.following.pop(0))
+            return super().bits(n_bits, size)
         return np.broadcast_to(np.asarray(self.first, dtype=np.int64), size)
-
-    def for_user(self, index):
-        raise NotImplementedError
-
-    def _words(self, count):
-        raise NotImplementedError
 
 
 # Largest sums: of the smallest q for Gumbel noise, of the largest for exponential noise.
@@ -177,10 +171,10 @@ class GivenBits(NoiseSource):
 @pytest.mark.parametrize("first", [0, 1, 12345, 1 << 61, (1 << 62) - 2, (1 << 62) - 1])
 def test_equal_bits_are_decided_by_the_next_ones(make, first):
     smallest_wins = make is ExponentialMechanism
-    source = GivenBits(first, 7 << 50, 5 << 50, 6 << 50)
+    source = GivenFirst(first, 7 << 50, 5 << 50, 6 << 50)
     assert make(1.0, 1.0).select([4.0, 4.0, 4.0], source) == (1 if smallest_wins else 0)
     # As long as all are equal, they draw again.
-    winner = make(1.0, 1.0).select([4.0, 4.0, 4.0], GivenBits(first, 9, 9, 9, 3 << 9, 5 << 9, 2))
+    winner = make(1.0, 1.0).select([4.0, 4.0, 4.0], GivenFirst(first, 9, 9, 9, 3 << 9, 5 << 9, 2))
     assert winner == (2 if smallest_wins else 1)
 
 
@@ -190,16 +184,16 @@ def test_the_most_extreme_bits_leave_the_largest_noise_open(make):
     last, step = (0, 1) if make is ExponentialMechanism else ((1 << 62) - 1, -1)
     ordinary = 1 << 61
     for deeper, expected in ((last + 5 * step, 0), (ordinary, 1)):
-        source = GivenBits([last, ordinary], deeper, ordinary)
+        source = GivenFirst([last, ordinary], deeper, ordinary)
         assert make(2.0, 1.0).select([0.0, 44.5], source) == expected
-        assert source.following == []
+        assert source.left == []
 
 
 def test_a_difference_below_the_precision_of_doubles_decides():
     """Equal noise: the larger utility wins, however little larger it is."""
     for make in MECHANISMS:
         for first in (1, 1 << 61, (1 << 62) - 2):
-            source = GivenBits(first, *[1 << 61] * 20)
+            source = GivenFirst(first, *[1 << 61] * 20)
             above = math.nextafter(1.0, 2.0)
             assert make(2.0**-60, 1.0).select([1.0, above, 1.0], source) == 1
 

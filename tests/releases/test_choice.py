@@ -14,9 +14,10 @@ from skdpot.privacy import ApproximateDpEvent, LaplaceMechanism, PureDpEvent
 from skdpot.privacy.accounting.gaussian import gaussian_epsilon
 from skdpot.privacy.audit import audit
 from skdpot.privacy.block_scores import SCORE_UNITS, in_units, random_blocks
-from skdpot.privacy.random import NoiseSource, make_source
+from skdpot.privacy.random import make_source
 from skdpot.releases import ChoiceRelease
 from skdpot.releases._choice import RepetitionCount, bernoulli
+from tests.oracles.given_bits import GivenBits
 from tests.oracles.sensitivities import declared
 
 pytestmark = pytest.mark.experiment
@@ -24,25 +25,6 @@ pytestmark = pytest.mark.experiment
 # Of the tests that accept: their seeds are made of their names.
 RARE = 1e-4
 SHAPES = [0.0, 0.5, 1.0]
-
-
-class GivenWords(NoiseSource):
-    """A source of the integers that a test has chosen; one too many is an error."""
-
-    seeded = True
-
-    def __init__(self, *words):
-        self.left = list(words)
-
-    def bits(self, n_bits, size):
-        assert (n_bits, size) == (62, ())
-        return np.int64(self.left.pop(0))
-
-    def for_user(self, index):
-        raise NotImplementedError
-
-    def _words(self, count):
-        raise NotImplementedError
 
 
 def probabilities(law, n):
@@ -67,14 +49,21 @@ def probabilities(law, n):
 )
 def test_a_bernoulli_variable_has_exactly_its_probability(probability):
     """The words that decide are those below and above the first digit; the equal one asks on."""
+
+    def drawn(*words):
+        source = GivenBits(*words)
+        result = bernoulli(source, probability)
+        assert set(source.asked) == {(62, ())}
+        return result
+
     digit, rest = divmod(probability * 2**62, 1)
     if digit > 0:
-        assert bernoulli(GivenWords(digit - 1), probability)
+        assert drawn(digit - 1)
     if digit < 2**62:
-        assert not bernoulli(GivenWords(digit + 1), probability)
+        assert not drawn(digit + 1)
         second = rest * 2**62 // 1
-        assert not bernoulli(GivenWords(digit, second + 1), probability)
-        assert second == 0 or bernoulli(GivenWords(digit, second - 1), probability)
+        assert not drawn(digit, second + 1)
+        assert second == 0 or drawn(digit, second - 1)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
