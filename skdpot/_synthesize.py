@@ -5,7 +5,7 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _synthesize(options: argparse.Namespace) -> int:
+    _check_together(options)
     from skdpot.generative import DPSinkhornGenerator, TableSketch, split_roles
 
     if options.seed is not None:
@@ -202,7 +203,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Make a synthetic table from a private one, with differential privacy for "
         "every row. First shows the price and the expected errors.",
     )
-    made.set_defaults(do=_checked(_synthesize, made))
+    made.set_defaults(do=_synthesize, error=made.error)
     add = made.add_argument
     add("data", type=Path, help="the private table: .csv, or .parquet with pyarrow")
     add("--schema", type=Path, required=True, metavar="JSON",
@@ -250,22 +251,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _checked(
-    do: Callable[[argparse.Namespace], int], parser: argparse.ArgumentParser
-) -> Callable[[argparse.Namespace], int]:
-    """Return the command's options, or end the program if they contradict each other."""
-
-    def checked(options: argparse.Namespace) -> int:
-        n_made = options.rows or options.people
-        if options.preview and not (options.records or n_made):
-            parser.error("--preview needs --records: a public guess of the rows of the table")
-        if not options.preview and (n_made is None or options.out is None):
-            parser.error("--rows (or --people) and --out are required, but with --preview")
-        if options.people and (options.rows or options.groups is None):
-            parser.error("--people is for --groups, in the place of --rows")
-        return do(options)
-
-    return checked
+def _check_together(options: argparse.Namespace) -> None:
+    """End the process if options of `_synthesize` contradict each other."""
+    n_made = options.rows or options.people
+    if options.preview and not (options.records or n_made):
+        options.error("--preview needs --records: a public guess of the rows of the table")
+    if not options.preview and (n_made is None or options.out is None):
+        options.error("--rows (or --people) and --out are required, but with --preview")
+    if options.people and (options.rows or options.groups is None):
+        options.error("--people is for --groups, in the place of --rows")
 
 
 def _positive(text: str) -> float:
