@@ -75,7 +75,10 @@ def declared_labels(labels: Any, name: str) -> tuple[np.ndarray, dict[Any, int]]
         different = False
     # Raised outside of the handler, so that an error that may quote labels is not its context.
     if not different:
-        raise ValueError(f"{name} must be a list of different labels, got {shown(labels)}.")
+        raise ValueError(
+            f"{name} must be a list of different labels, none of them missing (None or NaN), got "
+            f"{shown(labels)}."
+        )
     if names.dtype.kind == "U" and not all(isinstance(label, str) for label in number):
         names = given
     return names, number

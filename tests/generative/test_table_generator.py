@@ -213,7 +213,7 @@ def test_records_that_are_given_instead_of_an_order_are_not_quoted(fitted):
 
 def test_a_column_in_place_of_its_labels_is_not_quoted():
     table = make_table(10).assign(wage=SECRET)
-    message = "must be a list of different labels, got a value of type"
+    message = "must be a list of different labels, none of them missing"
     wages = table["wage"].to_numpy()
     refuse(make_apart().set_params(classes=wages), message, table[list(FEATURES)], table["retired"])
     refuse(make(schema=SCHEMA | {"wage": wages}), message, table)
@@ -426,6 +426,7 @@ def test_bad_tables_are_refused_before_the_charge(kind):
         ({"schema": {"age": 3}}, "column 'age' must be declared as"),
         ({"schema": {"age": (1, 0)}}, "column 'age' must be declared as"),
         ({"schema": {"age": ["a", "a"]}}, "must be a list of different labels"),
+        ({"schema": {"age": ["a", np.nan]}}, r"none of them missing \(None or NaN\)"),
         ({"target": "height"}, "target must be a column of the schema"),
         (
             {"schema": {"retired": ["no", "yes"]}},
