@@ -27,6 +27,8 @@ CEILING = np.float32(1e15)
 TINY = np.float32(1e-30)
 HUGE = np.float32(1e30)
 SWEEPS_PER_LEVEL = 10
+# Rows of a sweep that are read together.
+_ROWS_AT_ONCE = 4
 # Of masses, in the step that balances them.
 _LEAST_SLOPE = np.float32(0.02)
 # Sweeps with which one level may wait for its column sums to settle, once `reg` is small enough
@@ -57,30 +59,26 @@ def starting_kernel(cost_matrix):
 def _sweep(kernel, weights, v, u, q):
     """Set `u` so that the plan's rows are exact, and `q` to the kernel's column sums under `u`.
 
-    Rows are taken in pairs, which halves the traffic on `v` and `q`.
+    Rows are taken by four, which saves traffic on `v` and `q`, and waiting for sums.
     """
     n_rows, n_columns = kernel.shape
     q[:] = np.float32(0)
-    for i in range(0, n_rows - 1, 2):
-        first, second = kernel[i], kernel[i + 1]
-        first_total, second_total = np.float32(0), np.float32(0)
+    for i in range(0, n_rows, _ROWS_AT_ONCE):
+        row_0, row_1, row_2, row_3 = kernel[i], kernel[i + 1], kernel[i + 2], kernel[i + 3]
+        total_0 = total_1 = total_2 = total_3 = np.float32(0)
         for j in range(n_columns):
-            first_total += first[j] * v[j]
-            second_total += second[j] * v[j]
-        u[i] = np.float32(1) / max(first_total, TINY)
-        u[i + 1] = np.float32(1) / max(second_total, TINY)
-        first_mass, second_mass = weights[i] * u[i], weights[i + 1] * u[i + 1]
+            total_0 += row_0[j] * v[j]
+            total_1 += row_1[j] * v[j]
+            total_2 += row_2[j] * v[j]
+            total_3 += row_3[j] * v[j]
+        u[i] = np.float32(1) / max(total_0, TINY)
+        u[i + 1] = np.float32(1) / max(total_1, TINY)
+        u[i + 2] = np.float32(1) / max(total_2, TINY)
+        u[i + 3] = np.float32(1) / max(total_3, TINY)
+        mass_0, mass_1 = weights[i] * u[i], weights[i + 1] * u[i + 1]
+        mass_2, mass_3 = weights[i + 2] * u[i + 2], weights[i + 3] * u[i + 3]
         for j in range(n_columns):
-            q[j] += first_mass * first[j] + second_mass * second[j]
-    if n_rows % 2:
-        last = kernel[n_rows - 1]
-        total = np.float32(0)
-        for j in range(n_columns):
-            total += last[j] * v[j]
-        u[n_rows - 1] = np.float32(1) / max(total, TINY)
-        mass = weights[n_rows - 1] * u[n_rows - 1]
-        for j in range(n_columns):
-            q[j] += mass * last[j]
+            q[j] += mass_0 * row_0[j] + mass_1 * row_1[j] + mass_2 * row_2[j] + mass_3 * row_3[j]
 
 
 @part(fastmath=FAST)
@@ -136,33 +134,41 @@ def _row_exact_plan(cost, rows, weights, kernel, v, columns):
 
 
 @part
-def _single(values):
-    single = np.empty(len(values), np.float32)
-    for i in range(len(values)):
-        single[i] = values[i]
+def _single(values, size):
+    """Return values in single precision, and zeros after them."""
+    single = np.empty(size, np.float32)
+    for i in range(size):
+        single[i] = values[i] if i < len(values) else 0.0
     return single
 
 
 @part
-def _start(n_rows, n_columns):
-    """Return u, v, q and the scaling of free columns before the first sweep."""
+def _start(kernel, weights, lower, upper):
+    """Return masses and bounds in single precision, u, v, q and the scaling of free columns."""
+    n_rows, n_columns = kernel.shape
     u, v = np.empty(n_rows, np.float32), np.empty(n_columns, np.float32)
     q, free = np.empty(n_columns, np.float32), np.empty(n_columns, np.float32)
     for i in range(n_rows):
         u[i] = 1.0
     for j in range(n_columns):
         v[j] = free[j] = 1.0
-    return u, v, q, free
+    singles = _single(weights, n_rows), _single(lower, n_columns), _single(upper, n_columns)
+    return (*singles, u, v, q, free)
 
 
 @part
 def _own_rows(kernel, row_minima, rows):
-    """Return copies of the rows of a user's points."""
+    """Return copies of the rows of a user's points, and rows of zeros until sweeps can take all."""
     n_columns = kernel.shape[1]
-    own = np.empty((len(rows), n_columns), np.float32)
+    n_rows = -(-len(rows) // _ROWS_AT_ONCE) * _ROWS_AT_ONCE
+    own = np.empty((n_rows, n_columns), np.float32)
     minima = np.empty(len(rows))
-    for i in range(len(rows)):
-        row, own_row = kernel[rows[i]], own[i]
+    for i in range(n_rows):
+        own_row = own[i]
+        if i >= len(rows):
+            own_row[:] = np.float32(0)
+            continue
+        row = kernel[rows[i]]
         for j in range(n_columns):
             own_row[j] = row[j]
         minima[i] = row_minima[rows[i]]
@@ -204,7 +210,7 @@ def _run_sweeps(kernel, weights, u, v, q, free, lower, upper, n_sweeps):
 def _absorb(reg, weights, u, v, q, row_potential, potential):
     """Add the scalings to the potentials; return the dual value, which estimates the cost."""
     value = 0.0
-    for i in range(len(u)):
+    for i in range(len(weights)):
         row_potential[i] += reg * np.log(np.float64(u[i]))
         value += weights[i] * row_potential[i]
     for j in range(len(v)):
@@ -244,19 +250,20 @@ def warm_potential(
         if weights[i] * len(rows) >= least:
             total += weights[i]
             n_kept += 1
-    kept, single_weights = np.empty(n_kept, np.int64), np.empty(n_kept, np.float32)
+    kept, kept_weights = np.empty(n_kept, np.int64), np.empty(n_kept)
     place = 0
     for i in range(len(rows)):
         if weights[i] * len(rows) >= least:
-            kept[place], single_weights[place] = rows[i], weights[i] / total
+            kept[place], kept_weights[place] = rows[i], weights[i] / total
             place += 1
     kernel, row_potential = _own_rows(kernel, row_minima, kept)
-    single_lower, single_upper = _single(lower), _single(upper)
-    u, v, q, free = _start(n_kept, len(lower))
+    single_weights, single_lower, single_upper, u, v, q, free = _start(
+        kernel, kept_weights, lower, upper
+    )
     potential[:] = 0.0
     for level in range(MAX_LEVELS):
         _run_sweeps(kernel, single_weights, u, v, q, free, single_lower, single_upper, n_sweeps)
-        estimate = _absorb(reg, single_weights, u, v, q, row_potential, potential)
+        estimate = _absorb(reg, kept_weights, u, v, q, row_potential, potential)
         if reg <= ratio * abs(estimate) or level == MAX_LEVELS - 1:
             break
         _halve(kernel, u, v, free, level == 0)
@@ -286,8 +293,9 @@ def entropic_projection(
         Bounds on the cost of `nu` and on that of the exact projection.
     """
     kernel, row_potential = _own_rows(kernel, row_minima, rows)
-    single_weights, single_lower, single_upper = _single(weights), _single(lower), _single(upper)
-    u, v, q, free = _start(len(rows), len(lower))
+    single_weights, single_lower, single_upper, u, v, q, free = _start(
+        kernel, weights, lower, upper
+    )
     potential[:] = 0.0
     spread = largest_spread(cost, rows)
     estimate = 0.0

@@ -14,7 +14,7 @@ in the order of their prices.
 
 import numpy as np
 
-from .kernels import part
+from .kernels import lesser, part
 from .polytope import any_below
 from .sorting import sorted_places
 from .spanning_tree import (
@@ -111,13 +111,11 @@ def _candidate_arcs(cost, used, row_prices, column_prices, width):
                 continue
             for j in range(start, end):
                 value = row_cost[j] - column_prices[j] - price
-                if value < width:
-                    rows[size], columns[size], excess[size] = i, j, value
-                    size += 1
-                    if value < best[j]:
-                        best[j], second[j] = value, best[j]
-                    elif value < second[j]:
-                        second[j] = value
+                # Written in any case: which arcs are candidates is hard to predict.
+                rows[size], columns[size], excess[size] = i, j, value
+                size += value < width
+                second[j] = lesser(second[j], max(best[j], value))
+                best[j] = lesser(best[j], value)
 
     buckets = np.empty(size, np.int32)
     starts = np.empty(_BUCKETS + 2, np.int64)

@@ -26,7 +26,7 @@ _WARM_RATIO, _WARM_SWEEPS = 0.01, 5
 _LEAST_MASS = 0.1
 # Up to which size of a user, by `_size`, the network simplex is the faster one without that start
 # (measured).
-SMALL = 1 << 15
+SMALL = 1 << 20
 
 
 class ProjectionResult(NamedTuple):
@@ -233,7 +233,7 @@ def _in_units_of_its_range(cost):
 @part
 def _size(n_points, n_columns):
     """Return a measure of users, which columns add more to than points do."""
-    return n_points * n_columns * max(n_columns, 32)
+    return n_points * n_columns * max(n_columns**2, 1024)
 
 
 @kernel

@@ -137,21 +137,27 @@ class BoundedRatioMechanism:
             that plus its own. An output of weight 0 is never selected.
         """
         ends = np.cumsum(weights, axis=1)
-        return np.stack(
-            [
-                np.searchsorted(row, drawn, side="right")
-                for row, drawn in zip(ends, integers, strict=True)
-            ]
-        )
+        users, n_outputs = np.arange(len(ends))[:, None], ends.shape[1]
+        # Bisection for all users at a time: the last place whose sum before it is small enough.
+        outputs = np.zeros(np.shape(integers), dtype=np.intp)
+        for power in range(n_outputs.bit_length() - 1, -1, -1):
+            further = outputs + (1 << power)
+            before = ends[users, np.minimum(further, n_outputs) - 1]
+            np.copyto(outputs, further, where=(further <= n_outputs) & (before <= integers))
+        return outputs
 
 
 def _fill(room: np.ndarray, amount: Any) -> np.ndarray:
     """Return at most `room`, filled from the left until a row holds `amount` (at most 2**62)."""
+    room = np.minimum(room, amount)
     ends = np.cumsum(room, axis=1)
     # Integer sums beyond int64 are wrong; the sums of doubles show where they are.
-    beyond = np.cumsum(room, axis=1, dtype=np.float64) > 1.5 * TOTAL_WEIGHT
-    ends[beyond] = TOTAL_WEIGHT
-    return np.diff(np.minimum(ends, amount), axis=1, prepend=0)
+    wrong = np.flatnonzero(room.sum(axis=1, dtype=np.float64) > 1.5 * TOTAL_WEIGHT)
+    sums = np.cumsum(room[wrong], axis=1, dtype=np.float64)
+    ends[wrong] = np.where(sums > 1.5 * TOTAL_WEIGHT, TOTAL_WEIGHT, ends[wrong])
+    filled = np.minimum(ends, amount)
+    filled[:, 1:] -= filled[:, :-1].copy()
+    return filled
 
 
 def _fit_total(smallest: list[int], ratio: int) -> list[int]:
