@@ -6,7 +6,7 @@ from tqdm.auto import tqdm
 
 from skdpot._threads import one_blas_thread
 
-# Doubles that the work on one chunk of users may take: 1 MiB, so that what is made of them stays in a cache.
+# Doubles that the work on one chunk of users may take: 1 MiB, so that all of it fits into a cache.
 _CHUNK_SIZE = 1 << 17
 # Minimum number of chunks while a progress bar is shown.
 _WATCHED_CHUNKS = 100

@@ -99,7 +99,8 @@ class Projector:
         self.active = np.flatnonzero(base > 0)
         self.cost, self.unit = _in_units_of_its_range(cost_matrix[:, self.active])
         self.lower = base[self.active]
-        self.upper = math.exp(epsilon) * self.lower
+        # No mass is above 1. A larger bound would only multiply the rounding of prices.
+        self.upper = np.minimum(math.exp(epsilon) * self.lower, np.maximum(self.lower, 1.0))
         self.integer_bounds = integer_bounds(self.lower[None], self.upper[None])
         self.row_maxima = self.cost.max(axis=1)
         self.start = starting_kernel(self.cost)

@@ -110,7 +110,7 @@ def test_annealing_by_squaring_reaches_the_fixed_point_of_the_published_iteratio
     kernel, row_minima, reg = kernels.starting_kernel(cost)
     single = (weights.astype(np.float32), base.astype(np.float32))
     upper = (np.exp(epsilon) * base).astype(np.float32)
-    u, v, q, free = kernels._start(12, 12)
+    *_, u, v, q, free = kernels._start(kernel, weights, base, upper)
     potential, row_potential = np.zeros(12), row_minima.copy()
     for level in range(4):
         for _ in range(200):
