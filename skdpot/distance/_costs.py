@@ -28,7 +28,7 @@ _FEW_FEATURES = 8
 # The entropic solver does not hold larger cost matrices in memory (256 MiB).
 _LARGEST_MATRIX = 1 << 25
 # The exact solver needs about four matrices, each of at most this many entries (1 GiB).
-_LARGEST_EXACT = 1 << 27
+_MOST_COSTS = 1 << 27
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Question:
         else:
             smallest = certifiable_gap(*largest, 0.0, self.cost_range)
             advice = "Use reg > 0 or fewer records"
-            if not self.cost.monotone and largest[0] * largest[1] > _LARGEST_EXACT:
+            if not self.cost.monotone and largest[0] * largest[1] > _MOST_COSTS:
                 raise ValueError(
                     f"exact transport (reg=0) between {largest[0]} and {largest[1]} records needs "
                     "too much memory. Use reg > 0, for which memory does not grow with the product."

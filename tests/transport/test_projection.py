@@ -178,6 +178,18 @@ def test_epsilon_of_every_size(epsilon, solver):
     assert true_cost(weights, result.projections[0], cost) <= expected + allowed + 1e-8
 
 
+def test_certificates_are_tight_where_upper_bounds_are_far_above_all_masses():
+    """A bound of exp(40) times a base measure would multiply the rounding of prices."""
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        cost = cdist(rng.normal(size=(50, 1)), rng.normal(size=(150, 1))) ** 6
+        base = rng.dirichlet(np.ones(150)) * np.exp(-rng.uniform(2, 20))
+        weights = rng.dirichlet(np.full(50, 0.3), 3)
+        result = wasserstein_projection(weights, cost, base, 40.0, solver="exact")
+        assert_in_polytope(result.projections, base, 40.0)
+        assert (result.costs - result.lower_bounds).max() <= 1e-10 * cost.max()
+
+
 def test_a_grid_with_its_ties_is_solved_to_optimality():
     grid = np.stack(np.meshgrid(np.arange(12.0), np.arange(12.0)), -1).reshape(-1, 2)
     cost = cdist(grid, grid)
