@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.generative._encoders import RecordSpace
+from skdpot.generative._encoders.images import blocks
 from skdpot.generative._network import TrainedNetwork
 from skdpot.generative._records import Declared, read_points, wanted_labels
 from skdpot.generative._score import SCORED_ROWS, sinkhorn_divergence
@@ -51,7 +52,9 @@ class FittedRecords:
         counts = None if self.sketch is None else self.sketch.counts
         codes = wanted_labels(n_samples, y, self.classes, rng, counts)
         rows = self._rows(n_samples if codes is None else len(codes), codes, rng, device)
-        X = self.space.records(rows)
+        X = np.asarray(rows, dtype=np.float64)
+        for block in blocks(*X.shape):
+            X[block] = self.space.records(X[block])
         return X if self.classes is None else (X, self.classes[codes])
 
     def prototypes(self) -> Any:

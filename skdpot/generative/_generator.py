@@ -282,7 +282,7 @@ class DPSinkhornGenerator(BaseGenerator):
         # With epsilon nothing may be said of what records are like.
         if self.epsilon is None and self.schema is None and self.image_shape is None:
             names = getattr(self, "feature_names_in_", range(self.n_features_in_))
-            warn_user(doubts_about_crowding(names, records.points))
+            warn_user(doubts_about_crowding(names, records.points[:]))
         return _Data(model, self._training(), records)
 
     def _declared(self, n_records: int, columns: Any, groups: Any = None) -> _Data:

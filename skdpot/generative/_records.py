@@ -12,6 +12,8 @@ from skdpot.privacy.quotes import without_quotes
 from skdpot.tables import check_bounds, declared_labels, label_codes, one_by_one, shown
 
 DEFAULT_BOUNDS = (0, 1)
+# Numbers of these types are read without a copy; others become the first.
+_KINDS = (np.float64, np.float32, np.uint8)
 _WHY_BOUNDS = (
     "Records are scaled by them, and cut to them: grey values have (0, 1), or (0, 255), people's "
     "heights and weights ([100, 30], [220, 200]). For a table declare schema={column: ...} instead."
@@ -48,6 +50,46 @@ class Declared:
 
 
 @dataclass(frozen=True, eq=False)
+class ScaledRecords:
+    """Private records that are scaled to [-1, 1] where they are asked for.
+
+    Scaled copies of all of them at once may need several times their memory.
+
+    Attributes
+    ----------
+    space : RecordSpace
+        Public.
+    records : ndarray of shape (n_records, n_features)
+        Private, in the units and the type of the data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._encoders import RecordSpace
+    >>> from skdpot.generative._records import ScaledRecords
+    >>> space = RecordSpace((np.zeros(2), np.full(2, 255.0)))
+    >>> scaled = ScaledRecords(space, np.array([[0, 255], [51, 0]], dtype=np.uint8))
+    >>> scaled[1:]
+    array([[-0.6, -1. ]])
+    """
+
+    space: RecordSpace
+    records: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Return the numbers of records and of features."""
+        n_records, n_features = self.records.shape
+        return n_records, n_features
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        return self.space.points(self.records[rows])
+
+
+@dataclass(frozen=True, eq=False)
 class Points:
     """Private records that were read.
 
@@ -55,14 +97,14 @@ class Points:
     ----------
     space : RecordSpace
         Public.
-    points : ndarray of shape (n_records, n_features)
-        Private, scaled to [-1, 1].
+    points : ScaledRecords
+        Private.
     codes : ndarray of shape (n_records,) or None
         Private: the codes of their labels.
     """
 
     space: RecordSpace
-    points: np.ndarray
+    points: ScaledRecords
     codes: np.ndarray | None
 
     @property
@@ -78,7 +120,7 @@ def read_points(estimator: Any, X: Any, y: Any, declared: Declared, *, reset: bo
     else that is private decides whether anything is wrong.
     """
     try:
-        numbers = validate_private_data(estimator, X, dtype=np.float64, reset=reset)
+        numbers = validate_private_data(estimator, X, dtype=_KINDS, reset=reset)
     except ValueError as error:
         # Whoever fits a frame is told of the schema.
         if not reset or not hasattr(X, "columns"):
@@ -87,7 +129,7 @@ def read_points(estimator: Any, X: Any, y: Any, declared: Declared, *, reset: bo
     else:
         codes = _read_labels(estimator, y, declared.classes, len(numbers))
         space = declared.space(numbers.shape[1])
-        return Points(space, space.points(numbers), codes)
+        return Points(space, ScaledRecords(space, numbers), codes)
     raise ValueError(message)
 
 
@@ -111,7 +153,8 @@ def _read_labels(estimator, y, classes, n_records):
 def unseen_points(declared: Declared, columns: Any) -> Points:
     """Return no records, of which is known what was declared, or raise."""
     d = None if declared.image_shape is None else int(np.prod(declared.image_shape))
-    return Points(declared.space(count_columns(columns, d)), np.empty((0, 0)), None)
+    space = declared.space(count_columns(columns, d))
+    return Points(space, ScaledRecords(space, np.empty((0, 0))), None)
 
 
 def read_codes(y, number, n_records):

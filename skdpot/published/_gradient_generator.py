@@ -267,7 +267,7 @@ class SinkhornGradientGenerator(BaseGenerator):
         source = make_source(self.random_state).for_user(self.n_iter_ if earlier else 0)
         within = training.engine.within_memory
         trainer = within(self._trainer, training, source, earlier, relation)
-        held = within(trainer.hold, records.points, records.codes)
+        held = within(trainer.hold, records.points[:], records.codes)
         within(trainer.rehearse)
         bar = partial(tqdm, desc=type(self).__name__, unit=" steps", disable=not self.verbose)
         steps = GradientSteps(

@@ -1,6 +1,7 @@
 """Images of a sketch: dark grounds, fine structure, and what of it betrays the class."""
 
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdpot import DPSinkhornGenerator
-from skdpot.generative import ImageSketch
+from skdpot.generative import CosineEncoder, ImageSketch
 from tests.oracles.sketch import transcript_of
 from tests.oracles.sketch_generators import make_sketch_generator
 
@@ -198,3 +199,46 @@ def test_what_was_chosen_is_in_files_and_pickles_and_a_clone_votes_again(tmp_pat
     assert again.model == "auto" and chosen(again.fit(make_strokes(300, 0.0))) == "dct"
     model = clone(ImageSketch())
     assert model.encoder == "auto"
+
+
+# Memory
+# ------
+
+
+def peak_of(call):
+    """Return the largest memory that a call allocates, and what it returns."""
+    tracemalloc.start()
+    try:
+        returned = call()
+        return tracemalloc.get_traced_memory()[1], returned
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.uint8])
+def test_neither_a_fit_nor_samples_need_memory_for_a_second_copy_of_images(kind):
+    n_images, shape = 1000, (32, 32, 3)
+    X = np.random.default_rng(0).integers(0, 256, (n_images, 3072), dtype=np.uint8).astype(kind)
+    as_doubles = 8 * X.size
+    generator = DPSinkhornGenerator(
+        5.0, bounds=(0, 255), image_shape=shape, model=ImageSketch(CosineEncoder(6)), random_state=0
+    )
+    fitting, _ = peak_of(lambda: generator.fit(X))
+    assert fitting < as_doubles
+    # The map of intensities is made once, of some other samples.
+    generator.sample()
+    sampling, samples = peak_of(lambda: generator.sample(n_images))
+    assert samples.dtype == np.float64
+    assert sampling < 2 * as_doubles
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.uint8, np.int16])
+def test_releases_of_images_do_not_depend_on_the_type_of_their_numbers(kind):
+    X = np.random.default_rng(0).integers(0, 256, (50, SIDE * SIDE))
+    fitted = [
+        DPSinkhornGenerator(2.0, bounds=(0, 255), image_shape=(SIDE, SIDE), random_state=0).fit(Z)
+        for Z in (X.astype(np.float64), X.astype(kind))
+    ]
+    one, other = (generator._fitted.sketch.mixture for generator in fitted)
+    np.testing.assert_array_equal(one.means, other.means)
+    np.testing.assert_array_equal(one.factors, other.factors)

@@ -297,7 +297,7 @@ def test_pixels_that_are_counted_twice_are_found_out(rng, monkeypatch):
 
 def of_darkest(encoder, points):
     """Return votes that go by how bright the other images are."""
-    brightness = points.mean(axis=1)
+    brightness = points[:].mean(axis=1)
     return np.where(brightness <= np.median(brightness), 1, -1)
 
 

@@ -92,13 +92,10 @@ class CosineEncoder(Encoder):
         self.largest_norm = largest * self._transform.growth
 
     def _encode(self, points: np.ndarray) -> np.ndarray:
-        codes = np.empty((len(points), self.n_codes))
-        for rows in blocks(*points.shape):
-            units = pixel_units(points[rows]) - self._ground / PIXEL
-            channels = _opponents(units.reshape(-1, *self._shape))
-            parts = [self._transform.coefficients(channel) for channel in channels]
-            codes[rows] = np.stack(parts, axis=1).reshape(-1, self.n_codes)
-        return codes
+        units = pixel_units(points) - self._ground / PIXEL
+        channels = _opponents(units.reshape(-1, *self._shape))
+        parts = [self._transform.coefficients(channel) for channel in channels]
+        return np.stack(parts, axis=1).reshape(-1, self.n_codes)
 
     def _decode(self, codes: np.ndarray) -> np.ndarray:
         points = self._intensities(codes) + self._ground
@@ -107,19 +104,23 @@ class CosineEncoder(Encoder):
         return np.clip(points, -1, 1, out=points)
 
     def _sampled(self, drawn: Any, rng: Any, moves: Mapping[str, float] | None) -> np.ndarray:
-        images = self._intensities(drawn.codes) + self._ground
         fine = self._fine_deviations(drawn.mixture.mean_squares())
-        self._add_fine_structure(images, fine, rng)
-        of_fine = np.sum(fine**2) / images.shape[1]
-        for c in np.unique(drawn.labels):
-            means, spreads = (self._intensities(part) for part in drawn.around(c))
-            rows = np.flatnonzero(drawn.labels == c)
-            images[rows] = vary_within_range(
-                images[rows],
-                means[drawn.clusters[rows]] + self._ground,
-                np.sqrt(np.sum(spreads**2, axis=0) + of_fine),
-            )
-        return self._moved(2 * images - 1, rng, moves)
+        points = np.empty((len(drawn.codes), math.prod(self._shape)))
+        of_fine = np.sum(fine**2) / points.shape[1]
+        classes, which = np.unique(drawn.labels, return_inverse=True)
+        means = np.empty((len(classes), drawn.mixture.means.shape[1], points.shape[1]))
+        spreads = np.empty((len(classes), points.shape[1]))
+        for i, c in enumerate(classes):
+            centres, root = (self._intensities(part) for part in drawn.around(c))
+            means[i] = centres + self._ground
+            spreads[i] = np.sqrt(np.sum(root**2, axis=0) + of_fine)
+        for rows in blocks(*points.shape):
+            images = self._intensities(drawn.codes[rows]) + self._ground
+            images += self._fine_structure(len(images), fine, rng)
+            of_rows, clusters = which[rows], drawn.clusters[rows]
+            varied = vary_within_range(images, means[of_rows, clusters], spreads[of_rows])
+            points[rows] = 2 * varied - 1
+        return self._moved(points, rng, moves)
 
     def _fine_deviations(self, mean_squares: np.ndarray) -> np.ndarray:
         """Return by how much coefficients vary in images with edges, beyond what codes hold.
@@ -151,11 +152,10 @@ class CosineEncoder(Encoder):
         expected[:, :n_rows, :n_columns] -= kept
         return np.sqrt(np.maximum(expected, 0))
 
-    def _add_fine_structure(self, images: np.ndarray, deviations: np.ndarray, rng: Any) -> None:
-        """Add waves of random sizes, which are distributed alike in all classes and clusters."""
-        for rows in blocks(*images.shape):
-            waves = rng.standard_normal((len(images[rows]), *deviations.shape)) * deviations
-            images[rows] += self._pixels(self._whole_transform.images(waves))
+    def _fine_structure(self, n_images: int, deviations: np.ndarray, rng: Any) -> np.ndarray:
+        """Return waves of random sizes, which are distributed alike in all classes and clusters."""
+        waves = rng.standard_normal((n_images, *deviations.shape)) * deviations
+        return self._pixels(self._whole_transform.images(waves))
 
     def _header(self) -> dict[str, Any]:
         header = super()._header()
@@ -205,7 +205,7 @@ def vary_within_range(images: np.ndarray, means: np.ndarray, spreads: np.ndarray
         Around `means`.
     means : ndarray of shape (n, n_pixels)
         Of pixels from 0 to 1, about.
-    spreads : ndarray of shape (n_pixels,)
+    spreads : ndarray of shape (n_pixels,) or (n, n_pixels)
         Standard deviations of the pixels of images.
 
     Returns

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import validate_parameters
+from skdpot.generative._encoders.images import blocks
 from skdpot.generative._encoders.pixels import jitter
 
 AUTO = "auto"
@@ -125,12 +126,12 @@ class Encoder(BaseEstimator, ABC):
         """
         return False
 
-    def votes(self, points: np.ndarray) -> np.ndarray:
+    def votes(self, points: Any) -> np.ndarray:
         """Return what records say of this encoder, each by itself alone, bit by bit.
 
         Parameters
         ----------
-        points : ndarray of shape (n, n_features)
+        points : ndarray or ScaledRecords of shape (n, n_features)
             Private, scaled to [-1, 1].
 
         Returns
@@ -138,7 +139,10 @@ class Encoder(BaseEstimator, ABC):
         ndarray of shape (n,), dtype int64
             1 for it, and -1 against it.
         """
-        return self._votes(points)
+        votes = np.empty(len(points), dtype=np.int64)
+        for rows in blocks(*points.shape):
+            votes[rows] = self._votes(points[rows])
+        return votes
 
     def prepared(self, space: RecordSpace, *, ample: bool = False) -> Self:
         """Return a copy for records of a space; no record is looked at.
@@ -172,12 +176,12 @@ class Encoder(BaseEstimator, ABC):
     def _prepare(self, space: RecordSpace, ample: bool) -> None:
         """Set `n_codes`, `largest_norm` and what else is needed, or raise."""
 
-    def encode(self, points: np.ndarray) -> np.ndarray:
+    def encode(self, points: Any) -> np.ndarray:
         """Return the codes of records, each a function of its record alone, bit by bit.
 
         Parameters
         ----------
-        points : ndarray of shape (n, n_features)
+        points : ndarray or ScaledRecords of shape (n, n_features)
             Private, scaled to [-1, 1].
 
         Returns
@@ -185,7 +189,10 @@ class Encoder(BaseEstimator, ABC):
         ndarray of shape (n, n_codes)
             Of norms up to `largest_norm`.
         """
-        return self._encode(points)
+        codes = np.empty((len(points), self.n_codes))
+        for rows in blocks(*points.shape):
+            codes[rows] = self._encode(points[rows])
+        return codes
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
         """Return the records that codes stand for.
@@ -238,14 +245,14 @@ class Encoder(BaseEstimator, ABC):
 
     @abstractmethod
     def _encode(self, points: np.ndarray) -> np.ndarray:
-        """Return codes; a subclass writes this one and the next."""
+        """Return the codes of a block of records; a subclass writes this one and the next."""
 
     @abstractmethod
     def _decode(self, codes: np.ndarray) -> np.ndarray:
         """Return records."""
 
     def _votes(self, points: np.ndarray) -> np.ndarray:
-        """Return votes, of an encoder that may replace the usual one."""
+        """Return the votes of a block of records, of an encoder that may replace the usual one."""
         raise NotImplementedError
 
     def _sampled(self, drawn: Any, rng: Any, moves: Mapping[str, float] | None) -> np.ndarray:

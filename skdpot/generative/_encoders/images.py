@@ -13,7 +13,7 @@ import numpy as np
 PIXEL = 2.0**-16
 _ENTRY = 2.0**-20
 # Images of a block have about so many pixels, so that memory is bounded.
-_BLOCK = 2**21
+_BLOCK = 2**18
 # As many coefficients along a side, unless somebody says.
 _DEFAULT_COEFFICIENTS = 14
 
@@ -73,7 +73,7 @@ def blocks(n_rows: int, n_features: int) -> Iterator[slice]:
     Examples
     --------
     >>> from skdpot.generative._encoders.images import blocks
-    >>> list(blocks(3, 2**20))
+    >>> list(blocks(3, 2**17))
     [slice(0, 2, None), slice(2, 3, None)]
     """
     size = max(_BLOCK // n_features, 1)

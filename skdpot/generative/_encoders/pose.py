@@ -91,14 +91,11 @@ class PoseEncoder(Encoder):
         framed = np.ones((height, width), dtype=bool)
         framed[1:-1, 1:-1] = False
         border = np.flatnonzero(framed)
-        votes = np.empty(len(points), dtype=np.int64)
-        for rows in blocks(*points.shape):
-            units = pixel_units(points[rows])
-            n_bright = np.count_nonzero(units >= _BRIGHT / PIXEL, axis=1)
-            few = (n_bright > 0) & (n_bright * _OF_ALL < height * width)
-            n_light = np.count_nonzero(units[:, border] > _DARK / PIXEL, axis=1)
-            votes[rows] = np.where(few & (n_light * _OF_BORDER <= len(border)), 1, -1)
-        return votes
+        units = pixel_units(points)
+        n_bright = np.count_nonzero(units >= _BRIGHT / PIXEL, axis=1)
+        few = (n_bright > 0) & (n_bright * _OF_ALL < height * width)
+        n_light = np.count_nonzero(units[:, border] > _DARK / PIXEL, axis=1)
+        return np.where(few & (n_light * _OF_BORDER <= len(border)), 1, -1)
 
     def _prepare(self, space: RecordSpace, ample: bool) -> None:
         assert space.image_shape is not None
@@ -125,16 +122,11 @@ class PoseEncoder(Encoder):
 
     def _encode(self, points: np.ndarray) -> np.ndarray:
         height, width, _ = self._shape
-        codes = np.empty((len(points), self.n_codes))
-        n_coefficients = math.prod(self._kept)
-        for rows in blocks(*points.shape):
-            units = pixel_units(points[rows]).reshape(-1, height, width)
-            poses = self._poses(units)
-            upright = np.rint(interpolate(units, *self._seen_from_template(poses)))
-            coefficients = self._transform.coefficients(upright)
-            codes[rows, :n_coefficients] = coefficients.reshape(len(units), -1)
-            codes[rows, n_coefficients:] = poses * self._weights
-        return codes
+        units = pixel_units(points).reshape(-1, height, width)
+        poses = self._poses(units)
+        upright = np.rint(interpolate(units, *self._seen_from_template(poses)))
+        coefficients = self._transform.coefficients(upright)
+        return np.column_stack([coefficients.reshape(len(units), -1), poses * self._weights])
 
     def _decode(
         self, codes: np.ndarray, places: tuple[np.ndarray, np.ndarray] | None = None

@@ -99,17 +99,19 @@ class Mixture:
     factors: np.ndarray
     unit: np.ndarray
 
-    def draw(self, labels: np.ndarray, rng: Any) -> "Drawn":
-        """Return codes of these classes."""
+    def draw(self, labels: np.ndarray, rng: Any, *, single: bool = False) -> "Drawn":
+        """Return codes of these classes, in single precision if that is asked for."""
         clusters = np.empty(len(labels), dtype=np.intp)
-        codes = np.empty((len(labels), self.means.shape[2]))
+        shape = len(labels), self.means.shape[2]
+        codes = np.empty(shape, dtype=np.float32 if single else np.float64)
         for c in np.unique(labels):
             rows = np.flatnonzero(labels == c)
             clusters[rows] = rng.choice(len(self.weights[c]), len(rows), p=self.weights[c])
             factor = self.factors[c % len(self.factors)]
             normal = rng.standard_normal((len(rows), len(factor)))
             codes[rows] = self.means[c, clusters[rows]] + normal @ factor
-        return Drawn(codes * self.unit, labels, clusters, self)
+        codes *= self.unit
+        return Drawn(codes, labels, clusters, self)
 
     def mean_squares(self) -> np.ndarray:
         """Return the mean squares of the coordinates of codes, in the units of the encoder."""

@@ -22,7 +22,13 @@ from skdpot.generative._encoders.images import blocks
 from skdpot.generative._encoders.pixels import IntensityMap
 from skdpot.generative._fitted import FittedRecords
 from skdpot.generative._network import NetworkTraining, Training
-from skdpot.generative._records import Declared, Points, read_points, unseen_points
+from skdpot.generative._records import (
+    Declared,
+    Points,
+    ScaledRecords,
+    read_points,
+    unseen_points,
+)
 from skdpot.generative._sketch.class_rows import ClassRows
 from skdpot.generative._sketch.file_parts import part_of, with_kinds, with_prefix
 from skdpot.generative._sketch.held_out import (
@@ -304,7 +310,8 @@ class VectorReleases(SketchSeries):
             return FittedRecords(self.space, self._sketched(records, rng, source), None)
         points, labels = records.points, records.labels
         uses = hold_out(len(points), self.quality_share, source)
-        sketched = Points(self.space, points[uses == 0], labels[uses == 0])
+        kept = ScaledRecords(self.space, points.records[uses == 0])
+        sketched = Points(self.space, kept, labels[uses == 0])
         sketch = self._sketched(sketched, rng, source)
         teachers, counted = (
             HeldOutRows(summaries(points[uses == use], labels[uses == use], self.space))
@@ -331,13 +338,17 @@ class VectorReleases(SketchSeries):
             if self.plan.n_pixels:
                 intensities = self._intensities(records, releases)
                 bar.update()
-            # Of norms up to one, so that no square is out of range.
-            unit = encoder.largest_norm
-            codes = encoder.encode(records.points) / unit
-            rows = [ClassRows(codes[records.labels == c]) for c in range(sizes.n_classes)]
+            rows = self._rows_of_classes(records, encoder)
             sums = MixtureSketch(rows, sizes, releases, bar.update)
-            mixture = sums.release(unit, rng)
+            mixture = sums.release(encoder.largest_norm, rng)
         return ReleasedVectors(encoder, mixture, intensities, coding.augment, sums.noise)
+
+    def _rows_of_classes(self, records: Points, encoder: Encoder) -> list[ClassRows]:
+        """Return the codes of each class, of norms up to one, so that no square is out of range."""
+        codes = encoder.encode(records.points)
+        codes /= encoder.largest_norm
+        of_classes = (codes[records.labels == c] for c in range(self.plan.n_classes))
+        return [ClassRows(rows) for rows in of_classes]
 
     def _elected(self, records: Points, releases: SketchReleases) -> Coding:
         """Return the usual encoder, or the other one if a vote is clearly for it.
@@ -436,11 +447,13 @@ class ReleasedVectors:
 
     def rows(self, labels: np.ndarray, rng: Any) -> np.ndarray:
         """Return records of these classes, from -1 to 1."""
-        drawn = self.mixture.draw(labels, rng)
+        # Intensities need no more digits, and there may be many codes.
+        drawn = self.mixture.draw(labels, rng, single=self.encoder.for_images)
         rows = self.encoder.sampled(drawn, rng, self._moves())
-        if self._intensity_map is None:
-            return rows
-        return 2 * self._intensity_map.of((rows + 1) / 2) - 1
+        if self._intensity_map is not None:
+            for block in blocks(*rows.shape):
+                rows[block] = 2 * self._intensity_map.of((rows[block] + 1) / 2) - 1
+        return rows
 
     @cached_property
     def _intensity_map(self) -> IntensityMap | None:
@@ -512,7 +525,7 @@ def are_moves(augment: Any) -> bool:
     )
 
 
-def intensity_counts(points: np.ndarray) -> np.ndarray:
+def intensity_counts(points: Any) -> np.ndarray:
     """Return how many pixels are how bright; a record has as many as features."""
     counts = np.zeros(_N_INTENSITIES, dtype=np.int64)
     for rows in blocks(*points.shape):
