@@ -338,17 +338,15 @@ class VectorReleases(SketchSeries):
             if self.plan.n_pixels:
                 intensities = self._intensities(records, releases)
                 bar.update()
-            rows = self._rows_of_classes(records, encoder)
+            # Of norms up to one, so that no square is out of range.
+            codes = encoder.encode(records.points)
+            codes /= encoder.largest_norm
+            rows = [ClassRows(codes[records.labels == c]) for c in range(sizes.n_classes)]
+            # As large as the copies of its parts.
+            del codes
             sums = MixtureSketch(rows, sizes, releases, bar.update)
             mixture = sums.release(encoder.largest_norm, rng)
         return ReleasedVectors(encoder, mixture, intensities, coding.augment, sums.noise)
-
-    def _rows_of_classes(self, records: Points, encoder: Encoder) -> list[ClassRows]:
-        """Return the codes of each class, of norms up to one, so that no square is out of range."""
-        codes = encoder.encode(records.points)
-        codes /= encoder.largest_norm
-        of_classes = (codes[records.labels == c] for c in range(self.plan.n_classes))
-        return [ClassRows(rows) for rows in of_classes]
 
     def _elected(self, records: Points, releases: SketchReleases) -> Coding:
         """Return the usual encoder, or the other one if a vote is clearly for it.
