@@ -14,7 +14,8 @@ from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.generative._base import BaseGenerator
 from skdpot.generative._fitted import FittedRecords
 from skdpot.generative._network import NetworkTraining, learn_from_sketch, training_of
-from skdpot.generative._quality import QualityReport, quality_of
+from skdpot.generative._quality import quality_of
+from skdpot.generative._quality_report import QualityReport
 from skdpot.generative._records import Declared, Points
 from skdpot.generative._sketch.people_sketch import PeopleRecords, PeopleSketch, split_roles
 from skdpot.generative._sketch.plan import sketch_budget

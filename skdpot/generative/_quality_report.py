@@ -1,0 +1,388 @@
+"""Reports on synthetic records: what they hold, and how they are written."""
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any, NamedTuple
+
+# A model is said not to fit where it is off by so much of all records more than noise explains,
+# and noise explains less than half of the squared differences.
+_LARGE_MISFIT, _LARGE_DISTANCE = 2.0, 0.01
+# So many pairs of columns are shown: those that are farthest off.
+_MOST_SHOWN = 10
+_STYLE = (
+    "body{font-family:sans-serif;max-width:60em;margin:2em auto}"
+    "td,th{text-align:left;padding:.1em .8em .1em 0;vertical-align:top}"
+)
+
+
+class Estimate(NamedTuple):
+    """What was estimated with noise, and its standard error; NaN where nothing can be told."""
+
+    value: float
+    error: float
+
+    def __str__(self) -> str:
+        if not math.isfinite(self.value + self.error):
+            return "unknown"
+        return f"{self.value:.3f} +- {self.error:.3f}"
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How far a model is from the counts that it was fitted to.
+
+    Attributes
+    ----------
+    columns : tuple
+        One column, two, or more that a workload has.
+    noise : float
+        The distance in total variation that noise alone is expected to make.
+    distance : float
+        That of the model from the counts.
+    misfit : float
+        The mean squared difference in units of the noise: about 1, or below, if noise explains it.
+    """
+
+    columns: tuple[Any, ...]
+    noise: float
+    distance: float
+    misfit: float
+
+    @property
+    def fits(self) -> bool:
+        """Tell whether noise explains most of what the model and the counts differ by."""
+        return self.misfit <= _LARGE_MISFIT or self.distance <= self.noise + _LARGE_DISTANCE
+
+
+@dataclass(frozen=True)
+class ParityFit:
+    """How far a model is from the parities of three and more columns that were released.
+
+    Attributes
+    ----------
+    n_parities : int
+        How many were released, of all classes, of columns that have two halves.
+    misfit : float
+        The mean squared difference in units of noise and chance: about 1 if these explain it.
+    columns : tuple
+        Those whose parity is farthest off.
+    distance, noise : float
+        By how many units it is, and how many noise and chance explain of so many parities.
+    """
+
+    n_parities: int
+    misfit: float
+    columns: tuple[Any, ...]
+    distance: float
+    noise: float
+
+    def __str__(self) -> str:
+        verdict = "noise explains all" if self.distance <= self.noise else "the model does not fit"
+        return (
+            f"{self.n_parities} parities of halves of columns; squared difference of the model in "
+            f"units of noise: {self.misfit:.2f} on average. Farthest off: "
+            f"{' x '.join(map(str, self.columns))}, by {self.distance:.1f} units, of which noise "
+            f"explains {self.noise:.1f}: {verdict}."
+        )
+
+
+@dataclass(frozen=True)
+class SketchedClass:
+    """What noise left of a class of vectors or images.
+
+    Attributes
+    ----------
+    label : object
+        The label; None without any.
+    n_records : Estimate
+        How many records were sketched.
+    mean_error : float
+        The length that noise alone makes in the mean, in units of the spread of the class.
+    directions : int
+        Along so many directions the variance within clusters is above what noise makes.
+    n_codes : int
+        Of so many.
+    seen : float
+        What part of the variance these directions have.
+    clusters : list of float
+        The shares of clusters, the largest first.
+    radius : float
+        What records are clipped to, around a common point, in units of the spread of the class.
+    """
+
+    label: Any
+    n_records: Estimate
+    mean_error: float
+    directions: int
+    n_codes: int
+    seen: float
+    clusters: list[float]
+    radius: float
+
+    @property
+    def is_seen(self) -> bool:
+        """Tell whether the mean of the class, and the size, are more than noise."""
+        return self.mean_error < 1 and self.n_records.value > 2 * self.n_records.error
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """What records say that were held out.
+
+    Attributes
+    ----------
+    n_records : Estimate
+        How many of them were counted.
+    columns : dict of str or int to Estimate
+        By column, or by public summary of vectors and images, the distance of the records from
+        samples, in total variation.
+    telling : Estimate
+        The AUC by which a classifier tells records from samples; 1/2 if it does not.
+    target : str or int or None
+        What is predicted: of numbers, in which band they are.
+    accuracy, auc : Estimate or None
+        Of a model that learned from samples, on records; the AUC only of two classes.
+    accuracy_of_samples, auc_of_samples : float or None
+        Of the same model on further samples.
+    """
+
+    n_records: Estimate
+    columns: dict[Any, Estimate]
+    telling: Estimate
+    target: Any = None
+    accuracy: Estimate | None = None
+    auc: Estimate | None = None
+    accuracy_of_samples: float | None = None
+    auc_of_samples: float | None = None
+
+
+@dataclass(frozen=True)
+class QualityReport:
+    """A report on synthetic records, at no cost: ``print`` it, or `save` it.
+
+    It is computed from the release only, so you may publish it.
+
+    Attributes
+    ----------
+    n_records : int
+        Estimated number of records.
+    guarantee : str
+        The guarantee.
+    columns, pairs : list of Fit
+        Fits to the counts of single columns of a table, and of pairs (and tuples of a workload).
+    held_out : HeldOut or None
+        Comparison with held-out records; None if no records were held out.
+    parities : ParityFit or None
+        Fit to the released parities; None if there are none.
+    classes : list of SketchedClass
+        For vectors and images, one entry per class.
+    counted : str
+        What `n_records` counts: records, or people with several rows.
+    encoder : str or None
+        For vectors and images, the encoder; if records voted, the chosen one.
+    """
+
+    n_records: int
+    guarantee: str
+    columns: list[Fit]
+    pairs: list[Fit]
+    held_out: HeldOut | None
+    parities: ParityFit | None = None
+    classes: list[SketchedClass] = field(default_factory=list)
+    counted: str = "records"
+    encoder: str | None = None
+
+    def __str__(self) -> str:
+        lines: list[str] = []
+        for section in self._sections():
+            lines += [section.title, "-" * len(section.title), *section.paragraphs]
+            widths = [max(map(len, cells)) for cells in zip(*section.table, strict=True)]
+            lines += [
+                "  ".join(
+                    cell.ljust(width) for cell, width in zip(row, widths, strict=True)
+                ).rstrip()
+                for row in section.table
+            ]
+            lines.append("")
+        return "\n".join(lines).rstrip()
+
+    def _repr_html_(self) -> str:
+        return "".join(_as_html(section) for section in self._sections())
+
+    def to_html(self) -> str:
+        """Return the report as a page."""
+        return (
+            "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'><title>"
+            f"{self._title}</title><style>{_STYLE}</style></head><body>{self._repr_html_()}"
+            "</body></html>\n"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as what JSON can hold; what cannot be told is None."""
+        fits = [
+            [{**asdict(fit), "columns": list(fit.columns), "fits": fit.fits} for fit in tables]
+            for tables in (self.columns, self.pairs)
+        ]
+        held_out = None
+        if self.held_out is not None:
+            held_out = {**vars(self.held_out), "columns": list(self.held_out.columns.items())}
+        plain = {
+            "n_records": self.n_records, "guarantee": self.guarantee, "columns": fits[0],
+            "pairs": fits[1], "held_out": held_out, "counted": self.counted,
+            "parities": self.parities and vars(self.parities),
+            "classes": [{**vars(one), "is_seen": one.is_seen} for one in self.classes],
+            "encoder": self.encoder,
+        }  # fmt: skip
+        return _plain(plain)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the report to a file that ends with .txt, .html or .json."""
+        path = Path(path)
+        written = {
+            ".txt": lambda: f"{self}\n",
+            ".html": self.to_html,
+            ".json": lambda: json.dumps(self.to_dict(), indent=1, allow_nan=False),
+        }
+        if path.suffix not in written:
+            raise ValueError(f"a report ends with .txt, .html or .json, got {path.name!r}.")
+        path.write_text(written[path.suffix](), encoding="utf-8")
+
+    @property
+    def _title(self) -> str:
+        return f"Quality of {'synthetic records' if self.classes else 'a synthetic table'}"
+
+    def _sections(self) -> Iterator["_Section"]:
+        verdict = _verdict_on_classes(self.classes) if self.classes else self._verdict_on_fits()
+        about = f"About {self.n_records:,} {self.counted}. Guarantee: {self.guarantee}."
+        yield _Section(self._title, [about, verdict])
+        if self.classes:
+            table = _table_of_classes(self.classes)
+            paragraphs = [f"Encoder: {self.encoder}.", _ABOUT_CLASSES]
+            yield _Section("Classes, from the release alone", paragraphs, table)
+        if self.columns:
+            yield _Section("Columns, from the release alone", [_ABOUT_FITS], _table(self.columns))
+        if self.pairs:
+            shown = sorted(self.pairs, key=lambda fit: fit.noise - fit.distance)[:_MOST_SHOWN]
+            note = f"{len(shown)} of {len(self.pairs)}, the farthest off first."
+            yield _Section("Pairs of columns, from the release alone", [note], _table(shown))
+        if self.parities is not None:
+            title = "Three columns and more, from the release alone"
+            yield _Section(title, [str(self.parities)])
+        if self.held_out is not None:
+            yield from _sections_of_held_out(
+                self.held_out, self.counted, farthest=bool(self.classes)
+            )
+
+    def _verdict_on_fits(self) -> str:
+        wrong = [fit for fit in (*self.columns, *self.pairs) if not fit.fits]
+        if not wrong:
+            return "Noise explains what the model and the released counts differ by."
+        tables = ", ".join(" x ".join(map(str, fit.columns)) for fit in wrong[:_MOST_SHOWN])
+        return (
+            f"THE MODEL DOES NOT FIT {len(wrong)} of {len(self.columns) + len(self.pairs)} "
+            f"tables of counts by more than noise explains: {tables}."
+        )
+
+
+class _Section(NamedTuple):
+    title: str
+    paragraphs: Sequence[str]
+    table: Sequence[Sequence[str]] = ()
+
+
+_ABOUT_FITS = (
+    "The distance of the model from the counts that it was fitted to, in total variation; the "
+    "distance that noise alone makes; and the squared difference in units of the noise."
+)
+
+
+def _table(fits: Sequence[Fit]) -> list[list[str]]:
+    rows = [
+        [" x ".join(map(str, fit.columns)), f"{fit.distance:.3f}", f"{fit.noise:.3f}",
+         f"{fit.misfit:.2f}", "" if fit.fits else "does not fit"]
+        for fit in fits
+    ]  # fmt: skip
+    return [["", "distance", "of noise", "misfit", ""], *rows]
+
+
+_ABOUT_CLASSES = (
+    "Errors of means, and radii that records are clipped to, are in units of the spread of the "
+    "class. Noise hides the variance along other directions."
+)
+
+
+def _verdict_on_classes(classes: Sequence[SketchedClass]) -> str:
+    hidden = [one for one in classes if not one.is_seen]
+    if not hidden:
+        return "The means and sizes of all classes are above the noise."
+    labels = ", ".join(str(one.label) for one in hidden[:_MOST_SHOWN])
+    return f"NOISE HIDES the mean or the size of {len(hidden)} of {len(classes)} classes: {labels}."
+
+
+def _table_of_classes(classes: Sequence[SketchedClass]) -> list[list[str]]:
+    rows = [
+        ["" if one.label is None else str(one.label),
+         f"{one.n_records.value:,.0f} +- {one.n_records.error:,.0f}", f"{one.mean_error:.3f}",
+         f"{one.directions} of {one.n_codes}", f"{one.seen:.2f}",
+         f"{len(one.clusters)} ({one.clusters[-1]:.3f} to {one.clusters[0]:.3f})",
+         f"{one.radius:.2f}"]
+        for one in classes
+    ]  # fmt: skip
+    head = ["class", "records", "error of mean", "directions seen", "of variance",
+            "clusters (shares)", "radius"]  # fmt: skip
+    return [head, *rows]
+
+
+def _sections_of_held_out(held_out: HeldOut, counted: str, *, farthest: bool) -> Iterator[_Section]:
+    rows = [
+        ["classifier that tells records from samples: AUC", str(held_out.telling), "0.5 is best"]
+    ]
+    if held_out.accuracy is not None:
+        on_samples = f"{held_out.accuracy_of_samples:.3f} on samples"
+        rows.append(
+            [f"accuracy of predicting {held_out.target!r}", str(held_out.accuracy), on_samples]
+        )
+    if held_out.auc is not None:
+        on_samples = f"{held_out.auc_of_samples:.3f} on samples"
+        rows.append([f"AUC of predicting {held_out.target!r}", str(held_out.auc), on_samples])
+    about = (
+        f"About {held_out.n_records.value:,.0f} {counted} were counted that the sketch has not "
+        "seen. Errors are standard errors, of noise and of sampling."
+    )
+    yield _Section(f"{counted.capitalize()} that were held out", [about], rows)
+    columns, kind = list(held_out.columns.items()), "Columns"
+    note = "In total variation, less what noise and sampling make."
+    if farthest:
+        columns, kind = (
+            sorted(columns, key=lambda column: -column[1].value)[:_MOST_SHOWN],
+            "Summaries",
+        )
+        note += f" {len(columns)} of {len(held_out.columns)}, the farthest off first."
+    rows = [[str(name), str(distance)] for name, distance in columns]
+    head = ["", "distance of samples"]
+    yield _Section(f"{kind} of {counted} that were held out", [note], [head, *rows])
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON can hold: None for numbers that are not finite."""
+    if isinstance(value, Estimate):
+        return {"value": _plain(value.value), "error": _plain(value.error)}
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _as_html(section: _Section) -> str:
+    paragraphs = "".join(f"<p>{escape(paragraph)}</p>" for paragraph in section.paragraphs)
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
+        for row in section.table
+    )
+    return f"<h3>{escape(section.title)}</h3>{paragraphs}<table>{rows}</table>"
