@@ -1,7 +1,7 @@
 """The published training of a generator, by steps that release noisy gradients."""
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
 from typing import Any, Self
@@ -255,25 +255,17 @@ class SinkhornGradientGenerator(BaseGenerator):
         declared = Declared(self.bounds, self.classes, self.image_shape)
         load_engine()
         # A copy, so that later changes of the parameters do not affect this plan.
-        training_parameters = copy.copy(training_of(self.network))
-        validate_parameters(training_parameters)
+        parameters = copy.copy(training_of(self.network))
+        validate_parameters(parameters)
         records = read_points(self, X, y, declared, reset=earlier is None)
-        plan = self._training_plan(training_parameters, relation)
-        vector = self._vector(records.space.n_features, training_parameters, relation)
-        training = Training(
-            training_parameters, records.space, GRADIENTS[self.gradient],
-            **vector.settings(plan.noise_multiplier),
-        )  # fmt: skip
+        steps = self._steps(parameters, records.space, relation)
         source = make_source(self.random_state).for_user(self.n_iter_ if earlier else 0)
-        within = training.engine.within_memory
-        trainer = within(self._trainer, training, source, earlier, relation)
+        within = steps.training.engine.within_memory
+        trainer = within(self._trainer, steps.training, source, earlier, relation)
         held = within(trainer.hold, records.points[:], records.codes)
         within(trainer.rehearse)
         bar = partial(tqdm, desc=type(self).__name__, unit=" steps", disable=not self.verbose)
-        steps = GradientSteps(
-            training, plan, vector, trainer, earlier, bool(self.secure_noise),
-            self._kind_of_training(), bar,
-        )  # fmt: skip
+        steps = replace(steps, trainer=trainer, earlier=earlier, progress=bar)
         return _Prepared(steps, held, source, relation)
 
     def _declared(self, n_records: int, columns: Any) -> "_Prepared":
@@ -283,17 +275,19 @@ class SinkhornGradientGenerator(BaseGenerator):
         load_engine()
         parameters = training_of(self.network)
         validate_parameters(parameters)
-        space = unseen_points(declared, columns).space
+        steps = self._steps(parameters, unseen_points(declared, columns).space, relation)
+        return _Prepared(steps, None, make_source(self.random_state), relation)
+
+    def _steps(self, parameters: Any, space: Any, relation: str) -> "GradientSteps":
+        """Return the planned steps, still without a network."""
         plan = self._training_plan(parameters, relation)
         vector = self._vector(space.n_features, parameters, relation)
         training = Training(
             parameters, space, GRADIENTS[self.gradient], **vector.settings(plan.noise_multiplier)
         )
-        steps = GradientSteps(
-            training, plan, vector, None, None, bool(self.secure_noise),
-            self._kind_of_training(), None,
-        )  # fmt: skip
-        return _Prepared(steps, None, make_source(self.random_state), relation)
+        return GradientSteps(
+            training, plan, vector, bool(self.secure_noise), self._kind_of_training()
+        )
 
     def _plan(self, data: "_Prepared") -> ReleasePlan:
         plan = data.steps.plan
@@ -440,11 +434,11 @@ class GradientSteps(HasExpectedErrors):
     training: Training
     plan: TrainingPlan
     vector: StepVector
-    trainer: Any
-    earlier: FittedRecords | None
     secure: bool
     kind: tuple[Any, ...]
-    progress: Any
+    trainer: Any = None
+    earlier: FittedRecords | None = None
+    progress: Any = None
 
     def run(self, records: Any, source: NoiseSource) -> FittedRecords:
         """Make all steps."""

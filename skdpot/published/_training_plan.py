@@ -1,6 +1,7 @@
 """The plan of a training: the number of its steps, and their noise."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -200,11 +201,5 @@ def _affordable(epsilon: float, n_iter: int, price: Callable[[int], float]) -> i
             "sampling_rate and delta: the smallest epsilon that does is "
             f"{rounded_up(smallest, 4)!r}. Use that, or more noise, or noise_multiplier=None."
         )
-    within, beyond = 1, n_iter
-    while beyond - within > 1:
-        middle = (within + beyond) // 2
-        if price(middle) <= epsilon:
-            within = middle
-        else:
-            beyond = middle
-    return within
+    # False for what is affordable, True for what is not, or for no number.
+    return bisect_left(range(1, n_iter), True, key=lambda n_steps: not price(n_steps) <= epsilon)
