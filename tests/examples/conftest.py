@@ -21,3 +21,12 @@ def load_example():
         return module
 
     return load
+
+
+@pytest.fixture(params=[None, "nowhere"])
+def no_data(request, tmp_path, monkeypatch):
+    """Let no file be named, or one that is not there, as that of Adult or COMPAS."""
+    for variable in ("SKDPOT_ADULT", "SKDPOT_COMPAS"):
+        monkeypatch.delenv(variable, raising=False)
+        if request.param is not None:
+            monkeypatch.setenv(variable, str(tmp_path / request.param))

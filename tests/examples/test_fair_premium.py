@@ -7,10 +7,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import ks_2samp, norm
 
-ADULT_HEADER = (
-    "age,workclass,fnlwgt,education,education-num,marital-status,occupation,relationship,race,sex,"
-    "capital-gain,capital-loss,hours-per-week,native-country,income"
-)
+from tests.oracles.people_files import ADULT_HEADER
 
 
 @pytest.fixture(scope="module")
@@ -98,11 +95,8 @@ def test_tables_and_figure(example, simulated, capsys):
     example.plt.close(figure)
 
 
-@pytest.mark.parametrize("path", [None, "nowhere"])
-def test_without_adult_the_rest_is_shown(example, tmp_path, monkeypatch, capsys, path):
-    monkeypatch.delenv("SKDPOT_ADULT", raising=False)
-    if path is not None:
-        monkeypatch.setenv("SKDPOT_ADULT", str(tmp_path / path))
+@pytest.mark.usefixtures("no_data")
+def test_without_adult_the_rest_is_shown(example, capsys):
     assert [task.title for task in example.load_tasks()] == ["Simulated", "Diabetes"]
     printed = capsys.readouterr().out
     assert printed.startswith("No data for SKDPOT_ADULT") and "https://" in printed

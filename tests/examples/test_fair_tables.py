@@ -6,17 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.oracles.people_files import ADULT_HEADER, COMPAS_HEADER
+
 pytestmark = pytest.mark.experiment
 
 VARIABLES = ("SKDPOT_ADULT", "SKDPOT_COMPAS")
-ADULT_HEADER = (
-    "age,workclass,fnlwgt,education,education-num,marital-status,occupation,relationship,race,sex,"
-    "capital-gain,capital-loss,hours-per-week,native-country,income,split"
-)
-COMPAS_HEADER = (
-    "sex,age,age_cat,race,juv_fel_count,decile_score,juv_misd_count,juv_other_count,priors_count,"
-    "days_b_screening_arrest,c_charge_degree,is_recid,score_text,two_year_recid"
-)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +50,7 @@ def test_adult_has_groups_of_one_attribute_or_two(example, tmp_path):
         "50,?,1,x,9,Married,?,Husband,Black,Female,0,7,13,Cuba,>50K,test",
     ]
     path = tmp_path / "adult.csv"
-    path.write_text("\n".join([ADULT_HEADER, *rows]))
+    path.write_text("\n".join([f"{ADULT_HEADER},split", *rows]))
     table = example.adult_table(path)
     assert table.rows.to_numpy().tolist() == [[39, 13, 5, 0, 40], [50, 9, 0, 7, 13]]
     assert table.groups.tolist() == ["Male", "Female"]
@@ -153,12 +147,8 @@ def test_table_and_figure(example, table, results, capsys):
     example.plt.close(figure)
 
 
-@pytest.mark.parametrize("path", [None, "nowhere"])
-def test_without_data_the_example_says_so(example, tmp_path, monkeypatch, capsys, path):
-    for variable in VARIABLES:
-        monkeypatch.delenv(variable, raising=False)
-        if path is not None:
-            monkeypatch.setenv(variable, str(tmp_path / path))
+@pytest.mark.usefixtures("no_data")
+def test_without_data_the_example_says_so(example, capsys):
     example.main()
     lines = capsys.readouterr().out.splitlines()
     for line, variable in zip(lines, VARIABLES, strict=True):

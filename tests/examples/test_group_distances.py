@@ -6,15 +6,9 @@ import numpy as np
 import ot
 import pytest
 
+from tests.oracles.people_files import ADULT_HEADER, COMPAS_HEADER
+
 VARIABLES = ("SKDPOT_ADULT", "SKDPOT_COMPAS")
-ADULT_HEADER = (
-    "age,workclass,fnlwgt,education,education-num,marital-status,occupation,relationship,race,sex,"
-    "capital-gain,capital-loss,hours-per-week,native-country,income"
-)
-COMPAS_HEADER = (
-    "sex,age,age_cat,race,juv_fel_count,decile_score,juv_misd_count,juv_other_count,priors_count,"
-    "days_b_screening_arrest,c_charge_degree,is_recid,score_text,two_year_recid"
-)
 SMALL = {"output": 60, "histogram": 4, "diffprivlib + POT": 2, "noisy Sinkhorn": 4}
 
 
@@ -148,12 +142,8 @@ def test_table_and_figure(example, groups, results, capsys):
         example.plt.close(figure)
 
 
-@pytest.mark.parametrize("path", [None, "nowhere"])
-def test_without_data_the_example_says_so(example, tmp_path, monkeypatch, capsys, path):
-    for variable in VARIABLES:
-        monkeypatch.delenv(variable, raising=False)
-        if path is not None:
-            monkeypatch.setenv(variable, str(tmp_path / path))
+@pytest.mark.usefixtures("no_data")
+def test_without_data_the_example_says_so(example, capsys):
     example.main()
     lines = capsys.readouterr().out.splitlines()
     for line, variable in zip(lines, VARIABLES, strict=True):

@@ -6,13 +6,9 @@ import numpy as np
 import pytest
 
 from skdpot.privacy import BudgetExceededError
+from tests.oracles.people_files import ADULT_HEADER
 
 pytestmark = pytest.mark.experiment
-
-ADULT_HEADER = (
-    "age,workclass,fnlwgt,education,education-num,marital-status,occupation,relationship,race,sex,"
-    "capital-gain,capital-loss,hours-per-week,native-country,income,split"
-)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +77,7 @@ def test_adult_keeps_the_columns_with_bounds(example, tmp_path):
         "50,?,1,x,9,Married,?,Husband,Black,Female,0,7,13,Cuba,>50K,test",
     ]
     path = tmp_path / "adult.csv"
-    path.write_text("\n".join([ADULT_HEADER, *lines]))
+    path.write_text("\n".join([f"{ADULT_HEADER},split", *lines]))
     train, test = example.adult_rows(path)
     assert train.X.tolist() == [[39, 13, 5, 0, 40]] and test.X.tolist() == [[50, 9, 0, 7, 13]]
     assert (train.groups, test.groups, test.target) == (["Male"], ["Female"], [1])
@@ -107,11 +103,8 @@ def test_table_and_figure(example, found, capsys):
     example.plt.close(figure)
 
 
-@pytest.mark.parametrize("path", [None, "nowhere"])
-def test_without_adult_the_example_says_so(example, tmp_path, monkeypatch, capsys, path):
-    monkeypatch.delenv("SKDPOT_ADULT", raising=False)
-    if path is not None:
-        monkeypatch.setenv("SKDPOT_ADULT", str(tmp_path / path))
+@pytest.mark.usefixtures("no_data")
+def test_without_adult_the_example_says_so(example, capsys):
     assert example.load_parts() is None
     printed = capsys.readouterr().out
     assert printed.startswith("No data for SKDPOT_ADULT") and "https://" in printed
