@@ -243,25 +243,10 @@ class OpenRows:
             posterior, *_ = fit_posterior(columns, codes, groups.codes, len(groups.names), seed)
         if isinstance(settings.method, ConditionalRepair):
             return KnownRows(settings, columns, box, codes, groups, rng, posterior)
-        own, in_groups = in_own_units(columns), codes[groups.codes >= 0]
-        numeric = [j for j, column in enumerate(columns) if column.kind == NUMERIC]
-        names = [columns[j].name for j in numeric]
-        if len(columns) > 1:
-            warn_user(doubts_about_heavy_tails(names, in_groups[:, numeric]))
-        scaled = settings.method.scale
-        space = own.scaled_to(in_groups) if scaled else own.centred_on(in_groups)
-        drawn = []
-        for g in range(len(groups.names)):
-            rows, most = np.flatnonzero(groups.codes == g), settings.method._largest_rows()
-            drawn.append(rows if len(rows) <= most else rng.choice(rows, most, replace=False))
-        found = [
-            distinct(space.encode(codes[rows]), np.full(len(rows), 1.0 / len(rows)))
-            for rows in drawn
-        ]
+        space = self._space(codes[groups.codes >= 0])
+        found, n_rows = self._points(space, codes, groups, rng)
         # Each support point then has enough rows to estimate the masses of new rows.
-        n_rows = sum(map(len, drawn))
         few = max(n_rows // _ROWS_PER_POINT, min(n_rows, _FEW))
-        n_support = min(LARGEST_AUTOMATIC_SUPPORT, few)
         return KnownGroups(
             settings,
             columns,
@@ -271,10 +256,37 @@ class OpenRows:
             groups,
             groups.sizes,
             found,
-            n_support,
+            min(LARGEST_AUTOMATIC_SUPPORT, few),
             rng,
             posterior,
         )
+
+    def _space(self, codes: np.ndarray) -> ColumnSpace:
+        """Return where distances between rows are taken; warn if a few rows decide them."""
+        columns = self.columns
+        numeric = [j for j, column in enumerate(columns) if column.kind == NUMERIC]
+        names = [columns[j].name for j in numeric]
+        if len(columns) > 1:
+            warn_user(doubts_about_heavy_tails(names, codes[:, numeric]))
+        own = in_own_units(columns)
+        return own.scaled_to(codes) if self.settings.method.scale else own.centred_on(codes)
+
+    def _points(
+        self, space: ColumnSpace, codes: np.ndarray, groups: Groups, rng: Any
+    ) -> tuple[list[tuple[np.ndarray, np.ndarray]], int]:
+        """Return the points and masses of every group, and the number of rows that they are of.
+
+        They are of all rows, or of as many as the method takes, drawn at random.
+        """
+        most, drawn = self.settings.method._largest_rows(), []
+        for g in range(len(groups.names)):
+            rows = np.flatnonzero(groups.codes == g)
+            drawn.append(rows if len(rows) <= most else rng.choice(rows, most, replace=False))
+        found = [
+            distinct(space.encode(codes[rows]), np.full(len(rows), 1.0 / len(rows)))
+            for rows in drawn
+        ]
+        return found, sum(map(len, drawn))
 
 
 @dataclass(frozen=True, eq=False)
