@@ -114,7 +114,7 @@ def load_adult(path):
     if path.is_dir():
         files = [_find_in(path, name) for name in ("adult.data", "adult.test")]
     names = (*_ADULT_NUMBERS, *_ADULT_CATEGORIES, "income")
-    tables = [_read_columns(of, names, _WHERE_TO_GET_ADULT, _ADULT_FIELDS) for of in files]
+    tables = [_read_columns(file, names, _WHERE_TO_GET_ADULT, _ADULT_FIELDS) for file in files]
     columns = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
     labels = np.char.rstrip(columns["income"], ".")
     if not np.isin(labels, _INCOMES).all():

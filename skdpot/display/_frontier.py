@@ -111,7 +111,9 @@ class FrontierDisplay:
         ValueError
             If there is not one row of scores for each cost, or a cost cannot be drawn.
         """
-        costs, repeats = ([of[k] for of in scores.values()] for k in (0, 1))
+        costs, repeats = (
+            [mean_and_spread[k] for mean_and_spread in scores.values()] for k in (0, 1)
+        )
         return cls(costs, repeats, labels=list(scores), **options).plot(ax)
 
     @classmethod
@@ -216,8 +218,8 @@ class FrontierDisplay:
         check_option("error", self.error, ("standard_error", "std"))
         check_option("scale", self.scale, ("log", "linear"))
         curves = [
-            _curve(*of, self.scale, self.error)
-            for of in zip(self.costs, self.scores, self.labels, strict=True)
+            _curve(*curve, self.scale, self.error)
+            for curve in zip(self.costs, self.scores, self.labels, strict=True)
         ]
         self.ax_ = ax = axes_for(ax)
         self.figure_ = ax.figure

@@ -238,7 +238,7 @@ class GroupDistributionDisplay:
             show = _show_numbers if numeric else _show_categories
             self.artists_[row] = show(self.axes_[row], parts, kind)
             distance = wasserstein_distance if numeric else _total_variation
-            self.distances_[row] = [_largest(distance, of) for of in parts]
+            self.distances_[row] = [_largest(distance, part) for part in parts]
             said = "$W_1$" if numeric else "total variation"
             for panel, stage, found in zip(
                 self.axes_[row], _STAGES, self.distances_[row], strict=True
@@ -262,8 +262,8 @@ class GroupDistributionDisplay:
         features = []
         for pair, name in zip(zip(self.before, self.after, strict=True), self.feature_names,
                               strict=True):  # fmt: skip
-            values = [np.asarray(of) for of in pair]
-            if any(of.shape != groups.shape for of in values):
+            values = [np.asarray(column) for column in pair]
+            if any(column.shape != groups.shape for column in values):
                 raise ValueError(f"column {name!r} must have {len(groups)} rows, as groups has.")
             features.append(_as_one_type(values, name))
         return groups, features
@@ -301,17 +301,17 @@ def _labels(sensitive_features: Any) -> np.ndarray:
 
 def _as_one_type(values: list[np.ndarray], name: str) -> list[np.ndarray]:
     """Return values before and after as numbers if both are numbers, else as text."""
-    texts = any(isinstance(each, str) for of in values for each in of.tolist())
-    if not texts and all(of.dtype.kind in "fiuO" for of in values):
+    texts = any(isinstance(each, str) for column in values for each in column.tolist())
+    if not texts and all(column.dtype.kind in "fiuO" for column in values):
         try:
-            found = [of.astype(np.float64) for of in values]
+            found = [column.astype(np.float64) for column in values]
         except (TypeError, ValueError):
             found = []
         if found:
-            if not all(np.isfinite(of).all() for of in found):
+            if not all(np.isfinite(column).all() for column in found):
                 raise ValueError(f"column {name!r} has numbers that are missing or not finite.")
             return found
-    return [np.array([_category_text(each) for each in of.tolist()]) for of in values]
+    return [np.array([_category_text(each) for each in column.tolist()]) for column in values]
 
 
 def _category_text(category: Any) -> str:

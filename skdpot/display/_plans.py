@@ -188,8 +188,9 @@ class PlanDisplay:
             raise ValueError(f"shown_mass must be above 0 and at most 1, got {shown_mass!r}.")
         known = [self.source_names, self.target_names]
         names = [
-            [] if of is None and self.source_points is not None else names_or_numbers(of, n, side)
-            for of, n, side in zip(
+            [] if given is None and self.source_points is not None
+            else names_or_numbers(given, n, side)
+            for given, n, side in zip(
                 known, plan.shape, ("source", "target"), strict=True
             )
         ]  # fmt: skip
@@ -215,10 +216,10 @@ class PlanDisplay:
         """Return whether nodes are in the plane, and their places; else these are on two sides."""
         if self.source_points is None or self.target_points is None:
             heights = [1.0 - (np.arange(n) + 0.5) / n for n in shape]
-            return False, [np.c_[np.full(len(of), x), of] for x, of in enumerate(heights)]
+            return False, [np.c_[np.full(len(ys), x), ys] for x, ys in enumerate(heights)]
         given = (self.source_points, "source_points"), (self.target_points, "target_points")
-        points = [check_points(of, name) for of, name in given]
-        sizes = tuple(len(of) for of in points)
+        points = [check_points(side_points, name) for side_points, name in given]
+        sizes = tuple(len(side_points) for side_points in points)
         if sizes != shape or points[0].shape[1] != points[1].shape[1]:
             raise ValueError(
                 f"the plan has shape {shape}: there must be as many source_points and "
@@ -228,15 +229,16 @@ class PlanDisplay:
         if points[0].shape[1] == 2:
             return True, points
         low, width = np.min(np.concatenate(points)), np.ptp(np.concatenate(points)) or 1.0
-        return False, [np.c_[np.full(len(of), x), (of - low) / width] for x, of in
-                       enumerate(points)]  # fmt: skip
+        return False, [
+            np.c_[np.full(len(ys), x), (ys - low) / width] for x, ys in enumerate(points)
+        ]
 
     def _plot_lines(self, plan: Any, places: Any, colours: Sequence[str], shown: float) -> None:
         from matplotlib.collections import LineCollection
 
         chosen = _heaviest(plan.data, shown)
         shares = plan.data[chosen] / plan.data.max(initial=np.finfo(float).tiny)
-        sources, targets = (of[chosen] for of in plan.coords)
+        sources, targets = (nodes[chosen] for nodes in plan.coords)
         faint = min(1.0, (_FEW_LINES / max(len(chosen), 1)) ** 0.5)
         self._widest = _WIDEST * min(1.0, max(0.15, 30 / max(plan.shape)))
         self.lines_ = LineCollection(
@@ -254,25 +256,34 @@ class PlanDisplay:
         # Scale of areas, in square points, at which no nodes of a side overlap.
         room = self.ax_.get_window_extent().height * 72.0 / self.figure_.dpi
         widest = [
-            _LARGEST_DISC if in_plane else min(_LARGEST_NODE, 0.8 * room / len(of)) for of in totals
+            _LARGEST_DISC if in_plane else min(_LARGEST_NODE, 0.8 * room / len(masses))
+            for masses in totals
         ]
-        units = [w**2 / of.max() for w, of in zip(widest, totals, strict=True) if of.max() > 0]
-        areas = [np.maximum(min(units, default=0.0) * of, _SMALLEST_NODE**2) for of in totals]
+        units = [
+            w**2 / masses.max()
+            for w, masses in zip(widest, totals, strict=True)
+            if masses.max() > 0
+        ]
+        areas = [
+            np.maximum(min(units, default=0.0) * masses, _SMALLEST_NODE**2) for masses in totals
+        ]
         edges = {"edgecolors": "white", "linewidths": 0.6, "clip_on": False}
         rings = {"facecolors": "none", "edgecolors": COLOURS[1], "linewidths": 1.6}
         styles = {"c": colours, **edges}, rings if in_plane else {"c": GREY, **edges}
         self.source_points_, self.target_points_ = (
-            self.ax_.scatter(*of.T, s=area, label=name, zorder=2 + k, **style)
-            for k, (of, area, name, style) in enumerate(
+            self.ax_.scatter(*points.T, s=area, label=name, zorder=2 + k, **style)
+            for k, (points, area, name, style) in enumerate(
                 zip(places, areas, self.side_names, styles, strict=True)
             )
         )
 
     def _finish_sides(self, plan: Any, places: Any, names: Any) -> None:
         ax, pyplot = self.ax_, load_pyplot()
-        for x, (title, of_side, of) in enumerate(zip(self.side_names, names, places, strict=True)):
+        for x, (title, of_side, points) in enumerate(
+            zip(self.side_names, names, places, strict=True)
+        ):
             ax.text(x, 1.04, title, ha="center", va="bottom", weight="bold")
-            _write_names(ax, x, of_side, of)
+            _write_names(ax, x, of_side, points)
         ax.set(xlim=(-0.35, 1.35), ylim=(-0.02, 1.1))
         ax.set_axis_off()
         if not plan.nnz:

@@ -256,7 +256,7 @@ class SampleGridDisplay:
 
     def _range(self, samples: Sequence[np.ndarray]) -> tuple[float, float]:
         if self.bounds is None:
-            return min(of.min() for of in samples), max(of.max() for of in samples)
+            return min(sample.min() for sample in samples), max(sample.max() for sample in samples)
         low, high = (numbers(bound) for bound in self.bounds)
         return float(low.min()), float(high.max())
 

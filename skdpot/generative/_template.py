@@ -61,7 +61,7 @@ def schema_template(frame, path=None, *, categories=False) -> dict:
     schema: dict = dict(zip(names, declared, strict=True))
     if not all(isinstance(name, str) for name in names):
         # Keys of JSON are text.
-        columns = [{"name": name, **of} for name, of in schema.items()]
+        columns = [{"name": name, **declaration} for name, declaration in schema.items()]
         schema = {"columns": columns, "target": None}
     if path is not None:
         with Path(path).open("x", encoding="utf-8") as file:

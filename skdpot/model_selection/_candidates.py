@@ -21,7 +21,9 @@ def draw_candidates(param_distributions: Any, count: int, source: Any) -> list[d
     seeds = [int(seed) for seed in source.bits(62, 4)]
     rng = np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seeds)))
     sampler = ParameterSampler(param_distributions, 1, random_state=rng)
-    if any(hasattr(of, "rvs") for part in sampler.param_distributions for of in part.values()):
+    if any(
+        hasattr(values, "rvs") for part in sampler.param_distributions for values in part.values()
+    ):
         return [next(iter(sampler)) for _ in range(count)]
     grid = ParameterGrid(param_distributions)
     positions = rng.randint(len(grid), size=count, dtype=np.int64)

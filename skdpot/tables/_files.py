@@ -150,7 +150,7 @@ def write_table_file(path: str | os.PathLike[str], names: Sequence[Any], table: 
     if suffix_of(path) == ".parquet":
         _write_parquet(path, names, columns)
         return
-    fields = [_fields(of.tolist()) for of in columns]
+    fields = [_fields(column.tolist()) for column in columns]
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(names)

@@ -146,8 +146,8 @@ def _in_zone(series: Any, zone: str) -> Any:
 
 def _type_of_polars(polars: Any, name: str) -> Any:
     """Return the polars type for the name of a pandas type, None if there is none."""
-    kind, _, of = name.removesuffix("]").partition("64[")
-    unit, _, zone = of.partition(", ")
+    kind, _, unit_and_zone = name.removesuffix("]").partition("64[")
+    unit, _, zone = unit_and_zone.partition(", ")
     if kind in ("datetime", "timedelta"):
         unit = unit if unit in ("ms", "us", "ns") else "us"
         duration = kind == "timedelta"

@@ -193,7 +193,9 @@ class TableSchema:
 
     def presented(self, plain: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return values of `plain_values` in the form of `decode`."""
-        return [column.presented(of) for column, of in zip(self.columns, plain, strict=True)]
+        return [
+            column.presented(values) for column, values in zip(self.columns, plain, strict=True)
+        ]
 
     def intervals(self, name: Any, condition: Any) -> list[tuple[int, int]]:
         """Return the units of a column that a condition allows.

@@ -216,7 +216,7 @@ def expected_report_error(
     standard error of the AUC by which records are told from samples: 0.00725 (useless from 0.5)
     """
     plan = held_out_plans(schema)[1]
-    share = plan[_SCORES].share / sum(of.share for of in plan.values())
+    share = plan[_SCORES].share / sum(planned.share for planned in plan.values())
     sensitivity = cell_count_sensitivity(relation=budget.neighbouring)
     deviation = budget.noise_multiplier / math.sqrt(share) * sensitivity
     n_counted = (1 - _TEACHERS) * n_records
@@ -271,7 +271,7 @@ def release_held_out(
     plans = held_out_plans(schema, whole)
     of_teachers, of_counted = (
         SketchReleases(
-            budget.noise_multiplier, {name: of.share for name, of in plan.items()},
+            budget.noise_multiplier, {name: planned.share for name, planned in plan.items()},
             budget.neighbouring, source,
         )
         for plan in plans
@@ -282,7 +282,10 @@ def release_held_out(
         _VALUES: [partial(_value_bins, column) for column in columns],
         _SCORES: [lambda units: np.searchsorted(edges, score(units), side="right")],
     }
-    n_bins = {_VALUES: [int(of.bins.max()) + 1 for of in columns], _SCORES: [len(edges) + 1]}
+    n_bins = {
+        _VALUES: [int(column.bins.max()) + 1 for column in columns],
+        _SCORES: [len(edges) + 1],
+    }
     predictions = np.zeros(0, dtype=np.int64)
     if _UTILITY in plans[1]:
         predicted, predictions = _predictor(samples, schema)
@@ -521,7 +524,8 @@ def _class_cells(predicted, schema, units):
 def _counts(units, weights, bins, n_bins):
     """Return what the weights of rows add up to in each bin, one table after another."""
     counts = [
-        np.bincount(of(units), weights, minlength=n) for of, n in zip(bins, n_bins, strict=True)
+        np.bincount(bin_of(units), weights, minlength=n)
+        for bin_of, n in zip(bins, n_bins, strict=True)
     ]
     return [np.concatenate(counts).astype(np.int64)]
 
@@ -552,7 +556,7 @@ def _boosted(learned, schema):
     features = [j for j in schema.features if j != schema.target]
     known = np.unique(classes)
     columns = [schema.columns[j] for j in features]
-    nominal = [of.kind == NOMINAL and of.n_units <= _MOST_CATEGORIES for of in columns]
+    nominal = [column.kind == NOMINAL and column.n_units <= _MOST_CATEGORIES for column in columns]
     boosting = HistGradientBoostingClassifier(
         max_iter=max(_BOOSTED // len(known), 5), categorical_features=nominal,
         early_stopping=False, random_state=_FIT_SEED,

@@ -332,7 +332,8 @@ def _moments(layout, fit, curved, pairs, n_records, shares):
         of_noise = deviation / n_records * np.outer(norms[first], norms[second])
         deviations[first, second] = np.sqrt(of_noise**2 + 1 / n_records)
     moments, deviations = (
-        np.where(np.tri(len(of), k=-1, dtype=bool), of.T, of) for of in (moments, deviations)
+        np.where(np.tri(len(matrix), k=-1, dtype=bool), matrix.T, matrix)
+        for matrix in (moments, deviations)
     )
     # What noise hides of curves is not asked for.
     wanted = (deviations < _MOST_NOISE) | ~(curved[:, None] | curved)

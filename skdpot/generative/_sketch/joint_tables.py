@@ -35,7 +35,7 @@ def joint_tables(
     list of list of JointTable, or None
         Of each class; None where there is nothing.
     """
-    sizes = [released["groups"][of].max() + 1 for of in columns]
+    sizes = [released["groups"][column].max() + 1 for column in columns]
     wanted = wanted_tables(released, sizes, n_records)
     shown = _parities(released, sizes, n_records, fitted)
     found = [[*one, *other] for one, other in zip(wanted, shown, strict=True)]
@@ -52,15 +52,15 @@ def wanted_tables(released, sizes, n_records):
     for columns, parts, weight in zip(
         released["joint_columns"], released["joint_parts"], released["joint_weights"], strict=True
     ):
-        of = tuple(columns[columns >= 0].tolist())
+        joint = tuple(columns[columns >= 0].tolist())
         of_columns = np.split(parts, stops)
-        members = [np.eye(of_columns[j].max() + 1, dtype=np.float32)[of_columns[j]] for j in of]
+        members = [np.eye(of_columns[j].max() + 1, dtype=np.float32)[of_columns[j]] for j in joint]
         end = begin + n_classes * math.prod(member.shape[1] for member in members)
         counts, begin = released["joints"][begin:end].reshape(-1, n_classes), end
         deviation = max(released["deviations"][1] / math.sqrt(weight), 1.0)
         for c, n in enumerate(n_records):
             target = (counts[:, c] / n).astype(np.float32)
-            found[c].append(JointTable(of, members, target, deviation / n))
+            found[c].append(JointTable(joint, members, target, deviation / n))
     return found
 
 
@@ -87,13 +87,13 @@ def _parities(released, sizes, n_records, fitted):
     return [
         [
             JointTable(
-                of,
-                [members[j] for j in of],
+                subset,
+                [members[j] for j in subset],
                 np.float32(mean[c]),
                 of_pairs[c],
-                _parity_contrast(len(of)),
+                _parity_contrast(len(subset)),
             )
-            for of, mean in shown
+            for subset, mean in shown
         ]
         for c in range(len(fitted))
     ]

@@ -190,8 +190,8 @@ def fit_mixture(
     else:
         weights, profiles = _split(start, joints, columns)
         logits, heights = (
-            np.log(np.maximum(of, _LEAST_PROFILE * least))
-            for of, least in ((profiles, 1.0), (weights[:, None], 1 / len(weights)))
+            np.log(np.maximum(probabilities, _LEAST_PROFILE * least))
+            for probabilities, least in ((profiles, 1.0), (weights[:, None], 1 / len(weights)))
         )
     state = [logits.astype(np.float32), heights.astype(np.float32)]
     optimiser = Adam(state)
@@ -250,9 +250,9 @@ def _split(mixture, joints, columns):
             _restricted(joint, columns, weights, profiles, combined, labels == label, cells)
             for label in np.unique(labels)
         ]
-        shares = np.concatenate([of[0] for of in added]) * np.tile(lacking[cells], len(added))
+        shares = np.concatenate([new[0] for new in added]) * np.tile(lacking[cells], len(added))
         weights = np.concatenate([(1 - share) * weights, share * shares / shares.sum()])
-        profiles = np.concatenate([profiles, *(of[1] for of in added)])
+        profiles = np.concatenate([profiles, *(new[1] for new in added)])
         new = labels.max() + 1 + np.arange(len(shares))
         labels = np.concatenate([labels, new])
     return weights, profiles

@@ -123,7 +123,9 @@ class LocalParts:
         """Return the parts of some people, by a mask."""
         ends = np.cumsum([len(part.sizes) for part in self.parts])[:-1]
         of_parts = np.split(people, ends)
-        return LocalParts([part.taken(of) for part, of in zip(self.parts, of_parts, strict=True)])
+        return LocalParts(
+            [part.taken(rows) for part, rows in zip(self.parts, of_parts, strict=True)]
+        )
 
 
 @dataclass(frozen=True)
@@ -184,7 +186,7 @@ def released_products(table: PeopleTable) -> dict[str, tuple[float, int, int]]:
         "crossed": (0.04, n_rows * (n_rows - 1) // 2, SQUARE),
         "next": (0.12, len(table.walking), RADIUS),
     }
-    return {name: of for name, of in products.items() if of[1]}
+    return {name: product for name, product in products.items() if product[1]}
 
 
 def largest_scatters(table: PeopleTable) -> list[float]:
@@ -203,7 +205,7 @@ def people_sensitivities(table: PeopleTable) -> dict[str, Any]:
     tables = {
         **dict.fromkeys(ROUNDS, (n_refined, WHOLE)),
         **{name: (len(of_level), WHOLE) for name, of_level in levels.items()},
-        **{name: of[1:] for name, of in released_products(table).items()},
+        **{name: product[1:] for name, product in released_products(table).items()},
     }
     return {
         name: partial(cell_count_sensitivity, n_tables=tables[name][0], whole=tables[name][1])
@@ -246,7 +248,9 @@ def release_people(
     starts = [edges[j][:-1] for j in features]
     counts = _without_empty_tails(counts, starts, schema, noise["values"])
     groups = group_cells(counts, schema, noise["pairs"])
-    masses = [np.bincount(*of) for of in zip(groups, counts, strict=True)]
+    masses = [
+        np.bincount(*group_and_counts) for group_and_counts in zip(groups, counts, strict=True)
+    ]
     of_joints = joint_parts(masses, 1, noise["pairs"], workload)
     exact = parts.sums(partial(_tables_of, table, edges, groups, of_joints))
     tables = release_weighted(releases, "pairs", exact, workload, WHOLE)
@@ -266,7 +270,7 @@ def release_people(
     scatters = largest_scatters(table)
     exact = parts.sums(partial(_within_of, table, edges, points))
     within = release("within", exact, RADIUS)
-    within = [radius * of for radius, of in zip(scatters, within, strict=True)]
+    within = [radius * products for radius, products in zip(scatters, within, strict=True)]
     released["within"] = np.concatenate(within)
     if "crossed" in noise:
         exact = parts.sums(partial(_crossed_of, table, edges, points))
@@ -280,7 +284,9 @@ def release_people(
             radii.append(_radius(points[i], counts[j], within[i] / total, of_within))
         exact = parts.sums(partial(_next_of, table, edges, points, radii))
         following = release("next", exact, RADIUS)
-        released["next"] = np.concatenate([r * of for r, of in zip(radii, following, strict=True)])
+        released["next"] = np.concatenate(
+            [r * products for r, products in zip(radii, following, strict=True)]
+        )
         released["radii"] = np.array(radii)
     return released
 
@@ -328,7 +334,9 @@ def _radius(points: np.ndarray, counts: np.ndarray, within: np.ndarray, noise: f
 def row_points(table: PeopleTable, released: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """Return a point of the ball for each cell of the columns of rows, given released counts."""
     ends = np.cumsum(released["n_cells"])[:-1]
-    starts, stops, counts = (np.split(released[of], ends) for of in ("starts", "stops", "counts"))
+    starts, stops, counts = (
+        np.split(released[name], ends) for name in ("starts", "stops", "counts")
+    )
     return [
         _points(table.schema.columns[j], starts[j], stops[j], counts[j][:, 0])
         for j in table.of_rows
@@ -387,17 +395,18 @@ def _tables_of(table, edges, groups, of_joints, part):
     sizes = [int(group.max()) + 1 for group in groups]
     count = partial(count_together, classes=0, n_classes=1, weights=part.weights)
     tables = [count(codes, sizes, pair) for pair in combinations(range(len(codes)), 2)]
-    for (of, _), of_columns in zip(table.workload.joints, of_joints, strict=True):
-        within = {j: of_columns[j][codes[j]] for j in of}
-        tables.append(count(within, [int(part.max()) + 1 for part in of_columns], of))
+    for (joint, _), of_columns in zip(table.workload.joints, of_joints, strict=True):
+        within = {j: of_columns[j][codes[j]] for j in joint}
+        tables.append(count(within, [int(part.max()) + 1 for part in of_columns], joint))
     return [found.astype(np.int64) for found in tables]
 
 
 def _means_of(part, table, edges, points):
     """Return the means over each person's rows of the points of columns."""
     return [
-        np.add.reduceat(of[_cells(part, table, edges, j)], part.starts) / part.sizes[:, None]
-        for j, of in zip(table.of_rows, points, strict=True)
+        np.add.reduceat(column_points[_cells(part, table, edges, j)], part.starts)
+        / part.sizes[:, None]
+        for j, column_points in zip(table.of_rows, points, strict=True)
     ]
 
 
@@ -406,8 +415,8 @@ def _within_of(table, edges, points, part):
     sums = []
     means = _means_of(part, table, edges, points)
     scatters = largest_scatters(table)
-    for j, of, mean, radius in zip(table.of_rows, points, means, scatters, strict=True):
-        rows = of[_cells(part, table, edges, j)]
+    for j, column_points, mean, radius in zip(table.of_rows, points, means, scatters, strict=True):
+        rows = column_points[_cells(part, table, edges, j)]
         squares = _products_of(rows, rows)
         scatter = np.add.reduceat(squares, part.starts) / part.sizes[:, None]
         scatter -= _products_of(mean, mean)
@@ -436,12 +445,12 @@ def _next_of(table, edges, points, radii, part):
     rows, starts = np.flatnonzero(is_first), np.cumsum(steps) - steps
     sums = []
     for j, radius in zip(table.walking, radii, strict=True):
-        of = points[table.of_rows.index(j)]
+        column_points = points[table.of_rows.index(j)]
         if not len(rows):
-            sums.append(np.zeros(of.shape[1] ** 2, dtype=np.int64))
+            sums.append(np.zeros(column_points.shape[1] ** 2, dtype=np.int64))
             continue
         cells = _cells(part, table, edges, j)
-        products = _products_of(of[cells[rows]], of[cells[rows + 1]])
+        products = _products_of(column_points[cells[rows]], column_points[cells[rows + 1]])
         means = np.add.reduceat(products, starts) / steps[:, None]
         sums.append(ball_points(means, radius * SQUARE).sum(axis=0).astype(np.int64))
     return sums

@@ -211,20 +211,23 @@ class _Targets:
         groups = np.split(released["groups"], ends)
         counts = np.split(released["counts"][:, 0], ends)
         cells = [with_even_share(_cells_of(count / n_people)) for count in counts]
-        within = [c / np.bincount(of, c)[of] for of, c in zip(groups, cells, strict=True)]
-        sizes = [int(of.max()) + 1 for of in groups]
+        within = [c / np.bincount(group, c)[group] for group, c in zip(groups, cells, strict=True)]
+        sizes = [int(group.max()) + 1 for group in groups]
         columns = column_slices(sizes)
-        n_cells = np.concatenate([np.bincount(of) for of in groups])
+        n_cells = np.concatenate([np.bincount(group) for group in groups])
         # Noise of what is wanted is less by the root of its weight.
         roots_of_columns, roots_of_pairs = (
-            np.sqrt(table.workload.weights(kind)[: len(of)])
-            for kind, of in (("values", sizes), ("pairs", table.workload.pairs))
+            np.sqrt(table.workload.weights(kind)[: len(tables)])
+            for kind, tables in (("values", sizes), ("pairs", table.workload.pairs))
         )
         of_two = list(combinations(columns, 2))
         pairs, of_pairs = _blocks(
             released["pairs"] / n_people, of_two, noise["pairs"] / roots_of_pairs, sum(sizes)
         )
-        singles = [np.bincount(*of) / n_people for of in zip(groups, counts, strict=True)]
+        singles = [
+            np.bincount(*group_and_counts) / n_people
+            for group_and_counts in zip(groups, counts, strict=True)
+        ]
         of_columns = noise["values"] / np.repeat(roots_of_columns, sizes)
         shares, of_means = _with_pairs(
             np.concatenate(singles), 1 / (n_cells * of_columns**2), pairs, of_pairs, columns
@@ -245,7 +248,7 @@ class _Targets:
             same[column, column] = 1
         # Of a column the scatter of a person's rows, and of two columns products of their means.
         numbers = [-released["within"], released.get("crossed", np.zeros(0))]
-        places = [[(of, of) for of in coordinates], list(combinations(coordinates, 2))]
+        places = [[(place, place) for place in coordinates], list(combinations(coordinates, 2))]
         scatter = noise["within"] * np.array(largest_scatters(table))
         others, of_others = _blocks(numbers[0] / n_people, places[0], scatter, len(same))
         if len(numbers[1]):
@@ -285,7 +288,7 @@ class _Targets:
             several=of_sizes[:, 1],
             lags=of_sizes[:, 2:],
             group_of_cell=np.concatenate(
-                [column.start + of for column, of in zip(columns, groups, strict=True)]
+                [column.start + group for column, group in zip(columns, groups, strict=True)]
             ),
             within=np.concatenate(within),
         )
@@ -472,15 +475,17 @@ def _with_pairs(singles, precisions, pairs, of_pairs, columns):
             of_margin = of_pairs[a, b].max() / (other.stop - other.start)
             total[one] += of_margin * table.sum(axis=1)
             precision[one] += of_margin
-    return [nearest_distribution(total[of] / precision[of]) for of in columns], precision
+    return [
+        nearest_distribution(total[column] / precision[column]) for column in columns
+    ], precision
 
 
 def _without_noise(table, shares, deviation):
     """Return a table of two columns with these shares, and of their dependence what is no noise."""
     even = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
-    one, other = (of - of.mean() for of in shares)
+    one, other = (column - column.mean() for column in shares)
     dependence = even - np.outer(one, other)
-    noise = np.prod([len(of) - 1 for of in shares]) * deviation**2
+    noise = np.prod([len(column) - 1 for column in shares]) * deviation**2
     kept = max(1 - noise / max(float((dependence**2).sum()), _TINY), 0.0)
     return np.outer(*shares) + kept * dependence
 
@@ -508,13 +513,16 @@ def _with_products(points):
 def _points_of_rows(of_columns):
     """Return the coordinates of groups of all columns, products of two, and whose they are."""
     # A column with n coordinates has n + n * n numbers.
-    widths = [round((4 * of.shape[1] + 1) ** 0.5 - 1) // 2 for of in of_columns]
-    coordinates, groups = column_slices(widths), column_slices([len(of) for of in of_columns])
+    widths = [round((4 * moments.shape[1] + 1) ** 0.5 - 1) // 2 for moments in of_columns]
+    coordinates, groups = (
+        column_slices(widths),
+        column_slices([len(moments) for moments in of_columns]),
+    )
     points = np.zeros((groups[-1].stop, coordinates[-1].stop))
     squares = np.zeros((groups[-1].stop, coordinates[-1].stop, coordinates[-1].stop))
-    for of, group, place, width in zip(of_columns, groups, coordinates, widths, strict=True):
-        points[group, place] = of[:, :width]
-        squares[group, place, place] = of[:, width:].reshape(-1, width, width)
+    for moments, group, place, width in zip(of_columns, groups, coordinates, widths, strict=True):
+        points[group, place] = moments[:, :width]
+        squares[group, place, place] = moments[:, width:].reshape(-1, width, width)
     return points, squares, coordinates
 
 

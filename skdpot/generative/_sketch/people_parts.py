@@ -40,7 +40,10 @@ class RemoteParts:
         import dask
 
         masks = np.split(people, np.cumsum(self.n_people)[:-1])
-        parts = [dask.delayed(_taken)(*of) for of in zip(self.parts, masks, strict=True)]
+        parts = [
+            dask.delayed(_taken)(*part_and_mask)
+            for part_and_mask in zip(self.parts, masks, strict=True)
+        ]
         return RemoteParts(list(dask.persist(*parts)), [int(mask.sum()) for mask in masks])
 
 
@@ -139,8 +142,8 @@ def by_person(
     ends = np.flatnonzero(np.diff(part_of, append=part_of[-1] + 1)) + 1
     parts, first = [], 0
     for end in ends.tolist():
-        of = slice(int(stops[first] - sizes[first]), int(stops[end - 1]))
-        columns = [_compact(units[of, j]) for j in range(units.shape[1])]
+        block = slice(int(stops[first] - sizes[first]), int(stops[end - 1]))
+        columns = [_compact(units[block, j]) for j in range(units.shape[1])]
         parts.append(PeoplePart(columns, sizes[first:end]))
         first = end
     return parts, people

@@ -90,7 +90,9 @@ def split_roles(schema: Any) -> tuple[Any, tuple, Any]:
                 )
             own += [name] * ("per" in declared)
             ordering += [name] * ("order" in declared)
-            declared = {key: of for key, of in declared.items() if key not in ("per", "order")}
+            declared = {
+                key: value for key, value in declared.items() if key not in ("per", "order")
+            }
         plain[name] = declared
     if len(ordering) > 1 or set(ordering) & set(own):
         raise ValueError(
@@ -98,7 +100,10 @@ def split_roles(schema: Any) -> tuple[Any, tuple, Any]:
             f"'per': 'user'; got {ordering}."
         )
     if target is not None:
-        plain = {"columns": [{"name": name, **of} for name, of in plain.items()], "target": target}
+        plain = {
+            "columns": [{"name": name, **declaration} for name, declaration in plain.items()],
+            "target": target,
+        }
     return plain, tuple(own), ordering[0] if ordering else None
 
 
@@ -282,7 +287,7 @@ class PeopleReleases(SketchSeries):
             people = fit_people(released, table, n_types, _N_STATES, _STEPS_OF_FIT * self.n_iter)
             bar.update()
         products = {*released_products(table), "radii"}
-        statistics = {name: of for name, of in released.items() if name not in products}
+        statistics = {name: array for name, array in released.items() if name not in products}
         # Of values and of pairs.
         statistics["deviations"] = released["deviations"][:2]
         made = ReleasedPeople.of(self.space, people, released_size(released), statistics=statistics)

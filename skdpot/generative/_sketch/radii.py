@@ -79,7 +79,7 @@ class NormDistributions:
 
     def of(self, n_classes: int) -> "NormDistributions":
         """Return the distribution of every class, where there may be one in common."""
-        scales, freedoms = (np.resize(of, n_classes) for of in (self.scales, self.freedoms))
+        scales, freedoms = (np.resize(values, n_classes) for values in (self.scales, self.freedoms))
         return NormDistributions(scales, freedoms, self.largest)
 
     def quantiles(self, level: float) -> np.ndarray:

@@ -46,7 +46,9 @@ class TableRows:
 
     def taken(self, rows: np.ndarray) -> "TableRows":
         """Return some of the rows."""
-        return TableRows(self.units[rows], {name: of[rows] for name, of in self.plain.items()})
+        return TableRows(
+            self.units[rows], {name: column[rows] for name, column in self.plain.items()}
+        )
 
     def put(self, rows: Any, others: "TableRows", schema: TableSchema, names: Any) -> None:
         """Put values of other rows into columns of these names."""
@@ -172,12 +174,18 @@ class WantedRows:
     ) -> None:
         self.schema, self.rules, self._apart = schema, rules, apart
         computed = {formula.column.name: formula.column for formula in rules.formulas}
-        self.of_learned = {name: of for name, of in given.items() if name not in computed}
-        self._of_computed = {computed[name]: of for name, of in given.items() if name in computed}
+        self.of_learned = {
+            name: condition for name, condition in given.items() if name not in computed
+        }
+        self._of_computed = {
+            computed[name]: condition for name, condition in given.items() if name in computed
+        }
         # Asked for what is not declared, it raises.
-        self._intervals = {name: schema.intervals(name, of) for name, of in self.of_learned.items()}
-        for column, of in self._of_computed.items():
-            column.intervals(of)
+        self._intervals = {
+            name: schema.intervals(name, condition) for name, condition in self.of_learned.items()
+        }
+        for column, condition in self._of_computed.items():
+            column.intervals(condition)
         # Where rules leave less of bounds, nothing else is drawn.
         self._boxes = self._narrowed() if rules else {}
         self.conditions = self.of_learned | self._of_rules()
@@ -212,7 +220,9 @@ class WantedRows:
         rng = check_random_state(0)
         found, n_found = [], 0
         for _ in range(_SEARCHES):
-            units = np.column_stack([_units_in(of, _TRIED, rng) for of in intervals])
+            units = np.column_stack(
+                [_units_in(column_intervals, _TRIED, rng) for column_intervals in intervals]
+            )
             rows = self.rows(units, rng)
             kept = np.flatnonzero(self.kept(rows))
             found.append(rows.taken(kept))
@@ -245,7 +255,7 @@ class WantedRows:
     def _narrowed(self) -> dict[Any, Any]:
         """Return what rules leave of bounds and conditions, or raise."""
         columns = dict(zip(self.schema.names, self.schema.columns, strict=True))
-        of_learned = [(columns[name], of) for name, of in self.of_learned.items()]
+        of_learned = [(columns[name], condition) for name, condition in self.of_learned.items()]
         boxes = {
             column.name: _range_of(column, condition)
             for column, condition in [*of_learned, *self._of_computed.items()]
@@ -319,7 +329,7 @@ def nearest_rows(
     for column in columns:
         if column.name not in schema.names:
             continue
-        own, other = (of[:, schema.names.index(column.name)] for of in (units, others))
+        own, other = (rows[:, schema.names.index(column.name)] for rows in (units, others))
         if column.kind == "nominal":
             distances += own[:, None] != other
         else:

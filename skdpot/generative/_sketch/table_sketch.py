@@ -356,7 +356,7 @@ class TableReleases(SketchSeries):
             bar.update(len(shares))
             model = fit_table(released, schema, self.n_components, self.n_iter, pooled=self.pooled)
             bar.update()
-        statistics = {name: of for name, of in released.items() if name not in _OF_FIT}
+        statistics = {name: array for name, array in released.items() if name not in _OF_FIT}
         made = ReleasedTable(self.space, model, released_size(released), statistics)
         if not self.quality_share:
             return made
@@ -531,7 +531,7 @@ class ReleasedTable:
         units = units[rng.permutation(len(units))[:SCORED_ROWS]]
         labels = None if schema.target is None else schema.classes_of(units[:, schema.target])
         made = self._rows(len(units), rng, None, labels).units
-        rows, columns = (table_points(of, schema) for of in (made, units))
+        rows, columns = (table_points(rows, schema) for rows in (made, units))
         return -sinkhorn_divergence(rows, columns, reg=reg)
 
     def _rows(
@@ -696,7 +696,7 @@ def read_further(
 
     That is statistics, of the columns that were counted, and what records tell that were held out.
     """
-    statistics, held_out = (part_of(arrays, of) for of in (_OF_STATISTICS, _OF_HELD_OUT))
+    statistics, held_out = (part_of(arrays, names) for names in (_OF_STATISTICS, _OF_HELD_OUT))
     if len(arrays) != n_others + len(statistics) + len(held_out):
         raise ValueError("the file does not hold a sketch of a table.")
     if not statistics:
@@ -765,11 +765,11 @@ def _are_joints(
     ):
         return False
     n_counts = 0
-    for of, of_groups in zip(columns, parts, strict=True):
+    for joint, of_groups in zip(columns, parts, strict=True):
         of_columns = np.split(of_groups, np.cumsum(sizes)[:-1])
         if any(set(part) != set(range(len(set(part)))) for part in of_columns):
             return False
-        n_counts += math.prod(len(set(of_columns[j])) for j in of[of >= 0])
+        n_counts += math.prod(len(set(of_columns[j])) for j in joint[joint >= 0])
     return joints.shape == (n_counts * schema.n_classes,)
 
 

@@ -85,15 +85,27 @@ class MomentFit:
     """
 
     def __init__(self, functions: Sequence[ColumnFunctions]) -> None:
-        self._cells = column_slices([of.tilts.shape[1] for of in functions])
-        self._of_tilts = column_slices([len(of.tilts) for of in functions])
-        self.of_tests = column_slices([len(of.tests) for of in functions])
-        self._tilts = _placed([of.tilts for of in functions])
-        self.tests = _placed([of.tests for of in functions])
-        column = np.repeat(np.arange(len(functions)), [len(of.tests) for of in functions])
+        self._cells = column_slices(
+            [functions_of_column.tilts.shape[1] for functions_of_column in functions]
+        )
+        self._of_tilts = column_slices(
+            [len(functions_of_column.tilts) for functions_of_column in functions]
+        )
+        self.of_tests = column_slices(
+            [len(functions_of_column.tests) for functions_of_column in functions]
+        )
+        self._tilts = _placed([functions_of_column.tilts for functions_of_column in functions])
+        self.tests = _placed([functions_of_column.tests for functions_of_column in functions])
+        column = np.repeat(
+            np.arange(len(functions)),
+            [len(functions_of_column.tests) for functions_of_column in functions],
+        )
         self.between = column[:, None] != column
         self._products = [
-            (of.tests[:, None] * of.tilts).reshape(-1, of.tilts.shape[1]).T for of in functions
+            (functions_of_column.tests[:, None] * functions_of_column.tilts)
+            .reshape(-1, functions_of_column.tilts.shape[1])
+            .T
+            for functions_of_column in functions
         ]
 
     def first(

@@ -66,7 +66,7 @@ def side_bound(side: Side, utility: Any, prices: np.ndarray) -> float:
 
 def _linear_bound(side: Side, best: np.ndarray) -> float:
     """Return the most that nodes gain by a unit's `best` gain, which is no number without edges."""
-    best, lower, upper = (of[side.degrees > 0] for of in (best, side.lower, side.upper))
+    best, lower, upper = (bound[side.degrees > 0] for bound in (best, side.lower, side.upper))
     return float(np.where(best > 0, upper * best, lower * best).sum())
 
 

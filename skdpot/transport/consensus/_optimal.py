@@ -233,9 +233,14 @@ class _Program:
         """Return by how much amounts on the edges of the tree exceed a bound, or miss one."""
         side, edges = self.network.targets, self._simplex.flow()[0]
         masses, largest = amounts[edges], 0.0
-        for of, nodes in ((side, side.nodes), (self.network.sources, side.neighbours)):
-            sums = np.bincount(nodes[edges], masses, of.n_nodes)
-            largest = max(largest, (np.maximum(sums - of.upper, of.lower - sums)).max(initial=0.0))
+        for side_of_nodes, nodes in ((side, side.nodes), (self.network.sources, side.neighbours)):
+            sums = np.bincount(nodes[edges], masses, side_of_nodes.n_nodes)
+            largest = max(
+                largest,
+                (np.maximum(sums - side_of_nodes.upper, side_of_nodes.lower - sums)).max(
+                    initial=0.0
+                ),
+            )
         return float(largest)
 
     def _levels(self) -> tuple[np.ndarray, np.ndarray]:
