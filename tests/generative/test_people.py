@@ -225,6 +225,18 @@ def test_nobody_has_far_more_rows_than_people_have(seed):
     assert sizes.mean() == pytest.approx(X.groupby("user").size().mean(), abs=0.3)
 
 
+@pytest.mark.parametrize("n_rows", [10, 50])
+def test_people_have_the_rows_that_all_people_have(n_rows):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"user": np.repeat(np.arange(1000), n_rows)})
+    X["stars"] = rng.integers(1, 6, len(X))
+    generator = fit_people(X, schema={"stars": range(1, 6)}, model=TableSketch(24, n_iter=60))
+    sizes = generator.sample(n_users=1000).groupby("user").size()
+    # Cells of numbers of rows are up to 1.4 times as wide, where they are not cut.
+    assert sizes.mean() == pytest.approx(n_rows, rel=0.03)
+    assert sizes.median() == pytest.approx(n_rows, rel=0.03)
+
+
 def test_empty_ends_of_long_tails_hold_nobody():
     X = make_people(800)
     X["spent"] = X["spent"].fillna(1.0).clip(1, 1000)

@@ -14,6 +14,7 @@ from itertools import combinations
 import numpy as np
 from scipy.special import ndtri
 
+from skdpot.generative._sketch.column_totals import with_totals
 from skdpot.generative._sketch.descent import column_slices
 from skdpot.generative._sketch.marginals import count_together, possible_counts
 from skdpot.generative._sketch.table_model import sample_units, shares_within, with_even_share
@@ -136,11 +137,14 @@ class _Layout:
         )
 
         # Of the noise: counts that were wanted more have less.
-        of_cells, of_pairs = statistics["deviations"]
+        of_cells, of_pairs, *of_both = statistics["deviations"]
         self._pairs = list(combinations(range(len(self.sizes)), 2))
         self._shapes = list(combinations(self.sizes, 2))
         weights = statistics.get("column_weights", np.ones(len(self.cells)))
-        self.of_cells = np.repeat(of_cells / np.sqrt(weights), self.ends["n_cells"])
+        weights = np.repeat(weights, self.ends["n_cells"])
+        self.of_cells = of_cells / np.sqrt(weights)
+        # Before they were combined: of each class, and of all together, where these were counted.
+        self._of_values, *self._of_totals = (of / np.sqrt(weights) for of in of_both or [of_cells])
         weights = statistics.get("pair_weights", np.ones(len(self._pairs)))
         self._of_tables = of_pairs / np.sqrt(weights)
         self.of_pairs = np.repeat(self._of_tables, [a * b for a, b in self._shapes])
@@ -149,13 +153,22 @@ class _Layout:
         """Return sums over the cells of each group."""
         return np.bincount(self.group_of_cell, of_cells, minlength=sum(self.sizes))
 
-    def possible(self, counts: _Counts) -> _Counts:
-        """Return counts without those that no record can be in."""
-        if not self.schema.has_bands:
-            return counts
-        starts = [self.ends["starts"][cells] for cells in self.cells]
-        of_cells, of_pairs = map(np.concatenate, possible_counts(self.schema, starts, self.groups))
-        return _Counts(counts.cells * of_cells, counts.pairs * of_pairs.reshape(counts.pairs.shape))
+    def noise(self, rng: np.random.RandomState) -> _Counts:
+        """Return noise as there is in what was released, and none where no record can be."""
+        n_classes = self.schema.n_classes
+        cells = self._of_values[:, None] * rng.normal(size=(len(self._of_values), n_classes))
+        pairs = self.of_pairs[:, None] * rng.normal(size=(len(self.of_pairs), n_classes))
+        possible = np.ones(cells.shape, dtype=bool)
+        if self.schema.has_bands:
+            starts = [self.ends["starts"][cells] for cells in self.cells]
+            possible, of_pairs = map(
+                np.concatenate, possible_counts(self.schema, starts, self.groups)
+            )
+            cells, pairs = cells * possible, pairs * of_pairs.reshape(pairs.shape)
+        for of_totals in self._of_totals:
+            totals = of_totals * rng.normal(size=len(cells))
+            cells = with_totals(cells, totals, self._of_values, of_totals, possible)
+        return _Counts(cells, pairs)
 
     def tables(self, pairs: np.ndarray) -> Iterator[tuple[tuple[int, int], np.ndarray, float]]:
         """Yield the columns of each pair, its counts of all classes, and their noise."""
@@ -204,11 +217,7 @@ def _errors(layout, model, expected, n_records, rng):
     n_rows = min(n_records, _MOST_ROWS)
     units = sample_units(model, layout.schema, n_rows, rng)
     chance = layout.of_units(units).plus(expected, -n_rows)
-    noise = _Counts(
-        layout.of_cells[:, None] * rng.normal(size=expected.cells.shape),
-        layout.of_pairs[:, None] * rng.normal(size=expected.pairs.shape),
-    )
-    return layout.possible(noise.plus(chance, np.sqrt(n_records / n_rows)))
+    return layout.noise(rng).plus(chance, np.sqrt(n_records / n_rows))
 
 
 def _fit(layout, counts, starts):

@@ -11,7 +11,13 @@ from itertools import combinations
 
 import numpy as np
 
-from skdpot.generative._sketch.column_totals import LEAST_NOISE, combined_counts, sums_of_pairs
+from skdpot.generative._sketch.column_totals import (
+    LEAST_NOISE,
+    deviation_in_classes,
+    likely_counts,
+    sums_of_pairs,
+    with_totals,
+)
 from skdpot.generative._sketch.parities import (
     are_scanned,
     column_halves,
@@ -27,6 +33,7 @@ from skdpot.tables import LOG, NUMERIC, Column, TableSchema
 
 __all__ = [
     "ROUNDS",
+    "clear_cells",
     "count_together",
     "empty_tails",
     "errors_of_counts",
@@ -66,9 +73,9 @@ _TAIL_WIDTHS = (1, 2, 4, 8, 16)
 _BEYOND_DEVIATIONS = 3.0
 _MOST_JOINT_CELLS = 4096
 _PARITY_SHARE = 0.08
-# Of counts of columns. Counts of many classes add up much noise: with more than two, columns are
-# counted in all classes together as well, and less precisely within classes.
-_COLUMN_SHARE, _SHARE_WITHIN, _SHARE_OF_TOTALS, _FEW_CLASSES = 0.3, 0.2, 0.1, 2
+# Of counts of columns. Counts of classes add up their noise: so columns are counted in all classes
+# together as well, and less precisely within classes.
+_COLUMN_SHARE, _SHARE_WITHIN, _SHARE_OF_TOTALS = 0.3, 0.2, 0.1
 
 
 def share_marginals(
@@ -87,7 +94,7 @@ def share_marginals(
     parities : bool, default=False
         Whether parities of columns are released, where there are not too many.
     totals : bool, default=False
-        Whether columns are counted in all classes together, too, where there are more than two.
+        Whether columns are counted in all classes together, too, where there are several.
     workload : Workload, default=None
         Which tables have more noise than others. None is for even weights.
 
@@ -104,10 +111,10 @@ def share_marginals(
     {'values': 0.3, 'pairs': 0.4}
     """
     workload = workload or Workload.even(len(schema.features))
-    apart = totals and schema.n_classes > _FEW_CLASSES
+    apart = totals and schema.n_classes > 1
     shares = workload.shares("values", _SHARE_WITHIN if apart else _COLUMN_SHARE)
     if apart:
-        shares["totals"] = _SHARE_OF_TOTALS
+        shares |= workload.shares("totals", _SHARE_OF_TOTALS)
     if refined_columns(schema):
         shares |= dict.fromkeys(ROUNDS, 0.02)
     if len(schema.features) > 1:
@@ -151,7 +158,9 @@ def release_marginals(
         - ``"groups"``: the group of each cell, from 0 in every column.
         - ``"pairs"``: how many records a pair of groups of two columns has, in each class; the
           tables of shape (n_groups, n_groups, n_classes) of the pairs of columns one after another.
-        - ``"deviations"``: of the noise of counts and of pairs, of weight 1.
+        - ``"deviations"``: of the noise of counts and of pairs, of weight 1. Where columns are
+          counted in all classes together, too, there are two more: of the noise of counts of each
+          class, and of all, before they were combined in ``"counts"``.
         - With a workload, ``"column_weights"`` and ``"pair_weights"``: how many times as precise as
           noise of these deviations says tables are, in variances.
         - ``"joints"``, where it has more than two columns: how many records are in each combination
@@ -162,9 +171,7 @@ def release_marginals(
           of `scanned_subsets`, up to ``"largest_parity"`` columns, of the ``"halves"`` in which
           groups are, with noise of the ``"parity_deviation"``.
         - ``"totals"`` of shape (n_cells,): how many records of all classes each cell has, as all
-          counts together tell; ``"noise_of_totals"`` of shape (n_columns,): the deviation of the
-          noise of a cell, by the counts of cells; ``"tails"`` of shape (n_cells,), of
-          `empty_tails`.
+          counts together tell, none below 0; ``"tails"`` of shape (n_cells,), of `empty_tails`.
 
     Notes
     -----
@@ -219,12 +226,16 @@ def release_marginals(
         np.sqrt(possible_cells(schema, j, of).sum(axis=1) / weight) * deviations[0]
         for j, of, weight in zip(features, starts, workload.columns, strict=True)
     ]
-    if totals and n_classes > _FEW_CLASSES:
+    if totals and n_classes > 1:
         exact = [np.bincount(cell, minlength=size) for cell, size in zip(cells, sizes, strict=True)]
-        of_totals = max(_noise_of_totals(schema, releases), LEAST_NOISE)
-        for k, count in enumerate(release_tables(releases, "totals", exact)):
-            trust = noise[k] ** 2 / (noise[k] ** 2 + of_totals**2)
-            own[k], noise[k] = own[k] + trust * (count - own[k]), noise[k] * np.sqrt(1 - trust)
+        of_each = max(deviations[0], LEAST_NOISE)
+        of_all = max(noise_of_tables(releases, "totals", workload), LEAST_NOISE)
+        for k, count in enumerate(release_weighted(releases, "totals", exact, workload)):
+            possible = possible_cells(schema, features[k], starts[k])
+            counts[k] = with_totals(counts[k], count, of_each, of_all, possible)
+            own[k], of_column = counts[k].sum(axis=1), of_all / math.sqrt(workload.columns[k])
+            noise[k] *= of_column / np.hypot(noise[k], of_column)
+        deviations = [deviation_in_classes(of_each, of_all, n_classes), 0.0, of_each, of_all]
     # Noise of these sums is independent; that of what they are combined with below is not.
     empty = empty_tails(own, starts, schema, [of_column.max() for of_column in noise])
     if tables:
@@ -252,7 +263,10 @@ def release_marginals(
         margins = sums_of_pairs(pairs, n_groups, n_classes, noise_of_pairs.tolist())
         for k, margin in enumerate(margins):
             known[k].append((groups[k], *margin))
-    whole = [combined_counts(*of_column) for of_column in zip(own, noise, known, strict=True)]
+    whole = [
+        likely_counts(*of_column)
+        for of_column in zip(own, noise, known, groups, empty, strict=True)
+    ]
     if weighted:
         more |= workload_statistics(workload, parts, joints)
     if parities and are_scanned(len(features)):
@@ -267,13 +281,12 @@ def release_marginals(
         "pairs": np.concatenate([*pairs, np.zeros(0)]),
         "deviations": np.array(deviations),
         "totals": np.concatenate(whole),
-        "noise_of_totals": np.array([of_column.max() for of_column in noise]),
         "tails": np.concatenate(empty),
     }
 
 
 def _sums_of_rounds(starts, rounds):
-    """Return what was counted of a column's wider cells, as `combined_counts` takes it."""
+    """Return what was counted of a column's wider cells, as `likely_counts` takes it."""
     return [
         (np.searchsorted(edges, starts, side="right") - 1, counts, deviation)
         for edges, counts, deviation in rounds
@@ -357,13 +370,9 @@ def expected_errors(
     if len(schema.features) > 1:
         pair = noise_of_tables(releases, "pairs", workload)
     of_totals = math.inf
-    if totals and schema.n_classes > _FEW_CLASSES:
-        of_totals = _noise_of_totals(schema, releases) or math.inf
+    if totals and schema.n_classes > 1:
+        of_totals = noise_of_tables(releases, "totals", workload) or math.inf
     return errors_of_counts(n_records, schema, (count, pair), workload, of_totals)
-
-
-def _noise_of_totals(schema, releases):
-    return releases.standard_deviation("totals", _in_tables(len(schema.features)))
 
 
 def errors_of_counts(
@@ -400,7 +409,7 @@ def errors_of_counts(
     for j, weight in zip(features, workload.columns, strict=True):
         column, size = schema.columns[j], sizes[j]
         of_sums = count * math.sqrt(n_classes / weight)
-        share = of_sums / math.hypot(1, of_sums / of_totals) / n_records
+        share = of_sums / math.hypot(1, of_sums * math.sqrt(weight) / of_totals) / n_records
         if column.kind == "numeric" and column.high > column.low:
             width = column.length
             of_scale = "" if column.scale == "linear" else "the logarithm of "
@@ -572,7 +581,7 @@ def empty_tails(
         known = totals[: len(totals) - column.missing]
         is_log = column.scale == LOG
         widths = _TAIL_WIDTHS if is_log else _TAIL_WIDTHS[:1]
-        first, last = _clear_cells(known, _TAIL_DEVIATIONS * deviation, widths)
+        first, last = clear_cells(known, _TAIL_DEVIATIONS * deviation, widths)
         if column.kind == NUMERIC and first <= last:
             margin = 0
             stop = np.append(start[1:], column.n_known)
@@ -603,18 +612,25 @@ def _n_beyond(totals, deviation):
     return n_cells
 
 
-def _clear_cells(totals, noise, widths):
+def clear_cells(totals, noise, widths):
     """Return the first and the last cell that are in the middle of clearly more than noise.
 
     A real tail has little in each of many cells, so several of them are looked at together, too.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._sketch.marginals import clear_cells
+    >>> clear_cells(np.array([1.0, 9.0, 2.0, 4.0, 4.0, -3.0]), 5.0, (1, 2))
+    (0, 4)
     """
     first, last = len(totals), -1
     for width in widths:
         if width <= len(totals):
             sums = np.convolve(totals, np.ones(width), "valid")
             clear = np.flatnonzero(sums > noise * math.sqrt(width))
-            first = min([first, *(clear[:1] + (width - 1) // 2)])
-            last = max([last, *(clear[-1:] + width // 2)])
+            first = min([first, *(clear[:1] + (width - 1) // 2).tolist()])
+            last = max([last, *(clear[-1:] + width // 2).tolist()])
     return first, last
 
 

@@ -5,8 +5,9 @@ her rows, in integers that are rounded towards zero. Sums are over parts of the 
 rows of their people, one part after another.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import combinations
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 
 from skdpot.generative._sketch.marginals import (
     ROUNDS,
+    clear_cells,
     count_together,
     cut_cells,
     empty_tails,
@@ -55,8 +57,11 @@ WHOLE = 2**20
 SQUARE = RADIUS**2
 # More columns of categories than these have the rarest of them together, in products of rows.
 _MOST_CORNERS = 8
-# People have the largest numbers of rows where there are so many deviations of the noise of them.
-_REAL_DEVIATIONS = 3.0
+# Cells of numbers of rows are so much wider each, before they are cut where many people are.
+_SIZE_STEP = 1.4
+# People have the largest numbers of rows where there are so many deviations of the noise of them,
+# or so many in a cell.
+_REAL_DEVIATIONS, _CLEAR_DEVIATIONS = 3.0, 4.0
 # How long the two coordinates of a number are: its place, and how far that is from the middle.
 _OF_PLACE, _OF_SPREAD = 0.95, 0.31
 # What part of all rows has numbers below the lowest place, and above the highest one.
@@ -141,8 +146,6 @@ class PeopleTable:
         Positions of the columns that people have, and not their rows; the last one among them.
     order : int or None
         Position of the column by which rows of a person are in order.
-    size_edges : ndarray
-        Numbers of rows at which cells of the last column start, and the end of the last one.
     wanted : Workload, default=None
         Which tables of counts have more noise than others. None is for even weights.
     """
@@ -150,13 +153,28 @@ class PeopleTable:
     schema: TableSchema
     own: tuple[int, ...]
     order: int | None
-    size_edges: tuple[int, ...]
     wanted: Workload | None = None
 
     @cached_property
     def workload(self) -> Workload:
         """Return the weights of tables of counts."""
         return self.wanted or Workload.even(len(self.schema.columns))
+
+    @property
+    def refined(self) -> list[int]:
+        """Return the positions of columns whose cells are cut where many people are."""
+        return [*refined_columns(self.schema), len(self.schema.columns) - 1]
+
+    @property
+    def first_edges(self) -> dict[int, np.ndarray]:
+        """Return the edges of the cells that each column begins with."""
+        *columns, of_sizes = self.schema.columns
+        edges = [1]
+        while edges[-1] <= of_sizes.n_units:
+            edges.append(max(edges[-1] + 1, math.ceil(edges[-1] * _SIZE_STEP)))
+        of_rows = np.minimum(edges[:-1], of_sizes.n_units) - 1
+        of_rows[-1] = of_sizes.n_units
+        return dict(enumerate([*map(first_edges, columns), of_rows]))
 
     @property
     def of_rows(self) -> list[int]:
@@ -172,8 +190,7 @@ class PeopleTable:
 def share_people(table: PeopleTable) -> dict[str, float]:
     """Return the shares of the budget of all that `release_people` releases."""
     shares = table.workload.shares("values", 0.28)
-    if refined_columns(table.schema):
-        shares |= dict.fromkeys(ROUNDS, 0.02)
+    shares |= dict.fromkeys(ROUNDS, 0.02)
     shares |= table.workload.shares("pairs", 0.38)
     return shares | {name: share for name, (share, _, _) in released_products(table).items()}
 
@@ -200,10 +217,10 @@ def largest_scatters(table: PeopleTable) -> list[float]:
 
 def people_sensitivities(table: PeopleTable) -> dict[str, Any]:
     """Return the sensitivity of each release."""
-    n_refined, workload = max(len(refined_columns(table.schema)), 1), table.workload
+    workload = table.workload
     levels = workload.levels("values") | workload.levels("pairs")
     tables = {
-        **dict.fromkeys(ROUNDS, (n_refined, WHOLE)),
+        **dict.fromkeys(ROUNDS, (len(table.refined), WHOLE)),
         **{name: (len(of_level), WHOLE) for name, of_level in levels.items()},
         **{name: product[1:] for name, product in released_products(table).items()},
     }
@@ -236,18 +253,23 @@ def release_people(
         noisy = releases.run(name, np.concatenate(sums), sensitivities[name]) / unit
         return np.split(noisy, np.cumsum([len(part) for part in sums])[:-1])
 
-    edges = {j: first_edges(schema.columns[j]) for j in features}
-    refined = refined_columns(schema)
-    for name in ROUNDS if refined else ():
-        exact = parts.sums(partial(_counts_of, table, edges, refined))
+    edges = table.first_edges
+    for name in ROUNDS:
+        exact = parts.sums(partial(_counts_of, table, edges, table.refined))
         deviation = releases.standard_deviation(name, sensitivities[name]) / WHOLE
-        for j, count in zip(refined, release_tables(releases, name, exact, WHOLE), strict=True):
+        for j, count in zip(
+            table.refined, release_tables(releases, name, exact, WHOLE), strict=True
+        ):
             edges[j] = cut_cells(edges[j], count, deviation)
     exact = parts.sums(partial(_counts_of, table, edges, features))
     counts = release_weighted(releases, "values", exact, workload, WHOLE)
     starts = [edges[j][:-1] for j in features]
     counts = _without_empty_tails(counts, starts, schema, noise["values"])
-    groups = group_cells(counts, schema, noise["pairs"])
+    # Of numbers of rows, cells that were cut go together: pairs have enough of the first ones.
+    wide = np.searchsorted(table.first_edges[len(counts) - 1], starts[-1], side="right") - 1
+    together = [*counts[:-1], np.bincount(wide, counts[-1])]
+    *groups, of_sizes = group_cells(together, schema, noise["pairs"])
+    groups.append(of_sizes[wide])
     masses = [
         np.bincount(*group_and_counts) for group_and_counts in zip(groups, counts, strict=True)
     ]
@@ -302,9 +324,11 @@ def _without_empty_tails(counts, starts, schema, deviation):
         gone & (column.scale == LOG)
         for gone, column in zip(empty, schema.columns[:-1], strict=True)
     ]
+    # One or two cells have clearly more than noise, or all beyond have it together.
+    _, last = clear_cells(counts[-1], _CLEAR_DEVIATIONS * deviation, (1, 2))
     tails = np.cumsum(counts[-1][::-1])[::-1]
     noise = deviation * np.sqrt(np.arange(len(tails), 0, -1))
-    real = np.flatnonzero(tails > _REAL_DEVIATIONS * noise)
+    real = [*range(last + 1), *np.flatnonzero(tails > _REAL_DEVIATIONS * noise)]
     empty.append(np.arange(len(tails)) > max(real, default=len(tails)))
     return [np.where(gone, 0.0, count) for gone, count in zip(empty, counts, strict=True)]
 
@@ -315,7 +339,11 @@ def people_errors(
     """Return the standard errors of what counts of so many people tell of columns and of pairs."""
     noise = noise_of_people(table, releases)
     known = noise["values"], noise["pairs"]
-    return errors_of_counts(n_people, table.schema, known, table.workload)
+    # Of numbers of rows, those of the cells that these begin with.
+    *columns, of_sizes = table.schema.columns
+    wide = tuple(map(str, table.first_edges[len(columns)][:-1] + 1))
+    schema = replace(table.schema, columns=(*columns, replace(of_sizes, values=wide)))
+    return errors_of_counts(n_people, schema, known, table.workload)
 
 
 def _radius(points: np.ndarray, counts: np.ndarray, within: np.ndarray, noise: float) -> float:
@@ -375,8 +403,8 @@ def _points(column: Any, starts: np.ndarray, stops: np.ndarray, counts: np.ndarr
 def _cells(part: PeoplePart, table: PeopleTable, edges: Mapping[int, np.ndarray], j: int) -> Any:
     """Return the cell of a column that each row is in."""
     if j == len(table.schema.columns) - 1:
-        sizes = np.searchsorted(table.size_edges, part.sizes, side="right") - 1
-        return np.repeat(np.minimum(sizes, len(table.size_edges) - 2), part.sizes)
+        units = np.minimum(part.sizes, table.schema.columns[j].n_units) - 1
+        return np.repeat(np.searchsorted(edges[j], units, side="right") - 1, part.sizes)
     return np.searchsorted(edges[j], part.column(j, table.own), side="right") - 1
 
 

@@ -260,8 +260,9 @@ class _Targets:
             noises = noise["next"] * released["radii"]
             following, of_next = _blocks(released["next"] / n_people, walking, noises, len(same))
             of_next = _WEIGHT_OF_PRODUCTS * of_next
+        ends_of_sizes = (1 + released[of][-len(cells[-1]) :] for of in ("starts", "stops"))
         of_sizes = np.eye(sizes[-1])[groups[-1]].T @ (
-            within[-1][:, None] * _of_sizes(table.size_edges)
+            within[-1][:, None] * _of_sizes(*ends_of_sizes)
         )
         is_own = np.repeat(np.isin(np.arange(len(sizes)), table.own), sizes)
         of_pairs *= np.where(is_own[:, None] != is_own, _WEIGHT_OF_OWN, 1.0)
@@ -526,12 +527,12 @@ def _points_of_rows(of_columns):
     return points, squares, coordinates
 
 
-def _of_sizes(edges):
+def _of_sizes(starts, stops):
     """Return of each cell of numbers of rows the mean of one over them, whether there are two, and
     how often two random rows have each lag, both orders together.
     """
     lags, made = np.arange(1, _N_LAGS + 1), []
-    for start, stop in zip(edges[:-1], edges[1:], strict=True):
+    for start, stop in zip(starts, stops, strict=True):
         sizes = np.arange(start, stop)[:, None]
         of_lags = 2 * np.maximum(sizes - lags, 0) / sizes**2
         made.append([np.mean(1 / sizes), start > 1, *of_lags.mean(axis=0)])

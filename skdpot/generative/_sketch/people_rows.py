@@ -76,9 +76,9 @@ class _Drawn:
         # What a person has is the same in all states of a type.
         self._types = types * n_states
         last = len(table.schema.columns) - 1
-        cells = draw_entries(self._of_column(last)[1], self._types, rng)
-        edges = np.asarray(table.size_edges)
-        sizes = draw_units(edges[cells], edges[cells + 1], None, rng)
+        (starts, stops), distributions = self._of_column(last)
+        cells = draw_entries(distributions, self._types, rng)
+        sizes = 1 + draw_units(starts[cells], stops[cells], None, rng)
         self._first = np.cumsum(sizes) - sizes
         self.person = np.repeat(np.arange(n_users), sizes)
         self._states = self._types[self.person] + _walk(people["chains"], types, sizes, rng)

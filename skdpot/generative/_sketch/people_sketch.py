@@ -1,6 +1,5 @@
 """The sketch of a table in which people have several rows: its release, and what was released."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -57,7 +56,6 @@ from skdpot.tables import (
 
 # Numbers of rows of a person are told apart up to here; she may have more, which are this many.
 _MOST_ROWS = 1000
-_SIZE_STEP = 1.4
 # States of a chain of rows; the others of `n_components` make types of people.
 _N_STATES = 8
 _COMPONENTS_OF_TYPE = 12
@@ -131,13 +129,12 @@ class PeopleSpace:
     @cached_property
     def table(self) -> PeopleTable:
         """Return the columns that are counted: those of rows, and numbers of rows."""
-        schema, edges = self.rows.schema, _size_edges()
-        levels = tuple(str(edge) for edge in edges[:-1])
+        schema, levels = self.rows.schema, tuple(map(str, range(1, _MOST_ROWS + 1)))
         columns = (*schema.columns, Column("number of rows", "ordinal", values=levels))
         learned = [name for name in schema.names if name in self.own]
         own = (*map(schema.names.index, learned), len(columns) - 1)
         order = None if self.order is None else schema.names.index(self.order)
-        return PeopleTable(TableSchema(columns), own, order, edges)
+        return PeopleTable(TableSchema(columns), own, order)
 
     def check(self) -> "PeopleSpace":
         """Return this one, or raise where roles of columns do not go together."""
@@ -407,14 +404,6 @@ def with_roles(columns: Mapping[Any, Any], own: Iterable, order: Any) -> dict[An
     }
 
 
-def _size_edges() -> tuple[int, ...]:
-    """Return numbers of rows at which cells start, and one more than the last."""
-    edges = [1]
-    while edges[-1] < _MOST_ROWS:
-        edges.append(max(edges[-1] + 1, math.ceil(edges[-1] * _SIZE_STEP)))
-    return (*edges[:-1], _MOST_ROWS + 1)
-
-
 def _with_column(container: str, table: Any, name: Any, values: np.ndarray) -> Any:
     """Return a table with one more column, the first one."""
     if container == "array":
@@ -450,7 +439,6 @@ def _is_model(
     parts = (types, chains, cells)
     return bool(
         all((part >= 0).all() for part in parts)
-        and n_cells[-1] == len(table.size_edges) - 1
         and np.isclose(types.sum(), 1)
         and np.allclose(chains.sum(axis=(1, 2)), 1)
         and np.allclose(of_columns, 1)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.generative._sketch.class_effects import pool_classes
-from skdpot.generative._sketch.column_totals import LEAST_NOISE, column_shares
+from skdpot.generative._sketch.column_totals import column_shares
 from skdpot.generative._sketch.draws import (
     draw_entries,
     draw_units,
@@ -105,8 +105,10 @@ def fit_table(
     tails = released.get("tails", np.zeros(len(released["groups"]), dtype=bool))
     counts = np.where(tails[:, None], 0.0, released["counts"])
     released = {**released, "counts": counts, "tails": tails}
-    n_records = max(float(totals.sum(axis=1).mean()), _SMALLEST_CLASS)
-    shares = with_even_share(nearest_distribution(totals.mean(axis=0) / n_records))
+    # Columns with more cells add up more noise.
+    of_classes = np.average(totals, axis=0, weights=1 / sizes)
+    n_records = max(float(of_classes.sum()), _SMALLEST_CLASS)
+    shares = with_even_share(nearest_distribution(of_classes / n_records))
     rng = np.random.RandomState(_FIT_SEED)
     # What classes differ in by noise would show them, where they are the groups of a map.
     fit = fit_mixture if pooled else partial(fit_mixture, penalty=penalty_of(len(columns)))
@@ -140,10 +142,9 @@ def fit_table(
         )
     )
     if not pooled and "totals" in released:
-        wanted = [
-            _shares_of_column(released, column, max(noise, LEAST_NOISE))
-            for column, noise in zip(columns, released["noise_of_totals"], strict=True)
-        ]
+        of_columns = [released["totals"][column] for column in columns]
+        wanted = [nearest_distribution(count / max(count.sum(), 1.0)) for count in of_columns]
+        wanted = [with_even_share(share) for share in wanted]
         _rake(cells, weights, wanted)
     return {
         **{name: released[name] for name in ("n_cells", "starts", "stops")},
@@ -390,20 +391,12 @@ def _with_cells(profiles, released, columns, c):
     for column, weight in zip(columns, weights, strict=True):
         noise = max(float(released["deviations"][0] / np.sqrt(weight)), 1.0)
         group = released["groups"][column]
-        shares = shares_within(released["counts"][column], group, c, noise)
+        known = released["totals"][column] if "totals" in released else None
+        shares = shares_within(released["counts"][column], group, c, noise, known)
         within.append(_without(released["tails"][column], shares, group))
         groups.append(first + group)
         first += group.max() + 1
     return profiles[:, np.concatenate(groups)] * np.concatenate(within)
-
-
-def _shares_of_column(released, column, noise):
-    """Return the distribution of a column in all classes together."""
-    group, tail = released["groups"][column], released["tails"][column]
-    totals = np.where(tail, 0.0, released["totals"][column])
-    of_groups = nearest_distribution(np.bincount(group, totals) / max(totals.sum(), 1.0))
-    shares = _without(tail, column_shares(totals, group, noise), group)
-    return with_even_share(of_groups[group] * shares)
 
 
 def _rake(cells, weights, wanted):
@@ -435,14 +428,19 @@ def with_even_share(shares):
     return (1 - _EVEN_SHARE) * shares + _EVEN_SHARE / len(shares)
 
 
-def shares_within(counts, group, c, noise):
+def shares_within(counts, group, c, noise, totals=None):
     """Return the share that each cell has of its group in a class.
 
+    `totals` are counts of all classes together, none below 0, where they are known otherwise.
     Counts of the class are moved towards those that all classes together would have there, by as
     much as noise explains their differences.
     """
     n_classes = counts.shape[1]
-    shares = column_shares(counts.sum(axis=1), group, math.sqrt(n_classes) * noise)
+    if totals is None:
+        shares = column_shares(counts.sum(axis=1), group, math.sqrt(n_classes) * noise)
+    else:
+        totals = totals + _EVEN_SHARE * noise
+        shares = totals / np.bincount(group, totals)[group]
     expected = shares * np.maximum(np.bincount(group, counts[:, c]), 0.0)[group]
     differences = counts[:, c] - expected
     several = np.bincount(group)[group] > 1

@@ -94,7 +94,7 @@ _OF_PARITIES = {
     **dict.fromkeys(("parities", "parity_deviation"), np.float64),
 }
 # What follows from these, and only the fit of a model needs.
-_OF_FIT = ("totals", "noise_of_totals", "tails")
+_OF_FIT = ("totals", "tails")
 # With less noise, counts within classes are precise enough, and matter more to models.
 _NOISE_OF_TOTALS = 1.0
 _OF_STATISTICS, _OF_HELD_OUT = "statistics.", "held_out."
@@ -735,8 +735,8 @@ def _are_statistics(schema: TableSchema, statistics: Mapping[str, np.ndarray]) -
     n_pairs = (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
     return (
         pairs.shape == (n_pairs * schema.n_classes,)
-        and deviations.shape == (2,)
-        and bool((deviations >= 0).all())
+        and deviations.shape in ((2,), (4,))
+        and bool((deviations >= 0).all() and (deviations[2:] > 0).all())
         and ("parities" not in statistics or _are_parities(schema, sum(sizes), statistics))
         and ("pair_weights" not in statistics or _are_weights(schema, statistics))
         and ("joints" not in statistics or _are_joints(schema, sizes, statistics))

@@ -45,7 +45,8 @@ class Workload:
     def levels(self, kind: str) -> dict[str, list[int]]:
         """Return the releases of tables, and which of them each has: those of one weight.
 
-        `kind` is ``"values"`` or ``"pairs"``. Tables of more than two columns come after pairs.
+        `kind` is ``"values"``, ``"totals"`` or ``"pairs"``. Tables of more than two columns come
+        after pairs.
         """
         weights = self.weights(kind)
         return {
@@ -58,12 +59,12 @@ class Workload:
     def weights(self, kind: str) -> tuple[float, ...]:
         """Return the weight of every table of a kind."""
         joint = tuple(weight for _, weight in self.joints)
-        return self.columns if kind == "values" else self.pairs + joint
+        return self.pairs + joint if kind == "pairs" else self.columns
 
     def shares(self, kind: str, share: float) -> dict[str, float]:
         """Return the share of each release, where this would be that of even weights."""
         weights = self.weights(kind)
-        n_even = len(self.columns if kind == "values" else self.pairs)
+        n_even = len(self.pairs if kind == "pairs" else self.columns)
         return {
             name: share * (len(tables) * weights[tables[0]] / n_even)
             for name, tables in self.levels(kind).items()
