@@ -99,7 +99,8 @@ def test_errors_of_what_is_wanted_fall_as_theory_says():
         for workload in (None, {"x0": 16})
     ]
     of_x0 = "standard error of the share of a category of 'x0'"
-    assert previews[1][of_x0] / previews[0][of_x0] == pytest.approx(loss / 4)
+    # Pairs tell of columns, too, and matter less where counts are precise.
+    assert loss / 4 < previews[1][of_x0] / previews[0][of_x0] < 1.4 * loss / 4
 
 
 def test_columns_that_are_wanted_together_are_sampled_together():

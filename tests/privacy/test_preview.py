@@ -40,6 +40,7 @@ from skdpot.privacy.events import event_to_json
 from skdpot.privacy.random import make_source
 from skdpot.published import NoisySinkhornDistance, PrivateMessageADMM
 from skdpot.releases import UnitLayout, UtilityNoise, UtilityResponse, plan_release
+from skdpot.tables import read_units
 
 N = 60
 RNG = np.random.default_rng(5)
@@ -445,7 +446,7 @@ def counts_of_tables():
     shares, means, correlations = [], [], []
     for seed in range(80):
         found = release_marginals(units, release.space.schema, release._releases(make_source(seed)))
-        of_age, of_sex = found["counts"][:50, 0], found["counts"][50:52, 0]
+        of_age, of_sex = found["totals"][:50], found["totals"][50:52]
         means.append(of_age @ np.arange(50) / of_age.sum())
         shares.append(of_sex[0] / of_sex.sum())
         # The upper half of age, and of the other one with the most groups.
@@ -460,6 +461,30 @@ def counts_of_tables():
         (spread(shares), expected["standard error of the share of a category of 'sex'"]),
         (spread(correlations), expected[of_halves]),
     ]
+
+
+def counts_of_numbers():
+    """Cells, cut or not, and their groups in pairs, in two classes."""
+    pairs = []
+    for n, epsilon in ((1000, 1.0), (20_000, 2.0)):
+        schema = {"size": (0.0, 1.0), "wage": (0.0, 9.0), "sex": ["f", "m"]}
+        generator = DPSinkhornGenerator(epsilon, schema=schema, target="sex")
+        release = generator._plan(generator._declared(n, None)).release
+        X = np.random.default_rng(0).uniform(size=(n, 2)) * [1.0, 9.0]
+        table = np.column_stack([X, np.arange(n) % 2]).astype(object)
+        table[:, 2] = np.array(["f", "m"])[table[:, 2].astype(int)]
+        units, moved = read_units(table, release.space.schema), []
+        for seed in range(25):
+            source = release._releases(make_source(seed))
+            found = release_marginals(units, release.space.schema, source, totals=True)
+            cells = slice(int(found["n_cells"][0]))
+            places = (found["starts"] + found["stops"])[cells] / 2
+            places = places / release.space.schema.columns[0].n_units
+            of_size = found["totals"][cells]
+            moved.append(of_size @ places / of_size.sum() - X[:, 0].mean())
+        expected = {error.quantity: error.error for error in generator.preview(n).errors}
+        pairs.append((root_mean_square(moved), expected["standard error of the mean of 'size'"]))
+    return pairs
 
 
 def sizes_and_means_of_classes():
@@ -545,6 +570,7 @@ SIMULATIONS = {
     "search": (scores_of_searches, 0.8, 1.2),
     "samplers": (costs_of_samples, 0.95, 1.05),
     "tables": (counts_of_tables, 0.8, 1.2),
+    "tables of numbers": (counts_of_numbers, 0.7, 1.4),
     "vectors": (sizes_and_means_of_classes, 0.8, 1.2),
     # The formulas are averages over groups of several shapes.
     "repair": (groups_of_released_rows, 0.7, 1.4),

@@ -7,6 +7,8 @@ import numpy as np
 
 __all__ = [
     "LEAST_NOISE",
+    "PRIOR_SPREAD",
+    "SEEN_DEVIATIONS",
     "column_shares",
     "deviation_in_classes",
     "likely_counts",
@@ -18,10 +20,10 @@ __all__ = [
 LEAST_NOISE = 1.0
 
 # A cell with fewer deviations of the noise is taken to be like all others of its group with fewer.
-_SEEN_DEVIATIONS = 2.0
+SEEN_DEVIATIONS = 2.0
 _EVEN_SHARE = 1e-6
 # How often cells are expected to have what was found last, and how far off that may be.
-_PRIORS, _PRIOR_SPREAD = 2, 2.0
+_PRIORS, PRIOR_SPREAD = 2, 2.0
 # Rounds of pivots, and how many of them may move all entries at once for nothing.
 _PIVOTS, _PATIENCE = 200, 3
 _ROUNDING = 1e-12
@@ -117,13 +119,13 @@ def likely_counts(
     array([90. ,  8.5,  1.5,  0. ])
     """
     precision, weighted = _equations(counts, deviations, sums)
-    seen = np.linalg.solve(precision, weighted) > _SEEN_DEVIATIONS * deviations
+    seen = np.linalg.solve(precision, weighted) > SEEN_DEVIATIONS * deviations
     hidden = ~(seen | empty)
     n_hidden = np.maximum(np.bincount(group, hidden), 1)
     found = _nonnegative(precision, weighted, ~empty)
     for _ in range(_PRIORS):
         expected = (np.bincount(group, np.where(hidden, found, 0.0)) / n_hidden)[group]
-        prior = hidden / np.maximum(_PRIOR_SPREAD * expected, LEAST_NOISE) ** 2
+        prior = hidden / np.maximum(PRIOR_SPREAD * expected, LEAST_NOISE) ** 2
         found = _nonnegative(precision + np.diag(prior), weighted + prior * expected, ~empty)
     return found
 
@@ -226,7 +228,7 @@ def column_shares(totals: np.ndarray, group: np.ndarray, noise: float) -> np.nda
     >>> column_shares(np.array([90.0, -2.0, 12.0]), np.array([0, 1, 1]), 10.0).round(6)
     array([1. , 0.5, 0.5])
     """
-    seen = totals > _SEEN_DEVIATIONS * noise
+    seen = totals > SEEN_DEVIATIONS * noise
     hidden = np.maximum(np.bincount(group, np.where(seen, 0.0, totals)), 0.0)
     n_hidden = np.maximum(np.bincount(group, ~seen), 1)
     kept = np.where(seen, totals, (hidden / n_hidden)[group]) + _EVEN_SHARE * noise

@@ -13,6 +13,8 @@ import numpy as np
 
 from skdpot.generative._sketch.column_totals import (
     LEAST_NOISE,
+    PRIOR_SPREAD,
+    SEEN_DEVIATIONS,
     deviation_in_classes,
     likely_counts,
     sums_of_pairs,
@@ -72,6 +74,7 @@ _TAIL_WIDTHS = (1, 2, 4, 8, 16)
 # And so many beyond others that have, on a linear scale.
 _BEYOND_DEVIATIONS = 3.0
 _MOST_JOINT_CELLS = 4096
+_LEAST_VARIANCE = 1e-12
 _PARITY_SHARE = 0.08
 # Of counts of columns. Counts of classes add up their noise: so columns are counted in all classes
 # together as well, and less precisely within classes.
@@ -330,8 +333,8 @@ def expected_errors(
 ) -> tuple[ExpectedError, ...]:
     """Return the standard errors of what the counts tell of columns, and of pairs of them.
 
-    They are those of evenly distributed records. The model that is fitted to all counts together
-    is nearer to the records, as a rule.
+    They are those of evenly distributed records, by all counts of a column together. The model is
+    nearer to the records, as a rule.
 
     Parameters
     ----------
@@ -361,8 +364,8 @@ def expected_errors(
     >>> releases = SketchReleases(4.0, share_marginals(schema), "add_remove", make_source(0))
     >>> for error in expected_errors(1000, schema, releases):
     ...     print(error)
-    standard error of the share of a category of 'sex': 0.00611 (useless from 0.5)
-    standard error of the mean of 'age': 1.2 (useless from 30.5)
+    standard error of the share of a category of 'sex': 0.00573 (useless from 0.5)
+    standard error of the mean of 'age': 0.525 (useless from 30.5)
     standard error of the correlation of the upper halves of two columns: 0.033 (useless from 1)
     """
     workload = workload or Workload.even(len(schema.features))
@@ -372,7 +375,11 @@ def expected_errors(
     of_totals = math.inf
     if totals and schema.n_classes > 1:
         of_totals = noise_of_tables(releases, "totals", workload) or math.inf
-    return errors_of_counts(n_records, schema, (count, pair), workload, of_totals)
+    refined = refined_columns(schema)
+    of_rounds = math.inf
+    if refined:
+        of_rounds = releases.standard_deviation(ROUNDS[0], _in_tables(len(refined))) or math.inf
+    return errors_of_counts(n_records, schema, (count, pair), workload, of_totals, of_rounds)
 
 
 def errors_of_counts(
@@ -381,10 +388,12 @@ def errors_of_counts(
     deviations: tuple[float, float],
     workload: Workload,
     of_totals: float = math.inf,
+    of_rounds: float = math.inf,
 ) -> tuple[ExpectedError, ...]:
     """Return the errors of `expected_errors`, by the noise of counts and of pairs of weight 1.
 
-    That of counts in all classes together is infinite where there are none.
+    That of counts in all classes together, and of rounds of cells, is infinite where there are
+    none.
 
     Examples
     --------
@@ -398,35 +407,65 @@ def errors_of_counts(
     features, n_classes = schema.features, schema.n_classes
     count, pair = deviations
     refined = refined_columns(schema)
-    sizes = {j: _MOST_LEAVES if j in refined else schema.columns[j].n_units for j in features}
+    is_cut = n_records > _FIRST_CELLS * _CUT_DEVIATIONS * of_rounds or math.isinf(of_rounds)
+    n_refined = _MOST_LEAVES if is_cut else _FIRST_CELLS
+    sizes = {j: n_refined if j in refined else schema.columns[j].n_units for j in features}
     errors = []
     if schema.target is not None and n_classes > 1:
-        noise = sum(size / w for size, w in zip(sizes.values(), workload.columns, strict=True))
-        of_class = count * math.sqrt(noise * (1 - 1 / n_classes)) / len(features)
+        # Columns with fewer cells count for more.
+        known = [1 / size for size in sizes.values()]
+        noise = sum(of / w for of, w in zip(known, workload.columns, strict=True))
+        of_class = count * math.sqrt(noise * (1 - 1 / n_classes)) / sum(known)
         part = "band" if schema.has_bands else "class"
         what = f"standard error of the share of a {part} of {schema.names[schema.target]!r}"
         errors.append(ExpectedError(what, of_class / n_records, 1 / n_classes))
-    for j, weight in zip(features, workload.columns, strict=True):
+    most_groups = _number_of_groups(n_records, n_classes, pair)
+    n_groups = [min(float(most_groups), size) for size in sizes.values()]
+    of_pairs = dict(zip(combinations(range(len(features)), 2), workload.pairs, strict=True))
+    for k, (j, weight) in enumerate(zip(features, workload.columns, strict=True)):
         column, size = schema.columns[j], sizes[j]
-        of_sums = count * math.sqrt(n_classes / weight)
-        share = of_sums / math.hypot(1, of_sums * math.sqrt(weight) / of_totals) / n_records
+        of_rows = 1 / max(n_classes * count**2, _LEAST_VARIANCE) + of_totals**-2
+        cell = weight * of_rows + (3 * size / _FIRST_CELLS / of_rounds**2 if j in refined else 0)
+        margins = sum(
+            of / (n_classes * n_groups[pair_of[0] + pair_of[1] - k] * pair**2)
+            for pair_of, of in of_pairs.items()
+            if k in pair_of and pair
+        )
+        apart = _variances(n_records, size, n_groups[k], cell, margins)
         if column.kind == "numeric" and column.high > column.low:
-            width = column.length
+            width, (of_groups, of_cells), groups = column.length, apart, n_groups[k]
+            between = of_groups * (groups - 1 / groups) + of_cells * (size / groups**2)
             of_scale = "" if column.scale == "linear" else "the logarithm of "
             what = f"standard error of the mean of {of_scale}{column.name!r}"
-            errors.append(ExpectedError(what, share * math.sqrt(size / 12) * width, width / 2))
+            error = math.sqrt(between / 12) / n_records * width
+            errors.append(ExpectedError(what, error, width / 2))
         elif size > 1:
+            alone = n_groups[k] / size
+            share = apart[0] * alone**2 + apart[1] * (1 - alone)
             what = f"standard error of the share of a category of {column.name!r}"
-            errors.append(ExpectedError(what, share * math.sqrt(1 - 1 / size), 1 / size))
+            error = math.sqrt(share * (1 - 1 / size)) / n_records
+            errors.append(ExpectedError(what, error, 1 / size))
     if len(features) > 1:
-        groups = _number_of_groups(n_records, n_classes, pair)
-        second, first = sorted(min(groups, size) for size in sizes.values())[-2:]
-        of_pairs = pair * math.sqrt(n_classes * first * second) / n_records
+        second, first = sorted(n_groups)[-2:]
+        error = pair * math.sqrt(n_classes * first * second) / n_records
         what = "standard error of the correlation of the upper halves of two columns"
         for weight in sorted(set(workload.pairs)):
             of_weight = "" if weight == 1 else f" with the weight {weight:g}"
-            errors.append(ExpectedError(what + of_weight, of_pairs / math.sqrt(weight), 1.0))
+            errors.append(ExpectedError(what + of_weight, error / math.sqrt(weight), 1.0))
     return tuple(errors)
+
+
+def _variances(n_records, size, n_groups, cell, margin):
+    """Return those of the counts of a column's groups, and of cells in these: of `likely_counts`.
+
+    Records are evenly distributed; the precision of what is counted of a cell, and of a group by
+    pairs, are those given.
+    """
+    of_groups = 1 / (n_groups / size * cell + margin)
+    expected = n_records / size
+    if expected < SEEN_DEVIATIONS * cell**-0.5:
+        cell += (PRIOR_SPREAD * expected) ** -2
+    return of_groups, 1 / cell
 
 
 def noise_of_counts(
