@@ -239,13 +239,14 @@ def _distance(counts: np.ndarray, shares: np.ndarray, deviation: float, n: float
 
 
 def _mean_of(values: np.ndarray, counts: np.ndarray, deviation: float) -> Estimate:
-    """Return the mean of the values of cells over records that are counted with noise."""
+    """Return the mean of values from 0 to 1 of cells, over records that are counted with noise."""
     n = float(counts.sum())
     if n <= 0:
         return Estimate(math.nan, math.nan)
     mean = float((values * counts).sum()) / n
     variance = ((values - mean) ** 2 * (deviation**2 + np.maximum(counts, 0))).sum()
-    return Estimate(mean, math.sqrt(float(variance)) / n)
+    # Noise of few records may be anything, and what it leaves unknown is still from 0 to 1.
+    return Estimate(min(max(mean, 0.0), 1.0), math.sqrt(float(variance)) / n)
 
 
 def _ranks(shares: np.ndarray) -> np.ndarray:

@@ -551,3 +551,13 @@ def test_what_has_no_report_says_so():
     old = DPSinkhornGenerator.load(Path(__file__).parent / "version_1" / "vectors.npz")
     with pytest.raises(ValueError, match="earlier version"):
         old.quality()
+
+
+def test_shares_are_from_0_to_1_however_few_records_there_are():
+    """Three records, in noise of thirty."""
+    rng = np.random.default_rng(0)
+    right, drawn = np.array([1.0, 0, 0, 1]), rng.normal([2, 1, 0, 0], 30, (200, 4))
+    found = [_mean_of(right, counts, 30.0) for counts in drawn]
+    told = [of for of in found if np.isfinite(of.value)]
+    assert {of.value for of in told} >= {0.0, 1.0}
+    assert all(0 <= of.value <= 1 for of in told)
