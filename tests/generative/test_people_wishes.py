@@ -83,7 +83,8 @@ def test_what_people_are_wanted_for_has_less_noise_and_the_preview_says_so():
     of_sex = next(name for name in errors[0] if "'sex'" in name)
     loss = errors[1][of_sex] / errors[0][of_sex]
     assert 1 < loss < 1.3
-    assert errors[1][of_stars] == pytest.approx(errors[0][of_stars] * loss / 2)
+    # Pairs, whose noise is as before, tell of it, too.
+    assert loss / 2 < errors[1][of_stars] / errors[0][of_stars] < 0.65 * loss
     made = transcript_of(lambda: fit_people(make_people(30), model=generators[1].model))
     known = made["values"].deviation, made["values of weight 4.0"].deviation
     # One of seven columns has the weight 4.
