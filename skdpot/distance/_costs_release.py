@@ -1,7 +1,6 @@
 """Costs with noise scaled to their sensitivity: the release with the least noise."""
 
 from functools import partial
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,6 @@ import numpy as np
 from skdpot.distance._costs import Question, answers
 from skdpot.distance._groups import Groups
 from skdpot.distance._released import Released
-from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.sensitivity import cost_vector_sensitivities, pairwise_sensitivities
 from skdpot.releases import NoisyRelease, VectorRelease
 
@@ -66,16 +64,8 @@ class CostsRelease(NoisyRelease):
         )
 
     def expected_errors(self, n_records):
-        names = self.groups.names.tolist()
         errors = self.sensitivities * self._noise.standard_deviation
-        return tuple(
-            ExpectedError(
-                f"standard error of the cost between {g!r} and {h!r}",
-                float(error),
-                self.question.cost_range,
-            )
-            for (g, h), error in zip(combinations(names, 2), errors, strict=True)
-        )
+        return self.groups.cost_errors(errors, self.question.cost_range)
 
     def run(self, X, source):
         samples = self.groups.split(X, self.filler)

@@ -12,7 +12,6 @@ from scipy.spatial import cKDTree
 from skdpot.distance._costs import Question, without_bias
 from skdpot.distance._groups import Groups
 from skdpot.distance._released import Released
-from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases import NoisyRelease, VectorRelease
 from skdpot.transport import (
@@ -181,14 +180,8 @@ class GridRelease(NoisyRelease):
             sizes = np.full(len(sizes), n_records / len(sizes))
         of_count = self._noise.standard_deviation * math.sqrt(len(self.support) / 12.0)
         of_group = of_count / sizes * largest
-        return tuple(
-            ExpectedError(f"standard error of the cost between {g!r} and {h!r}", error, largest)
-            for (g, h), error in zip(
-                combinations(self.groups.names.tolist(), 2),
-                (math.hypot(*pair) for pair in combinations(of_group.tolist(), 2)),
-                strict=True,
-            )
-        )
+        errors = (math.hypot(*pair) for pair in combinations(of_group.tolist(), 2))
+        return self.groups.cost_errors(errors, largest)
 
     def run(self, X, source):
         cells = cKDTree(self.support).query(X)[1]

@@ -1,13 +1,15 @@
 """The groups of records, and the public facts about them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skdpot.distance._space import BoxSpace, TableSpace
+from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.quotes import without_quotes
 from skdpot.tables import declared_labels, label_codes, one_by_one
 
@@ -32,6 +34,20 @@ class Groups:
     codes: np.ndarray
     sizes: np.ndarray
     labels: str
+
+    def cost_errors(
+        self, errors: Iterable[float], cost_range: float, note: str = ""
+    ) -> tuple[ExpectedError, ...]:
+        """Return the given standard errors of the costs between pairs of groups, with names."""
+        pairs = combinations(self.names.tolist(), 2)
+        return tuple(
+            ExpectedError(
+                f"standard error of the cost between {g!r} and {h!r}{note}",
+                float(error),
+                cost_range,
+            )
+            for (g, h), error in zip(pairs, errors, strict=True)
+        )
 
     def largest_pair(self, n_records: int) -> tuple[int, int]:
         """Return the public largest sizes of two groups, given the total number of records."""

@@ -39,8 +39,6 @@ class CostFunction:
     ----------
     range : tuple of float
         Smallest and largest cost.
-    symmetric : bool
-        Whether exchanging the points is known to leave the cost as it is.
     kind : {"sqeuclidean", "euclidean"} or None
         The formula of the cost, if clipping changes none of its values.
     monotone : bool
@@ -49,7 +47,6 @@ class CostFunction:
     """
 
     range: tuple[float, float]
-    symmetric: bool
     kind: str | None
     monotone: bool
     _matrix: Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -164,7 +161,6 @@ def make_cost(
         matrix = partial(_multiples, bounds[1] / box.widths[0])
     return CostFunction(
         range=bounds,
-        symmetric=True,
         kind=name if unclipped and name in ("sqeuclidean", "euclidean") else None,
         monotone=is_line and unclipped and (name == "sqeuclidean" or name in NORMS),
         _matrix=matrix,
@@ -234,7 +230,7 @@ def _callable_cost(
         raise ValueError(
             f"metric={metric!r} returned no number for the two corners of the box: {error}"
         ) from error
-    return CostFunction(bounds, False, None, False, partial(_called_costs, metric))
+    return CostFunction(bounds, None, False, partial(_called_costs, metric))
 
 
 def _called_costs(metric: Callable[..., Any], A: np.ndarray, B: np.ndarray) -> np.ndarray:

@@ -190,11 +190,7 @@ def matrix_function(name: str, params: dict[str, Any], box: Box) -> Callable[...
         values, vectors = np.linalg.eigh(params["VI"])
         centre = box.low / 2 + box.high / 2
         return partial(_distances_of_images, vectors * np.sqrt(np.maximum(values, 0.0)), centre)
-    return partial(_scipy_costs, name, params)
-
-
-def _scipy_costs(name: str, params: dict[str, Any], A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    return cdist(A, B, name, **params)
+    return partial(cdist, metric=name, **params)
 
 
 def _distances_of_images(

@@ -103,7 +103,6 @@ def table_cost(
         return make_cost(metric, *line, metric_params=params, cost_range=cost_range)
     return CostFunction(
         range=range_within(metric, (0.0, 1.0), cost_range),
-        symmetric=True,
         kind=None,
         monotone=False,
         _matrix=partial(_costs_of_places, exponent, root, weights),

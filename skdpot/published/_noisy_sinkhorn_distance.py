@@ -37,16 +37,10 @@ class NoisySinkhornRuns(HasExpectedErrors):
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return the deviation of the noise of each cost; the noise of potentials adds to it."""
-        names, largest = self.groups.names.tolist(), self.question.cost_range
-        return tuple(
-            ExpectedError(
-                f"standard error of the cost between {g!r} and {h!r}, or more",
-                plan.cost_mechanism.scale * math.sqrt(2.0),
-                largest,
-            )
-            for (g, h), plan in zip(combinations(names, 2), self.plans, strict=True)
-            if not isinstance(plan, PaperSinkhornPlan)
-        )
+        if isinstance(self.plans[0], PaperSinkhornPlan):
+            return ()
+        errors = (plan.cost_mechanism.scale * math.sqrt(2.0) for plan in self.plans)
+        return self.groups.cost_errors(errors, self.question.cost_range, ", or more")
 
     def run(self, X: np.ndarray, source: Any) -> Released:
         """Release the costs of all pairs, and the potentials if there are two groups."""
