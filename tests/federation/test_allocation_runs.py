@@ -361,7 +361,7 @@ def test_a_node_refuses_what_it_cannot_use_before_it_is_charged(changes, reason)
     assert ask(node, "hello").kind == "welcome"
     asked = {"kind": "round", "number": 1, "arrays": {"amounts": np.ones(2)}}
     answer = ask(node, **asked | changes)
-    assert answer.kind == "refusal" and pytest.approx(answer.fields["reason"]) is not None
+    assert answer.kind == "refusal"
     assert any(part in answer.fields["reason"] for part in reason.split("|"))
     assert "4.76" not in str(answer.fields) and not ledger.entries()
     assert ask(node, **asked).kind == "answer"
@@ -369,10 +369,6 @@ def test_a_node_refuses_what_it_cannot_use_before_it_is_charged(changes, reason)
 
 
 def test_a_utility_that_fails_says_nothing_of_itself():
-    class Failing(LinearUtility):
-        def take(self, edges):
-            raise AssertionError
-
     node = AllocationNode("target", 0, [0, 1], (0, 2), LinearUtility([SECRET, 1.0]))
     node._utility = None
     ask(node, "hello")
