@@ -94,10 +94,11 @@ def cells(row: Row) -> tuple[str, ...]:
     if row.others is not None and row.others > QUIET:
         reached += f"; others kept {row.others:.1f} cores busy"
     ratio = f"{row.ratio:.3g} ({row.spread})"
-    return row.work, row.ours, row.peer, *map(_duration, row.seconds), ratio, reached
+    return row.work, row.ours, row.peer, *map(duration, row.seconds), ratio, reached
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Return a time in its unit."""
     for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "us")):
         if seconds * factor >= 1:
             return f"{seconds * factor:.3g} {unit}"
@@ -118,7 +119,7 @@ def curve_rows(contest: Contest) -> list[tuple[str, ...]]:
         for name, times in curve.seconds.items():
             sizes = curve.sizes[name]
             span = f"{sizes[0]:,} to {sizes[-1]:,} {curve.along}"
-            took = f"{_duration(times[0])} to {_duration(times[-1])}"
+            took = f"{duration(times[0])} to {duration(times[-1])}"
             found.append((curve.title, name, span, took, f"{curve.exponents[name]:.2f}"))
         found += [(curve.title, name, "", "", NOT_INSTALLED) for name in curve.missing]
     return found

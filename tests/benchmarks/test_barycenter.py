@@ -97,6 +97,7 @@ def test_free_support(seed, bound, contest):
 
 
 @pytest.mark.quick
+@pytest.mark.table
 def test_free_support_of_one_seed(contest):
     compare_free_supports(0, "moments", contest)
 

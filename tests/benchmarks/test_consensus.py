@@ -3,12 +3,12 @@
 Run with ``python -m pytest tests/benchmarks -m benchmark -s -k consensus``: prints times of a
 round, of a check and of the way to a gap of 1e-3, with the processor's times, of all threads
 together; and compares plans that are as good. Nothing is asserted about time. ``ot.emd`` gets a
-dummy node on each side, which takes what is left, and where edges are missing, sparse costs. Set
-``CONSENSUS_NODES`` for another size than 1,000.
+dummy node on each side, which takes what is left, and where edges are missing, sparse costs. HiGHS
+has a limit of time.
 """
 
-import os
 import time
+from functools import partial
 
 import numpy as np
 import ot
@@ -22,26 +22,26 @@ from skdpot.transport.consensus import (
     optimal_plan,
     starting_eta,
 )
-from tests.benchmarks.contest import Contestant
+from tests.benchmarks.contest import Contestant, Row
 from tests.oracles.consensus import linear_optimum
 
 pytestmark = pytest.mark.benchmark
 
-NODES = int(os.environ.get("CONSENSUS_NODES", "1000"))
+NODES, N_QUICK = 1000, 150
 ROUNDS = 20
-# The largest networks that HiGHS is asked about.
-HIGHS_EDGES = 100_000
+# Seconds after which HiGHS gives up, and the largest networks that it is asked about in turns.
+LIMIT, HIGHS_EDGES = 60.0, 100_000
 
 
-def dense_network(rng):
-    bounds = [np.c_[np.zeros(NODES), rng.uniform(1, 5, NODES)] for _ in range(2)]
-    return make_network(np.ones((NODES, NODES)), *bounds)
+def dense_network(rng, n):
+    bounds = [np.c_[np.zeros(n), rng.uniform(1, 5, n)] for _ in range(2)]
+    return make_network(np.ones((n, n)), *bounds)
 
 
-def sparse_network(rng):
+def sparse_network(rng, n_dense):
     """As many edges between 20 times as many nodes."""
-    n = 20 * NODES
-    adjacency = sparse.random_array((n, n), density=NODES**2 / n**2, rng=rng)
+    n = 20 * n_dense
+    adjacency = sparse.random_array((n, n), density=n_dense**2 / n**2, rng=rng)
     return make_network(adjacency, *(np.c_[np.zeros(n), rng.uniform(1, 5, n)] for _ in range(2)))
 
 
@@ -82,7 +82,7 @@ def sparse_emd_optimum(network, slopes):
 
 @pytest.mark.parametrize("draw", [dense_network, sparse_network])
 def test_speed(draw, benchmark, rng):
-    network = draw(rng)
+    network = draw(rng, NODES)
     utilities = [LinearUtility(rng.uniform(1, 5, network.n_edges)) for _ in range(2)]
     eta = starting_eta(network, 4.0)
     consensus(network, *utilities, max_iter=2)
@@ -101,33 +101,52 @@ def test_speed(draw, benchmark, rng):
     print(f"to a gap of {result.gap:.1e}: {result.n_iter} rounds, {shown(certified)}")
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("draw", [dense_network, sparse_network])
-def test_plans_as_good(draw, contest, rng, monkeypatch):
-    """To a gap of 1e-3, which HiGHS does not stop at; and to the optimum."""
-    monkeypatch.setitem(globals(), "NODES", contest.size(NODES, 150))
-    network = draw(rng)
+def versus(contest, rng, draw, nodes, name, solve, tolerance, rounds):
+    """Compare plans with those of the network simplex and of HiGHS, by their gap."""
+    network = draw(rng, nodes)
     slopes = rng.uniform(2, 10, network.n_edges)
     utilities = LinearUtility(slopes), LinearUtility(np.zeros_like(slopes))
-    simplex = emd_optimum if draw is dense_network else sparse_emd_optimum
-    peers = [Contestant("POT, emd", lambda: simplex(network, slopes))]
-    if network.n_edges <= HIGHS_EDGES:
-        peers.append(Contestant("HiGHS, linprog", lambda: linear_optimum(network, slopes)))
+    is_dense = draw is dense_network
+    simplex = emd_optimum if is_dense else sparse_emd_optimum
+    highs = Contestant("HiGHS, linprog", lambda: linear_optimum(network, slopes, time_limit=LIMIT))
+    name_of_emd = "POT, emd" if is_dense else "POT, emd of sparse costs"
+    peers = [Contestant(name_of_emd, lambda: simplex(network, slopes))]
+    peers += [highs] * (network.n_edges <= HIGHS_EDGES)
     best = optimal_plan(network, *utilities).welfare
-    work = (
-        f"{'a complete' if draw is dense_network else 'a sparse'} network of {network.shape[0]:,} "
-        f"times {network.shape[1]:,} nodes, {network.n_edges:,} edges"
+    estimator = "PrivateADMMTransport, without privacy"
+    work = f"best plan, {'complete' if is_dense else 'sparse'} network of {network.n_edges:,} edges"
+    contest.compare(
+        estimator,
+        work,
+        Contestant(name, lambda: solve(network, *utilities).welfare),
+        peers,
+        {"gap to the optimum": lambda welfare: 1 - welfare / best},
+        tolerance=tolerance,
+        rounds=rounds,
     )
-    for name, solve, tolerance in [
-        ("optimal_plan", lambda: optimal_plan(network, *utilities).welfare, 1e-9),
-        ("consensus (ADMM)", lambda: consensus(network, *utilities, tol=1e-3).welfare, 1e-3),
-    ]:
-        contest.compare(
-            "PrivateADMMTransport, without privacy",
-            work,
-            Contestant(name, solve),
-            peers,
-            {"gap to the optimum": lambda welfare: 1 - welfare / best},
-            tolerance=tolerance,
-            rounds=(10, 15) if name == "optimal_plan" else (3, 7),
-        )
+    if highs not in peers:
+        found, took = timed(highs.call)
+        note = f"{'not ' * (found is None)}finished in {LIMIT if found is None else took[1]:.0f} s"
+        contest.rows.append(Row(estimator, work, name, highs.name, note))
+        print(contest.rows[-1])
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("draw", "nodes"),
+    [
+        pytest.param(draw, nodes, marks=[pytest.mark.quick] * (nodes == N_QUICK))
+        for draw in (dense_network, sparse_network)
+        for nodes in (N_QUICK, 316, NODES)
+    ],
+)
+def test_best_plans(draw, nodes, contest, rng):
+    versus(contest, rng, draw, nodes, "optimal_plan", optimal_plan, 1e-9, (10, 15))
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("draw", [dense_network, sparse_network])
+def test_consensus_as_good(draw, contest, rng):
+    """To a gap of 1e-3, which HiGHS does not stop at."""
+    nodes, solve = contest.size(NODES, N_QUICK), partial(consensus, tol=1e-3)
+    versus(contest, rng, draw, nodes, "consensus (ADMM)", solve, 1e-3, (3, 7))

@@ -130,6 +130,20 @@ def test_the_coarsest_setting_within_the_tolerance_is_chosen():
     assert tried == [1, 2, 2]
 
 
+@pytest.mark.parametrize("errors", [[3.0, 1.0, 2.0], [np.nan, 1.0, np.nan]])
+def test_the_closest_setting_is_chosen_where_none_is_within_the_tolerance(errors):
+    assert coarsest(range(3), lambda k: errors[k], float, 0.5)() == 1.0
+
+
+def test_times_are_of_a_unit():
+    clock = Clock()
+    ours, theirs = Contestant("ours", clock.sleeper(1.0), units=4), clock.sleeper(1.0)
+    (row,) = Contest().compare(
+        "x", "y", ours, [Contestant("theirs", theirs, units=2)], {}, seconds=0.0, clock=clock
+    )
+    assert row.seconds == (0.25, 0.5) and row.ratio == 2
+
+
 def test_exponents_are_those_of_powers():
     sizes = np.array([10, 100, 1000])
     assert slope(sizes, 3e-6 * sizes**1.5) == pytest.approx(1.5)

@@ -1,8 +1,7 @@
 """The projection against a loop over users, against POT and against a linear program by HiGHS.
 
 Run with ``python -m pytest tests/benchmarks -m benchmark -s -k projection``. Nothing is asserted
-about time. ``SKDPOT_EPSILON`` sets epsilon, 1 by default. Ours projects the same users as the peer,
-which is one of the obvious programs:
+about time. Ours projects the same users as the peer, which is one of the obvious programs:
 
 - ``ot.emd`` on the balanced problem with every output split into a column that must and one that
   may be filled. Its cost matrix is built once for all users;
@@ -14,8 +13,6 @@ which is one of the obvious programs:
 What each reached is the mean relative excess of its cost over the bound that our exact solver
 certifies.
 """
-
-import os
 
 import numpy as np
 import ot
@@ -39,7 +36,7 @@ pytestmark = pytest.mark.benchmark
 # Compiled, as the rest of the loop is NumPy.
 dual_bound, round_into_box = kernel(polytope.dual_bound), kernel(polytope.round_into_box)
 
-EPSILON = float(os.environ.get("SKDPOT_EPSILON", 1.0))
+EPSILONS, EPSILON = (0.5, 2.0, 8.0), 2.0
 # Users that each peer serves, of all.
 N_LOOP, N_EMD, N_PROGRAM = 3, 20, 1
 N_ITERATIONS = 5000
@@ -113,13 +110,13 @@ def plain_iteration(weights, cost, base, reg, excess):
     return nu, (plan_cost + 0.5 * moved * spread) / bound - 1
 
 
-def split_problem(cost, base):
+def split_problem(cost, base, epsilon):
     """Return the cost matrix and the column masses of the balanced problem for ``ot.emd``."""
     n_inputs, n_outputs = cost.shape
     split = np.zeros((n_inputs + 1, 2 * n_outputs))
     split[:-1, :n_outputs] = split[:-1, n_outputs:] = cost
     split[-1, :n_outputs] = 2 * cost.max() + 1
-    return split, np.concatenate([base, (np.exp(EPSILON) - 1) * base])
+    return split, np.concatenate([base, (np.exp(epsilon) - 1) * base])
 
 
 def by_emd(weights, split, columns):
@@ -155,45 +152,55 @@ def loop_regularisation(projector, cost, costs):
     return max(reg, np.ptp(cost) / 600)
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=[pytest.mark.quick] * (case == QUICK)) for case in CASES]
-)
-def test_projection(case, contest):
+def versus(contest, case, epsilon, n_users, solver, name, peer_of, tolerance, **options):
+    """Compare with a peer; `peer_of` returns a map of one user, for a cost, a base and costs."""
     cost, weights = CASES[case](np.random.default_rng(0))
-    n_emd, n_loop = contest.size((N_EMD, N_LOOP), (6, 1))
-    weights = weights[:n_emd] / weights[:n_emd].sum(axis=1, keepdims=True)
+    weights = weights[:n_users] / weights[:n_users].sum(axis=1, keepdims=True)
     rows = normalise_rows(weights)
-    base = uniform_base_measure(cost, EPSILON).base_measure
-    exact = Projector(cost, base, EPSILON, solver="exact")
-    entropic = Projector(cost, base, EPSILON, solver="entropic", tol=LOOP_TOL)
-    best = exact.project(rows)
-    split, columns = split_problem(cost, base)
-    reg = loop_regularisation(entropic, cost, best.costs)
+    base = uniform_base_measure(cost, epsilon).base_measure
+    best = Projector(cost, base, epsilon, solver="exact").project(rows)
+    ours = Projector(cost, base, epsilon, solver=solver, tol=LOOP_TOL)
+    project = peer_of(cost, base, best.costs)
+    contest.compare(
+        "WassersteinProjectionSampler, one projection a user",
+        f"project a user, {case.replace('users', '').lstrip(', ')}, epsilon {epsilon:g}",
+        Contestant(f"solver {solver}", lambda: ours.project(rows).projections, units=n_users),
+        [Contestant(name, lambda: np.array([project(user) for user in weights]), units=n_users)],
+        {"excess": lambda nus: np.mean(transport_costs(rows, nus, cost) / best.lower_bounds - 1)},
+        tolerance=tolerance,
+        **options,
+    )
 
-    def excess(projections):
-        n_users = len(projections)
-        costs = transport_costs(weights[:n_users], projections, cost)
-        return np.mean(costs / best.lower_bounds[:n_users] - 1)
 
-    def versus(ours, n_users, name, project, tolerance, **options):
-        solver = "exact" if ours is exact else "entropic"
-        contest.compare(
-            "WassersteinProjectionSampler, one projection a user",
-            f"{case}, {n_users} of them",
-            Contestant(f"Projector, {solver}", lambda: ours.project(rows[:n_users]).projections),
-            [Contestant(name, lambda: np.array([project(user) for user in weights[:n_users]]))],
-            {"excess": excess},
-            tolerance=tolerance,
-            **options,
-        )
+QUICK_CASES = [pytest.param(case, marks=[pytest.mark.quick] * (case == QUICK)) for case in CASES]
 
-    versus(exact, n_emd, "POT, emd", lambda user: by_emd(user, split, columns), EXACT_TOL)
-    versus(
-        exact, N_PROGRAM, "HiGHS, linprog", lambda user: by_program(user, cost, base), EXACT_TOL,
-        rounds=(1, 3),
-    )  # fmt: skip
-    versus(
-        entropic, n_loop, "published iteration, user by user",
-        lambda user: plain_iteration(user, cost, base, reg, LOOP_TOL)[0], LOOP_TOL,
-        rounds=(1, 3),
-    )  # fmt: skip
+
+@pytest.mark.table
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("case", QUICK_CASES)
+def test_projection(case, epsilon, contest):
+    def peer_of(cost, base, costs):
+        split, columns = split_problem(cost, base, epsilon)
+        return lambda user: by_emd(user, split, columns)
+
+    versus(contest, case, epsilon, N_EMD, "exact", "POT, emd", peer_of, EXACT_TOL)
+
+
+@pytest.mark.parametrize("case", QUICK_CASES)
+def test_linear_program(case, contest):
+    def peer_of(cost, base, costs):
+        return lambda user: by_program(user, cost, base)
+
+    name = "HiGHS, linprog"
+    versus(contest, case, EPSILON, N_PROGRAM, "exact", name, peer_of, EXACT_TOL, rounds=(1, 3))
+
+
+@pytest.mark.parametrize("case", QUICK_CASES)
+def test_published_iteration(case, contest):
+    def peer_of(cost, base, costs):
+        start = Projector(cost, base, EPSILON, solver="entropic", tol=LOOP_TOL)
+        reg = loop_regularisation(start, cost, costs)
+        return lambda user: plain_iteration(user, cost, base, reg, LOOP_TOL)[0]
+
+    n_users, name = contest.size(N_LOOP, 1), "published iteration, user by user"
+    versus(contest, case, EPSILON, n_users, "entropic", name, peer_of, LOOP_TOL, rounds=(1, 3))

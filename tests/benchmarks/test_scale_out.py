@@ -10,7 +10,9 @@ tenth of the users and all of them.
 
 import importlib
 import os
+import shutil
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -18,15 +20,16 @@ import numpy as np
 import pytest
 from dask.distributed import Client, LocalCluster
 
-from skdpot import PrivacyLedger, WassersteinProjectionSampler
+from skdpot import PrivacyLedger, WassersteinProjectionSampler, release_files
 from skdpot.privacy import BudgetAccountant
+from tests.benchmarks.contest import Contestant
 
 pytestmark = pytest.mark.benchmark
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "sampling" / "plot_million_users.py"
 N_USERS = int(os.environ.get("SKDPOT_USERS", 1_000_000))
 N_WORKERS = int(os.environ.get("SKDPOT_WORKERS", 2))
-PEER_USERS = 1000
+PEER_USERS = 500
 EPSILON = 2.0
 
 
@@ -72,28 +75,74 @@ def test_a_million_users(example, tmp_path):
     assert peaks[1] < 1.2 * peaks[0]
 
 
-def test_one_process(example):
-    visits = example.make_visits(N_USERS // 10, 0)
-    sampler = WassersteinProjectionSampler(epsilon=EPSILON, input_points=example.PLACES)
-    sampler.fit(visits).sample(visits[:1])
-    start = time.perf_counter()
-    sampler.sample(visits)
-    seconds = time.perf_counter() - start
-    print(
-        f"\n{visits.shape[0]:,} users at once in one process: {seconds:.1f} s, "
-        f"{visits.shape[0] / seconds:,.0f} users/s, peak {example.peak_memory():.0f} MiB"
-    )
+def releases(example, folder, n_files, base_measure="balanced", **options):
+    """Return a call that releases new links to the same files, the sampler, and users in memory."""
+    real = [folder / f"real-{number}.parquet" for number in range(n_files)]
+    for number, path in enumerate(real):
+        example.write_visits(path, example.USERS_IN_A_FILE, number)
+    visits = example.make_visits(example.USERS_IN_A_FILE, 0)
+    sampler = WassersteinProjectionSampler(
+        epsilon=EPSILON, input_points=example.PLACES, base_measure=base_measure
+    ).fit(visits)
+
+    def call():
+        new = Path(tempfile.mkdtemp(dir=folder))
+        sources = [new / path.name for path in real]
+        for path, source in zip(real, sources, strict=True):
+            os.link(path, source)
+        targets = [source.with_name(source.name.replace("real", "made")) for source in sources]
+        ledger = PrivacyLedger(epsilon=EPSILON, path=new / "ledger")
+        release_files(sampler, sources, targets, ledger=ledger, verbose=0, **options)
+        shutil.rmtree(new)
+
+    return call, sampler, visits
 
 
-def test_the_loop_of_another_package(example):
-    BudgetAccountant()  # imports diffprivlib whatever the version of scikit-learn
+def one_after_another(visits, distances):
+    """Draw a place of every user with diffprivlib."""
     from diffprivlib.mechanisms import Exponential
 
-    distances = np.linalg.norm(example.PLACES[:, None] - example.PLACES, axis=2)
-    visits = example.make_visits(PEER_USERS, 0).toarray() / example.N_VISITS
-    start = time.perf_counter()
     for row in visits:
         utility = list(-(row @ distances))
         Exponential(epsilon=EPSILON, sensitivity=distances.max(), utility=utility).randomise()
-    seconds = time.perf_counter() - start
-    print(f"\ndiffprivlib, one user after another: {PEER_USERS / seconds:,.0f} users/s")
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("base_measure", ["balanced", "optimal"])
+def test_a_user_in_files(base_measure, example, contest, tmp_path):
+    n_files = contest.size(100, 10)
+    call, sampler, visits = releases(example, tmp_path, n_files, base_measure)
+    BudgetAccountant()  # imports diffprivlib whatever the version of scikit-learn
+    distances = np.linalg.norm(example.PLACES[:, None] - example.PLACES, axis=2)
+    some = visits[:PEER_USERS].toarray() / example.N_VISITS
+    contest.compare(
+        "release_files",
+        f"release a user of 64 places from files, base measure {base_measure}",
+        Contestant("release_files", call, units=n_files * visits.shape[0]),
+        [
+            Contestant("sample, in memory", lambda: sampler.sample(visits), units=visits.shape[0]),
+            Contestant(
+                "diffprivlib, user by user", lambda: one_after_another(some, distances),
+                "diffprivlib", units=len(some),
+            ),
+        ],
+        {},
+    )  # fmt: skip
+
+
+@pytest.mark.table
+def test_two_workers(example, contest, tmp_path):
+    """By a clock on the wall."""
+    n_files = contest.size(100, 20)
+    calls = []
+    for n_jobs in (2, 1):
+        (folder := tmp_path / str(n_jobs)).mkdir()
+        calls.append(releases(example, folder, n_files, n_jobs=n_jobs)[0])
+    contest.compare(
+        "release_files",
+        f"release {n_files * example.USERS_IN_A_FILE:,} users of 64 places from files",
+        Contestant("two workers", calls[0]),
+        [Contestant("one worker", calls[1])],
+        {},
+        clock=time.perf_counter,
+    )

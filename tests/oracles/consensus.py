@@ -28,13 +28,13 @@ def node_bounds(network):
     return lower, np.concatenate([network.targets.upper, network.sources.upper])
 
 
-def linear_optimum(network, slopes):
-    """Return the largest ``slopes @ plan`` by HiGHS, or None where there is no plan."""
-    plan = linear_plan(network, slopes)
+def linear_optimum(network, slopes, **options):
+    """Return the largest ``slopes @ plan`` by HiGHS, or None where it finds no plan."""
+    plan = linear_plan(network, slopes, **options)
     return None if plan is None else float(slopes @ plan)
 
 
-def linear_plan(network, slopes):
+def linear_plan(network, slopes, **options):
     """Return a plan with the largest ``slopes @ plan`` by HiGHS on all edges, or None."""
     matrix, (lower, upper) = node_sums(network), node_bounds(network)
     if not network.n_edges:
@@ -44,8 +44,9 @@ def linear_plan(network, slopes):
         A_ub=sparse.vstack([matrix, -matrix]),
         b_ub=np.concatenate([upper, -lower]),
         method="highs",
+        options=options,
     )
-    return None if found.status == 2 else found.x
+    return found.x if found.status == 0 else None
 
 
 def smooth_optimum(network, utilities, precision=2e-7):
