@@ -1,8 +1,8 @@
 """Differences between the classes of a table, as far as noise and chance do not explain them.
 
-Counts with noise of two equal classes are not equal. Here they are moved towards what the classes
-have in common, by empirical Bayes: a difference that noise explains is none. It is computed of
-what was released, and of public numbers.
+Noisy counts of two equal classes are not equal. Empirical Bayes moves them towards the counts of
+all classes together: a difference that noise explains is removed. All is computed from released
+and public numbers.
 """
 
 from collections.abc import Mapping
@@ -15,10 +15,10 @@ from skdpot.transport import nearest_distribution
 
 __all__ = ["pool_classes"]
 
-# Rounds by which a table is given its margins.
+# Rounds of iterative proportional fitting of a table to its margins.
 _N_ROUNDS = 10
 _TINY = 1e-9
-# A class has at least so large a share.
+# The smallest share that a class is taken to have.
 _SMALLEST_SHARE = 1e-3
 
 
@@ -32,19 +32,20 @@ def pool_classes(
     released : mapping of str to ndarray
         Of `release_marginals`.
     n_classes : int
-        How many there are.
+        Number of classes.
 
     Returns
     -------
     released : dict of str to ndarray
-        In groups of cells, and in pairs of these, no count is below 0.
+        No count of a group of cells, or of a pair of groups, is below 0.
     deviations : ndarray of shape (n_classes,)
-        Of the noise that is left in pairs, as shares of the class.
+        Standard deviations of the remaining noise of pairs, as shares of the class.
 
     Notes
     -----
-    Pairs of columns are compared with those of all classes together, given the margins of the
-    class: classes whose columns are distributed otherwise need not depend otherwise on each other.
+    The pairs of a class are compared with those of all classes together, after these are given the
+    margins of the class: columns may be distributed differently and still depend on each other in
+    the same way.
 
     Examples
     --------
@@ -60,7 +61,7 @@ def pool_classes(
            [100., 100.]])
     """
     sizes, counts = released["n_cells"], released["counts"].copy()
-    of_counts, of_pairs = released["deviations"]
+    cell_noise, pair_noise = released["deviations"]
     columns = np.split(np.arange(len(counts)), np.cumsum(sizes)[:-1])
     totals = np.array([counts[column].sum(axis=0) for column in columns])
     # Columns with more cells have more noise.
@@ -69,40 +70,40 @@ def pool_classes(
     shares = np.maximum(nearest_distribution(mean / n_records), _SMALLEST_SHARE)
     shares /= shares.sum()
     groups = [released["groups"][column] for column in columns]
-    tables = _tables(released["pairs"], [group.max() + 1 for group in groups], n_classes)
+    tables = _pair_counts(released["pairs"], [group.max() + 1 for group in groups], n_classes)
     margins = []
     for j, (column, group) in enumerate(zip(columns, groups, strict=True)):
         n_cells = np.bincount(group).astype(np.float64)
-        own = np.array([np.bincount(group, of_class) for of_class in counts[column].T])
-        seen, noise = _margins(own, n_cells * of_counts**2, j, tables, of_pairs)
-        common = nearest_distribution(seen.sum(axis=0) / n_records)
-        expected = np.tile(common, (n_classes, 1))
-        # True differences in a column are taken for proportional to the root of what is expected.
-        # Otherwise empty cells, which have next to no noise, would speak for all others.
+        class_counts = np.array([np.bincount(group, cells) for cells in counts[column].T])
+        variances = n_cells * cell_noise**2
+        estimates, noise = _column_counts(class_counts, variances, j, tables, pair_noise)
+        common_shares = nearest_distribution(estimates.sum(axis=0) / n_records)
+        expected = np.tile(common_shares, (n_classes, 1))
+        # True differences in a column are modelled as proportional to the root of expected shares.
+        # Otherwise empty cells, which have hardly any noise, would decide for all others.
         scale = np.sqrt(np.maximum(expected, _TINY))
-        margins.append(_pooled(seen, expected, shares, n_records, noise, scale)[0])
-        missing = shares[:, None] * n_records * margins[-1] - own
-        counts[column] += (missing / n_cells).T[group]
-    pairs, left = [], []
-    for (a, b), seen in tables.items():
-        common = nearest_distribution(seen.sum(axis=0).ravel() / n_records)
-        table = common.reshape(seen.shape[1:]) + _TINY
-        both = zip(margins[a], margins[b], strict=True)
-        expected = np.array([_with_margins(table, *of_class).ravel() for of_class in both])
-        noise = np.full(expected.shape[1], of_pairs**2)
-        flat = seen.reshape(n_classes, -1)
-        # Those in pairs are judged by the cells with the least noise: if dependence is repaired by
-        # mistake, this shows the group more clearly than if it is left.
-        one = np.ones_like(expected)
-        kept, deviations = _pooled(flat, expected, shares, n_records, noise, one)
-        pairs.append((shares[:, None] * n_records * kept).T.ravel())
-        left.append(deviations**2)
-    deviations = np.sqrt(np.mean(left, axis=0)) if left else np.zeros(n_classes)
-    together = np.concatenate([*pairs, np.zeros(0)])
-    return {**released, "counts": counts, "pairs": together}, deviations
+        margins.append(_pooled_shares(estimates, expected, shares, n_records, noise, scale)[0])
+        corrections = shares[:, None] * n_records * margins[-1] - class_counts
+        counts[column] += (corrections / n_cells).T[group]
+    pairs, pair_variances = [np.zeros(0)], []
+    for (a, b), table in tables.items():
+        common_shares = nearest_distribution(table.sum(axis=0).ravel() / n_records)
+        common_table = common_shares.reshape(table.shape[1:]) + _TINY
+        class_margins = zip(margins[a], margins[b], strict=True)
+        expected = np.array([_fit_to_margins(common_table, *m).ravel() for m in class_margins])
+        noise = np.full(expected.shape[1], pair_noise**2)
+        # Differences in pairs are judged by the cells with the least noise: a dependence that is
+        # repaired by mistake shows the group more clearly than one that is left as it is.
+        pooled, deviations = _pooled_shares(
+            table.reshape(n_classes, -1), expected, shares, n_records, noise, np.ones_like(expected)
+        )
+        pairs.append((shares[:, None] * n_records * pooled).T.ravel())
+        pair_variances.append(deviations**2)
+    deviations = np.sqrt(np.mean(pair_variances, axis=0)) if pair_variances else np.zeros(n_classes)
+    return {**released, "counts": counts, "pairs": np.concatenate(pairs)}, deviations
 
 
-def _tables(
+def _pair_counts(
     pairs: np.ndarray, sizes: list[int], n_classes: int
 ) -> dict[tuple[int, int], np.ndarray]:
     """Return the counts of each two columns, of shape (n_classes, n_groups, n_groups)."""
@@ -114,52 +115,53 @@ def _tables(
     return tables
 
 
-def _margins(
-    own: np.ndarray,
+def _column_counts(
+    class_counts: np.ndarray,
     noise: np.ndarray,
     j: int,
     tables: Mapping[tuple[int, int], np.ndarray],
-    of_pairs: float,
+    pair_noise: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the counts of a column, and their variances: its own and those of all its pairs."""
+    """Return the counts of a column and their variances, from its own counts and all its pairs."""
     precisions = 1 / np.maximum(noise, _TINY)
-    total, precise = own * precisions, precisions
+    total = class_counts * precisions
     for pair, table in tables.items():
         if j in pair:
             along = 2 - pair.index(j)
-            precision = 1 / max(table.shape[along] * of_pairs**2, _TINY)
-            total, precise = total + precision * table.sum(axis=along), precise + precision
-    return total / precise, 1 / precise
+            precision = 1 / max(table.shape[along] * pair_noise**2, _TINY)
+            total, precisions = total + precision * table.sum(axis=along), precisions + precision
+    return total / precisions, 1 / precisions
 
 
-def _pooled(
-    seen: np.ndarray, expected: np.ndarray, shares: np.ndarray, n_records: float,
-    noise: np.ndarray, scale: np.ndarray,
+def _pooled_shares(
+    estimates: np.ndarray, expected: np.ndarray, shares: np.ndarray, n_records: float,
+    count_variances: np.ndarray, scale: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Return a distribution for every class, between what is seen of it and what is expected.
+    """Return a distribution for every class, between its estimate and the expected one.
 
-    `seen` has counts and `expected` shares, of shape (n_classes, n_cells), and `noise` the
-    variances of counts. True differences are taken for proportional to `scale`. The second array
-    has the standard deviations of the noise that is left.
+    `estimates` are counts and `expected` are shares, of shape (n_classes, n_cells);
+    `count_variances` are those of the noise of counts. True differences are modelled as
+    proportional to `scale`. The second array has the standard deviations of the remaining noise.
     """
     n_classes, sizes = len(shares), (shares * n_records)[:, None]
-    apart = seen / sizes - expected
-    # Errors of a class's size are in all its cells alike, and are no differences.
-    apart -= expected * apart.sum(axis=1, keepdims=True)
-    of_noise = noise * (1 - 2 * expected) + expected**2 * noise.sum()
-    # All classes together have noise of their own.
-    of_noise *= (1 - shares[:, None]) ** 2 + shares[:, None] ** 2 * (n_classes - 1)
-    variances = of_noise / sizes**2 + expected / np.maximum(sizes, 1.0)
-    one_group = np.zeros(len(noise), dtype=int)
-    kept = kept_shares(apart / scale, variances / scale**2, one_group, sure=True)
-    found = np.array([nearest_distribution(row) for row in expected + kept * apart])
-    own, common = noise.mean() / sizes[:, 0] ** 2, noise.mean() * n_classes / n_records**2
+    differences = estimates / sizes - expected
+    # An error of the size of a class changes all its cells alike, and is no difference.
+    differences -= expected * differences.sum(axis=1, keepdims=True)
+    noise_variances = count_variances * (1 - 2 * expected) + expected**2 * count_variances.sum()
+    # The counts of all classes together have noise, too.
+    noise_variances *= (1 - shares[:, None]) ** 2 + shares[:, None] ** 2 * (n_classes - 1)
+    variances = noise_variances / sizes**2 + expected / np.maximum(sizes, 1.0)
+    one_group = np.zeros(len(count_variances), dtype=int)
+    kept = kept_shares(differences / scale, variances / scale**2, one_group, sure=True)
+    pooled = np.array([nearest_distribution(row) for row in expected + kept * differences])
+    class_variances = count_variances.mean() / sizes[:, 0] ** 2
+    common_variance = count_variances.mean() * n_classes / n_records**2
     weights = kept.mean(axis=1)
-    return found, np.sqrt(weights**2 * own + (1 - weights) ** 2 * common)
+    return pooled, np.sqrt(weights**2 * class_variances + (1 - weights) ** 2 * common_variance)
 
 
-def _with_margins(table: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return the table with these sums of rows and columns that is most like a table."""
+def _fit_to_margins(table: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Return a table scaled to these sums of rows and columns: iterative proportional fitting."""
     for _ in range(_N_ROUNDS):
         table = table * (rows / np.maximum(table.sum(axis=1), _TINY))[:, None]
         table = table * (columns / np.maximum(table.sum(axis=0), _TINY))
