@@ -1,8 +1,8 @@
-"""The model of a table: fitted to what was released of it, and sampled, with or without conditions.
+"""The model of a table: fitted to released counts, and sampled, with or without conditions.
 
 Within a class of the target, and a component of its mixture, columns are independent. So the
-probability of every value of every column, given any values of others, is a sum over components,
-and conditional sampling is exact.
+conditional probability of any values, given any others, is a sum over components, and conditional
+sampling is exact.
 """
 
 import math
@@ -28,20 +28,21 @@ from skdpot.transport import nearest_distribution
 
 __all__ = ["class_shares", "fit_table", "sample_units", "shares_within", "with_even_share"]
 
-# Of the distribution of a column, and of classes, so much is even: nothing declared is impossible.
+# The even part of every distribution of a column, and of classes: no declared value is impossible.
 _EVEN_SHARE = 1e-6
-# A class has at least so many records, for the units of what is fitted.
+# The smallest number of records of a class; counts are divided by it.
 _SMALLEST_CLASS = 1.0
 _FIT_SEED = 0
 _TINY = 1e-300
-# A cell keeps at least so much of what is expected of it, whatever the noise says.
+# The least part of its expected count that a cell keeps, whatever its noisy count.
 _SMALLEST_PART = 0.01
-# A heap's cell is narrower than one over this of the bounds, and so many times as dense as others.
+# A cell with a heap is narrower than the bounds by this factor, and denser than its neighbours by
+# this one.
 _MOST_OF_HEAP = 1024
 _HEAP_DENSITY = 5.0
-# Pairs whose dependence is stronger than their noise count for so many times as much, at most.
+# The largest factor by which the noise of pairs with a clear dependence is divided.
 _MOST_CLEAR = 2.0
-# Rounds by which a model is given the distributions of columns.
+# Rounds of iterative proportional fitting of a model to the distributions of columns.
 _RAKINGS = 8
 
 
@@ -53,7 +54,7 @@ def fit_table(
     *,
     pooled: bool = False,
 ) -> dict[str, np.ndarray]:
-    """Return the model of a table, made of what was released of it.
+    """Return the model of a table, fitted to its released counts.
 
     Parameters
     ----------
@@ -62,12 +63,13 @@ def fit_table(
     schema : TableSchema
         What the table is declared to hold.
     n_components : int, default=400
-        Of all mixtures together: half of them evenly for all classes, the others by their sizes.
+        Number of components of all mixtures together. Half of them are divided equally among the
+        classes, the others in proportion to class size.
     n_iter : int, default=600
-        Number of steps by which a mixture is fitted.
+        Number of steps of the fit of a mixture.
     pooled : bool, default=False
-        Whether classes differ no more than noise and chance do not explain. Their mixtures have
-        then equally many components, and begin with the same ones.
+        Whether differences of classes that noise and chance explain are removed. The mixtures of
+        all classes then have equally many components, and start from the same ones.
 
     Returns
     -------
@@ -97,59 +99,59 @@ def fit_table(
     array([0.8, 0.2, 0.3, 0.7])
     """
     sizes, n_classes = released["n_cells"], schema.n_classes
-    of_pairs = None
+    pair_noise = None
     if pooled:
-        released, of_pairs = pool_classes(released, n_classes)
+        released, pair_noise = pool_classes(released, n_classes)
     columns = np.split(np.arange(len(released["groups"])), np.cumsum(sizes)[:-1])
     totals = np.array([released["counts"][column].sum(axis=0) for column in columns])
     tails = released.get("tails", np.zeros(len(released["groups"]), dtype=bool))
     counts = np.where(tails[:, None], 0.0, released["counts"])
     released = {**released, "counts": counts, "tails": tails}
     # Columns with more cells add up more noise.
-    of_classes = np.average(totals, axis=0, weights=1 / sizes)
-    n_records = max(float(of_classes.sum()), _SMALLEST_CLASS)
-    shares = with_even_share(nearest_distribution(of_classes / n_records))
+    class_totals = np.average(totals, axis=0, weights=1 / sizes)
+    n_records = max(float(class_totals.sum()), _SMALLEST_CLASS)
+    shares = with_even_share(nearest_distribution(class_totals / n_records))
     rng = np.random.RandomState(_FIT_SEED)
-    # What classes differ in by noise would show them, where they are the groups of a map.
+    # Where classes are the groups of a map, differences that are only noise would reveal them.
     fit = fit_mixture if pooled else partial(fit_mixture, penalty=penalty_of(len(columns)))
-    known, fitted = [], []
+    targets, fitted = [], []
     for c in range(n_classes):
-        n_here = max(shares[c] * n_records, _SMALLEST_CLASS)
-        size, noise = shares[c], max(released["deviations"][1], 1.0) / n_here
-        if of_pairs is not None:
+        class_size = max(shares[c] * n_records, _SMALLEST_CLASS)
+        size, noise = shares[c], max(released["deviations"][1], 1.0) / class_size
+        if pair_noise is not None:
             rng, size = np.random.RandomState(_FIT_SEED), 1 / n_classes
-            noise = max(of_pairs[c], 1 / n_here)
-        part = max(round(n_components * (0.5 / n_classes + 0.5 * size)), 2)
-        singles, pairs, deviations = _known_of_class(released, columns, c, n_here, noise)
+            noise = max(pair_noise[c], 1 / class_size)
+        n_parts = max(round(n_components * (0.5 / n_classes + 0.5 * size)), 2)
+        singles, pairs, deviations = _class_targets(released, columns, c, class_size, noise)
         if not pooled and len(columns) > 1:
-            deviations = deviations[0], deviations[1] / _clearness(singles, pairs, deviations[1])
-        known.append((singles, pairs, deviations))
-        fitted.append(fit(singles, pairs, deviations, part, n_iter, rng))
-    sizes_of_classes = np.maximum(shares * n_records, _SMALLEST_CLASS)
-    joints = joint_tables(released, columns, sizes_of_classes, fitted)
+            divisors = _noise_divisors(singles, pairs, deviations[1])
+            deviations = deviations[0], deviations[1] / divisors
+        targets.append((singles, pairs, deviations))
+        fitted.append(fit(singles, pairs, deviations, n_parts, n_iter, rng))
+    class_sizes = np.maximum(shares * n_records, _SMALLEST_CLASS)
+    joints = joint_tables(released, columns, class_sizes, fitted)
     if joints is not None:
         fitted = [
             fit(singles, pairs, deviations, 0, n_iter, rng, start=start, joints=tables)
             for (singles, pairs, deviations), start, tables in zip(
-                known, fitted, joints, strict=True
+                targets, fitted, joints, strict=True
             )
         ]
-    weights = np.concatenate([shares[c] * of_class[0] for c, of_class in enumerate(fitted)])
-    # As those of a file lie in memory, so that both add up to the same.
+    weights = np.concatenate([shares[c] * mixture[0] for c, mixture in enumerate(fitted)])
+    # The memory layout of arrays of a file, so that sums have the same rounding errors.
     cells = np.ascontiguousarray(
         np.concatenate(
-            [_with_cells(of_class[1], released, columns, c) for c, of_class in enumerate(fitted)]
+            [_cell_profiles(mixture[1], released, columns, c) for c, mixture in enumerate(fitted)]
         )
     )
     if not pooled and "totals" in released:
-        of_columns = [released["totals"][column] for column in columns]
-        wanted = [nearest_distribution(count / max(count.sum(), 1.0)) for count in of_columns]
-        wanted = [with_even_share(share) for share in wanted]
-        _rake(cells, weights, wanted)
+        column_totals = [released["totals"][column] for column in columns]
+        shares = [nearest_distribution(count / max(count.sum(), 1.0)) for count in column_totals]
+        _rake_in_place(cells, weights, [with_even_share(share) for share in shares])
     return {
         **{name: released[name] for name in ("n_cells", "starts", "stops")},
         "weights": weights,
-        "classes": np.repeat(np.arange(n_classes), [len(of_class[0]) for of_class in fitted]),
+        "classes": np.repeat(np.arange(n_classes), [len(mixture[0]) for mixture in fitted]),
         "cells": cells,
     }
 
@@ -247,55 +249,55 @@ def sample_units(
         j: slice(stop - size, stop)
         for j, size, stop in zip(schema.features, model["n_cells"], stops, strict=True)
     }
-    ends = {j: (model["starts"][part], model["stops"][part]) for j, part in columns.items()}
+    cell_ends = {j: (model["starts"][span], model["stops"][span]) for j, span in columns.items()}
     prior = model["weights"]
     if schema.target in conditions and not schema.has_bands:
-        wanted = [np.arange(*interval) for interval in conditions[schema.target]]
-        prior = prior * np.isin(model["classes"], np.concatenate(wanted))
+        allowed = [np.arange(*interval) for interval in conditions[schema.target]]
+        prior = prior * np.isin(model["classes"], np.concatenate(allowed))
     posterior = prior.copy()
     for j in conditions.keys() & columns.keys():
-        probability = model["cells"][:, columns[j]] @ _allowed_shares(*ends[j], conditions[j])
-        # What no component has, as in an empty tail, tells nothing of which one it is.
+        probability = model["cells"][:, columns[j]] @ _allowed_shares(*cell_ends[j], conditions[j])
+        # A value that no component has, as in an empty tail, does not change the posterior.
         posterior *= probability if probability.any() else 1.0
     draw = partial(
         draw_entries, rng=rng, uniforms=even_uniforms if evenly else independent_uniforms
     )
     components = _draw_components(posterior, prior, model["classes"], n_samples, labels, draw)
-    # Records of one component after another are drawn faster.
+    # Records are drawn faster in the order of their components.
     order = np.argsort(components, kind="stable")
     components = components[order]
     units = np.empty((n_samples, len(schema.columns)), dtype=np.int64, order="F")
     if schema.target is not None and not schema.has_bands:
         units[order, schema.target] = model["classes"][components]
-    for j, part in columns.items():
-        cells, column = model["cells"][:, part], schema.columns[j]
+    for j, span in columns.items():
+        cells, column = model["cells"][:, span], schema.columns[j]
         units[order, j] = draw_column(
-            column, ends[j], cells, prior, components, draw, rng, conditions.get(j)
+            column, cell_ends[j], cells, prior, components, draw, rng, conditions.get(j)
         )
     return units
 
 
 def draw_column(column, ends, cells, weights, rows, draw, rng, intervals=None):
-    """Return units of a column, of the rows of cells that records have.
+    """Return a unit of a column for each record.
 
     Parameters
     ----------
     column : Column
-        What is declared of it.
+        Its declaration.
     ends : tuple of two ndarray of shape (n_cells,)
         The units with which cells start, and where they stop.
     cells : ndarray of shape (n_rows, n_cells)
-        Distributions.
+        Distributions over cells.
     weights : ndarray of shape (n_rows,)
-        How frequent each of these is.
+        The frequency of each distribution.
     rows : ndarray of shape (n,)
-        Which one each record has.
+        The distribution of each record.
     draw : callable
         As `draw_entries`, of weights and rows.
     rng : RandomState
         Source of randomness.
     intervals : list of (int, int), default=None
-        Which units there may be; None for all.
+        The allowed units; None for all.
 
     Returns
     -------
@@ -318,11 +320,11 @@ def draw_column(column, ends, cells, weights, rows, draw, rng, intervals=None):
     """
     starts, stops = ends
     allowed = _allowed_shares(starts, stops, intervals)
-    # What has nothing of that is given has all of its units equally.
-    drawn = draw(_or_else(cells * allowed, allowed * (stops - starts)), rows)
-    heaps = _heaps(column, starts, stops, weights @ cells)[drawn]
-    made = draw_units(starts[drawn], stops[drawn], intervals, rng)
-    return made if intervals is not None else np.where(heaps < 0, made, heaps)
+    # A row without any allowed cell gets all allowed units with equal probability.
+    chosen = draw(_with_fallback(cells * allowed, allowed * (stops - starts)), rows)
+    heaps = _heaps(column, starts, stops, weights @ cells)[chosen]
+    units = draw_units(starts[chosen], stops[chosen], intervals, rng)
+    return units if intervals is not None else np.where(heaps < 0, units, heaps)
 
 
 def _heaps(column, starts, stops, shares):
@@ -334,97 +336,101 @@ def _heaps(column, starts, stops, shares):
     if column.kind != NUMERIC or column.integer or column.step is not None:
         return units
     density = shares / (stops - starts)
-    around = np.maximum(np.append(0, density[:-1]), np.append(density[1:], 0))
+    nearby = np.maximum(np.append(0, density[:-1]), np.append(density[1:], 0))
     narrow = (stops - starts) * _MOST_OF_HEAP <= column.n_known
-    heaped = narrow & (density > _HEAP_DENSITY * around) & (starts > 0) & (stops < column.n_known)
+    heaped = narrow & (density > _HEAP_DENSITY * nearby) & (starts > 0) & (stops < column.n_known)
     units[heaped] = column.heaped_units(starts[heaped], stops[heaped])
     return units
 
 
-def _known_of_class(released, columns, c, n_records, of_pairs):
-    """Return the distributions of a class's groups, the shares of pairs, and their deviations."""
+def _class_targets(released, columns, c, n_records, pair_noise):
+    """Return what the mixture of a class is fitted to.
+
+    These are the distributions of groups in each column, the shares of pairs of groups, and the
+    standard deviations of the noise of both.
+    """
     singles = []
     weights = released.get("column_weights", np.ones(len(columns)))
     for column in columns:
         group, counts = released["groups"][column], released["counts"][column]
         single = nearest_distribution(np.bincount(group, counts[:, c]) / n_records)
         singles.append(with_even_share(single))
-    # One record more or less is as little noise as matters; a group has that of all its cells.
+    # The noise of a group is that of all its cells, each taken to be one record at least.
     n_cells = [
         np.bincount(released["groups"][column]) / weight
         for column, weight in zip(columns, weights, strict=True)
     ]
-    # Of a single column there are none.
+    # A single column has no pairs.
     if len(released.get("pair_weights", ())):
         n_groups = [len(single) for single in singles]
         sizes = [a * b for a, b in combinations(n_groups, 2)]
-        of_pairs = of_pairs / np.sqrt(np.repeat(released["pair_weights"], sizes))
+        pair_noise = pair_noise / np.sqrt(np.repeat(released["pair_weights"], sizes))
     deviations = (
         np.sqrt(np.concatenate(n_cells)) * max(released["deviations"][0], 1.0) / n_records,
-        of_pairs,
+        pair_noise,
     )
     pairs = released["pairs"].reshape(-1, released["counts"].shape[1])[:, c] / n_records
     return singles, pairs, deviations
 
 
-def _clearness(singles, pairs, deviations):
-    """Return by what the noise of each entry is divided: more, where pairs clearly depend.
+def _noise_divisors(singles, pairs, deviations):
+    """Return the divisor of the noise of each entry: more than 1 where pairs clearly depend.
 
-    Components are pulled together as the noise of weak pairs asks for, which is more than strong
-    ones can bear.
+    The penalty that pulls components together suits the noise of weak pairs, and would hide a part
+    of strong dependence.
     """
     deviations = np.broadcast_to(deviations, pairs.shape)
-    clearness, begin = np.ones(len(pairs)), 0
-    for first, second in combinations(singles, 2):
-        of_table = slice(begin, begin + len(first) * len(second))
-        apart = pairs[of_table] - np.outer(first, second).ravel()
-        excess = np.mean((apart / deviations[of_table]) ** 2) - 1
-        clearness[of_table] = math.sqrt(np.clip(excess, 1.0, _MOST_CLEAR))
-        begin = of_table.stop
-    return clearness
+    divisors, start = np.ones(len(pairs)), 0
+    for single, other in combinations(singles, 2):
+        block = slice(start, start + len(single) * len(other))
+        differences = pairs[block] - np.outer(single, other).ravel()
+        excess = np.mean((differences / deviations[block]) ** 2) - 1
+        divisors[block] = math.sqrt(np.clip(excess, 1.0, _MOST_CLEAR))
+        start = block.stop
+    return divisors
 
 
-def _with_cells(profiles, released, columns, c):
-    """Return the distributions of the cells of a class, of those of their groups."""
+def _cell_profiles(profiles, released, columns, c):
+    """Return the distributions over cells of a class, from `profiles` over groups."""
     weights = released.get("column_weights", np.ones(len(columns)))
-    groups, within, first = [], [], 0
+    groups, cell_shares, offset = [], [], 0
     for column, weight in zip(columns, weights, strict=True):
         noise = max(float(released["deviations"][0] / np.sqrt(weight)), 1.0)
         group = released["groups"][column]
-        known = released["totals"][column] if "totals" in released else None
-        shares = shares_within(released["counts"][column], group, c, noise, known)
-        within.append(_without(released["tails"][column], shares, group))
-        groups.append(first + group)
-        first += group.max() + 1
-    return profiles[:, np.concatenate(groups)] * np.concatenate(within)
+        totals = released["totals"][column] if "totals" in released else None
+        shares = shares_within(released["counts"][column], group, c, noise, totals)
+        cell_shares.append(_without_tail(released["tails"][column], shares, group))
+        groups.append(offset + group)
+        offset += group.max() + 1
+    return profiles[:, np.concatenate(groups)] * np.concatenate(cell_shares)
 
 
-def _rake(cells, weights, wanted):
-    """Give all components together these distributions of columns, by what they have in common.
+def _rake_in_place(cells, weights, distributions):
+    """Scale cells, in place, until all components together have these distributions of columns.
 
-    What of a column differs between components, and between classes, does so by the same factors
-    as before.
+    Cells of all components are multiplied by the same factors, so that their ratios between
+    components, and between classes, are about the same as before.
     """
-    begin = 0
-    for of_column in wanted:
-        part = cells[:, begin : begin + len(of_column)]
-        begin += len(of_column)
+    start = 0
+    for distribution in distributions:
+        profiles = cells[:, start : start + len(distribution)]
+        start += len(distribution)
         for _ in range(_RAKINGS):
-            part *= of_column / np.maximum(weights @ part, _TINY)
-            part /= part.sum(axis=1, keepdims=True)
+            profiles *= distribution / np.maximum(weights @ profiles, _TINY)
+            profiles /= profiles.sum(axis=1, keepdims=True)
 
 
-def _without(tail, shares, group):
-    """Return shares of cells of their groups, of which an empty tail has none."""
+def _without_tail(tail, shares, group):
+    """Return shares of cells within groups, where an empty tail has the share 0."""
     if not tail.any():
         return shares
-    kept = np.where(tail, 0.0, shares)
-    whole = np.bincount(group, kept)[group]
-    return np.where(whole > 0, kept / np.where(whole > 0, whole, 1.0), shares)
+    remaining = np.where(tail, 0.0, shares)
+    totals = np.bincount(group, remaining)[group]
+    return np.where(totals > 0, remaining / np.where(totals > 0, totals, 1.0), shares)
 
 
 def with_even_share(shares):
-    """Return a distribution in which nothing is impossible."""
+    """Return a distribution mixed with a small even part, so that every share is above 0."""
     return (1 - _EVEN_SHARE) * shares + _EVEN_SHARE / len(shares)
 
 
@@ -443,19 +449,19 @@ def shares_within(counts, group, c, noise, totals=None):
         shares = totals / np.bincount(group, totals)[group]
     expected = shares * np.maximum(np.bincount(group, counts[:, c]), 0.0)[group]
     differences = counts[:, c] - expected
-    several = np.bincount(group)[group] > 1
-    if several.any():
-        spread = max(float(np.mean(differences[several] ** 2)) - noise**2, 0.0)
+    is_divided = np.bincount(group)[group] > 1
+    if is_divided.any():
+        spread = max(float(np.mean(differences[is_divided] ** 2)) - noise**2, 0.0)
         expected = np.maximum(
             expected + spread / (spread + noise**2) * differences, _SMALLEST_PART * expected
         )
-    # A share of what nobody has is that of all classes.
+    # Where a class has no records in a group, shares are those of all classes.
     expected += _EVEN_SHARE * noise * shares
     return expected / np.bincount(group, expected)[group]
 
 
 def _allowed_shares(starts, stops, intervals):
-    """Return which part of each cell is within the intervals; all of it where there are none."""
+    """Return the share of each cell within the intervals; 1 for `intervals` of None."""
     if intervals is None:
         return np.ones(len(starts))
     overlaps = [
@@ -466,13 +472,13 @@ def _allowed_shares(starts, stops, intervals):
 
 
 def _draw_components(posterior, prior, classes, n_samples, labels, draw):
-    """Return the component of each record: of the prior, where the posterior leaves none."""
+    """Return the component of each record: from the prior, where the posterior is 0."""
     if labels is None:
-        return draw(_or_else(posterior[None], prior), np.zeros(n_samples, dtype=np.int64))
+        return draw(_with_fallback(posterior[None], prior), np.zeros(n_samples, dtype=np.int64))
     is_of_class = classes == np.arange(classes.max() + 1)[:, None]
-    return draw(_or_else(is_of_class * posterior, is_of_class * prior), labels)
+    return draw(_with_fallback(is_of_class * posterior, is_of_class * prior), labels)
 
 
-def _or_else(weights, others):
-    """Return weights, with the others in rows that have none."""
-    return np.where(weights.any(axis=1, keepdims=True), weights, others)
+def _with_fallback(weights, fallback):
+    """Return weights, with the fallback in rows where all are 0."""
+    return np.where(weights.any(axis=1, keepdims=True), weights, fallback)
