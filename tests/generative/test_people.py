@@ -16,7 +16,7 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from skdpot import DPSinkhornGenerator, PrivacyLedger
 from skdpot.generative import TableSketch
 from skdpot.generative._sketch.people_counts import PeoplePart, _crossed_of
-from skdpot.generative._sketch.people_model import _with_pairs, _without_noise
+from skdpot.generative._sketch.people_model import _denoised, _group_shares
 from skdpot.releases import RADIUS
 from tests.oracles.people import SCHEMA, SMALL, fit_people, make_people, refused
 from tests.oracles.sketch import moved_by, squared_mu, squared_norm, transcript_of
@@ -250,17 +250,17 @@ def test_what_noise_does_not_explain_is_kept_of_pairs_and_shares_are_those_of_al
     true = np.array([[0.3, 0.1], [0.1, 0.5]])
     shares = true.sum(axis=1), true.sum(axis=0)
     chance = np.outer(*shares)
-    np.testing.assert_allclose(_without_noise(true, shares, 0.001), true, atol=1e-4)
-    np.testing.assert_allclose(_without_noise(true, shares, 0.5), chance, atol=1e-12)
+    np.testing.assert_allclose(_denoised(true, shares, 0.001), true, atol=1e-4)
+    np.testing.assert_allclose(_denoised(true, shares, 0.5), chance, atol=1e-12)
     # Margins that a table has by noise do not count twice.
-    np.testing.assert_allclose(_without_noise(true + 0.1, shares, 0.001), true, atol=1e-4)
+    np.testing.assert_allclose(_denoised(true + 0.1, shares, 0.001), true, atol=1e-4)
     columns, errors = [slice(0, 2), slice(2, 4)], []
     for _ in range(200):
         singles = np.concatenate(shares) + 0.02 * rng.normal(size=4)
         pairs, of_pairs = np.zeros((4, 4)), np.zeros((4, 4))
         pairs[:2, 2:] = true + 0.01 * rng.normal(size=(2, 2))
         of_pairs[:2, 2:] = 0.01**-2
-        found, precisions = _with_pairs(singles, np.full(4, 0.02**-2), pairs, of_pairs, columns)
+        found, precisions = _group_shares(singles, np.full(4, 0.02**-2), pairs, of_pairs, columns)
         errors.append(found[0][0] - shares[0][0])
     np.testing.assert_allclose(precisions, 0.02**-2 + 0.01**-2 / 2)
     # Both cells have errors, which are divided by their difference.

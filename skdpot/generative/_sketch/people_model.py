@@ -1,9 +1,9 @@
 """The model of people with several rows: types of people, and in each a chain of states of rows.
 
-A person has a type, which decides about the columns that are hers and about how many rows she has.
-Given the type, her rows go from state to state as a Markov chain, and given its state the columns
-of a row are independent. So a row of a random person is a mixture of products of distributions, as
-rows of other tables are. Nothing here is private: all is made of what was released.
+The type of a person sets the distribution of her own columns and of her number of rows. Given the
+type, her rows go from state to state as a Markov chain, and given its state the columns of a row
+are independent. So a random row of a random person has a mixture of product distributions, as rows
+of other tables have. Nothing here is private: the model is fitted to released statistics.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,14 +37,16 @@ __all__ = ["as_mixture", "fit_people"]
 
 _FIT_SEED = 0
 _LEARNING_RATE = 0.1
-# Single columns, and products over the rows of a person, are few numbers, each of which tells much:
-# errors of theirs count so many times as much as those of pairs, or the penalty would hide them.
+# Weights of the errors of single columns, of products over the rows of a person, and of pairs of a
+# column of people with one of rows, relative to other pairs. These are few numbers, each of which
+# tells much, and the penalty would hide them.
 _WEIGHT_OF_MEANS, _WEIGHT_OF_PRODUCTS, _WEIGHT_OF_OWN = 30.0, 30.0, 5.0
-# Chains stay where they are at first, by so much more than they would.
+# Added to the logits of staying in a state in the first guess of chains.
 _INERTIA = 2.0
-# Rows that are further apart than this are independent, given the type; how often that is updated.
+# The longest lag of two rows that depend on each other, given the type; and every how many steps
+# the chances of pairs of states are updated.
 _N_LAGS, _EVERY = 100, 10
-# A chain forgets its state with at least the rest of this probability in every step.
+# A chain keeps its memory in a step with this probability at most: otherwise it forgets its state.
 _LONGEST = 0.95
 _FEW_SCALINGS, _SCALINGS, _RAKINGS = 10, 200, 10
 _TINY = 1e-300
@@ -58,7 +60,7 @@ def fit_people(
     n_states: int,
     n_iter: int,
 ) -> dict[str, np.ndarray]:
-    """Return the model of the rows of people, made of what was released of them.
+    """Return the model of the rows of people, fitted to released statistics.
 
     Parameters
     ----------
@@ -67,7 +69,7 @@ def fit_people(
     table : PeopleTable
         What the table is declared to hold.
     n_types, n_states : int
-        How many types of people there are, and how many states of rows each has.
+        The number of types of people, and of states of rows in each type.
     n_iter : int
         Number of steps of Adam.
 
@@ -89,27 +91,27 @@ def fit_people(
     targets = _Targets.read(released, table)
     state = _first_guess(targets, n_types, n_states)
     optimiser = Adam(state)
-    far = None
+    chances = None
     for step in range(n_iter):
         guess = _Guess.of(state, targets)
         if step % _EVERY == 0:
-            if targets.next is not None:
+            if targets.next_products is not None:
                 _balance(state[2], n_types)
                 guess = _Guess.of(state, targets)
-            far = _apart(guess, targets)
-        gradients = _gradients(guess, far, targets)
+            chances = _pair_chances(guess, targets)
+        gradients = _gradients(guess, chances, targets)
         optimiser.descend(
             [gradient / targets.n_numbers for gradient in gradients],
             _LEARNING_RATE * rate_of_step(step, n_iter),
         )
     guess = _Guess.of(state, targets)
     chains = _with_equal_marginals(guess.chains, _SCALINGS)
-    cells = _raked(guess, targets)[:, :, targets.group_of_cell] * targets.within
+    cells = _raked(guess, targets)[:, :, targets.group_of_cell] * targets.cell_shares
     return {
         **{name: released[name] for name in ("n_cells", "starts", "stops")},
         "types": guess.types,
         "chains": chains,
-        # As those of a file lie in memory, so that both add up to the same.
+        # The memory layout of arrays of a file, so that sums have the same rounding errors.
         "cells": np.ascontiguousarray(cells),
     }
 
@@ -135,70 +137,76 @@ def as_mixture(people: Mapping[str, np.ndarray], schema: TableSchema) -> dict[st
     column_of = np.repeat(np.arange(len(people["n_cells"])), people["n_cells"])
     classes = np.zeros(len(weights), dtype=np.int64)
     if schema.target is not None:
-        of_target = column_of == schema.target
-        starts = people["starts"][of_target]
+        is_target = column_of == schema.target
+        starts = people["starts"][is_target]
         possible = schema.classes_of(starts) == np.arange(schema.n_classes)[:, None]
-        # A number is in its band alone.
-        of_classes = cells[:, None, of_target] * possible
-        shares = of_classes.sum(axis=2, keepdims=True)
+        # A numeric target has its cells divided by bands, which are its classes.
+        class_cells = cells[:, None, is_target] * possible
+        shares = class_cells.sum(axis=2, keepdims=True)
         weights = (weights[:, None] * shares[:, :, 0]).ravel()
         classes = np.tile(np.arange(schema.n_classes), len(cells))
         cells = np.repeat(cells, schema.n_classes, axis=0)
         evenly = possible / possible.sum(axis=1, keepdims=True)
-        within = np.where(shares > 0, of_classes / np.maximum(shares, _TINY), evenly)
-        cells[:, of_target] = within.reshape(len(cells), -1)
-    kept = np.isin(column_of, schema.features)
+        conditional = np.where(shares > 0, class_cells / np.maximum(shares, _TINY), evenly)
+        cells[:, is_target] = conditional.reshape(len(cells), -1)
+    is_feature = np.isin(column_of, schema.features)
     return {
         "n_cells": people["n_cells"][schema.features],
-        "starts": people["starts"][kept],
-        "stops": people["stops"][kept],
+        "starts": people["starts"][is_feature],
+        "stops": people["stops"][is_feature],
         "weights": weights / weights.sum(),
         "classes": classes,
-        "cells": cells[:, kept],
+        "cells": cells[:, is_feature],
     }
 
 
 @dataclass(frozen=True, eq=False)
 class _Targets:
-    """What a model is fitted to; columns are groups of cells, one column after another."""
+    """The statistics that a model is fitted to, and one over the variances of their noise.
 
-    noise_of_pairs: float
+    Arrays over groups of cells have one column of the table after another.
+    """
+
+    pair_noise: float
     sizes: np.ndarray
     columns: list
-    # Of a workload: what is known of more than two columns together.
+    # Counts of more than two columns together, of a workload.
     joints: list
     means: np.ndarray
-    of_means: np.ndarray
+    mean_precisions: np.ndarray
     pairs: np.ndarray
-    of_pairs: np.ndarray
-    # Of columns of people, and where the groups of each column are among those of rows, or people.
+    pair_precisions: np.ndarray
+    # Which groups are of columns of people; slices of each column among those of rows, of people.
     is_own: np.ndarray
     row_columns: list
     own_columns: list
-    # The coordinates of the points of groups of rows, and products of two; blocks of one column.
+    # Coordinates of the points of groups of rows, products of two of these, and which pairs of
+    # coordinates are of one column; products of two rows of a person, and of consecutive rows.
     points: np.ndarray
     squares: np.ndarray
-    same: np.ndarray
-    others: np.ndarray
-    of_others: np.ndarray
-    next: np.ndarray | None
-    of_next: np.ndarray | None
-    # Of numbers of rows: means of one over them, how often there are two rows, and lags.
-    inverse: np.ndarray
-    several: np.ndarray
-    lags: np.ndarray
+    in_one_column: np.ndarray
+    products: np.ndarray
+    product_precisions: np.ndarray
+    next_products: np.ndarray | None
+    next_precisions: np.ndarray | None
+    # Of groups of numbers of rows: the mean of one over the number, whether there are two rows or
+    # more, and the share of pairs of rows with each lag.
+    inverse_sizes: np.ndarray
+    has_several: np.ndarray
+    lag_shares: np.ndarray
     group_of_cell: np.ndarray
-    within: np.ndarray
+    cell_shares: np.ndarray
 
     @property
     def n_numbers(self) -> float:
         """Return about how many numbers there are."""
-        return float((self.of_pairs > 0).sum() + len(self.means) + (self.of_others > 0).sum())
+        n_pairs, n_products = (self.pair_precisions > 0).sum(), (self.product_precisions > 0).sum()
+        return float(n_pairs + len(self.means) + n_products)
 
     @property
     def penalty(self) -> float:
         """Return the weight of the pull towards the mean."""
-        return penalty_of(len(self.sizes)) / self.noise_of_pairs
+        return penalty_of(len(self.sizes)) / self.pair_noise
 
     @classmethod
     def read(cls, released: Mapping[str, np.ndarray], table: PeopleTable) -> "_Targets":
@@ -210,88 +218,90 @@ class _Targets:
         ends = np.cumsum(released["n_cells"])[:-1]
         groups = np.split(released["groups"], ends)
         counts = np.split(released["counts"][:, 0], ends)
-        cells = [with_even_share(_cells_of(count / n_people)) for count in counts]
-        within = [c / np.bincount(group, c)[group] for group, c in zip(groups, cells, strict=True)]
+        cells = [with_even_share(_nearest_cells(count / n_people)) for count in counts]
+        cell_shares = [c / np.bincount(g, c)[g] for g, c in zip(groups, cells, strict=True)]
         sizes = [int(group.max()) + 1 for group in groups]
         columns = column_slices(sizes)
         n_cells = np.concatenate([np.bincount(group) for group in groups])
-        # Noise of what is wanted is less by the root of its weight.
-        roots_of_columns, roots_of_pairs = (
+        # The noise of counts of a workload is less by the root of their weight.
+        column_roots, pair_roots = (
             np.sqrt(table.workload.weights(kind)[: len(tables)])
             for kind, tables in (("values", sizes), ("pairs", table.workload.pairs))
         )
-        of_two = list(combinations(columns, 2))
-        pairs, of_pairs = _blocks(
-            released["pairs"] / n_people, of_two, noise["pairs"] / roots_of_pairs, sum(sizes)
+        column_pairs = list(combinations(columns, 2))
+        pairs, pair_precisions = _blocks(
+            released["pairs"] / n_people, column_pairs, noise["pairs"] / pair_roots, sum(sizes)
         )
         singles = [
             np.bincount(*group_and_counts) / n_people
             for group_and_counts in zip(groups, counts, strict=True)
         ]
-        of_columns = noise["values"] / np.repeat(roots_of_columns, sizes)
-        shares, of_means = _with_pairs(
-            np.concatenate(singles), 1 / (n_cells * of_columns**2), pairs, of_pairs, columns
+        value_noise = noise["values"] / np.repeat(column_roots, sizes)
+        shares, mean_precisions = _group_shares(
+            np.concatenate(singles), 1 / (n_cells * value_noise**2), pairs, pair_precisions, columns
         )
-        for place, of_pair, root in zip(
-            of_two, combinations(shares, 2), roots_of_pairs, strict=True
+        for place, distributions, root in zip(
+            column_pairs, combinations(shares, 2), pair_roots, strict=True
         ):
             deviation = deviations["pairs"] / n_people / root
-            pairs[place] = _without_noise(pairs[place], of_pair, deviation)
+            pairs[place] = _denoised(pairs[place], distributions, deviation)
         rows = table.of_rows
-        at = [
-            np.eye(sizes[j])[groups[j]].T @ (within[j][:, None] * _with_products(points))
+        moments = [
+            np.eye(sizes[j])[groups[j]].T @ (cell_shares[j][:, None] * _points_and_products(points))
             for j, points in zip(rows, row_points(table, released), strict=True)
         ]
-        points, squares, coordinates = _points_of_rows(at)
-        same = np.zeros((len(points.T), len(points.T)))
+        points, squares, coordinates = _points_of_rows(moments)
+        size = len(points.T)
+        in_one_column = np.zeros((size, size))
         for column in coordinates:
-            same[column, column] = 1
-        # Of a column the scatter of a person's rows, and of two columns products of their means.
+            in_one_column[column, column] = 1
+        # For a column the scatter of a person's rows, for two columns products of their means.
         numbers = [-released["within"], released.get("crossed", np.zeros(0))]
         places = [[(place, place) for place in coordinates], list(combinations(coordinates, 2))]
         scatter = noise["within"] * np.array(largest_scatters(table))
-        others, of_others = _blocks(numbers[0] / n_people, places[0], scatter, len(same))
+        products, product_precisions = _blocks(numbers[0] / n_people, places[0], scatter, size)
         if len(numbers[1]):
-            crossed = _blocks(numbers[1] / n_people, places[1], noise["crossed"], len(same))
-            others, of_others = others + crossed[0], of_others + crossed[1]
-        following, of_next = None, None
+            crossed = _blocks(numbers[1] / n_people, places[1], noise["crossed"], size)
+            products, product_precisions = products + crossed[0], product_precisions + crossed[1]
+        next_products, next_precisions = None, None
         if "next" in released:
-            walking = [places[0][rows.index(j)] for j in table.walking]
+            blocks = [places[0][rows.index(j)] for j in table.walking]
             noises = noise["next"] * released["radii"]
-            following, of_next = _blocks(released["next"] / n_people, walking, noises, len(same))
-            of_next = _WEIGHT_OF_PRODUCTS * of_next
+            steps = released["next"] / n_people
+            next_products, next_precisions = _blocks(steps, blocks, noises, size)
+            next_precisions = _WEIGHT_OF_PRODUCTS * next_precisions
         ends_of_sizes = (1 + released[of][-len(cells[-1]) :] for of in ("starts", "stops"))
-        of_sizes = np.eye(sizes[-1])[groups[-1]].T @ (
-            within[-1][:, None] * _of_sizes(*ends_of_sizes)
+        size_statistics = np.eye(sizes[-1])[groups[-1]].T @ (
+            cell_shares[-1][:, None] * _size_statistics(*ends_of_sizes)
         )
         is_own = np.repeat(np.isin(np.arange(len(sizes)), table.own), sizes)
-        of_pairs *= np.where(is_own[:, None] != is_own, _WEIGHT_OF_OWN, 1.0)
+        pair_precisions *= np.where(is_own[:, None] != is_own, _WEIGHT_OF_OWN, 1.0)
         return cls(
-            noise_of_pairs=noise["pairs"] / roots_of_pairs.min(),
+            pair_noise=noise["pairs"] / pair_roots.min(),
             sizes=np.array(sizes),
             columns=columns,
             joints=wanted_tables(released, sizes, np.array([n_people]))[0],
             means=np.concatenate(shares),
-            of_means=_WEIGHT_OF_MEANS * of_means,
+            mean_precisions=_WEIGHT_OF_MEANS * mean_precisions,
             pairs=pairs,
-            of_pairs=of_pairs,
+            pair_precisions=pair_precisions,
             is_own=is_own,
             row_columns=column_slices([sizes[j] for j in rows]),
             own_columns=column_slices([sizes[j] for j in table.own]),
             points=points,
             squares=squares,
-            same=same,
-            others=others,
-            of_others=_WEIGHT_OF_PRODUCTS * of_others,
-            next=following,
-            of_next=of_next,
-            inverse=of_sizes[:, 0],
-            several=of_sizes[:, 1],
-            lags=of_sizes[:, 2:],
+            in_one_column=in_one_column,
+            products=products,
+            product_precisions=_WEIGHT_OF_PRODUCTS * product_precisions,
+            next_products=next_products,
+            next_precisions=next_precisions,
+            inverse_sizes=size_statistics[:, 0],
+            has_several=size_statistics[:, 1],
+            lag_shares=size_statistics[:, 2:],
             group_of_cell=np.concatenate(
                 [column.start + group for column, group in zip(columns, groups, strict=True)]
             ),
-            within=np.concatenate(within),
+            cell_shares=np.concatenate(cell_shares),
         )
 
 
@@ -307,9 +317,9 @@ class _Guess:
     profiles: np.ndarray
     # Means of the points of rows, and of numbers of rows: see `_Targets`.
     points: np.ndarray
-    inverse: np.ndarray
-    several: np.ndarray
-    lags: np.ndarray
+    inverse_sizes: np.ndarray
+    has_several: np.ndarray
+    lag_shares: np.ndarray
 
     @classmethod
     def of(cls, parameters: Sequence[np.ndarray], targets: _Targets) -> "_Guess":
@@ -319,7 +329,7 @@ class _Guess:
         own = softmax(parameters[1], targets.own_columns)
         n_states = rows.shape[1]
         chains = softmax(parameters[2], _WHOLE).reshape(n_types, n_states, -1)
-        if targets.next is None:
+        if targets.next_products is None:
             states = chains[:, :, 0]
             chains = states[:, :, None] * states[:, None, :]
         else:
@@ -332,163 +342,165 @@ class _Guess:
         sizes = own[:, targets.own_columns[-1]]
         return cls(
             softmax(parameters[3], _WHOLE)[0], chains, states, rows, own, profiles,
-            rows @ targets.points, sizes @ targets.inverse, sizes @ targets.several,
-            sizes @ targets.lags,
+            rows @ targets.points, sizes @ targets.inverse_sizes, sizes @ targets.has_several,
+            sizes @ targets.lag_shares,
         )  # fmt: skip
 
 
 def _first_guess(targets, n_types, n_states):
-    """Return parameters: of rows, of people, of chains and of types."""
+    """Return the logits of rows, of columns of people, of chains and of types."""
     rng = np.random.RandomState(_FIT_SEED)
     logits = np.log(np.maximum(targets.means, 1e-4))
-    of_types = logits + rng.normal(size=(n_types, len(logits)))
-    rows = of_types[:, None, ~targets.is_own]
+    type_logits = logits + rng.normal(size=(n_types, len(logits)))
+    rows = type_logits[:, None, ~targets.is_own]
     rows = rows + rng.normal(size=(n_types, n_states, rows.shape[2]))
-    shape = (n_states,) if targets.next is None else (n_states, n_states)
+    shape = (n_states,) if targets.next_products is None else (n_states, n_states)
     chains = 0.1 * rng.normal(size=(n_types, *shape))
-    if targets.next is not None:
+    if targets.next_products is not None:
         chains += _INERTIA * np.eye(n_states)
     return [
         rows.reshape(n_types * n_states, -1),
-        of_types[:, targets.is_own],
+        type_logits[:, targets.is_own],
         chains.reshape(n_types, -1),
         0.1 * rng.normal(size=(1, n_types)),
     ]
 
 
-def _apart(guess, targets):
-    """Return how much of the pairs of a person's rows is in each two states, over chance.
+def _pair_chances(guess, targets):
+    """Return how often two random rows of a person have each pair of states, relative to chance.
 
-    Pairs are of two rows in random order, which may be far apart, or close. Those of a row with
-    itself are left out.
+    Rows with a lag up to 100 depend on each other. A row may be drawn twice; such pairs are left
+    out.
     """
-    far = (1 - guess.inverse)[:, None, None]
-    if targets.next is None:
-        return np.broadcast_to(far, guess.chains.shape)
+    distinct = (1 - guess.inverse_sizes)[:, None, None]
+    if targets.next_products is None:
+        return np.broadcast_to(distinct, guess.chains.shape)
     step = guess.chains / np.maximum(guess.chains.sum(axis=2, keepdims=True), _TINY)
-    after, states = step, np.maximum(guess.states[:, None, :], _TINY)
-    found = (far[:, 0, 0] - guess.lags.sum(axis=1))[:, None, None] * np.ones_like(step)
-    for share in guess.lags.T:
-        found = found + share[:, None, None] * after / states
-        after = after @ step
-    return (found + np.swapaxes(found, 1, 2)) / 2
+    later, states = step, np.maximum(guess.states[:, None, :], _TINY)
+    chances = (distinct[:, 0, 0] - guess.lag_shares.sum(axis=1))[:, None, None] * np.ones_like(step)
+    for share in guess.lag_shares.T:
+        chances = chances + share[:, None, None] * later / states
+        later = later @ step
+    return (chances + np.swapaxes(chances, 1, 2)) / 2
 
 
-def _gradients(guess, far, targets):
-    """Return the gradients at all parameters; those of states per unit of their weight."""
+def _gradients(guess, chances, targets):
+    """Return the gradients of all parameters; those of states per unit of their weight."""
     n_types, n_states = guess.states.shape
-    mean, of_cells, of_states = _slopes_of_counts(guess, targets)
-    of_rows, by_state, of_types = _slopes_of_others(guess, far, targets)
-    of_types = of_types + (guess.states * of_states).sum(axis=1)
-    of_chains = (of_states + by_state)[:, :, None]
-    if targets.next is not None:
-        by_row, by_chain, by_type = _slopes_of_next(guess, targets)
-        of_rows, of_types = of_rows + by_row, of_types + by_type
-        by_chance = (by_chain + np.swapaxes(by_chain, 1, 2)) @ guess.states[:, :, None]
-        of_chains = of_chains + (1 - _LONGEST) * by_chance
-        of_chains = (of_chains + np.swapaxes(of_chains, 1, 2)) / 2 + _LONGEST * by_chain
-    own, rows = targets.is_own, guess.rows.reshape(n_types * n_states, -1)
-    towards = targets.penalty * (guess.profiles - mean)
-    of_rows = (of_cells[:, :, ~own] + of_rows).reshape(rows.shape)
-    of_own = (guess.states[:, :, None] * of_cells[:, :, own]).sum(axis=1)
-    chains = guess.chains if targets.next is not None else guess.states[:, :, None]
+    mean, cell_slopes, state_slopes = _count_slopes(guess, targets)
+    row_slopes, state_changes, type_slopes = _product_slopes(guess, chances, targets)
+    type_slopes = type_slopes + (guess.states * state_slopes).sum(axis=1)
+    chain_slopes = (state_slopes + state_changes)[:, :, None]
+    if targets.next_products is not None:
+        row_changes, changes, type_changes = _next_slopes(guess, targets)
+        row_slopes, type_slopes = row_slopes + row_changes, type_slopes + type_changes
+        independent = (changes + np.swapaxes(changes, 1, 2)) @ guess.states[:, :, None]
+        chain_slopes = chain_slopes + (1 - _LONGEST) * independent
+        chain_slopes = (chain_slopes + np.swapaxes(chain_slopes, 1, 2)) / 2 + _LONGEST * changes
+    is_own, rows = targets.is_own, guess.rows.reshape(n_types * n_states, -1)
+    pulls = targets.penalty * (guess.profiles - mean)
+    row_slopes = (cell_slopes[:, :, ~is_own] + row_slopes).reshape(rows.shape)
+    own_slopes = (guess.states[:, :, None] * cell_slopes[:, :, is_own]).sum(axis=1)
+    chains = guess.chains if targets.next_products is not None else guess.states[:, :, None]
     return [
-        through_softmax(of_rows, rows, targets.row_columns)
-        + towards[:, :, ~own].reshape(rows.shape),
-        through_softmax(of_own, guess.own, targets.own_columns) + towards[:, 0, own],
-        through_softmax(of_chains.reshape(n_types, -1), chains.reshape(n_types, -1), _WHOLE),
-        through_softmax(of_types[None], guess.types[None], _WHOLE),
+        through_softmax(row_slopes, rows, targets.row_columns)
+        + pulls[:, :, ~is_own].reshape(rows.shape),
+        through_softmax(own_slopes, guess.own, targets.own_columns) + pulls[:, 0, is_own],
+        through_softmax(chain_slopes.reshape(n_types, -1), chains.reshape(n_types, -1), _WHOLE),
+        through_softmax(type_slopes[None], guess.types[None], _WHOLE),
     ]
 
 
-def _slopes_of_counts(guess, targets):
-    """Return the mean of all, and slopes of errors of counts at cells and at states."""
+def _count_slopes(guess, targets):
+    """Return the mean profile, and the slopes of errors of counts by cells and by states."""
     shape = guess.profiles.shape
     profiles = guess.profiles.reshape(-1, shape[2])
     weights = (guess.types[:, None] * guess.states).reshape(-1, 1)
     weighed = weights * profiles
     mean = weighed.sum(axis=0)
-    errors = targets.of_pairs * (weighed.T @ profiles - targets.pairs)
-    of_pairs = profiles @ (errors + errors.T)
-    of_means = targets.of_means * (mean - targets.means)
-    at_states = ((0.5 * of_pairs + of_means) * profiles).sum(axis=1)
+    errors = targets.pair_precisions * (weighed.T @ profiles - targets.pairs)
+    pair_slopes = profiles @ (errors + errors.T)
+    mean_slopes = targets.mean_precisions * (mean - targets.means)
+    state_slopes = ((0.5 * pair_slopes + mean_slopes) * profiles).sum(axis=1)
     for joint in targets.joints:
-        at_states += joint.add_slopes(of_pairs, profiles, weights, targets.columns)[:, 0]
-    return mean, (of_pairs + of_means).reshape(shape), at_states.reshape(shape[:2])
+        state_slopes += joint.add_slopes(pair_slopes, profiles, weights, targets.columns)[:, 0]
+    return mean, (pair_slopes + mean_slopes).reshape(shape), state_slopes.reshape(shape[:2])
 
 
-def _slopes_of_others(guess, far, targets):
-    """Return slopes of errors of products of any two rows at cells of rows, states and types.
+def _product_slopes(guess, chances, targets):
+    """Return the slopes of errors of products of any two rows, by cells of rows, states and types.
 
-    Those of one column are without the square of each row: what is left is minus the scatter.
+    Products within one column are less the square of each row, so that they are minus the scatter.
     """
     n_coordinates = guess.points.shape[2]
-    heavy = (guess.types[:, None] * guess.states)[:, :, None]
+    weights = (guess.types[:, None] * guess.states)[:, :, None]
     flat = guess.points.reshape(-1, n_coordinates)
-    beside = far @ (guess.states[:, :, None] * guess.points)
-    # A row with itself: as often as one over the number of rows.
-    itself = heavy * guess.inverse[:, None, None]
-    inside = np.tensordot(((itself - heavy) * guess.rows).sum(axis=(0, 1)), targets.squares, 1)
-    inside += (1 - targets.same) * ((itself * guess.points).reshape(flat.shape).T @ flat)
-    both = (heavy * guess.points).reshape(flat.shape).T @ beside.reshape(flat.shape)
-    errors = targets.of_others * (inside + both - targets.others)
-    across = errors + errors.T
-    pull = beside @ across
-    crossed = guess.points @ (across * (1 - targets.same))
-    squared = np.tensordot(targets.squares, errors * targets.same, 2)
-    inverse = guess.inverse[:, None, None]
-    at_rows = (pull + inverse * crossed) @ targets.points.T + (inverse - 1) * squared
-    alone = 0.5 * inverse[:, :, 0] * (crossed * guess.points).sum(axis=2)
-    alone += (inverse[:, :, 0] - 1) * (guess.rows @ squared)
-    with_others = (pull * guess.points).sum(axis=2)
-    at_types = (guess.states * (alone + 0.5 * with_others)).sum(axis=1)
-    return at_rows, alone + with_others, at_types
+    partners = chances @ (guess.states[:, :, None] * guess.points)
+    # Two random rows are the same one with probability one over the number of rows.
+    diagonal = weights * guess.inverse_sizes[:, None, None]
+    across_columns = 1 - targets.in_one_column
+    inside = np.tensordot(((diagonal - weights) * guess.rows).sum(axis=(0, 1)), targets.squares, 1)
+    inside += across_columns * ((diagonal * guess.points).reshape(flat.shape).T @ flat)
+    between = (weights * guess.points).reshape(flat.shape).T @ partners.reshape(flat.shape)
+    errors = targets.product_precisions * (inside + between - targets.products)
+    symmetric = errors + errors.T
+    partner_slopes = partners @ symmetric
+    crossed = guess.points @ (symmetric * across_columns)
+    squared = np.tensordot(targets.squares, errors * targets.in_one_column, 2)
+    inverse = guess.inverse_sizes[:, None, None]
+    row_slopes = (partner_slopes + inverse * crossed) @ targets.points.T + (inverse - 1) * squared
+    own_slopes = 0.5 * inverse[:, :, 0] * (crossed * guess.points).sum(axis=2)
+    own_slopes += (inverse[:, :, 0] - 1) * (guess.rows @ squared)
+    pair_slopes = (partner_slopes * guess.points).sum(axis=2)
+    type_slopes = (guess.states * (own_slopes + 0.5 * pair_slopes)).sum(axis=1)
+    return row_slopes, own_slopes + pair_slopes, type_slopes
 
 
-def _slopes_of_next(guess, targets):
-    """Return slopes of errors of products of a row and the next one, at rows, chains and types."""
+def _next_slopes(guess, targets):
+    """Return the slopes of errors of products of a row and the next one, by rows, chains, types."""
     n_coordinates = guess.points.shape[2]
     flat = guess.points.reshape(-1, n_coordinates)
-    share = guess.several[:, None, None]
+    share = guess.has_several[:, None, None]
     after, before = guess.chains @ guess.points, np.swapaxes(guess.chains, 1, 2) @ guess.points
-    heavy = (guess.types[:, None, None] * share * guess.points).reshape(flat.shape)
-    errors = targets.of_next * (heavy.T @ after.reshape(flat.shape) - targets.next)
-    at_points = (after @ errors.T + before @ errors) / guess.states[:, :, None]
-    at_chains = share * ((guess.points @ errors) @ np.swapaxes(guess.points, 1, 2))
-    at_types = (guess.chains * at_chains).sum(axis=(1, 2))
-    return share * at_points @ targets.points.T, at_chains, at_types
+    weighed = (guess.types[:, None, None] * share * guess.points).reshape(flat.shape)
+    products = weighed.T @ after.reshape(flat.shape)
+    errors = targets.next_precisions * (products - targets.next_products)
+    point_slopes = (after @ errors.T + before @ errors) / guess.states[:, :, None]
+    chain_slopes = share * ((guess.points @ errors) @ np.swapaxes(guess.points, 1, 2))
+    type_slopes = (guess.chains * chain_slopes).sum(axis=(1, 2))
+    return share * point_slopes @ targets.points.T, chain_slopes, type_slopes
 
 
-def _cells_of(shares):
-    """Return a distribution near to these shares, with nothing where an empty tail was cleared."""
-    seen, cells = shares != 0, np.zeros(len(shares))
-    if not seen.any():
+def _nearest_cells(shares):
+    """Return the distribution nearest to these shares, with 0 where an empty tail was cleared."""
+    is_counted, cells = shares != 0, np.zeros(len(shares))
+    if not is_counted.any():
         return nearest_distribution(shares)
-    cells[seen] = nearest_distribution(shares[seen])
+    cells[is_counted] = nearest_distribution(shares[is_counted])
     return cells
 
 
-def _with_pairs(singles, precisions, pairs, of_pairs, columns):
-    """Return shares of groups, and one over their variances, of counts and margins of all pairs."""
+def _group_shares(singles, precisions, pairs, pair_precisions, columns):
+    """Return shares of groups, and one over their variances, from counts and margins of pairs."""
     total, precision = singles * precisions, precisions.copy()
     for a, b in combinations(columns, 2):
-        for one, other, table in ((a, b, pairs[a, b]), (b, a, pairs[a, b].T)):
-            of_margin = of_pairs[a, b].max() / (other.stop - other.start)
-            total[one] += of_margin * table.sum(axis=1)
-            precision[one] += of_margin
+        for column, table in ((a, pairs[a, b]), (b, pairs[a, b].T)):
+            margin_precision = pair_precisions[a, b].max() / table.shape[1]
+            total[column] += margin_precision * table.sum(axis=1)
+            precision[column] += margin_precision
     return [
         nearest_distribution(total[column] / precision[column]) for column in columns
     ], precision
 
 
-def _without_noise(table, shares, deviation):
-    """Return a table of two columns with these shares, and of their dependence what is no noise."""
-    even = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
-    one, other = (column - column.mean() for column in shares)
-    dependence = even - np.outer(one, other)
+def _denoised(table, shares, deviation):
+    """Return a table of two columns with these margins, whose dependence is shrunk by its noise."""
+    centred = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
+    row_effects, column_effects = (column - column.mean() for column in shares)
+    dependence = centred - np.outer(row_effects, column_effects)
     noise = np.prod([len(column) - 1 for column in shares]) * deviation**2
-    kept = max(1 - noise / max(float((dependence**2).sum()), _TINY), 0.0)
-    return np.outer(*shares) + kept * dependence
+    kept_share = max(1 - noise / max(float((dependence**2).sum()), _TINY), 0.0)
+    return np.outer(*shares) + kept_share * dependence
 
 
 def _blocks(numbers, places, noise, size):
@@ -504,43 +516,42 @@ def _blocks(numbers, places, noise, size):
     return target, precision
 
 
-def _with_products(points):
-    """Return points of length one, and beside each the products of two of its coordinates."""
+def _points_and_products(points):
+    """Return points of length one, each followed by the products of two of its coordinates."""
     points = points / RADIUS
     products = points[:, :, None] * points[:, None, :]
     return np.column_stack([points, products.reshape(len(points), -1)])
 
 
-def _points_of_rows(of_columns):
-    """Return the coordinates of groups of all columns, products of two, and whose they are."""
+def _points_of_rows(parts):
+    """Return coordinates of groups of all columns, products of two, and slices of each column."""
     # A column with n coordinates has n + n * n numbers.
-    widths = [round((4 * moments.shape[1] + 1) ** 0.5 - 1) // 2 for moments in of_columns]
-    coordinates, groups = (
-        column_slices(widths),
-        column_slices([len(moments) for moments in of_columns]),
-    )
-    points = np.zeros((groups[-1].stop, coordinates[-1].stop))
-    squares = np.zeros((groups[-1].stop, coordinates[-1].stop, coordinates[-1].stop))
-    for moments, group, place, width in zip(of_columns, groups, coordinates, widths, strict=True):
-        points[group, place] = moments[:, :width]
-        squares[group, place, place] = moments[:, width:].reshape(-1, width, width)
+    widths = [round((4 * moments.shape[1] + 1) ** 0.5 - 1) // 2 for moments in parts]
+    coordinates, rows = column_slices(widths), column_slices([len(moments) for moments in parts])
+    points = np.zeros((rows[-1].stop, coordinates[-1].stop))
+    squares = np.zeros((rows[-1].stop, coordinates[-1].stop, coordinates[-1].stop))
+    for moments, row, place, width in zip(parts, rows, coordinates, widths, strict=True):
+        points[row, place] = moments[:, :width]
+        squares[row, place, place] = moments[:, width:].reshape(-1, width, width)
     return points, squares, coordinates
 
 
-def _of_sizes(starts, stops):
-    """Return of each cell of numbers of rows the mean of one over them, whether there are two, and
-    how often two random rows have each lag, both orders together.
+def _size_statistics(starts, stops):
+    """Return three statistics of each cell of numbers of rows.
+
+    These are the mean of one over the number, whether there are two rows or more, and the share of
+    pairs of random rows with each lag, in either order.
     """
-    lags, made = np.arange(1, _N_LAGS + 1), []
+    lags, statistics = np.arange(1, _N_LAGS + 1), []
     for start, stop in zip(starts, stops, strict=True):
         sizes = np.arange(start, stop)[:, None]
-        of_lags = 2 * np.maximum(sizes - lags, 0) / sizes**2
-        made.append([np.mean(1 / sizes), start > 1, *of_lags.mean(axis=0)])
-    return np.array(made, dtype=np.float64)
+        lag_shares = 2 * np.maximum(sizes - lags, 0) / sizes**2
+        statistics.append([np.mean(1 / sizes), start > 1, *lag_shares.mean(axis=0)])
+    return np.array(statistics, dtype=np.float64)
 
 
 def _balance(logits, n_types):
-    """Make chains leave each state nearly as often as they come there, in place."""
+    """Make the two marginals of each chain nearly equal, in place."""
     n_states = round(logits.shape[1] ** 0.5)
     chains = softmax(logits, _WHOLE).reshape(n_types, n_states, n_states)
     balanced = _with_equal_marginals(chains, _FEW_SCALINGS)
@@ -548,7 +559,7 @@ def _balance(logits, n_types):
 
 
 def _with_equal_marginals(chains, n_rounds):
-    """Return chains that leave each state as often as they come there."""
+    """Return chains whose two marginals are equal: they leave each state as often as they enter."""
     states = (chains.sum(axis=2) + chains.sum(axis=1)) / 2
     for _ in range(n_rounds):
         chains = chains * (states / np.maximum(chains.sum(axis=2), _TINY))[:, :, None]
@@ -557,13 +568,13 @@ def _with_equal_marginals(chains, n_rounds):
 
 
 def _raked(guess, targets):
-    """Return profiles whose mean is within noise of single columns: rare cells are easily lost."""
+    """Return profiles whose mean is within the noise of single columns, so that rare cells stay."""
     profiles, weights = guess.profiles, (guess.types[:, None] * guess.states)[:, :, None]
-    stops, noise = np.cumsum(targets.sizes), np.sqrt(_WEIGHT_OF_MEANS / targets.of_means)
+    stops, noise = np.cumsum(targets.sizes), np.sqrt(_WEIGHT_OF_MEANS / targets.mean_precisions)
     mean = (weights * profiles).sum(axis=(0, 1))
-    wanted = np.clip(mean, targets.means - noise, targets.means + noise)
+    goal = np.clip(mean, targets.means - noise, targets.means + noise)
     for _ in range(_RAKINGS):
-        profiles = profiles * (wanted / np.maximum((weights * profiles).sum((0, 1)), _TINY))
+        profiles = profiles * (goal / np.maximum((weights * profiles).sum((0, 1)), _TINY))
         totals = np.add.reduceat(profiles, stops - targets.sizes, axis=2)
         profiles = profiles / np.repeat(totals, targets.sizes, axis=2)
     return profiles
