@@ -44,6 +44,11 @@ def signatures_of(
     return {"signatures": np.frombuffer(signature, np.uint8).reshape(1, SIGNATURE_BYTES).copy()}
 
 
+def survivors_as_signed(survivors: np.ndarray) -> bytes:
+    """Return the bytes of a list of survivors that owners sign."""
+    return survivors.astype("<i8").tobytes()
+
+
 def _bound(plan: SumPlan, owner: int, content: bytes) -> bytes:
     """Return the signed bytes, which bind the content to this sum and owner."""
     return plan.context + owner.to_bytes(8, "big") + content

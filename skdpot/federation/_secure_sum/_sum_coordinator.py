@@ -14,7 +14,7 @@ from ._crypto import (
     has_point,
 )
 from ._masks import MASKING_ROW, SEALED_BYTES, common_mask, own_mask
-from ._signers import CONSENT, KEYS, Signers
+from ._signers import CONSENT, KEYS, Signers, survivors_as_signed
 from ._sum_plan import FaultyOwnerError, SecureSumError, SumPlan, read_payload
 
 _KEYS, _SHARES, _MASKED, _CONSENT, _REVEAL = range(5)
@@ -177,7 +177,7 @@ class SecureSumCoordinator:
         """Accept a survivor's signature of the survivors, from `SecureSumOwner.consent`."""
         whose = self._check_sender(owner, _CONSENT, self._survivors, self._consents)
         signed = read_payload(payload, whose, **self._expected())
-        listed = _owners_array(self._survivors).astype("<i8").tobytes()
+        listed = survivors_as_signed(_owners_array(self._survivors))
         self._take_signature(owner, CONSENT, listed, signed)
         self._consents[owner] = self._signatures[owner]
 

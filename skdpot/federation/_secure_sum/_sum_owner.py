@@ -19,7 +19,7 @@ from ._masks import (
     seal_shares,
     unseal_shares,
 )
-from ._signers import CONSENT, KEYS, Signers, signatures_of
+from ._signers import CONSENT, KEYS, Signers, signatures_of, survivors_as_signed
 from ._sum_plan import SecureSumError, SumPlan, read_owners, read_payload
 
 _LEGS = ("advertise", "share", "mask", "consent", "reveal")
@@ -252,7 +252,7 @@ class SecureSumOwner:
                 "them would be seen."
             )
         self._finish("consent", self._kept | {"survivors": named})
-        return signatures_of(self._signers, plan, self._owner, CONSENT, _listed(named))
+        return signatures_of(self._signers, plan, self._owner, CONSENT, survivors_as_signed(named))
 
     def reveal(self, request: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the shares that unmask the sum.
@@ -415,13 +415,9 @@ class SecureSumOwner:
             raise ValueError(
                 f"{whose} must have the signatures of {self._plan.threshold} survivors at least."
             )
+        listed = survivors_as_signed(named)
         for other, signature in zip(owners, signatures, strict=True):
-            signers.check(self._plan, other, CONSENT, _listed(named), signature.tobytes())
-
-
-def _listed(survivors: np.ndarray) -> bytes:
-    """Return the bytes of a list of owners, as they are signed."""
-    return survivors.astype("<i8").tobytes()
+            signers.check(self._plan, other, CONSENT, listed, signature.tobytes())
 
 
 def _check_key(key: bytes, seen: set[bytes], other: int) -> None:
