@@ -66,8 +66,7 @@ def weights(layout: UnitLayout, delta: float) -> np.ndarray:
     pays, squares = importance(layout), squared_norms(layout)
     if delta == 0:
         tried = (_laplace_weights(layout, pays, ratio) for ratio in _RATIOS)
-        _, best = min(tried, key=itemgetter(0))
-        return best
+        return min(tried, key=itemgetter(0))[1]
     largest = np.array([1.0, squares.sum(), _pair_sum(squares)])
     x0, x1, x2 = np.sqrt(pays[:3] / np.maximum(largest, _TINY))
     x3, n_continuous = 0.0, int((~layout.binary).sum())
