@@ -205,7 +205,7 @@ def test_what_is_counted_is_what_was_released(target):
     units = np.column_stack([rng.integers(0, column.n_units, 500) for column in schema.columns])
     releases = SketchReleases(1e-6, share_marginals(schema), "add_remove", make_source(0))
     released = release_marginals(units, schema, releases)
-    counted = _Layout(released, schema).of_units(units)
+    counted = _Layout(released, schema).count_units(units)
     np.testing.assert_array_equal(counted.cells, released["counts"])
     np.testing.assert_array_equal(counted.pairs.ravel(), released["pairs"])
 
@@ -222,7 +222,7 @@ def test_models_are_spread_about_what_was_released_by_its_noise_and_by_chance():
     }  # fmt: skip
     layout = _Layout(released, schema)
     models = draw_models(released, schema, n, 60, np.random.RandomState(0))
-    pairs = n * np.array([layout.of_model(model).pairs[:, 0] for model in models])
+    pairs = n * np.array([layout.model_shares(model).pairs[:, 0] for model in models])
     expected = n * shares.ravel()
     np.testing.assert_allclose(pairs.mean(axis=0), expected, atol=20)
     # Least squares of all counts, whose sum is known, and records that are drawn.
@@ -273,7 +273,7 @@ def make_fit(n_cells):
 def test_a_mixture_has_the_distributions_and_the_moments(wanted):
     fit, shares, precisions = make_fit(12)
     moments = wanted * (1 - np.eye(2))
-    mixture = fit.first(shares, moments, precisions, np.random.RandomState(0))
+    mixture = fit.fit_first(shares, moments, precisions, np.random.RandomState(0))
     np.testing.assert_allclose(mixture.profiles.mean(axis=0), shares, atol=2e-4)
     means = mixture.profiles @ fit.tests.T
     assert np.mean(means[:, 0] * means[:, 1]) == pytest.approx(wanted, abs=5e-3)
@@ -283,18 +283,18 @@ def test_a_mixture_moves_as_its_moments_do():
     """By as much, and back: small changes of what was released are small changes of the model."""
     fit, shares, precisions = make_fit(12)
     moments = 0.4 * (1 - np.eye(2))
-    mixture = fit.first(shares, moments, precisions, np.random.RandomState(0))
+    mixture = fit.fit_first(shares, moments, precisions, np.random.RandomState(0))
     for change in (-0.1, 0.05, 0.1):
-        moved = fit.moved(mixture, shares, moments + change * (1 - np.eye(2)), precisions)
+        moved = fit.refit(mixture, shares, moments + change * (1 - np.eye(2)), precisions)
         means = moved.profiles @ fit.tests.T
         assert np.mean(means[:, 0] * means[:, 1]) == pytest.approx(0.4 + change, abs=5e-3)
         assert np.abs(moved.tilts - mixture.tilts).max() < 1
-    same = fit.moved(mixture, shares, moments, precisions)
+    same = fit.refit(mixture, shares, moments, precisions)
     np.testing.assert_allclose(same.tilts, mixture.tilts)
 
 
 def test_what_is_not_known_of_a_moment_is_not_fitted():
     fit, shares, precisions = make_fit(12)
-    mixture = fit.first(shares, np.full((2, 2), 0.9), 0 * precisions, np.random.RandomState(0))
+    mixture = fit.fit_first(shares, np.full((2, 2), 0.9), 0 * precisions, np.random.RandomState(0))
     means = mixture.profiles @ fit.tests.T
     assert abs(np.mean(means[:, 0] * means[:, 1])) < 0.1

@@ -1,8 +1,8 @@
 """Mixtures whose columns have given distributions, and whose pairs of columns have given moments.
 
 Within a component columns are independent, and each has the distribution that all components share,
-times the exponential of a few functions of its cells. These tilts are moved no further than it
-takes to have the moments, so that small changes of the moments change the mixture smoothly.
+times the exponential of a few functions of its cells. These tilts are changed no more than the
+moments need, so that small changes of the moments change the mixture smoothly.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _CONJUGATE_STEPS = 25
 _DAMPING = 1e-3
 _SOLVED = 1e-6
 _LONGEST_STEP, _LARGEST_TILT = 1.0, 40.0
-# Of all components' distribution of a column, so much is elsewhere than it should be, at most.
+# The largest total difference of a column's distribution in all components from its shares.
 _BALANCED = 1e-4
 _FEW_ROUNDS, _MOST_ROUNDS = 3, 30
 # The part of a column's variance that components explain at first.
@@ -69,7 +69,7 @@ class TiltedMixture:
 
 
 class MomentFit:
-    """The fit of mixtures to moments.
+    """The fit of mixtures to moments of pairs of columns.
 
     Parameters
     ----------
@@ -85,33 +85,24 @@ class MomentFit:
     """
 
     def __init__(self, functions: Sequence[ColumnFunctions]) -> None:
-        self._cells = column_slices(
-            [functions_of_column.tilts.shape[1] for functions_of_column in functions]
-        )
-        self._of_tilts = column_slices(
-            [len(functions_of_column.tilts) for functions_of_column in functions]
-        )
-        self.of_tests = column_slices(
-            [len(functions_of_column.tests) for functions_of_column in functions]
-        )
-        self._tilts = _placed([functions_of_column.tilts for functions_of_column in functions])
-        self.tests = _placed([functions_of_column.tests for functions_of_column in functions])
+        self._cells = column_slices([f.tilts.shape[1] for f in functions])
+        self._tilt_slices = column_slices([len(f.tilts) for f in functions])
+        self.test_slices = column_slices([len(f.tests) for f in functions])
+        self._tilts = _placed([f.tilts for f in functions])
+        self.tests = _placed([f.tests for f in functions])
         column = np.repeat(
             np.arange(len(functions)),
-            [len(functions_of_column.tests) for functions_of_column in functions],
+            [len(f.tests) for f in functions],
         )
         self.between = column[:, None] != column
         self._products = [
-            (functions_of_column.tests[:, None] * functions_of_column.tilts)
-            .reshape(-1, functions_of_column.tilts.shape[1])
-            .T
-            for functions_of_column in functions
+            (f.tests[:, None] * f.tilts).reshape(-1, f.tilts.shape[1]).T for f in functions
         ]
 
-    def first(
+    def fit_first(
         self, shares: np.ndarray, moments: np.ndarray, precisions: np.ndarray, rng
     ) -> TiltedMixture:
-        """Return a mixture that has the moments, made of nothing.
+        """Return a mixture that has the moments, fitted from a random start.
 
         Parameters
         ----------
@@ -130,34 +121,34 @@ class MomentFit:
             Its tests are, at first, a sample of a Gaussian with these covariances, and no more
             variance than they need.
         """
-        known = np.where(precisions > 0, moments, 0.0)
-        values, vectors = np.linalg.eigh(known)
+        covariances = np.where(precisions > 0, moments, 0.0)
+        values, vectors = np.linalg.eigh(covariances)
         explained = np.clip(-values.min(initial=0.0), *_EXPLAINED)
-        sample = rng.normal(size=(_N_COMPONENTS, len(known)))
+        sample = rng.normal(size=(_N_COMPONENTS, len(covariances)))
         sample -= sample.mean(axis=0)
-        if len(known) < _N_COMPONENTS:
+        if len(covariances) < _N_COMPONENTS:
             sample = np.linalg.qr(sample)[0] * np.sqrt(_N_COMPONENTS)
         means = sample @ (vectors * np.sqrt(np.maximum(values + explained, 0.0))) @ vectors.T
         tilts = np.zeros((_N_COMPONENTS, len(self._tilts)))
-        for of_tilts, of_tests in zip(self._of_tilts, self.of_tests, strict=True):
-            n_both = min(of_tilts.stop - of_tilts.start, of_tests.stop - of_tests.start)
-            first = means[:, of_tests.start : of_tests.start + n_both]
-            tilts[:, of_tilts.start : of_tilts.start + n_both] = first / (1 - explained)
+        for tilt_slice, test_slice in zip(self._tilt_slices, self.test_slices, strict=True):
+            n_common = min(tilt_slice.stop - tilt_slice.start, test_slice.stop - test_slice.start)
+            leading = means[:, test_slice.start : test_slice.start + n_common]
+            tilts[:, tilt_slice.start : tilt_slice.start + n_common] = leading / (1 - explained)
         return self._fitted(tilts, np.log(shares), shares, moments, precisions, _FIRST_STEPS)
 
-    def moved(
+    def refit(
         self,
         mixture: TiltedMixture,
         shares: np.ndarray,
         moments: np.ndarray,
         precisions: np.ndarray,
     ) -> TiltedMixture:
-        """Return a mixture near another one, with other distributions and moments."""
+        """Return a mixture near another one, fitted to other distributions and moments."""
         logits = mixture.logits + np.log(shares / mixture.shares)
         return self._fitted(mixture.tilts, logits, shares, moments, precisions, _NEXT_STEPS)
 
     def _fitted(self, tilts, logits, shares, moments, precisions, n_steps):
-        """Return a mixture after steps of Gauss and Newton."""
+        """Return a mixture after Gauss-Newton steps."""
         small = _SMALL_ERROR * np.count_nonzero(precisions)
         logits, profiles = self._balanced(tilts, logits, shares, _FEW_ROUNDS)
         for _ in range(n_steps):
@@ -177,10 +168,10 @@ class MomentFit:
         tilted = tilts @ self._tilts
         profiles = softmax(tilted + logits, self._cells)
         for _ in range(most_rounds):
-            together = profiles.mean(axis=0)
-            if np.abs(together - shares).sum() <= _BALANCED * len(self._cells):
+            overall = profiles.mean(axis=0)
+            if np.abs(overall - shares).sum() <= _BALANCED * len(self._cells):
                 break
-            logits = logits + np.log(shares / together)
+            logits = logits + np.log(shares / overall)
             profiles = softmax(tilted + logits, self._cells)
         return logits, profiles
 
@@ -190,52 +181,52 @@ class MomentFit:
         return means - means.mean(axis=0)
 
     def _step(self, profiles, means, errors, precisions):
-        """Return the shortest step of tilts by which errors are as good as gone.
+        """Return the shortest step of tilts that removes nearly all errors.
 
-        It is found by conjugate gradients, and `slopes` are the covariances of tests and tilts
-        within components, by which a tilt moves the means of tests.
+        It is found by conjugate gradients. `slopes` are the covariances of tests and tilts within
+        components: by these a tilt changes the means of tests.
         """
         slopes = self._slopes(profiles)
-        # What moves the mean of all components is taken back, since shares of columns stay.
+        # The change of the mean of all components is taken back, since shares of columns stay.
         taken_back = slopes @ np.linalg.pinv(slopes.mean(axis=0))
 
-        def moved_by(step):
-            of_means = np.matmul(slopes, step[:, :, None])[:, :, 0]
-            of_means = of_means - taken_back @ of_means.mean(axis=0)
-            products = of_means.T @ means
+        def change_of(step):
+            changes = np.matmul(slopes, step[:, :, None])[:, :, 0]
+            changes = changes - taken_back @ changes.mean(axis=0)
+            products = changes.T @ means
             return precisions * (products + products.T) / len(means)
 
-        def back(changes):
-            of_means = means @ (precisions * changes) * (2 / len(means))
-            of_all = np.einsum("kij,ki->j", taken_back, of_means) / len(means)
-            return np.matmul((of_means - of_all)[:, None], slopes)[:, 0]
+        def slopes_of(moments):
+            changes = means @ (precisions * moments) * (2 / len(means))
+            mean_change = np.einsum("kij,ki->j", taken_back, changes) / len(means)
+            return np.matmul((changes - mean_change)[:, None], slopes)[:, 0]
 
-        left = -back(errors)
-        direction, step = left, np.zeros_like(left)
-        size = first = np.sum(left**2)
-        if not first:
+        residual = -slopes_of(errors)
+        direction, step = residual, np.zeros_like(residual)
+        size = initial_size = np.sum(residual**2)
+        if not initial_size:
             return step
-        damping = _DAMPING * np.sum(moved_by(left) ** 2) / first
+        damping = _DAMPING * np.sum(change_of(residual) ** 2) / initial_size
         for _ in range(_CONJUGATE_STEPS):
-            curved = back(moved_by(direction)) + damping * direction
-            length = size / np.sum(direction * curved)
-            step, left = step + length * direction, left - length * curved
-            size, before = np.sum(left**2), size
-            if size <= _SOLVED * first:
+            curvature = slopes_of(change_of(direction)) + damping * direction
+            length = size / np.sum(direction * curvature)
+            step, residual = step + length * direction, residual - length * curvature
+            size, previous_size = np.sum(residual**2), size
+            if size <= _SOLVED * initial_size:
                 break
-            direction = left + size / before * direction
+            direction = residual + size / previous_size * direction
         return step
 
     def _slopes(self, profiles):
         """Return the covariance of each test and each tilt in each component."""
         slopes = np.zeros((len(profiles), len(self.tests), len(self._tilts)))
         tests, tilts = profiles @ self.tests.T, profiles @ self._tilts.T
-        parts = zip(self._cells, self.of_tests, self._of_tilts, self._products, strict=True)
-        for cells, of_tests, of_tilts, products in parts:
-            shape = (len(profiles), of_tests.stop - of_tests.start, of_tilts.stop - of_tilts.start)
-            slopes[:, of_tests, of_tilts] = (
-                (profiles[:, cells] @ products).reshape(shape)
-                - tests[:, of_tests, None] * tilts[:, None, of_tilts]
+        parts = zip(self._cells, self.test_slices, self._tilt_slices, self._products, strict=True)
+        for cells, test_slice, tilt_slice, products in parts:
+            n_tests, n_tilts = (part.stop - part.start for part in (test_slice, tilt_slice))
+            slopes[:, test_slice, tilt_slice] = (
+                (profiles[:, cells] @ products).reshape(len(profiles), n_tests, n_tilts)
+                - tests[:, test_slice, None] * tilts[:, None, tilt_slice]
             )  # fmt: skip
         return slopes
 
