@@ -131,7 +131,7 @@ def _read_table(
     kind = ReleasedPeople if "people" in declared else ReleasedTable
     table = kind.from_file(declared, arrays, _read_n_records(header))
     space = table.space
-    columns = [column.name for column in space.of_tables.declared]
+    columns = [column.name for column in space.table_schema.declared]
     if len(columns) != n_features:
         raise ValueError("the sketch of the file has another number of columns.")
     names = header["feature_names"]

@@ -122,7 +122,7 @@ def test_a_planted_bug_is_found(bug, monkeypatch):
     if bug == "in two parts":
         monkeypatch.setattr(table_sketch, "release_held_out", counted_twice)
     else:
-        monkeypatch.setattr(held_out, "_counts", by_all)
+        monkeypatch.setattr(held_out, "_bin_counts", by_all)
     generator, costs = make_generator(), []
     for n_records in range(40, 48):
         record = pd.DataFrame([RECORDS["in between"] | {"retired": "yes"}])

@@ -1,9 +1,9 @@
 """Records that are held out of a sketch, and what is released of them to judge it.
 
-Some teach a classifier to tell records from samples, and the others are counted: by their values,
-by the score of that classifier, and by what a model that learned from samples predicts of them.
-Every record is counted by what it is alone, given the sketch. It is a row of whole numbers: of a
-table its values, and of vectors and images public summaries.
+One part of them trains a classifier that tells records from samples. The others are counted: by
+their values, by the score of that classifier, and by the prediction of a model that was trained on
+samples. Where a record is counted depends on the record and the sketch alone. A record is a row of
+whole numbers: of a table its values, and of vectors and images public summaries.
 """
 
 import math
@@ -38,19 +38,19 @@ __all__ = [
     "release_held_out",
 ]
 
-# Of the records that are held out, so many teach the classifier, and are counted nowhere else.
+# The share of held-out records that train the classifier, and are counted nowhere else.
 _TEACHERS = 1 / 3
 _FEATURES, _VALUES, _SCORES, _UTILITY = (
     "held-out features", "held-out values", "held-out scores", "held-out utility",
 )  # fmt: skip
 _SHARES = {_VALUES: 0.4, _SCORES: 0.3, _UTILITY: 0.3}
-# What the shares of samples are called, and the counts of records.
+# The names of the shares of samples, and of the counts of records.
 _NAMES = {
     _VALUES: ("value_shares", "values"),
     _SCORES: ("score_shares", "scores"),
     _UTILITY: ("utility_shares", "utility"),
 }
-# The types of what `release_held_out` returns.
+# The arrays that `release_held_out` returns, and their types.
 _HELD_OUT = {
     **dict.fromkeys(("n_bins", "predictions"), np.int64),
     **dict.fromkeys((name for pair in _NAMES.values() for name in pair), np.float64),
@@ -61,32 +61,32 @@ _COLUMN_BINS, _SCORE_BINS = 10, 16
 _N_SAMPLES = 20_000
 _ROWS_AT_ONCE, _TRIALS = 2**13, 1024
 _LARGEST_WEIGHT, _TINY = 2.0**30, 1e-300
-# No count in a file is larger, with its noise.
+# The largest count in a file, with its noise.
 _LARGEST_COUNT = 2.0**53
-# Eigenvalues of about 1 get so much more, and more with noise.
+# Added to the eigenvalues, which are about 1; noise adds more.
 _LEAST_RIDGE = 0.01
 _FIT_SEED, _TEST_SEED = 1, 2
-# Trees of all classes together, and what they take for categories.
+# The number of trees of all classes together, and the most categories that boosting supports.
 _BOOSTED, _MOST_CATEGORIES = 120, 255
 # The score of a class that alone occurs in samples; those of boosting are far below.
 _CERTAIN = 1e9
 
 
-# Where units of a column start that have a share of samples, and these shares.
+# The first unit of each cell of a column, and the cells' shares of samples.
 Cells = tuple[np.ndarray, np.ndarray]
 
 
 class Judged(NamedTuple):
-    """What records judge that are held out: samples, as rows of whole numbers.
+    """What held-out records judge: samples, as rows of whole numbers.
 
     Attributes
     ----------
     schema : TableSchema
-        Public: what the columns of rows are, the target among them.
+        Public: the columns of rows, target included.
     draw : callable
-        Returns so many rows, of a `RandomState`: a function of what was released.
+        Takes a number of rows and a `RandomState`, and returns rows: a function of the release.
     cells : sequence of tuple of two ndarray, default=None
-        Of each column. None is a cell for each unit, and its share of samples.
+        Of each column. None makes a cell of each unit, with its share of samples.
     """
 
     schema: TableSchema
@@ -96,7 +96,7 @@ class Judged(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class HeldOutRows:
-    """Records that are held out, of which each has one row: private.
+    """Held-out records, one row each: private.
 
     Parameters
     ----------
@@ -106,31 +106,31 @@ class HeldOutRows:
 
     units: np.ndarray
 
-    def sums(self, of_rows: Callable[..., list[np.ndarray]]) -> list[np.ndarray]:
-        """Return what a function gives of rows, and of the weight of each."""
-        return of_rows(self.units, np.ones(len(self.units)))
+    def sums(self, sum_rows: Callable[..., list[np.ndarray]]) -> list[np.ndarray]:
+        """Return the sums of a function of rows and of their weights, which are 1."""
+        return sum_rows(self.units, np.ones(len(self.units)))
 
 
 class Samples(NamedTuple):
-    """What a model is made known by: samples to learn from, and others to compare with."""
+    """Samples of a model: some to learn from, and others to compare records with."""
 
     learned: np.ndarray
     compared: np.ndarray
 
 
 def hold_out(n_records: int, share: float, source: Any) -> np.ndarray:
-    """Return to what use each record is put: 0 the sketch, 1 the classifier, 2 the counts.
+    """Return the use of each record: 0 the sketch, 1 the classifier, 2 the counts.
 
-    A coin decides that is thrown for the record alone, and that no value of it changes.
+    An independent coin decides for each record, whatever its values are.
 
     Parameters
     ----------
     n_records : int
-        How many there are.
+        Number of records.
     share : float
         The probability of being held out; public. With 0 no coin is thrown.
     source : NoiseSource
-        Of coins.
+        Source of coins.
 
     Returns
     -------
@@ -153,16 +153,16 @@ def hold_out(n_records: int, share: float, source: Any) -> np.ndarray:
 
 
 def held_out_plans(schema: TableSchema, whole: int = 1) -> list[dict[str, PlannedRelease]]:
-    """Return what is released of records that teach, and of those that are counted.
+    """Return the planned releases of records that teach, and of those that are counted.
 
-    No record is in both parts, or in the sketch as well: each part has the whole budget.
+    The two parts and the sketch have no record in common, so that each has the whole budget.
 
     Parameters
     ----------
     schema : TableSchema
         What the table is declared to hold.
     whole : int, default=1
-        What the weights of the rows of a record, or of a person, add up to at most.
+        The largest sum of the weights of the rows of a record, or of a person.
 
     Returns
     -------
@@ -182,8 +182,11 @@ def held_out_plans(schema: TableSchema, whole: int = 1) -> list[dict[str, Planne
     if schema.n_classes > 1:
         counted[_UTILITY] = 1
     return [
-        {_FEATURES: PlannedRelease(1.0, _in_tables(_MOST_FEATURES + 1, whole))},
-        {name: PlannedRelease(_SHARES[name], _in_tables(n, whole)) for name, n in counted.items()},
+        {_FEATURES: PlannedRelease(1.0, _sensitivity(_MOST_FEATURES + 1, whole))},
+        {
+            name: PlannedRelease(_SHARES[name], _sensitivity(n, whole))
+            for name, n in counted.items()
+        },
     ]
 
 
@@ -204,7 +207,7 @@ def expected_report_error(
     Returns
     -------
     ExpectedError
-        Where it cannot tell them, which is what errors have to be small against.
+        Useless from 0.5, the AUC of a classifier that cannot tell records from samples.
 
     Examples
     --------
@@ -220,37 +223,37 @@ def expected_report_error(
     sensitivity = cell_count_sensitivity(relation=budget.neighbouring)
     deviation = budget.noise_multiplier / math.sqrt(share) * sensitivity
     n_counted = (1 - _TEACHERS) * n_records
-    # Ranks of samples are even from 0 to 1, and have the variance 1/12.
+    # Ranks of samples are uniform from 0 to 1, and have the variance 1/12.
     error = math.sqrt((_SCORE_BINS * deviation**2 / n_counted + 1) / (12 * n_counted))
-    what = "standard error of the AUC by which records are told from samples"
-    return ExpectedError(what, error, 0.5)
+    quantity = "standard error of the AUC by which records are told from samples"
+    return ExpectedError(quantity, error, 0.5)
 
 
 def release_held_out(
     teachers: Any, counted: Any, judged: Judged, budget: SketchBudget, source: Any, whole: int = 1
 ) -> dict[str, np.ndarray]:
-    """Release what the records that were held out tell of a sketch's samples.
+    """Release counts of held-out records that judge the samples of a sketch.
 
     Each part has the whole budget: :ref:`proof-held-out`.
 
     Parameters
     ----------
     teachers, counted : HeldOutRows
-        Private. The parts 1 and 2 of `hold_out`; or what else has its method ``sums``, of rows with
-        weights that are integers.
+        Private. The parts 1 and 2 of `hold_out`, or other objects with a method ``sums``, of rows
+        with integer weights.
     judged : Judged
-        What was made of the other records.
+        The samples of the sketch of the other records.
     budget : SketchBudget
         Of each part: no record is in two.
     source : NoiseSource
-        Of noise.
+        Source of noise.
     whole : int, default=1
         As of `held_out_plans`.
 
     Returns
     -------
     dict of str to ndarray
-        Nothing but what was released, and what follows from it and the sketch.
+        All are released, or computed from what was released and the sketch.
 
         - ``"n_records"``: about how many records were held out.
         - ``"n_bins"``: in how many bins each column is counted, target included.
@@ -267,16 +270,16 @@ def release_held_out(
     samples = Samples(
         *(judged.draw(_N_SAMPLES, np.random.RandomState(seed)) for seed in (_FIT_SEED, _TEST_SEED))
     )
-    columns = _columns(judged.cells or _cells_of_samples(samples.learned, schema), schema)
+    columns = _column_cells(judged.cells or _cells_of_samples(samples.learned, schema), schema)
     plans = held_out_plans(schema, whole)
-    of_teachers, of_counted = (
+    fit_releases, count_releases = (
         SketchReleases(
             budget.noise_multiplier, {name: planned.share for name, planned in plan.items()},
             budget.neighbouring, source,
         )
         for plan in plans
     )  # fmt: skip
-    score, n_teachers = _learn_to_tell(teachers, samples.learned, columns, of_teachers, whole)
+    score, n_teachers = _discriminator(teachers, samples.learned, columns, fit_releases, whole)
     edges = _even_edges(score(samples.compared))
     bins = {
         _VALUES: [partial(_value_bins, column) for column in columns],
@@ -291,24 +294,24 @@ def release_held_out(
         predicted, predictions = _predictor(samples, schema)
         bins[_UTILITY] = [partial(_class_cells, predicted, schema)]
         n_bins[_UTILITY] = [len(predictions) * schema.n_classes]
-    made = {"n_bins": np.array(n_bins[_VALUES]), "predictions": predictions}
+    released = {"n_bins": np.array(n_bins[_VALUES]), "predictions": predictions}
     deviations = []
     for name, plan in plans[1].items():
-        one, many = _NAMES[name]
-        count = partial(_counts, bins=bins[name], n_bins=n_bins[name])
+        share_name, count_name = _NAMES[name]
+        count = partial(_bin_counts, bins=bins[name], n_bins=n_bins[name])
         (counts,) = counted.sums(count)
-        made[many] = of_counted.run(name, counts, plan.sensitivity) / whole
-        made[one] = HeldOutRows(samples.compared).sums(count)[0] / _N_SAMPLES
-        deviations.append(of_counted.standard_deviation(name, plan.sensitivity) / whole)
+        released[count_name] = count_releases.run(name, counts, plan.sensitivity) / whole
+        released[share_name] = HeldOutRows(samples.compared).sums(count)[0] / _N_SAMPLES
+        deviations.append(count_releases.standard_deviation(name, plan.sensitivity) / whole)
     for name in _NAMES[_UTILITY]:
-        table = made.get(name, np.zeros(0))
-        made[name] = table.reshape(len(predictions), schema.n_classes)
-    made["n_records"] = np.array(n_teachers + counted_size(made)[0])
-    return {**made, "deviations": np.array(deviations)}
+        table = released.get(name, np.zeros(0))
+        released[name] = table.reshape(len(predictions), schema.n_classes)
+    released["n_records"] = np.array(n_teachers + counted_size(released)[0])
+    return {**released, "deviations": np.array(deviations)}
 
 
 def counted_size(held_out: Mapping[str, np.ndarray]) -> tuple[float, float]:
-    """Return how many records were counted, as nearly as values tell, and the noise of that.
+    """Return an estimate of the number of counted records, and its standard deviation.
 
     Examples
     --------
@@ -365,8 +368,8 @@ def cells_of_model(model: Mapping[str, np.ndarray], schema: TableSchema) -> list
     """Return the cells of every column of a table, target included."""
     shares = model["weights"] @ model["cells"]
     ends = np.cumsum(model["n_cells"])[:-1]
-    of_features = zip(np.split(model["starts"], ends), np.split(shares, ends), strict=True)
-    cells = dict(zip(schema.features, of_features, strict=True))
+    feature_cells = zip(np.split(model["starts"], ends), np.split(shares, ends), strict=True)
+    cells = dict(zip(schema.features, feature_cells, strict=True))
     if schema.target is not None and not schema.has_bands:
         n_classes = schema.n_classes
         cells[schema.target] = (np.arange(n_classes), class_shares(model, n_classes))
@@ -383,7 +386,7 @@ def _cells_of_samples(samples: np.ndarray, schema: TableSchema) -> list[Cells]:
 
 
 def _are_held_out(schema: TableSchema, held_out: Mapping[str, np.ndarray]) -> bool:
-    """Tell whether arrays are what `release_held_out` returns, of which a report can be made."""
+    """Tell whether arrays are as `release_held_out` returns them, so that a report can use them."""
     n_bins, predictions = held_out["n_bins"], held_out["predictions"]
     utility = (len(predictions), schema.n_classes)
     return bool(
@@ -403,8 +406,8 @@ def _are_held_out(schema: TableSchema, held_out: Mapping[str, np.ndarray]) -> bo
     )
 
 
-class _OfColumn(NamedTuple):
-    """The cells of a column of a model: what they are counted in, and two signs of each."""
+class _ColumnCells(NamedTuple):
+    """The cells of a column of a model, with the bin and up to two signs of each."""
 
     position: int
     starts: np.ndarray
@@ -416,18 +419,18 @@ class _OfColumn(NamedTuple):
         return np.searchsorted(self.starts, units[:, self.position], side="right") - 1
 
 
-def _columns(cells: Sequence[Cells], schema: TableSchema) -> list[_OfColumn]:
-    """Return how every column is counted, target included."""
+def _column_cells(cells: Sequence[Cells], schema: TableSchema) -> list[_ColumnCells]:
+    """Return the cells, bins and signs of every column, target included."""
     columns = []
     for j, (column, (starts, shares)) in enumerate(zip(schema.columns, cells, strict=True)):
         bins = merge_cells(shares, shares.sum() / _COLUMN_BINS)
         signs = _signs(shares, column.kind == NOMINAL)
-        columns.append(_OfColumn(j, starts, shares, bins, signs))
+        columns.append(_ColumnCells(j, starts, shares, bins, signs))
     return columns
 
 
 def _signs(shares, nominal):
-    """Return which half of a column each cell is in, and whether it is in the middle: 1 or -1.
+    """Return two signs of each cell: which half of the column it is in, and whether the middle.
 
     Frequent categories are before rare ones. A sign that all cells share is left out.
     """
@@ -436,71 +439,71 @@ def _signs(shares, nominal):
     middles[order] = np.cumsum(shares[order]) - shares[order] / 2
     middles /= shares.sum()
     signs = np.array([middles < 0.5, np.abs(middles - 0.5) < 0.25]) * 2 - 1
-    told = signs.min(axis=1) < signs.max(axis=1)
-    return signs[told].astype(np.int8)
+    is_split = signs.min(axis=1) < signs.max(axis=1)
+    return signs[is_split].astype(np.int8)
 
 
-def _products(columns, rng):
-    """Return which signs each feature is a product of: at most three, of different columns."""
+def _sign_products(columns, rng):
+    """Return the signs that each feature is a product of: at most three, of different columns."""
     owners = [k for k, column in enumerate(columns) for _ in column.signs]
-    first = [i for i, k in enumerate(owners) if i == 0 or owners[i - 1] != k]
+    first_signs = [i for i, k in enumerate(owners) if i == 0 or owners[i - 1] != k]
     products: list[tuple[int, ...]] = [(i,) for i in range(len(owners))]
-    pairs = list(combinations(first, 2))
+    pairs = list(combinations(first_signs, 2))
     rng.shuffle(pairs)
     products += pairs[: max((_MOST_FEATURES - len(products)) * 2 // 3, 0)]
-    wanted = set()
-    for trial in range(_TRIALS if len(first) > 1 else 0):
-        size = min(3 if trial % 4 else 2, len(first))
+    further = set()
+    for trial in range(_TRIALS if len(first_signs) > 1 else 0):
+        size = min(3 if trial % 4 else 2, len(first_signs))
         chosen = tuple(sorted(rng.choice(len(owners), size, replace=False).tolist()))
         if len({owners[i] for i in chosen}) == size:
-            wanted.add(chosen)
-    return [*products, *sorted(wanted.difference(products))][:_MOST_FEATURES]
+            further.add(chosen)
+    return [*products, *sorted(further.difference(products))][:_MOST_FEATURES]
 
 
 def _feature_blocks(
-    units: np.ndarray, columns: Sequence[_OfColumn], products: list[tuple[int, ...]]
+    units: np.ndarray, columns: Sequence[_ColumnCells], products: list[tuple[int, ...]]
 ) -> Iterator[np.ndarray]:
-    """Yield features of blocks of records: products of signs, and at last a 1 for the record."""
+    """Yield features of blocks of records: products of signs, and a last column of ones."""
     for start in range(0, len(units), _ROWS_AT_ONCE):
         block = units[start : start + _ROWS_AT_ONCE]
         signs = np.concatenate([column.signs[:, column.cells(block)] for column in columns])
-        made = np.ones((len(products) + 1, len(block)), dtype=np.int8)
+        features = np.ones((len(products) + 1, len(block)), dtype=np.int8)
         for i, product in enumerate(products):
-            np.multiply.reduce(signs[list(product)], axis=0, out=made[i])
-        yield made.T
+            np.multiply.reduce(signs[list(product)], axis=0, out=features[i])
+        yield features.T
 
 
-def _learn_to_tell(teachers, samples, columns, releases, whole):
-    """Return the score of a classifier that tells records from samples, and how many taught it.
+def _discriminator(teachers, samples, columns, releases, whole):
+    """Return the score of a classifier that tells records from samples, and its number of teachers.
 
-    It is the linear one of Fisher, on signs and products of them. Of records it needs the sum of
-    these; how they spread is that of samples.
+    It is Fisher's linear discriminant of products of signs. From records it uses the sums of these
+    only; their covariance is that of samples.
     """
-    products = _products(columns, np.random.RandomState(_FIT_SEED))
+    products = _sign_products(columns, np.random.RandomState(_FIT_SEED))
     blocks = partial(_feature_blocks, columns=columns, products=products)
     (sums,) = teachers.sums(partial(_sums_of_features, blocks, len(products) + 1))
-    sensitivity = _in_tables(len(sums), whole)
+    sensitivity = _sensitivity(len(sums), whole)
     noisy = releases.run(_FEATURES, sums, sensitivity) / whole
     deviation = releases.standard_deviation(_FEATURES, sensitivity) / whole
     n_teachers = max(noisy[-1], 1.0)
-    of_samples = np.concatenate(list(blocks(samples)))[:, :-1].astype(np.float32)
-    means = of_samples.mean(axis=0, dtype=np.float64)
-    spread = (of_samples.T @ of_samples).astype(np.float64) / len(samples) - np.outer(means, means)
+    signs = np.concatenate(list(blocks(samples)))[:, :-1].astype(np.float32)
+    means = signs.mean(axis=0, dtype=np.float64)
+    spread = (signs.T @ signs).astype(np.float64) / len(samples) - np.outer(means, means)
     ridge = _LEAST_RIDGE + deviation**2 / n_teachers
     difference = np.clip(noisy[:-1] / n_teachers, -1.0, 1.0) - means
     weights = np.linalg.solve(spread + ridge * np.eye(len(products)), difference)
-    # Sums of integers have no rounding errors, so that no score depends on other records.
+    # Sums of integers have no rounding errors, so that the score of a record depends on it alone.
     weights = np.rint(weights / max(np.abs(weights).max(initial=0.0), _TINY) * _LARGEST_WEIGHT)
 
     def score(units):
-        found = [block[:, :-1].astype(np.float64) @ weights for block in blocks(units)]
-        return np.concatenate([*found, np.zeros(0)])
+        scores = [block[:, :-1].astype(np.float64) @ weights for block in blocks(units)]
+        return np.concatenate([*scores, np.zeros(0)])
 
     return score, noisy[-1]
 
 
 def _sums_of_features(blocks, n_features, units, weights):
-    """Return the sums of features over rows with weights: integers, of which no bit is lost."""
+    """Return the weighted sums of features over rows: integers, without rounding errors."""
     sums = np.zeros(n_features, dtype=np.int64)
     for start, block in zip(range(0, len(units), _ROWS_AT_ONCE), blocks(units), strict=True):
         sums += (weights[start : start + _ROWS_AT_ONCE] @ block).astype(np.int64)
@@ -508,7 +511,7 @@ def _sums_of_features(blocks, n_features, units, weights):
 
 
 def _even_edges(scores):
-    """Return what is between bins that have about equally many samples."""
+    """Return the edges of bins with about equally many samples."""
     return np.unique(np.quantile(scores, np.arange(1, _SCORE_BINS) / _SCORE_BINS))
 
 
@@ -517,12 +520,12 @@ def _value_bins(column, units):
 
 
 def _class_cells(predicted, schema, units):
-    """Return in which cell of the table of predictions and classes each record is."""
+    """Return the cell of each record in the table of predictions and classes."""
     return predicted(units) * schema.n_classes + schema.classes_of(units[:, schema.target])
 
 
-def _counts(units, weights, bins, n_bins):
-    """Return what the weights of rows add up to in each bin, one table after another."""
+def _bin_counts(units, weights, bins, n_bins):
+    """Return the sum of the weights of rows in each bin, one table after another."""
     counts = [
         np.bincount(bin_of(units), weights, minlength=n)
         for bin_of, n in zip(bins, n_bins, strict=True)
@@ -531,12 +534,12 @@ def _counts(units, weights, bins, n_bins):
 
 
 def _predictor(samples, schema):
-    """Return what puts records in bins by what is predicted of them, and the class of each bin.
+    """Return a function from records to bins of predictions, and the class of each bin.
 
-    Boosting learns from samples. Of two classes bins are of the score of the second; of more, one
-    is for each class.
+    Boosting learns from samples. With two classes, bins are of the score of the second class; with
+    more, each class has a bin.
     """
-    scores = _boosted(samples.learned, schema)
+    scores = _boosted_scores(samples.learned, schema)
     if schema.n_classes > 2:
         return lambda units: scores(units).argmax(axis=1), np.arange(schema.n_classes)
     edges = np.unique([*_even_edges(scores(samples.compared)[:, 1]), 0.0])
@@ -544,12 +547,12 @@ def _predictor(samples, schema):
     return lambda units: np.searchsorted(edges, scores(units)[:, 1], side="right"), predictions
 
 
-def _boosted(learned, schema):
-    """Return what gives every class a score, which has learned from samples; 0 is even.
+def _boosted_scores(learned, schema):
+    """Return a function from records to a score of each class, fitted to samples; 0 is even.
 
-    Scores are sums over trees, one after another, so that none depends on other records.
+    Scores are sums over trees in a fixed order, so that none depends on other records.
     """
-    # It takes a while to be imported.
+    # A slow import.
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     classes = schema.classes_of(learned[:, schema.target])
@@ -566,18 +569,20 @@ def _boosted(learned, schema):
             boosting.fit(learned[:, features], classes)
 
     def scores(units):
-        made = np.full((len(units), schema.n_classes), -_CERTAIN)
+        class_scores = np.full((len(units), schema.n_classes), -_CERTAIN)
         if len(known) == 1:
-            made[:, known] = _CERTAIN
+            class_scores[:, known] = _CERTAIN
         elif len(units):
             with one_thread_unless(len(learned) >= MANY_ROWS):
-                found = boosting.decision_function(units[:, features])
-            made[:, known] = found if found.ndim == 2 else np.column_stack([-found, found])
-        return made
+                decisions = boosting.decision_function(units[:, features])
+            if decisions.ndim == 1:
+                decisions = np.column_stack([-decisions, decisions])
+            class_scores[:, known] = decisions
+        return class_scores
 
     return scores
 
 
-def _in_tables(n_tables, whole):
-    """Return by how much a record can change so many tables, in each of which it is once."""
+def _sensitivity(n_tables, whole):
+    """Return the sensitivity of `n_tables` tables of counts, each of which has a record once."""
     return partial(cell_count_sensitivity, n_tables=n_tables, whole=whole)

@@ -351,7 +351,7 @@ class ReleasedPeople(ReleasedTable):
         """Return the rows of so many people, with a column that says whose they are."""
         space = self.by_person
         rows, person = draw_people(
-            self.people, space.table, self._wanted({}), check_count(n_users), rng
+            self.people, space.table, self._wanted_rows({}), check_count(n_users), rng
         )
         table, labels = self._presented(rows)
         table = _with_column(self.space.container, table, space.user, person)

@@ -75,31 +75,32 @@ from skdpot.tables import (
     write_table,
 )
 
-# A category that differs is as far as a number at the other end of its range.
+# Different categories are as far from each other as both ends of the range of a number.
 _HALF_RANGE = 2**-0.5
-# No count in a file is larger, with its noise.
+# The largest count in a file, with its noise.
 _LARGEST = 2.0**53
-# Whole numbers, and others, of a model in a file.
+# Arrays of a model in a file, and their types.
 _ARRAYS = {
     **dict.fromkeys(("n_cells", "starts", "stops", "classes"), np.int64),
     **dict.fromkeys(("weights", "cells"), np.float64),
 }
-# Those of what was released; in a file names begin like this.
+# Arrays of released statistics in a file, and their types.
 _STATISTICS = {
     **dict.fromkeys(("n_cells", "starts", "stops", "groups"), np.int64),
     **dict.fromkeys(("counts", "pairs", "deviations"), np.float64),
 }
-_OF_PARITIES = {
+_PARITY_ARRAYS = {
     **dict.fromkeys(("halves", "largest_parity"), np.int64),
     **dict.fromkeys(("parities", "parity_deviation"), np.float64),
 }
-# What follows from these, and only the fit of a model needs.
-_OF_FIT = ("totals", "tails")
-# With less noise, counts within classes are precise enough, and matter more to models.
+# Statistics that are computed from these, and are only used for the fit of a model.
+_FIT_ONLY = ("totals", "tails")
+# Totals of all classes are released if the noise multiplier is above this. With less noise, counts
+# within classes are precise enough, and matter more to models.
 _NOISE_OF_TOTALS = 1.0
-_OF_STATISTICS, _OF_HELD_OUT = "statistics.", "held_out."
-_OF_WORKLOAD = dict.fromkeys(("column_weights", "pair_weights"), np.float64)
-_OF_JOINTS = {
+_STATISTICS_PREFIX, _HELD_OUT_PREFIX = "statistics.", "held_out."
+_WORKLOAD_ARRAYS = dict.fromkeys(("column_weights", "pair_weights"), np.float64)
+_JOINT_ARRAYS = {
     **dict.fromkeys(("joint_columns", "joint_parts"), np.int64),
     **dict.fromkeys(("joint_weights", "joints"), np.float64),
 }
@@ -145,7 +146,7 @@ class TableSketch(BaseEstimator):
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "n_iter": [Interval(Integral, 1, None, closed="left")],
         "quality_share": [Interval(Real, 0, 0.5, closed="both")],
-        # Names are those of a schema: the plan reads it.
+        # Its names are those of a schema, so that it is read with the plan.
         "workload": "no_validation",
     }
 
@@ -192,7 +193,7 @@ class TableSketch(BaseEstimator):
         return release
 
     def _read_workload(self, schema: TableSchema, training: Any) -> Workload | None:
-        """Return what is wanted of a table, or raise: also for a network."""
+        """Return the workload, or raise; a network raises, too."""
         if training is not None:
             raise ValueError("network is for vectors and images, and a table has a schema.")
         return None if self.workload is None else read_workload(self.workload, schema)
@@ -229,8 +230,8 @@ class TableSpace:
             return None
         column = self.schema.columns[self.schema.target]
         labels = [*column.values, *([None] if column.missing else [])]
-        made = np.asarray(labels, dtype=object if column.missing else None)
-        return made if made.ndim == 1 else np.fromiter(labels, dtype=object, count=len(labels))
+        array = np.asarray(labels, dtype=object if column.missing else None)
+        return array if array.ndim == 1 else np.fromiter(labels, dtype=object, count=len(labels))
 
     @property
     def target(self) -> Any:
@@ -240,14 +241,14 @@ class TableSpace:
         return self.schema.names[self.schema.target]
 
     @property
-    def of_tables(self) -> TableSchema:
+    def table_schema(self) -> TableSchema:
         """Return the schema of the columns of tables."""
         return self.schema.without_target() if self.apart else self.schema
 
     @property
     def declaration(self) -> dict[Any, Any]:
         """Return the schema, as a generator is given it."""
-        schema = self.schema if self.named else self.of_tables
+        schema = self.schema if self.named else self.table_schema
         return {column.pop("name"): column for column in schema.plain()["columns"]}
 
     @classmethod
@@ -282,7 +283,7 @@ class TableSpace:
             raise ValueError(
                 f"y is the target {self.target!r}, and X has that column as well. Give one of them."
             )
-        units = read_units(X, self.of_tables)
+        units = read_units(X, self.table_schema)
         validate_data(estimator, X, skip_check_array=True, reset=reset)
         if schema.target is None or not self.apart:
             return units
@@ -319,7 +320,7 @@ class TableReleases(SketchSeries):
     label = "a sketch of a table"
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
-        """Return the standard errors of what the counts tell of columns, and of pairs of them."""
+        """Return the standard errors of the counts of columns, and of pairs of columns."""
         n_sketched = max(round(n_records * (1 - self.quality_share)), 1)
         errors = expected_errors(
             n_sketched, self.space.schema, self._releases(None), self.workload,
@@ -330,14 +331,14 @@ class TableReleases(SketchSeries):
             errors += (expected_report_error(n_judges, self.space.schema, self.budget),)
         if not self.pooled:
             return errors
-        what = "AUC above 1/2 that the noise of a map may give groups away by"
-        return (*errors, ExpectedError(what, self.shown_by_noise(n_records), 0.5))
+        quantity = "AUC above 1/2 that the noise of a map may give groups away by"
+        return (*errors, ExpectedError(quantity, self.shown_by_noise(n_records), 0.5))
 
     def shown_by_noise(self, n_records: int) -> float:
-        """Return by about how much errors of all columns of a class of average size show it."""
+        """Return by how much the AUC is above 1/2 that errors reveal a class of average size by."""
         schema = self.space.schema
-        of_share = self.noise_of_counts * schema.n_classes / n_records
-        return 2 * math.sqrt(len(schema.features)) * of_share
+        share_noise = self.noise_of_counts * schema.n_classes / n_records
+        return 2 * math.sqrt(len(schema.features)) * share_noise
 
     @property
     def noise_of_counts(self) -> float:
@@ -349,20 +350,20 @@ class TableReleases(SketchSeries):
         schema, shares = self.space.schema, self._shares
         releases, points = self._releases(source), records.points
         uses = hold_out(len(points), self.quality_share, source)
-        # All releases, and the model of them.
+        # One step for each release, and one for the fit of the model.
         with self.progress(total=len(shares) + 1, unit=" parts") as bar:
             sketched = points[uses == 0]
             released = release_marginals(sketched, schema, releases, **self._options)
             bar.update(len(shares))
             model = fit_table(released, schema, self.n_components, self.n_iter, pooled=self.pooled)
             bar.update()
-        statistics = {name: array for name, array in released.items() if name not in _OF_FIT}
-        made = ReleasedTable(self.space, model, released_size(released), statistics)
+        statistics = {name: array for name, array in released.items() if name not in _FIT_ONLY}
+        table = ReleasedTable(self.space, model, released_size(released), statistics)
         if not self.quality_share:
-            return made
+            return table
         teachers, counted = (HeldOutRows(points[uses == use]) for use in (1, 2))
-        held_out = release_held_out(teachers, counted, made.judged, self.budget, source)
-        return replace(made, held_out=held_out)
+        held_out = release_held_out(teachers, counted, table.judged, self.budget, source)
+        return replace(table, held_out=held_out)
 
     def _releases(self, source: Any) -> SketchReleases:
         budget = self.budget
@@ -371,11 +372,11 @@ class TableReleases(SketchSeries):
     @property
     def planned(self) -> dict[str, PlannedRelease]:
         """Return the releases, with bounds of their sensitivities."""
-        # A record is in no more tables than there are pairs of columns, wanted ones, and columns.
+        # A record is in at most one table for each column, pair of columns, and wanted joint.
         n_wanted = 0 if self.workload is None else len(self.workload.joints)
         n_tables = max(len(self.space.schema.columns) ** 2 + n_wanted, MOST_PARITIES)
-        most = partial(cell_count_sensitivity, n_tables=n_tables)
-        return {name: PlannedRelease(share, most) for name, share in self._shares.items()}
+        bound = partial(cell_count_sensitivity, n_tables=n_tables)
+        return {name: PlannedRelease(share, bound) for name, share in self._shares.items()}
 
     @property
     def _shares(self) -> dict[str, float]:
@@ -384,7 +385,7 @@ class TableReleases(SketchSeries):
 
     @property
     def _options(self) -> dict[str, Any]:
-        """Return what is released; classes that are groups of a map are not told apart by more."""
+        """Return what is released; classes that are groups of a map need no parities or totals."""
         apart = not self.pooled
         totals = apart and self.budget.noise_multiplier > _NOISE_OF_TOTALS
         return {"parities": apart, "totals": totals, "workload": self.workload}
@@ -392,7 +393,7 @@ class TableReleases(SketchSeries):
 
 @dataclass(frozen=True)
 class ReleasedTable:
-    """What was released of a table, and how tables are made of it.
+    """The released sketch of a table, from which tables are sampled.
 
     Parameters
     ----------
@@ -428,7 +429,7 @@ class ReleasedTable:
 
     @property
     def counts(self) -> np.ndarray:
-        """Return what part of the records each class has."""
+        """Return the share of the records that each class has."""
         return class_shares(self.model, self.space.schema.n_classes)
 
     @property
@@ -443,7 +444,7 @@ class ReleasedTable:
 
     @property
     def known_statistics(self) -> Mapping[str, np.ndarray]:
-        """Return what was released, or raise where it is not known any more."""
+        """Return the released statistics, or raise where a file does not hold them."""
         if self.statistics is None:
             raise ValueError(
                 "the generator is of a file of an earlier version, which does not hold the counts "
@@ -452,20 +453,20 @@ class ReleasedTable:
         return self.statistics
 
     def merged_cells(self, least: float) -> list[tuple[np.ndarray, ...]]:
-        """Return the cells of every column but the target, and which of them go together.
+        """Return the cells of every column but the target, and how they are merged into groups.
 
-        Of each it is where the units of cells start and stop, their shares of all records, and the
-        groups of consecutive ones that have about so large a share at least.
+        Each column has four arrays: where the units of cells start, where they stop, their shares
+        of all records, and groups of consecutive cells with a share of about `least` or more.
         """
         model = self.model
         shares = model["weights"] @ model["cells"]
         ends = np.cumsum(model["n_cells"])[:-1]
-        of_columns = [np.split(part, ends) for part in (model["starts"], model["stops"], shares)]
-        return [(*cells, merge_cells(cells[-1], least)) for cells in zip(*of_columns, strict=True)]
+        column_parts = [np.split(part, ends) for part in (model["starts"], model["stops"], shares)]
+        return [(*part, merge_cells(part[-1], least)) for part in zip(*column_parts, strict=True)]
 
     @property
     def judged(self) -> Judged:
-        """Return what records judge that were held out."""
+        """Return the samples that the held-out records judge."""
         schema = self.space.schema
         return Judged(schema, self.draw, cells_of_model(self.model, schema))
 
@@ -474,9 +475,9 @@ class ReleasedTable:
         return sample_units(self.model, self.space.schema, len(codes), rng, None, codes)
 
     def draw(self, n_samples: int, rng: Any) -> np.ndarray:
-        """Return records as whole numbers, target included; rules that nearly none keep are left.
+        """Return records as whole numbers, target included; rules are ignored if none keeps them.
 
-        What was released has been paid for, and is not lost for that.
+        The budget of the release has been spent, and an error would lose it.
         """
         try:
             return self._rows(n_samples, rng, None, None).units
@@ -494,8 +495,8 @@ class ReleasedTable:
         return table if labels is None else (table, labels)
 
     def _presented(self, rows: TableRows) -> tuple[Any, Any]:
-        """Return rows as users meet them, and the target, where it is no column of tables."""
-        schema = self.space.of_tables
+        """Return rows in the user's container, and the target, where it is no column of tables."""
+        schema = self.space.table_schema
         values = schema.presented([rows.plain[name] for name in schema.names])
         computed = self.space.rules.presented(rows.plain)
         return write_table(self.space.container, schema, values, computed), self._labels(rows)
@@ -516,7 +517,7 @@ class ReleasedTable:
         models = draw_models(
             self.known_statistics, self.space.schema, self.n_records, int(n_sets), rng
         )
-        # How much chance there is in sampling is part of the intervals that sets are for.
+        # Sampling errors are part of the intervals that sets are used for.
         return [
             replace(self, model=model)._sample(n_samples, y, given, rng, evenly=False)
             for model in models
@@ -525,24 +526,24 @@ class ReleasedTable:
     def score(
         self, estimator: Any, X: Any, y: Any, reg: float, rng: Any, device: Any = None
     ) -> float:
-        """Return minus how far generated records are from given ones."""
+        """Return minus the Sinkhorn divergence of generated records from given ones."""
         schema = self.space.schema
         units = self.space.read(estimator, X, y, reset=False)
         units = units[rng.permutation(len(units))[:SCORED_ROWS]]
         labels = None if schema.target is None else schema.classes_of(units[:, schema.target])
-        made = self._rows(len(units), rng, None, labels).units
-        rows, columns = (table_points(rows, schema) for rows in (made, units))
-        return -sinkhorn_divergence(rows, columns, reg=reg)
+        samples = self._rows(len(units), rng, None, labels).units
+        points, sampled = (table_points(rows, schema) for rows in (units, samples))
+        return -sinkhorn_divergence(sampled, points, reg=reg)
 
     def _rows(
         self, n_samples: int, rng: Any, given: Any, codes: Any, *, evenly: bool = False
     ) -> TableRows:
         """Return records under conditions, target included, that keep all rules."""
-        wanted = self._wanted(self._conditions(given, codes is not None))
+        wanted = self._wanted_rows(self._conditions(given, codes is not None))
         return draw_rows(self.model, wanted, n_samples, rng, codes, evenly=evenly)
 
-    def _wanted(self, conditions: Mapping[Any, Any]) -> WantedRows:
-        """Return the rules, and conditions, that are kept by rows."""
+    def _wanted_rows(self, conditions: Mapping[Any, Any]) -> WantedRows:
+        """Return the rules and conditions that rows must keep."""
         space = self.space
         coded = space.apart and not space.schema.has_bands
         return WantedRows(space.schema, space.rules, conditions, coded)
@@ -551,7 +552,8 @@ class ReleasedTable:
         """Return conditions by the names of columns, or raise."""
         given = {} if given is None else given
         space = self.space
-        names = [*(space.schema if space.named else space.of_tables).names, *space.rules.computed]
+        schema = space.schema if space.named else space.table_schema
+        names = [*schema.names, *space.rules.computed]
         if not isinstance(given, Mapping):
             raise ValueError(
                 f"given must be a dictionary of conditions by the name of a column, among {names}, "
@@ -578,8 +580,8 @@ class ReleasedTable:
 
     def _further_arrays(self) -> dict[str, np.ndarray]:
         """Return what a file holds of the release beside the model."""
-        of_counts = with_prefix(self.statistics, _OF_STATISTICS)
-        return of_counts | with_prefix(self.held_out, _OF_HELD_OUT)
+        count_arrays = with_prefix(self.statistics, _STATISTICS_PREFIX)
+        return count_arrays | with_prefix(self.held_out, _HELD_OUT_PREFIX)
 
     @classmethod
     def from_file(
@@ -591,8 +593,8 @@ class ReleasedTable:
         model = with_kinds(arrays, _ARRAYS)
         if not _is_model(schema, **model):
             raise ValueError("the file does not hold a sketch of a table.")
-        more = read_further(arrays, len(model), schema, schema, n_records)
-        return cls(space, model, n_records, **more)
+        further = read_further(arrays, len(model), schema, schema, n_records)
+        return cls(space, model, n_records, **further)
 
 
 def plan_table(
@@ -602,7 +604,7 @@ def plan_table(
     neighbouring: str,
     progress: Callable[..., Any],
 ) -> TableReleases:
-    """Return the release of the sketch of a table, or raise; for other rooms of the package.
+    """Return the release of the sketch of a table, or raise; for other parts of the package.
 
     Parameters
     ----------
@@ -679,33 +681,34 @@ def _read_space(declared: Declared, container: str, *, apart: bool) -> TableSpac
 
 
 def _with_target_last(schema: TableSchema) -> TableSchema:
-    """Return a schema whose other columns are those of tables without the target."""
+    """Return the schema with the target as the last column."""
     target = schema.columns[schema.target or 0]
-    others = [column for column in schema.declared if column is not target]
+    features = [column for column in schema.declared if column is not target]
     computed = [column.name for _, column in schema.others if isinstance(column, Column)]
-    plain = [column.plain() for column in (*others, target)]
-    made = schema_from_plain({"columns": plain, "target": target.name})
-    return made.computing(computed)
+    plain = [column.plain() for column in (*features, target)]
+    reordered = schema_from_plain({"columns": plain, "target": target.name})
+    return reordered.computing(computed)
 
 
 def read_further(
     arrays: Mapping[str, np.ndarray], n_others: int, counted: TableSchema, judged: TableSchema,
     n_records: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return what a file holds of a release beside so many arrays of a model, or raise.
+    """Return what a file holds beside the arrays of a model, or raise.
 
-    That is statistics, of the columns that were counted, and what records tell that were held out.
+    These are the statistics of the columns that were counted, and those of held-out records.
     """
-    statistics, held_out = (part_of(arrays, names) for names in (_OF_STATISTICS, _OF_HELD_OUT))
+    statistics = part_of(arrays, _STATISTICS_PREFIX)
+    held_out = part_of(arrays, _HELD_OUT_PREFIX)
     if len(arrays) != n_others + len(statistics) + len(held_out):
         raise ValueError("the file does not hold a sketch of a table.")
     if not statistics:
         return {}
     kinds = dict(_STATISTICS)
-    for name, more in (
-        ("parities", _OF_PARITIES), ("pair_weights", _OF_WORKLOAD), ("joints", _OF_JOINTS),
+    for name, further in (
+        ("parities", _PARITY_ARRAYS), ("pair_weights", _WORKLOAD_ARRAYS), ("joints", _JOINT_ARRAYS),
     ):  # fmt: skip
-        kinds |= more if name in statistics else {}
+        kinds |= further if name in statistics else {}
     statistics |= with_kinds(statistics, kinds)
     if (
         statistics.keys() != kinds.keys()
@@ -717,7 +720,7 @@ def read_further(
 
 
 def _are_statistics(schema: TableSchema, statistics: Mapping[str, np.ndarray]) -> bool:
-    """Tell whether arrays are what was released of a table: a model may be fitted to them."""
+    """Tell whether arrays are released statistics of a table, to which a model can be fitted."""
     n_cells, starts, stops, groups, counts, pairs, deviations = (
         statistics[name] for name in _STATISTICS
     )
@@ -728,10 +731,10 @@ def _are_statistics(schema: TableSchema, statistics: Mapping[str, np.ndarray]) -
         and all((np.abs(array) <= _LARGEST).all() for array in statistics.values())
     ):
         return False
-    of_columns = np.split(groups, np.cumsum(n_cells)[:-1])
-    if any(set(of_column) != set(range(len(set(of_column)))) for of_column in of_columns):
+    column_groups = np.split(groups, np.cumsum(n_cells)[:-1])
+    if any(set(column) != set(range(len(set(column)))) for column in column_groups):
         return False
-    sizes = [int(of_column.max()) + 1 for of_column in of_columns]
+    sizes = [int(column.max()) + 1 for column in column_groups]
     n_pairs = (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
     return (
         pairs.shape == (n_pairs * schema.n_classes,)
@@ -745,17 +748,17 @@ def _are_statistics(schema: TableSchema, statistics: Mapping[str, np.ndarray]) -
 
 def _are_weights(schema: TableSchema, statistics: Mapping[str, np.ndarray]) -> bool:
     """Tell whether arrays are the weights of columns and of pairs."""
-    of_columns, of_pairs = (statistics[name] for name in _OF_WORKLOAD)
+    column_weights, pair_weights = (statistics[name] for name in _WORKLOAD_ARRAYS)
     n = len(schema.features)
-    right = of_columns.shape == (n,) and of_pairs.shape == (n * (n - 1) // 2,)
-    return right and bool((of_columns > 0).all() and (of_pairs > 0).all())
+    shapes_fit = column_weights.shape == (n,) and pair_weights.shape == (n * (n - 1) // 2,)
+    return shapes_fit and bool((column_weights > 0).all() and (pair_weights > 0).all())
 
 
 def _are_joints(
     schema: TableSchema, sizes: Sequence[int], statistics: Mapping[str, np.ndarray]
 ) -> bool:
     """Tell whether arrays are counts of more than two columns, of groups of these sizes."""
-    columns, parts, weights, joints = (statistics[name] for name in _OF_JOINTS)
+    columns, parts, weights, joints = (statistics[name] for name in _JOINT_ARRAYS)
     if not (
         columns.ndim == 2
         and weights.shape == (len(columns),)
@@ -765,17 +768,17 @@ def _are_joints(
     ):
         return False
     n_counts = 0
-    for joint, of_groups in zip(columns, parts, strict=True):
-        of_columns = np.split(of_groups, np.cumsum(sizes)[:-1])
-        if any(set(part) != set(range(len(set(part)))) for part in of_columns):
+    for joint, group_parts in zip(columns, parts, strict=True):
+        column_parts = np.split(group_parts, np.cumsum(sizes)[:-1])
+        if any(set(part) != set(range(len(set(part)))) for part in column_parts):
             return False
-        n_counts += math.prod(len(set(of_columns[j])) for j in joint[joint >= 0])
+        n_counts += math.prod(len(set(column_parts[j])) for j in joint[joint >= 0])
     return joints.shape == (n_counts * schema.n_classes,)
 
 
 def _are_parities(schema: TableSchema, n_groups: int, statistics: Mapping[str, np.ndarray]) -> bool:
     """Tell whether arrays are the parities of a table with so many groups of cells."""
-    halves, largest, parities, deviation = (statistics[name] for name in _OF_PARITIES)
+    halves, largest, parities, deviation = (statistics[name] for name in _PARITY_ARRAYS)
     n_columns = len(schema.features)
     if not (
         set(halves.tolist()) <= {0, 1}
@@ -795,7 +798,7 @@ def are_cells(
 ) -> bool:
     """Tell whether arrays are cells of the columns of a table but the target."""
     columns = [schema.columns[j] for j in schema.features]
-    # In this order, no array is looked at before its shape is known, and none is large.
+    # The order of checks matters: shapes are checked before entries are read.
     if (
         n_cells.shape != (len(columns),)
         or not columns
@@ -804,7 +807,7 @@ def are_cells(
         or not starts.shape == stops.shape == (n_cells.sum(),)
     ):
         return False
-    # Together they have all units of a column, in order.
+    # The cells of a column have all its units, in order.
     lasts = np.cumsum(n_cells) - 1
     expected = np.append(0, stops[:-1])
     expected[lasts[:-1] + 1] = 0
@@ -831,18 +834,18 @@ def _is_model(
         or cells.shape != (len(weights), len(starts))
     ):
         return False
-    of_columns = np.add.reduceat(cells, np.cumsum(n_cells) - n_cells, axis=1)
+    column_sums = np.add.reduceat(cells, np.cumsum(n_cells) - n_cells, axis=1)
     return bool(
         ((classes >= 0) & (classes < schema.n_classes)).all()
         and (weights >= 0).all()
         and np.isclose(weights.sum(), 1)
         and (cells >= 0).all()
-        and np.allclose(of_columns, 1)
+        and np.allclose(column_sums, 1)
     )
 
 
 def table_points(units: np.ndarray, schema: TableSchema) -> np.ndarray:
-    """Return records as points, so that squared distances add up how much columns differ.
+    """Return records as points whose squared distances are sums of differences of columns.
 
     Parameters
     ----------
@@ -858,13 +861,13 @@ def table_points(units: np.ndarray, schema: TableSchema) -> np.ndarray:
         missing number is at 0, and 1 beside all others.
     """
     parts = []
-    for column, of_column in zip(schema.columns, units.T, strict=True):
-        known = of_column < column.n_known
+    for column, codes in zip(schema.columns, units.T, strict=True):
+        known = codes < column.n_known
         if column.kind == "nominal":
-            one_hot = of_column[:, None] == np.arange(column.n_units)
+            one_hot = codes[:, None] == np.arange(column.n_units)
             parts.append(one_hot * (2 * _HALF_RANGE))
             continue
-        along = 2 * column.places_of_units(of_column) - 1
+        along = 2 * column.places_of_units(codes) - 1
         parts.append(np.where(known, along, 0.0)[:, None])
         if column.missing:
             parts.append(np.where(known, 0.0, 1.0)[:, None])

@@ -79,7 +79,7 @@ class VectorPlan:
         return _VOTED_STAGES if self.is_voted else _STAGES
 
     @property
-    def of_intensities(self) -> Callable[..., float]:
+    def intensity_sensitivity(self) -> Callable[..., float]:
         """Return by how much a record can change counts of the intensities of its pixels."""
         return partial(repeated_count_sensitivity, n_values=self.n_pixels)
 
@@ -89,11 +89,11 @@ class VectorPlan:
 
     def sizes(self, n_records: float, encoder: Encoder) -> MixturePlan:
         """Return the sizes of a mixture of about so many records."""
-        of_class = max(n_records, 1.0) / self.n_classes
-        noise = self.noise_multiplier * math.sqrt(encoder.n_codes) / of_class
+        class_size = max(n_records, 1.0) / self.n_classes
+        noise = self.noise_multiplier * math.sqrt(encoder.n_codes) / class_size
         n_clusters = self.n_clusters
         if n_clusters is None:
-            affordable = min(_CLUSTERS_AT / max(noise, 1e-9), of_class / _RECORDS_OF_CLUSTER)
+            affordable = min(_CLUSTERS_AT / max(noise, 1e-9), class_size / _RECORDS_OF_CLUSTER)
             n_clusters = max(1, min(int(affordable), _MOST_CLUSTERS))
         shared = _SHARED_COVARIANCES if encoder.frequencies is None else _SHARED_BY_IMAGES
         return MixturePlan(
@@ -116,7 +116,7 @@ class VectorPlan:
         groups: dict[str, tuple[list[str], Any]] = {
             "counts": (["counts"], COUNTED),
             "radii": (radii[: 2 + clustered], COUNTED),
-            "intensities": (["intensities"] if self.n_pixels else [], self.of_intensities),
+            "intensities": (["intensities"] if self.n_pixels else [], self.intensity_sensitivity),
             "means": (["means"], BALL),
             "kernels": (["kernels"], SYMMETRIC),
         }

@@ -63,9 +63,9 @@ _AMPLE = 5.0
 # Moves of images that are lengths, in parts of the height.
 _LENGTHS = ("shift", "bend")
 _MOVES = ("rotation", "scale", *_LENGTHS)
-_OF_MIXTURE = tuple(field.name for field in fields(Mixture))
+_MIXTURE_ARRAYS = tuple(field.name for field in fields(Mixture))
 # In a file names begin like this.
-_OF_NOISE, _OF_HELD_OUT = "noise.", "held_out."
+_NOISE_PREFIX, _HELD_OUT_PREFIX = "noise.", "held_out."
 
 
 class VectorSketch(BaseEstimator):
@@ -278,17 +278,17 @@ class VectorReleases(SketchSeries):
         is made up is off by all records.
         """
         n_sketched = n_records * (1 - self.quality_share)
-        of_class = n_sketched / self.plan.n_classes
-        found = []
+        class_size = n_sketched / self.plan.n_classes
+        deviations = []
         for coding in self.codings:
             releases, n_codes = self._releases(None), coding.encoder.n_codes
             self._divide(releases, self.plan.sizes(n_sketched, coding.encoder))
             count = releases.standard_deviation("counts", COUNTED)
-            of_sums = releases.standard_deviation("means", BALL) * math.sqrt(n_codes)
-            found.append((count, of_sums / RADIUS / of_class))
-        count, mean = map(max, zip(*found, strict=True))
+            sum_noise = releases.standard_deviation("means", BALL) * math.sqrt(n_codes)
+            deviations.append((count, sum_noise / RADIUS / class_size))
+        count, mean = map(max, zip(*deviations, strict=True))
         errors = [
-            ExpectedError("standard error of the number of records of a class", count, of_class),
+            ExpectedError("standard error of the number of records of a class", count, class_size),
             ExpectedError("error of the mean of a class, in radii of the records", mean, 1.0),
         ]
         if self.plan.is_voted:
@@ -298,8 +298,8 @@ class VectorReleases(SketchSeries):
             errors.append(ExpectedError(quantity, vote, n_sketched))
         if self.quality_share:
             n_judges = n_records * self.quality_share
-            of_report = expected_report_error(n_judges, summary_schema(self.space), self.budget)
-            errors.append(of_report)
+            report_error = expected_report_error(n_judges, summary_schema(self.space), self.budget)
+            errors.append(report_error)
         return tuple(errors)
 
     def run(self, records: Points, source: Any) -> FittedRecords:
@@ -310,8 +310,8 @@ class VectorReleases(SketchSeries):
             return FittedRecords(self.space, self._sketched(records, rng, source), None)
         points, labels = records.points, records.labels
         uses = hold_out(len(points), self.quality_share, source)
-        kept = ScaledRecords(self.space, points.records[uses == 0])
-        sketched = Points(self.space, kept, labels[uses == 0])
+        sketched_rows = ScaledRecords(self.space, points.records[uses == 0])
+        sketched = Points(self.space, sketched_rows, labels[uses == 0])
         sketch = self._sketched(sketched, rng, source)
         teachers, counted = (
             HeldOutRows(summaries(points[uses == use], labels[uses == use], self.space))
@@ -375,7 +375,7 @@ class VectorReleases(SketchSeries):
         Those of every class would make maps of pixels that tell classes apart by themselves.
         """
         counts = intensity_counts(records.points)
-        noisy = releases.run("intensities", counts, self.plan.of_intensities)
+        noisy = releases.run("intensities", counts, self.plan.intensity_sensitivity)
         return nearest_distribution(noisy / max(noisy.sum(), 1.0))
 
 
@@ -473,10 +473,11 @@ class ReleasedVectors:
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return a header that JSON can hold, and arrays."""
-        arrays = {name: getattr(self.mixture, name) for name in _OF_MIXTURE}
+        arrays = {name: getattr(self.mixture, name) for name in _MIXTURE_ARRAYS}
         if self.intensities is not None:
             arrays["intensities"] = self.intensities[None]
-        arrays |= with_prefix(self.noise, _OF_NOISE) | with_prefix(self.held_out, _OF_HELD_OUT)
+        arrays |= with_prefix(self.noise, _NOISE_PREFIX)
+        arrays |= with_prefix(self.held_out, _HELD_OUT_PREFIX)
         augment = None if self.augment is None else dict(self.augment)
         return {"encoder": self.encoder.header(), "augment": augment}, arrays
 
@@ -485,9 +486,9 @@ class ReleasedVectors:
         cls, header: Mapping[str, Any], arrays: dict[str, np.ndarray], space: RecordSpace, own: Any
     ) -> "ReleasedVectors":
         """Return the sketch of a file, or raise; `own` is the user's encoder, where it was one."""
-        mixture = Mixture(**{name: arrays.pop(name) for name in _OF_MIXTURE})
+        mixture = Mixture(**{name: arrays.pop(name) for name in _MIXTURE_ARRAYS})
         shares = arrays.pop("intensities", None)
-        noise, held_out = (part_of(arrays, prefix) for prefix in (_OF_NOISE, _OF_HELD_OUT))
+        noise, held_out = (part_of(arrays, prefix) for prefix in (_NOISE_PREFIX, _HELD_OUT_PREFIX))
         encoder = encoder_from_header(header["encoder"], space, own)
         augment = header["augment"]
         n_classes = max(space.n_classes, 1)
@@ -509,10 +510,10 @@ class ReleasedVectors:
 
 def _is_noise(noise: Mapping[str, np.ndarray], n_classes: int) -> bool:
     """Tell whether arrays of a file say how large the noise was, of each class."""
-    found = with_kinds(noise, dict.fromkeys(NOISE, np.float64))
-    return noise.keys() == found.keys() and all(
+    typed = with_kinds(noise, dict.fromkeys(NOISE, np.float64))
+    return noise.keys() == typed.keys() and all(
         part.shape == (n_classes,) and np.isfinite(part).all() and (part >= 0).all()
-        for part in found.values()
+        for part in typed.values()
     )
 
 
@@ -547,12 +548,12 @@ def _are_shares(intensities: np.ndarray, n_classes: int) -> bool:
     )
 
 
-def _read_shares(given: Any) -> dict[str, float]:
+def _read_shares(shares: Any) -> dict[str, float]:
     """Return the user's own parts of the budget, by group of releases, or raise."""
-    given = {} if given is None else dict(given)
-    if not set(given) <= set(SHARE_NAMES) or not all(_is_size(x) and x > 0 for x in given.values()):
+    shares = {} if shares is None else dict(shares)
+    if not (set(shares) <= set(SHARE_NAMES) and all(_is_size(x) and x for x in shares.values())):
         raise ValueError(
             "budget_shares must be a dictionary of numbers above 0, by the names "
-            f"{', '.join(SHARE_NAMES)}; got {given!r}."
+            f"{', '.join(SHARE_NAMES)}; got {shares!r}."
         )
-    return {name: float(share) for name, share in given.items()}
+    return {name: float(share) for name, share in shares.items()}
