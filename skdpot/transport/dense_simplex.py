@@ -128,8 +128,7 @@ class WarmTransport:
             np.zeros(len(self._column_masses), np.bool_), nothing, nothing,
         )  # fmt: skip
         _hang_forest(
-            quanta, rows, self._hub, np.zeros(0, np.bool_), self._tree, self._arc_cost, self._flow,
-            self._at_root, *forest,
+            quanta, rows, self._hub, self._tree, self._arc_cost, self._flow, self._at_root, *forest,
         )  # fmt: skip
 
     def _coupling(self) -> Coupling:

@@ -21,11 +21,12 @@ from .spanning_tree import (
     LESS_TO_ROOT,
     MORE_TO_ROOT,
     NONE,
+    PARENT,
     ROW_ARC,
-    attach,
     empty_tree,
     fresh_price,
     label_subtree,
+    list_children,
     pivot,
     price_leaves,
 )
@@ -140,6 +141,18 @@ def _candidate_arcs(cost, used, row_prices, column_prices, width):
 
 
 @part
+def _serve(i, j, supply, demand, parents, masses):
+    """Send what row i has to column j: the one of them that this exhausts hangs from the other."""
+    mass = min(supply[i], demand[j])
+    supply[i] -= mass
+    demand[j] -= mass
+    child, parent = i, len(supply) + j
+    if demand[j] == 0:
+        child, parent = parent, child
+    parents[child], masses[child] = parent, mass
+
+
+@part
 def greedy_forest(
     cost, used, supply, row_prices, amount, is_free, candidate_rows, candidate_columns
 ):
@@ -147,24 +160,21 @@ def greedy_forest(
 
     What is left of the rows then goes to the free columns, up to their amounts, which are set to
     what they take. Every arc takes all it can, so that each exhausts a row or a column: the arcs
-    form a forest.
+    form a forest. Returns the parent of each node, or `NONE`, and the mass between them. No column
+    is the top of a tree but those that are free and could take more, or have no arc.
     """
     n_rows, n_columns = len(used), len(amount)
     supply = supply.copy()
     demand = amount.copy()
-    rows = np.empty(n_rows + n_columns, np.int64)
-    columns = np.empty(n_rows + n_columns, np.int64)
+    parents = np.empty(n_rows + n_columns, np.int64)
     masses = np.empty(n_rows + n_columns, np.int64)
-    size = 0
+    for node in range(n_rows + n_columns):
+        parents[node], masses[node] = NONE, 0
     for turn in range(2):
         for a in range(len(candidate_rows)):
-            i, j = candidate_rows[a], candidate_columns[a]
-            mass = min(supply[i], demand[j])
-            if mass > 0 and is_free[j] == turn:
-                supply[i] -= mass
-                demand[j] -= mass
-                rows[size], columns[size], masses[size] = i, j, mass
-                size += 1
+            i, j = np.int64(candidate_rows[a]), np.int64(candidate_columns[a])
+            if min(supply[i], demand[j]) > 0 and is_free[j] == turn:
+                _serve(i, j, supply, demand, parents, masses)
         if turn:
             break
         for j in range(n_columns):
@@ -176,11 +186,7 @@ def greedy_forest(
                         value = cost[used[i], j] - row_prices[i]
                         if best == NONE or value < best_value:
                             best, best_value = i, value
-                mass = min(supply[best], demand[j])
-                supply[best] -= mass
-                demand[j] -= mass
-                rows[size], columns[size], masses[size] = best, j, mass
-                size += 1
+                _serve(best, j, supply, demand, parents, masses)
     for i in range(n_rows):
         while supply[i] > 0:
             best = NONE
@@ -190,14 +196,10 @@ def greedy_forest(
                         best = j
             if best == NONE:
                 break
-            mass = min(supply[i], demand[best])
-            supply[i] -= mass
-            demand[best] -= mass
-            rows[size], columns[size], masses[size] = i, best, mass
-            size += 1
+            _serve(i, best, supply, demand, parents, masses)
     for j in range(n_columns):
         amount[j] -= demand[j]
-    return rows[:size], columns[:size], masses[:size]
+    return parents, masses
 
 
 @part
@@ -254,75 +256,35 @@ def _root_column(smallest, largest, amount):
 
 
 @part
-def hang_forest(
-    cost, used, hub, is_hook, tree, arc_cost, flow, at_root, rows, columns, masses
-):  # fmt: skip
+def hang_forest(cost, used, hub, tree, arc_cost, flow, at_root, parents, masses):
     """Turn the forest into a strongly feasible spanning tree that hangs from the root.
 
-    A component hangs by the column `hub`, or by another that is a hook, or else from the hub.
+    Trees hang by the column `hub`, by another column that is their top, or else from the hub: by
+    an empty arc of a row, which points to the root.
     """
     n_rows = len(used)
     root = len(tree) - 1
-    starts = np.empty(root + 1, np.int64)
-    for node in range(root + 1):
-        starts[node] = 0
-    for a in range(len(rows)):
-        starts[rows[a] + 1] += 1
-        starts[n_rows + columns[a] + 1] += 1
+    # The hub becomes the top of its tree.
+    node, parent, mass = np.int64(hub), parents[hub], masses[hub]
+    parents[hub] = NONE
+    while parent != NONE:
+        further, next_mass = parents[parent], masses[parent]
+        parents[parent], masses[parent] = node, mass
+        node, parent, mass = parent, further, next_mass
     for node in range(root):
-        starts[node + 1] += starts[node]
-    ends = np.empty(root + 1, np.int64)
-    for node in range(root + 1):
-        ends[node] = starts[node]
-    neighbours = np.empty(2 * len(rows), np.int64)
-    arcs = np.empty(2 * len(rows), np.int64)
-    for a in range(len(rows)):
-        row, column = rows[a], n_rows + columns[a]
-        neighbours[ends[row]], neighbours[ends[column]] = column, row
-        arcs[ends[row]] = arcs[ends[column]] = a
-        ends[row] += 1
-        ends[column] += 1
-
-    seen = np.empty(root, np.bool_)
-    for node in range(root):
-        seen[node] = False
-    stack = np.empty(root, np.int64)
-    for place in range(1 + len(is_hook) + n_rows):
-        top, parent = np.int64(hub), np.int64(root)
-        if 0 < place <= len(is_hook):
-            if not is_hook[place - 1]:
-                continue
-            top = np.int64(n_rows + place - 1)
-        elif place:
-            # Further components hang by an empty arc of a row, which points to the root.
-            top, parent = np.int64(place - 1 - len(is_hook)), np.int64(hub)
-        if seen[top]:
+        parent = parents[node]
+        if parent == NONE and node >= n_rows:
+            tree[node, PARENT] = root
+            at_root[node - n_rows] = True
             continue
-        attach(tree, top, parent, n_rows)
-        if parent == root:
-            at_root[top - n_rows] = True
+        if parent == NONE:
+            parent = np.int64(hub)
         else:
-            arc_cost[top] = cost[used[top], hub - n_rows]
-        seen[top] = True
-        stack[0] = top
-        height = 1
-        while height > 0:
-            height -= 1
-            node = stack[height]
-            for k in range(starts[node], ends[node]):
-                other = neighbours[k]
-                if not seen[other]:
-                    arc = arcs[k]
-                    seen[other] = True
-                    attach(tree, other, node, n_rows)
-                    flow[other] = masses[arc]
-                    arc_cost[other] = cost[used[rows[arc]], columns[arc]]
-                    stack[height] = other
-                    height += 1
-    for column in range(n_rows, root):
-        if not seen[column]:
-            attach(tree, column, root, n_rows)
-            at_root[column - n_rows] = True
+            flow[node] = masses[node]
+        tree[node, PARENT] = parent
+        row, column = min(node, parent), max(node, parent)
+        arc_cost[node] = cost[used[row], column - n_rows]
+    list_children(tree, n_rows)
 
 
 @part
@@ -436,11 +398,7 @@ def network_projection(
         candidate_rows, candidate_columns,
     )  # fmt: skip
     hub = n_rows + _root_column(smallest, largest, amount)
-    for j in range(n_columns):
-        is_free[j] = is_free[j] and amount[j] < largest[j]
-    hang_forest(
-        cost, rows, hub, is_free, tree, arc_cost, flow, at_root, forest[0], forest[1], forest[2],
-    )  # fmt: skip
+    hang_forest(cost, rows, hub, tree, arc_cost, flow, at_root, forest[0], forest[1])
     for j in range(n_columns):
         if at_root[j]:
             label_subtree(tree, price, arc_cost, n_rows + j)

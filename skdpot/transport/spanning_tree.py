@@ -60,7 +60,17 @@ def _unlist(tree, node):
 
 
 @part
-def attach(tree, node, parent, n_rows):
+def list_children(tree, n_rows):
+    """Fill the lists of a tree, in which only parents are set."""
+    for node in range(len(tree) - 1):
+        tree[tree[node, PARENT], CHILDREN] += 1
+    for node in range(len(tree) - 1):
+        if node < n_rows or tree[node, CHILDREN] > 0:
+            _list(tree, node)
+
+
+@part
+def _attach(tree, node, parent, n_rows):
     """Hang a node, which has no parent, below another one."""
     root = len(tree) - 1
     tree[node, PARENT] = parent
@@ -206,7 +216,7 @@ def pivot(
     while True:
         old_parent, old_flow, old_cost = np.int64(tree[node, PARENT]), flow[node], arc_cost[node]
         _detach(tree, node, n_rows)
-        attach(tree, node, parent, n_rows)
+        _attach(tree, node, parent, n_rows)
         flow[node] = mass
         arc_cost[node] = cost
         if node == leaving:
