@@ -211,10 +211,10 @@ def _absorb(reg, weights, u, v, q, row_potential, potential):
     """Add the scalings to the potentials; return the dual value, which estimates the cost."""
     value = 0.0
     for i in range(len(weights)):
-        row_potential[i] += reg * np.log(np.float64(u[i]))
+        row_potential[i] += reg * np.log(u[i])
         value += weights[i] * row_potential[i]
     for j in range(len(v)):
-        potential[j] += reg * np.log(np.float64(v[j]))
+        potential[j] += reg * np.log(v[j])
         value += np.float64(v[j]) * np.float64(q[j]) * potential[j]
     return value
 

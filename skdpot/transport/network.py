@@ -19,6 +19,7 @@ from .polytope import any_below
 from .sorting import sorted_places
 from .spanning_tree import (
     LESS_TO_ROOT,
+    LISTED,
     MORE_TO_ROOT,
     NONE,
     PARENT,
@@ -307,9 +308,10 @@ def _optimise(
     column_prices = price[n_rows : n_rows + n_columns]
     budget = _PIVOTS_PER_NODE * len(tree)
     while budget > 0:
-        price_leaves(tree, price, arc_cost, n_rows)
         pivots = 0
         for j in range(n_columns):
+            if not tree[n_rows + j, LISTED]:
+                column_prices[j] = arc_cost[n_rows + j] - price[tree[n_rows + j, PARENT]]
             if at_root[j]:
                 continue
             if column_prices[j] < -tolerance and amount[j] < largest[j]:
