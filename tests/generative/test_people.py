@@ -15,6 +15,7 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 
 from skdpot import DPSinkhornGenerator, PrivacyLedger
 from skdpot.generative import TableSketch
+from skdpot.generative._sketch import people_sketch
 from skdpot.generative._sketch.people_counts import PeoplePart, _crossed_of
 from skdpot.generative._sketch.people_model import _denoised, _group_shares
 from skdpot.releases import RADIUS
@@ -223,6 +224,25 @@ def test_nobody_has_far_more_rows_than_people_have(seed):
     # Of empty cells that are not cleared, noise alone makes people of hundreds of rows.
     assert sizes.max() < 15
     assert sizes.mean() == pytest.approx(X.groupby("user").size().mean(), abs=0.3)
+
+
+@pytest.mark.parametrize("classes", [None, ["no", "yes"]])
+def test_people_are_drawn_a_block_at_a_time(classes, monkeypatch):
+    monkeypatch.setattr(people_sketch, "_PEOPLE_AT_ONCE", 7)
+    X = make_people(60)
+    y = None if classes is None else np.where(X["stars"] > 2, "yes", "no")
+    generator = DPSinkhornGenerator(
+        2.0, 1e-6, schema={**SCHEMA, "code": {"identifier": True}}, classes=classes, model=SMALL
+    )
+    X["code"] = 0
+    drawn = generator.fit(X.drop(columns="user"), y, groups=X["user"]).sample(n_users=20)
+    rows, labels = (drawn, None) if classes is None else drawn
+    assert sorted(set(rows["user"])) == list(range(20)) and (rows["user"].diff()[1:] >= 0).all()
+    # Identifiers go on from block to block.
+    assert rows["code"].tolist() == list(range(1, len(rows) + 1))
+    assert labels is None or (len(labels) == len(rows) and set(labels) <= set(classes))
+    # People and their own columns are of one block.
+    assert (rows.groupby("user")["sex"].nunique() == 1).all()
 
 
 @pytest.mark.parametrize("n_rows", [10, 50])

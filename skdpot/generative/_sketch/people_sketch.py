@@ -1,6 +1,6 @@
 """The sketch of a table in which people have several rows: its release, and what was released."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -36,6 +36,7 @@ from skdpot.generative._sketch.people_parts import (
 )
 from skdpot.generative._sketch.people_rows import draw_people
 from skdpot.generative._sketch.plan import PlannedRelease, SketchBudget, SketchSeries, check_noise
+from skdpot.generative._sketch.table_rows import TableRows
 from skdpot.generative._sketch.table_sketch import (
     ReleasedTable,
     TableSketch,
@@ -59,6 +60,8 @@ _MOST_ROWS = 1000
 # States of a chain of rows; the others of `n_components` make types of people.
 _N_STATES = 8
 _COMPONENTS_OF_TYPE = 12
+# So many people are drawn at a time, in little memory.
+_PEOPLE_AT_ONCE = 2**15
 # Steps of the fit, for each one of a table with a row for each person.
 _STEPS_OF_FIT = 2
 # Whole numbers, and others, of a model in a file.
@@ -349,11 +352,18 @@ class ReleasedPeople(ReleasedTable):
 
     def sample_users(self, n_users: Any, rng: Any) -> Any:
         """Return the rows of so many people, with a column that says whose they are."""
-        space = self.by_person
-        rows, person = draw_people(
-            self.people, space.table, self._wanted_rows({}), check_count(n_users), rng
-        )
-        table, labels = self._presented(rows)
+        space, n_users, people = self.by_person, check_count(n_users), []
+        wanted = self._wanted_rows({})
+
+        def blocks() -> Iterator[TableRows]:
+            for first in range(0, n_users, _PEOPLE_AT_ONCE):
+                n_here = min(_PEOPLE_AT_ONCE, n_users - first)
+                rows, person = draw_people(self.people, space.table, wanted, n_here, rng)
+                people.append(first + person)
+                yield rows
+
+        table, labels = self._presented(blocks())
+        person = np.concatenate(people)
         table = _with_column(self.space.container, table, space.user, person)
         return table if labels is None else (table, labels)
 
@@ -408,10 +418,10 @@ def _with_column(container: str, table: Any, name: Any, values: np.ndarray) -> A
     """Return a table with one more column, the first one."""
     if container == "array":
         return np.column_stack([values.astype(table.dtype), table])
-    column = make_table(container, [name], [values])
     if container == "polars":
-        return column.hstack(table)
-    return column.join(table)
+        return make_table(container, [name], [values]).hstack(table)
+    table.insert(0, name, values)
+    return table
 
 
 def _is_model(

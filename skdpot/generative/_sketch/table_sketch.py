@@ -1,7 +1,7 @@
 """The sketch of a table: its parameters, its release, and what was released."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral, Real
@@ -75,6 +75,8 @@ from skdpot.tables import (
     write_table,
 )
 
+# The target beside tables: no column has this name.
+_LABELS = object()
 # Different categories are as far from each other as both ends of the range of a number.
 _HALF_RANGE = 2**-0.5
 # The largest count in a file, with its noise.
@@ -491,15 +493,27 @@ class ReleasedTable:
     def _sample(self, n_samples: Any, y: Any, given: Any, rng: Any, *, evenly: bool) -> Any:
         codes = None if y is None else wanted_labels(n_samples, y, self.classes, rng)
         n_samples = check_count(n_samples) if codes is None else len(codes)
-        table, labels = self._presented(self._rows(n_samples, rng, given, codes, evenly=evenly))
+        table, labels = self._presented([self._rows(n_samples, rng, given, codes, evenly=evenly)])
         return table if labels is None else (table, labels)
 
-    def _presented(self, rows: TableRows) -> tuple[Any, Any]:
+    def _presented(self, blocks: Iterable[TableRows]) -> tuple[Any, Any]:
         """Return rows in the user's container, and the target, where it is no column of tables."""
+        schema = self.space.table_schema
+        parts = [self._values(rows) for rows in blocks]
+        labels = [part.pop(_LABELS) for part in parts]
+        # No block has a column twice.
+        values = {name: np.concatenate([of.pop(name) for of in parts]) for name in [*parts[0]]}
+        columns = [values[name] for name in schema.names]
+        table = write_table(self.space.container, schema, columns, values)
+        return table, None if labels[0] is None else np.concatenate(labels)
+
+    def _values(self, rows: TableRows) -> dict[Any, Any]:
+        """Return the values of columns, computed ones too, and the target beside them."""
         schema = self.space.table_schema
         values = schema.presented([rows.plain[name] for name in schema.names])
         computed = self.space.rules.presented(rows.plain)
-        return write_table(self.space.container, schema, values, computed), self._labels(rows)
+        named = dict(zip(schema.names, values, strict=True))
+        return {**named, **computed, _LABELS: self._labels(rows)}
 
     def _labels(self, rows: TableRows) -> Any:
         """Return the target of rows, where it is no column of tables."""
