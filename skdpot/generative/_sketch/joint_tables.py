@@ -38,30 +38,30 @@ def joint_tables(
     sizes = [released["groups"][column].max() + 1 for column in columns]
     wanted = wanted_tables(released, sizes, n_records)
     shown = _parities(released, sizes, n_records, fitted)
-    found = [[*one, *other] for one, other in zip(wanted, shown, strict=True)]
-    return found if any(found) else None
+    tables = [[*first, *second] for first, second in zip(wanted, shown, strict=True)]
+    return tables if any(tables) else None
 
 
 def wanted_tables(released, sizes, n_records):
     """Return the tables of a workload, of each class."""
     n_classes = len(n_records)
-    found: list[list[JointTable]] = [[] for _ in n_records]
+    tables: list[list[JointTable]] = [[] for _ in n_records]
     if "joints" not in released:
-        return found
+        return tables
     begin, stops = 0, np.cumsum(sizes)[:-1]
     for columns, parts, weight in zip(
         released["joint_columns"], released["joint_parts"], released["joint_weights"], strict=True
     ):
         joint = tuple(columns[columns >= 0].tolist())
-        of_columns = np.split(parts, stops)
-        members = [np.eye(of_columns[j].max() + 1, dtype=np.float32)[of_columns[j]] for j in joint]
+        split = np.split(parts, stops)
+        members = [np.eye(split[j].max() + 1, dtype=np.float32)[split[j]] for j in joint]
         end = begin + n_classes * math.prod(member.shape[1] for member in members)
         counts, begin = released["joints"][begin:end].reshape(-1, n_classes), end
         deviation = max(released["deviations"][1] / math.sqrt(weight), 1.0)
         for c, n in enumerate(n_records):
             target = (counts[:, c] / n).astype(np.float32)
-            found[c].append(JointTable(joint, members, target, deviation / n))
-    return found
+            tables[c].append(JointTable(joint, members, target, deviation / n))
+    return tables
 
 
 def _parities(released, sizes, n_records, fitted):
@@ -75,25 +75,25 @@ def _parities(released, sizes, n_records, fitted):
         for weights, profiles in fitted
     ]
     deviations = np.sqrt(released["parity_deviation"][0] ** 2 + n_records) / n_records
-    seen = released["parities"] / n_records
-    # A column of one half has no sign, and its parities are those of the others.
-    told = np.array([half.min() < half.max() for half in halves])
-    untold = ~np.concatenate([told[of_size].all(axis=1) for of_size in subsets])
-    seen[untold] = np.transpose(predicted)[untold]
-    shown = standing_out(seen, np.transpose(predicted), deviations, n_records, subsets)
+    parities = released["parities"] / n_records
+    # A column whose groups are all in one half has no sign; its parities are set to predicted ones.
+    has_sign = np.array([half.min() < half.max() for half in halves])
+    is_unknown = ~np.concatenate([has_sign[group].all(axis=1) for group in subsets])
+    parities[is_unknown] = np.transpose(predicted)[is_unknown]
+    outstanding = standing_out(parities, np.transpose(predicted), deviations, n_records, subsets)
     members = [np.eye(2, dtype=np.float32)[half] for half in halves]
-    # They are no chance, and count as much as what is known best.
-    of_pairs = max(released["deviations"][1], 1.0) / n_records
+    # Parities that stand out are not due to chance, and count as much as the most precise pairs.
+    pair_noise = max(released["deviations"][1], 1.0) / n_records
     return [
         [
             JointTable(
                 subset,
                 [members[j] for j in subset],
                 np.float32(mean[c]),
-                of_pairs[c],
+                pair_noise[c],
                 _parity_contrast(len(subset)),
             )
-            for subset, mean in shown
+            for subset, mean in outstanding
         ]
         for c in range(len(fitted))
     ]

@@ -76,11 +76,11 @@ class JointTable:
             for j, member in zip(self.columns, self.members, strict=True)
         ]
 
-    def errors(self, found):
+    def errors(self, shares):
         """Return by how much shares of all combinations are off the target."""
         if self.contrast is None:
-            return found - self.target
-        return (found @ self.contrast - self.target) * self.contrast
+            return shares - self.target
+        return (shares @ self.contrast - self.target) * self.contrast
 
     def add_slopes(self, slopes, profiles, weights, slices):
         """Add the gradient per unit of a component's weight, and return that of weights."""
@@ -90,8 +90,8 @@ class JointTable:
         for i in range(len(parts) - 1, -1, -1):
             n_parts = parts[i].shape[1]
             inner = inner.reshape(len(inner), -1, n_parts)
-            of_part = (products[i][:, :, None] * inner).sum(axis=1)
-            slopes[:, slices[self.columns[i]]] += of_part @ self.members[i].T
+            part_slopes = (products[i][:, :, None] * inner).sum(axis=1)
+            slopes[:, slices[self.columns[i]]] += part_slopes @ self.members[i].T
             inner = (inner * parts[i][:, None, :]).sum(axis=2)
         return inner
 
@@ -180,7 +180,7 @@ def fit_mixture(
     columns = column_slices(sizes)
     means = np.concatenate(singles).astype(np.float32)
     targets = pair_tables(pairs, sizes)
-    of_singles = np.asarray(1 / deviations[0] ** 2, dtype=np.float32)
+    single_precisions = np.asarray(1 / deviations[0] ** 2, dtype=np.float32)
     precisions = pair_tables(np.broadcast_to(1 / np.square(deviations[1]), pairs.shape), sizes)
     n_cells = len(pairs) + len(means)
     penalty = np.float32(penalty / np.max(deviations[1]))
@@ -200,15 +200,15 @@ def fit_mixture(
             profiles, weights = softmax(state[0], columns), softmax(state[1].T, [slice(None)]).T
             weighed = weights * profiles
             errors = precisions * (weighed.T @ profiles - targets)
-            single_errors = of_singles * (weighed.sum(axis=0) - means)
-            of_pairs = profiles @ (errors + errors.T)
-            slopes = ((0.5 * of_pairs + single_errors) * profiles).sum(axis=1, keepdims=True)
+            single_errors = single_precisions * (weighed.sum(axis=0) - means)
+            pair_slopes = profiles @ (errors + errors.T)
+            slopes = ((0.5 * pair_slopes + single_errors) * profiles).sum(axis=1, keepdims=True)
             for joint in joints:
-                slopes += joint.add_slopes(of_pairs, profiles, weights, columns)
+                slopes += joint.add_slopes(pair_slopes, profiles, weights, columns)
             # Per unit of its weight, so that a light component learns as fast as a heavy one.
             gradients = [
-                through_softmax(of_pairs + single_errors, profiles, columns)
-                + penalty * _apart(profiles, weighed.sum(axis=0), columns),
+                through_softmax(pair_slopes + single_errors, profiles, columns)
+                + penalty * _pull_gradient(profiles, weighed.sum(axis=0), columns),
                 weights * (slopes - (weights * slopes).sum()),
             ]
             optimiser.descend(
@@ -219,7 +219,7 @@ def fit_mixture(
     return weights, softmax(state[0].astype(np.float64), columns)
 
 
-def _apart(profiles, mean, columns):
+def _pull_gradient(profiles, mean, columns):
     """Return the gradient at logits of how far, in relative entropy, components are from a mean."""
     ratios = np.maximum(profiles, _LEAST_SHARE) / np.maximum(mean, _LEAST_SHARE)
     return through_softmax(np.log(ratios), profiles, columns)
@@ -258,15 +258,15 @@ def _split(mixture, joints, columns):
     return weights, profiles
 
 
-def _restricted(joint, columns, weights, profiles, combined, of_label, cells):
+def _restricted(joint, columns, weights, profiles, combined, selected, cells):
     """Return one component for each cell of a table, as components of a label are within it."""
-    held = (weights[:, None] * combined)[of_label][:, cells]
-    totals = np.maximum(held.sum(axis=0), 1e-30)
-    made = (held / totals).T @ profiles[of_label]
+    masses = (weights[:, None] * combined)[selected][:, cells]
+    totals = np.maximum(masses.sum(axis=0), 1e-30)
+    components = (masses / totals).T @ profiles[selected]
     shape = [member.shape[1] for member in joint.members]
     for j, member, part in zip(
         joint.columns, joint.members, np.unravel_index(cells, shape), strict=True
     ):
-        inside = made[:, columns[j]] * member.T[part] + 1e-12 * member.T[part]
-        made[:, columns[j]] = inside / inside.sum(axis=1, keepdims=True)
-    return np.full(len(cells), weights[of_label].sum()), made
+        restricted = components[:, columns[j]] * member.T[part] + 1e-12 * member.T[part]
+        components[:, columns[j]] = restricted / restricted.sum(axis=1, keepdims=True)
+    return np.full(len(cells), weights[selected].sum()), components

@@ -1,7 +1,7 @@
 """A mixture of Gaussian distributions for each class of vectors, from noisy sums.
 
-What is released, in this order, and what one record adds to it is said in `MixtureSketch`; the
-proofs are in :ref:`proof-sketch-releases`. All else is computed from what was released.
+`MixtureSketch` says what is released, in this order, and what one record adds to it. The proofs
+are in :ref:`proof-sketch-releases`. All else is computed from what was released.
 """
 
 from dataclasses import dataclass
@@ -29,21 +29,21 @@ from skdpot.generative._sketch.shrinkage import (
 )
 from skdpot.releases import RADIUS
 
-# The share of records that are not clipped where clusters are looked for.
+# The share of records that are not clipped in the search for clusters.
 _UNCLIPPED = 0.93
 # Regularisation of assignments, in units of the mean variance along these directions.
 _REG = 0.6
-# A class, or a cluster, is not taken for smaller than this part of an equal share.
+# The smallest size of a class, and of a cluster, as a part of an equal share.
 _LEAST_CLASS, _LEAST_CLUSTER = 0.05, 0.1
-# By which factor distances are changed at most, to make up for what was clipped.
+# The least and largest factor of distances, which makes up for clipping.
 _RESTORED = 0.8, 1.5
-# This part of the covariance within clusters of images is that of all classes: a covariance of a
-# class alone gives its images a texture that reveals the class, and that real images do not have.
+# The part of the covariance within clusters of images that is common to all classes: a covariance
+# of one class gives its images a texture that reveals the class, and that real images do not have.
 _IN_COMMON = 0.5
-# So many leading directions are judged one by one, and others by tens.
+# The number of leading directions that are shrunk one by one; others are shrunk by tens.
 _FIRST = 30
-# What is known of the noise of each class: standard deviations of its size, of a coordinate of its
-# mean and of a variance within clusters, and the radius that its records are clipped to.
+# Of the noise of each class: standard deviations of its size, of a coordinate of its mean and of a
+# variance within clusters, and the radius to which its records are clipped.
 NOISE = ("size", "mean", "variance", "radius")
 
 
@@ -115,8 +115,8 @@ class Mixture:
 
     def mean_squares(self) -> np.ndarray:
         """Return the mean squares of the coordinates of codes, in the units of the encoder."""
-        of_classes = np.square(self.factors).sum(axis=1)
-        within = np.resize(of_classes, (len(self.counts), self.means.shape[2]))
+        class_squares = np.square(self.factors).sum(axis=1)
+        within = np.resize(class_squares, (len(self.counts), self.means.shape[2]))
         between = np.einsum("ck,ckj->cj", self.weights, np.square(self.means, dtype=np.float64))
         shares = self.counts / self.counts.sum()
         return shares @ (within + between) * self.unit**2
@@ -190,11 +190,11 @@ class MixtureSketch:
         self.noise = {}
         self._plan, self._releases, self._advance = plan, releases, advance
         self._rows = rows
-        # As long as no clusters are known there is one around the mean of the class.
+        # Before clusters are released, each class has one, around its mean.
         self._weights = np.ones((plan.n_classes, 1))
         self._centres = np.zeros((plan.n_classes, 1, plan.n_codes))
-        self._within = None
-        # Images are not given back the variance that clipping took: they teach more with less.
+        self._inner_norms = None
+        # Images do not get back the variance that clipping took: models learn better without it.
         self._gives_back = plan.frequencies is None
 
     def release(self, unit, rng):
@@ -210,8 +210,8 @@ class MixtureSketch:
             self._release_clusters()
         self._release_kernels()
         means = self._means[:, None] + self._centres
-        # Noise leaves no more digits than these. They lie in memory as those of a file do, so that
-        # both add up to the same.
+        # Noise leaves no more digits than these. The memory layout is that of arrays of a file, so
+        # that sums have the same rounding errors.
         means, factors = (part.astype(np.float32, order="C") for part in (means, self._factors))
         return Mixture(self._counts, self._weights, means, factors, np.array(unit))
 
@@ -230,18 +230,18 @@ class MixtureSketch:
         radii = self._release_norms("norms of records").quantiles(self._plan.level)
         self._clip(radii)
         sums = np.stack([rows.sums() for rows in self._rows])
-        per_record = (radii / RADIUS / self._counts)[:, None]
-        means = self._release("means", sums, BALL) * per_record
-        noise = (self._deviation("means", BALL) * per_record) ** 2
+        units = (radii / RADIUS / self._counts)[:, None]
+        means = self._release("means", sums, BALL) * units
+        noise = (self._deviation("means", BALL) * units) ** 2
         self.noise |= {"radius": radii, "mean": np.sqrt(noise[:, 0])}
         overall = np.average(means, axis=0, weights=self._counts / radii**2)
         n_classes = len(means)
         if n_classes > 1:
-            # Around their own mean, classes vary by less.
-            apart = (means - overall) * np.sqrt(n_classes / (n_classes - 1))
-            means = overall + kept_shares(apart, noise, self._coordinate_groups()) * (
-                means - overall
-            )
+            # The classes vary less around their own mean than around the true one.
+            differences = means - overall
+            unbiased = differences * np.sqrt(n_classes / (n_classes - 1))
+            kept = kept_shares(unbiased, noise, self._coordinate_groups())
+            means = overall + kept * differences
         self._means = means
         for rows, mean in zip(self._rows, means, strict=True):
             rows.subtract(mean)
@@ -253,15 +253,15 @@ class MixtureSketch:
         self._clip(radii)
         self._covariances = self._release_symmetric("covariances", self._lost(norms, radii))
         self._pooled = np.tensordot(
-            self._counts / self._counts.sum(), np.stack(self._of_classes(self._covariances)), 1
+            self._counts / self._counts.sum(), np.stack(self._by_class(self._covariances)), 1
         )
 
     def _release_assignments(self, rng):
         """Release rounds. A record adds its shares, and as many times a vector in the ball."""
         plan = self._plan
-        centres, back = [], []
+        centres, bases = [], []
         for rows, unit, covariance in zip(
-            self._rows, self._units, self._of_classes(self._covariances), strict=True
+            self._rows, self._units, self._by_class(self._covariances), strict=True
         ):
             values, vectors = np.linalg.eigh(covariance)
             leading = slice(None, -plan.n_directions - 1, -1)
@@ -271,44 +271,44 @@ class MixtureSketch:
             scale *= RADIUS / radius
             start = rng.standard_normal((plan.n_clusters, len(scale))) * scale
             centres.append(Centres(start, _REG * np.mean(scale**2)))
-            back.append(vectors[:, leading].T * (radius / RADIUS))
+            bases.append(vectors[:, leading].T * (radius / RADIUS))
         for t in range(plan.n_rounds):
             name = f"assignments {t + 1}"
             sums = [rows.round_sums(at) for at, rows in zip(centres, self._rows, strict=True)]
             released = self._release(name, np.stack(sums), ROUND)
             for at, noisy, count in zip(centres, released, self._counts, strict=True):
                 at.move(noisy, self._deviation(name, ROUND), count)
-        self._centres = np.stack([at.points @ b for at, b in zip(centres, back, strict=True)])
-        for rows, at, found in zip(self._rows, centres, self._centres, strict=True):
+        self._centres = np.stack([at.points @ b for at, b in zip(centres, bases, strict=True)])
+        for rows, at, class_centres in zip(self._rows, centres, self._centres, strict=True):
             rows.find_nearest(at)
-            rows.subtract_nearest(found)
+            rows.subtract_nearest(class_centres)
 
     def _release_clusters(self):
         """Release sizes and sums of clusters. A record adds a count, and a vector in the ball."""
         n_clusters = self._plan.n_clusters
-        self._within = self._release_norms("norms within clusters")
-        radii = self._within.quantiles(self._plan.level)
+        self._inner_norms = self._release_norms("norms within clusters")
+        radii = self._inner_norms.quantiles(self._plan.level)
         self._clip(radii)
         sums = np.stack([rows.counts_and_sums(n_clusters) for rows in self._rows])
         noisy = self._release("clusters", sums, WITH_COUNT)
         counts = noisy[..., 0] / COUNT
         counts = np.maximum(counts, _LEAST_CLUSTER * self._counts[:, None] / n_clusters)
-        per_record = (radii / RADIUS)[:, None] / counts
-        moved = noisy[..., 1:] * per_record[..., None]
-        noise = (self._deviation("clusters", WITH_COUNT) * per_record) ** 2
+        units = (radii / RADIUS)[:, None] / counts
+        steps = noisy[..., 1:] * units[..., None]
+        noise = (self._deviation("clusters", WITH_COUNT) * units) ** 2
         self._weights = counts / counts.sum(axis=1, keepdims=True)
-        means = self._shrunk(self._centres + moved, noise)
+        means = self._shrunk(self._centres + steps, noise)
         for rows, step in zip(self._rows, means - self._centres, strict=True):
             rows.subtract_nearest(step)
         self._centres = means
 
     def _release_kernels(self):
         """Release mean products within clusters. A record adds those of a vector in the ball."""
-        if self._within is None:
-            self._within = self._release_norms("norms of residuals")
-        radii = self._radii_of_products(self._within)
+        if self._inner_norms is None:
+            self._inner_norms = self._release_norms("norms of residuals")
+        radii = self._radii_of_products(self._inner_norms)
         self._clip(radii)
-        kernels = self._release_symmetric("kernels", self._lost(self._within, radii))
+        kernels = self._release_symmetric("kernels", self._lost(self._inner_norms, radii))
         if self._plan.frequencies is not None:
             alike = np.average(kernels, axis=0, weights=np.resize(self._counts, len(kernels)))
             kernels += _IN_COMMON * (alike - kernels)
@@ -319,10 +319,10 @@ class MixtureSketch:
     def _restore_spread(self, kernels):
         """Give clusters and kernels together the variance that was released of classes."""
         shares = self._counts / self._counts.sum()
-        whole = [np.trace(covariance) for covariance in self._of_classes(self._covariances)]
-        within = [np.trace(kernel) for kernel in self._of_classes(kernels)]
+        totals = [np.trace(covariance) for covariance in self._by_class(self._covariances)]
+        within = [np.trace(kernel) for kernel in self._by_class(kernels)]
         between = np.einsum("ck,ckj,ckj->c", self._weights, self._centres, self._centres)
-        missing = max(shares @ (np.array(whole) - within), 0.0) / max(shares @ between, 1e-300)
+        missing = max(shares @ (np.array(totals) - within), 0.0) / max(shares @ between, 1e-300)
         self._centres = self._centres * np.clip(np.sqrt(missing), *_RESTORED)
 
     def _clip(self, radii):
@@ -365,26 +365,26 @@ class MixtureSketch:
 
         What clipping took from them, `lost`, is given back along all directions alike.
         """
-        n_codes, own = self._plan.n_codes, self._plan.own_covariances
+        n_codes, separate = self._plan.n_codes, self._plan.own_covariances
         sums = np.stack([rows.symmetric_sums() for rows in self._rows])
-        if not own:
+        if not separate:
             sums = sums.sum(axis=0, keepdims=True)
         sums = self._release(name, sums, SYMMETRIC)
-        counts = self._counts if own else self._counts.sum(keepdims=True)
+        counts = self._counts if separate else self._counts.sum(keepdims=True)
         squared_units = self._units[: len(counts)] ** 2
-        seen = np.stack([as_matrix(entries, n_codes) for entries in sums])
-        seen *= (squared_units / counts)[:, None, None]
+        noisy = np.stack([as_matrix(entries, n_codes) for entries in sums])
+        noisy *= (squared_units / counts)[:, None, None]
         deviations = self._deviation(name, SYMMETRIC) / DIAGONAL * squared_units / counts
         self.noise["variance"] = np.resize(deviations, self._plan.n_classes)
         parts = counts / counts.sum()
-        pooled = np.tensordot(parts, seen, 1)
+        pooled = np.tensordot(parts, noisy, 1)
         deviation = float(np.linalg.norm(parts * deviations))
         variances = expected_variances(np.diag(pooled), deviation, self._plan.frequencies)
         overall = clean_covariance(pooled, deviation, np.diag(variances))
-        if not own:
+        if not separate:
             return overall[None] * np.average(lost, weights=self._counts)
         cleaned = [
-            clean_covariance(s, float(d), overall) for s, d in zip(seen, deviations, strict=True)
+            clean_covariance(s, float(d), overall) for s, d in zip(noisy, deviations, strict=True)
         ]
         return np.stack(cleaned) * lost[:, None, None]
 
@@ -393,7 +393,7 @@ class MixtureSketch:
         vectors = np.linalg.eigh(self._pooled)[1][:, ::-1]
         along = means @ vectors
         ranks = np.arange(len(vectors))
-        # Leading directions, of which there is much to be learned, are judged one by one.
+        # Leading directions, which tell most, are shrunk one by one.
         groups = (
             np.minimum(ranks, _FIRST + ranks // 10)
             if self._plan.own_histograms
@@ -406,15 +406,15 @@ class MixtureSketch:
         frequencies = self._plan.frequencies
         if frequencies is None:
             return np.arange(self._plan.n_codes)
-        others = -1 - np.arange(len(frequencies))
-        return np.where(frequencies < 0, others, np.rint(frequencies / 2)).astype(int)
+        own_groups = -1 - np.arange(len(frequencies))
+        return np.where(frequencies < 0, own_groups, np.rint(frequencies / 2)).astype(int)
 
-    def _of_classes(self, covariances):
+    def _by_class(self, covariances):
         """Return the covariance of every class."""
         return [covariances[c % len(covariances)] for c in range(self._plan.n_classes)]
 
 
 def _reach(variances: np.ndarray) -> float:
-    """Return what few normal vectors are longer than, in units of their root mean square."""
+    """Return a length that few normal vectors exceed, in units of their root mean square."""
     halves = np.sum(variances) ** 2 / np.sum(variances**2) / 2
     return np.sqrt(gammaincinv(halves, _UNCLIPPED) / halves)

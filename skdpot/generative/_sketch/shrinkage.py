@@ -49,13 +49,13 @@ def kept_shares(
     array([0.75, 0.75, 0.  ])
     """
     noise = np.broadcast_to(noise, observed.shape) + _TINY
-    kept = np.empty(observed.shape)
+    shares = np.empty(observed.shape)
     for group in np.unique(groups):
         members = groups == group
-        of_noise = noise[..., members]
-        variance = _excess(observed[..., members] ** 2, of_noise, _SURE if sure else 0.0)
-        kept[..., members] = variance / (variance + of_noise)
-    return kept
+        group_noise = noise[..., members]
+        variance = _excess(observed[..., members] ** 2, group_noise, _SURE if sure else 0.0)
+        shares[..., members] = variance / (variance + group_noise)
+    return shares
 
 
 def expected_variances(
@@ -87,17 +87,17 @@ def expected_variances(
     if frequencies is None or np.sum(frequencies >= 0) < 8:
         return guess
     smooth = frequencies >= 0
-    height, of_logarithm = np.max(guess[smooth]), np.log1p(frequencies[smooth])
+    height, logarithms = np.max(guess[smooth]), np.log1p(frequencies[smooth])
 
     def variances(t: np.ndarray) -> np.ndarray:
-        return height * np.exp(t[0] - t[1] * of_logarithm - t[2] * of_logarithm**2)
+        return height * np.exp(t[0] - t[1] * logarithms - t[2] * logarithms**2)
 
     def misfit(t: np.ndarray) -> np.ndarray:
         fitted = variances(t)
         return (seen[smooth] - fitted) / (deviation + 0.3 * fitted + _TINY)
 
-    found = least_squares(misfit, [0.0, 1.5, 0.3], bounds=([-20, -3, 0], [20, 8, 5]), max_nfev=200)
-    guess[smooth] = variances(found.x)
+    fit = least_squares(misfit, [0.0, 1.5, 0.3], bounds=([-20, -3, 0], [20, 8, 5]), max_nfev=200)
+    guess[smooth] = variances(fit.x)
     return np.maximum(guess, max(_LEAST_SHARE * guess.max(), _LEAST_VARIANCE))
 
 
@@ -136,20 +136,20 @@ def clean_covariance(seen: np.ndarray, deviation: float, guess: np.ndarray) -> n
     values, vectors = np.linalg.eigh(guess)
     values = np.maximum(values[::-1], max(_LEAST_SHARE * values[-1], _LEAST_VARIANCE))
     vectors = vectors[:, ::-1]
-    apart = vectors.T @ seen @ vectors - np.diag(values)
+    deviations = vectors.T @ seen @ vectors - np.diag(values)
     scale = np.outer(values, values)
     on_diagonal = np.eye(len(values), dtype=bool)
     noise = np.where(on_diagonal, 1.0, 0.5) * deviation**2 + _TINY
     group = np.minimum(np.log2(np.arange(len(values)) + 1).astype(int), _LAST_GROUP)
     block = np.where(on_diagonal, -1 - group[:, None], group[:, None] * (_LAST_GROUP + 1) + group)
-    kept = np.empty_like(scale)
-    for one in np.unique(block):
-        inside = block == one
-        share, of_noise = scale[inside], noise[inside]
+    shares = np.empty_like(scale)
+    for label in np.unique(block):
+        members = block == label
+        scales, block_noise = scale[members], noise[members]
         # In units of the scale, so that large entries do not speak for small ones.
-        relative = _excess(apart[inside] ** 2 / share, of_noise / share)
-        kept[inside] = relative * share / (relative * share + of_noise)
-    return _positive_part(vectors @ (np.diag(values) + kept * apart) @ vectors.T)
+        relative = _excess(deviations[members] ** 2 / scales, block_noise / scales)
+        shares[members] = relative * scales / (relative * scales + block_noise)
+    return _positive_part(vectors @ (np.diag(values) + shares * deviations) @ vectors.T)
 
 
 def _positive_part(matrix: np.ndarray) -> np.ndarray:
@@ -182,9 +182,9 @@ def square_roots(covariances: np.ndarray) -> np.ndarray:
     """
     values, vectors = np.linalg.eigh(covariances)
     values = np.maximum(values, 0.0)
-    left = np.cumsum(values, axis=1) / np.maximum(values.sum(axis=1), _TINY)[:, None]
-    first = int(np.argmax((left > _LEFT_OUT).any(axis=0)))
-    roots = np.sqrt(values[:, first:, None]) * vectors.transpose(0, 2, 1)[:, first:]
+    remaining = np.cumsum(values, axis=1) / np.maximum(values.sum(axis=1), _TINY)[:, None]
+    start = int(np.argmax((remaining > _LEFT_OUT).any(axis=0)))
+    roots = np.sqrt(values[:, start:, None]) * vectors.transpose(0, 2, 1)[:, start:]
     return roots[:, ::-1]
 
 

@@ -1,7 +1,8 @@
 """Rows that a model of a table generates and that keep declared rules.
 
-Rows that break a rule are drawn again; those of which none keeps them get the nearest values that
-do, of rows that were drawn or are possible. What is declared, and released, is all that is used.
+Rows that break a rule are drawn again. A row that still breaks one gets the values of the nearest
+row that keeps all rules: one that was drawn, or a possible one. All of this uses declarations and
+released statistics only.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,13 +20,13 @@ __all__ = ["TableRows", "WantedRows", "check_rules", "draw_rows", "nearest_rows"
 
 # A row is drawn anew up to 1 + 4 + ... + 256 times.
 _ROUNDS, _FACTOR = 5, 4
-# So many rows are drawn at a time, unless more are wanted.
+# The number of rows that are drawn at a time, unless more are wanted.
 _AT_ONCE = 2**16
-# Values are those of so many rows at most.
+# The largest number of rows whose values are given to rows that break rules.
 _DONORS = 2048
-# Of possible rows so many are tried, and so many that keep the rules are enough.
+# Possible rows are drawn this many at a time, this often at most, until so many keep the rules.
 _TRIED, _SEARCHES, _ENOUGH = 4096, 16, 1024
-# Rules often hold at ends only.
+# The share of possible values at ends of ranges, where rules often hold only, and of missing ones.
 _AT_ENDS, _MISSING_PART = 0.3, 0.1
 
 
@@ -115,7 +116,7 @@ def draw_rows(
     rows = wanted.rows(draw(n_samples, labels=labels, evenly=evenly), rng)
     if not wanted.rules:
         return rows
-    # Raises where nothing can keep all of it, however many rows the model draws.
+    # Raises where no row can keep all rules and conditions.
     wanted.possible_rows()
     broken = np.flatnonzero(~wanted.kept(rows))
     for n_tried in range(_ROUNDS):
@@ -174,27 +175,27 @@ class WantedRows:
     ) -> None:
         self.schema, self.rules, self._apart = schema, rules, apart
         computed = {formula.column.name: formula.column for formula in rules.formulas}
-        self.of_learned = {
+        self._learned = {
             name: condition for name, condition in given.items() if name not in computed
         }
-        self._of_computed = {
+        self._computed = {
             computed[name]: condition for name, condition in given.items() if name in computed
         }
-        # Asked for what is not declared, it raises.
+        # Raises if a condition is on values that are not declared.
         self._intervals = {
-            name: schema.intervals(name, condition) for name, condition in self.of_learned.items()
+            name: schema.intervals(name, condition) for name, condition in self._learned.items()
         }
-        for column, condition in self._of_computed.items():
+        for column, condition in self._computed.items():
             column.intervals(condition)
-        # Where rules leave less of bounds, nothing else is drawn.
+        # Values are drawn within the bounds that rules leave.
         self._boxes = self._narrowed() if rules else {}
-        self.conditions = self.of_learned | self._of_rules()
+        self.conditions = self._learned | self._rule_conditions()
 
     def rows(self, units: np.ndarray, rng: Any) -> TableRows:
-        """Return rows of units, of which random numbers make values."""
+        """Return rows of units, with random values within each unit."""
         uniforms = np.zeros(units.shape)
-        drawn = units.shape[1] - self._apart
-        uniforms[:, :drawn] = rng.uniform(size=(len(units), drawn))
+        n_drawn = units.shape[1] - self._apart
+        uniforms[:, :n_drawn] = rng.uniform(size=(len(units), n_drawn))
         plain = self.schema.plain_values(units, uniforms, self.conditions)
         named = dict(zip(self.schema.names, plain, strict=True))
         return TableRows(units, self.rules.complete(named))
@@ -203,96 +204,96 @@ class WantedRows:
         """Tell which rows keep all rules, or a part, and conditions on columns these compute."""
         rules = self.rules if part is None else part
         kept = rules.kept(rows.plain)
-        for column, condition in self._of_computed.items():
+        for column, condition in self._computed.items():
             if column.name in rules.computed:
                 kept &= _meets(column, rows.plain[column.name], condition)
         return kept
 
     def possible_rows(self, label: int | None = None) -> TableRows:
-        """Return rows of what is declared and asked for that keep the rules, or raise.
+        """Return declared rows that keep the rules and conditions, or raise.
 
         With `label` they are of this class of the target.
         """
         intervals = self._possible_units()
         if label is not None and self.schema.target is not None:
             intervals[self.schema.target] = [(label, label + 1)]
-        # Of nothing private, and the same each time.
+        # The same rows each time; nothing private is used.
         rng = check_random_state(0)
-        found, n_found = [], 0
+        parts, n_kept = [], 0
         for _ in range(_SEARCHES):
             units = np.column_stack(
                 [_units_in(column_intervals, _TRIED, rng) for column_intervals in intervals]
             )
             rows = self.rows(units, rng)
             kept = np.flatnonzero(self.kept(rows))
-            found.append(rows.taken(kept))
-            n_found += len(kept)
-            if n_found >= _ENOUGH:
+            parts.append(rows.taken(kept))
+            n_kept += len(kept)
+            if n_kept >= _ENOUGH:
                 break
-        if not n_found:
+        if not n_kept:
             raise ValueError(
                 f"no row was found that keeps all rules together, {list(self.rules.texts)}, within "
                 "what is declared and asked for. Wider bounds, or fewer rules or conditions, may "
                 "help; write an equation with the column that it computes alone on its left."
             )
         return TableRows(
-            np.concatenate([rows.units for rows in found]),
-            {name: np.concatenate([rows.plain[name] for rows in found]) for name in found[0].plain},
+            np.concatenate([rows.units for rows in parts]),
+            {name: np.concatenate([rows.plain[name] for rows in parts]) for name in parts[0].plain},
         )
 
     def _possible_units(self) -> list[list[tuple[int, int]]]:
-        """Return which units each column may have, by what rules leave of its bounds."""
+        """Return the intervals of units that each column may have within what rules leave."""
         boxes, possible = self._boxes, []
         for column in self.schema.columns:
             allowed = self._intervals.get(column.name, [(0, column.n_units)])
-            left = column.units_within(boxes[column.name]) if column.name in boxes else allowed
-            both = [
-                (max(a, c), min(b, d)) for a, b in allowed for c, d in left if max(a, c) < min(b, d)
+            box = column.units_within(boxes[column.name]) if column.name in boxes else allowed
+            overlap = [
+                (max(a, c), min(b, d)) for a, b in allowed for c, d in box if max(a, c) < min(b, d)
             ]
-            possible.append(both or allowed)
+            possible.append(overlap or allowed)
         return possible
 
     def _narrowed(self) -> dict[Any, Any]:
-        """Return what rules leave of bounds and conditions, or raise."""
+        """Return the bounds that rules and conditions leave to columns, or raise."""
         columns = dict(zip(self.schema.names, self.schema.columns, strict=True))
-        of_learned = [(columns[name], condition) for name, condition in self.of_learned.items()]
+        pairs = [(columns[name], condition) for name, condition in self._learned.items()]
         boxes = {
             column.name: _range_of(column, condition)
-            for column, condition in [*of_learned, *self._of_computed.items()]
+            for column, condition in [*pairs, *self._computed.items()]
             if isinstance(condition, tuple) and column.kind == NUMERIC
         }
         return self.rules.narrowed(boxes)
 
-    def _of_rules(self) -> dict[Any, Any]:
-        """Return conditions that rules make of bounds of columns on which there is none."""
-        found: dict[Any, Any] = {}
+    def _rule_conditions(self) -> dict[Any, Any]:
+        """Return conditions that follow from rules, on columns without a condition."""
+        conditions: dict[Any, Any] = {}
         for j in self.schema.features:
             column = self.schema.columns[j]
             box = self._boxes.get(column.name)
-            # What may be missing is not narrowed.
-            if box is None or column.missing or column.name in self.of_learned:
+            # A column with missing values is not narrowed.
+            if box is None or column.missing or column.name in self._learned:
                 continue
             if column.kind == NUMERIC:
-                found[column.name] = tuple(map(column.shown, box))
+                conditions[column.name] = tuple(map(column.shown, box))
             else:
-                found[column.name] = [column.values[first] for first, _ in column.units_within(box)]
-        return found
+                conditions[column.name] = [column.values[u] for u, _ in column.units_within(box)]
+        return conditions
 
 
 def _redrawn(
     rows: TableRows, broken: np.ndarray, repeats: int, wanted: WantedRows,
     draw: Callable[..., np.ndarray], labels: np.ndarray | None, rng: Any,
 ) -> np.ndarray:  # fmt: skip
-    """Put the first of some new rows that keeps the rules in the place of each that does not.
+    """Replace each broken row by the first of some new ones that keeps the rules.
 
-    Returns those of which none does.
+    Returns the rows that are still broken.
     """
     places = np.repeat(broken, repeats)
-    of_labels = None if labels is None else labels[places]
-    new = wanted.rows(draw(len(places), labels=of_labels), rng)
+    new_labels = None if labels is None else labels[places]
+    new = wanted.rows(draw(len(places), labels=new_labels), rng)
     kept = np.flatnonzero(wanted.kept(new))
-    mended, first = np.unique(places[kept], return_index=True)
-    new, names = new.taken(kept[first]), list(rows.plain)
+    mended, positions = np.unique(places[kept], return_index=True)
+    new, names = new.taken(kept[positions]), list(rows.plain)
     rows.put(mended, new, wanted.schema, names)
     return np.setdiff1d(broken, mended)
 
@@ -301,21 +302,21 @@ def _mend(
     rows: TableRows, broken: np.ndarray, wanted: WantedRows, draw: Callable[..., np.ndarray],
     labels: np.ndarray | None, rng: Any,
 ) -> None:  # fmt: skip
-    """Give rows the values of the nearest row that keeps rules, where these look.
+    """Give broken rows the values of the nearest row that keeps rules, in the columns of these.
 
-    Rules that share no column, not even by others, are mended apart.
+    Rules without a column in common, directly or through others, are mended separately.
     """
     for label in (None,) if labels is None else np.unique(labels[broken]).tolist():
-        here = broken if label is None or labels is None else broken[labels[broken] == label]
-        of_label = None if label is None else np.full(_AT_ONCE // 4, label)
-        others = wanted.rows(draw(_AT_ONCE // 4, labels=of_label), rng)
+        places = broken if label is None or labels is None else broken[labels[broken] == label]
+        new_labels = None if label is None else np.full(_AT_ONCE // 4, label)
+        others = wanted.rows(draw(_AT_ONCE // 4, labels=new_labels), rng)
         for part in wanted.rules.parts:
-            # What is possible is less like the table than what the model draws.
-            known = np.flatnonzero(wanted.kept(others, part))[:_DONORS]
-            donors = others.taken(known) if len(known) else wanted.possible_rows(label)
-            left = here[~wanted.kept(rows.taken(here), part)]
-            # So many at a time, whose distances to all donors are in memory.
-            for some in np.array_split(left, len(left) // _DONORS + 1):
+            # Possible rows are used last, since drawn rows are more like the table.
+            keeping = np.flatnonzero(wanted.kept(others, part))[:_DONORS]
+            donors = others.taken(keeping) if len(keeping) else wanted.possible_rows(label)
+            remaining = places[~wanted.kept(rows.taken(places), part)]
+            # In blocks, since distances to all donors are in memory.
+            for some in np.array_split(remaining, len(remaining) // _DONORS + 1):
                 nearest = nearest_rows(rows.units[some], donors.units, wanted.schema, part.columns)
                 names = [column.name for column in part.columns]
                 rows.put(some, donors.taken(nearest), wanted.schema, names)
@@ -329,11 +330,12 @@ def nearest_rows(
     for column in columns:
         if column.name not in schema.names:
             continue
-        own, other = (rows[:, schema.names.index(column.name)] for rows in (units, others))
+        j = schema.names.index(column.name)
+        values, other_values = units[:, j], others[:, j]
         if column.kind == "nominal":
-            distances += own[:, None] != other
+            distances += values[:, None] != other_values
         else:
-            places = map(column.places_of_units, (own, other))
+            places = map(column.places_of_units, (values, other_values))
             distances += np.abs(np.subtract.outer(*places))
     return distances.argmin(axis=1)
 
@@ -344,12 +346,12 @@ def _meets(column: Column, plain: np.ndarray, condition: Any) -> np.ndarray:
         if isinstance(condition, tuple):
             low, high = column.range_of(condition)
             return (plain >= low) & (plain <= high)
-        wanted = condition if isinstance(condition, list | np.ndarray) else [condition]
-        numbers = [np.nan if one is None else column.number_of(one) for one in wanted]
-        missing = np.isnan(plain) & any(one is None for one in wanted)
+        values = condition if isinstance(condition, list | np.ndarray) else [condition]
+        numbers = [np.nan if value is None else column.number_of(value) for value in values]
+        missing = np.isnan(plain) & any(value is None for value in values)
         return np.isin(plain, np.array(numbers, dtype=np.float64)) | missing
-    inside = [(plain >= first) & (plain < last) for first, last in column.intervals(condition)]
-    return np.logical_or.reduce(inside)
+    is_in = [(plain >= first) & (plain < last) for first, last in column.intervals(condition)]
+    return np.logical_or.reduce(is_in)
 
 
 def _range_of(column: Column, condition: tuple) -> tuple[float, float]:
