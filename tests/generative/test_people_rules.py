@@ -93,7 +93,7 @@ def test_sorting_the_order_alone_would_be_seen(monkeypatch):
         starts = drawn.rows.plain["start"]
         drawn.rows.plain["start"] = starts[np.lexsort((starts, drawn.person))]
 
-    monkeypatch.setattr(people_rows._Drawn, "sort", sort)
+    monkeypatch.setattr(people_rows._DrawnPeople, "sort", sort)
     assert not all(are_kept(generator.sample(n_users=300)))
 
 
@@ -132,14 +132,14 @@ def test_columns_that_no_rule_ties_to_the_order_stay_where_the_walk_is(monkeypat
     drawn, walks = [], []
     for rules in ([], ["high >= low"], ["end >= start"]):
         generator = fit_people(X, schema=VISITS, rules=rules)
-        sort = people_rows._Drawn.sort
+        sort = people_rows._DrawnPeople.sort
 
         def watched(of, sort=sort):
             walks.append({name: one.copy() for name, one in of.rows.plain.items()})
             sort(of)
 
         with monkeypatch.context() as patched:
-            patched.setattr(people_rows._Drawn, "sort", watched)
+            patched.setattr(people_rows._DrawnPeople, "sort", watched)
             drawn.append(generator.sample(n_users=100))
     for rows, before, tied in zip(drawn, walks, (False, False, True), strict=True):
         np.testing.assert_array_equal(rows["age"], before["age"])

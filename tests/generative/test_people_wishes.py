@@ -160,11 +160,11 @@ def test_rows_held_out_instead_of_people_would_be_seen(bug, monkeypatch):
     """The mistakes that are planted: rows count as people do, or coins are thrown for rows."""
     if bug == "rows":
 
-        def of_rows(of_rows, own, part):
+        def sum_rows(function, own, part):
             units = np.column_stack(part.units).astype(np.int64)
-            return of_rows(units, np.full(len(units), 2.0**20))
+            return function(units, np.full(len(units), 2.0**20))
 
-        monkeypatch.setattr(people_sketch, "_of_rows", of_rows)
+        monkeypatch.setattr(people_sketch, "_sum_part_rows", sum_rows)
     else:
 
         def release(teachers, counted, *rest):

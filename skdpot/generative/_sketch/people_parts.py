@@ -14,29 +14,27 @@ from skdpot.tables import check_one_kind, container_of, person_codes
 
 __all__ = ["RemoteParts", "by_person", "first_of", "read_parts"]
 
-# Rows that are looked at together.
+# The number of rows of a part.
 _PART_ROWS = 2**18
 
 
 @dataclass(frozen=True, eq=False)
 class RemoteParts:
-    """Parts of a table in the processes of Dask, which sums alone leave; and how many people each
-    of them has.
-    """
+    """Parts of a table in the processes of Dask, which return sums only, with numbers of people."""
 
     parts: list[Any]
     n_people: list[int]
 
-    def sums(self, of_part: Any) -> list[np.ndarray]:
-        """Return exact sums over parts of what a function returns of each."""
+    def sums(self, sum_part: Any) -> list[np.ndarray]:
+        """Return exact sums of the arrays that a function returns for each part."""
         import dask
 
-        found = dask.compute(*[dask.delayed(_sums_of)(part, of_part) for part in self.parts])
+        part_sums = dask.compute(*[dask.delayed(_sums_of)(part, sum_part) for part in self.parts])
         # A partition may have no rows.
-        return [sum(of_parts) for of_parts in zip(*filter(None, found), strict=True)]
+        return [sum(arrays) for arrays in zip(*filter(None, part_sums), strict=True)]
 
     def taken(self, people: np.ndarray) -> "RemoteParts":
-        """Return the parts of some people, by a mask."""
+        """Return the parts restricted to the people of a mask."""
         import dask
 
         masks = np.split(people, np.cumsum(self.n_people)[:-1])
@@ -91,15 +89,15 @@ def read_parts(frames: Any, groups: str, rows: Any, order: int | None) -> tuple[
     """
     read = partial(_read_part, groups=groups, rows=rows, order=order)
     if not hasattr(frames, "to_delayed"):
-        found = list(map(read, frames))
-        parts: Any = LocalParts([part for parts, _ in found for part in parts])
+        by_frame = list(map(read, frames))
+        parts: Any = LocalParts([part for parts, _ in by_frame for part in parts])
     else:
         import dask
 
         pairs = dask.persist(*[dask.delayed(read)(frame) for frame in frames.to_delayed()])
-        found = [([], people) for people in dask.compute(*[pair[1] for pair in pairs])]
-        parts = RemoteParts([pair[0] for pair in pairs], [len(people) for _, people in found])
-    people = [person for _, of_frame in found for person in of_frame]
+        by_frame = [([], people) for people in dask.compute(*[pair[1] for pair in pairs])]
+        parts = RemoteParts([pair[0] for pair in pairs], [len(people) for _, people in by_frame])
+    people = [person for _, frame_people in by_frame for person in frame_people]
     if not people:
         raise ValueError("the table has no records (0 rows); at least 1 is needed.")
     check_one_kind(people)
@@ -140,12 +138,12 @@ def by_person(
     stops = np.cumsum(sizes)
     part_of = (stops - sizes) // _PART_ROWS
     ends = np.flatnonzero(np.diff(part_of, append=part_of[-1] + 1)) + 1
-    parts, first = [], 0
+    parts, start = [], 0
     for end in ends.tolist():
-        block = slice(int(stops[first] - sizes[first]), int(stops[end - 1]))
+        block = slice(int(stops[start] - sizes[start]), int(stops[end - 1]))
         columns = [_compact(units[block, j]) for j in range(units.shape[1])]
-        parts.append(PeoplePart(columns, sizes[first:end]))
-        first = end
+        parts.append(PeoplePart(columns, sizes[start:end]))
+        start = end
     return parts, people
 
 
@@ -155,12 +153,12 @@ def _read_part(
     """Return the rows of a frame by person, and its people."""
     if not len(frame):
         return [], []
-    X, of_rows = _taken_out(frame, groups)
-    return by_person(rows.read(BaseEstimator(), X, None, reset=True), of_rows, order)
+    X, persons = _taken_out(frame, groups)
+    return by_person(rows.read(BaseEstimator(), X, None, reset=True), persons, order)
 
 
-def _sums_of(parts: list[PeoplePart], of_part: Any) -> list[np.ndarray]:
-    return LocalParts(parts).sums(of_part)
+def _sums_of(parts: list[PeoplePart], sum_part: Any) -> list[np.ndarray]:
+    return LocalParts(parts).sums(sum_part)
 
 
 def _taken(parts: list[PeoplePart], people: np.ndarray) -> list[PeoplePart]:

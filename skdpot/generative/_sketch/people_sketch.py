@@ -81,7 +81,7 @@ def split_roles(schema: Any) -> tuple[Any, tuple, Any]:
     ({'sex': {'categories': ['F', 'M']}, 'age': range(18, 80)}, ('sex',), None)
     """
     columns, target = columns_in(schema)
-    plain, own, ordering = {}, [], []
+    plain, own_names, ordering = {}, [], []
     for name, declared in columns.items():
         if isinstance(declared, Mapping):
             if declared.get("per", "user") != "user" or declared.get("order", True) is not True:
@@ -89,13 +89,13 @@ def split_roles(schema: Any) -> tuple[Any, tuple, Any]:
                     f"column {name!r} may be declared with 'per': 'user' or with 'order': True; "
                     "these keys have no other values."
                 )
-            own += [name] * ("per" in declared)
+            own_names += [name] * ("per" in declared)
             ordering += [name] * ("order" in declared)
             declared = {
                 key: value for key, value in declared.items() if key not in ("per", "order")
             }
         plain[name] = declared
-    if len(ordering) > 1 or set(ordering) & set(own):
+    if len(ordering) > 1 or set(ordering) & set(own_names):
         raise ValueError(
             "at most one column of the schema may be declared with 'order': True, and none that is "
             f"'per': 'user'; got {ordering}."
@@ -105,7 +105,7 @@ def split_roles(schema: Any) -> tuple[Any, tuple, Any]:
             "columns": [{"name": name, **declaration} for name, declaration in plain.items()],
             "target": target,
         }
-    return plain, tuple(own), ordering[0] if ordering else None
+    return plain, tuple(own_names), ordering[0] if ordering else None
 
 
 @dataclass(frozen=True)
@@ -181,15 +181,15 @@ class PeopleRecords:
 
 @dataclass(frozen=True)
 class PeopleSketch:
-    """How a table is sketched in which people have several rows."""
+    """The sketch of a table in which people have several rows."""
 
-    of_rows: TableSketch
+    row_model: TableSketch
     own: tuple
     order: Any
 
     @classmethod
     def of(cls, model: Any, declared: Declared) -> tuple[Declared, "PeopleSketch"]:
-        """Return what is declared of rows, and it, or raise."""
+        """Return the declaration of rows, and the sketch, or raise."""
         if not isinstance(model, TableSketch):
             raise ValueError("groups are for tables with a schema: declare schema={column: ...}.")
         schema, own, order = split_roles(declared.schema)
@@ -199,25 +199,25 @@ class PeopleSketch:
         self, estimator: Any, X: Any, y: Any, groups: Any, declared: Declared
     ) -> PeopleRecords:
         """Return a private table by people, or raise."""
-        X, of_rows, frames = first_of(X, groups)
+        X, persons, frames = first_of(X, groups)
         if frames is not None:
             if y is not None:
                 raise ValueError("a table in parts has its labels in a column: give it as target.")
-            space = self._space(self.of_rows._space_of(X, y, declared), groups)
+            space = self._space(self.row_model._space_of(X, y, declared), groups)
             validate_data(estimator, X, skip_check_array=True, reset=True)
             parts, n_people = read_parts(frames, groups, space.rows, space.table.order)
             return PeopleRecords(space, parts, n_people)
-        check_index(X, of_rows)
-        records = self.of_rows._read(estimator, X, y, declared, reset=True)
-        user = getattr(of_rows, "name", None)
+        check_index(X, persons)
+        records = self.row_model._read(estimator, X, y, declared, reset=True)
+        user = getattr(persons, "name", None)
         space = self._space(records.space, user if isinstance(user, str) else None)
-        found, people = by_person(records.points, of_rows, space.table.order)
+        found, people = by_person(records.points, persons, space.table.order)
         return PeopleRecords(space, LocalParts(found), len(people))
 
     def _unseen(self, declared: Declared, columns: Any) -> PeopleRecords:
         """Return nobody's rows of the declared table, or raise."""
         return PeopleRecords(
-            self._space(self.of_rows._unseen(declared, columns).space, None), LocalParts([]), 0
+            self._space(self.row_model._unseen(declared, columns).space, None), LocalParts([]), 0
         )
 
     def _space(self, rows: TableSpace, user: str | None) -> PeopleSpace:
@@ -230,7 +230,7 @@ class PeopleSketch:
         self, space: PeopleSpace, budget: SketchBudget, training: Any, progress: Callable[..., Any]
     ) -> "PeopleReleases":
         """Return the release, or raise; no row is looked at."""
-        model = self.of_rows
+        model = self.row_model
         release = PeopleReleases(
             space, budget, int(model.n_components), int(model.n_iter), progress,
             quality_share=float(model.quality_share),
@@ -257,7 +257,7 @@ class PeopleReleases(SketchSeries):
 
     @property
     def table(self) -> PeopleTable:
-        """Return the columns that are counted, and how much each table of counts is wanted."""
+        """Return the columns that are counted, with the workload."""
         return replace(self.space.table, wanted=self.workload)
 
     @property
@@ -267,7 +267,7 @@ class PeopleReleases(SketchSeries):
         return {name: PlannedRelease(shares[name], sensitivities[name]) for name in shares}
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
-        """Return the standard errors of what counts tell of so many people."""
+        """Return the standard errors of counts of so many people."""
         n_sketched = max(round(n_records * (1 - self.quality_share)), 1)
         errors = people_errors(n_sketched, self.table, self._releases(None))
         if self.quality_share:
@@ -290,12 +290,13 @@ class PeopleReleases(SketchSeries):
         statistics = {name: array for name, array in released.items() if name not in products}
         # Of values and of pairs.
         statistics["deviations"] = released["deviations"][:2]
-        made = ReleasedPeople.of(self.space, people, released_size(released), statistics=statistics)
+        n_people = released_size(released)
+        sketch = ReleasedPeople.of(self.space, people, n_people, statistics=statistics)
         if not self.quality_share:
-            return made
+            return sketch
         teachers, counted = (_PeopleHeldOut(parts.taken(uses == use), table.own) for use in (1, 2))
-        held_out = release_held_out(teachers, counted, made.judged, self.budget, source, WHOLE)
-        return replace(made, held_out=held_out)
+        held_out = release_held_out(teachers, counted, sketch.judged, self.budget, source, WHOLE)
+        return replace(sketch, held_out=held_out)
 
     def _releases(self, source: Any) -> SketchReleases:
         budget, shares = self.budget, share_people(self.table)
@@ -309,18 +310,18 @@ class _PeopleHeldOut:
     parts: Any
     own: tuple[int, ...]
 
-    def sums(self, of_rows: Callable[..., list[np.ndarray]]) -> list[np.ndarray]:
-        return self.parts.sums(partial(_of_rows, of_rows, self.own))
+    def sums(self, sum_rows: Callable[..., list[np.ndarray]]) -> list[np.ndarray]:
+        return self.parts.sums(partial(_sum_part_rows, sum_rows, self.own))
 
 
-def _of_rows(of_rows: Callable[..., Any], own: tuple[int, ...], part: PeoplePart) -> Any:
+def _sum_part_rows(sum_rows: Callable[..., Any], own: tuple[int, ...], part: PeoplePart) -> Any:
     columns = [part.column(j, own) for j in range(len(part.units))]
-    return of_rows(np.column_stack(columns).astype(np.int64), part.weights)
+    return sum_rows(np.column_stack(columns).astype(np.int64), part.weights)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReleasedPeople(ReleasedTable):
-    """What was released of people with several rows, and how tables are made of it.
+    """The released sketch of people with several rows, from which tables are sampled.
 
     Parameters
     ----------
@@ -337,7 +338,7 @@ class ReleasedPeople(ReleasedTable):
     def of(
         cls, space: PeopleSpace, people: Mapping[str, np.ndarray], n_people: int, **more: Any
     ) -> "ReleasedPeople":
-        """Return it, with the distribution of single rows, and what is known besides."""
+        """Return the sketch with the distribution of single rows, and further attributes."""
         mixture = as_mixture(people, space.rows.schema)
         return cls(space.rows, mixture, n_people, people=people, by_person=space, **more)
 
@@ -351,15 +352,15 @@ class ReleasedPeople(ReleasedTable):
         return schema, as_mixture(self.people, schema)
 
     def sample_users(self, n_users: Any, rng: Any) -> Any:
-        """Return the rows of so many people, with a column that says whose they are."""
+        """Return the rows of so many people, with a column of their person."""
         space, n_users, people = self.by_person, check_count(n_users), []
         wanted = self._wanted_rows({})
 
         def blocks() -> Iterator[TableRows]:
-            for first in range(0, n_users, _PEOPLE_AT_ONCE):
-                n_here = min(_PEOPLE_AT_ONCE, n_users - first)
-                rows, person = draw_people(self.people, space.table, wanted, n_here, rng)
-                people.append(first + person)
+            for start in range(0, n_users, _PEOPLE_AT_ONCE):
+                n_block = min(_PEOPLE_AT_ONCE, n_users - start)
+                rows, person = draw_people(self.people, space.table, wanted, n_block, rng)
+                people.append(start + person)
                 yield rows
 
         table, labels = self._presented(blocks())
@@ -394,12 +395,12 @@ class ReleasedPeople(ReleasedTable):
         if not _is_model(space.table, **numbers):
             raise ValueError("the file does not hold a sketch of people.")
         counted = space.table.schema
-        more = read_further(arrays, len(numbers), counted, rows.schema, n_records)
-        return cls.of(space, numbers, n_records, **more)
+        further = read_further(arrays, len(numbers), counted, rows.schema, n_records)
+        return cls.of(space, numbers, n_records, **further)
 
 
 def with_roles(columns: Mapping[Any, Any], own: Iterable, order: Any) -> dict[Any, Any]:
-    """Return a plain schema with what it says of people: what `split_roles` takes away.
+    """Return a plain schema with the roles of columns, which `split_roles` takes away.
 
     Examples
     --------
@@ -434,7 +435,7 @@ def _is_model(
     cells: np.ndarray,
 ) -> bool:
     """Tell whether arrays are a model of people, of which any number can be drawn."""
-    # In this order, no array is looked at before its shape is known, and none is large.
+    # The order of checks matters: shapes are checked before entries are read.
     if (
         types.ndim != 1
         or not len(types)
@@ -445,11 +446,11 @@ def _is_model(
         or cells.shape != (*chains.shape[:2], len(starts))
     ):
         return False
-    of_columns = np.add.reduceat(cells, np.cumsum(n_cells) - n_cells, axis=2)
+    column_sums = np.add.reduceat(cells, np.cumsum(n_cells) - n_cells, axis=2)
     parts = (types, chains, cells)
     return bool(
         all((part >= 0).all() for part in parts)
         and np.isclose(types.sum(), 1)
         and np.allclose(chains.sum(axis=(1, 2)), 1)
-        and np.allclose(of_columns, 1)
+        and np.allclose(column_sums, 1)
     )
