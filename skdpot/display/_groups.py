@@ -129,20 +129,20 @@ class GroupDistributionDisplay:
             )
         check_is_fitted(estimator)
         repaired = estimator.transform(X, sensitive_features=sensitive_features)
-        kept = [str(name) for name in estimator.get_feature_names_out()]
+        fair_names = [str(name) for name in estimator.get_feature_names_out()]
         columns = _columns_of(X)
         names = getattr(estimator, "feature_names_in_", [f"x{k}" for k in range(len(columns))])
         named = dict(zip(map(str, names), columns, strict=True))
         if sensitive_features is None:
             sensitive_features = _attribute_columns(estimator.sensitive_features, columns, names)
-        moved = dict(zip(kept, _columns_of(repaired), strict=True))
-        chosen = kept if features is None else [_name_of(each, names) for each in features]
+        fair_columns = dict(zip(fair_names, _columns_of(repaired), strict=True))
+        chosen = fair_names if features is None else [_name_of(f, names) for f in features]
         for name in chosen:
-            if name not in moved:
-                raise ValueError(f"there is no repaired column {name!r}; there are {kept}.")
+            if name not in fair_columns:
+                raise ValueError(f"there is no repaired column {name!r}; there are {fair_names}.")
         display = cls(
             [named[name] for name in chosen],
-            [moved[name] for name in chosen],
+            [fair_columns[name] for name in chosen],
             _labels(sensitive_features),
             feature_names=chosen,
         )
@@ -190,8 +190,8 @@ class GroupDistributionDisplay:
         if feature_names is None:
             feature_names = getattr(before, "columns", None)
         if feature_names is None:
-            several = [f"x{k}" for k in range(len(columns))]
-            feature_names = ["prediction"] if len(columns) == 1 else several
+            numbered = [f"x{k}" for k in range(len(columns))]
+            feature_names = ["prediction"] if len(columns) == 1 else numbered
         display = cls(
             columns,
             _columns_of(after),
@@ -234,16 +234,16 @@ class GroupDistributionDisplay:
         for row, (name, stages) in enumerate(zip(self.feature_names, features, strict=True)):
             numeric = all(values.dtype.kind == "f" for values in stages)
             labels = np.unique(groups).tolist()
-            parts = [{each: values[groups == each] for each in labels} for values in stages]
+            parts = [{label: values[groups == label] for label in labels} for values in stages]
             show = _show_numbers if numeric else _show_categories
             self.artists_[row] = show(self.axes_[row], parts, kind)
             distance = wasserstein_distance if numeric else _total_variation
             self.distances_[row] = [_largest(distance, part) for part in parts]
-            said = "$W_1$" if numeric else "total variation"
-            for panel, stage, found in zip(
+            measure = "$W_1$" if numeric else "total variation"
+            for panel, stage, value in zip(
                 self.axes_[row], _STAGES, self.distances_[row], strict=True
             ):
-                panel.set_title(f"{stage}: {said} = {found:.3g}", fontsize="medium")
+                panel.set_title(f"{stage}: {measure} = {value:.3g}", fontsize="medium")
                 panel.set_xlabel(name)
         self.axes_[0, 0].legend(fontsize="small")
         return self
@@ -277,11 +277,11 @@ def _columns_of(table: Any) -> list[np.ndarray]:
     return [values] if values.ndim == 1 else list(values.T)
 
 
-def _attribute_columns(which: Any, columns: list[np.ndarray], names: Any) -> np.ndarray:
+def _attribute_columns(attribute: Any, columns: list[np.ndarray], names: Any) -> np.ndarray:
     """Return the columns of X that hold the attribute."""
-    found = [which] if isinstance(which, str) or np.ndim(which) == 0 else list(which)
-    known = [str(name) for name in names]
-    return np.column_stack([columns[known.index(_name_of(each, names))] for each in found])
+    keys = [attribute] if isinstance(attribute, str) or np.ndim(attribute) == 0 else list(attribute)
+    known_names = [str(name) for name in names]
+    return np.column_stack([columns[known_names.index(_name_of(key, names))] for key in keys])
 
 
 def _name_of(feature: Any, names: Any) -> str:
@@ -301,24 +301,24 @@ def _labels(sensitive_features: Any) -> np.ndarray:
 
 def _as_one_type(values: list[np.ndarray], name: str) -> list[np.ndarray]:
     """Return values before and after as numbers if both are numbers, else as text."""
-    texts = any(isinstance(each, str) for column in values for each in column.tolist())
+    texts = any(isinstance(value, str) for column in values for value in column.tolist())
     if not texts and all(column.dtype.kind in "fiuO" for column in values):
         try:
-            found = [column.astype(np.float64) for column in values]
+            as_numbers = [column.astype(np.float64) for column in values]
         except (TypeError, ValueError):
-            found = []
-        if found:
-            if not all(np.isfinite(column).all() for column in found):
+            as_numbers = []
+        if as_numbers:
+            if not all(np.isfinite(column).all() for column in as_numbers):
                 raise ValueError(f"column {name!r} has numbers that are missing or not finite.")
-            return found
-    return [np.array([_category_text(each) for each in column.tolist()]) for column in values]
+            return as_numbers
+    return [np.array([_category_text(value) for value in column.tolist()]) for column in values]
 
 
 def _category_text(category: Any) -> str:
     """Return a category as text; all kinds of missing values are one category."""
-    said = str(category)
-    missing = not isinstance(category, str) and said in ("None", "nan", "NaT", "<NA>")
-    return "missing" if missing else said
+    text = str(category)
+    missing = not isinstance(category, str) and text in ("None", "nan", "NaT", "<NA>")
+    return "missing" if missing else text
 
 
 def _largest(distance: Any, parts: dict[Any, np.ndarray]) -> float:
@@ -337,29 +337,29 @@ def _shares(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 def _show_numbers(panels: Any, parts: list[dict[Any, np.ndarray]], kind: str) -> list[dict]:
     """Draw numbers before and after, on the same axes."""
-    everything = np.concatenate([values for stage in parts for values in stage.values()])
-    low, high = everything.min(), everything.max()
-    whole = all((values == np.round(values)).all() for values in parts[0].values())
-    edges, room = _bin_edges(low, high, whole), 0.02 * (high - low) or 0.5
+    pooled = np.concatenate([values for stage in parts for values in stage.values()])
+    low, high = pooled.min(), pooled.max()
+    integers = all((values == np.round(values)).all() for values in parts[0].values())
+    edges, room = _bin_edges(low, high, integers), 0.02 * (high - low) or 0.5
     artists: list[dict] = [{}, {}]
-    for drawn, panel, stage in zip(artists, panels, parts, strict=True):
+    for group_artists, panel, stage in zip(artists, panels, parts, strict=True):
         for number, (group, values) in enumerate(stage.items()):
             style = {"color": colour_of(number), "label": str(group),
                      "linestyle": DASHES[number % len(DASHES)], "linewidth": 1.5}  # fmt: skip
             if kind == "ecdf":
-                drawn[group] = panel.ecdf(values, **style)
+                group_artists[group] = panel.ecdf(values, **style)
                 continue
             heights, _ = np.histogram(values, edges, density=True)
             panel.stairs(heights, edges, fill=True, color=style["color"], alpha=0.25)
-            drawn[group] = panel.stairs(heights, edges, **style)
+            group_artists[group] = panel.stairs(heights, edges, **style)
         panel.set_xlim(low - room, high + room)
     _share_height(panels, "share of rows below" if kind == "ecdf" else "density")
     return artists
 
 
-def _bin_edges(low: float, high: float, whole: bool) -> np.ndarray:
+def _bin_edges(low: float, high: float, integers: bool) -> np.ndarray:
     """Return the edges of equal bins; for few whole numbers, each bin has equally many of them."""
-    if whole:
+    if integers:
         low, high = np.floor(low) - 0.5, np.ceil(high) + 0.5
         width = np.ceil((high - low) / _N_BINS)
         return np.arange(low, high + width, width)
@@ -372,13 +372,13 @@ def _show_categories(panels: Any, parts: list[dict[Any, np.ndarray]], kind: str)
     artists: list[dict] = [{}, {}]
     places, width = np.arange(len(labels)), 0.8 / len(parts[0])
     crowded = sum(map(len, labels)) > 36
-    turned = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
-    for drawn, panel, stage in zip(artists, panels, parts, strict=True):
+    rotation = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
+    for group_artists, panel, stage in zip(artists, panels, parts, strict=True):
         for number, (group, values) in enumerate(stage.items()):
-            at = places + (number - (len(stage) - 1) / 2) * width
+            positions = places + (number - (len(stage) - 1) / 2) * width
             style = {"color": colour_of(number), "label": str(group)}
-            drawn[group] = panel.bar(at, _shares(values, labels), width, **style)
-        panel.set_xticks(places, labels, fontsize="small", **turned)
+            group_artists[group] = panel.bar(positions, _shares(values, labels), width, **style)
+        panel.set_xticks(places, labels, fontsize="small", **rotation)
     _share_height(panels, "share of rows")
     return artists
 

@@ -109,9 +109,9 @@ class LedgerDisplay:
         """
         if not (hasattr(ledger, "entries") and hasattr(ledger, "spent")):
             raise TypeError(f"ledger must be a PrivacyLedger, got an object of {type(ledger)}.")
-        spent_by_unit = {each.unit: each.spent for each in ledger.report().units}
+        spent_by_unit = {total.unit: total.spent for total in ledger.report().units}
         if unit is None:
-            unit = max(spent_by_unit, key=lambda each: spent_by_unit[each], default="record")
+            unit = max(spent_by_unit, key=lambda total: spent_by_unit[total], default="record")
         entries = [entry for entry in ledger.entries() if entry.unit == unit]
         display = cls(
             [epsilon for epsilon, _ in ledger.spent_after_each(unit=unit)],
@@ -151,8 +151,8 @@ class LedgerDisplay:
         self.figure_ = ax.figure
         levels = np.concatenate([[0.0], spent])
         beginning = [0] if by == "charge" else places[:1]
-        at = [*beginning, *places] if len(spent) else [0]
-        (self.line_,) = ax.step(at, levels, where="post", color=GREY, linewidth=1.0, zorder=1)
+        xs = [*beginning, *places] if len(spent) else [0]
+        (self.line_,) = ax.step(xs, levels, where="post", color=GREY, linewidth=1.0, zorder=1)
         self._plot_charges(places, levels)
         self._finish(by, len(spent))
         return self
@@ -181,23 +181,23 @@ class LedgerDisplay:
         for label, colour in [*zip(shown, COLOURS, strict=False), (_OTHERS, "0.7")]:
             chosen = [
                 k
-                for k, each in enumerate(self.labels)
-                if each == label or (label == _OTHERS and each not in shown)
+                for k, name in enumerate(self.labels)
+                if name == label or (label == _OTHERS and name not in shown)
             ]
             if not chosen:
                 continue
-            at = [places[k] for k in chosen]
+            xs = [places[k] for k in chosen]
             style = {"color": colour, "linewidth": width, "label": label, "zorder": 2}
-            self.charges_[label] = self.ax_.vlines(at, levels[chosen], levels[1:][chosen], **style)
+            self.charges_[label] = self.ax_.vlines(xs, levels[chosen], levels[1:][chosen], **style)
             # A charge that adds nothing is visible, too.
-            self.ax_.scatter(at, levels[1:][chosen], s=width**2, marker="_", color=colour, zorder=3)
+            self.ax_.scatter(xs, levels[1:][chosen], s=width**2, marker="_", color=colour, zorder=3)
 
     def _finish(self, by: str, n_charges: int) -> None:
         ax, highest, self.limit_ = self.ax_, self.line_.get_ydata()[-1], None
         if self.epsilon is not None and np.isfinite(self.epsilon):
-            said = rf"budget: $\varepsilon$ = {self.epsilon:g}"
-            said += rf", $\delta$ = {self.delta:g}" if self.delta else ""
-            self.limit_ = ax.axhline(self.epsilon, color="black", linestyle="--", label=said)
+            text = rf"budget: $\varepsilon$ = {self.epsilon:g}"
+            text += rf", $\delta$ = {self.delta:g}" if self.delta else ""
+            self.limit_ = ax.axhline(self.epsilon, color="black", linestyle="--", label=text)
             highest = max(highest, self.epsilon)
         ax.set(ylim=(0, 1.08 * highest or 1.0), ylabel=r"$\varepsilon$ spent")
         ax.set_xlabel(

@@ -153,12 +153,12 @@ class PlanDisplay:
         names = getattr(estimator, "feature_names_in_", None)
         if hasattr(estimator, "support_"):
             support = estimator.support_
-            known = {"source_points": support, "target_points": support, "coordinate_names": names,
+            fitted = {"source_points": support, "target_points": support, "coordinate_names": names,
                      "side_names": tuple(map(str, estimator.groups_))}  # fmt: skip
             plan = estimator.plan_
         else:
-            plan, known = estimator.plan_.T, {"source_names": names}
-        return cls.from_plan(plan, shown_mass=shown_mass, ax=ax, **known | options)
+            plan, fitted = estimator.plan_.T, {"source_names": names}
+        return cls.from_plan(plan, shown_mass=shown_mass, ax=ax, **fitted | options)
 
     def plot(self, ax: Any = None, *, shown_mass: float = 1.0) -> "PlanDisplay":
         """Plot it again.
@@ -186,12 +186,12 @@ class PlanDisplay:
         plan = _checked_plan(self.plan)
         if not 0 < shown_mass <= 1:
             raise ValueError(f"shown_mass must be above 0 and at most 1, got {shown_mass!r}.")
-        known = [self.source_names, self.target_names]
+        both_names = [self.source_names, self.target_names]
         names = [
-            [] if given is None and self.source_points is not None
-            else names_or_numbers(given, n, side)
-            for given, n, side in zip(
-                known, plan.shape, ("source", "target"), strict=True
+            [] if node_names is None and self.source_points is not None
+            else names_or_numbers(node_names, n, side)
+            for node_names, n, side in zip(
+                both_names, plan.shape, ("source", "target"), strict=True
             )
         ]  # fmt: skip
         in_plane, places = self._places(plan.shape)
@@ -217,8 +217,8 @@ class PlanDisplay:
         if self.source_points is None or self.target_points is None:
             heights = [1.0 - (np.arange(n) + 0.5) / n for n in shape]
             return False, [np.c_[np.full(len(ys), x), ys] for x, ys in enumerate(heights)]
-        given = (self.source_points, "source_points"), (self.target_points, "target_points")
-        points = [check_points(side_points, name) for side_points, name in given]
+        sides = (self.source_points, "source_points"), (self.target_points, "target_points")
+        points = [check_points(side_points, name) for side_points, name in sides]
         sizes = tuple(len(side_points) for side_points in points)
         if sizes != shape or points[0].shape[1] != points[1].shape[1]:
             raise ValueError(
@@ -279,11 +279,11 @@ class PlanDisplay:
 
     def _finish_sides(self, plan: Any, places: Any, names: Any) -> None:
         ax, pyplot = self.ax_, load_pyplot()
-        for x, (title, of_side, points) in enumerate(
+        for x, (title, node_names, points) in enumerate(
             zip(self.side_names, names, places, strict=True)
         ):
             ax.text(x, 1.04, title, ha="center", va="bottom", weight="bold")
-            _write_names(ax, x, of_side, points)
+            _write_names(ax, x, node_names, points)
         ax.set(xlim=(-0.35, 1.35), ylim=(-0.02, 1.1))
         ax.set_axis_off()
         if not plan.nnz:
@@ -308,12 +308,12 @@ def _checked_plan(plan: Any) -> sparse.coo_array:
         raise ValueError(
             f"plan must be a matrix of shape (n_sources, n_targets), got shape {plan.shape}."
         )
-    found = sparse.coo_array(plan, dtype=np.float64)
-    found.sum_duplicates()
-    if not (np.isfinite(found.data) & (found.data >= 0)).all():
+    amounts = sparse.coo_array(plan, dtype=np.float64)
+    amounts.sum_duplicates()
+    if not (np.isfinite(amounts.data) & (amounts.data >= 0)).all():
         raise ValueError("plan must have finite amounts of at least 0.")
-    found.eliminate_zeros()
-    return found
+    amounts.eliminate_zeros()
+    return amounts
 
 
 def _write_names(ax: Any, x: float, names: Sequence[str], places: Any) -> None:

@@ -133,7 +133,7 @@ class SampleGridDisplay:
             )
         blocks = {}
         for name, one in generators.items():
-            blocks[name] = drawn = _drawn(one, int(n_samples_per_class))
+            blocks[name] = drawn = _samples_of(one, int(n_samples_per_class))
             if prototypes:
                 title = "nearest prototypes"
                 blocks[title if name is None else f"{name}: {title}"] = _nearest(one, *drawn)
@@ -271,7 +271,7 @@ def _check_draws(generator: Any, name: Any) -> None:
         )
 
 
-def _drawn(generator: Any, n_samples: int) -> tuple[Any, Any]:
+def _samples_of(generator: Any, n_samples: int) -> tuple[Any, Any]:
     """Return samples of a generator, equally many of each class, and their labels."""
     check_is_fitted(generator)
     classes = getattr(generator, "classes_", None)
@@ -282,15 +282,15 @@ def _drawn(generator: Any, n_samples: int) -> tuple[Any, Any]:
 
 def _nearest(generator: Any, X: np.ndarray, y: Any) -> tuple[Any, Any]:
     """Return the nearest prototype of each sample, among those of its class."""
-    made = generator.prototypes()
-    centres, labels = (made, None) if y is None else made
+    prototypes = generator.prototypes()
+    centres, labels = (prototypes, None) if y is None else prototypes
     nearest = np.empty(np.shape(X))
     for label in [None] if y is None else np.unique(y):
-        rows, of_label = (
+        rows, candidates = (
             (slice(None), centres) if y is None else (y == label, centres[labels == label])
         )
-        distances = np.square(X[rows, None] - of_label).sum(axis=2)
-        nearest[rows] = of_label[distances.argmin(axis=1)]
+        distances = np.square(X[rows, None] - candidates).sum(axis=2)
+        nearest[rows] = candidates[distances.argmin(axis=1)]
     return nearest, y
 
 
@@ -302,21 +302,21 @@ def _first_of_each(X: Any, y: Any, n_samples: int | None) -> tuple[np.ndarray, A
     y = np.asarray(y)
     if y.shape != X.shape[:1]:
         raise ValueError(f"y must have one label for each of {len(X)} images, got shape {y.shape}.")
-    kept = np.concatenate([np.flatnonzero(y == label)[:n_samples] for label in np.unique(y)])
-    return X[kept], y[kept]
+    rows = np.concatenate([np.flatnonzero(y == label)[:n_samples] for label in np.unique(y)])
+    return X[rows], y[rows]
 
 
 def _checked_shape(shape: Any) -> tuple[int, int, int]:
     """Return height, width and channels."""
-    found = tuple(shape) if np.ndim(shape) == 1 else ()
-    if len(found) == 2:
-        found = (*found, 1)
-    if len(found) != 3 or min(found) < 1 or found[2] not in (1, 3, 4):
+    sizes = tuple(shape) if np.ndim(shape) == 1 else ()
+    if len(sizes) == 2:
+        sizes = (*sizes, 1)
+    if len(sizes) != 3 or min(sizes) < 1 or sizes[2] not in (1, 3, 4):
         raise ValueError(
             "image_shape must be (height, width), or (height, width, channels) with 1, 3 or 4 "
             f"channels, got {shape!r}."
         )
-    return found[0], found[1], found[2]
+    return sizes[0], sizes[1], sizes[2]
 
 
 def _checked_images(X: Any, shape: tuple[int, int, int]) -> np.ndarray:
@@ -343,8 +343,8 @@ def _columns(
         raise ValueError(
             f"there must be one label for each of {len(images)} images, got shape {targets.shape}."
         )
-    found = np.unique(targets) if classes is None else classes
-    return [images[targets == label] for label in found], [str(label) for label in found]
+    labels = np.unique(targets) if classes is None else classes
+    return [images[targets == label] for label in labels], [str(label) for label in labels]
 
 
 def _mosaic(columns: Sequence[np.ndarray], gap: int) -> np.ndarray:

@@ -265,12 +265,12 @@ class Column:
         """Return the units that a condition allows, as `TableSchema.intervals`."""
         if isinstance(condition, tuple) and self.kind == NUMERIC:
             return [self._interval_of(condition)]
-        found = sorted({self._unit_of(value) for value in _condition_values(condition)})
-        if not found:
+        units = sorted({self._unit_of(value) for value in _condition_values(condition)})
+        if not units:
             raise ValueError(
                 f"the condition on column {self.name!r} allows no value. Name at least one."
             )
-        return [(unit, unit + 1) for unit in found]
+        return [(unit, unit + 1) for unit in units]
 
     def conditioned(self, numbers: np.ndarray, units: np.ndarray, condition: Any) -> np.ndarray:
         """Return values, of allowed units, moved to values that a condition allows.
@@ -391,9 +391,9 @@ class Column:
 
 def place_of(key: Any, columns: list[Column]) -> int | None:
     """Return the position of the column with this name or position in X; None without one."""
-    for known in ([column.name for column in columns], [column.position for column in columns]):
-        if key in known:
-            return known.index(key)
+    for keys in ([column.name for column in columns], [column.position for column in columns]):
+        if key in keys:
+            return keys.index(key)
     return None
 
 

@@ -105,10 +105,10 @@ def numbers_of_dates(values: Any, unit: str, duration: bool) -> np.ndarray | Non
         return np.where(np.isnat(units), np.nan, units.astype(np.int64))
     number = duration_number if duration else date_number
     values = typed.tolist()
-    found = [np.nan if is_missing(one) else number(one, unit) for one in values]
+    numbers = [np.nan if is_missing(value) else number(value, unit) for value in values]
     # One value of another kind makes objects of times: what a frame's type is would tell of it.
-    kinds = {_kind_of(one) for one in values if not is_missing(one)}
-    return None if None in found or len(kinds) > 1 else np.array(found, dtype=np.float64)
+    kinds = {_kind_of(value) for value in values if not is_missing(value)}
+    return None if None in numbers or len(kinds) > 1 else np.array(numbers, dtype=np.float64)
 
 
 def dates_of_numbers(numbers: np.ndarray, unit: str, duration: bool) -> np.ndarray:
@@ -121,9 +121,9 @@ def dates_of_numbers(numbers: np.ndarray, unit: str, duration: bool) -> np.ndarr
     ['1970-01-02']
     """
     kind, missing = "m" if duration else "M", np.isnan(numbers)
-    made = np.where(missing, 0, numbers).astype(np.int64).astype(f"{kind}8[{UNITS[unit]}]")
-    made[missing] = np.array("NaT", dtype=made.dtype)
-    return made
+    dates = np.where(missing, 0, numbers).astype(np.int64).astype(f"{kind}8[{UNITS[unit]}]")
+    dates[missing] = np.array("NaT", dtype=dates.dtype)
+    return dates
 
 
 def shown_date(number: int, unit: str) -> str:
@@ -135,11 +135,11 @@ def date_objects(dates: np.ndarray, form: str) -> np.ndarray:
     """Return dates or durations as objects: text, or Python dates or times; None is missing."""
     missing = np.isnat(dates)
     if form == TEXT:
-        made = dates.astype(str).tolist()
+        values = dates.astype(str).tolist()
     else:
         kind = dates.dtype.kind
-        made = dates.astype("M8[D]" if form == DATE else f"{kind}8[us]").tolist()
-    return objects([None if gone else one for gone, one in zip(missing, made, strict=True)])
+        values = dates.astype("M8[D]" if form == DATE else f"{kind}8[us]").tolist()
+    return objects([None if gone else value for gone, value in zip(missing, values, strict=True)])
 
 
 def _without_zone(series: Any) -> Any:
@@ -183,8 +183,8 @@ def _parse_date(text: str) -> datetime.datetime | None:
 
 
 def _duration_of_text(text: str) -> datetime.timedelta | None:
-    found = _DURATION.fullmatch(text)
-    if not text or found is None:
+    match = _DURATION.fullmatch(text)
+    if not text or match is None:
         return None
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return datetime.timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)

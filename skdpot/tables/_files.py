@@ -179,9 +179,9 @@ def _parquet() -> Any:
 
 def _fields(values: list[Any]) -> list[Any]:
     """Return values for a CSV file; times that are all at midnight are written as days."""
-    known = [value for value in values if not is_missing(value)]
-    if known and all(isinstance(value, datetime.datetime) for value in known):
-        days = all(value.time() == datetime.time.min for value in known)
+    present = [value for value in values if not is_missing(value)]
+    if present and all(isinstance(value, datetime.datetime) for value in present):
+        days = all(value.time() == datetime.time.min for value in present)
         values = [
             None if is_missing(value) else (value.date() if days else value.replace(tzinfo=None))
             for value in values
@@ -237,7 +237,7 @@ def _read_text(lines: Iterator[list[str]], schema: TableSchema) -> list[np.ndarr
     header = next(lines, [])
     places = _places(header, schema)
     readers = [_reader(column) for column in schema.columns]
-    found: list[list[Any]] = [[] for _ in readers]
+    columns: list[list[Any]] = [[] for _ in readers]
     rows = (line for line in lines if line)
     while chunk := list(islice(rows, _ROWS_AT_ONCE)):
         if any(len(row) != len(header) for row in chunk):
@@ -246,9 +246,9 @@ def _read_text(lines: Iterator[list[str]], schema: TableSchema) -> list[np.ndarr
                 "first line."
             )
         fields = list(zip(*chunk, strict=True))
-        for values, place, reader in zip(found, places, readers, strict=True):
+        for values, place, reader in zip(columns, places, readers, strict=True):
             values.extend(map(reader, fields[place]))
-    return list(map(_as_column, found))
+    return list(map(_as_column, columns))
 
 
 def _places(header: list[str], schema: TableSchema) -> list[int]:
@@ -266,10 +266,10 @@ def _places(header: list[str], schema: TableSchema) -> list[int]:
 
 def _as_column(values: Iterable[Any]) -> np.ndarray:
     """Return doubles if all values are numbers, else objects, which the schema checks."""
-    found = list(values)
-    if all(type(value) is float for value in found):
-        return np.array(found, dtype=np.float64)
-    return objects([None if is_missing(value) else value for value in found])
+    listed = list(values)
+    if all(type(value) is float for value in listed):
+        return np.array(listed, dtype=np.float64)
+    return objects([None if is_missing(value) else value for value in listed])
 
 
 def _reader(column: Column) -> Callable[[Any], Any]:
@@ -277,23 +277,25 @@ def _reader(column: Column) -> Callable[[Any], Any]:
     if column.kind == NUMERIC:
         return _number
     # Blanks around a text do not belong to it.
-    known = {str(label).strip(): label for label in column.values}
-    if len(known) < len(column.values):
+    label_of_text = {str(label).strip(): label for label in column.values}
+    if len(label_of_text) < len(column.values):
         raise ValueError(
             f"column {column.name!r} has labels that a file does not tell apart, since they differ "
             "by blanks around them or by their types, such as 1 and '1': declare one of each."
         )
-    of_numbers = {
+    label_of_number = {
         float(label): label
         for label in column.values
         if isinstance(label, Real) and not isinstance(label, bool)
     }
-    of_flags = {str(label).lower(): label for label in column.values if isinstance(label, bool)}
+    label_of_bool = {
+        str(label).lower(): label for label in column.values if isinstance(label, bool)
+    }
     memory: dict[Any, Any] = {}
 
     def label_of(value: Any) -> Any:
         if value not in memory:
-            memory[value] = _label(value, known, of_numbers, of_flags)
+            memory[value] = _label(value, label_of_text, label_of_number, label_of_bool)
         return memory[value]
 
     return label_of

@@ -89,7 +89,7 @@ def _labelled(column: Column, table: Table, labels: Any, missing: str, private: 
         raise ValueError(f"categories of column {column.name!r} are none; it needs some.")
     # A single level has no order.
     kind = column.kind if len(number) > 1 else NOMINAL
-    dtype = _with_categories(column.dtype, number) if private else column.dtype
+    dtype = _with_declared_categories(column.dtype, number) if private else column.dtype
     return replace(column, kind=kind, values=tuple(number), dtype=dtype)
 
 
@@ -99,26 +99,26 @@ def _labels_in(table: Table, column: Column, missing: str) -> list[Any]:
         column.kind == ORDINAL and type(column.dtype).__name__ == "Enum"
     ):
         return list(column.dtype.categories)
-    found = set(labels_of(table, column, missing).tolist())
-    if column.kind == ORDINAL and any(isinstance(label, str) for label in found):
+    labels = set(labels_of(table, column, missing).tolist())
+    if column.kind == ORDINAL and any(isinstance(label, str) for label in labels):
         raise ValueError(
             f"column {column.name!r} is declared ordinal, and its labels are text, which has no "
             f"order of its own. Give the order by categories={{{column.name!r}: [...]}}, or make "
             "the column an ordered pandas Categorical."
         )
     # A missing value is a category of its own, but not a level.
-    missing_too = None in found and column.kind != ORDINAL
-    return sorted(found - {None}, key=label_order) + ([None] if missing_too else [])
+    missing_too = None in labels and column.kind != ORDINAL
+    return sorted(labels - {None}, key=label_order) + ([None] if missing_too else [])
 
 
-def _with_categories(dtype: Any, labels: Iterable) -> Any:
+def _with_declared_categories(dtype: Any, labels: Iterable) -> Any:
     """Return a type with the declared categories; its own ones may come from the data."""
-    known = [label for label in labels if label is not None]
+    categories = [label for label in labels if label is not None]
     if hasattr(dtype, "ordered"):
-        return type(dtype)(known, ordered=dtype.ordered)
+        return type(dtype)(categories, ordered=dtype.ordered)
     if type(dtype).__name__ != "Enum":
         return dtype
-    return type(dtype)(known) if all(isinstance(label, str) for label in known) else None
+    return type(dtype)(categories) if all(isinstance(label, str) for label in categories) else None
 
 
 def _kinds_of_named(table: Table, categorical_features: Any) -> dict[int, str]:
@@ -137,7 +137,7 @@ def _kinds_of_named(table: Table, categorical_features: Any) -> dict[int, str]:
         }
     # An array of objects keeps positions as integers beside names.
     listed = np.asarray(categorical_features, dtype=object).tolist()
-    if len(listed) == len(names) and all(isinstance(one, bool | np.bool_) for one in listed):
+    if len(listed) == len(names) and all(isinstance(item, bool | np.bool_) for item in listed):
         listed = np.flatnonzero(listed).tolist()
     positions = [_position(name, names, parameter) for name in listed]
     ordered = [getattr(table.dtype(position), "ordered", False) for position in positions]
@@ -152,22 +152,22 @@ def _kinds_of_declared(
     Types are used if no record can change them. A column of numbers and one word has the type
     object; declarations decide about every column that libraries treat that way.
     """
-    by_name = categories if isinstance(categories, dict) else ()
-    if categories is not by_name and categories is not None and len(categories) and not named:
+    declarations = categories if isinstance(categories, dict) else ()
+    if categories is not declarations and categories is not None and len(categories) and not named:
         raise ValueError(
             "categories is a list, and the types of columns, which may be due to single values, do "
             "not say with epsilon which columns they are of: give a dict by columns, or "
             "categorical_features."
         )
-    declared = {_position(name, table.names, "categories") for name in by_name}
-    found = {}
+    declared = {_position(name, table.names, "categories") for name in declarations}
+    kinds_by_position = {}
     for position, kind in kinds.items():
         unsure = getattr(table.dtype(position), "kind", "f") in "Ob"
         if position in declared:
-            found[position] = NOMINAL if kind == NUMERIC else kind
+            kinds_by_position[position] = NOMINAL if kind == NUMERIC else kind
         else:
-            found[position] = NUMERIC if unsure else kind
-    return found
+            kinds_by_position[position] = NUMERIC if unsure else kind
+    return kinds_by_position
 
 
 def _kind_of_type(dtype: Any) -> str:
@@ -191,7 +191,7 @@ def _declared(categories: Any, categorical: list[int], names: list[Any]) -> dict
     if categories is None:
         return {}
     if isinstance(categories, dict):
-        found = {}
+        labels_by_position = {}
         for name, labels in categories.items():
             position = _position(name, names, "categories")
             if position not in categorical:
@@ -199,8 +199,8 @@ def _declared(categories: Any, categorical: list[int], names: list[Any]) -> dict
                     f"categories are declared for column {name!r}, which is not one of the "
                     "categorical columns."
                 )
-            found[position] = labels
-        return found
+            labels_by_position[position] = labels
+        return labels_by_position
     categories = list(categories)
     if len(categories) != len(categorical):
         raise ValueError(
@@ -214,7 +214,7 @@ def no_such_column(column: Any, names: Any) -> str:
     """Return the text of an error about a column that X does not have."""
     names = list(names)
     listed = ", ".join(map(repr, names[:_MOST_LISTED])) + (", ..." * (len(names) > _MOST_LISTED))
-    said = f"X has no column {column!r}. Its columns are [{listed}]."
+    text = f"X has no column {column!r}. Its columns are [{listed}]."
     if isinstance(column, str) and any("__" in str(name) for name in names):
-        said += " A ColumnTransformer prefixes names; set verbose_feature_names_out=False."
-    return said
+        text += " A ColumnTransformer prefixes names; set verbose_feature_names_out=False."
+    return text

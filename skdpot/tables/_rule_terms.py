@@ -184,10 +184,10 @@ class Comparison:
         holds = COMPARISONS[self.sign](left, right)
         return known & holds, known & ~holds
 
-    def surely(self, boxes: Boxes, what: bool) -> bool:
+    def surely(self, boxes: Boxes, value: bool) -> bool:
         if any(column.missing for column in self.columns):
             return False
-        if not what:
+        if not value:
             return Comparison(NEGATED[self.sign], self.left, self.right).surely(boxes, True)
         (a, b), (c, d) = self.left.interval(boxes), self.right.interval(boxes)
         if self.sign in ("==", "!="):
@@ -198,13 +198,13 @@ class Comparison:
         if any(column.missing for column in self.columns) or self.sign == "!=":
             return
         (a, b), (c, d) = self.left.interval(boxes), self.right.interval(boxes)
-        apart = float(self.sign in ("<", ">") and self.left.whole and self.right.whole)
+        gap = float(self.sign in ("<", ">") and self.left.whole and self.right.whole)
         if self.sign in ("<", "<=", "=="):
-            self.left.narrow(boxes, a, d - apart)
-            self.right.narrow(boxes, a + apart, d)
+            self.left.narrow(boxes, a, d - gap)
+            self.right.narrow(boxes, a + gap, d)
         if self.sign in (">", ">=", "=="):
-            self.left.narrow(boxes, c + apart, b)
-            self.right.narrow(boxes, c, b - apart)
+            self.left.narrow(boxes, c + gap, b)
+            self.right.narrow(boxes, c, b - gap)
 
     def negated(self) -> "Condition":
         return Comparison(NEGATED[self.sign], self.left, self.right)
@@ -226,10 +226,10 @@ class OneOf:
         known, holds = codes < self.column.n_known, np.isin(codes, list(self.codes))
         return known & holds, known & ~holds
 
-    def surely(self, boxes: Boxes, what: bool) -> bool:
+    def surely(self, boxes: Boxes, value: bool) -> bool:
         may_be = boxes[self.column.name] & self.codes
         return not self.column.missing and (
-            may_be == boxes[self.column.name] if what else not may_be
+            may_be == boxes[self.column.name] if value else not may_be
         )
 
     def narrow(self, boxes: Boxes) -> None:
@@ -267,7 +267,7 @@ class SameLabel:
         holds = (left == right) == self.same
         return known & holds, known & ~holds
 
-    def surely(self, boxes: Boxes, what: bool) -> bool:
+    def surely(self, boxes: Boxes, value: bool) -> bool:
         return False
 
     def narrow(self, boxes: Boxes) -> None:
@@ -294,9 +294,9 @@ class IsMissing:
         holds = (np.isnan(values) if is_number else values >= self.column.n_known) == self.missing
         return holds, ~holds
 
-    def surely(self, boxes: Boxes, what: bool) -> bool:
+    def surely(self, boxes: Boxes, value: bool) -> bool:
         # A column without missing values is never missing.
-        return not self.column.missing and self.missing != what
+        return not self.column.missing and self.missing != value
 
     def narrow(self, boxes: Boxes) -> None:
         if self.surely(boxes, False):
@@ -325,9 +325,9 @@ class Joined:
             other.reduce([false for _, false in truths]),
         )
 
-    def surely(self, boxes: Boxes, what: bool) -> bool:
-        found = (part.surely(boxes, what) for part in self.parts)
-        return all(found) if what == self.all else any(found)
+    def surely(self, boxes: Boxes, value: bool) -> bool:
+        truths = (part.surely(boxes, value) for part in self.parts)
+        return all(truths) if value == self.all else any(truths)
 
     def narrow(self, boxes: Boxes) -> None:
         parts: Sequence[Condition] = self.parts

@@ -78,12 +78,12 @@ def read_rule(text: Any, columns: Mapping[Any, Column]) -> Condition:
     if len(parts) > 2:
         raise reader.error("it has more than one ->")
     try:
-        *condition, then = [reader.condition(reader.parse(part)) for part in parts]
+        *condition, conclusion = [reader.condition(reader.parse(part)) for part in parts]
     except RecursionError:
-        then = None
-    if then is None:
+        conclusion = None
+    if conclusion is None:
         raise reader.error("it is nested too deeply")
-    return Joined((condition[0].negated(), then), all=False) if condition else then
+    return Joined((condition[0].negated(), conclusion), all=False) if condition else conclusion
 
 
 class _Reader:
@@ -137,33 +137,33 @@ class _Reader:
         if self._constant(left) is not None:
             left, right, sign, constant = right, left, MIRRORED[sign], self._constant(left)
         if constant is not None:
-            return self._with_constant(sign, left, constant)
+            return self._compare_constant(sign, left, constant)
         columns = [self._label_column(side) for side in (left, right)]
         if columns[0] and columns[1] and sign in ("==", "!="):
             return SameLabel(columns[0], columns[1], sign == "==")
         return self._compare_terms(sign, self._term(left), self._term(right))
 
-    def _membership(self, left: ast.expr, right: ast.expr, inside: bool) -> Condition:
+    def _membership(self, left: ast.expr, right: ast.expr, is_in: bool) -> Condition:
         if not isinstance(right, ast.List | ast.Tuple | ast.Set) or not right.elts:
             raise self.error("'in' goes with a list of constants, as in region in ['north']")
         equal = ast.Eq()
         parts = tuple(self._comparison(equal, left, element) for element in right.elts)
-        found = Joined(parts, all=False)
-        return found if inside else found.negated()
+        membership = Joined(parts, all=False)
+        return membership if is_in else membership.negated()
 
-    def _with_constant(self, sign: str, node: ast.expr, constant: Any) -> Condition:
+    def _compare_constant(self, sign: str, node: ast.expr, constant: Any) -> Condition:
         """Return the comparison of a column with a label or a date."""
         column = self._label_column(node)
         if column is not None:
-            return self._with_label(sign, column, constant)
+            return self._compare_label(sign, column, constant)
         term = self._term(node)
-        (unit,) = {one.unit for one in term.columns} if len(term.columns) == 1 else {None}
+        (unit,) = {c.unit for c in term.columns} if len(term.columns) == 1 else {None}
         date = None if unit is None else term.columns[0].number_of(constant)
         if date is None:
             raise self.error(f"{self._of(node)} is not to be compared with {constant!r}")
         return self._compare_terms(sign, term, Number(float(date), 1))
 
-    def _with_label(self, sign: str, column: Column, constant: Any) -> Condition:
+    def _compare_label(self, sign: str, column: Column, constant: Any) -> Condition:
         if constant not in column.number or isinstance(constant, bool) != isinstance(
             column.values[column.number[constant]], bool
         ):

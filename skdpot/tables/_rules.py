@@ -49,8 +49,8 @@ class Formula:
         """Tell which values satisfy the column's declaration."""
         if self.column.kind != NUMERIC:
             return values >= 0
-        within = (values >= self.column.low) & (values <= self.column.high)
-        return within | np.isnan(values)
+        is_inside = (values >= self.column.low) & (values <= self.column.high)
+        return is_inside | np.isnan(values)
 
 
 @dataclass(frozen=True)
@@ -82,22 +82,22 @@ class Rules:
     @property
     def columns(self) -> list[Column]:
         """Return the columns in rules, each once."""
-        found = {}
+        columns_by_name = {}
         for _, condition in self.conditions:
-            found.update({column.name: column for column in condition.columns})
-        return list(found.values())
+            columns_by_name.update({column.name: column for column in condition.columns})
+        return list(columns_by_name.values())
 
     @property
     def parts(self) -> "list[Rules]":
         """Return these rules in parts that have no column in common."""
         groups: list[tuple[set[Any], list[tuple[str, Condition]]]] = []
         for text, condition in self.conditions:
-            names, together = {column.name for column in condition.columns}, [(text, condition)]
-            apart = [group for group in groups if not group[0] & names]
-            for others, rules in (group for group in groups if group[0] & names):
-                names |= others
-                together = [*rules, *together]
-            groups = [*apart, (names, together)]
+            names, joined = {column.name for column in condition.columns}, [(text, condition)]
+            separate = [group for group in groups if not group[0] & names]
+            for group_names, rules in (group for group in groups if group[0] & names):
+                names |= group_names
+                joined = [*rules, *joined]
+            groups = [*separate, (names, joined)]
         return [
             Rules(
                 tuple(text for text, _ in rules),
@@ -190,7 +190,7 @@ def read_rules(texts: Any, schema: TableSchema) -> Rules:
         formulas[name] = formula
     for text, condition in conditions:
         _check_equalities(text, condition, set(formulas))
-    return Rules(tuple(texts), tuple(_in_order(formulas)), tuple(conditions))
+    return Rules(tuple(texts), tuple(_ordered(formulas)), tuple(conditions))
 
 
 def _formula(condition: Condition) -> Formula | None:
@@ -202,16 +202,16 @@ def _formula(condition: Condition) -> Formula | None:
     for left, right in ((condition.left, condition.right), (condition.right, condition.left)):
         # A numeric label has no formula, since not every number is a label.
         if isinstance(left, Reference) and left.column.kind == NUMERIC and right.columns:
-            alone = left.column.name not in {column.name for column in right.columns}
-            return Formula(left.column, right) if alone else None
+            is_alone = left.column.name not in {column.name for column in right.columns}
+            return Formula(left.column, right) if is_alone else None
     return None
 
 
 def _check(text: str, formula: Formula) -> None:
     """Raise if a column cannot hold the computed values."""
     column, source = formula.column, formula.source
-    needed = (source.right,) if isinstance(source, SameLabel) else source.columns
-    if any(one.missing for one in needed) and not column.missing:
+    sources = (source.right,) if isinstance(source, SameLabel) else source.columns
+    if any(needed.missing for needed in sources) and not column.missing:
         raise ValueError(
             f"the rule {text!r} computes {column.name!r} from a column with missing values: declare"
             f" 'missing': True for {column.name!r}, too."
@@ -228,10 +228,10 @@ def _check_equalities(text: str, condition: Condition, computed: set[Any]) -> No
         for part in condition.parts:
             _check_equalities(text, part, set())
     elif isinstance(condition, Comparison) and condition.sign == "==":
-        both = (condition.left, condition.right)
-        exact = all(term.whole for term in both)
+        terms = (condition.left, condition.right)
+        exact = all(term.whole for term in terms)
         is_formula = any(
-            isinstance(term, Reference) and term.column.name in computed for term in both
+            isinstance(term, Reference) and term.column.name in computed for term in terms
         )
         if not exact and not is_formula:
             raise ValueError(
@@ -242,13 +242,13 @@ def _check_equalities(text: str, condition: Condition, computed: set[Any]) -> No
             )
 
 
-def _in_order(formulas: dict[Any, Formula]) -> list[Formula]:
+def _ordered(formulas: dict[Any, Formula]) -> list[Formula]:
     """Return formulas ordered so that each needs earlier ones only, or raise."""
     ordered: list[Formula] = []
-    left = dict(formulas)
-    while left:
-        ready = [name for name, formula in left.items() if not formula.needs & left.keys()]
+    waiting = dict(formulas)
+    while waiting:
+        ready = [name for name, formula in waiting.items() if not formula.needs & waiting.keys()]
         if not ready:
-            raise ValueError(f"rules compute the columns {list(left)} from each other.")
-        ordered += [left.pop(name) for name in ready]
+            raise ValueError(f"rules compute the columns {list(waiting)} from each other.")
+        ordered += [waiting.pop(name) for name in ready]
     return ordered

@@ -35,19 +35,19 @@ def roundest(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     >>> roundest(np.array([74.9996, 0.1231, 2.0]), np.array([75.0002, 0.1241, 2.0]))
     array([75.   ,  0.124,  2.   ])
     """
-    found, left = np.array(low, dtype=np.float64), np.asarray(low < high)
+    numbers, remaining = np.array(low, dtype=np.float64), np.asarray(low < high)
     for n_decimals in range(-_MOST_DIGITS, _MOST_DIGITS + 1):
         power = 10.0 ** abs(n_decimals)
         if n_decimals < 0:
-            made = np.ceil(low / power) * power
+            candidates = np.ceil(low / power) * power
         else:
-            made = np.ceil(low * power) / power
-        fits = left & (made >= low) & (made < high)
-        found[fits] = made[fits]
-        left = left & ~fits
-        if not left.any():
+            candidates = np.ceil(low * power) / power
+        fits = remaining & (candidates >= low) & (candidates < high)
+        numbers[fits] = candidates[fits]
+        remaining = remaining & ~fits
+        if not remaining.any():
             break
-    return found
+    return numbers
 
 
 def with_few_decimals(low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -62,8 +62,9 @@ def with_few_decimals(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """
     with np.errstate(all="ignore"):
         power = 10.0 ** (np.floor(-np.log10(high - low)) - 1)
-        made = np.where(power < 1, np.ceil(low * power) * (1 / power), np.ceil(low * power) / power)
-    return np.where((made >= low) & (made < high), made, np.nan)
+        steps = np.ceil(low * power)
+        short = np.where(power < 1, steps * (1 / power), steps / power)
+    return np.where((short >= low) & (short < high), short, np.nan)
 
 
 def unscaled(places: np.ndarray, scale: str, low: float) -> np.ndarray:

@@ -263,15 +263,15 @@ def read_schema(schema: Any, target: Any = None) -> TableSchema:
     >>> schema.n_classes
     2
     """  # noqa: E501
-    columns, of_file = columns_in(schema)
+    columns, file_target = columns_in(schema)
     if not columns:
         raise ValueError(
             "schema must be a dict that declares what each column of the table holds, or JSON or "
             "the path of a JSON file with one: " + HOW_TO_DECLARE + "."
         )
     refuse_gaps(columns)
-    target = of_file if target is None else target
-    declared = [read_column(name, of_column) for name, of_column in columns.items()]
+    target = file_target if target is None else target
+    declared = [read_column(name, declaration) for name, declaration in columns.items()]
     return _schema_of(declared, target, set())
 
 
@@ -331,8 +331,8 @@ def read_units(X: Any, schema: TableSchema) -> np.ndarray:
            [23,  1]])
     """
     values, problems = _values_in(Table(X), schema)
-    units, of_units = schema._encoded(values)
-    _refuse([*problems, *of_units])
+    units, unit_problems = schema._encoded(values)
+    _refuse([*problems, *unit_problems])
     return units
 
 
@@ -391,7 +391,7 @@ def _mistaken(table: Table, place: int, column: Column) -> list[str]:
     least = 2 ** exact_digits(table.series(place))
     if not any(type(label) is int and abs(label) >= least for label in column.values):
         return []
-    if not any(type(one) is float and abs(one) >= least for one in table.column(place).tolist()):
+    if not any(type(v) is float and abs(v) >= least for v in table.column(place).tolist()):
         return []
     return [
         f"column {column.name!r} has floating-point numbers, and declares integers that these do "
@@ -418,9 +418,9 @@ def values_in(X: Any, schema: TableSchema) -> np.ndarray:
     """
     read_columns(X, schema)
     table = Table(X)
-    wanted = [column.name for column in schema.declared]
-    names = wanted if table.container == "array" else table.names
-    return as_array([objects(table.column(names.index(name))) for name in wanted])
+    declared = [column.name for column in schema.declared]
+    names = declared if table.container == "array" else table.names
+    return as_array([objects(table.column(names.index(name))) for name in declared])
 
 
 def write_table(
@@ -443,14 +443,14 @@ def write_table(
     array([[30, 'F'],
            [40, 'M']], dtype=object)
     """
-    by_name = dict(zip(schema.names, values, strict=True)) | dict(computed or {})
+    named = dict(zip(schema.names, values, strict=True)) | dict(computed or {})
     columns, types = [], []
     for column in schema.declared:
         if isinstance(column, Identifier | Constant):
-            made, dtype = column.values(len(values[0])), None
+            array, dtype = column.values(len(values[0])), None
         else:
-            made, dtype = typed_values(container, column, by_name[column.name])
-        columns.append(made)
+            array, dtype = typed_values(container, column, named[column.name])
+        columns.append(array)
         types.append(dtype)
     # Integers that may be missing are objects elsewhere.
     if container == "array" and all(
