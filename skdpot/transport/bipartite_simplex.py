@@ -189,21 +189,21 @@ def _pivot(tree, flow, amount, price, kinks, limits, n_targets, kind, tail, head
     down_room, down_node = UNLIMITED, _NONE
     while up != down:
         if tree[up, DEPTH] >= tree[down, DEPTH]:
-            here = _room(tree, flow, amount, kinks, limits, n_targets, up, True)
-            if here <= up_room:
-                up_room, up_node = here, up
+            room_here = _room(tree, flow, amount, kinks, limits, n_targets, up, True)
+            if room_here <= up_room:
+                up_room, up_node = room_here, up
             up = np.int64(tree[up, PARENT])
         else:
-            here = _room(tree, flow, amount, kinks, limits, n_targets, down, False)
-            if here < down_room:
-                down_room, down_node = here, down
+            room_here = _room(tree, flow, amount, kinks, limits, n_targets, down, False)
+            if room_here < down_room:
+                down_room, down_node = room_here, down
             down = np.int64(tree[down, PARENT])
     apex = up
-    mass, leaving, moving, other = room, _NONE, _NONE, _NONE
+    mass, leaving, moving, new_parent = room, _NONE, _NONE, _NONE
     if down_room < mass:
-        mass, leaving, moving, other = down_room, down_node, tail, head
+        mass, leaving, moving, new_parent = down_room, down_node, tail, head
     if up_room <= mass:
-        mass, leaving, moving, other = up_room, up_node, head, tail
+        mass, leaving, moving, new_parent = up_room, up_node, head, tail
     if kind == _MORE:
         part_of_arc = _LOW if amount[tail] < kinks[tail] else _HIGH
     else:
@@ -220,7 +220,7 @@ def _pivot(tree, flow, amount, price, kinks, limits, n_targets, kind, tail, head
     if kind != _EDGE:
         arc = part_of_arc
     # The path from the moving end to the leaving arc is hung upside down.
-    node, parent = moving, other
+    node, parent = moving, new_parent
     while True:
         old_parent, old_arc, old_flow = np.int64(tree[node, PARENT]), tree[node, ARC], flow[node]
         _cut(tree, node)
@@ -282,14 +282,14 @@ def _optimise(
     n_targets, n_nodes = len(indptr) - 1, len(kinks)
     root = n_nodes
     _price_tree(tree, price, costs, low_costs, high_costs, n_targets)
-    of_sources = price[n_targets:]
+    source_prices = price[n_targets:]
     node = 0
     n_quiet = 0
     shifted = 0
     while n_quiet < n_nodes:
         best, kind, tail, head, arc = np.int64(0), _EDGE, _NONE, _NONE, _NONE
-        seen, block = 0, least_block + _LOOKS_PER_SHIFT * shifted // _SPAN
-        while seen < block and n_quiet < n_nodes:
+        n_seen, block = 0, least_block + _LOOKS_PER_SHIFT * shifted // _SPAN
+        while n_seen < block and n_quiet < n_nodes:
             here = price[node]
             if node < n_targets:
                 first, last = indptr[node], indptr[node + 1]
@@ -299,16 +299,17 @@ def _optimise(
                     # Neighbours ascend: where none is missing, neither is a price.
                     is_whole = end - start == last - first
                 if is_whole:
-                    value, k = _best_in_row(costs[first:last], of_sources[start:end], best - here)
+                    prices = source_prices[start:end]
+                    value, k = _best_in_row(costs[first:last], prices, best - here)
                     if k >= 0:
                         best, kind, tail, arc = value + here, _EDGE, node, first + k
-                    seen += (last - first) // _LOOKS_IN_ROW
+                    n_seen += (last - first) // _LOOKS_IN_ROW
                 else:
                     for k in range(first, last):
-                        value = costs[k] + here - of_sources[neighbours[k]]
+                        value = costs[k] + here - source_prices[neighbours[k]]
                         if value < best:
                             best, kind, tail, arc = value, _EDGE, node, k
-                    seen += last - first
+                    n_seen += last - first
             if tree[node, PARENT] != root:
                 has = amount[node]
                 if has < limits[node]:
@@ -319,7 +320,7 @@ def _optimise(
                     value = -here - (high_costs[node] if has > kinks[node] else low_costs[node])
                     if value < best:
                         best, kind, tail, head = value, _LESS, root, node
-            seen += 1
+            n_seen += 1
             n_quiet += 1
             node = node + 1 if node + 1 < n_nodes else 0
         if best < 0:

@@ -262,9 +262,9 @@ def round_into_box(columns, lower, upper):
     """
     moved = 0.0
     for j in range(len(columns)):
-        inside = min(max(columns[j], lower[j]), upper[j])
-        moved += abs(inside - columns[j])
-        columns[j] = inside
+        clipped = min(max(columns[j], lower[j]), upper[j])
+        moved += abs(clipped - columns[j])
+        columns[j] = clipped
     for _ in range(8):
         # Neumaier's summation: many small masses must not hide an error of 1e-13.
         total = 0.0
@@ -302,18 +302,18 @@ def cheapest_in_box(prices, lower, upper, filling):
     At most one entry ends strictly inside its bounds.
     """
     order = sorted_places(prices)
-    rest = 1.0
+    remaining = 1.0
     value = 0.0
     for j in range(len(prices)):
         filling[j] = lower[j]
-        rest -= lower[j]
+        remaining -= lower[j]
         value += lower[j] * prices[j]
     for j in order:
-        if rest <= 0:
+        if remaining <= 0:
             break
-        extra = min(upper[j] - lower[j], rest)
+        extra = min(upper[j] - lower[j], remaining)
         filling[j] += extra
-        rest -= extra
+        remaining -= extra
         value += extra * prices[j]
     return value
 
@@ -413,10 +413,10 @@ def clip_to_polytope(probabilities, base_measure, epsilon):
     >>> clip_to_polytope(np.array([[0.75 + 1e-12, 0.25 - 1e-12]]), [0.25, 0.25], np.log(3)).round(9)
     array([[0.75, 0.25]])
     """
-    inside = np.array(probabilities, dtype=np.float64)
-    base = check_base_measure(base_measure, epsilon, inside.shape[1])
-    run(_clip_rows, _SECONDS * inside.size, inside, base, math.exp(epsilon) * base)
-    return inside
+    clipped = np.array(probabilities, dtype=np.float64)
+    base = check_base_measure(base_measure, epsilon, clipped.shape[1])
+    run(_clip_rows, _SECONDS * clipped.size, clipped, base, math.exp(epsilon) * base)
+    return clipped
 
 
 @kernel

@@ -10,7 +10,7 @@ def sorted_places(values):
     """Return the places of the values from the least to the largest, equal ones in their order."""
     n_values = len(values)
     order = np.empty(n_values, np.int64)
-    other = np.empty(n_values, np.int64)
+    merged = np.empty(n_values, np.int64)
     for i in range(n_values):
         order[i] = i
     width = 1
@@ -24,11 +24,11 @@ def sorted_places(values):
                 if left < middle and not take_left:
                     take_left = values[order[left]] <= values[order[right]]
                 if take_left:
-                    other[place] = order[left]
+                    merged[place] = order[left]
                     left += 1
                 else:
-                    other[place] = order[right]
+                    merged[place] = order[right]
                     right += 1
-        order, other = other, order
+        order, merged = merged, order
         width *= 2
     return order

@@ -226,25 +226,25 @@ class _Run:
         targets, sources = self.messages
 
         def answer(call):
-            state, sent, received = call
-            return state.answer(sent, received, eta, self.relaxation, shift)
+            state, own_messages, received = call
+            return state.answer(own_messages, received, eta, self.relaxation, shift)
 
         calls = (self.targets, targets, sources), (self.sources, sources, targets)
-        answers = tuple(mapping(answer, calls))
+        messages = tuple(mapping(answer, calls))
         if release is not None:
-            answers = release(n_iter, eta, *answers)
-        coordinator.observe(n_iter, *answers, targets, sources, self.targets.prices)
-        self.messages = answers
+            messages = release(n_iter, eta, *messages)
+        coordinator.observe(n_iter, *messages, targets, sources, self.targets.prices)
+        self.messages = messages
         if self.average_from is not None and n_iter >= self.average_from:
             self._average()
 
-    def _now(self) -> list[np.ndarray]:
+    def _last_state(self) -> list[np.ndarray]:
         """Return the agreed amounts and the prices by the messages of the last round."""
         targets, sources = self.messages
         return [0.5 * (targets + sources[self.network.targets.positions]), self.targets.prices]
 
     def _average(self) -> None:
-        values = self._now()
+        values = self._last_state()
         self._n_averaged += 1
         if not self._sums:
             self._sums = [value.copy() for value in values]
@@ -256,7 +256,7 @@ class _Run:
         """Return agreed amounts and prices, averaged if so desired."""
         if self._sums:
             return [total / self._n_averaged for total in self._sums]
-        return self._now()
+        return self._last_state()
 
 
 class _Check:
@@ -283,9 +283,9 @@ class _Check:
         elif self.criterion == "residuals":
             prices = self.run.targets.prices
             self.converged = self.coordinator.has_settled(self.tol, *self.run.messages, prices)
-        found = self.coordinator
+        state = self.coordinator
         self.rows.append(
-            (n_iter, found.eta, found.shift, found.primal_residual, found.dual_residual,
+            (n_iter, state.eta, state.shift, state.primal_residual, state.dual_residual,
              value, bound)
         )  # fmt: skip
 
@@ -298,8 +298,8 @@ class _Check:
 
     def _keep(self, plan):
         """Return the welfare of a plan, and keep the better one."""
-        of_targets, of_sources = self.run.utilities
-        value = welfare(self.run.network, of_targets, of_sources, plan)
+        target_utility, source_utility = self.run.utilities
+        value = welfare(self.run.network, target_utility, source_utility, plan)
         if value > self.value:
             self.plan, self.value = plan, value
         return value
@@ -314,10 +314,10 @@ class _Check:
 
     def _near_plan(self, n_iter, agreed):
         """Return a feasible plan near what is agreed on, or None where that would take long."""
-        near = np.maximum(agreed, 0.0)
-        gains = sum(utility.derivative(near) for utility in self.run.utilities)
-        bends = -sum(utility.second_derivative(near) for utility in self.run.utilities)
-        plan = rounded(self.run.network, near, gains, bends, self.run.sources.multipliers)
+        amounts = np.maximum(agreed, 0.0)
+        gains = sum(utility.derivative(amounts) for utility in self.run.utilities)
+        curvatures = -sum(utility.second_derivative(amounts) for utility in self.run.utilities)
+        plan = rounded(self.run.network, amounts, gains, curvatures, self.run.sources.multipliers)
         if plan is None and n_iter >= self.next_projection:
             self.next_projection = _PROJECTION_GROWTH * n_iter
             plan = self.repairer(agreed)
@@ -331,16 +331,16 @@ class _Check:
         if self.criterion != "gap":
             self._prove(prices)
         names = ("n_iter", "eta", "shift", "primal_residual", "dual_residual", "welfare", "bound")
-        found = self.coordinator
+        coordinator = self.coordinator
         return ConsensusResult(
             plan=self.plan,
             agreed=agreed,
             prices=prices.copy(),
             welfare=self.value,
             bound=self.bound,
-            primal_residual=found.primal_residual,
-            dual_residual=found.dual_residual,
-            eta=found.eta,
+            primal_residual=coordinator.primal_residual,
+            dual_residual=coordinator.dual_residual,
+            eta=coordinator.eta,
             n_iter=n_iter,
             converged=self.converged,
             history=dict(zip(names, map(np.array, zip(*self.rows, strict=True)), strict=True)),

@@ -126,25 +126,25 @@ def make_network(adjacency: Any, target_bounds: Any, source_bounds: Any) -> Bipa
     edges = _edges(adjacency)
     n_targets, n_sources = edges.shape
     n_edges = edges.nnz
-    by_target = edges.indices.astype(np.int64)
+    sources = edges.indices.astype(np.int64)
     # A stable order leaves the targets of every source ascending.
-    to_source = np.argsort(by_target, kind="stable")
-    to_target = np.empty(n_edges, np.int64)
-    to_target[to_source] = np.arange(n_edges)
+    source_order = np.argsort(sources, kind="stable")
+    positions = np.empty(n_edges, np.int64)
+    positions[source_order] = np.arange(n_edges)
     indptr = edges.indptr.astype(np.int64)
-    counts = np.bincount(by_target, minlength=n_sources)
+    counts = np.bincount(sources, minlength=n_sources)
     nodes = np.repeat(np.arange(n_targets), np.diff(indptr))
     return BipartiteNetwork(
         Side(
             indptr,
-            by_target,
-            to_target.astype(np.int32),
+            sources,
+            positions.astype(np.int32),
             *_bounds(target_bounds, n_targets, "target"),
         ),
         Side(
             np.concatenate([[0], np.cumsum(counts)]),
-            nodes[to_source],
-            to_source.astype(np.int32),
+            nodes[source_order],
+            source_order.astype(np.int32),
             *_bounds(source_bounds, n_sources, "source"),
         ),
     )

@@ -35,14 +35,14 @@ def welfare_bound(
 
     Any prices give a bound; those of :func:`consensus` come near the optimum.
     """
-    of_targets = side_bound(network.targets, target_utility, prices)
+    target_bound = side_bound(network.targets, target_utility, prices)
     if isinstance(source_utility, LinearUtility):
         # The same without bringing everything into the order of the sources.
         best = np.full(network.shape[1], -np.inf)
         np.maximum.at(best, network.targets.neighbours, source_utility.slopes + prices)
-        return of_targets + _linear_bound(network.sources, best)
+        return target_bound + _linear_bound(network.sources, best)
     order = network.sources.positions
-    return of_targets + side_bound(network.sources, source_utility.take(order), -prices[order])
+    return target_bound + side_bound(network.sources, source_utility.take(order), -prices[order])
 
 
 def side_bound(side: Side, utility: Any, prices: np.ndarray) -> float:

@@ -36,14 +36,14 @@ def check_feasible(network: BipartiteNetwork) -> None:
         return
     if rounded(network, np.zeros(network.n_edges)) is not None:
         return
-    for needy, giving, names, others, verb, other_verb in pairs:
+    for needy, giving, names, neighbour_names, verb, other_verb in pairs:
         nodes = deficient_nodes(needy, giving)
         if not len(nodes):
             continue
         neighbours = _neighbours(needy, nodes)
         raise ValueError(
             f"The network has no feasible plan: {names} {_names(nodes)} must {verb} at least "
-            f"{math.fsum(needy.lower[nodes]):.10g} in all, but their neighbours, {others} "
+            f"{math.fsum(needy.lower[nodes]):.10g} in all, but their neighbours, {neighbour_names} "
             f"{_names(neighbours)}, can {other_verb} at most "
             f"{math.fsum(giving.upper[neighbours]):.10g}."
         )
@@ -52,16 +52,16 @@ def check_feasible(network: BipartiteNetwork) -> None:
 def _are_served(needy: Side, giving: Side) -> bool:
     """Tell whether all have enough for sure: who needs something has all the others to ask."""
     wanting = needy.lower > 0
-    enough = math.fsum(needy.lower) <= math.fsum(giving.upper)
-    return not wanting.any() or bool(enough and (needy.degrees[wanting] == giving.n_nodes).all())
+    suffices = math.fsum(needy.lower) <= math.fsum(giving.upper)
+    return not wanting.any() or bool(suffices and (needy.degrees[wanting] == giving.n_nodes).all())
 
 
 def deficient_nodes(needy: Side, giving: Side) -> np.ndarray:
     """Return nodes that must have more than their neighbours may give, or none."""
     wanting = np.flatnonzero(needy.lower > 0)
-    alone = wanting[needy.degrees[wanting] == 0]
-    if len(alone) or not len(wanting):
-        return alone
+    isolated = wanting[needy.degrees[wanting] == 0]
+    if len(isolated) or not len(wanting):
+        return isolated
     total = max(math.fsum(needy.lower), math.fsum(giving.upper))
     # Everybody is served as far as possible; where that is not enough, a unit more that is needed
     # is a unit more that is short.
@@ -72,20 +72,20 @@ def deficient_nodes(needy: Side, giving: Side) -> np.ndarray:
         (np.ones(n_edges), (np.searchsorted(wanting, needy.nodes[edges]), places)),
         shape=(n_short, n_edges),
     )
-    given = sparse.coo_array(
+    gifts = sparse.coo_array(
         (np.ones(n_edges), (needy.neighbours[edges], places)), shape=(giving.n_nodes, n_edges)
     )
     unit = max(float(needy.lower.max()), float(giving.upper.max()))
-    found = linprog(
+    result = linprog(
         np.concatenate([np.zeros(n_edges), np.ones(n_short)]),
-        A_ub=sparse.block_array([[-served, -sparse.eye_array(n_short)], [given, None]]),
+        A_ub=sparse.block_array([[-served, -sparse.eye_array(n_short)], [gifts, None]]),
         b_ub=np.concatenate([-needy.lower[wanting], giving.upper]) / unit,
         method="highs-ds",
         options=_HIGHS,
     )
-    if found.status != 0:
-        raise RuntimeError(f"The linear program failed: {found.message}")
-    nodes = wanting[found.ineqlin.marginals[:n_short] < -0.5]
+    if result.status != 0:
+        raise RuntimeError(f"The linear program failed: {result.message}")
+    nodes = wanting[result.ineqlin.marginals[:n_short] < -0.5]
     short = math.fsum([*needy.lower[nodes], *-giving.upper[_neighbours(needy, nodes)]])
     return nodes if short > _TOLERANCE * total else wanting[:0]
 
@@ -99,5 +99,5 @@ def _neighbours(side: Side, nodes: np.ndarray) -> np.ndarray:
 def _names(nodes: np.ndarray) -> str:
     """Return the first nodes of a list in words."""
     shown = ", ".join(map(str, nodes[:_NAMED]))
-    more = f", ... ({len(nodes)} in all)" if len(nodes) > _NAMED else ""
-    return f"[{shown}{more}]"
+    rest = f", ... ({len(nodes)} in all)" if len(nodes) > _NAMED else ""
+    return f"[{shown}{rest}]"

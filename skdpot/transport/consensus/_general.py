@@ -18,10 +18,10 @@ def general_side(
 ):  # fmt: skip
     """Let every node of a side absorb the last messages and answer; see :mod:`._nodes`."""
     eta, relaxation, shift = rates
-    other = received[positions]
+    other_messages = received[positions]
     agreed *= 1.0 - relaxation
-    agreed += relaxation * (0.5 * (sent + other))
-    prices += 0.5 * relaxation * eta * sign * (sent - other) + shift
+    agreed += relaxation * (0.5 * (sent + other_messages))
+    prices += 0.5 * relaxation * eta * sign * (sent - other_messages) + shift
     nodes = np.repeat(np.arange(len(lower)), np.diff(indptr))
     demand = _Demand(utility, sign * prices, agreed, eta, nodes, len(lower))
     _solve_nodes(demand, lower, upper, multipliers)
@@ -49,7 +49,7 @@ class _Demand:
         self.eta = eta
         self.nodes = nodes
         self.n_nodes = n_nodes
-        self.at_zero = utility.derivative(np.zeros_like(prices)) - prices
+        self.zero_slopes = utility.derivative(np.zeros_like(prices)) - prices
         self.amounts = np.maximum(agreed, 0.0)
 
     def __call__(self, multipliers: np.ndarray, asking: np.ndarray) -> np.ndarray:
@@ -57,23 +57,23 @@ class _Demand:
 
         Nodes that do not ask keep their amounts, whatever the others do.
         """
-        gains = self.at_zero - multipliers[self.nodes]
+        gains = self.zero_slopes - multipliers[self.nodes]
         low = np.zeros_like(gains)
         high = np.maximum(self.agreed + gains / self.eta, 0.0)
         x = np.clip(self.amounts, low, high)
-        of_others = ~asking[self.nodes]
-        done = of_others | (high == 0.0)
+        is_idle = ~asking[self.nodes]
+        is_final = is_idle | (high == 0.0)
         for _ in range(_MAX_STEPS):
             slope = self._slope(x, multipliers)
             low, high = np.where(slope > 0, x, low), np.where(slope > 0, high, x)
             step = x + slope / (self.eta - self.utility.second_derivative(x))
             step = np.where((step > low) & (step < high), step, 0.5 * (low + high))
-            done |= (high - low <= _PRECISION * high) | (np.abs(step - x) <= _PRECISION * x)
-            if done.all():
+            is_final |= (high - low <= _PRECISION * high) | (np.abs(step - x) <= _PRECISION * x)
+            if is_final.all():
                 break
-            x = np.where(done, x, step)
+            x = np.where(is_final, x, step)
         x = np.where(gains + self.eta * self.agreed > 0, x, 0.0)
-        self.amounts = np.where(of_others, self.amounts, x)
+        self.amounts = np.where(is_idle, self.amounts, x)
         return self.amounts
 
     def _slope(self, x: np.ndarray, multipliers: np.ndarray) -> np.ndarray:
@@ -99,9 +99,9 @@ def _solve_nodes(
     bound = (mass != free) & (np.bincount(demand.nodes, minlength=len(lower)) > 0)
     # Above the best marginal utility of a node nothing is wanted.
     best = np.full(len(lower), -np.inf)
-    np.maximum.at(best, demand.nodes, demand.at_zero + demand.eta * demand.agreed)
+    np.maximum.at(best, demand.nodes, demand.zero_slopes + demand.eta * demand.agreed)
     high = np.where(bound, np.where(mass < free, np.maximum(best, 0.0), 0.0), 0.0)
-    low = np.where(bound & (mass > free), _enough(demand, mass, bound), 0.0)
+    low = np.where(bound & (mass > free), _sufficient_levels(demand, mass, bound), 0.0)
     level = np.where(bound, np.clip(multipliers, low, high), 0.0)
     for _ in range(_MAX_STEPS):
         x = demand(level, bound)
@@ -110,16 +110,16 @@ def _solve_nodes(
         with np.errstate(divide="ignore", invalid="ignore"):
             step = level + excess / demand.falls(x)
         step = np.where((step > low) & (step < high), step, 0.5 * (low + high))
-        near = np.abs(excess) <= _SUM_PRECISION * mass
+        is_met = np.abs(excess) <= _SUM_PRECISION * mass
         width = high - low <= _PRECISION * np.maximum(np.abs(low), np.abs(high))
-        bound &= ~(near | width)
+        bound &= ~(is_met | width)
         if not bound.any():
             break
         level = np.where(bound, step, level)
     multipliers[:] = level
 
 
-def _enough(demand: _Demand, mass: np.ndarray, bound: np.ndarray) -> np.ndarray:
+def _sufficient_levels(demand: _Demand, mass: np.ndarray, bound: np.ndarray) -> np.ndarray:
     """Return negative multipliers at which the sums reach what the nodes need."""
     level = np.full(len(mass), -1.0)
     for _ in range(1000):

@@ -63,10 +63,10 @@ def _absorb(first, sent, arrived, sign, rates, agreed, prices, values):
 
 @part
 def _most_edges(indptr):
-    most = 0
+    largest = 0
     for node in range(len(indptr) - 1):
-        most = max(most, indptr[node + 1] - indptr[node])
-    return most
+        largest = max(largest, indptr[node + 1] - indptr[node])
+    return largest
 
 
 @part(fastmath=_SUMS)
@@ -111,11 +111,11 @@ def _water_level(values, mass, start):
             return level
     for _ in range(_MAX_STEPS):
         level = (total - mass) / count
-        total, now = _above(values, level)
+        total, new_count = _above(values, level)
         # The values above rising levels are fewer and fewer: as many are the same ones.
-        if now == count or now == 0.0:
+        if new_count == count or new_count == 0.0:
             break
-        count = now
+        count = new_count
     return level
 
 
@@ -195,10 +195,10 @@ def _weighted_level(values, weights, mass, start):
             return level
     for _ in range(_MAX_STEPS):
         level = (total - mass) / weight
-        total, now = _weighted_above(values, weights, level)
-        if now == weight or now == 0.0:
+        total, new_weight = _weighted_above(values, weights, level)
+        if new_weight == weight or new_weight == 0.0:
             break
-        weight = now
+        weight = new_weight
     return level
 
 
@@ -283,10 +283,10 @@ def _log_level(values, weights, scales, eta, mass, start):
         higher = level + (total - mass) / slope
         if step > 0 and higher <= level:
             break
-        total, now = _log_sum(values, weights, scales, eta, higher)
-        if now == 0.0:
+        total, new_slope = _log_sum(values, weights, scales, eta, higher)
+        if new_slope == 0.0:
             break
-        level, slope = higher, now
+        level, slope = higher, new_slope
     return level
 
 

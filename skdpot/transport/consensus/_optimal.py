@@ -124,7 +124,7 @@ def optimal_plan(
         missing = levels[0][side.nodes] + levels[1][side.neighbours] - slopes
         program.start(missing / scale)
     amounts, levels = program.solve()
-    target_levels, source_levels = (scale * of_side for of_side in levels)
+    target_levels, source_levels = (scale * side_levels for side_levels in levels)
     side = network.targets
     # Targets would pay as much as leaves them their multiplier, and sources ask as little.
     pay = target_utility.slopes - target_levels[side.nodes]
@@ -175,8 +175,8 @@ class _Program:
         total = max(float(side.upper.sum()) for side in sides)
         self._mass = 2.0 ** (_TOTAL_MASS - (math.frexp(total)[1] if total > 0 else 0))
         lower, upper = (
-            np.rint(np.concatenate(of_sides) * self._mass).astype(np.int64)
-            for of_sides in zip(*((side.lower, side.upper) for side in sides), strict=True)
+            np.rint(np.concatenate(bounds) * self._mass).astype(np.int64)
+            for bounds in zip(*((side.lower, side.upper) for side in sides), strict=True)
         )
         self._quantum = 2.0 ** -min(_DIGITS, _TOTAL_COST - (n_nodes + 1).bit_length())
         self._costs = np.rint(slopes * (-1.0 / self._quantum)).astype(np.int64)

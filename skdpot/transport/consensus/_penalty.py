@@ -95,14 +95,14 @@ class Coordinator:
         spread = float(np.std(prices)) * math.sqrt(len(prices))
         return self.primal_residual <= tol * amount and self.dual_residual <= tol * spread
 
-    def _shift_prices(self, n_iter: int, wanted: float, offered: float) -> None:
+    def _shift_prices(self, n_iter: int, demand: float, supply: float) -> None:
         self.shift = 0.0
-        larger = max(abs(wanted), abs(offered))
+        larger = max(abs(demand), abs(supply))
         if not self._shifting or n_iter > self._last_shift or larger == 0.0:
             return
-        if abs(wanted - offered) <= _SETTLED * larger:
+        if abs(demand - supply) <= _SETTLED * larger:
             return
-        sign = math.copysign(1.0, wanted - offered)
+        sign = math.copysign(1.0, demand - supply)
         if self._step == 0.0:
             # By as much as the penalty charges for the mean amount of a node.
             nodes = sum(self.network.shape)
@@ -116,9 +116,9 @@ class Coordinator:
         """Set the residuals, and the penalty where one residual is much larger."""
         order = self.network.targets.positions
         received = sources[order]
-        moved = 0.5 * (targets + received) - 0.5 * (last_targets + last_sources[order])
+        change = 0.5 * (targets + received) - 0.5 * (last_targets + last_sources[order])
         self.primal_residual = float(np.linalg.norm(targets - received))
-        self.dual_residual = self.eta * float(np.linalg.norm(moved))
+        self.dual_residual = self.eta * float(np.linalg.norm(change))
         if not self._adaptive or n_iter > self._last_change:
             return
         amount = float(max(np.linalg.norm(targets), np.linalg.norm(sources)))

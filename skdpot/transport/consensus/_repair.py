@@ -52,7 +52,7 @@ class Repairer:
         if self.network.violation(values) == 0.0:
             return values.copy()
         self._values = values
-        self._of_sources = values[self.network.sources.positions]
+        self._source_values = values[self.network.sources.positions]
         plan = self._sweep()
         best, least = plan, np.inf
         for _ in range(_MAX_SWEEPS):
@@ -84,10 +84,10 @@ class Repairer:
             targets.indptr, targets.lower, targets.upper,
             self._values - self.source_levels[targets.neighbours], self.target_levels, amounts,
         )  # fmt: skip
+        values = self._source_values - self.target_levels[sources.neighbours]
         nearest_on_side(
-            sources.indptr, sources.lower, sources.upper,
-            self._of_sources - self.target_levels[sources.neighbours], self.source_levels, amounts,
-        )  # fmt: skip
+            sources.indptr, sources.lower, sources.upper, values, self.source_levels, amounts
+        )
         return amounts[targets.positions]
 
     def _excess(self, sums: np.ndarray) -> np.ndarray:
@@ -109,13 +109,13 @@ class Repairer:
 
     def _advance(self, plan: np.ndarray, excess: np.ndarray) -> np.ndarray:
         """Try Newton's step, and a sweep from where it leads; return the plan of the better one."""
-        before = self.target_levels.copy(), self.source_levels.copy()
+        start = self.target_levels.copy(), self.source_levels.copy()
         target_step, source_step = self._newton_step(plan, excess)
         swept = self._sweep()
         value, levels = self._objective(swept), (self.target_levels, self.source_levels)
         for length in (1.0, 0.25):
-            self.target_levels = _stepped(before[0], length * target_step)
-            self.source_levels = _stepped(before[1], length * source_step)
+            self.target_levels = _stepped(start[0], length * target_step)
+            self.source_levels = _stepped(start[1], length * source_step)
             stepped = self._sweep()
             if self._objective(stepped) <= value:
                 return stepped
@@ -130,23 +130,23 @@ class Repairer:
         edges = used & bound[targets.nodes]
         giving = self.source_levels != 0
         weights = np.bincount(targets.nodes, used, targets.n_nodes)
-        others = np.bincount(targets.neighbours, used, len(giving))
+        source_weights = np.bincount(targets.neighbours, used, len(giving))
         edges &= giving[targets.neighbours]
         counts = np.concatenate([[0], np.cumsum(edges)])[targets.indptr]
         matrix = sparse.csr_array(
             (np.ones(counts[-1]), targets.neighbours[edges], counts), shape=self.network.shape
         )
-        return _solve(matrix, weights, others, np.where(bound & (weights > 0), excess, 0.0))
+        return _solve(matrix, weights, source_weights, np.where(bound & (weights > 0), excess, 0.0))
 
 
 def _stepped(levels: np.ndarray, step: np.ndarray) -> np.ndarray:
     """Return the levels after a step that stops where one would change its sign."""
-    moved = levels + step
-    return np.where(levels * moved < 0, 0.0, moved)
+    stepped = levels + step
+    return np.where(levels * stepped < 0, 0.0, stepped)
 
 
 def _solve(
-    matrix: sparse.csr_array, weights: np.ndarray, others: np.ndarray, excess: np.ndarray
+    matrix: sparse.csr_array, weights: np.ndarray, other_weights: np.ndarray, excess: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Solve ``[[diag(weights), M], [M.T, diag(others)]] (x, y) = (excess, 0)`` for x and y.
 
@@ -154,11 +154,11 @@ def _solve(
     where its nodes can be served, and harmless where not.
     """
     weights = np.maximum(weights, 1.0)
-    others = np.maximum(others, 1.0)
+    other_weights = np.maximum(other_weights, 1.0)
     transposed = matrix.T.tocsr()
 
     def complement(x: np.ndarray) -> np.ndarray:
-        return weights * x - matrix @ ((transposed @ x) / others)
+        return weights * x - matrix @ ((transposed @ x) / other_weights)
 
     x = np.zeros_like(excess)
     residual = excess.copy()
@@ -176,9 +176,9 @@ def _solve(
         x += length * direction
         residual -= length * image
         scaled = residual / weights
-        last, product = product, float(residual @ scaled)
-        direction = scaled + (product / last) * direction
-    return x, -(transposed @ x) / others
+        previous, product = product, float(residual @ scaled)
+        direction = scaled + (product / previous) * direction
+    return x, -(transposed @ x) / other_weights
 
 
 def repair(network: BipartiteNetwork, amounts: np.ndarray) -> np.ndarray:
@@ -250,9 +250,9 @@ def nearest_amounts(side: Side, amounts: np.ndarray) -> np.ndarray:
     # Where a bound holds, only differences count: of enormous numbers they are taken before.
     beyond = np.maximum(peaks - 2.0 * side.upper, 0.0) + np.minimum(peaks, 0.0)
     values = amounts - beyond[side.nodes]
-    wanted = np.maximum(values, 0.0)
-    sums, found = side.sums(wanted), np.empty_like(values)
-    off = (sums > (1.0 + _SLACK) * side.upper) | (sums < (1.0 - _SLACK) * side.lower)
+    positive = np.maximum(values, 0.0)
+    sums, projected = side.sums(positive), np.empty_like(values)
+    is_outside = (sums > (1.0 + _SLACK) * side.upper) | (sums < (1.0 - _SLACK) * side.lower)
     start = np.zeros(side.n_nodes)
-    nearest_on_side(side.indptr, side.lower, side.upper, values, start, found)
-    return np.where(off[side.nodes], found, wanted)
+    nearest_on_side(side.indptr, side.lower, side.upper, values, start, projected)
+    return np.where(is_outside[side.nodes], projected, positive)

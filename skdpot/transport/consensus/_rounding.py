@@ -53,18 +53,17 @@ def rounded(
     total = max(float(side.lower.sum()) for side in (targets, sources))
     accepted = max(_ACCEPTED * unit, _ACCEPTED_OF_TOTAL * total)
     sums = targets.sums(plan), sources.sums(plan[sources.positions])
-    of_targets = (targets.indptr, targets.neighbours, identity, targets.lower, targets.upper)
-    of_sources = (
+    target_side = (targets.indptr, targets.neighbours, identity, targets.lower, targets.upper)
+    source_side = (
         sources.indptr, sources.neighbours, sources.positions, sources.lower, sources.upper,
     )  # fmt: skip
-    sides = (of_targets, sums[0], of_sources, sums[1]), (of_sources, sums[1], of_targets, sums[0])
+    sides = [(target_side, sums[0]), (source_side, sums[1])]
+    directions = [sides[0] + sides[1], sides[1] + sides[0]]
     everywhere, unlimited = np.ones(len(plan), bool), np.full(1, np.inf)
-    for needy, has, giving, given in sides:
-        _fill(
-            *needy[:3], needy[3], has, giving[4], given, plan, worth, everywhere, unlimited, nothing
-        )
-    for needy, has, giving, given in sides:
-        if not _augment(*needy[:4], has, *giving[:3], giving[4], given, plan, nothing, accepted):
+    for needy, got, giving, gave in directions:
+        _fill(*needy[:4], got, giving[4], gave, plan, worth, everywhere, unlimited, nothing)
+    for needy, got, giving, gave in directions:
+        if not _augment(*needy[:4], got, *giving[:3], giving[4], gave, plan, nothing, accepted):
             return None
     if gains is not None:
         limits = unlimited
@@ -72,7 +71,7 @@ def rounded(
             with np.errstate(divide="ignore", invalid="ignore"):
                 limits = np.where(bends > 0, gains / bends, np.inf)
         _fill(
-            *of_targets[:3], targets.upper, sums[0], sources.upper, sums[1], plan, worth,
+            *target_side[:3], targets.upper, sums[0], sources.upper, sums[1], plan, worth,
             gains > 0, limits, nothing,
         )  # fmt: skip
     return plan if network.violation(plan) <= accepted else None
@@ -110,31 +109,31 @@ def _fill(
     `limits` are the largest additions to all edges, or one for all.
     """
     n_open = 0
-    for other in range(len(other_upper)):
-        n_open += other_upper[other] - other_sums[other] > nothing
+    for giver in range(len(other_upper)):
+        n_open += other_upper[giver] - other_sums[giver] > nothing
     for node in range(len(goals)):
         missing = goals[node] - sums[node]
         if missing <= nothing or n_open == 0:
             continue
-        first, last = indptr[node], indptr[node + 1]
-        candidates = np.empty(last - first, np.int64)
-        keys = np.empty(last - first)
+        start, stop = indptr[node], indptr[node + 1]
+        candidates = np.empty(stop - start, np.int64)
+        keys = np.empty(stop - start)
         count = 0
-        for k in range(first, last):
-            other = neighbours[k]
-            if other_upper[other] - other_sums[other] > nothing and allowed[places[k]]:
+        for k in range(start, stop):
+            giver = neighbours[k]
+            if other_upper[giver] - other_sums[giver] > nothing and allowed[places[k]]:
                 candidates[count] = k
                 keys[count] = -worth[places[k]]
                 count += 1
         for i in sorted_places(keys[:count]):
             k = candidates[i]
-            other, edge = neighbours[k], places[k]
-            room = other_upper[other] - other_sums[other]
+            giver, edge = neighbours[k], places[k]
+            room = other_upper[giver] - other_sums[giver]
             limit = limits[edge] if len(limits) > 1 else limits[0]
             amount = min(missing, room, limit)
             plan[edge] += amount
             sums[node] += amount
-            other_sums[other] += amount
+            other_sums[giver] += amount
             missing -= amount
             n_open -= room - amount <= nothing
             if missing <= nothing:
@@ -152,10 +151,10 @@ def _augment(
     or takes from another giver, and so on.
     """
     n_nodes = len(lower)
-    taken = np.empty(len(back_upper), np.int64)
-    given = np.empty(n_nodes, np.int64)
-    seen = np.empty(n_nodes, np.int64)
-    seen[:] = -1
+    taken_edges = np.empty(len(back_upper), np.int64)
+    given_edges = np.empty(n_nodes, np.int64)
+    seen_node = np.empty(n_nodes, np.int64)
+    seen_node[:] = -1
     seen_giver = np.empty(len(back_upper), np.int64)
     seen_giver[:] = -1
     # The node that reached a giver, and the giver that reached a node.
@@ -167,7 +166,7 @@ def _augment(
     for start in range(n_nodes):
         while lower[start] - sums[start] > nothing:
             search += 1
-            seen[start] = search
+            seen_node[start] = search
             queue[0] = start
             head, tail = 0, 1
             giver, spare = -1, -1
@@ -176,21 +175,21 @@ def _augment(
                 head += 1
                 looks -= indptr[node + 1] - indptr[node]
                 for k in range(indptr[node], indptr[node + 1]):
-                    other = neighbours[k]
-                    if seen_giver[other] == search:
+                    neighbour = neighbours[k]
+                    if seen_giver[neighbour] == search:
                         continue
-                    seen_giver[other] = search
-                    taken[other], node_before[other] = places[k], node
-                    if back_upper[other] - back_sums[other] > nothing:
-                        giver = other
+                    seen_giver[neighbour] = search
+                    taken_edges[neighbour], node_before[neighbour] = places[k], node
+                    if back_upper[neighbour] - back_sums[neighbour] > nothing:
+                        giver = neighbour
                         break
-                    looks -= back_indptr[other + 1] - back_indptr[other]
-                    for j in range(back_indptr[other], back_indptr[other + 1]):
+                    looks -= back_indptr[neighbour + 1] - back_indptr[neighbour]
+                    for j in range(back_indptr[neighbour], back_indptr[neighbour + 1]):
                         another = back_neighbours[j]
-                        if seen[another] == search or plan[back_places[j]] <= nothing:
+                        if seen_node[another] == search or plan[back_places[j]] <= nothing:
                             continue
-                        seen[another] = search
-                        given[another], giver_before[another] = back_places[j], other
+                        seen_node[another] = search
+                        given_edges[another], giver_before[another] = back_places[j], neighbour
                         if sums[another] - lower[another] > nothing:
                             spare = another
                             break
@@ -210,18 +209,18 @@ def _augment(
             else:
                 amount = min(lower[start] - sums[start], back_upper[giver] - back_sums[giver])
                 node = node_before[giver]
-            at = node
-            while at != start:
-                amount = min(amount, plan[given[at]])
-                at = node_before[giver_before[at]]
+            step = node
+            while step != start:
+                amount = min(amount, plan[given_edges[step]])
+                step = node_before[giver_before[step]]
             if spare >= 0:
                 sums[spare] -= amount
             else:
                 back_sums[giver] += amount
-                plan[taken[giver]] += amount
+                plan[taken_edges[giver]] += amount
             sums[start] += amount
             while node != start:
-                plan[given[node]] -= amount
-                plan[taken[giver_before[node]]] += amount
+                plan[given_edges[node]] -= amount
+                plan[taken_edges[giver_before[node]]] += amount
                 node = node_before[giver_before[node]]
     return True
