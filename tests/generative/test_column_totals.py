@@ -214,3 +214,18 @@ def test_totals_are_counted_where_there_are_classes_and_noise_is_large(target, e
     space = TableSpace(read_schema(SCHEMA, target), "array", False)
     budget = sketch_budget(epsilon, 1e-6, "add_remove")
     assert ("totals" in TableReleases(space, budget, 1, 1, None).planned) == counted
+
+
+@pytest.mark.parametrize(("n", "fewest", "most"), [(400, 12, 30), (20_000, 60, 300)])
+def test_cells_of_few_records_are_wider(n, fewest, most):
+    schema = read_schema({f"x{j}": (0.0, 1.0) for j in range(8)})
+    units = np.random.default_rng(0).integers(0, schema.columns[0].n_units, (n, 8))
+    releases = SketchReleases(4.0, share_marginals(schema), "add_remove", make_source(0))
+    released = release_marginals(units, schema, releases)
+    assert (released["n_cells"] >= fewest).all() and (released["n_cells"] <= most).all()
+    ends = np.cumsum(released["n_cells"])
+    starts, stops = (np.split(released[of], ends[:-1]) for of in ("starts", "stops"))
+    for start, stop in zip(starts, stops, strict=True):
+        # Either bound has its own.
+        assert start[0] == 0 and stop[0] == 1 and stop[-1] - start[-1] == 1
+        np.testing.assert_array_equal(start[1:], stop[:-1])

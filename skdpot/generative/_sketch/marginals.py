@@ -61,6 +61,8 @@ __all__ = [
 _FIRST_CELLS = 64
 _MOST_LEAVES = 128
 ROUNDS = ("cells 1", "cells 2", "cells 3")
+# Of so few records in a cell on average, so many cells are made one.
+_HIDDEN_DEVIATIONS, _WIDER = 0.5, 4
 # A cell is cut where it has so much of all records, and more than so many deviations of the noise.
 _CUT_SHARE = 0.01
 _CUT_DEVIATIONS = 4.0
@@ -409,6 +411,8 @@ def errors_of_counts(
     refined = refined_columns(schema)
     is_cut = n_records > _FIRST_CELLS * _CUT_DEVIATIONS * of_rounds or math.isinf(of_rounds)
     n_refined = _MOST_LEAVES if is_cut else _FIRST_CELLS
+    if n_records < _hidden_by(of_rounds) < math.inf:
+        n_refined //= _WIDER
     sizes = {j: n_refined if j in refined else schema.columns[j].n_units for j in features}
     errors = []
     if schema.target is not None and n_classes > 1:
@@ -533,10 +537,27 @@ def _cut_cells(units, schema, releases):
             for j in refined
         ]
         deviation = releases.standard_deviation(name, _in_tables(len(refined)))
-        for j, count in zip(refined, release_tables(releases, name, counts), strict=True):
+        found = release_tables(releases, name, counts)
+        if name == ROUNDS[0] and np.mean([count.sum() for count in found]) < _hidden_by(deviation):
+            # Cells of few records are mostly noise.
+            for k, j in enumerate(refined):
+                edges[j], found[k] = _widened(edges[j], found[k])
+            deviation *= math.sqrt(_WIDER)
+        for j, count in zip(refined, found, strict=True):
             rounds[j].append((edges[j], count, deviation))
             edges[j] = cut_cells(edges[j], count, deviation)
     return edges, rounds
+
+
+def _hidden_by(deviation):
+    """Return the number of records that this noise hides in the cells of a column."""
+    return _HIDDEN_DEVIATIONS * deviation * _FIRST_CELLS
+
+
+def _widened(edges, counts):
+    """Return edges of wider cells, and their counts; those at both ends stay as they are."""
+    firsts = np.unique([0, *range(1, len(counts) - 2, _WIDER), len(counts) - 2, len(counts) - 1])
+    return np.append(edges[firsts], edges[-1]), np.add.reduceat(counts, firsts)
 
 
 def first_edges(column: Column) -> np.ndarray:
