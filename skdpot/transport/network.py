@@ -173,9 +173,9 @@ def greedy_forest(
         parents[node], masses[node] = NONE, 0
     for turn in range(2):
         for a in range(len(candidate_rows)):
-            i, j = np.int64(candidate_rows[a]), np.int64(candidate_columns[a])
-            if min(supply[i], demand[j]) > 0 and is_free[j] == turn:
-                _serve(i, j, supply, demand, parents, masses)
+            row, column = np.int64(candidate_rows[a]), np.int64(candidate_columns[a])
+            if min(supply[row], demand[column]) > 0 and is_free[column] == turn:
+                _serve(row, column, supply, demand, parents, masses)
         if turn:
             break
         for j in range(n_columns):
@@ -266,12 +266,12 @@ def hang_forest(cost, used, hub, tree, arc_cost, flow, at_root, parents, masses)
     n_rows = len(used)
     root = len(tree) - 1
     # The hub becomes the top of its tree.
-    node, parent, mass = np.int64(hub), parents[hub], masses[hub]
+    below, parent, mass = np.int64(hub), parents[hub], masses[hub]
     parents[hub] = NONE
     while parent != NONE:
         further, next_mass = parents[parent], masses[parent]
-        parents[parent], masses[parent] = node, mass
-        node, parent, mass = parent, further, next_mass
+        parents[parent], masses[parent] = below, mass
+        below, parent, mass = parent, further, next_mass
     for node in range(root):
         parent = parents[node]
         if parent == NONE and node >= n_rows:
