@@ -123,7 +123,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         )
         if len(release.epsilons) > 1 and self.protect != "node":
             public += ("both utilities of an edge, at its target and at its source, as one",)
-        largest = max(float(of.max(initial=0.0)) for of in release.epsilons)
+        largest = max(float(node_epsilons.max(initial=0.0)) for node_epsilons in release.epsilons)
         guarantee = PrivacyGuarantee(largest, float(delta), "replace_one", unit, public)
         label = f"{type(self).__name__} by {by}"
         return ReleasePlan(release, release.event, source, label, guarantee, unit, "replace_one")

@@ -57,29 +57,33 @@ class UtilityReleases(Release):
     @property
     def event(self) -> DpEvent:
         """Return the event of the node that spends most: a unit of privacy belongs to one node."""
-        return max(self.sides, key=lambda of: of.epsilons.max(initial=0.0)).event
+        return max(self.sides, key=lambda side: side.epsilons.max(initial=0.0)).event
 
     @property
     def epsilons(self) -> tuple[np.ndarray, ...]:
         """Return the epsilon of each target, and of each source."""
-        return tuple(of.epsilons for of in self.sides)
+        return tuple(side.epsilons for side in self.sides)
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return the standard errors of a utility; the scale is that of its range's middle."""
         return tuple(
-            ExpectedError(f"standard error of a utility of a {node}", of.standard_error, of.spread)
-            for node, of in zip(("target", "source"), self.sides, strict=False)
+            ExpectedError(
+                f"standard error of a utility of a {node}", side.standard_error, side.spread
+            )
+            for node, side in zip(("target", "source"), self.sides, strict=False)
         )
 
     def sensitivity(self, relation: str) -> float:
         """Return the larger sensitivity of both sides, in units of their releases."""
-        return max(of.sensitivity(relation) for of in self.sides)
+        return max(side.sensitivity(relation) for side in self.sides)
 
     def run(self, values: Any, source: NoiseSource) -> tuple[np.ndarray, ...]:
         """Return posterior means of the utilities, in the order of the targets."""
         orders = (slice(None), self.network.sources.positions)
         back = (slice(None), self.network.targets.positions)
         return tuple(
-            release.estimate(release.run(of[order], source))[again]
-            for release, of, order, again in zip(self.sides, values, orders, back, strict=False)
+            release.estimate(release.run(side_values[order], source))[again]
+            for release, side_values, order, again in zip(
+                self.sides, values, orders, back, strict=False
+            )
         )

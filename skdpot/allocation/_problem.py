@@ -52,7 +52,7 @@ class Problem:
 
     def utilities(self) -> list[Any]:
         """Return the utilities of the targets, and those of the sources if they have any."""
-        found = [make_utility(self.family, of, self.scale) for of in self.values]
+        found = [make_utility(self.family, side_values, self.scale) for side_values in self.values]
         return found if len(found) == 2 else [*found, LinearUtility(np.zeros_like(self.scale))]
 
 
@@ -62,7 +62,10 @@ def read_network(
     """Return the public network, from the shape of X and, without privacy, its stored entries."""
     if adjacency is None:
         adjacency = _default_edges(X, private)
-    bounds = [_USUAL_BOUNDS if of is None else of for of in (target_bounds, source_bounds)]
+    bounds = [
+        _USUAL_BOUNDS if bounds_of_side is None else bounds_of_side
+        for bounds_of_side in (target_bounds, source_bounds)
+    ]
     if np.shape(adjacency) != X.shape:
         raise ValueError(
             f"adjacency must be of shape {X.shape}, that of X, with a row for each target; got "

@@ -50,7 +50,7 @@ def share_lost(
     worth = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        middles = problem.with_values(np.full(network.n_edges, np.mean(of)) for of in ends)
+        middles = problem.with_values(np.full(network.n_edges, np.mean(values)) for values in ends)
         blind = quick.best_plan(middles)
         for seed in range(n_draws):
             drawn = problem.with_values(
@@ -58,7 +58,7 @@ def share_lost(
             )
             targets, sources = drawn.utilities()
             plans = (quick.best_plan(drawn), released(seed, drawn, quick), blind)
-            worth.append([welfare(network, targets, sources, of.plan) for of in plans])
+            worth.append([welfare(network, targets, sources, result.plan) for result in plans])
     best, found, guessed = np.mean(worth, axis=0)
     if not best or best - guessed <= _NOTHING_AT_STAKE * abs(best):
         return ()

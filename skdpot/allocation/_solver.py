@@ -104,7 +104,7 @@ class Solver:
 
     def agree(self, problem: Problem, **further: Any) -> Solution:
         """Return the plan that the nodes agree on by messages without noise."""
-        spread = max(float(np.ptp(of)) if len(of) else 0.0 for of in problem.values)
+        spread = max(float(np.ptp(values)) if len(values) else 0.0 for values in problem.values)
         with tqdm(total=self.max_iter, unit=" rounds", **self.progress) as bar:
 
             def pass_on(n_iter, eta, *answers):

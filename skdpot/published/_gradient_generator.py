@@ -411,7 +411,10 @@ class SinkhornGradientGenerator(BaseGenerator):
     def _check_continues(self, training: Training, earlier: Any, relation: str) -> None:
         """Raise if the network of the last fit is not for this one."""
         promised, space, network = self.privacy_guarantee_, training.space, earlier.network
-        labels = [None if of.classes is None else of.classes.tolist() for of in (space, earlier)]
+        labels = [
+            None if space_of_fit.classes is None else space_of_fit.classes.tolist()
+            for space_of_fit in (space, earlier)
+        ]
         if (
             labels[0] != labels[1]
             or not np.array_equal(space.box, earlier.space.box)

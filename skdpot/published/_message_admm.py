@@ -62,12 +62,12 @@ class RoundReleases(ReleaseSeries):
     @property
     def event(self) -> DpEvent:
         """Return the event of the node that spends most: a unit of privacy belongs to one node."""
-        return max(self._noisy, key=lambda of: of.epsilons.max(initial=0.0)).event
+        return max(self._noisy, key=lambda noise: noise.epsilons.max(initial=0.0)).event
 
     @property
     def epsilons(self) -> tuple[np.ndarray, ...]:
         """Return the epsilon of each target, and of each source."""
-        return tuple(of.epsilons for of in self._noisy)
+        return tuple(noise.epsilons for noise in self._noisy)
 
     def run(self, utilities: Any, progress: Any = None) -> Any:
         """Return the agreement of the nodes, or means of their utilities if those are asked for."""
@@ -81,7 +81,7 @@ class RoundReleases(ReleaseSeries):
 
     @property
     def _noisy(self) -> list[Any]:
-        return [of for of in self.noises if of is not None]
+        return [noise for noise in self.noises if noise is not None]
 
 
 class PrivateMessageADMM(AllocationEstimator):
@@ -288,8 +288,10 @@ class PrivateMessageADMM(AllocationEstimator):
         )  # fmt: skip
         sides = (network.targets, network.sources)
         noises = tuple(
-            make_noise(side, of, n_rounds=rounds.n_rounds, factors=part, source=source, **budget)
-            for side, of, part in zip(sides, declared, factors, strict=True)
+            make_noise(
+                side, declared_side, n_rounds=rounds.n_rounds, factors=part, source=source, **budget
+            )
+            for side, declared_side, part in zip(sides, declared, factors, strict=True)
         )
         release = RoundReleases(network, noises, declared, rounds, self.delta)
         return self._plan_of(release, source, delta=self.delta, by="messages")
@@ -301,6 +303,8 @@ class PrivateMessageADMM(AllocationEstimator):
         rounds = plan.release.rounds
         if rounds.queries is not None:
             told = plan.release.run(utilities)
-            return solver.best_plan(problem.with_values(of for of in told if of is not None))
+            return solver.best_plan(
+                problem.with_values(utility for utility in told if utility is not None)
+            )
         with tqdm(total=rounds.n_rounds, unit=" rounds", **solver.progress) as bar:
             return Solution.from_agreement(problem, plan.release.run(utilities, bar.update))

@@ -46,13 +46,13 @@ def estimate_utilities(
     found: list[np.ndarray | None] = []
     orders = (None, network.sources.positions, network.targets.positions)
     for k, side in enumerate((network.targets, network.sources)):
-        of, noise = declared[k], noises[k]
-        if of is None or noise is None:
+        declared_side, noise = declared[k], noises[k]
+        if declared_side is None or noise is None:
             found.append(None)
             continue
         utility = utilities[k] if k == 0 else utilities[k].take(orders[1])
         ask = _ask_for_best if queries[k] == "best" else _ask_for_utilities
-        told = ask(side, utility, noise, of, spherical=not delta)
+        told = ask(side, utility, noise, declared_side, spherical=not delta)
         found.append(told if k == 0 else told[orders[2]])
     return found
 

@@ -114,16 +114,20 @@ def plan_rounds(
     *Rounds* are simulated, with utilities drawn from the declared ranges and plain noise of the
     same standard deviation. Of networks with more than 4,000 edges some targets are simulated.
     """
-    named = not any(of is not None and callable(of.family) for of in declared)
+    named = not any(
+        declared_side is not None and callable(declared_side.family) for declared_side in declared
+    )
     budget = {"epsilon": epsilon, "delta": delta, "protect": protect}
     if averaging and named and n_rounds is None and eta is None:
         sides = (network.targets, network.sources)
         asked = [
-            _query(side, of, factor, budget)
-            for side, of, factor in zip(sides, declared, factors, strict=True)
+            _query(side, declared_side, factor, budget)
+            for side, declared_side, factor in zip(sides, declared, factors, strict=True)
         ]
         return RoundPlan(1, queries=(asked[0], asked[1]))
-    start = starting_eta(network, max(of.width for of in declared if of is not None))
+    start = starting_eta(
+        network, max(declared_side.width for declared_side in declared if declared_side is not None)
+    )
     counts = ROUNDS if n_rounds is None else (n_rounds,)
     penalties = [start * share for share in PENALTIES] if eta is None else [eta]
     plans = [
@@ -166,8 +170,10 @@ def _best_of(plans, network, declared, factors, budget, seed):
     for plan in plans:
         try:
             noises = [
-                make_noise(side, of, n_rounds=plan.n_rounds, factors=factor, source=0, **budget)
-                for side, of, factor in zip(sides, declared, factors, strict=True)
+                make_noise(
+                    side, declared_side, n_rounds=plan.n_rounds, factors=factor, source=0, **budget
+                )
+                for side, declared_side, factor in zip(sides, declared, factors, strict=True)
             ]
         except ValueError as error:
             # The budget of a round is too small for any noise, which is public.
@@ -208,17 +214,19 @@ def _thinned(network: BipartiteNetwork, seed: int) -> tuple[BipartiteNetwork, np
 def _simulated(plan, network, declared, spreads, spherical, seed):
     """Return the welfare of the plan that rounds lead to, for utilities drawn from their range."""
     rng = np.random.default_rng(seed)
-    utilities = [_drawn(of, network.n_edges, rng) for of in declared]
+    utilities = [_drawn(declared_side, network.n_edges, rng) for declared_side in declared]
     sides = (network.targets, network.sources)
     noises = [
-        None if of is None else PlainNoise(of, side.degrees, spherical, rng)
-        for of, side in zip(spreads, sides, strict=True)
+        None if spread is None else PlainNoise(spread, side.degrees, spherical, rng)
+        for spread, side in zip(spreads, sides, strict=True)
     ]
     found = private_consensus(
         network, (utilities[0], utilities[1]), (noises[0], noises[1]), declared,
         eta=plan.eta, n_rounds=plan.n_rounds, average_from=plan.average_from,
     )  # fmt: skip
-    return sum(float(of.value(found.plan).sum()) for of in utilities if of is not None)
+    return sum(
+        float(utility.value(found.plan).sum()) for utility in utilities if utility is not None
+    )
 
 
 def _drawn(declared, n_edges, rng):

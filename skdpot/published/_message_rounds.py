@@ -235,8 +235,10 @@ def private_consensus(
                 for k, state in enumerate(states)
             ]
         sent = [
-            released_answers(state, answer, noise, of, eta)
-            for state, answer, noise, of in zip(states, answers, noises, declared, strict=True)
+            released_answers(state, answer, noise, declared_side, eta)
+            for state, answer, noise, declared_side in zip(
+                states, answers, noises, declared, strict=True
+            )
         ]
         before, agreed = agreed, 0.5 * (sent[0] + sent[1][back])
         primal = float(np.linalg.norm(sent[0] - sent[1][back]))

@@ -299,21 +299,21 @@ class MessageRelease(Release):
 
         For a node without private utilities these are its public amounts.
         """
-        of, degrees = self._series, self._series._degrees
+        series, degrees = self._series, self._series._degrees
         messages = check_values(values, int(degrees.sum()))
-        of._take_round()
+        series._take_round()
         of_edge = np.repeat(np.arange(len(degrees)), degrees)
-        caps, units = of._given["cap"][of_edge], self._units[of_edge]
+        caps, units = series._given["cap"][of_edge], self._units[of_edge]
         integers = grid_values(messages, 0.0, caps, units)
         noise = draw_for_nodes(
             source,
             degrees,
-            lambda own, nodes, edges: of._draw(own, self._scales[nodes], degrees[nodes]),
+            lambda own, nodes, edges: series._draw(own, self._scales[nodes], degrees[nodes]),
         )
         sums = np.clip(integers + noise, -LARGEST_SUM, LARGEST_SUM)
         # The minimiser is public if its bounds leave no choice, or if utilities are not secret.
-        public = np.where(of._given["utility_range"][of_edge] > 0, caps, messages)
-        hidden = (of.sensitivities(self._eta) > 0)[of_edge]
+        public = np.where(series._given["utility_range"][of_edge] > 0, caps, messages)
+        hidden = (series.sensitivities(self._eta) > 0)[of_edge]
         return np.where(hidden, sums * units, public)
 
 

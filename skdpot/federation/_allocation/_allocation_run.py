@@ -125,9 +125,9 @@ class AllocationRun:
         for name, (role, node) in self._nodes.items():
             values = {"plan": found.plan, "prices": found.prices}
             if role == "source":
-                values = {key: of[sources.positions] for key, of in values.items()}
+                values = {key: array[sources.positions] for key, array in values.items()}
             edges = edges_of(self._sides[role], node)
-            arrays[name] = {key: of[edges] for key, of in values.items()}
+            arrays[name] = {key: array[edges] for key, array in values.items()}
         return self._leg_of("finish", {}, arrays, self._coordinator.n_iter)
 
     def _leg_of(

@@ -94,7 +94,9 @@ def _budgets(
         ]
     if len(privacy) != n_nodes:
         raise ValueError(f"privacy must be of {n_nodes} nodes, got that of {len(privacy)}.")
-    seeds = [of.random_state for of in privacy if of is not None and of.random_state is not None]
+    seeds = [
+        side.random_state for side in privacy if side is not None and side.random_state is not None
+    ]
     integers = [seed for seed in seeds if isinstance(seed, Integral)]
     if len(set(integers)) < len(integers):
         raise ValueError(

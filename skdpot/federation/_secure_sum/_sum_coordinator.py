@@ -275,8 +275,8 @@ class SecureSumCoordinator:
         at = {holder: position for position, holder in enumerate(plan.holders(owner), 1)}
         try:
             return all(
-                are_of_one_secret(known | {at[h]: of[h] for h in of}, plan.local_threshold)
-                for known, of in (({}, seed), ({0: key}, masking))
+                are_of_one_secret(known | {at[h]: shares[h] for h in shares}, plan.local_threshold)
+                for known, shares in (({}, seed), ({0: key}, masking))
             )
         except ValueError:
             return False

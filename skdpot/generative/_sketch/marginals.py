@@ -225,11 +225,14 @@ def release_marginals(
     parts: list[list[np.ndarray]] = []
     joints: list[np.ndarray] = []
     more: dict[str, np.ndarray] = {}
-    known = [_sums_of_rounds(of, rounds[j]) for j, of in zip(features, starts, strict=True)]
+    known = [
+        _sums_of_rounds(column_starts, rounds[j])
+        for j, column_starts in zip(features, starts, strict=True)
+    ]
     own = [of_column.sum(axis=1) for of_column in counts]
     noise = [
-        np.sqrt(possible_cells(schema, j, of).sum(axis=1) / weight) * deviations[0]
-        for j, of, weight in zip(features, starts, workload.columns, strict=True)
+        np.sqrt(possible_cells(schema, j, column_starts).sum(axis=1) / weight) * deviations[0]
+        for j, column_starts, weight in zip(features, starts, workload.columns, strict=True)
     ]
     if totals and n_classes > 1:
         exact = [np.bincount(cell, minlength=size) for cell, size in zip(cells, sizes, strict=True)]
@@ -245,7 +248,10 @@ def release_marginals(
     empty = empty_tails(own, starts, schema, [of_column.max() for of_column in noise])
     if tables:
         deviations[1] = noise_of_tables(releases, "pairs", workload)
-        cleared = [np.where(gone, 0.0, of) for gone, of in zip(empty, own, strict=True)]
+        cleared = [
+            np.where(gone, 0.0, column_counts)
+            for gone, column_counts in zip(empty, own, strict=True)
+        ]
         groups = group_cells(cleared, schema, deviations[1], starts)
         codes = [group[cell] for group, cell in zip(groups, cells, strict=True)]
         masses = [
@@ -254,15 +260,15 @@ def release_marginals(
         n_groups = [len(mass) for mass in masses]
         parts = joint_parts(masses, n_classes, deviations[1], workload)
         exact = [count_together(codes, n_groups, pair, classes, n_classes) for pair in tables]
-        for (of, _), of_columns in zip(workload.joints, parts, strict=True):
-            within = {j: of_columns[j][codes[j]] for j in of}
+        for (joint, _), of_columns in zip(workload.joints, parts, strict=True):
+            within = {j: of_columns[j][codes[j]] for j in joint}
             n_parts = [part.max() + 1 for part in of_columns]
-            exact.append(count_together(within, n_parts, of, classes, n_classes))
+            exact.append(count_together(within, n_parts, joint, classes, n_classes))
         noisy = release_weighted(releases, "pairs", exact, workload)
         pairs = noisy[: len(tables)]
         if schema.has_bands:
             of_pairs = possible_counts(schema, starts, groups)[1]
-            pairs = [of * known for of, known in zip(pairs, of_pairs, strict=True)]
+            pairs = [pair * known for pair, known in zip(pairs, of_pairs, strict=True)]
         joints = noisy[len(tables) :]
         noise_of_pairs = max(deviations[1], LEAST_NOISE) / np.sqrt(workload.pairs)
         margins = sums_of_pairs(pairs, n_groups, n_classes, noise_of_pairs.tolist())
@@ -418,7 +424,7 @@ def errors_of_counts(
     if schema.target is not None and n_classes > 1:
         # Columns with fewer cells count for more.
         known = [1 / size for size in sizes.values()]
-        noise = sum(of / w for of, w in zip(known, workload.columns, strict=True))
+        noise = sum(share / w for share, w in zip(known, workload.columns, strict=True))
         of_class = count * math.sqrt(noise * (1 - 1 / n_classes)) / sum(known)
         part = "band" if schema.has_bands else "class"
         what = f"standard error of the share of a {part} of {schema.names[schema.target]!r}"
@@ -431,9 +437,9 @@ def errors_of_counts(
         of_rows = 1 / max(n_classes * count**2, _LEAST_VARIANCE) + of_totals**-2
         cell = weight * of_rows + (3 * size / _FIRST_CELLS / of_rounds**2 if j in refined else 0)
         margins = sum(
-            of / (n_classes * n_groups[pair_of[0] + pair_of[1] - k] * pair**2)
-            for pair_of, of in of_pairs.items()
-            if k in pair_of and pair
+            pair_weight / (n_classes * n_groups[a + b - k] * pair**2)
+            for (a, b), pair_weight in of_pairs.items()
+            if k in (a, b) and pair
         )
         apart = _variances(n_records, size, n_groups[k], cell, margins)
         if column.kind == "numeric" and column.high > column.low:
@@ -899,7 +905,9 @@ def workload_statistics(workload, parts, joints):
         return known
     return known | {
         "joints": np.concatenate(joints),
-        "joint_columns": np.array([[*of, *[-1] * (5 - len(of))] for of, _ in workload.joints]),
+        "joint_columns": np.array(
+            [[*joint, *[-1] * (5 - len(joint))] for joint, _ in workload.joints]
+        ),
         "joint_parts": np.array([np.concatenate(of_columns) for of_columns in parts]),
         "joint_weights": np.array([weight for _, weight in workload.joints]),
     }

@@ -270,7 +270,7 @@ class _Targets:
             steps = released["next"] / n_people
             next_products, next_precisions = _blocks(steps, blocks, noises, size)
             next_precisions = _WEIGHT_OF_PRODUCTS * next_precisions
-        ends_of_sizes = (1 + released[of][-len(cells[-1]) :] for of in ("starts", "stops"))
+        ends_of_sizes = (1 + released[name][-len(cells[-1]) :] for name in ("starts", "stops"))
         size_statistics = np.eye(sizes[-1])[groups[-1]].T @ (
             cell_shares[-1][:, None] * _size_statistics(*ends_of_sizes)
         )
