@@ -502,7 +502,7 @@ class ReleasedTable:
         parts = [self._values(rows) for rows in blocks]
         labels = [part.pop(_LABELS) for part in parts]
         # No block has a column twice.
-        values = {name: np.concatenate([of.pop(name) for of in parts]) for name in [*parts[0]]}
+        values = {name: np.concatenate([part.pop(name) for part in parts]) for name in [*parts[0]]}
         columns = [values[name] for name in schema.names]
         table = write_table(self.space.container, schema, columns, values)
         return table, None if labels[0] is None else np.concatenate(labels)
