@@ -261,8 +261,8 @@ def _curve(
     """Return the means of costs and scores, and the errors of scores and of costs."""
     costs, scores = numbers(costs), numbers(scores)
     if not np.isfinite(costs).all() or (scale == "log" and not (costs > 0).all()):
-        what = "positive and finite" if scale == "log" else "finite"
-        raise ValueError(f"costs, such as epsilons, must be {what} numbers.")
+        requirement = "positive and finite" if scale == "log" else "finite"
+        raise ValueError(f"costs, such as epsilons, must be {requirement} numbers.")
     if scores.ndim != 2 or len(scores) != len(costs) or not scores.size:
         raise ValueError(
             f"scores of {label!r} must have shape ({len(costs)}, n_repeats), a row for each "

@@ -221,11 +221,11 @@ def _largest_labels(labels: Sequence[str], rises: np.ndarray) -> list[str]:
 
     These are all labels if there are enough colours, otherwise those that added most.
     """
-    known = list(dict.fromkeys(labels))
-    if len(known) <= len(COLOURS):
-        return known
-    totals = dict.fromkeys(known, 0.0)
+    unique = list(dict.fromkeys(labels))
+    if len(unique) <= len(COLOURS):
+        return unique
+    totals = dict.fromkeys(unique, 0.0)
     for label, rise in zip(labels, rises, strict=True):
         totals[label] += rise
-    kept = set(sorted(known, key=lambda label: -totals[label])[: len(COLOURS)])
-    return [label for label in known if label in kept]
+    largest = set(sorted(unique, key=lambda label: -totals[label])[: len(COLOURS)])
+    return [label for label in unique if label in largest]

@@ -101,23 +101,23 @@ class Path(BaseEstimator):
         rows = head[:-1].transform(X) if step else X
         name, repair = head.steps[-1]
         for level in self.levels:
-            moved = copy(repair).set_params(**{_LEVEL: level})
-            tail = clone(self.estimator[step + 1 :]).fit(moved.transform(rows), y)
-            yield Pipeline([*head.steps[:-1], (name, moved), *tail.steps])
+            adjusted = copy(repair).set_params(**{_LEVEL: level})
+            tail = clone(self.estimator[step + 1 :]).fit(adjusted.transform(rows), y)
+            yield Pipeline([*head.steps[:-1], (name, adjusted), *tail.steps])
 
 
 def _step_of(estimator: Any) -> int | None:
     """Return the number of the step of a pipeline that has levels of repair."""
     if not isinstance(estimator, Pipeline):
         return None
-    found = [
+    steps = [
         k
         for k, (_, step) in enumerate(estimator.steps)
         if hasattr(step, "get_params") and _LEVEL in step.get_params(deep=False)
     ]
-    if len(found) > 1:
+    if len(steps) > 1:
         raise ValueError("several steps of the pipeline have a repair_level.")
-    return found[0] if found else None
+    return steps[0] if steps else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -284,8 +284,8 @@ def _validate_weights(estimator, X, reset):
 def _check_choice(base_measure, epsilon):
     """Raise if the base measure permits a single distribution only."""
     total = math.fsum(base_measure)
-    alone = total > 1 - _NEGLIGIBLE or math.exp(epsilon) * total < 1 + _NEGLIGIBLE
-    if alone and len(base_measure) > 1 and np.count_nonzero(base_measure) > 1:
+    is_single = total > 1 - _NEGLIGIBLE or math.exp(epsilon) * total < 1 + _NEGLIGIBLE
+    if is_single and len(base_measure) > 1 and np.count_nonzero(base_measure) > 1:
         raise ValueError(
             f"base_measure sums to {total:.6g}, so that every user would get the same "
             "distribution, whatever she holds. Its sum must lie between exp(-epsilon) = "

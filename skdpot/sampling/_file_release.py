@@ -144,9 +144,9 @@ class FilesRelease:
             "n_samples": self._work.n_samples,
             "random_state": self._seed,
         }
-        known = self._journal.call()
-        if known is not None:
-            self._check_same_call(facts, known[0])
+        earlier_call = self._journal.call()
+        if earlier_call is not None:
+            self._check_same_call(facts, earlier_call[0])
             if self._n_calls() > self._journal.n_calls:
                 raise RuntimeError(
                     f"the journal {self._journal.path} is an old one, from a backup: users would "
@@ -156,7 +156,7 @@ class FilesRelease:
             self._count_call()
             # One mechanism draws all samples: another machine could prepare it with other last
             # digits.
-            self._work = replace(self._work, sampler=pickle.loads(known[1]))
+            self._work = replace(self._work, sampler=pickle.loads(earlier_call[1]))
             return
         _refuse_targets(zip(self._files.sources, self._files.targets, strict=True))
         plan.price(self._ledger)
@@ -179,17 +179,17 @@ class FilesRelease:
         os.replace(draft, self._calls)
         sync_folders([self._calls])
 
-    def _check_same_call(self, facts: dict[str, Any], known: dict[str, Any]) -> None:
-        other = [name for name in facts if facts[name] != known[name]]
+    def _check_same_call(self, facts: dict[str, Any], earlier_facts: dict[str, Any]) -> None:
+        differing = [name for name in facts if facts[name] != earlier_facts[name]]
         claimed = ((claim.source, claim.target) for claim in self._journal.claims())
-        given = zip(self._files.sources, self._files.targets, strict=True)
-        if any(ours != theirs for ours, theirs in zip_longest(given, claimed)):
-            other.append("files")
-        if other:
+        pairs = zip(self._files.sources, self._files.targets, strict=True)
+        if any(ours != theirs for ours, theirs in zip_longest(pairs, claimed)):
+            differing.append("files")
+        if differing:
             raise ValueError(
                 f"partition {self._partition!r} of this ledger is of an earlier call that differs "
-                f"in {', '.join(other)}. To resume that one, pass the same arguments; for another "
-                "release, pass another name as partition."
+                f"in {', '.join(differing)}. To resume that one, pass the same arguments; for "
+                "another release, pass another name as partition."
             )
 
     def _inspected(self) -> Iterator[Claim]:
@@ -197,10 +197,10 @@ class FilesRelease:
         parcel = self._parcel()
         tasks = (InspectTask(number, source, parcel) for number, source in enumerate(sources))
         results = self._run(inspect, tasks)
-        for found in self._with_progress(results, "files checked", len(sources)):
+        for inspected in self._with_progress(results, "files checked", len(sources)):
             token = secrets.token_hex(16)
-            place = sources[found.number], targets[found.number]
-            yield Claim(found.number, *place, token, found.n_users, found.source_digest)
+            place = sources[inspected.number], targets[inspected.number]
+            yield Claim(inspected.number, *place, token, inspected.n_users, inspected.source_digest)
 
     def pay(self, plan: ReleasePlan) -> dict[str, Receipt]:
         """Charge all files that no earlier call has charged: all at once, or none."""
@@ -270,7 +270,7 @@ class FilesRelease:
             counting = self._journal.record(drawn)
             targets = self._files.targets
             _move([(o.temporary, targets[o.number]) for o in drawn if o.number in counting])
-            _remove(one.temporary for one in drawn)
+            _remove(file.temporary for file in drawn)
             yield from drawn
 
     def _clean(self) -> None:
@@ -292,10 +292,10 @@ class FilesRelease:
         ]
 
     def _with_progress(
-        self, results: Iterable[Any], what: str, total: int | None = None
+        self, results: Iterable[Any], title: str, total: int | None = None
     ) -> Iterator[Any]:
         hidden = not self._is_watched
-        yield from tqdm(results, what, total, unit="file", delay=_PATIENCE, disable=hidden)
+        yield from tqdm(results, title, total, unit="file", delay=_PATIENCE, disable=hidden)
 
 
 def _refuse_targets(files: Iterable[tuple[str, str]]) -> None:

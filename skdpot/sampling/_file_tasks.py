@@ -184,7 +184,7 @@ def inspect(task: InspectTask) -> Inspected:
 def draw(tasks: Sequence[DrawTask]) -> list[Drawn]:
     """Draw the samples of the users of some files, and write them to new unique names."""
     drawn = [_draw(task) for task in tasks]
-    temporaries = [one.temporary for one in drawn]
+    temporaries = [file.temporary for file in drawn]
     sync_all(temporaries)
     sync_folders(temporaries)
     return drawn

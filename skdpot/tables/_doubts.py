@@ -44,15 +44,15 @@ def doubts_about_identifiers(columns: Iterable[Column], n_rows: int) -> str | No
     "column 'name' has 90 different labels for 100 rows"
     >>> doubts_about_identifiers(columns, 1000)
     """
-    found = [
+    cases = [
         f"column {column.name!r} has {len(column.values)} different labels for {n_rows} rows"
         for column in columns
         if column.kind != NUMERIC and len(column.values) > _IDENTIFYING_PART * n_rows
     ]
-    if not found or n_rows < _FEWEST_ROWS:
+    if not cases or n_rows < _FEWEST_ROWS:
         return None
     return (
-        f"{'; '.join(found)}, as an identifier has. It tells rows apart, and nothing that they "
+        f"{'; '.join(cases)}, as an identifier has. It tells rows apart, and nothing that they "
         "have in common. Leave it out, put its labels into fewer kinds, or make it a number."
     )
 
@@ -81,19 +81,19 @@ def doubts_about_heavy_tails(names: Sequence, values: np.ndarray) -> str | None:
     >>> doubts_about_heavy_tails(["wealth"], np.exp(3 * normal)).partition(". ")[0]
     "the most extreme 1 % of the numbers in column 'wealth' have 96 % of the variance there"
     """
-    found = []
+    cases = []
     for name, column in zip(names, values.T, strict=True):
-        known = column[np.isfinite(column)]
-        if len(known) < _FEWEST_IN_TAIL or len(np.unique(known)) < _FEWEST_NUMBERS:
+        finite = column[np.isfinite(column)]
+        if len(finite) < _FEWEST_IN_TAIL or len(np.unique(finite)) < _FEWEST_NUMBERS:
             continue
-        squares = np.sort((known - known.mean()) ** 2)
-        part = squares[-int(_FAR_PART * len(known)) :].sum() / squares.sum()
+        squares = np.sort((finite - finite.mean()) ** 2)
+        part = squares[-int(_FAR_PART * len(finite)) :].sum() / squares.sum()
         if part > _HEAVY:
-            found.append(f"column {name!r} have {100 * part:.0f} % of the variance there")
-    if not found:
+            cases.append(f"column {name!r} have {100 * part:.0f} % of the variance there")
+    if not cases:
         return None
     return (
-        f"the most extreme {100 * _FAR_PART:.0f} % of the numbers in {'; in '.join(found)}. A few "
+        f"the most extreme {100 * _FAR_PART:.0f} % of the numbers in {'; in '.join(cases)}. A few "
         "rows decide the scale, then. Take the logarithm of such a column, or declare bounds."
     )
 
@@ -126,15 +126,15 @@ def doubts_about_crowding(names: Sequence, values: np.ndarray) -> str | None:
         return None
     values = values[:: -(-len(values) // _MOST_LOOKED_AT)]
     ends = np.quantile(values, [(1 - _USUAL) / 2, (1 + _USUAL) / 2], axis=0)
-    widths, found = (ends[1] - ends[0]) / 2, []
+    widths, cases = (ends[1] - ends[0]) / 2, []
     for name, column, width in zip(names, values.T, widths, strict=True):
         # A logarithm does not help a column that is nearly constant.
         if 0 < width < _CROWDED and len(np.unique(column)) >= _FEWEST_NUMBERS:
-            found.append(f"column {name!r} are within {100 * width:.0f} % of the bounds")
-    if not found:
+            cases.append(f"column {name!r} are within {100 * width:.0f} % of the bounds")
+    if not cases:
         return None
     return (
-        f"{100 * _USUAL:.0f} % of the numbers in {'; in '.join(found)}. What is learned is scaled "
+        f"{100 * _USUAL:.0f} % of the numbers in {'; in '.join(cases)}. What is learned is scaled "
         "by the bounds, and hardly tells such numbers apart. Take the logarithm of the column, or "
         "declare narrower bounds."
     )

@@ -317,18 +317,18 @@ def _number(value: Any) -> Any:
         return value.strip() if isinstance(value, str) else value
 
 
-def _label(value: Any, known: dict, of_numbers: dict, of_flags: dict) -> Any:
+def _label(value: Any, texts: dict, numbers: dict, flags: dict) -> Any:
     """Return the declared label for a value of a file, or the value itself."""
     if not isinstance(value, str):
         return None if is_missing(value) else value
-    text = value.strip()
-    if text in known:
-        return known[text]
-    if text.lower() in of_flags:
-        return of_flags[text.lower()]
-    if text in _MISSING:
+    word = value.strip()
+    if word in texts:
+        return texts[word]
+    if word.lower() in flags:
+        return flags[word.lower()]
+    if word in _MISSING:
         return None
     try:
-        return of_numbers.get(float(text), text)
+        return numbers.get(float(word), word)
     except ValueError:
-        return text
+        return word

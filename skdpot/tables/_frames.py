@@ -101,8 +101,8 @@ def _named_series(pandas: Any, values: np.ndarray, dtype: str) -> Any:
         if zone:
             # Some times do not exist when clocks go forward, and some exist twice when they go
             # back.
-            first = np.ones(len(plain), dtype=bool)
-            moments = pandas.Series(plain).dt.tz_localize(zone, first, "shift_forward")
+            earlier = np.ones(len(plain), dtype=bool)
+            moments = pandas.Series(plain).dt.tz_localize(zone, earlier, "shift_forward")
             return moments.astype(dtype)
         return pandas.Series(plain, dtype=dtype)
     except (TypeError, ValueError, OverflowError, KeyError):
@@ -138,8 +138,8 @@ def _in_zone(series: Any, zone: str) -> Any:
     hour = datetime.timedelta(hours=1)
     # Some times do not exist when clocks go forward, and some exist twice when they go back.
     times, later = (
-        moved.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
-        for moved in (series, series + hour)
+        local.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
+        for local in (series, series + hour)
     )
     return times.zip_with(times.is_not_null(), later)
 

@@ -96,8 +96,8 @@ def _nullable_type(column: Column) -> str | None:
     """Return the type of integers and truth values that may be missing, None for others."""
     if column.may_lack_integers:
         return "Int64"
-    of_flags = bool(column.values) and all(isinstance(label, bool) for label in column.values)
-    return "boolean" if column.missing and of_flags else None
+    are_flags = bool(column.values) and all(isinstance(label, bool) for label in column.values)
+    return "boolean" if column.missing and are_flags else None
 
 
 class Categories:
@@ -127,9 +127,9 @@ def _typed_dates(container: str, column: Column, dates: np.ndarray) -> tuple[np.
 
 
 def _name_of_polars(dtype: Any, name: str) -> str:
-    for beginning, known in _OF_POLARS.items():
+    for beginning, pandas_name in _OF_POLARS.items():
         if name == beginning or name.startswith(f"{beginning}("):
-            return known
+            return pandas_name
     if dtype.is_temporal():
         kind = TIMEDELTA if name.startswith("Duration") else DATETIME
         zone = getattr(dtype, "time_zone", None)

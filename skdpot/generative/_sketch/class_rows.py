@@ -138,9 +138,9 @@ class ClassRows:
         # What all scores of a row have in common makes no difference.
         below = scores - np.maximum.reduce(scores, axis=1)[:, None]
         likeness = _exponentials(below.ravel()).reshape(below.shape)
-        whole = np.add.reduce(np.ascontiguousarray(likeness), axis=1)
+        totals = np.add.reduce(np.ascontiguousarray(likeness), axis=1)
         # No number at all would be as far as can be from any other.
-        return np.nan_to_num(np.floor(likeness / whole[:, None] * RADIUS))
+        return np.nan_to_num(np.floor(likeness / totals[:, None] * RADIUS))
 
 
 def _exponentials(numbers: np.ndarray) -> np.ndarray:
@@ -153,11 +153,11 @@ def _exponentials(numbers: np.ndarray) -> np.ndarray:
     for start in range(0, len(numbers), _AT_ONCE):
         block = slice(start, start + _AT_ONCE)
         powers = np.maximum(np.nan_to_num(numbers[block] * (1 / math.log(2))), _SMALLEST_POWER)
-        whole = np.floor(powers)
-        rest = powers - whole
-        power = np.full(rest.shape, _OF_TWO[0])
+        exponents = np.floor(powers)
+        fractions = powers - exponents
+        power = np.full(fractions.shape, _OF_TWO[0])
         for coefficient in _OF_TWO[1:]:
-            power *= rest
+            power *= fractions
             power += coefficient
-        np.ldexp(power, whole.astype(np.int64), out=result[block])
+        np.ldexp(power, exponents.astype(np.int64), out=result[block])
     return result

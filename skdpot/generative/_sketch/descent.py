@@ -38,14 +38,14 @@ class Adam:
         """Make a step."""
         self._n_steps += 1
         # Means begin at zero, and these are the weights of what they have seen.
-        of_mean, of_square = (1 - decay**self._n_steps for decay in _DECAYS)
+        mean_weight, square_weight = (1 - decay**self._n_steps for decay in _DECAYS)
         for part, gradient, mean, square in zip(
             self._parameters, gradients, self._means, self._squares, strict=True
         ):
             mean += (1 - _DECAYS[0]) * (gradient - mean)
             square += (1 - _DECAYS[1]) * (gradient**2 - square)
-            size = np.sqrt(square / of_square) + np.float32(_SMALLEST)
-            part -= np.float32(rate) * mean / of_mean / size
+            size = np.sqrt(square / square_weight) + np.float32(_SMALLEST)
+            part -= np.float32(rate) * mean / mean_weight / size
 
 
 def column_slices(sizes):

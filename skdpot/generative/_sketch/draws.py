@@ -19,9 +19,9 @@ def even_uniforms(rows, rng):
     sizes = np.bincount(rows)
     starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
     offsets = np.repeat(rng.uniform(size=len(sizes)), sizes)
-    even = np.empty(len(rows))
-    even[order] = (np.arange(len(rows)) - starts + offsets) / np.repeat(sizes, sizes)
-    return even
+    uniforms = np.empty(len(rows))
+    uniforms[order] = (np.arange(len(rows)) - starts + offsets) / np.repeat(sizes, sizes)
+    return uniforms
 
 
 def draw_entries(weights, rows, rng, uniforms=independent_uniforms):
@@ -33,8 +33,8 @@ def draw_entries(weights, rows, rng, uniforms=independent_uniforms):
     ladder[:, -1] = 2 * np.arange(len(weights)) + 2
     # Rounding moves no number to the next integer, where entries of no weight are.
     places = np.minimum(uniforms(rows, rng), _LARGEST_UNIFORM) + 2 * rows
-    found = np.searchsorted(ladder.ravel(), places, side="right")
-    return found - rows * weights.shape[1]
+    positions = np.searchsorted(ladder.ravel(), places, side="right")
+    return positions - rows * weights.shape[1]
 
 
 def draw_units(starts, stops, intervals, rng):

@@ -195,9 +195,9 @@ def _sums_of_block(upper, subsets):
     padded[:, :n] = upper
     bits = np.packbits(padded, axis=1).view(np.uint64)
     odd = []
-    for of_size in subsets:
-        for start in range(0, len(of_size), _TESTS_OF_BLOCK):
-            block = of_size[start : start + _TESTS_OF_BLOCK]
+    for group in subsets:
+        for start in range(0, len(group), _TESTS_OF_BLOCK):
+            block = group[start : start + _TESTS_OF_BLOCK]
             words = bits[block[:, 0]]
             for column in block.T[1:]:
                 words ^= bits[column]
@@ -233,9 +233,9 @@ def mixture_parities(
     array([0.25])
     """
     means = []
-    for of_size in subsets:
-        products = signs[:, of_size[:, 0]]
-        for column in of_size.T[1:]:
+    for group in subsets:
+        products = signs[:, group[:, 0]]
+        for column in group.T[1:]:
             products = products * signs[:, column]
         means.append(weights @ products)
     return np.concatenate(means)
@@ -278,15 +278,15 @@ def standing_out(
     >>> standing_out(seen, np.zeros((5, 1)), np.array([0.02]), np.ones(1), subsets)
     [((0, 1, 3), array([0.9]))]
     """
-    apart = seen - predicted
-    excess = np.sum((apart / deviations) ** 2, axis=1)
-    excess[np.sqrt(np.average(apart**2, axis=1, weights=sizes)) < _LEAST_EXCESS] = 0.0
+    differences = seen - predicted
+    excess = np.sum((differences / deviations) ** 2, axis=1)
+    excess[np.sqrt(np.average(differences**2, axis=1, weights=sizes)) < _LEAST_EXCESS] = 0.0
     least = chi2.isf(_FALSE_ALARM / len(seen), len(deviations))
-    columns = [tuple(subset) for of_size in subsets for subset in of_size.tolist()]
-    found: list[tuple[tuple[int, ...], np.ndarray]] = []
+    columns = [tuple(subset) for group in subsets for subset in group.tolist()]
+    clearest: list[tuple[tuple[int, ...], np.ndarray]] = []
     for i in np.argsort(-excess, kind="stable"):
-        if excess[i] <= least or len(found) == _MOST_SHOWN:
+        if excess[i] <= least or len(clearest) == _MOST_SHOWN:
             break
-        if not any(set(inside) <= set(columns[i]) for inside, _ in found):
-            found.append((columns[i], np.clip(seen[i], -1.0, 1.0)))
-    return found
+        if not any(set(smaller) <= set(columns[i]) for smaller, _ in clearest):
+            clearest.append((columns[i], np.clip(seen[i], -1.0, 1.0)))
+    return clearest

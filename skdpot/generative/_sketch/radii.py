@@ -93,8 +93,8 @@ class NormDistributions:
         # Squared norms are distributed as a gamma variable.
         halves, squares = self.freedoms / 2, (radii / self.scales) ** 2
         ends = halves * squares
-        kept = gammainc(halves + 1, ends) + squares * gammaincc(halves, ends)
-        return np.clip(1 / np.maximum(kept, 1e-300), 1.0, _MOST_LOST)
+        clipped = gammainc(halves + 1, ends) + squares * gammaincc(halves, ends)
+        return np.clip(1 / np.maximum(clipped, 1e-300), 1.0, _MOST_LOST)
 
 
 def fit_norms(counts: np.ndarray, deviation: float, largest: float) -> NormDistributions:
@@ -120,10 +120,10 @@ def fit_norms(counts: np.ndarray, deviation: float, largest: float) -> NormDistr
     share = np.maximum(counts.sum(axis=1, keepdims=True), 0.0) / max(total.sum(), 1e-300)
     alike = np.minimum(share, 1.0) * total
     noise = np.full(_N_BINS, deviation**2)
-    kept = [kept_shares(apart, noise, np.zeros(_N_BINS)) for apart in counts - alike]
-    likely = alike + np.stack(kept) * (counts - alike)
-    found = _shapes()
-    best = np.argmax(np.maximum(likely @ found, 0.0) / np.linalg.norm(found, axis=0), axis=1)
+    shares = [kept_shares(differences, noise, np.zeros(_N_BINS)) for differences in counts - alike]
+    likely = alike + np.stack(shares) * (counts - alike)
+    shapes = _shapes()
+    best = np.argmax(np.maximum(likely @ shapes, 0.0) / np.linalg.norm(shapes, axis=0), axis=1)
     return NormDistributions(largest * _RATIO ** _SCALES[best], _FREEDOMS[best], largest)
 
 

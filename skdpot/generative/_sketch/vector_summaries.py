@@ -61,13 +61,13 @@ def summaries(points: np.ndarray, labels: np.ndarray, space: RecordSpace) -> np.
         Of `summary_schema`.
     """
     schema = summary_schema(space)
-    made = np.empty((len(points), len(schema.columns)), dtype=np.int64)
+    units = np.empty((len(points), len(schema.columns)), dtype=np.int64)
     for rows in blocks(*points.shape):
         for j, (_, column) in enumerate(_summaries(points[rows], space)):
-            made[rows, j] = column
+            units[rows, j] = column
     if schema.target is not None:
-        made[:, schema.target] = labels
-    return made
+        units[:, schema.target] = labels
+    return units
 
 
 def judged_vectors(space: RecordSpace, sketch: Any) -> Judged:
@@ -100,10 +100,10 @@ def _summaries(points: np.ndarray, space: RecordSpace) -> Iterator[tuple[str, np
     units = pixel_units(points).astype(np.int64)
     if space.image_shape is None:
         ends = _ends_of_parts(space.n_features, _OF_VECTOR)
-        of_parts = _means(units[:, None, :], np.array([0, 1]), ends)[:, 0]
-        for j, (first, stop) in enumerate(pairwise(ends)):
-            single = stop == first + 1
-            yield f"feature {first}" if single else f"features {first}-{stop - 1}", of_parts[:, j]
+        means = _means(units[:, None, :], np.array([0, 1]), ends)[:, 0]
+        for j, (start, stop) in enumerate(pairwise(ends)):
+            single = stop == start + 1
+            yield f"feature {start}" if single else f"features {start}-{stop - 1}", means[:, j]
         return
     images = units.reshape(-1, *space.image_shape)
     n_channels = images.shape[3]
@@ -113,8 +113,8 @@ def _summaries(points: np.ndarray, space: RecordSpace) -> Iterator[tuple[str, np
         for k in range(n_channels):
             yield from _means_of_images(f"channel {k + 1}", images[..., k], _COLOUR)
     # Beyond the last row, and the last column, pixels are as there.
-    apart = [np.abs(np.diff(brightness, axis=a, append=_last(brightness, a))) for a in (1, 2)]
-    yield from _means_of_images("roughness", (apart[0] + apart[1]) // 2, _ROUGHNESS)
+    steps = [np.abs(np.diff(brightness, axis=a, append=_last(brightness, a))) for a in (1, 2)]
+    yield from _means_of_images("roughness", (steps[0] + steps[1]) // 2, _ROUGHNESS)
     for name, ends in (
         ("dark pixels", brightness <= _ENDS / PIXEL),
         ("bright pixels", brightness >= (1 - _ENDS) / PIXEL),

@@ -102,27 +102,27 @@ def read_workload(workload: Any, schema: TableSchema) -> Workload:
     Workload(columns=(2.0, 3.0, 1.0), pairs=(1.0, 5.0, 1.0), joints=(((0, 1, 2), 4.0),))
     """
     n_columns = len(schema.features)
-    even = Workload.even(n_columns)
+    default = Workload.even(n_columns)
     if workload is None:
-        return even
+        return default
     if isinstance(workload, Mapping):
         weights = list(workload.items())
     elif isinstance(workload, list | tuple):
-        weights = [(wanted, _WEIGHT_OF_LISTED) for wanted in workload]
+        weights = [(key, _WEIGHT_OF_LISTED) for key in workload]
     else:
         raise ValueError(f"workload is {shown(workload)}: {_HOW}.")
-    columns, pairs = list(even.columns), dict(
-        zip(combinations(range(n_columns), 2), even.pairs, strict=True)
+    columns, pairs = list(default.columns), dict(
+        zip(combinations(range(n_columns), 2), default.pairs, strict=True)
     )  # fmt: skip
     joints: dict[tuple[int, ...], float] = {}
-    for wanted, weight in weights:
-        positions = _positions(wanted, schema)
+    for key, weight in weights:
+        positions = _positions(key, schema)
         if (
             isinstance(weight, bool)
             or not isinstance(weight, int | float)
             or not 0 < weight < math.inf
         ):
-            raise ValueError(f"workload has no weight above 0 for {shown(wanted)}: {_HOW}.")
+            raise ValueError(f"workload has no weight above 0 for {shown(key)}: {_HOW}.")
         if len(positions) == 1:
             columns[positions[0]] = float(weight)
         elif len(positions) == 2:
@@ -132,10 +132,10 @@ def read_workload(workload: Any, schema: TableSchema) -> Workload:
     return Workload(tuple(columns), tuple(pairs.values()), tuple(joints.items()))
 
 
-def _positions(wanted: Any, schema: TableSchema) -> tuple[int, ...]:
+def _positions(key: Any, schema: TableSchema) -> tuple[int, ...]:
     """Return where columns are among all but the target, or raise."""
     # Names may be tuples of their own no more than columns of a schema may.
-    names = wanted if isinstance(wanted, tuple) else (wanted,)
+    names = key if isinstance(key, tuple) else (key,)
     unknown = [shown(name) for name in names if name not in schema.names]
     if unknown:
         raise ValueError(
@@ -146,7 +146,7 @@ def _positions(wanted: Any, schema: TableSchema) -> tuple[int, ...]:
     positions = tuple(i for i, j in enumerate(schema.features) if j in places)
     if len(places) < len(names) or not 1 <= len(positions) <= _MOST_COLUMNS:
         raise ValueError(
-            f"workload has {shown(wanted)}, which is not one to {_MOST_COLUMNS} different columns "
+            f"workload has {shown(key)}, which is not one to {_MOST_COLUMNS} different columns "
             f"beside the target: {_HOW}."
         )
     return positions
@@ -170,8 +170,8 @@ def workload_to_plain(workload: Any) -> Any:
     if not isinstance(workload, Mapping):
         weights = dict.fromkeys(workload, _WEIGHT_OF_LISTED)
     return [
-        [list(wanted) if isinstance(wanted, tuple) else [wanted], float(weight)]
-        for wanted, weight in weights.items()
+        [list(key) if isinstance(key, tuple) else [key], float(weight)]
+        for key, weight in weights.items()
     ]
 
 
