@@ -116,9 +116,9 @@ def share_marginals(
     {'values': 0.3, 'pairs': 0.4}
     """
     workload = workload or Workload.even(len(schema.features))
-    apart = totals and schema.n_classes > 1
-    shares = workload.shares("values", _SHARE_WITHIN if apart else _COLUMN_SHARE)
-    if apart:
+    has_totals = totals and schema.n_classes > 1
+    shares = workload.shares("values", _SHARE_WITHIN if has_totals else _COLUMN_SHARE)
+    if has_totals:
         shares |= workload.shares("totals", _SHARE_OF_TOTALS)
     if refined_columns(schema):
         shares |= dict.fromkeys(ROUNDS, 0.02)
@@ -224,66 +224,66 @@ def release_marginals(
     pairs: list[np.ndarray] = []
     parts: list[list[np.ndarray]] = []
     joints: list[np.ndarray] = []
-    more: dict[str, np.ndarray] = {}
-    known = [
+    further: dict[str, np.ndarray] = {}
+    known_sums = [
         _sums_of_rounds(column_starts, rounds[j])
         for j, column_starts in zip(features, starts, strict=True)
     ]
-    own = [of_column.sum(axis=1) for of_column in counts]
-    noise = [
+    class_sums = [count.sum(axis=1) for count in counts]
+    column_noise = [
         np.sqrt(possible_cells(schema, j, column_starts).sum(axis=1) / weight) * deviations[0]
         for j, column_starts, weight in zip(features, starts, workload.columns, strict=True)
     ]
     if totals and n_classes > 1:
         exact = [np.bincount(cell, minlength=size) for cell, size in zip(cells, sizes, strict=True)]
-        of_each = max(deviations[0], LEAST_NOISE)
-        of_all = max(noise_of_tables(releases, "totals", workload), LEAST_NOISE)
+        class_noise = max(deviations[0], LEAST_NOISE)
+        total_noise = max(noise_of_tables(releases, "totals", workload), LEAST_NOISE)
         for k, count in enumerate(release_weighted(releases, "totals", exact, workload)):
             possible = possible_cells(schema, features[k], starts[k])
-            counts[k] = with_totals(counts[k], count, of_each, of_all, possible)
-            own[k], of_column = counts[k].sum(axis=1), of_all / math.sqrt(workload.columns[k])
-            noise[k] *= of_column / np.hypot(noise[k], of_column)
-        deviations = [deviation_in_classes(of_each, of_all, n_classes), 0.0, of_each, of_all]
+            counts[k] = with_totals(counts[k], count, class_noise, total_noise, possible)
+            class_sums[k] = counts[k].sum(axis=1)
+            noise = total_noise / math.sqrt(workload.columns[k])
+            column_noise[k] *= noise / np.hypot(column_noise[k], noise)
+        combined_noise = deviation_in_classes(class_noise, total_noise, n_classes)
+        deviations = [combined_noise, 0.0, class_noise, total_noise]
     # Noise of these sums is independent; that of what they are combined with below is not.
-    empty = empty_tails(own, starts, schema, [of_column.max() for of_column in noise])
+    empty = empty_tails(class_sums, starts, schema, [noise.max() for noise in column_noise])
     if tables:
         deviations[1] = noise_of_tables(releases, "pairs", workload)
         cleared = [
             np.where(gone, 0.0, column_counts)
-            for gone, column_counts in zip(empty, own, strict=True)
+            for gone, column_counts in zip(empty, class_sums, strict=True)
         ]
         groups = group_cells(cleared, schema, deviations[1], starts)
         codes = [group[cell] for group, cell in zip(groups, cells, strict=True)]
-        masses = [
-            np.bincount(group, of_column) for group, of_column in zip(groups, own, strict=True)
-        ]
+        masses = [np.bincount(group, sums) for group, sums in zip(groups, class_sums, strict=True)]
         n_groups = [len(mass) for mass in masses]
         parts = joint_parts(masses, n_classes, deviations[1], workload)
         exact = [count_together(codes, n_groups, pair, classes, n_classes) for pair in tables]
-        for (joint, _), of_columns in zip(workload.joints, parts, strict=True):
-            within = {j: of_columns[j][codes[j]] for j in joint}
-            n_parts = [part.max() + 1 for part in of_columns]
-            exact.append(count_together(within, n_parts, joint, classes, n_classes))
+        for (joint, _), part_of_group in zip(workload.joints, parts, strict=True):
+            joint_codes = {j: part_of_group[j][codes[j]] for j in joint}
+            n_parts = [part.max() + 1 for part in part_of_group]
+            exact.append(count_together(joint_codes, n_parts, joint, classes, n_classes))
         noisy = release_weighted(releases, "pairs", exact, workload)
         pairs = noisy[: len(tables)]
         if schema.has_bands:
-            of_pairs = possible_counts(schema, starts, groups)[1]
-            pairs = [pair * known for pair, known in zip(pairs, of_pairs, strict=True)]
+            possible_pairs = possible_counts(schema, starts, groups)[1]
+            pairs = [pair * possible for pair, possible in zip(pairs, possible_pairs, strict=True)]
         joints = noisy[len(tables) :]
-        noise_of_pairs = max(deviations[1], LEAST_NOISE) / np.sqrt(workload.pairs)
-        margins = sums_of_pairs(pairs, n_groups, n_classes, noise_of_pairs.tolist())
+        pair_noise = max(deviations[1], LEAST_NOISE) / np.sqrt(workload.pairs)
+        margins = sums_of_pairs(pairs, n_groups, n_classes, pair_noise.tolist())
         for k, margin in enumerate(margins):
-            known[k].append((groups[k], *margin))
-    whole = [
-        likely_counts(*of_column)
-        for of_column in zip(own, noise, known, groups, empty, strict=True)
+            known_sums[k].append((groups[k], *margin))
+    combined = [
+        likely_counts(*known_of_column)
+        for known_of_column in zip(class_sums, column_noise, known_sums, groups, empty, strict=True)
     ]
     if weighted:
-        more |= workload_statistics(workload, parts, joints)
+        further |= workload_statistics(workload, parts, joints)
     if parities and are_scanned(len(features)):
-        more |= _release_parities(codes, classes, masses, schema, releases)
+        further |= _release_parities(codes, classes, masses, schema, releases)
     return {
-        **more,
+        **further,
         "n_cells": np.array(sizes),
         "starts": np.concatenate(starts),
         "stops": np.concatenate([edges[j][1:] for j in features]),
@@ -291,7 +291,7 @@ def release_marginals(
         "groups": np.concatenate(groups),
         "pairs": np.concatenate([*pairs, np.zeros(0)]),
         "deviations": np.array(deviations),
-        "totals": np.concatenate(whole),
+        "totals": np.concatenate(combined),
         "tails": np.concatenate(empty),
     }
 
@@ -380,14 +380,14 @@ def expected_errors(
     count, pair = noise_of_counts(schema, releases, workload), 0.0
     if len(schema.features) > 1:
         pair = noise_of_tables(releases, "pairs", workload)
-    of_totals = math.inf
+    total_noise = math.inf
     if totals and schema.n_classes > 1:
-        of_totals = noise_of_tables(releases, "totals", workload) or math.inf
+        total_noise = noise_of_tables(releases, "totals", workload) or math.inf
     refined = refined_columns(schema)
-    of_rounds = math.inf
+    round_noise = math.inf
     if refined:
-        of_rounds = releases.standard_deviation(ROUNDS[0], _in_tables(len(refined))) or math.inf
-    return errors_of_counts(n_records, schema, (count, pair), workload, of_totals, of_rounds)
+        round_noise = releases.standard_deviation(ROUNDS[0], _in_tables(len(refined))) or math.inf
+    return errors_of_counts(n_records, schema, (count, pair), workload, total_noise, round_noise)
 
 
 def errors_of_counts(
@@ -395,8 +395,8 @@ def errors_of_counts(
     schema: TableSchema,
     deviations: tuple[float, float],
     workload: Workload,
-    of_totals: float = math.inf,
-    of_rounds: float = math.inf,
+    total_noise: float = math.inf,
+    round_noise: float = math.inf,
 ) -> tuple[ExpectedError, ...]:
     """Return the errors of `expected_errors`, by the noise of counts and of pairs of weight 1.
 
@@ -415,53 +415,55 @@ def errors_of_counts(
     features, n_classes = schema.features, schema.n_classes
     count, pair = deviations
     refined = refined_columns(schema)
-    is_cut = n_records > _FIRST_CELLS * _CUT_DEVIATIONS * of_rounds or math.isinf(of_rounds)
+    is_cut = n_records > _FIRST_CELLS * _CUT_DEVIATIONS * round_noise or math.isinf(round_noise)
     n_refined = _MOST_LEAVES if is_cut else _FIRST_CELLS
-    if n_records < _hidden_by(of_rounds) < math.inf:
+    if n_records < _hidden_by(round_noise) < math.inf:
         n_refined //= _WIDER
     sizes = {j: n_refined if j in refined else schema.columns[j].n_units for j in features}
     errors = []
     if schema.target is not None and n_classes > 1:
         # Columns with fewer cells count for more.
-        known = [1 / size for size in sizes.values()]
-        noise = sum(share / w for share, w in zip(known, workload.columns, strict=True))
-        of_class = count * math.sqrt(noise * (1 - 1 / n_classes)) / sum(known)
+        inverse_sizes = [1 / size for size in sizes.values()]
+        noise = sum(share / w for share, w in zip(inverse_sizes, workload.columns, strict=True))
+        error_of_share = count * math.sqrt(noise * (1 - 1 / n_classes)) / sum(inverse_sizes)
         part = "band" if schema.has_bands else "class"
-        what = f"standard error of the share of a {part} of {schema.names[schema.target]!r}"
-        errors.append(ExpectedError(what, of_class / n_records, 1 / n_classes))
+        label = f"standard error of the share of a {part} of {schema.names[schema.target]!r}"
+        errors.append(ExpectedError(label, error_of_share / n_records, 1 / n_classes))
     most_groups = _number_of_groups(n_records, n_classes, pair)
     n_groups = [min(float(most_groups), size) for size in sizes.values()]
-    of_pairs = dict(zip(combinations(range(len(features)), 2), workload.pairs, strict=True))
+    pair_weights = dict(zip(combinations(range(len(features)), 2), workload.pairs, strict=True))
     for k, (j, weight) in enumerate(zip(features, workload.columns, strict=True)):
         column, size = schema.columns[j], sizes[j]
-        of_rows = 1 / max(n_classes * count**2, _LEAST_VARIANCE) + of_totals**-2
-        cell = weight * of_rows + (3 * size / _FIRST_CELLS / of_rounds**2 if j in refined else 0)
+        precision = 1 / max(n_classes * count**2, _LEAST_VARIANCE) + total_noise**-2
+        cell = weight * precision + (
+            3 * size / _FIRST_CELLS / round_noise**2 if j in refined else 0
+        )
         margins = sum(
             pair_weight / (n_classes * n_groups[a + b - k] * pair**2)
-            for (a, b), pair_weight in of_pairs.items()
+            for (a, b), pair_weight in pair_weights.items()
             if k in (a, b) and pair
         )
-        apart = _variances(n_records, size, n_groups[k], cell, margins)
+        variances = _variances(n_records, size, n_groups[k], cell, margins)
         if column.kind == "numeric" and column.high > column.low:
-            width, (of_groups, of_cells), groups = column.length, apart, n_groups[k]
-            between = of_groups * (groups - 1 / groups) + of_cells * (size / groups**2)
-            of_scale = "" if column.scale == "linear" else "the logarithm of "
-            what = f"standard error of the mean of {of_scale}{column.name!r}"
+            width, (group_variance, cell_variance), groups = column.length, variances, n_groups[k]
+            between = group_variance * (groups - 1 / groups) + cell_variance * (size / groups**2)
+            scale = "" if column.scale == "linear" else "the logarithm of "
+            label = f"standard error of the mean of {scale}{column.name!r}"
             error = math.sqrt(between / 12) / n_records * width
-            errors.append(ExpectedError(what, error, width / 2))
+            errors.append(ExpectedError(label, error, width / 2))
         elif size > 1:
-            alone = n_groups[k] / size
-            share = apart[0] * alone**2 + apart[1] * (1 - alone)
-            what = f"standard error of the share of a category of {column.name!r}"
+            singles = n_groups[k] / size
+            share = variances[0] * singles**2 + variances[1] * (1 - singles)
+            label = f"standard error of the share of a category of {column.name!r}"
             error = math.sqrt(share * (1 - 1 / size)) / n_records
-            errors.append(ExpectedError(what, error, 1 / size))
+            errors.append(ExpectedError(label, error, 1 / size))
     if len(features) > 1:
         second, first = sorted(n_groups)[-2:]
         error = pair * math.sqrt(n_classes * first * second) / n_records
-        what = "standard error of the correlation of the upper halves of two columns"
+        label = "standard error of the correlation of the upper halves of two columns"
         for weight in sorted(set(workload.pairs)):
-            of_weight = "" if weight == 1 else f" with the weight {weight:g}"
-            errors.append(ExpectedError(what + of_weight, error / math.sqrt(weight), 1.0))
+            weighted = "" if weight == 1 else f" with the weight {weight:g}"
+            errors.append(ExpectedError(label + weighted, error / math.sqrt(weight), 1.0))
     return tuple(errors)
 
 
@@ -471,11 +473,11 @@ def _variances(n_records, size, n_groups, cell, margin):
     Records are evenly distributed; the precision of what is counted of a cell, and of a group by
     pairs, are those given.
     """
-    of_groups = 1 / (n_groups / size * cell + margin)
+    group_variance = 1 / (n_groups / size * cell + margin)
     expected = n_records / size
     if expected < SEEN_DEVIATIONS * cell**-0.5:
         cell += (PRIOR_SPREAD * expected) ** -2
-    return of_groups, 1 / cell
+    return group_variance, 1 / cell
 
 
 def noise_of_counts(
@@ -543,13 +545,13 @@ def _cut_cells(units, schema, releases):
             for j in refined
         ]
         deviation = releases.standard_deviation(name, _in_tables(len(refined)))
-        found = release_tables(releases, name, counts)
-        if name == ROUNDS[0] and np.mean([count.sum() for count in found]) < _hidden_by(deviation):
+        noisy = release_tables(releases, name, counts)
+        if name == ROUNDS[0] and np.mean([count.sum() for count in noisy]) < _hidden_by(deviation):
             # Cells of few records are mostly noise.
             for k, j in enumerate(refined):
-                edges[j], found[k] = _widened(edges[j], found[k])
+                edges[j], noisy[k] = _widened(edges[j], noisy[k])
             deviation *= math.sqrt(_WIDER)
-        for j, count in zip(refined, found, strict=True):
+        for j, count in zip(refined, noisy, strict=True):
             rounds[j].append((edges[j], count, deviation))
             edges[j] = cut_cells(edges[j], count, deviation)
     return edges, rounds
@@ -578,10 +580,10 @@ def first_edges(column: Column) -> np.ndarray:
     >>> first_edges(read_schema({"sex": ["F", "M"]}).columns[0])
     array([0, 1, 2])
     """
-    known, everything = column.n_known, column.n_units
-    edges = column.even_edges(_FIRST_CELLS) if _is_refined(column) else np.arange(known + 1)
+    n_known, n_units = column.n_known, column.n_units
+    edges = column.even_edges(_FIRST_CELLS) if _is_refined(column) else np.arange(n_known + 1)
     # A missing value has a cell of its own.
-    return np.append(edges, everything) if everything > known else edges
+    return np.append(edges, n_units) if n_units > n_known else edges
 
 
 def cut_cells(edges: np.ndarray, counts: np.ndarray, deviation: float) -> np.ndarray:
@@ -644,18 +646,18 @@ def empty_tails(
         schema.features, counts, starts, deviations, strict=True
     ):
         column, tail = schema.columns[j], np.zeros(len(totals), dtype=bool)
-        known = totals[: len(totals) - column.missing]
+        numbers = totals[: len(totals) - column.missing]
         is_log = column.scale == LOG
         widths = _TAIL_WIDTHS if is_log else _TAIL_WIDTHS[:1]
-        first, last = clear_cells(known, _TAIL_DEVIATIONS * deviation, widths)
+        first, last = clear_cells(numbers, _TAIL_DEVIATIONS * deviation, widths)
         if column.kind == NUMERIC and first <= last:
             margin = 0
             stop = np.append(start[1:], column.n_known)
             if not is_log:
-                first -= _n_beyond(known[:first][::-1], deviation)
-                last += _n_beyond(known[last + 1 :], deviation)
+                first -= _n_beyond(numbers[:first][::-1], deviation)
+                last += _n_beyond(numbers[last + 1 :], deviation)
                 margin = stop[last] - start[first]
-            tail[: len(known)] = start[: len(known)] >= stop[last] + margin
+            tail[: len(numbers)] = start[: len(numbers)] >= stop[last] + margin
             if not is_log or column.low < 0:
                 tail |= stop <= start[first] - margin
         empty.append(tail)
@@ -669,8 +671,8 @@ def _n_beyond(totals, deviation):
     """
     n_cells = 0
     while n_cells < len(totals):
-        left = totals[n_cells:]
-        above = np.cumsum(left) / np.sqrt(np.arange(1, len(left) + 1))
+        rest = totals[n_cells:]
+        above = np.cumsum(rest) / np.sqrt(np.arange(1, len(rest) + 1))
         best = int(np.argmax(above))
         if above[best] <= _BEYOND_DEVIATIONS * deviation:
             break
@@ -778,13 +780,13 @@ def possible_counts(
            [0, 1, 0],
            [0, 0, 1]])
     """
-    cells, of_groups = [], []
+    cells, possible_groups = [], []
     for j, start, group in zip(schema.features, starts, groups, strict=True):
-        of_cells = possible_cells(schema, j, start)
-        cells.append(of_cells)
+        possible = possible_cells(schema, j, start)
+        cells.append(possible)
         # All cells of a group are alike.
-        of_groups.append(of_cells[np.unique(group, return_index=True)[1]])
-    pairs = [(a[:, None] & b).ravel() for a, b in combinations(of_groups, 2)]
+        possible_groups.append(possible[np.unique(group, return_index=True)[1]])
+    pairs = [(a[:, None] & b).ravel() for a, b in combinations(possible_groups, 2)]
     return cells, pairs
 
 
@@ -797,8 +799,8 @@ def possible_cells(schema: TableSchema, j: int, starts: np.ndarray) -> np.ndarra
 
 def _number_of_groups(n_records, n_classes, deviation):
     """Return about how many groups the cells of a column make, where pairs are counted."""
-    per_pair = _PAIR_DEVIATIONS * n_classes * max(deviation, 1.0)
-    return np.clip(math.sqrt(n_records / per_pair), 2, _MOST_GROUPS)
+    cell_size = _PAIR_DEVIATIONS * n_classes * max(deviation, 1.0)
+    return np.clip(math.sqrt(n_records / cell_size), 2, _MOST_GROUPS)
 
 
 def merge_cells(mass: np.ndarray, least: float) -> np.ndarray:
@@ -814,13 +816,13 @@ def merge_cells(mass: np.ndarray, least: float) -> np.ndarray:
     array([0, 1, 1, 2, 2, 2])
     """
     group = np.empty(len(mass), dtype=np.int64)
-    current, held = 0, 0.0
+    current, group_mass = 0, 0.0
     for i, m in enumerate(mass):
-        if held > 0 and (held >= least or m >= least):
-            current, held = current + 1, 0.0
+        if group_mass > 0 and (group_mass >= least or m >= least):
+            current, group_mass = current + 1, 0.0
         group[i] = current
-        held += m
-    if held < least / 2 and current:
+        group_mass += m
+    if group_mass < least / 2 and current:
         group[group == current] = current - 1
     return group
 
@@ -829,15 +831,15 @@ def _release_parities(codes, classes, masses, schema, releases):
     """Return the sums of parities with noise, and what they are of."""
     halves = column_halves(masses, schema)
     n_records = np.mean([mass.sum() for mass in masses]) / schema.n_classes
-    of_one = releases.standard_deviation("parities", _in_tables(1))
-    largest = largest_scanned(len(codes), n_records, of_one)
+    noise_of_one = releases.standard_deviation("parities", _in_tables(1))
+    largest = largest_scanned(len(codes), n_records, noise_of_one)
     upper = np.array([half[code] for half, code in zip(halves, codes, strict=True)])
     subsets = scanned_subsets(len(codes), largest)
     sums = parity_sums(upper, classes, schema.n_classes, subsets)
-    of_all = _in_tables(len(sums))
+    sensitivity = _in_tables(len(sums))
     return {
-        "parities": releases.run("parities", sums, of_all),
-        "parity_deviation": np.array([releases.standard_deviation("parities", of_all)]),
+        "parities": releases.run("parities", sums, sensitivity),
+        "parity_deviation": np.array([releases.standard_deviation("parities", sensitivity)]),
         "largest_parity": np.array([largest]),
         "halves": np.concatenate(halves).astype(np.int64),
     }
@@ -852,15 +854,15 @@ def _cells_of(units, edges):
 
 def joint_parts(masses, n_classes, deviation, workload):
     """Return, for each table of more than two columns, the part of each group of all columns."""
-    made = []
+    parts = []
     total = max(np.mean([mass.sum() for mass in masses]), 1.0)
     for columns, weight in workload.joints:
-        per_cell = _PAIR_DEVIATIONS * n_classes * max(deviation / math.sqrt(weight), 1.0)
-        n_cells = min(total / per_cell, _MOST_JOINT_CELLS)
+        cell_size = _PAIR_DEVIATIONS * n_classes * max(deviation / math.sqrt(weight), 1.0)
+        n_cells = min(total / cell_size, _MOST_JOINT_CELLS)
         n_parts = np.clip(n_cells ** (1 / len(columns)), 2, _MOST_GROUPS)
         positive = [np.maximum(mass, 0.0) for mass in masses]
-        made.append([merge_cells(mass, mass.sum() / n_parts) for mass in positive])
-    return made
+        parts.append([merge_cells(mass, mass.sum() / n_parts) for mass in positive])
+    return parts
 
 
 def count_together(codes, sizes, columns, classes, n_classes, weights=None):
@@ -868,19 +870,19 @@ def count_together(codes, sizes, columns, classes, n_classes, weights=None):
 
     With weights, which are integers, it is their sums.
     """
-    together, n_cells = 0, n_classes
+    cell, n_cells = 0, n_classes
     for j in columns:
         n_codes = sizes[j]
-        together, n_cells = together * n_codes + codes[j], n_cells * n_codes
-    return np.bincount(together * n_classes + classes, weights, minlength=n_cells)
+        cell, n_cells = cell * n_codes + codes[j], n_cells * n_codes
+    return np.bincount(cell * n_classes + classes, weights, minlength=n_cells)
 
 
 def release_weighted(releases, kind, counts, workload, whole=1):
     """Return counts with noise: tables of each weight are a release of their own."""
     noisy = list(counts)
     for name, tables in workload.levels(kind).items():
-        found = release_tables(releases, name, [counts[i] for i in tables], whole)
-        for i, table in zip(tables, found, strict=True):
+        released = release_tables(releases, name, [counts[i] for i in tables], whole)
+        for i, table in zip(tables, released, strict=True):
             noisy[i] = table
     return noisy
 
@@ -898,16 +900,16 @@ def workload_statistics(workload, parts, joints):
 
     `parts` are those of `joint_parts`, and `joints` the released tables.
     """
-    known = {
+    weights = {
         "column_weights": np.array(workload.columns), "pair_weights": np.array(workload.pairs)
     }  # fmt: skip
     if not workload.joints:
-        return known
-    return known | {
+        return weights
+    return weights | {
         "joints": np.concatenate(joints),
         "joint_columns": np.array(
             [[*joint, *[-1] * (5 - len(joint))] for joint, _ in workload.joints]
         ),
-        "joint_parts": np.array([np.concatenate(of_columns) for of_columns in parts]),
+        "joint_parts": np.array([np.concatenate(part_of_group) for part_of_group in parts]),
         "joint_weights": np.array([weight for _, weight in workload.joints]),
     }
