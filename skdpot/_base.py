@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import validate_data
 
 from skdpot._conformance import ANY_FIT, Failures
-from skdpot._sklearn_compat import clone_parametrized, validate_parameters
+from skdpot._sklearn_compat import InvalidParameterError, clone_parametrized, validate_parameters
 from skdpot.privacy.charging import (
     DetachedLedger,
     ReleasePlan,
@@ -27,7 +27,7 @@ from skdpot.privacy.charging import (
     preview_of,
 )
 from skdpot.privacy.preview import ExpectedError, Preview, permit_of_process
-from skdpot.privacy.quotes import without_quotes
+from skdpot.privacy.quotes import shown, without_quotes
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -213,6 +213,18 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         with np.errstate(all="ignore"):
             return preview_of(plan_for, self.epsilon, self.ledger)
 
+    def _validate_params(self) -> None:
+        """Validate as scikit-learn does, but quote no table that was passed as a parameter."""
+        try:
+            super()._validate_params()
+            return
+        except InvalidParameterError as error:
+            said, _, quoted = str(error).partition(" Got ")
+            name = said.partition("'")[2].partition("'")[0]
+        # Raised outside of the handler, so that the original message is not the context.
+        value = self.get_params(deep=False)[name]
+        raise InvalidParameterError(f"{said} Got {shown(value)} instead." if quoted else said)
+
     def expected_failed_checks(self) -> dict[str, str]:
         """Return the scikit-learn checks that this estimator fails, with reasons.
 
@@ -313,7 +325,10 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
 
 def _check_n_records(n_records: Any) -> int:
     if not isinstance(n_records, Integral) or n_records < 1:
-        raise ValueError(f"n_records must be a positive integer, got {n_records!r}.")
+        raise ValueError(
+            f"n_records must be a positive integer, got {shown(n_records)}. A preview reads no "
+            "records: pass their number, or a public guess of it."
+        )
     return int(n_records)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.base import _clone_parametrized as clone_parametrized
 from sklearn.utils import _safe_indexing as rows_at
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods, Interval, InvalidParameterError, StrOptions
 from sklearn.utils._set_output import _get_output_config
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ from sklearn.utils.validation import _check_method_params as metadata_at
 __all__ = [
     "HasMethods",
     "Interval",
+    "InvalidParameterError",
     "StrOptions",
     "clone_parametrized",
     "fit_context",

@@ -3,6 +3,7 @@
 A mark is planted among private values, in many forms, and everything that is said is read.
 """
 
+import inspect
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ from skdpot.published import (
     SinkhornGradientGenerator,
 )
 from skdpot.transport.consensus import LinearUtility
+from tests import house
 
 WORD, NUMBER = "s3cret77", 7777.25
 MARKS = (WORD, "7777")
@@ -351,6 +353,20 @@ def test_no_private_value_is_quoted(case):
 def test_no_private_value_is_quoted_in_whatever_form(case):
     assert_unquoted(case, MORE_VALUES, [planted])
     assert_unquoted(case, FEW_VALUES, [planted_in_more])
+
+
+@pytest.mark.parametrize("estimator", house.estimators().values())
+def test_no_table_is_quoted_that_is_passed_for_something_public(estimator):
+    accepted = inspect.signature(estimator.__init__).parameters
+    required = {"estimator": LinearRegression(), "param_grid": {}}
+    required = {name: value for name, value in required.items() if name in accepted}
+    for table in X * 0 + NUMBER, TABLE.assign(a=NUMBER):
+        said = said_by(lambda table=table: estimator(**required).preview(table))
+        assert said
+        for name in set(accepted) - {"self"}:
+            params = required | {name: table}
+            said += said_by(lambda params=params: estimator(**params).preview(N, 2))
+        assert not [text for text in said if any(mark in text for mark in MARKS)]
 
 
 def test_a_mark_would_be_found():

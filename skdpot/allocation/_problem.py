@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from skdpot.privacy.quotes import shown
 from skdpot.transport.consensus import (
     BipartiteNetwork,
     LinearUtility,
@@ -160,7 +161,7 @@ def read_ranges(utility_bounds: Any) -> tuple[tuple[float, float], tuple[float, 
     message = (
         "utility_bounds must be a pair (low, high) of finite numbers of sizes up to "
         f"{_LARGEST:g}, with low < high by {_LEAST:g} at least, or two such pairs, of targets and "
-        f"of sources; got {utility_bounds!r}."
+        f"of sources; got {shown(utility_bounds)}."
     )
     try:
         ranges = np.array(np.broadcast_to(np.asarray(utility_bounds, dtype=np.float64), (2, 2)))

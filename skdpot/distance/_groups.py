@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skdpot.distance._space import BoxSpace, TableSpace
 from skdpot.privacy.preview import ExpectedError
-from skdpot.privacy.quotes import without_quotes
+from skdpot.privacy.quotes import shown, without_quotes
 from skdpot.tables import declared_labels, label_codes, one_by_one
 
 
@@ -146,7 +146,7 @@ def declared_groups(
     if len(group_sizes) != len(names) or sum(group_sizes) != n_records:
         raise ValueError(
             f"group_sizes must give one number for each of the {len(names)} groups, and add up to "
-            f"n_records={n_records}, got {group_sizes!r}."
+            f"n_records={n_records}, got {shown(group_sizes)}."
         )
     y = np.repeat(np.arange(len(names)), np.asarray(group_sizes, dtype=np.int64))
     names_of = np.asarray(names, dtype=object)[y]
@@ -177,7 +177,7 @@ def _check_sizes(min_group_size: Any, n_groups: int) -> np.ndarray:
     if sizes.dtype.kind not in "iu" or sizes.shape not in ((), (n_groups,)) or (sizes < 1).any():
         raise ValueError(
             "min_group_size must be a positive integer, or one for each of the "
-            f"{n_groups} groups, got {min_group_size!r}."
+            f"{n_groups} groups, got {shown(min_group_size)}."
         )
     # Sizes of any integer type are added without overflow.
     return np.broadcast_to(sizes, n_groups)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from skdpot.distance._metrics import CostFunction, make_cost, range_within
-from skdpot.tables import NOMINAL, NUMERIC, Column, TableSchema, shown
+from skdpot.privacy.quotes import shown
+from skdpot.tables import NOMINAL, NUMERIC, Column, TableSchema
 
 # The exponent of distances within columns, and the root of their mean.
 _EXPONENTS = {"sqeuclidean": (2.0, 1.0), "euclidean": (2.0, 2.0), "cityblock": (1.0, 1.0)}

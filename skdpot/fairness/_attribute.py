@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.privacy.quotes import shown
 from skdpot.tables import Table, is_missing, no_such_column, objects, plain_values
 
 # Default advice for missing labels.
@@ -170,7 +171,7 @@ def _position(table: Table, column: Any) -> int:
         return int(column) % n_columns
     if not isinstance(column, str):
         raise ValueError(
-            f"sensitive_features must be names or positions of columns of X, got {column!r}."
+            f"sensitive_features must be names or positions of columns of X, got {shown(column)}."
         )
     if table.container == "array":
         raise ValueError(

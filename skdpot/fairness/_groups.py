@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
 from skdpot.fairness._attribute import is_unlabelled, read_labels
+from skdpot.privacy.quotes import shown
 from skdpot.tables import label_codes, label_order, objects
 
 # Largest error of the shares of a group's rows, and the probability of a larger one.
@@ -321,7 +322,7 @@ def declare_groups(groups: Any) -> Groups:
     labels = read_labels(groups, "groups")
     number = {label: g for g, label in enumerate(labels.tolist())}
     if len(number) < len(labels) or not len(labels):
-        raise ValueError(f"groups must be a list of different labels, got {groups!r}.")
+        raise ValueError(f"groups must be a list of different labels, got {shown(groups)}.")
     nothing = np.empty(0, dtype=np.intp)
     return Groups(labels, nothing, np.zeros(len(labels), dtype=np.intp), number)
 

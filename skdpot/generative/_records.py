@@ -8,8 +8,8 @@ import numpy as np
 from skdpot._base import count_columns, validate_private_data
 from skdpot.generative._encoders import RecordSpace
 from skdpot.generative._encoders.images import whole_shape
-from skdpot.privacy.quotes import without_quotes
-from skdpot.tables import check_bounds, declared_labels, label_codes, one_by_one, shown
+from skdpot.privacy.quotes import shown, without_quotes
+from skdpot.tables import check_bounds, declared_labels, label_codes, one_by_one
 
 DEFAULT_BOUNDS = (0, 1)
 # Numbers of these types are read without a copy; others become the first.

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.privacy.quotes import without_quotes
+from skdpot.privacy.quotes import shown, without_quotes
 
 # All integers up to here are doubles.
 _LARGEST_EXACT = 2**53
@@ -16,13 +16,13 @@ _NO_REAL_NUMBERS = (str, bytes, complex, np.complexfloating)
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
     """Raise unless a value is one of a few words."""
     if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {shown(value)}.")
 
 
 def check_flag(name: str, value: Any) -> None:
     """Raise unless a value is True or False; any text would count as True."""
     if not isinstance(value, (bool, np.bool_)):
-        raise ValueError(f"{name} must be True or False, got {value!r}.")
+        raise ValueError(f"{name} must be True or False, got {shown(value)}.")
 
 
 def real_number(value: Any) -> float:
@@ -37,28 +37,28 @@ def check_positive(name: str, value: Any) -> float:
     """Return a finite number above zero as a float, or raise."""
     number = real_number(value)
     if not 0 < number < math.inf:
-        raise ValueError(f"{name} must be a finite number above 0, got {value!r}.")
+        raise ValueError(f"{name} must be a finite number above 0, got {shown(value)}.")
     return number
 
 
 def check_probability(name: str, value: Any) -> None:
     """Raise unless a value is a number in [0, 1)."""
     if not 0 <= real_number(value) < 1:
-        raise ValueError(f"{name} must be at least 0 and below 1, got {value!r}.")
+        raise ValueError(f"{name} must be at least 0 and below 1, got {shown(value)}.")
 
 
 def check_delta(value: Any, name: str = "delta") -> float:
     """Return a probability strictly between zero and one as a float, or raise."""
     number = real_number(value)
     if not 0 < number < 1:
-        raise ValueError(f"{name} must be above 0 and below 1, got {value!r}.")
+        raise ValueError(f"{name} must be above 0 and below 1, got {shown(value)}.")
     return number
 
 
 def check_count(name: str, value: Any) -> int:
     """Return an integer of at least one, or raise."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
+        raise ValueError(f"{name} must be an integer of at least 1, got {shown(value)}.")
     return int(value)
 
 

@@ -1,9 +1,13 @@
 """Errors of other packages, without the private values that they quote."""
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from numbers import Number
+from typing import Any, TypeVar
 
 Result = TypeVar("Result")
+
+# The length up to which a tuple is shown.
+_SHORT = 4
 
 # Messages of scikit-learn or NumPy that quote values, or name a number of records that may be
 # private, by their beginning, and the text that replaces each of them.
@@ -43,6 +47,24 @@ _WITHOUT_QUOTES = (
     "X has ", "dtype='numeric'", "float() argument", "int too large", "np.matrix",
     "y should be a 1d",
 )  # fmt: skip
+
+
+def shown(value: Any) -> str:
+    """Return words, numbers and short tuples of them as text, and the type of other values.
+
+    Others may be private, such as a table that was passed where a parameter is expected.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.privacy.quotes import shown
+    >>> shown((5, 1)), shown(np.array([71.5]))
+    ('(5, 1)', 'a value of type ndarray')
+    """
+    parts = value if type(value) is tuple and len(value) <= _SHORT else [value]
+    if all(part is None or isinstance(part, str | Number) for part in parts):
+        return repr(value)
+    return f"a value of type {type(value).__name__}"
 
 
 def without_quotes(

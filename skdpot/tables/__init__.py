@@ -16,7 +16,6 @@ from skdpot.tables._declarations import (
     label_codes,
     objects,
     one_by_one,
-    shown,
 )
 from skdpot.tables._doubts import (
     doubts_about_crowding,

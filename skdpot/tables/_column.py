@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.privacy.quotes import shown
 from skdpot.tables._dates import (
     date_number,
     dates_of_numbers,
@@ -21,7 +22,7 @@ from skdpot.tables._dates import (
     last_number,
     shown_date,
 )
-from skdpot.tables._declarations import label_codes, objects, shown
+from skdpot.tables._declarations import label_codes, objects
 from skdpot.tables._scales import LINEAR, roundest, scaled, unscaled, with_few_decimals
 
 NUMERIC, ORDINAL, NOMINAL = "numeric", "ordinal", "nominal"

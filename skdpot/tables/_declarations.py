@@ -1,13 +1,12 @@
 """Declarations that replace learning from private data: bounds and labels."""
 
-from numbers import Number
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import column_or_1d
 
 from skdpot.privacy.labels import number_of_label
-from skdpot.privacy.quotes import without_quotes
+from skdpot.privacy.quotes import shown, without_quotes
 
 # Squares of larger numbers, and their sums, could overflow.
 LARGEST_BOUND = 1e150
@@ -35,7 +34,7 @@ def check_bounds(
     message = (
         f"{name} must be a pair (low, high) of finite numbers, or of arrays with one number for "
         f"each of the {n_features} features, with low < high and magnitudes up to 1e150; got "
-        f"{bounds!r}."
+        f"{shown(bounds)}."
     )
     if isinstance(bounds, dict):
         raise ValueError(
@@ -152,10 +151,3 @@ def is_missing(value: Any) -> bool:
     except Exception:
         # A value that cannot be compared is a label, though none of the known ones.
         return False
-
-
-def shown(value: Any) -> str:
-    """Return words and numbers as text, and the type of other values, which may be private."""
-    if value is None or isinstance(value, str | Number):
-        return repr(value)
-    return f"a value of type {type(value).__name__}"

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.privacy.quotes import shown
 from skdpot.tables._column import LABEL_KEYS, NOMINAL, NUMERIC, ORDINAL, Column
 from skdpot.tables._dates import (
     UNITS,
@@ -19,7 +20,7 @@ from skdpot.tables._dates import (
     last_number,
     says_time,
 )
-from skdpot.tables._declarations import LARGEST_BOUND, declared_labels, shown
+from skdpot.tables._declarations import LARGEST_BOUND, declared_labels
 from skdpot.tables._scales import LINEAR, SCALES
 from skdpot.tables._types import default_type, holds_integers, is_type
 from skdpot.tables._unlearned import Constant, Identifier, Unlearned, is_pattern

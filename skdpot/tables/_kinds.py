@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.privacy.quotes import shown
 from skdpot.tables._column import NOMINAL, NUMERIC, ORDINAL, Column
 from skdpot.tables._containers import Table
 from skdpot.tables._declarations import declared_labels
@@ -214,7 +215,7 @@ def no_such_column(column: Any, names: Any) -> str:
     """Return the text of an error about a column that X does not have."""
     names = list(names)
     listed = ", ".join(map(repr, names[:_MOST_LISTED])) + (", ..." * (len(names) > _MOST_LISTED))
-    text = f"X has no column {column!r}. Its columns are [{listed}]."
+    text = f"X has no column {shown(column)}. Its columns are [{listed}]."
     if isinstance(column, str) and any("__" in str(name) for name in names):
         text += " A ColumnTransformer prefixes names; set verbose_feature_names_out=False."
     return text

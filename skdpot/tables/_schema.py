@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.privacy.quotes import shown
 from skdpot.tables._column import LABEL_KEYS, NUMERIC, Column
 from skdpot.tables._containers import Table, exact_digits, labels_in
 from skdpot.tables._dates import DATE, TEXT
-from skdpot.tables._declarations import objects, shown
+from skdpot.tables._declarations import objects
 from skdpot.tables._declared_columns import HOW_TO_DECLARE, read_column
 from skdpot.tables._frames import as_array, make_table
 from skdpot.tables._reading import labels_of_other_types, numbers_in

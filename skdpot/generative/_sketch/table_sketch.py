@@ -59,6 +59,7 @@ from skdpot.generative._sketch.table_model import class_shares, fit_table, sampl
 from skdpot.generative._sketch.table_rows import TableRows, WantedRows, check_rules, draw_rows
 from skdpot.generative._sketch.workload import Workload, read_workload
 from skdpot.privacy.preview import ExpectedError
+from skdpot.privacy.quotes import shown
 from skdpot.privacy.sensitivity import cell_count_sensitivity
 from skdpot.releases import SketchReleases
 from skdpot.tables import (
@@ -71,7 +72,6 @@ from skdpot.tables import (
     read_schema,
     read_units,
     schema_from_plain,
-    shown,
     write_table,
 )
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from skdpot.tables import TableSchema, shown
+from skdpot.privacy.quotes import shown
+from skdpot.tables import TableSchema
 
 __all__ = ["Workload", "read_workload", "workload_from_plain", "workload_to_plain"]
 
