@@ -11,9 +11,10 @@ import pytest
 from skdpot import DPSinkhornGenerator
 from skdpot.generative import TableSketch
 from skdpot.generative._sketch import draws
+from skdpot.generative._sketch.cells import empty_tails
 from skdpot.generative._sketch.class_effects import pool_classes
 from skdpot.generative._sketch.latent_classes import fit_mixture
-from skdpot.generative._sketch.marginals import empty_tails, release_marginals, share_marginals
+from skdpot.generative._sketch.marginals import release_marginals, share_marginals
 from skdpot.generative._sketch.table_model import (
     class_shares,
     fit_table,

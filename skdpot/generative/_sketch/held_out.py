@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skdpot._threads import MANY_ROWS, one_thread_unless
+from skdpot.generative._sketch.cell_groups import merge_cells
 from skdpot.generative._sketch.file_parts import with_kinds
-from skdpot.generative._sketch.marginals import merge_cells
 from skdpot.generative._sketch.plan import PlannedRelease, SketchBudget
 from skdpot.generative._sketch.table_model import class_shares
 from skdpot.privacy.preview import ExpectedError

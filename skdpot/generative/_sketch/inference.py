@@ -14,9 +14,10 @@ from itertools import combinations
 import numpy as np
 from scipy.special import ndtri
 
+from skdpot.generative._sketch.cell_groups import possible_counts
 from skdpot.generative._sketch.column_totals import with_totals
 from skdpot.generative._sketch.descent import column_slices
-from skdpot.generative._sketch.marginals import count_together, possible_counts
+from skdpot.generative._sketch.noisy_counts import count_together
 from skdpot.generative._sketch.table_model import sample_units, shares_within, with_even_share
 from skdpot.generative._sketch.tilted_mixture import ColumnFunctions, MomentFit
 from skdpot.tables import TableSchema

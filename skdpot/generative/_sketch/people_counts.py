@@ -14,18 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.generative._sketch.marginals import (
+from skdpot.generative._sketch.cell_groups import group_cells, joint_parts
+from skdpot.generative._sketch.cells import (
     ROUNDS,
     clear_cells,
-    count_together,
     cut_cells,
     empty_tails,
-    errors_of_counts,
     first_edges,
-    group_cells,
-    joint_parts,
-    noise_of_tables,
     refined_columns,
+)
+from skdpot.generative._sketch.expected_errors import errors_of_counts
+from skdpot.generative._sketch.noisy_counts import (
+    count_together,
+    noise_of_tables,
     release_tables,
     release_weighted,
     released_size,

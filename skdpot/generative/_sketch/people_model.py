@@ -21,7 +21,7 @@ from skdpot.generative._sketch.descent import (
 )
 from skdpot.generative._sketch.joint_tables import wanted_tables
 from skdpot.generative._sketch.latent_classes import penalty_of
-from skdpot.generative._sketch.marginals import released_size
+from skdpot.generative._sketch.noisy_counts import released_size
 from skdpot.generative._sketch.people_counts import (
     PeopleTable,
     largest_scatters,

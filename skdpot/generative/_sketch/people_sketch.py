@@ -15,7 +15,7 @@ from skdpot.generative._sketch.held_out import (
     hold_out,
     release_held_out,
 )
-from skdpot.generative._sketch.marginals import released_size
+from skdpot.generative._sketch.noisy_counts import released_size
 from skdpot.generative._sketch.people_counts import (
     WHOLE,
     LocalParts,

@@ -21,6 +21,8 @@ from skdpot.generative._records import (
     wanted_labels,
 )
 from skdpot.generative._score import SCORED_ROWS, sinkhorn_divergence
+from skdpot.generative._sketch.cell_groups import merge_cells
+from skdpot.generative._sketch.expected_errors import expected_errors
 from skdpot.generative._sketch.file_parts import part_of, with_kinds, with_prefix
 from skdpot.generative._sketch.held_out import (
     HeldOutRows,
@@ -34,14 +36,8 @@ from skdpot.generative._sketch.held_out import (
     release_held_out,
 )
 from skdpot.generative._sketch.inference import draw_models
-from skdpot.generative._sketch.marginals import (
-    expected_errors,
-    merge_cells,
-    noise_of_counts,
-    release_marginals,
-    released_size,
-    share_marginals,
-)
+from skdpot.generative._sketch.marginals import release_marginals, share_marginals
+from skdpot.generative._sketch.noisy_counts import noise_of_counts, released_size
 from skdpot.generative._sketch.parities import (
     MOST_PARITIES,
     PARITY_SIZES,
