@@ -21,7 +21,7 @@ from ._sdv import SdvSynthesizer
 from ._sketch.people_sketch import split_roles as split_roles
 from ._sketch.plan import least_noise as least_noise
 from ._sketch.plan import rounded_up as rounded_up
-from ._sketch.table_sketch import ReleasedTable as ReleasedTable
+from ._sketch.released_table import ReleasedTable as ReleasedTable
 from ._sketch.table_sketch import TableSketch
 from ._sketch.table_sketch import plan_table as plan_table
 from ._sketch.vectors import ImageSketch, VectorSketch

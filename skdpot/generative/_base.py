@@ -14,7 +14,7 @@ from skdpot.generative._fitted import FittedRecords
 from skdpot.generative._network import device_of, training_of
 from skdpot.generative._saving import SavedGenerator, plain
 from skdpot.generative._sketch.people_sketch import ReleasedPeople
-from skdpot.generative._sketch.table_sketch import ReleasedTable
+from skdpot.generative._sketch.released_table import ReleasedTable
 from skdpot.privacy.checks import check_count
 
 # What floating-point arithmetic would warn of, or raise, may be due to private values.

@@ -19,7 +19,9 @@ from skdpot.generative._quality_report import QualityReport
 from skdpot.generative._records import Declared, Points
 from skdpot.generative._sketch.people_sketch import PeopleRecords, PeopleSketch, split_roles
 from skdpot.generative._sketch.plan import sketch_budget
-from skdpot.generative._sketch.table_sketch import ReleasedTable, TableRecords, TableSketch
+from skdpot.generative._sketch.released_table import ReleasedTable
+from skdpot.generative._sketch.table_sketch import TableSketch
+from skdpot.generative._sketch.table_space import TableRecords
 from skdpot.generative._sketch.vectors import ImageSketch, VectorSketch
 from skdpot.privacy.charging import ReleasePlan, relation_of
 from skdpot.privacy.guarantee import PrivacyGuarantee

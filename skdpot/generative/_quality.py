@@ -20,7 +20,7 @@ from skdpot.generative._quality_report import (
 from skdpot.generative._sketch.held_out import counted_size
 from skdpot.generative._sketch.parities import mixture_parities, scanned_subsets
 from skdpot.generative._sketch.people_sketch import ReleasedPeople
-from skdpot.generative._sketch.table_sketch import ReleasedTable
+from skdpot.generative._sketch.released_table import ReleasedTable
 from skdpot.generative._sketch.vector_summaries import summary_schema
 from skdpot.tables import TableSchema
 

@@ -19,7 +19,8 @@ from skdpot.generative._sketch.inference import _Layout
 from skdpot.generative._sketch.marginals import release_marginals, share_marginals
 from skdpot.generative._sketch.plan import sketch_budget
 from skdpot.generative._sketch.table_model import fit_table
-from skdpot.generative._sketch.table_sketch import TableReleases, TableSpace
+from skdpot.generative._sketch.table_sketch import TableReleases
+from skdpot.generative._sketch.table_space import TableSpace
 from skdpot.privacy.random import make_source
 from skdpot.releases import SketchReleases
 from skdpot.tables import read_schema

@@ -36,14 +36,11 @@ from skdpot.generative._sketch.people_parts import (
 )
 from skdpot.generative._sketch.people_rows import draw_people
 from skdpot.generative._sketch.plan import PlannedRelease, SketchBudget, SketchSeries, check_noise
+from skdpot.generative._sketch.released_table import ReleasedTable
+from skdpot.generative._sketch.table_files import are_cells, read_further
 from skdpot.generative._sketch.table_rows import TableRows
-from skdpot.generative._sketch.table_sketch import (
-    ReleasedTable,
-    TableSketch,
-    TableSpace,
-    are_cells,
-    read_further,
-)
+from skdpot.generative._sketch.table_sketch import TableSketch
+from skdpot.generative._sketch.table_space import TableSpace
 from skdpot.generative._sketch.workload import Workload
 from skdpot.privacy.preview import ExpectedError
 from skdpot.releases import SketchReleases

@@ -1,0 +1,204 @@
+"""Checks of the arrays of a file that holds the sketch of a table."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from skdpot.generative._sketch.file_parts import part_of, with_kinds
+from skdpot.generative._sketch.held_out import read_held_out
+from skdpot.generative._sketch.noisy_counts import released_size
+from skdpot.generative._sketch.parities import (
+    PARITY_SIZES,
+    are_scanned,
+    count_subsets,
+)
+from skdpot.tables import TableSchema
+
+__all__ = ["HELD_OUT_PREFIX", "STATISTICS_PREFIX", "are_cells", "read_further", "read_model"]
+
+STATISTICS_PREFIX, HELD_OUT_PREFIX = "statistics.", "held_out."
+# The largest count in a file, with its noise.
+_LARGEST = 2.0**53
+# Arrays of a model in a file, and their types.
+_ARRAYS = {
+    **dict.fromkeys(("n_cells", "starts", "stops", "classes"), np.int64),
+    **dict.fromkeys(("weights", "cells"), np.float64),
+}
+# Arrays of released statistics in a file, and their types.
+_STATISTICS = {
+    **dict.fromkeys(("n_cells", "starts", "stops", "groups"), np.int64),
+    **dict.fromkeys(("counts", "pairs", "deviations"), np.float64),
+}
+_PARITY_ARRAYS = {
+    **dict.fromkeys(("halves", "largest_parity"), np.int64),
+    **dict.fromkeys(("parities", "parity_deviation"), np.float64),
+}
+_WORKLOAD_ARRAYS = dict.fromkeys(("column_weights", "pair_weights"), np.float64)
+_JOINT_ARRAYS = {
+    **dict.fromkeys(("joint_columns", "joint_parts"), np.int64),
+    **dict.fromkeys(("joint_weights", "joints"), np.float64),
+}
+
+
+def read_model(arrays: Mapping[str, np.ndarray], schema: TableSchema) -> dict[str, np.ndarray]:
+    """Return the arrays of a model, or raise."""
+    model = with_kinds(arrays, _ARRAYS)
+    if not _is_model(schema, **model):
+        raise ValueError("the file does not hold a sketch of a table.")
+    return model
+
+
+def _is_model(
+    schema: TableSchema,
+    n_cells: np.ndarray,
+    starts: np.ndarray,
+    stops: np.ndarray,
+    weights: np.ndarray,
+    classes: np.ndarray,
+    cells: np.ndarray,
+) -> bool:
+    """Tell whether arrays are a model of a table, from which records can be drawn."""
+    if (
+        not are_cells(schema, n_cells, starts, stops)
+        or weights.ndim != 1
+        or weights.shape != classes.shape
+        or cells.shape != (len(weights), len(starts))
+    ):
+        return False
+    column_sums = np.add.reduceat(cells, np.cumsum(n_cells) - n_cells, axis=1)
+    return bool(
+        ((classes >= 0) & (classes < schema.n_classes)).all()
+        and (weights >= 0).all()
+        and np.isclose(weights.sum(), 1)
+        and (cells >= 0).all()
+        and np.allclose(column_sums, 1)
+    )
+
+
+def are_cells(
+    schema: TableSchema, n_cells: np.ndarray, starts: np.ndarray, stops: np.ndarray
+) -> bool:
+    """Tell whether arrays are cells of the columns of a table but the target."""
+    columns = [schema.columns[j] for j in schema.features]
+    # The order of checks matters: shapes are checked before entries are read.
+    if (
+        n_cells.shape != (len(columns),)
+        or not columns
+        or starts.ndim != 1
+        or not ((n_cells > 0) & (n_cells <= len(starts))).all()
+        or not starts.shape == stops.shape == (n_cells.sum(),)
+    ):
+        return False
+    # The cells of a column have all its units, in order.
+    lasts = np.cumsum(n_cells) - 1
+    expected = np.append(0, stops[:-1])
+    expected[lasts[:-1] + 1] = 0
+    n_units = [column.n_units for column in columns]
+    return bool(
+        (starts == expected).all() and (starts < stops).all() and (stops[lasts] == n_units).all()
+    )
+
+
+def read_further(
+    arrays: Mapping[str, np.ndarray], n_others: int, counted: TableSchema, judged: TableSchema,
+    n_records: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """Return what a file holds beside the arrays of a model, or raise.
+
+    These are the statistics of the columns that were counted, and those of held-out records.
+    """
+    statistics = part_of(arrays, STATISTICS_PREFIX)
+    held_out = part_of(arrays, HELD_OUT_PREFIX)
+    if len(arrays) != n_others + len(statistics) + len(held_out):
+        raise ValueError("the file does not hold a sketch of a table.")
+    if not statistics:
+        return {}
+    kinds = dict(_STATISTICS)
+    for name, further in (
+        ("parities", _PARITY_ARRAYS), ("pair_weights", _WORKLOAD_ARRAYS), ("joints", _JOINT_ARRAYS),
+    ):  # fmt: skip
+        kinds |= further if name in statistics else {}
+    statistics |= with_kinds(statistics, kinds)
+    if (
+        statistics.keys() != kinds.keys()
+        or not _are_statistics(counted, statistics)
+        or n_records != released_size(statistics)
+    ):
+        raise ValueError("the file does not hold what was released of a table.")
+    return {"statistics": statistics, "held_out": read_held_out(judged, held_out)}
+
+
+def _are_statistics(schema: TableSchema, statistics: Mapping[str, np.ndarray]) -> bool:
+    """Tell whether arrays are released statistics of a table, to which a model can be fitted."""
+    n_cells, starts, stops, groups, counts, pairs, deviations = (
+        statistics[name] for name in _STATISTICS
+    )
+    if not (
+        are_cells(schema, n_cells, starts, stops)
+        and counts.shape == (len(starts), schema.n_classes)
+        and groups.shape == starts.shape
+        and all((np.abs(array) <= _LARGEST).all() for array in statistics.values())
+    ):
+        return False
+    column_groups = np.split(groups, np.cumsum(n_cells)[:-1])
+    if any(set(column) != set(range(len(set(column)))) for column in column_groups):
+        return False
+    sizes = [int(column.max()) + 1 for column in column_groups]
+    n_pairs = (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
+    return (
+        pairs.shape == (n_pairs * schema.n_classes,)
+        and deviations.shape in ((2,), (4,))
+        and bool((deviations >= 0).all() and (deviations[2:] > 0).all())
+        and ("parities" not in statistics or _are_parities(schema, sum(sizes), statistics))
+        and ("pair_weights" not in statistics or _are_weights(schema, statistics))
+        and ("joints" not in statistics or _are_joints(schema, sizes, statistics))
+    )
+
+
+def _are_weights(schema: TableSchema, statistics: Mapping[str, np.ndarray]) -> bool:
+    """Tell whether arrays are the weights of columns and of pairs."""
+    column_weights, pair_weights = (statistics[name] for name in _WORKLOAD_ARRAYS)
+    n = len(schema.features)
+    shapes_fit = column_weights.shape == (n,) and pair_weights.shape == (n * (n - 1) // 2,)
+    return shapes_fit and bool((column_weights > 0).all() and (pair_weights > 0).all())
+
+
+def _are_joints(
+    schema: TableSchema, sizes: Sequence[int], statistics: Mapping[str, np.ndarray]
+) -> bool:
+    """Tell whether arrays are counts of more than two columns, of groups of these sizes."""
+    columns, parts, weights, joints = (statistics[name] for name in _JOINT_ARRAYS)
+    if not (
+        columns.ndim == 2
+        and weights.shape == (len(columns),)
+        and (weights > 0).all()
+        and parts.shape == (len(columns), sum(sizes))
+        and ((columns >= -1) & (columns < len(sizes))).all()
+    ):
+        return False
+    n_counts = 0
+    for joint, group_parts in zip(columns, parts, strict=True):
+        column_parts = np.split(group_parts, np.cumsum(sizes)[:-1])
+        if any(set(part) != set(range(len(set(part)))) for part in column_parts):
+            return False
+        n_counts += math.prod(len(set(column_parts[j])) for j in joint[joint >= 0])
+    return joints.shape == (n_counts * schema.n_classes,)
+
+
+def _are_parities(schema: TableSchema, n_groups: int, statistics: Mapping[str, np.ndarray]) -> bool:
+    """Tell whether arrays are the parities of a table with so many groups of cells."""
+    halves, largest, parities, deviation = (statistics[name] for name in _PARITY_ARRAYS)
+    n_columns = len(schema.features)
+    if not (
+        set(halves.tolist()) <= {0, 1}
+        and halves.shape == (n_groups,)
+        and largest.shape == deviation.shape == (1,)
+        and deviation[0] >= 0
+        and are_scanned(n_columns)
+        and largest[0] in PARITY_SIZES[: n_columns - 2]
+    ):
+        return False
+    n_subsets = count_subsets(n_columns, int(largest[0]))
+    return parities.shape == (n_subsets, schema.n_classes)
