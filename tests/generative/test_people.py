@@ -16,8 +16,9 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from skdpot import DPSinkhornGenerator, PrivacyLedger
 from skdpot.generative import TableSketch
 from skdpot.generative._sketch import people_sketch
-from skdpot.generative._sketch.people_counts import PeoplePart, _crossed_of
-from skdpot.generative._sketch.people_model import _denoised, _group_shares
+from skdpot.generative._sketch.people_parts import PeoplePart
+from skdpot.generative._sketch.people_targets import _denoised, _group_shares
+from skdpot.generative._sketch.row_products import mean_products
 from skdpot.releases import RADIUS
 from tests.oracles.people import SCHEMA, SMALL, fit_people, make_people, refused
 from tests.oracles.sketch import moved_by, squared_mu, squared_norm, transcript_of
@@ -92,9 +93,9 @@ def test_means_of_rows_are_rounded_towards_zero():
     points = low + np.array([np.roll(high, i) for i in range(8)])
     nearest = np.rint(points.mean(axis=0)).astype(int)
     assert max(map(squared_norm, points)) <= RADIUS**2 < squared_norm(nearest)
-    rows = SimpleNamespace(of_rows=[0, 1], own=(), schema=SimpleNamespace(columns=[None] * 3))
+    rows = SimpleNamespace(row_columns=[0, 1], own=(), schema=SimpleNamespace(columns=[None] * 3))
     person = PeoplePart([np.arange(8)] * 2, np.array([8]))
-    (sums,) = _crossed_of(rows, dict.fromkeys((0, 1), np.arange(9)), [points, points], person)
+    (sums,) = mean_products(rows, dict.fromkeys((0, 1), np.arange(9)), [points, points], person)
     assert squared_norm(sums) <= RADIUS**4
 
 

@@ -15,12 +15,8 @@ from skdpot.generative._sketch.cells import empty_tails
 from skdpot.generative._sketch.class_effects import pool_classes
 from skdpot.generative._sketch.latent_classes import fit_mixture
 from skdpot.generative._sketch.marginals import release_marginals, share_marginals
-from skdpot.generative._sketch.table_model import (
-    class_shares,
-    fit_table,
-    nearest_distribution,
-    sample_units,
-)
+from skdpot.generative._sketch.table_draws import sample_units
+from skdpot.generative._sketch.table_model import class_shares, fit_table, nearest_distribution
 from skdpot.privacy.random import make_source
 from skdpot.releases import SketchReleases
 from skdpot.tables import read_columns, read_schema, write_table

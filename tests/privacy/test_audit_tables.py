@@ -12,7 +12,7 @@ import pytest
 from skdpot import DPSinkhornGenerator
 from skdpot.generative import TableSketch
 from skdpot.generative._sketch import held_out, people_sketch, table_sketch
-from skdpot.generative._sketch.people_counts import PeoplePart
+from skdpot.generative._sketch.people_parts import PeoplePart
 from skdpot.privacy.audit import audit
 from skdpot.releases import SketchReleases
 from tests.oracles.sketch import transcript_of

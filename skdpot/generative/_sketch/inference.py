@@ -18,7 +18,8 @@ from skdpot.generative._sketch.cell_groups import possible_counts
 from skdpot.generative._sketch.column_totals import with_totals
 from skdpot.generative._sketch.descent import column_slices
 from skdpot.generative._sketch.noisy_counts import count_together
-from skdpot.generative._sketch.table_model import sample_units, shares_within, with_even_share
+from skdpot.generative._sketch.table_draws import sample_units
+from skdpot.generative._sketch.table_model import shares_within, with_even_share
 from skdpot.generative._sketch.tilted_mixture import ColumnFunctions, MomentFit
 from skdpot.tables import TableSchema
 from skdpot.transport import nearest_distribution

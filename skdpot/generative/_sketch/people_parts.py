@@ -1,21 +1,83 @@
 """Private tables in parts that hold all rows of their people, here or in the processes of Dask."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from skdpot.generative._sketch.people_counts import LocalParts, PeoplePart
 from skdpot.tables import check_one_kind, container_of, person_codes
 
-__all__ = ["RemoteParts", "by_person", "first_of", "read_parts"]
+__all__ = [
+    "LARGEST_WEIGHT",
+    "LocalParts",
+    "PeoplePart",
+    "RemoteParts",
+    "by_person",
+    "first_of",
+    "read_parts",
+]
 
+# The largest sum of the integers that the rows of a person add to a table of counts.
+LARGEST_WEIGHT = 2**20
 # The number of rows of a part.
 _PART_ROWS = 2**18
+
+
+@dataclass(frozen=True, eq=False)
+class PeoplePart:
+    """All rows of some people: private.
+
+    Parameters
+    ----------
+    units : list of ndarray of shape (n_rows,)
+        Of each column but the number of rows. The rows of a person are adjacent and in order.
+    sizes : ndarray of shape (n_people,)
+        The number of rows of each person, at least one.
+    """
+
+    units: list[np.ndarray]
+    sizes: np.ndarray
+
+    @property
+    def starts(self) -> np.ndarray:
+        """Return the position of the first row of each person."""
+        return np.cumsum(self.sizes) - self.sizes
+
+    def restricted(self, people: np.ndarray) -> "PeoplePart":
+        """Return the rows of the people of a mask."""
+        rows = np.repeat(people, self.sizes)
+        return PeoplePart([units[rows] for units in self.units], self.sizes[people])
+
+    def column(self, j: int, own: Sequence[int]) -> np.ndarray:
+        """Return a column; in a column of `own`, the first row of a person sets all."""
+        units = self.units[j]
+        return np.repeat(units[self.starts], self.sizes) if j in own else units
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Return the integer that each row adds to a count."""
+        return np.repeat((LARGEST_WEIGHT // self.sizes).astype(np.float64), self.sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class LocalParts:
+    """Parts of a table in this process."""
+
+    parts: list[PeoplePart]
+
+    def sums(self, sum_part: Callable[[PeoplePart], list[np.ndarray]]) -> list[np.ndarray]:
+        """Return exact sums of the arrays that a function returns for each part."""
+        return reduce(_add, map(sum_part, self.parts)) if self.parts else []
+
+    def restricted(self, people: np.ndarray) -> "LocalParts":
+        """Return the parts restricted to the people of a mask."""
+        ends = np.cumsum([len(part.sizes) for part in self.parts])[:-1]
+        masks = np.split(people, ends)
+        return LocalParts([part.restricted(m) for part, m in zip(self.parts, masks, strict=True)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,13 +95,13 @@ class RemoteParts:
         # A partition may have no rows.
         return [sum(arrays) for arrays in zip(*filter(None, part_sums), strict=True)]
 
-    def taken(self, people: np.ndarray) -> "RemoteParts":
+    def restricted(self, people: np.ndarray) -> "RemoteParts":
         """Return the parts restricted to the people of a mask."""
         import dask
 
         masks = np.split(people, np.cumsum(self.n_people)[:-1])
         parts = [
-            dask.delayed(_taken)(*part_and_mask)
+            dask.delayed(_restricted)(*part_and_mask)
             for part_and_mask in zip(self.parts, masks, strict=True)
         ]
         return RemoteParts(list(dask.persist(*parts)), [int(mask.sum()) for mask in masks])
@@ -157,12 +219,16 @@ def _read_part(
     return by_person(rows.read(BaseEstimator(), X, None, reset=True), persons, order)
 
 
+def _add(first: list[np.ndarray], second: list[np.ndarray]) -> list[np.ndarray]:
+    return [a + b for a, b in zip(first, second, strict=True)]
+
+
 def _sums_of(parts: list[PeoplePart], sum_part: Any) -> list[np.ndarray]:
     return LocalParts(parts).sums(sum_part)
 
 
-def _taken(parts: list[PeoplePart], people: np.ndarray) -> list[PeoplePart]:
-    return LocalParts(parts).taken(people).parts
+def _restricted(parts: list[PeoplePart], people: np.ndarray) -> list[PeoplePart]:
+    return LocalParts(parts).restricted(people).parts
 
 
 def _taken_out(X: Any, name: str) -> tuple[Any, Any]:

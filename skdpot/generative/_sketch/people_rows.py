@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from skdpot.generative._sketch.draws import draw_entries, draw_units
-from skdpot.generative._sketch.people_counts import PeopleTable
-from skdpot.generative._sketch.table_model import draw_column
+from skdpot.generative._sketch.people_table import PeopleTable
+from skdpot.generative._sketch.table_draws import draw_column
 from skdpot.generative._sketch.table_rows import TableRows, WantedRows, nearest_rows
 from skdpot.tables import Rules
 

@@ -16,25 +16,25 @@ from skdpot.generative._sketch.held_out import (
     release_held_out,
 )
 from skdpot.generative._sketch.noisy_counts import released_size
-from skdpot.generative._sketch.people_counts import (
-    WHOLE,
-    LocalParts,
-    PeoplePart,
-    PeopleTable,
-    people_errors,
-    people_sensitivities,
-    release_people,
-    released_products,
-    share_people,
-)
+from skdpot.generative._sketch.people_counts import release_people
 from skdpot.generative._sketch.people_model import as_mixture, fit_people
 from skdpot.generative._sketch.people_parts import (
+    LARGEST_WEIGHT,
+    LocalParts,
+    PeoplePart,
     RemoteParts,
     by_person,
     first_of,
     read_parts,
 )
 from skdpot.generative._sketch.people_rows import draw_people
+from skdpot.generative._sketch.people_table import (
+    PeopleTable,
+    people_errors,
+    people_sensitivities,
+    released_products,
+    share_people,
+)
 from skdpot.generative._sketch.plan import PlannedRelease, SketchBudget, SketchSeries, check_noise
 from skdpot.generative._sketch.released_table import ReleasedTable
 from skdpot.generative._sketch.table_files import are_cells, read_further
@@ -152,7 +152,7 @@ class PeopleSpace:
                     "columns that rows have."
                 )
         table = self.table
-        if not table.of_rows:
+        if not table.row_columns:
             raise ValueError("all columns are declared 'per': 'user'; rows need one of their own.")
         if table.order is not None and table.schema.columns[table.order].kind == "nominal":
             raise ValueError(
@@ -208,8 +208,8 @@ class PeopleSketch:
         records = self.row_model._read(estimator, X, y, declared, reset=True)
         user = getattr(persons, "name", None)
         space = self._space(records.space, user if isinstance(user, str) else None)
-        found, people = by_person(records.points, persons, space.table.order)
-        return PeopleRecords(space, LocalParts(found), len(people))
+        parts, people = by_person(records.points, persons, space.table.order)
+        return PeopleRecords(space, LocalParts(parts), len(people))
 
     def _unseen(self, declared: Declared, columns: Any) -> PeopleRecords:
         """Return nobody's rows of the declared table, or raise."""
@@ -233,7 +233,7 @@ class PeopleSketch:
             quality_share=float(model.quality_share),
             workload=model._read_workload(space.table.schema, training),
         )  # fmt: skip
-        held_out = held_out_plans(space.rows.schema, WHOLE) if model.quality_share else []
+        held_out = held_out_plans(space.rows.schema, LARGEST_WEIGHT) if model.quality_share else []
         check_noise(budget, release.planned, *held_out)
         return release
 
@@ -255,7 +255,7 @@ class PeopleReleases(SketchSeries):
     @property
     def table(self) -> PeopleTable:
         """Return the columns that are counted, with the workload."""
-        return replace(self.space.table, wanted=self.workload)
+        return replace(self.space.table, user_workload=self.workload)
 
     @property
     def planned(self) -> dict[str, PlannedRelease]:
@@ -277,7 +277,7 @@ class PeopleReleases(SketchSeries):
         table, releases, parts = self.table, self._releases(source), records.parts
         uses = hold_out(records.n_people, self.quality_share, source)
         with self.progress(total=2, unit=" parts") as bar:
-            sketched = parts.taken(uses == 0) if self.quality_share else parts
+            sketched = parts.restricted(uses == 0) if self.quality_share else parts
             released = release_people(sketched, table, releases)
             bar.update()
             n_types = max(self.n_components // _COMPONENTS_OF_TYPE, 2)
@@ -291,8 +291,12 @@ class PeopleReleases(SketchSeries):
         sketch = ReleasedPeople.of(self.space, people, n_people, statistics=statistics)
         if not self.quality_share:
             return sketch
-        teachers, counted = (_PeopleHeldOut(parts.taken(uses == use), table.own) for use in (1, 2))
-        held_out = release_held_out(teachers, counted, sketch.judged, self.budget, source, WHOLE)
+        teachers, counted = (
+            _PeopleHeldOut(parts.restricted(uses == use), table.own) for use in (1, 2)
+        )
+        held_out = release_held_out(
+            teachers, counted, sketch.judged, self.budget, source, LARGEST_WEIGHT
+        )
         return replace(sketch, held_out=held_out)
 
     def _releases(self, source: Any) -> SketchReleases:

@@ -20,13 +20,14 @@ from skdpot.generative._sketch.held_out import (
     n_held_out,
 )
 from skdpot.generative._sketch.inference import draw_models
+from skdpot.generative._sketch.table_draws import sample_units
 from skdpot.generative._sketch.table_files import (
     HELD_OUT_PREFIX,
     STATISTICS_PREFIX,
     read_further,
     read_model,
 )
-from skdpot.generative._sketch.table_model import class_shares, sample_units
+from skdpot.generative._sketch.table_model import class_shares
 from skdpot.generative._sketch.table_rows import TableRows, WantedRows, draw_rows
 from skdpot.generative._sketch.table_space import TableSpace
 from skdpot.privacy.quotes import shown

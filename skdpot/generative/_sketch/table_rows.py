@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from skdpot.generative._sketch.table_model import sample_units
+from skdpot.generative._sketch.table_draws import sample_units
 from skdpot.tables import NUMERIC, Column, Rules, TableSchema
 
 __all__ = ["TableRows", "WantedRows", "check_rules", "draw_rows", "nearest_rows"]

@@ -1,0 +1,211 @@
+"""Draws of records from the model of a table, with or without conditions.
+
+Within a component of a mixture, columns are independent. So the conditional probability of values,
+given others, is a sum over components, and conditional sampling is exact.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from skdpot.generative._sketch.draws import (
+    draw_entries,
+    draw_units,
+    even_uniforms,
+    independent_uniforms,
+)
+from skdpot.tables import NUMERIC, TableSchema
+
+__all__ = ["draw_column", "sample_units"]
+
+# A cell with a heap is narrower than the bounds by this factor, and denser than its neighbours by
+# this one.
+_MOST_OF_HEAP = 1024
+_HEAP_DENSITY = 5.0
+
+
+def sample_units(
+    model: Mapping[str, np.ndarray],
+    schema: TableSchema,
+    n_samples: int,
+    rng: np.random.RandomState,
+    given: Mapping[Any, Any] | None = None,
+    labels: np.ndarray | None = None,
+    *,
+    evenly: bool = False,
+) -> np.ndarray:
+    """Return records that a model generates, under conditions.
+
+    Parameters
+    ----------
+    model : mapping of str to ndarray
+        Of `fit_table`.
+    schema : TableSchema
+        What the table is declared to hold.
+    n_samples : int
+        How many.
+    rng : RandomState
+        Source of randomness.
+    given : mapping, default=None
+        Conditions by the name of the column, as `TableSchema.intervals` reads them. They hold for
+        all records.
+    labels : ndarray of shape (n_samples,), default=None
+        The class of each record. None draws them, given the conditions.
+    evenly : bool, default=False
+        Whether shares of components, and of each one's cells, are hardly changed by chance. Each
+        record is drawn as if it were the only one, and all together are nearer to the model than
+        independent ones.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_columns), dtype int64
+        Units, as of `TableSchema.encode`.
+
+    Raises
+    ------
+    ValueError
+        If a condition is none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.tables import read_schema
+    >>> from skdpot.generative._sketch.table_draws import sample_units
+    >>> model = {
+    ...     "n_cells": np.array([2, 2]), "starts": np.array([0, 1, 0, 1]),
+    ...     "stops": np.array([1, 2, 1, 2]), "weights": np.array([0.5, 0.5]),
+    ...     "classes": np.array([0, 0]), "cells": np.array([[1.0, 0, 1, 0], [0, 1, 0, 1]]),
+    ... }
+    >>> schema = read_schema({"sex": ["F", "M"], "degree": ["no", "yes"]})
+    >>> sample_units(model, schema, 3, np.random.RandomState(0), {"sex": "M"})
+    array([[1, 1],
+           [1, 1],
+           [1, 1]])
+    """
+    conditions = {
+        schema.names.index(name): schema.intervals(name, condition)
+        for name, condition in (given or {}).items()
+    }
+    stops = np.cumsum(model["n_cells"])
+    columns = {
+        j: slice(stop - size, stop)
+        for j, size, stop in zip(schema.features, model["n_cells"], stops, strict=True)
+    }
+    cell_ends = {j: (model["starts"][span], model["stops"][span]) for j, span in columns.items()}
+    prior = model["weights"]
+    if schema.target in conditions and not schema.has_bands:
+        allowed = [np.arange(*interval) for interval in conditions[schema.target]]
+        prior = prior * np.isin(model["classes"], np.concatenate(allowed))
+    posterior = prior.copy()
+    for j in conditions.keys() & columns.keys():
+        probability = model["cells"][:, columns[j]] @ _allowed_shares(*cell_ends[j], conditions[j])
+        # A value that no component has, as in an empty tail, does not change the posterior.
+        posterior *= probability if probability.any() else 1.0
+    draw = partial(
+        draw_entries, rng=rng, uniforms=even_uniforms if evenly else independent_uniforms
+    )
+    components = _draw_components(posterior, prior, model["classes"], n_samples, labels, draw)
+    # Records are drawn faster in the order of their components.
+    order = np.argsort(components, kind="stable")
+    components = components[order]
+    units = np.empty((n_samples, len(schema.columns)), dtype=np.int64, order="F")
+    if schema.target is not None and not schema.has_bands:
+        units[order, schema.target] = model["classes"][components]
+    for j, span in columns.items():
+        cells, column = model["cells"][:, span], schema.columns[j]
+        units[order, j] = draw_column(
+            column, cell_ends[j], cells, prior, components, draw, rng, conditions.get(j)
+        )
+    return units
+
+
+def draw_column(column, ends, cells, weights, rows, draw, rng, intervals=None):
+    """Return a unit of a column for each record.
+
+    Parameters
+    ----------
+    column : Column
+        Its declaration.
+    ends : tuple of two ndarray of shape (n_cells,)
+        The units with which cells start, and where they stop.
+    cells : ndarray of shape (n_rows, n_cells)
+        Distributions over cells.
+    weights : ndarray of shape (n_rows,)
+        The frequency of each distribution.
+    rows : ndarray of shape (n,)
+        The distribution of each record.
+    draw : callable
+        As `draw_entries`, of weights and rows.
+    rng : RandomState
+        Source of randomness.
+    intervals : list of (int, int), default=None
+        The allowed units; None for all.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Units.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from functools import partial
+    >>> from skdpot.generative._sketch.draws import draw_entries
+    >>> from skdpot.generative._sketch.table_draws import draw_column
+    >>> from skdpot.tables import read_schema
+    >>> column = read_schema({"age": range(10)}).columns[0]
+    >>> ends, cells = (np.array([0, 9]), np.array([9, 10])), np.array([[0.0, 1.0], [0.5, 0.5]])
+    >>> rng = np.random.RandomState(0)
+    >>> draw = partial(draw_entries, rng=rng)
+    >>> draw_column(column, ends, cells, np.ones(2), np.array([0, 0, 1]), draw, rng, [(8, 10)])
+    array([9, 9, 9])
+    """
+    starts, stops = ends
+    allowed = _allowed_shares(starts, stops, intervals)
+    # A row without any allowed cell gets all allowed units with equal probability.
+    chosen = draw(_with_fallback(cells * allowed, allowed * (stops - starts)), rows)
+    heaps = _heaps(column, starts, stops, weights @ cells)[chosen]
+    units = draw_units(starts[chosen], stops[chosen], intervals, rng)
+    return units if intervals is not None else np.where(heaps < 0, units, heaps)
+
+
+def _heaps(column, starts, stops, shares):
+    """Return the only unit that a cell has, if it has a heap, and -1 otherwise.
+
+    Where people write round numbers, cells are cut until a narrow one has each of them alone.
+    """
+    units = np.full(len(starts), -1)
+    if column.kind != NUMERIC or column.integer or column.step is not None:
+        return units
+    density = shares / (stops - starts)
+    nearby = np.maximum(np.append(0, density[:-1]), np.append(density[1:], 0))
+    narrow = (stops - starts) * _MOST_OF_HEAP <= column.n_known
+    heaped = narrow & (density > _HEAP_DENSITY * nearby) & (starts > 0) & (stops < column.n_known)
+    units[heaped] = column.heaped_units(starts[heaped], stops[heaped])
+    return units
+
+
+def _allowed_shares(starts, stops, intervals):
+    """Return the share of each cell within the intervals; 1 for `intervals` of None."""
+    if intervals is None:
+        return np.ones(len(starts))
+    overlaps = [
+        np.maximum(np.minimum(stops, last) - np.maximum(starts, first), 0)
+        for first, last in intervals
+    ]
+    return np.sum(overlaps, axis=0) / (stops - starts)
+
+
+def _draw_components(posterior, prior, classes, n_samples, labels, draw):
+    """Return the component of each record: from the prior, where the posterior is 0."""
+    if labels is None:
+        return draw(_with_fallback(posterior[None], prior), np.zeros(n_samples, dtype=np.int64))
+    is_of_class = classes == np.arange(classes.max() + 1)[:, None]
+    return draw(_with_fallback(is_of_class * posterior, is_of_class * prior), labels)
+
+
+def _with_fallback(weights, fallback):
+    """Return weights, with the fallback in rows where all are 0."""
+    return np.where(weights.any(axis=1, keepdims=True), weights, fallback)
