@@ -15,7 +15,7 @@ from skdpot import DPSinkhornGenerator, PrivacyLedger
 from skdpot.generative import Declared, ImageSketch, TableSketch, VectorSketch
 from skdpot.generative._files import read_generator, write_generator
 from skdpot.generative._quality import _auc, _auc_of_two, _distance, _mean_of
-from skdpot.generative._sketch import held_out, table_sketch, vectors
+from skdpot.generative._sketch import held_out, judges, table_sketch, vectors
 from skdpot.generative._sketch.held_out import hold_out
 from skdpot.generative._sketch.vector_summaries import summaries, summary_schema
 from skdpot.privacy.random import make_source
@@ -34,8 +34,8 @@ QUICK = {"n_components": 4, "n_iter": 10}
 @pytest.fixture(autouse=True)
 def few_samples(monkeypatch):
     monkeypatch.setattr(held_out, "_N_SAMPLES", 3000)
-    monkeypatch.setattr(held_out, "_MOST_FEATURES", 60)
-    monkeypatch.setattr(held_out, "_BOOSTED", 20)
+    monkeypatch.setattr(judges, "_MOST_FEATURES", 60)
+    monkeypatch.setattr(judges, "_BOOSTED", 20)
 
 
 def make_records(n, seed=0):
@@ -142,7 +142,7 @@ def test_every_part_has_the_whole_budget():
 
 
 def test_noise_of_what_is_held_out_has_the_scale_that_is_accounted_for(rng, monkeypatch):
-    monkeypatch.setattr(held_out, "_MOST_FEATURES", 500)
+    monkeypatch.setattr(judges, "_MOST_FEATURES", 500)
     schema = {f"c{j}": [*"abcdefgh"] for j in range(40)} | {"t": list(range(30))}
     frame = pd.DataFrame({name: rng.choice(of, 60) for name, of in schema.items()})
     generator = make_generator(4.0, "t", 0.5, schema=schema, random_state=7)
@@ -287,7 +287,7 @@ def test_tables_of_a_workload_are_judged_by_their_own_noise():
 
 
 def test_records_have_the_utility_that_the_report_says(monkeypatch):
-    monkeypatch.setattr(held_out, "_BOOSTED", 120)
+    monkeypatch.setattr(judges, "_BOOSTED", 120)
     records = make_records(12_000)
     generator = make_generator(5.0, share=0.3, model=TableSketch(40, quality_share=0.3))
     report = generator.fit(records).quality()

@@ -11,7 +11,7 @@ import pytest
 
 from skdpot import DPSinkhornGenerator
 from skdpot.generative import TableSketch
-from skdpot.generative._sketch import held_out, people_sketch, table_sketch
+from skdpot.generative._sketch import held_out, judges, people_sketch, table_sketch
 from skdpot.generative._sketch.people_parts import PeoplePart
 from skdpot.privacy.audit import audit
 from skdpot.releases import SketchReleases
@@ -47,9 +47,9 @@ def models_are_quick(monkeypatch):
         return fitted
 
     monkeypatch.setattr(held_out, "_N_SAMPLES", 50)
-    monkeypatch.setattr(held_out, "_MOST_FEATURES", 20)
-    monkeypatch.setattr(held_out, "_TRIALS", 20)
-    monkeypatch.setattr(held_out, "_BOOSTED", 5)
+    monkeypatch.setattr(judges, "_MOST_FEATURES", 20)
+    monkeypatch.setattr(judges, "_TRIALS", 20)
+    monkeypatch.setattr(judges, "_BOOSTED", 5)
     monkeypatch.setattr(table_sketch, "fit_table", first(fit_table))
     monkeypatch.setattr(people_sketch, "fit_people", first(fit_people))
 

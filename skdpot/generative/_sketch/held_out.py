@@ -1,4 +1,4 @@
-"""Records that are held out of a sketch, and what is released of them to judge it.
+"""Records that are held out of a sketch, and the releases of them that judge it.
 
 One part of them trains a classifier that tells records from samples. The others are counted: by
 their values, by the score of that classifier, and by the prediction of a model that was trained on
@@ -7,23 +7,31 @@ whole numbers: of a table its values, and of vectors and images public summaries
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from skdpot._threads import MANY_ROWS, one_thread_unless
-from skdpot.generative._sketch.cell_groups import merge_cells
 from skdpot.generative._sketch.file_parts import with_kinds
+from skdpot.generative._sketch.judges import (
+    FEATURES,
+    SCORE_BINS,
+    Cells,
+    column_cells,
+    even_edges,
+    fit_discriminator,
+    fit_predictor,
+    largest_features_sensitivity,
+)
+from skdpot.generative._sketch.noisy_counts import tables_sensitivity
 from skdpot.generative._sketch.plan import PlannedRelease, SketchBudget
 from skdpot.generative._sketch.table_model import class_shares
 from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.sensitivity import cell_count_sensitivity
 from skdpot.releases import SketchReleases
-from skdpot.tables import NOMINAL, TableSchema
+from skdpot.tables import TableSchema
 
 __all__ = [
     "HeldOutRows",
@@ -40,9 +48,7 @@ __all__ = [
 
 # The share of held-out records that train the classifier, and are counted nowhere else.
 _TEACHERS = 1 / 3
-_FEATURES, _VALUES, _SCORES, _UTILITY = (
-    "held-out features", "held-out values", "held-out scores", "held-out utility",
-)  # fmt: skip
+_VALUES, _SCORES, _UTILITY = "held-out values", "held-out scores", "held-out utility"
 _SHARES = {_VALUES: 0.4, _SCORES: 0.3, _UTILITY: 0.3}
 # The names of the shares of samples, and of the counts of records.
 _NAMES = {
@@ -56,24 +62,10 @@ _HELD_OUT = {
     **dict.fromkeys((name for pair in _NAMES.values() for name in pair), np.float64),
     **dict.fromkeys(("n_records", "deviations"), np.float64),
 }
-_MOST_FEATURES = 512
-_COLUMN_BINS, _SCORE_BINS = 10, 16
 _N_SAMPLES = 20_000
-_ROWS_AT_ONCE, _TRIALS = 2**13, 1024
-_LARGEST_WEIGHT, _TINY = 2.0**30, 1e-300
 # The largest count in a file, with its noise.
 _LARGEST_COUNT = 2.0**53
-# Added to the eigenvalues, which are about 1; noise adds more.
-_LEAST_RIDGE = 0.01
-_FIT_SEED, _TEST_SEED = 1, 2
-# The number of trees of all classes together, and the most categories that boosting supports.
-_BOOSTED, _MOST_CATEGORIES = 120, 255
-# The score of a class that alone occurs in samples; those of boosting are far below.
-_CERTAIN = 1e9
-
-
-# The first unit of each cell of a column, and the cells' shares of samples.
-Cells = tuple[np.ndarray, np.ndarray]
+_LEARNING_SEED, _TEST_SEED = 1, 2
 
 
 class Judged(NamedTuple):
@@ -111,17 +103,10 @@ class HeldOutRows:
         return sum_rows(self.units, np.ones(len(self.units)))
 
 
-class Samples(NamedTuple):
-    """Samples of a model: some to learn from, and others to compare records with."""
-
-    learned: np.ndarray
-    compared: np.ndarray
-
-
 def hold_out(n_records: int, share: float, source: Any) -> np.ndarray:
-    """Return the use of each record: 0 the sketch, 1 the classifier, 2 the counts.
+    """Return the use of each record: 0 for the sketch, 1 for the classifier, 2 for the counts.
 
-    An independent coin decides for each record, whatever its values are.
+    An independent coin decides for each record, and does not depend on its values.
 
     Parameters
     ----------
@@ -182,9 +167,9 @@ def held_out_plans(schema: TableSchema, whole: int = 1) -> list[dict[str, Planne
     if schema.n_classes > 1:
         counted[_UTILITY] = 1
     return [
-        {_FEATURES: PlannedRelease(1.0, _sensitivity(_MOST_FEATURES + 1, whole))},
+        {FEATURES: PlannedRelease(1.0, largest_features_sensitivity(whole))},
         {
-            name: PlannedRelease(_SHARES[name], _sensitivity(n, whole))
+            name: PlannedRelease(_SHARES[name], tables_sensitivity(n, whole))
             for name, n in counted.items()
         },
     ]
@@ -224,7 +209,7 @@ def expected_report_error(
     deviation = budget.noise_multiplier / math.sqrt(share) * sensitivity
     n_counted = (1 - _TEACHERS) * n_records
     # Ranks of samples are uniform from 0 to 1, and have the variance 1/12.
-    error = math.sqrt((_SCORE_BINS * deviation**2 / n_counted + 1) / (12 * n_counted))
+    error = math.sqrt((SCORE_BINS * deviation**2 / n_counted + 1) / (12 * n_counted))
     quantity = "standard error of the AUC by which records are told from samples"
     return ExpectedError(quantity, error, 0.5)
 
@@ -253,24 +238,25 @@ def release_held_out(
     Returns
     -------
     dict of str to ndarray
-        All are released, or computed from what was released and the sketch.
+        Released values, and numbers computed from them and the sketch.
 
-        - ``"n_records"``: about how many records were held out.
-        - ``"n_bins"``: in how many bins each column is counted, target included.
-        - ``"values"``, ``"value_shares"``: how many records each bin has, one column after
+        - ``"n_records"``: an estimate of the number of held-out records.
+        - ``"n_bins"``: the number of bins of each column, target included.
+        - ``"values"``, ``"value_shares"``: the number of records in each bin, one column after
           another, and the shares of samples.
         - ``"scores"``, ``"score_shares"``: the same of bins of the score by which a classifier
           tells records from samples.
         - ``"utility"``, ``"utility_shares"`` of shape (n_bins, n_classes): the same of bins of a
           prediction, for each class; empty without a target.
-        - ``"predictions"`` of shape (n_bins,): the class that is predicted.
+        - ``"predictions"`` of shape (n_bins,): the predicted class of each bin.
         - ``"deviations"``: of the noise of values, scores and utility.
     """
     schema = judged.schema
-    samples = Samples(
-        *(judged.draw(_N_SAMPLES, np.random.RandomState(seed)) for seed in (_FIT_SEED, _TEST_SEED))
+    learned, compared = (
+        judged.draw(_N_SAMPLES, np.random.RandomState(seed))
+        for seed in (_LEARNING_SEED, _TEST_SEED)
     )
-    columns = _column_cells(judged.cells or _cells_of_samples(samples.learned, schema), schema)
+    columns = column_cells(judged.cells or _cells_of_samples(learned, schema), schema)
     plans = held_out_plans(schema, whole)
     fit_releases, count_releases = (
         SketchReleases(
@@ -279,8 +265,8 @@ def release_held_out(
         )
         for plan in plans
     )  # fmt: skip
-    score, n_teachers = _discriminator(teachers, samples.learned, columns, fit_releases, whole)
-    edges = _even_edges(score(samples.compared))
+    score, n_teachers = fit_discriminator(teachers, learned, columns, fit_releases, whole)
+    edges = even_edges(score(compared))
     bins = {
         _VALUES: [partial(_value_bins, column) for column in columns],
         _SCORES: [lambda units: np.searchsorted(edges, score(units), side="right")],
@@ -291,7 +277,7 @@ def release_held_out(
     }
     predictions = np.zeros(0, dtype=np.int64)
     if _UTILITY in plans[1]:
-        predicted, predictions = _predictor(samples, schema)
+        predicted, predictions = fit_predictor(learned, compared, schema)
         bins[_UTILITY] = [partial(_class_cells, predicted, schema)]
         n_bins[_UTILITY] = [len(predictions) * schema.n_classes]
     released = {"n_bins": np.array(n_bins[_VALUES]), "predictions": predictions}
@@ -301,7 +287,7 @@ def release_held_out(
         count = partial(_bin_counts, bins=bins[name], n_bins=n_bins[name])
         (counts,) = counted.sums(count)
         released[count_name] = count_releases.run(name, counts, plan.sensitivity) / whole
-        released[share_name] = HeldOutRows(samples.compared).sums(count)[0] / _N_SAMPLES
+        released[share_name] = HeldOutRows(compared).sums(count)[0] / _N_SAMPLES
         deviations.append(count_releases.standard_deviation(name, plan.sensitivity) / whole)
     for name in _NAMES[_UTILITY]:
         table = released.get(name, np.zeros(0))
@@ -330,14 +316,14 @@ def counted_size(held_out: Mapping[str, np.ndarray]) -> tuple[float, float]:
 
 
 def n_held_out(held_out: Mapping[str, np.ndarray] | None) -> int:
-    """Return about how many records were held out; none where nothing was released of them."""
+    """Return an estimate of the number of held-out records; 0 if none were held out."""
     return 0 if held_out is None else max(round(float(held_out["n_records"])), 0)
 
 
 def read_held_out(
     schema: TableSchema, arrays: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray] | None:
-    """Return what `release_held_out` had returned, of the arrays of a file, or raise.
+    """Return the arrays of `release_held_out` from a file, or raise.
 
     Parameters
     ----------
@@ -406,115 +392,6 @@ def _are_held_out(schema: TableSchema, held_out: Mapping[str, np.ndarray]) -> bo
     )
 
 
-class _ColumnCells(NamedTuple):
-    """The cells of a column of a model, with the bin and up to two signs of each."""
-
-    position: int
-    starts: np.ndarray
-    shares: np.ndarray
-    bins: np.ndarray
-    signs: np.ndarray
-
-    def cells(self, units: np.ndarray) -> np.ndarray:
-        return np.searchsorted(self.starts, units[:, self.position], side="right") - 1
-
-
-def _column_cells(cells: Sequence[Cells], schema: TableSchema) -> list[_ColumnCells]:
-    """Return the cells, bins and signs of every column, target included."""
-    columns = []
-    for j, (column, (starts, shares)) in enumerate(zip(schema.columns, cells, strict=True)):
-        bins = merge_cells(shares, shares.sum() / _COLUMN_BINS)
-        signs = _signs(shares, column.kind == NOMINAL)
-        columns.append(_ColumnCells(j, starts, shares, bins, signs))
-    return columns
-
-
-def _signs(shares, nominal):
-    """Return two signs of each cell: which half of the column it is in, and whether the middle.
-
-    Frequent categories are before rare ones. A sign that all cells share is left out.
-    """
-    order = np.argsort(-shares if nominal else np.arange(len(shares)), kind="stable")
-    middles = np.empty(len(shares))
-    middles[order] = np.cumsum(shares[order]) - shares[order] / 2
-    middles /= shares.sum()
-    signs = np.array([middles < 0.5, np.abs(middles - 0.5) < 0.25]) * 2 - 1
-    is_split = signs.min(axis=1) < signs.max(axis=1)
-    return signs[is_split].astype(np.int8)
-
-
-def _sign_products(columns, rng):
-    """Return the signs that each feature is a product of: at most three, of different columns."""
-    owners = [k for k, column in enumerate(columns) for _ in column.signs]
-    first_signs = [i for i, k in enumerate(owners) if i == 0 or owners[i - 1] != k]
-    products: list[tuple[int, ...]] = [(i,) for i in range(len(owners))]
-    pairs = list(combinations(first_signs, 2))
-    rng.shuffle(pairs)
-    products += pairs[: max((_MOST_FEATURES - len(products)) * 2 // 3, 0)]
-    further = set()
-    for trial in range(_TRIALS if len(first_signs) > 1 else 0):
-        size = min(3 if trial % 4 else 2, len(first_signs))
-        chosen = tuple(sorted(rng.choice(len(owners), size, replace=False).tolist()))
-        if len({owners[i] for i in chosen}) == size:
-            further.add(chosen)
-    return [*products, *sorted(further.difference(products))][:_MOST_FEATURES]
-
-
-def _feature_blocks(
-    units: np.ndarray, columns: Sequence[_ColumnCells], products: list[tuple[int, ...]]
-) -> Iterator[np.ndarray]:
-    """Yield features of blocks of records: products of signs, and a last column of ones."""
-    for start in range(0, len(units), _ROWS_AT_ONCE):
-        block = units[start : start + _ROWS_AT_ONCE]
-        signs = np.concatenate([column.signs[:, column.cells(block)] for column in columns])
-        features = np.ones((len(products) + 1, len(block)), dtype=np.int8)
-        for i, product in enumerate(products):
-            np.multiply.reduce(signs[list(product)], axis=0, out=features[i])
-        yield features.T
-
-
-def _discriminator(teachers, samples, columns, releases, whole):
-    """Return the score of a classifier that tells records from samples, and its number of teachers.
-
-    It is Fisher's linear discriminant of products of signs. From records it uses the sums of these
-    only; their covariance is that of samples.
-    """
-    products = _sign_products(columns, np.random.RandomState(_FIT_SEED))
-    blocks = partial(_feature_blocks, columns=columns, products=products)
-    (sums,) = teachers.sums(partial(_sums_of_features, blocks, len(products) + 1))
-    sensitivity = _sensitivity(len(sums), whole)
-    noisy = releases.run(_FEATURES, sums, sensitivity) / whole
-    deviation = releases.standard_deviation(_FEATURES, sensitivity) / whole
-    n_teachers = max(noisy[-1], 1.0)
-    signs = np.concatenate(list(blocks(samples)))[:, :-1].astype(np.float32)
-    means = signs.mean(axis=0, dtype=np.float64)
-    spread = (signs.T @ signs).astype(np.float64) / len(samples) - np.outer(means, means)
-    ridge = _LEAST_RIDGE + deviation**2 / n_teachers
-    difference = np.clip(noisy[:-1] / n_teachers, -1.0, 1.0) - means
-    weights = np.linalg.solve(spread + ridge * np.eye(len(products)), difference)
-    # Sums of integers have no rounding errors, so that the score of a record depends on it alone.
-    weights = np.rint(weights / max(np.abs(weights).max(initial=0.0), _TINY) * _LARGEST_WEIGHT)
-
-    def score(units):
-        scores = [block[:, :-1].astype(np.float64) @ weights for block in blocks(units)]
-        return np.concatenate([*scores, np.zeros(0)])
-
-    return score, noisy[-1]
-
-
-def _sums_of_features(blocks, n_features, units, weights):
-    """Return the weighted sums of features over rows: integers, without rounding errors."""
-    sums = np.zeros(n_features, dtype=np.int64)
-    for start, block in zip(range(0, len(units), _ROWS_AT_ONCE), blocks(units), strict=True):
-        sums += (weights[start : start + _ROWS_AT_ONCE] @ block).astype(np.int64)
-    return [sums]
-
-
-def _even_edges(scores):
-    """Return the edges of bins with about equally many samples."""
-    return np.unique(np.quantile(scores, np.arange(1, _SCORE_BINS) / _SCORE_BINS))
-
-
 def _value_bins(column, units):
     return column.bins[column.cells(units)]
 
@@ -531,58 +408,3 @@ def _bin_counts(units, weights, bins, n_bins):
         for bin_of, n in zip(bins, n_bins, strict=True)
     ]
     return [np.concatenate(counts).astype(np.int64)]
-
-
-def _predictor(samples, schema):
-    """Return a function from records to bins of predictions, and the class of each bin.
-
-    Boosting learns from samples. With two classes, bins are of the score of the second class; with
-    more, each class has a bin.
-    """
-    scores = _boosted_scores(samples.learned, schema)
-    if schema.n_classes > 2:
-        return lambda units: scores(units).argmax(axis=1), np.arange(schema.n_classes)
-    edges = np.unique([*_even_edges(scores(samples.compared)[:, 1]), 0.0])
-    predictions = np.concatenate([[0], (edges >= 0).astype(np.int64)])
-    return lambda units: np.searchsorted(edges, scores(units)[:, 1], side="right"), predictions
-
-
-def _boosted_scores(learned, schema):
-    """Return a function from records to a score of each class, fitted to samples; 0 is even.
-
-    Scores are sums over trees in a fixed order, so that none depends on other records.
-    """
-    # A slow import.
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    classes = schema.classes_of(learned[:, schema.target])
-    features = [j for j in schema.features if j != schema.target]
-    known = np.unique(classes)
-    columns = [schema.columns[j] for j in features]
-    nominal = [column.kind == NOMINAL and column.n_units <= _MOST_CATEGORIES for column in columns]
-    boosting = HistGradientBoostingClassifier(
-        max_iter=max(_BOOSTED // len(known), 5), categorical_features=nominal,
-        early_stopping=False, random_state=_FIT_SEED,
-    )  # fmt: skip
-    if len(known) > 1:
-        with one_thread_unless(len(learned) >= MANY_ROWS):
-            boosting.fit(learned[:, features], classes)
-
-    def scores(units):
-        class_scores = np.full((len(units), schema.n_classes), -_CERTAIN)
-        if len(known) == 1:
-            class_scores[:, known] = _CERTAIN
-        elif len(units):
-            with one_thread_unless(len(learned) >= MANY_ROWS):
-                decisions = boosting.decision_function(units[:, features])
-            if decisions.ndim == 1:
-                decisions = np.column_stack([-decisions, decisions])
-            class_scores[:, known] = decisions
-        return class_scores
-
-    return scores
-
-
-def _sensitivity(n_tables, whole):
-    """Return the sensitivity of `n_tables` tables of counts, each of which has a record once."""
-    return partial(cell_count_sensitivity, n_tables=n_tables, whole=whole)

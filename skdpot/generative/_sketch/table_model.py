@@ -90,62 +90,76 @@ def fit_table(
     >>> np.round(model["weights"] @ model["cells"], 1)
     array([0.8, 0.2, 0.3, 0.7])
     """
-    sizes, n_classes = released["n_cells"], schema.n_classes
-    pair_noise = None
+    n_classes, pair_noise = schema.n_classes, None
     if pooled:
         released, pair_noise = pool_classes(released, n_classes)
-    columns = np.split(np.arange(len(released["groups"])), np.cumsum(sizes)[:-1])
-    totals = np.array([released["counts"][column].sum(axis=0) for column in columns])
+    ends = np.cumsum(released["n_cells"])[:-1]
+    columns = np.split(np.arange(len(released["groups"])), ends)
+    n_records, shares = _sizes_of_classes(released, columns)
+    class_sizes = np.maximum(shares * n_records, _SMALLEST_CLASS)
     tails = released.get("tails", np.zeros(len(released["groups"]), dtype=bool))
     counts = np.where(tails[:, None], 0.0, released["counts"])
     released = {**released, "counts": counts, "tails": tails}
-    # Columns with more cells add up more noise.
-    class_totals = np.average(totals, axis=0, weights=1 / sizes)
-    n_records = max(float(class_totals.sum()), _SMALLEST_CLASS)
-    shares = with_even_share(nearest_distribution(class_totals / n_records))
-    rng = np.random.RandomState(_FIT_SEED)
-    # Where classes are the groups of a map, differences that are only noise would reveal them.
-    fit = fit_mixture if pooled else partial(fit_mixture, penalty=penalty_of(len(columns)))
-    targets, fitted = [], []
-    for c in range(n_classes):
-        class_size = max(shares[c] * n_records, _SMALLEST_CLASS)
-        size, noise = shares[c], max(released["deviations"][1], 1.0) / class_size
-        if pair_noise is not None:
-            rng, size = np.random.RandomState(_FIT_SEED), 1 / n_classes
-            noise = max(pair_noise[c], 1 / class_size)
-        n_parts = max(round(n_components * (0.5 / n_classes + 0.5 * size)), 2)
-        singles, pairs, deviations = _class_targets(released, columns, c, class_size, noise)
-        if not pooled and len(columns) > 1:
-            divisors = _noise_divisors(singles, pairs, deviations[1])
-            deviations = deviations[0], deviations[1] / divisors
-        targets.append((singles, pairs, deviations))
-        fitted.append(fit(singles, pairs, deviations, n_parts, n_iter, rng))
-    class_sizes = np.maximum(shares * n_records, _SMALLEST_CLASS)
-    joints = joint_tables(released, columns, class_sizes, fitted)
-    if joints is not None:
-        fitted = [
-            fit(singles, pairs, deviations, 0, n_iter, rng, start=start, joints=tables)
-            for (singles, pairs, deviations), start, tables in zip(
-                targets, fitted, joints, strict=True
-            )
-        ]
+    fitted = _fit_classes(released, columns, class_sizes, pair_noise, shares, n_components, n_iter)
     weights = np.concatenate([shares[c] * mixture[0] for c, mixture in enumerate(fitted)])
+    profiles = [
+        _cell_profiles(mixture[1], released, columns, c) for c, mixture in enumerate(fitted)
+    ]
     # The memory layout of arrays of a file, so that sums have the same rounding errors.
-    cells = np.ascontiguousarray(
-        np.concatenate(
-            [_cell_profiles(mixture[1], released, columns, c) for c, mixture in enumerate(fitted)]
-        )
-    )
+    cells = np.ascontiguousarray(np.concatenate(profiles))
     if not pooled and "totals" in released:
-        column_totals = [released["totals"][column] for column in columns]
-        shares = [nearest_distribution(count / max(count.sum(), 1.0)) for count in column_totals]
-        _rake_in_place(cells, weights, [with_even_share(share) for share in shares])
+        totals = [released["totals"][column] for column in columns]
+        distributions = [nearest_distribution(total / max(total.sum(), 1.0)) for total in totals]
+        _rake_in_place(cells, weights, [with_even_share(part) for part in distributions])
     return {
         **{name: released[name] for name in ("n_cells", "starts", "stops")},
         "weights": weights,
         "classes": np.repeat(np.arange(n_classes), [len(mixture[0]) for mixture in fitted]),
         "cells": cells,
     }
+
+
+def _sizes_of_classes(released, columns):
+    """Return the estimated number of records, and the share of each class.
+
+    Columns with more cells add up more noise, and have less weight.
+    """
+    totals = np.array([released["counts"][column].sum(axis=0) for column in columns])
+    class_totals = np.average(totals, axis=0, weights=1 / released["n_cells"])
+    n_records = max(float(class_totals.sum()), _SMALLEST_CLASS)
+    return n_records, with_even_share(nearest_distribution(class_totals / n_records))
+
+
+def _fit_classes(released, columns, class_sizes, pair_noise, shares, n_components, n_iter):
+    """Return the weights and profiles of the mixture of each class.
+
+    With the `pair_noise` of pooled classes, which are the groups of a map, all mixtures have the
+    same size and the same start: differences that are only noise would reveal the group.
+    """
+    n_classes, pooled = len(class_sizes), pair_noise is not None
+    fractions = np.full(n_classes, 1 / n_classes) if pooled else shares
+    fit = fit_mixture if pooled else partial(fit_mixture, penalty=penalty_of(len(columns)))
+    rng = np.random.RandomState(_FIT_SEED)
+    targets, fitted = [], []
+    for c, class_size in enumerate(class_sizes):
+        noise = max(released["deviations"][1], 1.0) / class_size
+        if pooled:
+            rng = np.random.RandomState(_FIT_SEED)
+            noise = max(pair_noise[c], 1 / class_size)
+        n_parts = max(round(n_components * (0.5 / n_classes + 0.5 * fractions[c])), 2)
+        singles, pairs, deviations = _class_targets(released, columns, c, class_size, noise)
+        if not pooled and len(columns) > 1:
+            divisors = _noise_divisors(singles, pairs, deviations[1])
+            deviations = deviations[0], deviations[1] / divisors
+        targets.append((singles, pairs, deviations))
+        fitted.append(fit(singles, pairs, deviations, n_parts, n_iter, rng))
+    joints = joint_tables(released, columns, class_sizes, fitted)
+    if joints is None:
+        return fitted
+    return [
+        fit(*target, 0, n_iter, rng, start=start, joints=tables)
+        for target, start, tables in zip(targets, fitted, joints, strict=True)
+    ]
 
 
 def class_shares(model: Mapping[str, np.ndarray], n_classes: int) -> np.ndarray:
