@@ -26,7 +26,7 @@ from skdpot import (
     PrivateSinkhornDistance,
 )
 from skdpot.fairness import ConditionalRepair, FreeSupport, _private_scores, _sketched
-from skdpot.generative._sketch.vectors import VectorReleases
+from skdpot.generative._sketch.vector_releases import VectorReleases
 from skdpot.releases import VectorRelease
 from tests.oracles.transcripts import Transcript, differences, on_transcript
 

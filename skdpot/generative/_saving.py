@@ -13,8 +13,9 @@ from skdpot.generative._network import NetworkTraining, TrainedNetwork
 from skdpot.generative._records import Declared
 from skdpot.generative._sketch.people_sketch import ReleasedPeople
 from skdpot.generative._sketch.released_table import ReleasedTable
+from skdpot.generative._sketch.released_vectors import ReleasedVectors
 from skdpot.generative._sketch.table_sketch import TableSketch
-from skdpot.generative._sketch.vectors import ImageSketch, ReleasedVectors, VectorSketch
+from skdpot.generative._sketch.vectors import ImageSketch, VectorSketch
 from skdpot.generative._sketch.workload import (
     read_workload,
     workload_from_plain,

@@ -15,7 +15,7 @@ from skdpot import DPSinkhornGenerator, PrivacyLedger
 from skdpot.generative import Declared, ImageSketch, TableSketch, VectorSketch
 from skdpot.generative._files import read_generator, write_generator
 from skdpot.generative._quality import _auc, _auc_of_two, _distance, _mean_of
-from skdpot.generative._sketch import held_out, judges, table_sketch, vectors
+from skdpot.generative._sketch import held_out, judges, table_sketch, vector_releases
 from skdpot.generative._sketch.held_out import hold_out
 from skdpot.generative._sketch.vector_summaries import summaries, summary_schema
 from skdpot.privacy.random import make_source
@@ -377,9 +377,9 @@ def centred(points, labels, space):
 @pytest.mark.parametrize("bug", ["in two parts", "by other records"])
 def test_a_planted_bug_in_what_judges_images_is_found(bug, monkeypatch):
     if bug == "in two parts":
-        monkeypatch.setattr(vectors, "release_held_out", counted_twice)
+        monkeypatch.setattr(vector_releases, "release_held_out", counted_twice)
     else:
-        monkeypatch.setattr(vectors, "summaries", centred)
+        monkeypatch.setattr(vector_releases, "summaries", centred)
     generator, costs = image_generator(), []
     for n_records in range(40, 48):
         X, y = make_images(n_records)

@@ -23,7 +23,7 @@ from skdpot.generative._sketch.moments import (
     WITH_COUNT,
 )
 from skdpot.generative._sketch.vector_plan import _N_ROUNDS
-from skdpot.generative._sketch.vectors import intensity_counts
+from skdpot.generative._sketch.vector_releases import intensity_counts
 from skdpot.privacy import BudgetExceededError, PrivacyLedger
 from skdpot.privacy.accounting import epsilon_of
 from skdpot.releases import RADIUS, ball_points
@@ -289,7 +289,7 @@ def test_pixels_that_are_counted_twice_are_found_out(rng, monkeypatch):
     def doubled(points):
         return 2 * intensity_counts(points)
 
-    monkeypatch.setattr("skdpot.generative._sketch.vectors.intensity_counts", doubled)
+    monkeypatch.setattr("skdpot.generative._sketch.vector_releases.intensity_counts", doubled)
     replay = Replay(make_generator("waves"), *some_records("waves", rng))
     more = replay(*together(some_records("waves", rng), further_records("waves", rng)[0]))
     assert moved_by(more, replay.first)["intensities"] > 1.9

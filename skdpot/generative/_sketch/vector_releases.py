@@ -1,0 +1,200 @@
+"""The releases of the sketch of vectors and images."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from skdpot.generative._encoders import (
+    Encoder,
+    RecordSpace,
+)
+from skdpot.generative._encoders.images import blocks
+from skdpot.generative._fitted import FittedRecords
+from skdpot.generative._records import (
+    Points,
+    ScaledRecords,
+)
+from skdpot.generative._sketch.class_rows import ClassRows
+from skdpot.generative._sketch.held_out import (
+    HeldOutRows,
+    expected_report_error,
+    hold_out,
+    release_held_out,
+)
+from skdpot.generative._sketch.mixture import MixturePlan, MixtureSketch
+from skdpot.generative._sketch.moments import BALL, COUNTED
+from skdpot.generative._sketch.plan import SketchBudget, SketchSeries
+from skdpot.generative._sketch.released_vectors import N_INTENSITIES, ReleasedVectors
+from skdpot.generative._sketch.vector_plan import VectorPlan
+from skdpot.generative._sketch.vector_summaries import (
+    judged_vectors,
+    summaries,
+    summary_schema,
+)
+from skdpot.privacy.preview import ExpectedError
+from skdpot.releases import RADIUS, SketchReleases
+from skdpot.transport import nearest_distribution
+
+__all__ = ["Coding", "VectorReleases"]
+
+# A vote is clear above this number of standard deviations of its noise.
+_CLEAR = 3.0
+
+
+@dataclass(frozen=True)
+class Coding:
+    """An encoder, and the sizes of the random moves of images that are drawn from it."""
+
+    encoder: Encoder
+    augment: Mapping[str, float] | None
+
+
+@dataclass(frozen=True)
+class VectorReleases(SketchSeries):
+    """The releases of a sketch of vectors: public.
+
+    Parameters
+    ----------
+    space : RecordSpace
+        The declaration of records.
+    plan : VectorPlan
+        Its releases.
+    budget : SketchBudget
+        Their noise.
+    codings : tuple of Coding
+        That of the only encoder, or those of two encoders between which records vote.
+    progress : callable
+        Makes a progress bar.
+    quality_share : float
+        The probability with which a record is held out.
+    """
+
+    space: RecordSpace
+    plan: VectorPlan
+    budget: SketchBudget
+    codings: tuple[Coding, ...]
+    progress: Callable[..., Any]
+    quality_share: float
+
+    label = "a sketch"
+
+    def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
+        """Return the standard errors of the size and of the mean of a class.
+
+        An estimate without data is off by the size of a class, and by the radius of the ball that
+        records are moved into. If records vote, errors are those of the worse encoder. A vote
+        without data is off by the number of records.
+        """
+        n_sketched = n_records * (1 - self.quality_share)
+        class_size = n_sketched / self.plan.n_classes
+        deviations = []
+        for coding in self.codings:
+            releases, n_codes = self._releases(None), coding.encoder.n_codes
+            self._divide(releases, self.plan.sizes(n_sketched, coding.encoder))
+            count = releases.standard_deviation("counts", COUNTED)
+            sum_noise = releases.standard_deviation("means", BALL) * math.sqrt(n_codes)
+            deviations.append((count, sum_noise / RADIUS / class_size))
+        count, mean = map(max, zip(*deviations, strict=True))
+        errors = [
+            ExpectedError("standard error of the number of records of a class", count, class_size),
+            ExpectedError("error of the mean of a class, in radii of the records", mean, 1.0),
+        ]
+        if self.plan.is_voted:
+            vote = self._releases(None).standard_deviation("vote", COUNTED)
+            names = " or ".join(f'"{coding.encoder.name}"' for coding in self.codings)
+            quantity = f"standard error of the vote of records on the encoder, {names}"
+            errors.append(ExpectedError(quantity, vote, n_sketched))
+        if self.quality_share:
+            n_judges = n_records * self.quality_share
+            report_error = expected_report_error(n_judges, summary_schema(self.space), self.budget)
+            errors.append(report_error)
+        return tuple(errors)
+
+    def run(self, records: Points, source: Any) -> FittedRecords:
+        """Release the sketch, and statistics of held-out records that judge it."""
+        # Independent of all records, and of their number.
+        rng = np.random.default_rng(source.bits(62, 2).tolist())
+        if not self.quality_share:
+            return FittedRecords(self.space, self._sketched(records, rng, source), None)
+        points, labels = records.points, records.labels
+        uses = hold_out(len(points), self.quality_share, source)
+        sketched_rows = ScaledRecords(self.space, points.records[uses == 0])
+        sketched = Points(self.space, sketched_rows, labels[uses == 0])
+        sketch = self._sketched(sketched, rng, source)
+        teachers, counted = (
+            HeldOutRows(summaries(points[uses == use], labels[uses == use], self.space))
+            for use in (1, 2)
+        )
+        judged = judged_vectors(self.space, sketch)
+        held_out = release_held_out(teachers, counted, judged, self.budget, source)
+        return FittedRecords(self.space, replace(sketch, held_out=held_out), None)
+
+    def _sketched(self, records: Points, rng: Any, source: Any) -> "ReleasedVectors":
+        """Release the sketch; `rng` chooses the first centres of clusters."""
+        releases = self._releases(source)
+        with self.progress(unit=" releases") as bar:
+            size = float(releases.run("size", np.array(len(records.points)), COUNTED))
+            bar.update()
+            coding = self.codings[0]
+            if self.plan.is_voted:
+                coding = self._elected(records, releases)
+                bar.update()
+            encoder = coding.encoder
+            sizes = self.plan.sizes(size, encoder)
+            self._divide(releases, sizes)
+            intensities = None
+            if self.plan.n_pixels:
+                intensities = self._intensities(records, releases)
+                bar.update()
+            # Norms are at most one, so that no square overflows.
+            codes = encoder.encode(records.points)
+            codes /= encoder.largest_norm
+            rows = [ClassRows(codes[records.labels == c]) for c in range(sizes.n_classes)]
+            # This array is as large as the copies of its parts.
+            del codes
+            sums = MixtureSketch(rows, sizes, releases, bar.update)
+            mixture = sums.release(encoder.largest_norm, rng)
+        return ReleasedVectors(encoder, mixture, intensities, coding.augment, sums.noise)
+
+    def _elected(self, records: Points, releases: SketchReleases) -> Coding:
+        """Return the usual encoder, or the rival if a vote is clearly for it.
+
+        A record adds 1 or -1. The threshold is a function of the noise, which is public.
+        """
+        usual, rival = self.codings
+        votes = np.array(rival.encoder.votes(records.points).sum())
+        noisy = float(releases.run("vote", votes, COUNTED))
+        deviation = releases.standard_deviation("vote", COUNTED)
+        return rival if noisy > _CLEAR * deviation else usual
+
+    def _releases(self, source: Any) -> SketchReleases:
+        budget = self.budget
+        stages = self.plan.stages
+        return SketchReleases(budget.noise_multiplier, stages, budget.neighbouring, source)
+
+    def _divide(self, releases: SketchReleases, sizes: MixturePlan) -> None:
+        """Divide the budget, given an estimate of the number of records."""
+        planned = self.plan.releases(sizes)
+        releases.divide("sketch", {name: release.share for name, release in planned.items()})
+
+    def _intensities(self, records: Points, releases: SketchReleases) -> np.ndarray:
+        """Release the shares of the intensities of pixels, of all classes together.
+
+        With intensities of each class, the maps of pixels alone would tell classes apart.
+        """
+        counts = intensity_counts(records.points)
+        noisy = releases.run("intensities", counts, self.plan.intensity_sensitivity)
+        return nearest_distribution(noisy / max(noisy.sum(), 1.0))
+
+
+def intensity_counts(points: Any) -> np.ndarray:
+    """Return the histogram of intensities. A record has one pixel for each feature."""
+    counts = np.zeros(N_INTENSITIES, dtype=np.int64)
+    for rows in blocks(*points.shape):
+        scaled = (points[rows] + 1) * (N_INTENSITIES / 2)
+        bins = np.minimum(scaled.astype(np.int64), N_INTENSITIES - 1)
+        counts += np.bincount(bins.ravel(), minlength=N_INTENSITIES)
+    return counts
