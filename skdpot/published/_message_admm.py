@@ -302,9 +302,9 @@ class PrivateMessageADMM(AllocationEstimator):
         utilities = targets, None if plan.release.declared[1] is None else sources
         rounds = plan.release.rounds
         if rounds.queries is not None:
-            told = plan.release.run(utilities)
+            estimates = plan.release.run(utilities)
             return solver.best_plan(
-                problem.with_values(utility for utility in told if utility is not None)
+                problem.with_values(estimate for estimate in estimates if estimate is not None)
             )
         with tqdm(total=rounds.n_rounds, unit=" rounds", **solver.progress) as bar:
             return Solution.from_agreement(problem, plan.release.run(utilities, bar.update))

@@ -43,18 +43,18 @@ def estimate_utilities(
     Means are posterior means of independent parameters that are uniform over their range. The plan
     that is best for them is post-processing.
     """
-    found: list[np.ndarray | None] = []
+    estimates: list[np.ndarray | None] = []
     orders = (None, network.sources.positions, network.targets.positions)
     for k, side in enumerate((network.targets, network.sources)):
         declared_side, noise = declared[k], noises[k]
         if declared_side is None or noise is None:
-            found.append(None)
+            estimates.append(None)
             continue
         utility = utilities[k] if k == 0 else utilities[k].take(orders[1])
         ask = _ask_for_best if queries[k] == "best" else _ask_for_utilities
-        told = ask(side, utility, noise, declared_side, spherical=not delta)
-        found.append(told if k == 0 else told[orders[2]])
-    return found
+        estimate = ask(side, utility, noise, declared_side, spherical=not delta)
+        estimates.append(estimate if k == 0 else estimate[orders[2]])
+    return estimates
 
 
 def _answer_once(side, utility, noise, declared, eta, start):
@@ -93,14 +93,14 @@ def _ask_for_utilities(side, utility, noise, declared, *, spherical):
     observed = factor * (eta * (answers - start) + bend * answers)
     spread = noise.standard_deviations(eta)[side.nodes] * factor * (eta + bend)
     centre = (declared.low + declared.high) / 2
-    # If the sum is fixed, only differences are told; the mean stands for the unknown part.
+    # If the sum is fixed, answers show only differences; the mean replaces the unknown part.
     means = side.sums(observed) / degrees
-    of_edge = (fixed & used)[side.nodes]
-    observed = np.where(of_edge, observed - means[side.nodes] + centre, observed)
+    is_fixed_edge = (fixed & used)[side.nodes]
+    observed = np.where(is_fixed_edge, observed - means[side.nodes] + centre, observed)
     unknown = declared.width / np.sqrt(12.0 * degrees)[side.nodes]
-    spread = np.where(of_edge, np.hypot(spread, unknown), spread)
-    told = _means(side, observed, spread, declared, spherical=spherical)
-    return np.where(used[side.nodes], told, centre)
+    spread = np.where(is_fixed_edge, np.hypot(spread, unknown), spread)
+    estimates = _means(side, observed, spread, declared, spherical=spherical)
+    return np.where(used[side.nodes], estimates, centre)
 
 
 def _means(side, observed, spread, declared, *, spherical):
@@ -108,7 +108,7 @@ def _means(side, observed, spread, declared, *, spherical):
     if not spherical:
         return _truncated(observed, spread, declared)[0]
     # Given its length, spherical noise is Gaussian. Lengths are weighted by the likelihood of all
-    # that the node told.
+    # answers of the node.
     shares = (np.arange(_N_LENGTHS) + 0.5) / _N_LENGTHS
     lengths = np.sqrt(chi2.ppf(shares[:, None], side.degrees + 1) / (side.degrees + 1))
     means, likely = [], []

@@ -280,12 +280,12 @@ def _feasible(network: BipartiteNetwork, amounts: np.ndarray) -> np.ndarray:
     """Return the nearest feasible plan, within the bounds of edges, by alternating projections."""
     targets, sources = network.targets, network.sources
     caps = np.minimum(targets.upper[targets.nodes], sources.upper[targets.neighbours])
-    near = np.clip(amounts, -caps, 2.0 * caps)
+    clipped = np.clip(amounts, -caps, 2.0 * caps)
     start = starting_amounts(network)
     for share in _SHARES:
         try:
-            return repair(network, start + share * (near - start))
+            return repair(network, start + share * (clipped - start))
         except RuntimeError:
-            # The budget is spent: a plan made of a part of the messages is better than none.
+            # The budget is spent, and a plan from a part of the messages is better than none.
             continue
     return repair(network, start)

@@ -52,7 +52,7 @@ def make_encoder(encoder: Any, space: RecordSpace, *, ample: bool = False) -> En
             raise ValueError(_message(encoder, kinds))
         encoder = kinds[name]()
     elif not isinstance(encoder, Encoder):
-        if not OwnEncoder._takes(encoder):
+        if not OwnEncoder._accepts(encoder):
             raise ValueError(_message(encoder, _named()))
         encoder = OwnEncoder(encoder)
     return encoder.prepared(space, ample=ample)
@@ -82,7 +82,7 @@ def encoder_from_header(header: dict[str, Any], space: RecordSpace, own: Any = N
     """Return the encoder that a file describes; `own` is the user's, where it was one."""
     name = header.get("name")
     if name == OwnEncoder.NAME_IN_FILES:
-        return OwnEncoder._again(own, header, space)
+        return OwnEncoder._from_header(own, header, space)
     kinds = _named()
     if name not in kinds:
         raise ValueError(f"the file names an encoder that there is not: {name!r}.")

@@ -64,7 +64,7 @@ class CosineEncoder(Encoder):
 
     _parameter_constraints = {"n_coefficients": [Interval(Integral, 1, None, closed="left"), None]}
 
-    # Of pixels from 0 to 1: what images differ from in their codes.
+    # The pixel values from 0 to 1 that codes are relative to.
     _ground, _colour_ground = 0.0, _MIDDLE
 
     def __init__(self, n_coefficients=None):
@@ -85,7 +85,7 @@ class CosineEncoder(Encoder):
         self.n_codes = math.prod(self._kept) * channels
         self.frequencies = np.tile(self._transform.frequencies.reshape(-1), channels)
         if channels == 3:
-            # Differences of colours vary by much less than brightness does.
+            # Differences of colours vary much less than brightness.
             self.frequencies[len(self.frequencies) // 3 :] = -1
             self._ground = self._colour_ground
         largest = math.sqrt(math.prod(space.image_shape)) * (1 - self._ground)
@@ -106,24 +106,24 @@ class CosineEncoder(Encoder):
     def _sampled(self, drawn: Any, rng: Any, moves: Mapping[str, float] | None) -> np.ndarray:
         fine = self._fine_deviations(drawn.mixture.mean_squares())
         points = np.empty((len(drawn.codes), math.prod(self._shape)))
-        of_fine = np.sum(fine**2) / points.shape[1]
-        classes, which = np.unique(drawn.labels, return_inverse=True)
+        fine_variance = np.sum(fine**2) / points.shape[1]
+        classes, class_positions = np.unique(drawn.labels, return_inverse=True)
         means = np.empty((len(classes), drawn.mixture.means.shape[1], points.shape[1]))
         spreads = np.empty((len(classes), points.shape[1]))
         for i, c in enumerate(classes):
             centres, root = (self._intensities(part) for part in drawn.around(c))
             means[i] = centres + self._ground
-            spreads[i] = np.sqrt(np.sum(root**2, axis=0) + of_fine)
+            spreads[i] = np.sqrt(np.sum(root**2, axis=0) + fine_variance)
         for rows in blocks(*points.shape):
             images = self._intensities(drawn.codes[rows]) + self._ground
             images += self._fine_structure(len(images), fine, rng)
-            of_rows, clusters = which[rows], drawn.clusters[rows]
-            varied = vary_within_range(images, means[of_rows, clusters], spreads[of_rows])
+            row_classes, clusters = class_positions[rows], drawn.clusters[rows]
+            varied = vary_within_range(images, means[row_classes, clusters], spreads[row_classes])
             points[rows] = 2 * varied - 1
         return self._moved(points, rng, moves)
 
     def _fine_deviations(self, mean_squares: np.ndarray) -> np.ndarray:
-        """Return by how much coefficients vary in images with edges, beyond what codes hold.
+        """Return the variation of coefficients in images with edges that codes do not hold.
 
         Parameters
         ----------
@@ -133,27 +133,30 @@ class CosineEncoder(Encoder):
         Returns
         -------
         ndarray of shape (channels, height, width)
-            Standard deviations: of coefficients that are not kept, and of kept ones that are
-            smaller than others let expect, since noise has left little of them.
+            Standard deviations: of coefficients that are not kept, and of kept ones that noise has
+            made smaller than expected from the others.
         """
         height, width, channels = self._shape
         n_rows, n_columns = self._kept
-        kept = mean_squares.reshape(channels, n_rows, n_columns)
+        kept_squares = mean_squares.reshape(channels, n_rows, n_columns)
         highest = math.sqrt(height * width) * min(n_rows / height, n_columns / width)
         first, last = (part * highest for part in _KNOWN)
-        frequencies, of_kept = self._whole_transform.frequencies, self._transform.frequencies
-        known = (of_kept >= first) & (of_kept < last)
-        if not known.any():
+        frequencies, kept_frequencies = (
+            self._whole_transform.frequencies,
+            self._transform.frequencies,
+        )
+        is_known = (kept_frequencies >= first) & (kept_frequencies < last)
+        if not is_known.any():
             return np.zeros((channels, height, width))
-        levels = np.mean(kept[:, known] * of_kept[known] ** _FALL, axis=1)
+        levels = np.mean(kept_squares[:, is_known] * kept_frequencies[is_known] ** _FALL, axis=1)
         expected = np.zeros((channels, height, width))
         fine = frequencies >= last
         expected[:, fine] = levels[:, None] / frequencies[fine] ** _FALL
-        expected[:, :n_rows, :n_columns] -= kept
+        expected[:, :n_rows, :n_columns] -= kept_squares
         return np.sqrt(np.maximum(expected, 0))
 
     def _fine_structure(self, n_images: int, deviations: np.ndarray, rng: Any) -> np.ndarray:
-        """Return waves of random sizes, which are distributed alike in all classes and clusters."""
+        """Return random waves, with the same distribution in all classes and clusters."""
         waves = rng.standard_normal((n_images, *deviations.shape)) * deviations
         return self._pixels(self._whole_transform.images(waves))
 
@@ -162,7 +165,7 @@ class CosineEncoder(Encoder):
         return header | {"ground": self._ground} if self._ground else header
 
     def _read(self, header: Mapping[str, Any]) -> None:
-        # Codes of colours of earlier versions are those of images as they are.
+        # In earlier versions, codes of colours were relative to 0.
         self._colour_ground = _MIDDLE if header.get("ground") else 0.0
 
     @property
@@ -171,7 +174,7 @@ class CosineEncoder(Encoder):
         return self.image_shape
 
     def _intensities(self, codes: np.ndarray) -> np.ndarray:
-        """Return how pixels that codes stand for differ from the ground: a linear map of codes."""
+        """Return the pixels of codes, relative to the ground: a linear map of codes."""
         height, width, channels = self._shape
         pixels = np.empty((len(codes), height * width * channels))
         for rows in blocks(*pixels.shape):

@@ -80,11 +80,11 @@ class Encoder(BaseEstimator, ABC):
         Of records that are images.
     """
 
-    # As in ``encoder="..."``; empty for what is not chosen by a name.
+    # The name in ``encoder="..."``; empty if the encoder is not chosen by a name.
     name: ClassVar[str] = ""
     for_images: ClassVar[bool] = False
-    # By how much sampled images are moved at random with ``augment="auto"``: radians, the
-    # logarithm of a factor, and parts of the height.
+    # The sizes of random moves of sampled images with ``augment="auto"``: radians, the logarithm of
+    # a factor, and parts of the height.
     usual_moves: ClassVar[Mapping[str, float] | None] = None
     # Whether the intensities of all pixels are released, and those of samples matched to them.
     counts_intensities: ClassVar[bool] = False
@@ -106,13 +106,13 @@ class Encoder(BaseEstimator, ABC):
         Returns
         -------
         bool
-            Of one encoder for each space.
+            True for one encoder of each space.
         """
         return False
 
     @classmethod
     def may_replace_usual(cls, space: RecordSpace) -> bool:
-        """Return whether records vote if ``"auto"`` shall be this encoder and not the usual one.
+        """Return whether records vote on this encoder as an alternative for ``"auto"``.
 
         Parameters
         ----------
@@ -122,12 +122,12 @@ class Encoder(BaseEstimator, ABC):
         Returns
         -------
         bool
-            Of one encoder for each space, at most. It has `votes`.
+            True for at most one encoder of each space. It has `votes`.
         """
         return False
 
     def votes(self, points: Any) -> np.ndarray:
-        """Return what records say of this encoder, each by itself alone, bit by bit.
+        """Return the vote of each record on this encoder, a function of that record alone.
 
         Parameters
         ----------
@@ -145,7 +145,7 @@ class Encoder(BaseEstimator, ABC):
         return votes
 
     def prepared(self, space: RecordSpace, *, ample: bool = False) -> Self:
-        """Return a copy for records of a space; no record is looked at.
+        """Return a copy for records of a space, without reading records.
 
         Parameters
         ----------
@@ -157,7 +157,7 @@ class Encoder(BaseEstimator, ABC):
         Returns
         -------
         Encoder
-            Whose codes and largest norm are known.
+            With `n_codes` and `largest_norm`.
 
         Raises
         ------
@@ -174,10 +174,10 @@ class Encoder(BaseEstimator, ABC):
 
     @abstractmethod
     def _prepare(self, space: RecordSpace, ample: bool) -> None:
-        """Set `n_codes`, `largest_norm` and what else is needed, or raise."""
+        """Set `n_codes`, `largest_norm` and private attributes, or raise."""
 
     def encode(self, points: Any) -> np.ndarray:
-        """Return the codes of records, each a function of its record alone, bit by bit.
+        """Return the codes of records. Each code is a function of its record alone, in all bits.
 
         Parameters
         ----------
@@ -195,7 +195,7 @@ class Encoder(BaseEstimator, ABC):
         return codes
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
-        """Return the records that codes stand for.
+        """Return the records of codes.
 
         Parameters
         ----------
@@ -210,7 +210,7 @@ class Encoder(BaseEstimator, ABC):
         return self._decode(codes)
 
     def sampled(self, drawn: Any, rng: Any, moves: Mapping[str, float] | None) -> np.ndarray:
-        """Return the records of codes that were drawn, moved at random where they are images.
+        """Return the records of drawn codes; images are moved at random.
 
         Parameters
         ----------
@@ -219,7 +219,7 @@ class Encoder(BaseEstimator, ABC):
         rng : numpy.random.RandomState or numpy.random.Generator
             Draws Gaussian numbers.
         moves : mapping of str to float or None
-            By how much; lengths in pixels.
+            The sizes of random moves; lengths in pixels.
 
         Returns
         -------
@@ -234,7 +234,7 @@ class Encoder(BaseEstimator, ABC):
         return jitter(rows, rng, self.image_shape, **moves)
 
     def header(self) -> dict[str, Any]:
-        """Return what makes the same encoder again, as JSON can hold it.
+        """Return a header for JSON from which the same encoder is made.
 
         Returns
         -------
@@ -245,7 +245,7 @@ class Encoder(BaseEstimator, ABC):
 
     @abstractmethod
     def _encode(self, points: np.ndarray) -> np.ndarray:
-        """Return the codes of a block of records; a subclass writes this one and the next."""
+        """Return the codes of a block of records."""
 
     @abstractmethod
     def _decode(self, codes: np.ndarray) -> np.ndarray:
@@ -263,4 +263,4 @@ class Encoder(BaseEstimator, ABC):
         return {"name": self.name, **self.get_params()}
 
     def _read(self, header: Mapping[str, Any]) -> None:
-        """Take from a file's header, before this is prepared, what is no parameter."""
+        """Read attributes that are no parameters from the header of a file, before `_prepare`."""

@@ -127,7 +127,7 @@ def interpolate(images: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np
     array([[2.5, 4. , 0. ]])
     """
     n, height, width = images.shape
-    # A frame of zeros, so that there are neighbours everywhere.
+    # With a frame of zeros, every pixel has neighbours.
     framed = np.zeros((n, height + 2, width + 2), dtype=images.dtype)
     framed[:, 1:-1, 1:-1] = images
     rows, columns = np.clip(rows, -1, height), np.clip(columns, -1, width)
@@ -151,20 +151,20 @@ class CosineTransform:
     height, width : int
         Of the images.
     n_rows, n_columns : int
-        How many coefficients are taken along either side.
+        Number of coefficients along either side.
 
     Attributes
     ----------
     growth : float
-        Above 1: coefficients have at most this times the norm of their image.
+        Above 1: the norm of coefficients is at most this times the norm of their image.
     frequencies : ndarray of shape (n_rows, n_columns)
-        Of the coefficients, in half waves along a side; where sides differ, along one in between.
+        Frequencies of coefficients, in half waves along a side (of the geometric mean of both).
     """
 
     def __init__(self, height: int, width: int, n_rows: int, n_columns: int) -> None:
         self._along_rows = _cosines(height, n_rows)
         self._along_columns = _cosines(width, n_columns)
-        # Above what rounding the entries, and pixels of three channels, can add to a norm.
+        # This covers rounding errors of entries, and of pixels of three channels.
         self.growth = 1 + (height + width) * _ENTRY + 2 * PIXEL
         side = math.sqrt(height * width)
         down, across = np.arange(n_rows)[:, None] / height, np.arange(n_columns) / width

@@ -62,24 +62,24 @@ class OwnEncoder(Encoder):
         self.largest_norm = largest_norm
 
     @staticmethod
-    def _takes(encoder: Any) -> bool:
-        """Tell whether something is a transformer, or a pair of callables."""
+    def _accepts(encoder: Any) -> bool:
+        """Tell whether a value is a transformer, or a pair of callables."""
         return _two_ways(encoder) is not None
 
     @classmethod
-    def _again(cls, own: Any, header: dict[str, Any], space: RecordSpace) -> "OwnEncoder":
-        """Return the user's encoder as that of a file, or raise."""
+    def _from_header(cls, own: Any, header: dict[str, Any], space: RecordSpace) -> "OwnEncoder":
+        """Return the user's encoder, checked against the header of a file, or raise."""
         if own is None:
             raise ValueError("the encoder was one of the user's own: give it again, as encoder=...")
         if isinstance(own, cls):
             own = own.encoder
-        made = cls(own, header.get("largest_norm")).prepared(space)
-        if made.n_codes != header.get("n_codes"):
+        prepared = cls(own, header.get("largest_norm")).prepared(space)
+        if prepared.n_codes != header.get("n_codes"):
             raise ValueError(
-                f"the encoder makes {made.n_codes} numbers of a record, and made "
+                f"the encoder makes {prepared.n_codes} numbers of a record, and made "
                 f"{header.get('n_codes')} when the generator was fitted."
             )
-        return made
+        return prepared
 
     def _prepare(self, space: RecordSpace, ample: bool) -> None:
         ways = _two_ways(self.encoder)

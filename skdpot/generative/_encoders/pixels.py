@@ -103,11 +103,11 @@ def jitter(
     draws = moves.draw(rng, len(images))
     moved = np.empty_like(images)
     for rows in blocks(*images.shape):
-        at_y, at_x = moves.places(draws[rows], image_shape)
-        at_y, at_x = np.clip(at_y, 0, height - 1), np.clip(at_x, 0, width - 1)
-        whole = images[rows].reshape(-1, height, width, channels)
-        parts = [interpolate(whole[..., channel], at_y, at_x) for channel in range(channels)]
-        moved[rows] = np.stack(parts, axis=-1).reshape(len(whole), -1)
+        y, x = moves.places(draws[rows], image_shape)
+        y, x = np.clip(y, 0, height - 1), np.clip(x, 0, width - 1)
+        block = images[rows].reshape(-1, height, width, channels)
+        parts = [interpolate(block[..., channel], y, x) for channel in range(channels)]
+        moved[rows] = np.stack(parts, axis=-1).reshape(len(block), -1)
     return moved
 
 
@@ -133,7 +133,7 @@ class Moves:
     def places(
         self, draws: np.ndarray, image_shape: tuple[int, int, int]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return where the pixels of moved images were: rows and columns.
+        """Return the rows and columns at which moved images show the given ones.
 
         Parameters
         ----------
@@ -145,7 +145,7 @@ class Moves:
         Returns
         -------
         rows, columns : ndarray of shape (n, height, width)
-            Coordinates, which may be outside of the images.
+            Coordinates, which may lie outside of the images.
         """
         height, width, _ = image_shape
         moves, waves = np.split(draws[..., None, None], [5], axis=1)
@@ -162,7 +162,7 @@ class Moves:
 
 
 def _smooth(coefficients: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Return what has these lowest coefficients of the cosine transform."""
+    """Return images with these lowest coefficients of the cosine transform."""
     return CosineTransform(height, width, *coefficients.shape[-2:]).images(coefficients)
 
 
@@ -173,7 +173,7 @@ def _steps_of_intensity(images: np.ndarray) -> np.ndarray:
 def _quantiles(weights: np.ndarray, ranks: np.ndarray) -> np.ndarray:
     """Return the quantiles of a histogram on [0, 1]."""
     edges = np.linspace(0, 1, len(weights) + 1)
-    # Where a bin is empty the quantile function jumps: np.interp takes the upper end of it.
+    # The quantile function jumps at empty bins; np.interp takes the upper end.
     values = np.interp(ranks, np.concatenate([[0.0], np.cumsum(weights)]), edges)
     if len(weights) > 1 and weights[0] > weights[1]:
         values[ranks <= weights[0]] = 0.0

@@ -86,7 +86,7 @@ class PoseEncoder(Encoder):
         return channels == 1 and min(height, width) >= _LEAST_SIDE and _is_small(height, width)
 
     def _votes(self, points: np.ndarray) -> np.ndarray:
-        # Pixels are integers, and counts of them are: nothing is rounded.
+        # Counts of pixels are integers: nothing is rounded.
         height, width, _ = self._shape
         framed = np.ones((height, width), dtype=bool)
         framed[1:-1, 1:-1] = False
@@ -131,19 +131,19 @@ class PoseEncoder(Encoder):
     def _decode(
         self, codes: np.ndarray, places: tuple[np.ndarray, np.ndarray] | None = None
     ) -> np.ndarray:
-        """Return the records that codes stand for, within [-1, 1].
+        """Return the records of codes, within [-1, 1].
 
         Parameters
         ----------
         codes : ndarray of shape (n, n_codes)
-            What was drawn.
+            Drawn codes.
         places : tuple of two ndarray of shape (n, height, width), default=None
-            Rows and columns of the images that are seen; None is those of the pixels.
+            Rows and columns at which images are evaluated; None means those of the pixels.
 
         Returns
         -------
         ndarray of shape (n, height * width)
-            What is seen.
+            Their pixels.
         """
         height, width, _ = self._shape
         if places is None:
@@ -185,7 +185,7 @@ class PoseEncoder(Encoder):
     def _poses(self, units: np.ndarray) -> np.ndarray:
         """Return moves down and across, logarithms of two scales, and slants, within bounds.
 
-        Moments are exact, and what is made of them is computed record by record.
+        Moments are exact, and poses are computed record by record.
         """
         height, width, _ = self._shape
         # Twice the coordinates, from the centre, are integers.
@@ -198,17 +198,17 @@ class PoseEncoder(Encoder):
         yy, yx, xx = yy - down * down, yx - down * across, xx - across * across
         yy = np.maximum(yy, _LEAST_VARIANCE)
         slant = np.clip(yx / yy, -_SLANT, _SLANT)
-        # Of what is left once rows have been moved back by the slant.
-        left = np.maximum(xx - 2 * slant * yx + slant * slant * yy, _LEAST_VARIANCE)
+        # The variance after the slant has been removed.
+        unslanted = np.maximum(xx - 2 * slant * yx + slant * slant * yy, _LEAST_VARIANCE)
         tall = np.sqrt(yy) / (_TALL * height)
-        wide = np.sqrt(left) / (_WIDE * width)
+        wide = np.sqrt(unslanted) / (_WIDE * width)
         poses = np.stack([down, across, _logarithms(tall), _logarithms(wide), slant], axis=1)
         # An empty image is in the template's pose.
         poses[moments[:, 0] == 0] = 0
         return np.clip(poses, *self._bounds())
 
     def _seen_from_template(self, poses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return where in their images the pixels of the template are: rows and columns."""
+        """Return the rows and columns in their images of the pixels of the template."""
         height, width, _ = self._shape
         down, across, tall, wide, slant = _columns(poses)
         y, x = _centred(height)[:, None], _centred(width)
@@ -218,7 +218,7 @@ class PoseEncoder(Encoder):
     def _seen_from_image(
         self, poses: np.ndarray, rows: np.ndarray, columns: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return where in the template places of images are: rows and columns."""
+        """Return the rows and columns in the template of places in images."""
         height, width, _ = self._shape
         down, across, tall, wide, slant = _columns(poses)
         y, x = (height - 1) / 2, (width - 1) / 2
@@ -243,7 +243,7 @@ def _columns(poses: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def _logarithms(numbers: np.ndarray) -> np.ndarray:
-    """Return logarithms that are of each number alone, as those of whole arrays need not be."""
+    """Return logarithms, each a function of its number alone, unlike those of whole arrays."""
     return np.fromiter(map(math.log, numbers.tolist()), np.float64, numbers.size)
 
 

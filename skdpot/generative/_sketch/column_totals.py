@@ -1,4 +1,4 @@
-"""Counts of columns in all classes together, combined from all releases that have them."""
+"""Estimates of the counts of a column, combined from all releases that contain them."""
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
@@ -16,15 +16,15 @@ __all__ = [
     "with_totals",
 ]
 
-# The least that is taken for noise is a record.
+# The least standard deviation of noise that is assumed, in records.
 LEAST_NOISE = 1.0
 
-# A cell with fewer deviations of the noise is taken to be like all others of its group with fewer.
+# A cell whose count has fewer deviations of the noise is treated like the others of its group.
 SEEN_DEVIATIONS = 2.0
 _EVEN_SHARE = 1e-6
-# How often cells are expected to have what was found last, and how far off that may be.
+# The number of updates of the expected counts of such cells, and their relative deviation from it.
 _PRIORS, PRIOR_SPREAD = 2, 2.0
-# Rounds of pivots, and how many of them may move all entries at once for nothing.
+# Rounds of pivots, and the number of rounds without progress that may move all entries at once.
 _PIVOTS, _PATIENCE = 200, 3
 _ROUNDING = 1e-12
 
@@ -32,11 +32,11 @@ _ROUNDING = 1e-12
 def with_totals(
     counts: np.ndarray,
     totals: np.ndarray,
-    of_counts: float | np.ndarray,
-    of_totals: float | np.ndarray,
+    count_noise: float | np.ndarray,
+    total_noise: float | np.ndarray,
     possible: bool | np.ndarray = True,
 ) -> np.ndarray:
-    """Return the counts of least squares of each class, given counts of all classes together.
+    """Return the least-squares counts of each class, given counts of all classes together.
 
     Parameters
     ----------
@@ -44,15 +44,15 @@ def with_totals(
         Released, and 0 where none are possible.
     totals : ndarray of shape (n_cells,)
         Released counts of all classes together.
-    of_counts, of_totals : float
-        Standard deviations of the noise of both, perhaps one for each cell.
+    count_noise, total_noise : float
+        Standard deviations of the noise of both; one number, or one for each cell.
     possible : ndarray of shape (n_cells, n_classes), default=True
-        In which classes records of a cell may be.
+        The classes that records of a cell may have.
 
     Returns
     -------
     ndarray of shape (n_cells, n_classes)
-        All classes of a cell are moved alike.
+        All classes of a cell get the same correction.
 
     Examples
     --------
@@ -62,12 +62,12 @@ def with_totals(
     array([[32., 12.]])
     """
     possible = np.broadcast_to(possible, counts.shape)
-    of_sums = possible.sum(axis=1) * of_counts**2
-    moved = (totals - counts.sum(axis=1)) * of_counts**2 / (of_sums + of_totals**2)
-    return counts + possible * moved[:, None]
+    sum_variance = possible.sum(axis=1) * count_noise**2
+    correction = (totals - counts.sum(axis=1)) * count_noise**2 / (sum_variance + total_noise**2)
+    return counts + possible * correction[:, None]
 
 
-def deviation_in_classes(of_counts: float, of_totals: float, n_classes: int) -> float:
+def deviation_in_classes(count_noise: float, total_noise: float, n_classes: int) -> float:
     """Return the deviation of the noise of a count of `with_totals`, in each of some classes.
 
     Examples
@@ -76,8 +76,8 @@ def deviation_in_classes(of_counts: float, of_totals: float, n_classes: int) -> 
     >>> round(deviation_in_classes(1.0, 1.0, 2) ** 2, 3)
     0.667
     """
-    explained = of_counts**2 / (n_classes * of_counts**2 + of_totals**2)
-    return float(of_counts * np.sqrt(1 - explained))
+    explained = count_noise**2 / (n_classes * count_noise**2 + total_noise**2)
+    return float(count_noise * np.sqrt(1 - explained))
 
 
 def likely_counts(
@@ -87,22 +87,21 @@ def likely_counts(
     group: np.ndarray,
     empty: np.ndarray,
 ) -> np.ndarray:
-    """Return the counts of least squares, none below 0, given sums of them: in units of noise.
+    """Return the nonnegative least-squares counts, given counts and sums of them.
 
-    Cells that noise alone may fill are expected to have what those of their group have in the mean,
-    give or take twice as much. Otherwise what is above 0 of the noise of many cells would add up.
+    Cells that may hold only noise are expected to have the mean of such cells in their group, with
+    a deviation of twice as much. Otherwise, the positive noise of many cells would add up.
 
     Parameters
     ----------
     counts, deviations : ndarray of shape (n_cells,)
         Released counts, and the standard deviations of their noise.
     sums : sequence of (ndarray, ndarray, float)
-        The part that each cell is in, the released counts of parts, and the deviation of their
-        noise.
+        The part of each cell, the released counts of parts, and the deviation of their noise.
     group : ndarray of shape (n_cells,)
-        Of each cell.
+        The group of each cell.
     empty : ndarray of shape (n_cells,)
-        Which cells have nothing.
+        Which cells are known to be empty.
 
     Returns
     -------
@@ -122,51 +121,51 @@ def likely_counts(
     seen = np.linalg.solve(precision, weighted) > SEEN_DEVIATIONS * deviations
     hidden = ~(seen | empty)
     n_hidden = np.maximum(np.bincount(group, hidden), 1)
-    found = _nonnegative(precision, weighted, ~empty)
+    estimates = _nonnegative(precision, weighted, ~empty)
     for _ in range(_PRIORS):
-        expected = (np.bincount(group, np.where(hidden, found, 0.0)) / n_hidden)[group]
+        expected = (np.bincount(group, np.where(hidden, estimates, 0.0)) / n_hidden)[group]
         prior = hidden / np.maximum(PRIOR_SPREAD * expected, LEAST_NOISE) ** 2
-        found = _nonnegative(precision + np.diag(prior), weighted + prior * expected, ~empty)
-    return found
+        estimates = _nonnegative(precision + np.diag(prior), weighted + prior * expected, ~empty)
+    return estimates
 
 
 def _equations(counts, deviations, sums):
     """Return the matrix and the right side of the normal equations of counts and their sums."""
     precisions = np.maximum(deviations, LEAST_NOISE) ** -2.0
     precision, weighted = np.diag(precisions), precisions * counts
-    for parts, of_parts, deviation in sums:
-        of_part = max(deviation, LEAST_NOISE) ** -2.0
-        precision += of_part * (parts[:, None] == parts)
-        weighted += of_part * of_parts[parts]
+    for parts, part_counts, deviation in sums:
+        part_precision = max(deviation, LEAST_NOISE) ** -2.0
+        precision += part_precision * (parts[:, None] == parts)
+        weighted += part_precision * part_counts[parts]
     return precision, weighted
 
 
 def _nonnegative(precision, weighted, possible):
-    """Return the solution of least squares with no entry below 0, and 0 where none is possible.
+    """Return the nonnegative least-squares solution, which is 0 for entries that are not possible.
 
-    By pivoting: entries that are below 0 become 0, and those whose slope is are let free, all at
-    once for some rounds. Then it is one at a time, so that it ends.
+    Pivoting: entries below 0 are fixed at 0, and entries at 0 with a slope below 0 are freed, all
+    at once for some rounds. After these, one entry moves at a time, so that the method ends.
     """
-    free, found, least = possible.copy(), np.zeros(len(weighted)), len(weighted) + 1
-    left = _PATIENCE
+    free, solution, least = possible.copy(), np.zeros(len(weighted)), len(weighted) + 1
+    patience = _PATIENCE
     tolerance = _ROUNDING * np.abs(weighted).max(initial=0.0)
     for _ in range(_PIVOTS):
-        found = np.zeros(len(weighted))
-        found[free] = np.linalg.solve(precision[np.ix_(free, free)], weighted[free])
-        slopes = precision @ found - weighted
-        wrong = np.flatnonzero(possible & np.where(free, found < 0, slopes < -tolerance))
+        solution = np.zeros(len(weighted))
+        solution[free] = np.linalg.solve(precision[np.ix_(free, free)], weighted[free])
+        slopes = precision @ solution - weighted
+        wrong = np.flatnonzero(possible & np.where(free, solution < 0, slopes < -tolerance))
         if not len(wrong):
             break
-        left = _PATIENCE if len(wrong) < least else left - 1
+        patience = _PATIENCE if len(wrong) < least else patience - 1
         least = min(least, len(wrong))
-        free[wrong if left > 0 else wrong[-1:]] ^= True
-    return np.maximum(found, 0.0)
+        free[wrong if patience > 0 else wrong[-1:]] ^= True
+    return np.maximum(solution, 0.0)
 
 
 def sums_of_pairs(
     pairs: Sequence[np.ndarray], sizes: Sequence[int], n_classes: int, deviations: Sequence[float]
 ) -> Iterator[tuple[np.ndarray, float]]:
-    """Yield the counts of each column's groups that its pairs with others tell, and their noise.
+    """Yield the counts of each column's groups by its pairs with others, and their noise.
 
     Parameters
     ----------
@@ -189,23 +188,23 @@ def sums_of_pairs(
     [3. 5. 7.] 1.41
     """
     sums, precisions = [np.zeros(size) for size in sizes], np.zeros(len(sizes))
-    for (a, b), of_pair, deviation in zip(
+    for (a, b), counts, deviation in zip(
         combinations(range(len(sizes)), 2), pairs, deviations, strict=True
     ):
-        table = of_pair.reshape(sizes[a], sizes[b], n_classes).sum(axis=2)
+        table = counts.reshape(sizes[a], sizes[b], n_classes).sum(axis=2)
         for j, other, axis in ((a, b, 1), (b, a, 0)):
             precision = 1 / (deviation**2 * sizes[other] * n_classes)
             sums[j] += precision * table.sum(axis=axis)
             precisions[j] += precision
-    for of_column, precision in zip(sums, precisions, strict=True):
-        yield of_column / precision, float(precision**-0.5)
+    for column_sums, precision in zip(sums, precisions, strict=True):
+        yield column_sums / precision, float(precision**-0.5)
 
 
 def column_shares(totals: np.ndarray, group: np.ndarray, noise: float) -> np.ndarray:
-    """Return the share that each cell has of its group, of counts with noise.
+    """Return the share of each cell in its group, from counts with noise.
 
-    Counts that noise alone may be are shared out evenly, as many as they are together. Each of
-    them without its negative ones would add half of the noise of all cells to the column.
+    Cells that may hold only noise share their total evenly. Without that, the positive noise of all
+    cells would be added to the column.
 
     Parameters
     ----------

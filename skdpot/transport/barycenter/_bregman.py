@@ -16,9 +16,9 @@ from ._relaxation import Plane, Relaxation, RelaxedMethod, own_minorant
 
 _NOTHING = np.empty((0, 0))
 _SMALLEST = 1e-300
-# No logarithm of a column is larger in absolute value.
+# Upper bound on the absolute value of logarithms of columns.
 _LARGEST_LOGARITHM = 700.0
-# Over-relaxation of the logarithms: 1 are the projections themselves.
+# Over-relaxation of the logarithms; with 1, steps are the projections.
 _RELAXATION = 1.5
 # Regularisations, in units of the mean cost above the smallest one. They fall as fast as plans can
 # follow: while the groups' columns differ by more than this, they wait.
@@ -28,8 +28,8 @@ _LARGEST_DISAGREEMENT = 0.1
 _FIRST_CHECK = 30
 _ROUNDS_PER_CHECK = 10
 _STALLED = 0.8
-# The minorant that groups are asked for.
-_OF_PRICES = 0
+# The number of the minorant that groups are asked for.
+_PRICE_MINORANT = 0
 
 
 class BregmanProjections(RelaxedMethod):
@@ -43,12 +43,12 @@ class BregmanProjections(RelaxedMethod):
 
 
 def anneal(relaxation: Relaxation, last_reg: float = 0.0) -> Rounds[list[list[Plane]]]:
-    """Project with falling regularisation until the gap is closed; return the planes met.
+    """Project with falling regularisation until the gap is closed; return all planes found.
 
-    Where it is not closed, end without a round left; or, if `last_reg` is positive, as soon as a
-    check is below that regularisation or finds the gap nearly as wide as the one before.
+    Otherwise, end when no round is left. With a positive `last_reg`, also end at a check that finds
+    the regularisation below it, or the gap nearly as wide as at the last check.
     """
-    found: list[list[Plane]] = []
+    met_planes: list[list[Plane]] = []
     relative, n_projections = FIRST_REG, 0
     while not relaxation.finished:
         log_shares, relative = yield from project(relaxation, relative)
@@ -58,17 +58,17 @@ def anneal(relaxation: Relaxation, last_reg: float = 0.0) -> Rounds[list[list[Pl
         ):
             gap_before = relaxation.gap
             shares = np.exp(log_shares)
-            _, planes = yield from relaxation.evaluate(shares / shares.sum(), (_OF_PRICES,))
-            found += planes
+            _, planes = yield from relaxation.evaluate(shares / shares.sum(), (_PRICE_MINORANT,))
+            met_planes += planes
             stalled = relaxation.gap > _STALLED * gap_before
             if last_reg and (relative <= last_reg or stalled):
                 break
-    return found
+    return met_planes
 
 
 def project(relaxation: Relaxation, relative: float) -> Rounds[tuple[np.ndarray, float]]:
     """Project once: return logarithms of shares, and the next relative regularisation."""
-    # Costs that do not differ need no regularisation, but a number to divide by.
+    # With equal costs the scale is 0, and the regularisation must not be.
     reg = relative * (relaxation.scale or 1.0)
     answer = yield from relaxation.exchange.ask(
         "bregman", relaxation.n_candidates + 1, _LARGEST_LOGARITHM, reg=np.array([reg])
@@ -76,19 +76,19 @@ def project(relaxation: Relaxation, relative: float) -> Rounds[tuple[np.ndarray,
     relaxation.n_iter += 1
     log_shares = capped(answer[:-1], relaxation.n_support)
     relaxation.exchange.news = {"log_shares": log_shares}
-    # Groups can tell how far they were from the shares when they know these: one round later.
+    # The disagreement is known one round later, when groups know the shares.
     if answer[-1] <= _LARGEST_DISAGREEMENT:
         relative = max(relative * _FACTOR, _LAST_REG)
     return log_shares, relative
 
 
 def capped(means: np.ndarray, n_support: int) -> np.ndarray:
-    """Return logarithms of shares with sum 1: given ones, scaled and cut off at the cap."""
+    """Return logarithms of shares with sum 1: the given ones, scaled and capped."""
     descending = np.sort(means)[::-1]
     rest = np.logaddexp.accumulate(descending[::-1])[::-1]
     n_capped = np.arange(n_support)
-    # With the m largest at the cap, this scale gives the others what is left of the mass. That
-    # none of them is above the cap is certain for the last m, but for rounding.
+    # With the m largest at the cap, this scale gives the others the remaining mass. For the last m,
+    # none of them exceeds the cap, up to rounding.
     scales = np.log1p(-n_capped / n_support) - rest[:n_support]
     fits = scales + descending[:n_support] <= -np.log(n_support)
     fits[-1] = True
@@ -100,7 +100,7 @@ def capped(means: np.ndarray, n_support: int) -> np.ndarray:
 
 @answers("bregman")
 def _columns(group: Group, arrays: Arrays) -> np.ndarray:
-    """Answer the logarithms of the plan's columns, and how far the last ones were off."""
+    """Answer the logarithms of the plan's columns, and the error of the last ones."""
     state, reg = group.state, float(arrays["reg"][0])
     prices = group.zeros("prices", group.cost.shape[1])
     columns, potential = np.zeros(len(prices)), np.empty(len(group.masses))
@@ -114,14 +114,14 @@ def _columns(group: Group, arrays: Arrays) -> np.ndarray:
 
 @learns("log_shares")
 def _make_equal(group: Group, arrays: Arrays) -> None:
-    """Move prices towards the common columns, and note how far the own ones were off."""
+    """Move prices towards the common columns, and record the error of the own ones."""
     state, log_shares = group.state, arrays["log_shares"]
     columns = state["log_columns"]
     state["prices"] += (_RELAXATION * float(state["reg"][0])) * (log_shares - columns)
     state["disagreement"] = np.abs(np.exp(columns) - np.exp(log_shares)).sum(keepdims=True)
 
 
-@own_minorant(_OF_PRICES)
-def _of_prices(group: Group) -> Minorant:
+@own_minorant(_PRICE_MINORANT)
+def _minorant_from_prices(group: Group) -> Minorant:
     prices = group.zeros("prices", group.cost.shape[1])
     return minorant_of_prices(group.cost, group.masses, prices)

@@ -16,7 +16,7 @@ from ._bregman import BregmanProjections
 from ._bundle import Bundle
 from ._candidate_problem import CandidateProblem, check_problem, lower_bound
 from ._choice import Choice, choose, coordinates_from_costs
-from ._dual import OF_POTENTIAL, DualSubgradient
+from ._dual import POTENTIAL_MINORANT, DualSubgradient
 from ._exchange import Arrays, Exchange, Group, Rounds, drive
 from ._minorants import minorant_of_potential
 from ._relaxation import Relaxation, RelaxedMethod
@@ -244,7 +244,7 @@ def _relax(
         shares, potentials = found or (relaxation.shares, [])
         for group, potential in zip(groups, potentials, strict=False):
             group.state["potential"] = potential
-        drive(relaxation.evaluate(shares, (OF_POTENTIAL,)), groups, n_parts)
+        drive(relaxation.evaluate(shares, (POTENTIAL_MINORANT,)), groups, n_parts)
     if method != "exact" and not relaxation.finished:
         iterative = METHODS["bundle" if method == "auto" else method](**options)
         drive(iterative.relax(relaxation), groups, n_parts)

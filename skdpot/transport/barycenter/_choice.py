@@ -84,10 +84,10 @@ def _first_choices(shares: np.ndarray, order: np.ndarray, n_support: int) -> lis
 
 
 class Choice(NamedTuple):
-    """Bounds on the objective of a choice, and what its points would cost elsewhere.
+    """Bounds on the objective of a choice, and the costs of other points.
 
-    `elsewhere` returns costs of shape (n_support, n_candidates), up to a constant of each row, for
-    couplings that are kept.
+    `elsewhere` returns the costs of all candidates for each point, of shape (n_support,
+    n_candidates), up to a constant of each row, with the present couplings.
     """
 
     upper: float
@@ -101,15 +101,15 @@ def choose(
     points: np.ndarray,
     n_support: int,
 ) -> Rounds[tuple[np.ndarray, Choice]]:
-    """Return a choice of candidates near the shares that no relocation of points improves much.
+    """Return a choice of candidates near the shares that no relocation improves much.
 
-    The objective falls in each: it is that of the couplings, which the move makes cheaper, and new
-    couplings are cheaper still. `points` are coordinates of the candidates.
+    Every relocation lowers the objective: it makes the present couplings cheaper, and new couplings
+    are cheaper still. `points` are coordinates of the candidates.
     """
     starts = []
     for start in _first_choices(shares, space_filling_order(points, shares), n_support):
         starts.append((start, (yield from place(start))))
-    chosen, best = min(starts, key=lambda found: found[1].upper)
+    chosen, best = min(starts, key=lambda start: start[1].upper)
     for _ in range(_MOST_MOVES):
         moved = relocated(chosen, best.elsewhere())
         if (moved == chosen).all():
@@ -132,7 +132,7 @@ def relocated(chosen: np.ndarray, costs: np.ndarray) -> np.ndarray:
     targets = costs[:, free].argmin(axis=1)
     gains = costs[np.arange(len(chosen)), chosen] - costs[np.arange(len(chosen)), free[targets]]
     order = np.argsort(-gains, kind="stable")
-    # Where several points want one candidate, it goes to the one that gains most.
+    # A candidate goes to the point that gains most.
     winners = order[np.unique(targets[order], return_index=True)[1]]
     winners = winners[gains[winners] > 0]
     moved[winners] = free[targets[winners]]

@@ -4,7 +4,7 @@ A group keeps potentials phi of its points; theta_i of the paper is ``w_s phi_i`
 ``w_s = lambda_s / M``, so that a step in units of w_s is a step in units of cost here. Its message
 is ``T_k = max_i (theta_i - w_s c_ik) - sum_i a_i theta_i``, K numbers. The best multiplier theta_0
 of the number of points is known for given messages: it lets the M candidates of the largest sums
-pass, and the dual value is minus their sum. What groups are told is who these are.
+pass, and the dual value is minus their sum. Groups are told which candidates these are.
 """
 
 import math
@@ -24,8 +24,8 @@ _MOMENTUM = 0.9
 _FIRST_STEP = 0.05
 _ROUNDS_PER_CHECK = 50
 _AVERAGED = 200
-# Minorants that groups are asked for.
-OF_POTENTIAL, _OF_BEST_POTENTIAL = 1, 2
+# Numbers of the minorants that groups are asked for.
+POTENTIAL_MINORANT, _BEST_POTENTIAL_MINORANT = 1, 2
 
 
 @dataclass(eq=False)
@@ -34,7 +34,7 @@ class DualSubgradient(RelaxedMethod):
 
     name = "dual"
     default_rounds = 3000
-    # Distinct candidates that each step looks at, as candidate_barycenter documents.
+    # The distinct candidates of each step: see `candidate_barycenter`.
     batches: Iterable[np.ndarray] | None = None
     primal_recovery: int | None = None
 
@@ -70,7 +70,7 @@ class DualSubgradient(RelaxedMethod):
             if batch is None or relaxation.n_left <= 1 or n_steps % _ROUNDS_PER_CHECK == 0:
                 yield from relaxation.evaluate(
                     _average_selection(recent, relaxation),
-                    (_OF_BEST_POTENTIAL, OF_POTENTIAL),
+                    (_BEST_POTENTIAL_MINORANT, POTENTIAL_MINORANT),
                     _largest_potential(relaxation, n_steps),
                 )
             if batch is None:
@@ -142,13 +142,13 @@ def _ascend(group: Group, arrays: Arrays) -> None:
     potential += float(arrays["step"][0]) * momentum
 
 
-@own_minorant(OF_POTENTIAL)
-def _of_potential(group: Group) -> Minorant:
+@own_minorant(POTENTIAL_MINORANT)
+def _minorant_from_potential(group: Group) -> Minorant:
     potential = group.zeros("potential", len(group.masses)).copy()
     return minorant_of_potential(group.cost, group.masses, potential)
 
 
-@own_minorant(_OF_BEST_POTENTIAL)
-def _of_best_potential(group: Group) -> Minorant:
+@own_minorant(_BEST_POTENTIAL_MINORANT)
+def _minorant_from_best_potential(group: Group) -> Minorant:
     potential = group.zeros("best_potential", len(group.masses)).copy()
     return minorant_of_potential(group.cost, group.masses, potential)

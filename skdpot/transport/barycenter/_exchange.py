@@ -26,9 +26,9 @@ class Step:
     Attributes
     ----------
     kind : str
-        What to do.
+        The name of the step.
     arrays : dict of str to ndarray
-        What with.
+        Its arguments.
     size : int
         Length of each group's answer.
     largest : float
@@ -42,8 +42,8 @@ class Step:
     largest: float
 
 
-_Found = TypeVar("_Found")
-Rounds = Generator[Step, np.ndarray, _Found]
+_Result = TypeVar("_Result")
+Rounds = Generator[Step, np.ndarray, _Result]
 
 
 @dataclass(eq=False)
@@ -185,7 +185,7 @@ class Group:
         return _ANSWERS[kind](self, arrays)
 
 
-def drive(rounds: Rounds[_Found], groups: Sequence[Any], n_parts: int = 1) -> _Found:
+def drive(rounds: Rounds[_Result], groups: Sequence[Any], n_parts: int = 1) -> _Result:
     """Let groups of this process answer until the end, and return what was found."""
     step = next(rounds)
     while True:

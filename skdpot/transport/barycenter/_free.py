@@ -24,11 +24,11 @@ from ._point_problem import BarycenterProblem, BarycenterResult
 from ._relaxation import relaxation_of
 
 _BOUNDS = ("moments", "pairs")
-# After so many projections the choice is a good start for points that move freely.
+# The number of projections before candidates are chosen as a start for free points.
 _FIRST_PROJECTIONS = 20
-# The first one has to do with where the start happened to lie.
+# In the first rounds all groups move at once; the first one depends on the start.
 _USUAL_ROUNDS = 2
-# Of the square of the largest coordinate: below lies nothing but rounding.
+# Relative to the square of the largest coordinate: smaller decreases are rounding errors.
 _SMALLEST_DECREASE = 1e-29
 _SMALLEST_SHARE = 1e-100
 
@@ -225,7 +225,7 @@ def free_support_barycenter(
         )
     plans, bounds = zip(*(group.optimal_plan(shape) for group in groups), strict=True)
     lower, upper = weights @ np.array(bounds)
-    within = (moment_bound if bound == "moments" else pair_bound)(
+    shape_bound = (moment_bound if bound == "moments" else pair_bound)(
         [group.own.points for group in heard],
         [group.own.masses for group in heard],
         [group.weight for group in heard],
@@ -235,7 +235,7 @@ def free_support_barycenter(
         support=origin + mean + scale * shape,
         objective=objective,
         gap=float(scale**2 * (upper - lower)),
-        lower_bound=min(between + float(scale**2 * within), objective),
+        lower_bound=min(between + float(scale**2 * shape_bound), objective),
         n_iter=n_iter,
         converged=converged,
         plans=list(plans),
@@ -271,9 +271,9 @@ def _sweep_until_settled(
     max_iter: int,
     report: Callable[[int, np.ndarray, float], None],
 ) -> Rounds[tuple[np.ndarray, int, bool]]:
-    """Return the support, the number of sweeps, and whether they lower the objective no more.
+    """Return the support, the number of sweeps, and whether they converged.
 
-    After the usual rounds, in which all groups move at once, one group after the other reconsiders.
+    In the first rounds, all groups move at once. After them, one group at a time reconsiders.
     """
     value = math.inf
     for _ in range(_USUAL_ROUNDS):
@@ -287,7 +287,7 @@ def _sweep_until_settled(
                 "reconsider", 1 + support.size, math.inf, turn=turn, support=support
             )
             moved = answer[1:].reshape(support.shape)
-            # That of the best support, and not of the one that the answers are about.
+            # The objective of the moved support; answers are about the support before.
             value = float(answer[0]) - _mean_square(moved - support)
             support = moved
         report(n_iter, support, value)
@@ -298,8 +298,10 @@ def _sweep_until_settled(
 
 @answers("reconsider")
 def _reconsider(group: Group, arrays: Arrays) -> np.ndarray:
-    """Couple with where the others pull to, or with the support, if either is better, and it is
-    the group's turn; answer what the group adds to the objective of the support, and its images.
+    """Answer the group's part of the objective, and its images of the support.
+
+    If it is the group's turn, it first couples with the points that the others pull to, or with the
+    support, if either lowers the objective.
     """
     support, own, weight = arrays["support"], group.placed(len(arrays["support"])), group.weight
     if arrays["turn"] == group.place:
@@ -307,7 +309,7 @@ def _reconsider(group: Group, arrays: Arrays) -> np.ndarray:
         rest = own.image if alone else (support - weight * own.image) / (1 - weight)
 
         def beside(image: np.ndarray, scatter: float) -> float:
-            """Return what the group adds to the objective, per weight, if others pull to `rest`."""
+            """Return the group's part of the objective, per weight, if others pull to `rest`."""
             return scatter + (1 - weight) * _mean_square(image - rest)
 
         now = beside(own.image, own.scatter)
@@ -321,17 +323,17 @@ def _reconsider(group: Group, arrays: Arrays) -> np.ndarray:
 
 
 class FreeSupport(Method):
-    """Points that move freely, all groups at once: where only sums over all groups are known."""
+    """Free points that all groups move at once, by sums over all groups."""
 
     name = "free"
     default_rounds = 100
     needs_candidates = False
 
     def rounds(self, problem: BarycenterProblem, exchange: Exchange) -> Rounds[BarycenterResult]:
-        """Move points to the sums of their images until that gains little.
+        """Move points to the sums of their images until the objective hardly falls.
 
-        Each round lowers the objective: with couplings kept, the sums are the best places, and new
-        couplings are cheaper still.
+        Each round lowers the objective: the sums are the best points for the present couplings, and
+        new couplings are cheaper.
         """
         weighing = yield from problem.weighing(exchange)
         start = _moments_support if problem.candidates is None else _rough_choice
@@ -366,10 +368,10 @@ def _rough_choice(
 def _moments_support(
     problem: BarycenterProblem, exchange: Exchange, weighing: Arrays
 ) -> Rounds[np.ndarray]:
-    """Return points of a Gaussian distribution, spread evenly, like the groups on average.
+    """Return evenly spread points of a Gaussian distribution with the groups' mean moments.
 
-    Its mean is the groups' weighted mean, and its covariance the weighted mean of theirs: that of
-    the barycenter is of this size, whereas the covariance of all points together is larger.
+    The covariance of the barycenter is about the weighted mean of the groups' covariances. The
+    covariance of all points together would be larger.
     """
     d = problem.n_features
     largest = max(problem.largest_cost, problem.largest_coordinate)
@@ -380,7 +382,7 @@ def _moments_support(
     root = (directions * np.sqrt(np.maximum(variances, 0.0))) @ directions.T
     n = problem.n_support
     sequence = qmc.Sobol(d, scramble=False).random_base2(math.ceil(math.log2(n + 1)))
-    # The first one is a corner of the cube.
+    # The first point of the sequence is a corner of the cube.
     return problem.within(answer[:d] + ndtri(sequence[1 : n + 1]) @ root)
 
 
@@ -393,14 +395,14 @@ def _moments(group: Group, arrays: Arrays) -> np.ndarray:
     return group.weight * np.concatenate([mean, covariance.ravel()])
 
 
-def _scale(inside: list[np.ndarray], everything: list[np.ndarray]) -> float:
-    """Return a unit of length in which what matters is of size 1, and squares do not overflow."""
-    largest, limit = (max(np.abs(one).max() for one in some) for some in (inside, everything))
+def _scale(points: list[np.ndarray], everything: list[np.ndarray]) -> float:
+    """Return a unit of length in which coordinates are about 1, and squares do not overflow."""
+    largest, limit = (max(np.abs(a).max() for a in arrays) for arrays in (points, everything))
     return float(max(largest, limit * _SMALLEST_SHARE)) or 1.0
 
 
 def _fast_costs(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return squared distances, as exact as the largest one allows: the solver rounds them more."""
+    """Return squared distances, with errors relative to the largest one."""
     costs = x @ (-2 * y.T)
     costs += np.square(x).sum(axis=1)[:, None]
     costs += np.square(y).sum(axis=1)

@@ -100,27 +100,27 @@ class Relaxation:
 
     @property
     def gap(self) -> float:
-        """How far from the optimum the best shares can be."""
+        """Upper bound on the distance of the best objective from the optimum."""
         return self.upper - self.lower
 
     @property
     def converged(self) -> bool:
-        """Whether the gap is within the tolerance, or within what rounding hides."""
+        """Whether the gap is within the tolerance, or within rounding errors."""
         tolerance = self.tol * abs(self.upper) + self._noise
         return bool(math.isfinite(self.gap) and self.gap <= tolerance)
 
     @property
     def n_left(self) -> int:
-        """How many rounds are left."""
+        """Number of rounds left."""
         return self.max_iter - self.n_iter
 
     @property
     def finished(self) -> bool:
-        """Whether nothing remains to be done, or no round is left to do it in."""
+        """Whether the gap is closed, or no round is left."""
         return self.converged or self.n_left <= 0
 
     def learn(self, planes: list[Plane]) -> None:
-        """Keep a plane of every part if they give the best lower bound."""
+        """Keep the planes of all parts if they give the best lower bound."""
         prices = np.sum([plane.prices for plane in planes], axis=0)
         smallest = np.argpartition(prices, self.n_support - 1)[: self.n_support]
         bound = math.fsum(prices[smallest]) / self.n_support
@@ -132,9 +132,9 @@ class Relaxation:
     def evaluate(
         self, shares: np.ndarray, minorants: Sequence[int] = (), largest: float = 0.0
     ) -> Rounds[tuple[np.ndarray, list[list[Plane]]]]:
-        """Return the parts' costs of shares, the planes that touch them there, and those asked for.
+        """Return the parts' costs of shares, their tangent planes, and the requested minorants.
 
-        `largest` is the largest potential there can be, besides those that exact transport finds.
+        `largest` bounds the potentials, besides those of exact transport.
         """
         self.n_iter += 1
         largest = 2 * self.exchange.largest_cost + largest
@@ -147,25 +147,25 @@ class Relaxation:
         )
         unheard = self.exchange.unheard(largest)
         costs = parts[:, 0] + unheard
-        told = parts[:, 1:].reshape(len(parts), -1, 1 + self.n_candidates)
-        found = [
-            [Plane(one[1:], float(one[0]) + 2 * unheard, {(self.n_evaluations, i): 1.0})
-             for one in told[:, i]]
-            for i in range(told.shape[1])
+        messages = parts[:, 1:].reshape(len(parts), -1, 1 + self.n_candidates)
+        planes = [
+            [Plane(message[1:], float(message[0]) + 2 * unheard, {(self.n_evaluations, i): 1.0})
+             for message in messages[:, i]]
+            for i in range(messages.shape[1])
         ]  # fmt: skip
         self.n_evaluations += 1
         upper = math.fsum(costs)
         if upper < self.upper:
             self.upper, self.shares = upper, shares
-        for planes in found:
-            self.learn(planes)
+        for planes_of_parts in planes:
+            self.learn(planes_of_parts)
         self.note()
         if self._callback is not None:
             self._callback(self.n_iter, self.lower, self.upper)
-        return costs, found
+        return costs, planes
 
     def note(self) -> None:
-        """Note what is known after this round."""
+        """Record the bounds after this round."""
         self.history.append((self.n_iter, self.lower, self.upper))
 
 
@@ -173,11 +173,11 @@ class RelaxedMethod(Method):
     """A method that closes the gap of a relaxation."""
 
     def relax(self, relaxation: Relaxation) -> Rounds[None]:
-        """Close the gap, or use up the rounds."""
+        """Close the gap, or use all rounds."""
         raise NotImplementedError
 
     def rounds(self, problem: BarycenterProblem, exchange: Exchange) -> Rounds[BarycenterResult]:
-        """Return the barycenter of groups whose points are known to them alone."""
+        """Return the barycenter of groups, each of which keeps its points to itself."""
         weighing = yield from problem.weighing(exchange)
         relaxation = relaxation_of(problem, exchange)
         yield from relaxation.begin(candidates=problem.candidates, **weighing)
@@ -221,7 +221,7 @@ def relaxation_of(problem: BarycenterProblem, exchange: Exchange) -> Relaxation:
 
 @answers("begin")
 def begin(group: Group, arrays: Arrays) -> np.ndarray:
-    """Answer the mean cost above the smallest, and what hides a cost's digits."""
+    """Answer the mean cost above the smallest one, and a bound on rounding errors of costs."""
     group.state["n_support"] = np.array(arrays["n_support"], dtype=np.int64)
     n_points, n_candidates = group.cost.shape
     noise = 4 * certifiable_gap(n_points, n_candidates, group.low, group.high)
@@ -230,7 +230,7 @@ def begin(group: Group, arrays: Arrays) -> np.ndarray:
 
 @answers("evaluate")
 def evaluate(group: Group, arrays: Arrays) -> np.ndarray:
-    """Answer the cost of shares, the minorant that touches it there, and some others."""
+    """Answer the cost of shares, the minorant that is tangent there, and requested ones."""
     cost, touching = exact_answer(group.cost, group.masses, arrays["shares"])
     own = [OWN_MINORANTS[number](group) for number in arrays["minorants"].tolist()]
     if group.kept is not None:
@@ -241,9 +241,9 @@ def evaluate(group: Group, arrays: Arrays) -> np.ndarray:
 
 
 def _message(group: Group, minorant: Minorant) -> np.ndarray:
-    """Return what rounding may add to a minorant in the sum of all, and its prices.
+    """Return a bound on rounding errors of a minorant in the sum of all, and its prices.
 
-    As shares have the sum 1, the level can be part of the prices.
+    The level is added to the prices, because shares have the sum 1.
     """
     n_terms = sum(group.cost.shape) + group.n_groups
     allowance = rounding_allowance(n_terms, group.low, group.high, [minorant.potential])
@@ -252,7 +252,7 @@ def _message(group: Group, minorant: Minorant) -> np.ndarray:
 
 
 def into_capped_simplex(shares: np.ndarray, n_support: int) -> np.ndarray:
-    """Return shares that rounding or a solver's tolerance left outside of the capped simplex."""
+    """Move shares into the capped simplex, which rounding or a tolerance made them leave."""
     cap = 1.0 / n_support
     shares = np.clip(shares, 0.0, cap)
     missing = 1.0 - math.fsum(shares)
