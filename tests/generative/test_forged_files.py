@@ -229,6 +229,13 @@ def test_what_no_table_is_counted_as_is_refused(name, value, saved, tmp_path):
         DPSinkhornGenerator.load(tmp_path / "generator.npz")
 
 
+def test_a_file_has_no_fewer_than_one_parity_where_it_has_any(saved, tmp_path):
+    header, arrays = copy.deepcopy(saved["table"])
+    write_generator(tmp_path / "generator.npz", header, arrays | {"n_parities": np.array(0)})
+    with pytest.raises(ValueError, match="sketch of a table"):
+        DPSinkhornGenerator.load(tmp_path / "generator.npz")
+
+
 def test_columns_of_people_are_a_list(saved, tmp_path):
     header, arrays = copy.deepcopy(saved["people"])
     header["sketch"]["table"]["people"]["own"] = {"sex": 1}

@@ -169,6 +169,20 @@ def test_sampled_tables_have_the_parity(columns, target):
     assert (rows["y"] == len(columns) % 2).mean() > 0.85
 
 
+def test_components_of_a_parity_are_as_frequent_as_chance_makes_them(tmp_path):
+    """Trees find no parity in a table in which chance favours nothing."""
+    schema = {f"x{j}": [0, 1] for j in range(COLUMNS)} | {"y": [0, 1]}
+    fitted = DPSinkhornGenerator(
+        10.0, 1e-6, schema=schema, target="y", random_state=0,
+        model=TableSketch(n_components=40, n_iter=150),
+    ).fit(hidden(20_000, (0, 2, 5)))  # fmt: skip
+    fitted.save(tmp_path / "table.npz")
+    for generator in (fitted, DPSinkhornGenerator.load(tmp_path / "table.npz")):
+        released = generator._fitted
+        tables = [released.sample(1000, None, None, np.random.RandomState(i)) for i in range(20)]
+        assert 0.5 < np.std([rows["y"].sum() for rows in tables]) / np.sqrt(250) < 1.6
+
+
 def test_a_column_of_one_value_leaves_a_model_that_can_be_drawn_from():
     X = hidden(3000, (0, 1, 2)).assign(x3=0)
     generator = DPSinkhornGenerator(

@@ -56,7 +56,7 @@ def sample_units(
     evenly : bool, default=False
         Whether shares of components, and of each one's cells, are hardly changed by chance. Each
         record is drawn as if it were the only one, and all together are nearer to the model than
-        independent ones.
+        independent ones. Components of a model with parities are drawn independently.
 
     Returns
     -------
@@ -106,7 +106,11 @@ def sample_units(
     draw = partial(
         draw_entries, rng=rng, uniforms=even_uniforms if evenly else independent_uniforms
     )
-    components = _draw_components(posterior, prior, model["classes"], n_samples, labels, draw)
+    # Trees find a parity because chance makes a column, or a pair, tell a little of the target.
+    draw_component = partial(draw_entries, rng=rng) if "n_parities" in model else draw
+    components = _draw_components(
+        posterior, prior, model["classes"], n_samples, labels, draw_component
+    )
     # Records are drawn faster in the order of their components.
     order = np.argsort(components, kind="stable")
     components = components[order]

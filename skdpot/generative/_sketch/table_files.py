@@ -26,6 +26,8 @@ _ARRAYS = {
     **dict.fromkeys(("n_cells", "starts", "stops", "classes"), np.int64),
     **dict.fromkeys(("weights", "cells"), np.float64),
 }
+# How many parities the model of a file has; without it, there are none.
+_N_PARITIES = {"n_parities": np.int64}
 # Arrays of released statistics in a file, and their types.
 _STATISTICS = {
     **dict.fromkeys(("n_cells", "starts", "stops", "groups"), np.int64),
@@ -44,7 +46,8 @@ _JOINT_ARRAYS = {
 
 def read_model(arrays: Mapping[str, np.ndarray], schema: TableSchema) -> dict[str, np.ndarray]:
     """Return the arrays of a model, or raise."""
-    model = with_kinds(arrays, _ARRAYS)
+    kinds = _ARRAYS | (_N_PARITIES if "n_parities" in arrays else {})
+    model = with_kinds(arrays, kinds)
     if not _is_model(schema, **model):
         raise ValueError("the file does not hold a sketch of a table.")
     return model
@@ -58,6 +61,7 @@ def _is_model(
     weights: np.ndarray,
     classes: np.ndarray,
     cells: np.ndarray,
+    n_parities: np.ndarray | None = None,
 ) -> bool:
     """Tell whether arrays are a model of a table, from which records can be drawn."""
     if (
@@ -65,6 +69,7 @@ def _is_model(
         or weights.ndim != 1
         or weights.shape != classes.shape
         or cells.shape != (len(weights), len(starts))
+        or (n_parities is not None and (n_parities.shape != () or n_parities < 1))
     ):
         return False
     column_sums = np.add.reduceat(cells, np.cumsum(n_cells) - n_cells, axis=1)

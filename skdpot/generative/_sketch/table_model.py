@@ -73,6 +73,7 @@ def fit_table(
           and its class.
         - ``"cells"`` of shape (n_components, n_cells): the distribution of each column in each
           component.
+        - ``"n_parities"`` of shape (): how many parities it was fitted to, where there are any.
 
     Examples
     --------
@@ -100,7 +101,9 @@ def fit_table(
     tails = released.get("tails", np.zeros(len(released["groups"]), dtype=bool))
     counts = np.where(tails[:, None], 0.0, released["counts"])
     released = {**released, "counts": counts, "tails": tails}
-    fitted = _fit_classes(released, columns, class_sizes, pair_noise, shares, n_components, n_iter)
+    fitted, n_parities = _fit_classes(
+        released, columns, class_sizes, pair_noise, shares, n_components, n_iter
+    )
     weights = np.concatenate([shares[c] * mixture[0] for c, mixture in enumerate(fitted)])
     profiles = [
         _cell_profiles(mixture[1], released, columns, c) for c, mixture in enumerate(fitted)
@@ -111,12 +114,13 @@ def fit_table(
         totals = [released["totals"][column] for column in columns]
         distributions = [nearest_distribution(total / max(total.sum(), 1.0)) for total in totals]
         _rake_in_place(cells, weights, [with_even_share(part) for part in distributions])
-    return {
+    model = {
         **{name: released[name] for name in ("n_cells", "starts", "stops")},
         "weights": weights,
         "classes": np.repeat(np.arange(n_classes), [len(mixture[0]) for mixture in fitted]),
         "cells": cells,
     }
+    return model | ({"n_parities": np.array(n_parities)} if n_parities else {})
 
 
 def _sizes_of_classes(released, columns):
@@ -131,7 +135,7 @@ def _sizes_of_classes(released, columns):
 
 
 def _fit_classes(released, columns, class_sizes, pair_noise, shares, n_components, n_iter):
-    """Return the weights and profiles of the mixture of each class.
+    """Return the weights and profiles of the mixture of each class, and the number of parities.
 
     With the `pair_noise` of pooled classes, which are the groups of a map, all mixtures have the
     same size and the same start: differences that are only noise would reveal the group.
@@ -155,11 +159,12 @@ def _fit_classes(released, columns, class_sizes, pair_noise, shares, n_component
         fitted.append(fit(singles, pairs, deviations, n_parts, n_iter, rng))
     joints = joint_tables(released, columns, class_sizes, fitted)
     if joints is None:
-        return fitted
-    return [
+        return fitted, 0
+    fitted = [
         fit(*target, 0, n_iter, rng, start=start, joints=tables)
         for target, start, tables in zip(targets, fitted, joints, strict=True)
     ]
+    return fitted, sum(table.contrast is not None for table in joints[0])
 
 
 def class_shares(model: Mapping[str, np.ndarray], n_classes: int) -> np.ndarray:
