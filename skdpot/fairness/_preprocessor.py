@@ -5,7 +5,6 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import type_of_target
@@ -13,14 +12,10 @@ from sklearn.utils.validation import (
     check_consistent_length,
     check_is_fitted,
     column_or_1d,
-    validate_data,
 )
 
 from skdpot._base import (
-    PrivateEstimator,
-    count_columns,
     tells_of_charges,
-    validate_private_data,
     warn_user,
 )
 from skdpot._conformance import (
@@ -38,34 +33,27 @@ from skdpot._sklearn_compat import (
     output_container,
     validate_parameters,
 )
-from skdpot.fairness._attribute import split_attribute
 from skdpot.fairness._conditional import uniforms
-from skdpot.fairness._declared import FitSettings, declare
 from skdpot.fairness._fair_map import FairMap
 from skdpot.fairness._fitting import (
     KnownGroups,
     OpenRows,
-    PrivateRows,
-    RowsOfOwners,
     release_of,
 )
 from skdpot.fairness._groups import (
     DeclaredGroups,
     FoundGroups,
     group_policy,
-    label_options_of_fit,
     label_options_of_new_rows,
 )
 from skdpot.fairness._methods import (
     ConditionalRepair,
-    automatic_method,
-    positions_of,
     repair_method,
 )
+from skdpot.fairness._repair_inputs import RepairInputs
 from skdpot.fairness._row_draws import BLEND_DRAW, row_keys
-from skdpot.fairness._sketched import SketchedRows, declare_table
 from skdpot.fairness._space import blend
-from skdpot.fairness._support import CandidateSupport, FreeSupport, Support
+from skdpot.fairness._support import CandidateSupport, FreeSupport
 from skdpot.federation import BarycenterFederation, BarycenterOwner
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.tables import (
@@ -74,20 +62,17 @@ from skdpot.tables import (
     Column,
     Table,
     as_array,
-    doubts_about_identifiers,
-    find_columns,
     labels_of,
     make_table,
     objects,
     read_codes,
 )
-from skdpot.transport import load_compiler
 
 # Floating-point warnings and errors may depend on private values.
 _SILENT = np.errstate(all="ignore")
 
 
-class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
+class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairInputs):
     r"""Move the rows of all groups to one distribution, by optimal transport.
 
     If all groups have the same distribution, no model can predict the group, however flexible it
@@ -678,113 +663,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         tags.input_tags.string = True
         return tags
 
-    def _missing(self, method: Support | ConditionalRepair) -> str:
-        """Return the policy for missing values; private ones never raise, and are not missing."""
-        if self.epsilon is not None:
-            return "none"
-        keeps = self.missing == "category" and isinstance(method, ConditionalRepair)
-        return "kept" if keeps else self.missing
-
-    def _check_together(self) -> None:
-        """Raise unless owners have something to release."""
-        if self.epsilon is None:
-            raise ValueError(
-                "a federation fits to what its owners release: set epsilon, bounds and groups. "
-                "Messages of other algorithms are not private; BarycenterCoordinator has them."
-            )
-
-    def _settings(self, columns: list[Column], n_rows: int) -> FitSettings:
-        """Return the settings of a fit, or raise if they contradict each other."""
-        # Raises if joblib does not understand n_jobs, before a budget is charged.
-        effective_n_jobs(self.n_jobs)
-        load_compiler()
-        private = self.epsilon is not None
-        if not private and self.delta is not None:
-            raise ValueError("delta is for fits with epsilon.")
-        if private and self.missing != "error":
-            raise ValueError("missing='category' is for fits without epsilon.")
-        groups = group_policy(self.groups, may_be_unknown=not private)
-        federated = self.federation is not None
-        automatic = automatic_method(columns, n_rows, groups, self.epsilon, self.delta)
-        method = repair_method(
-            self.method, "support" if federated else automatic, federated=federated
-        )
-        method._check(self.epsilon, self.delta)
-        fixed = positions_of(self.conditional_on, columns)
-        if fixed and not isinstance(method, ConditionalRepair):
-            raise ValueError("conditional_on needs method='conditional'.")
-        return FitSettings(
-            type(self).__name__,
-            self.weights,
-            method,
-            fixed,
-            groups,
-            self.epsilon,
-            float(self.delta or 0.0),
-            self.bounds,
-            self.n_jobs,
-            self.random_state,
-            self.verbose,
-            doubts_about_identifiers(columns, n_rows),
-        )
-
-    def _validate(self, X, sensitive_features) -> Any:
-        """Return the rows of a fit in the form for their release."""
-        if self.federation is not None:
-            self._check_together()
-            if self.ledger is not None:
-                raise ValueError(
-                    "with a federation owners charge their own ledgers, which as_owner is given; "
-                    "the one that fits has none."
-                )
-            if X is None or len(Table(X)):
-                raise ValueError(
-                    "with a federation rows stay with their owners: give fit a table with the "
-                    "columns and without rows, such as X[:0]. In a pipeline, use the fitted "
-                    "preprocessor: sklearn.frozen.FrozenEstimator(fitted)."
-                )
-            if self.sensitive_features is None and sensitive_features is None:
-                sensitive_features = np.empty(0, dtype=object)
-        policy = group_policy(self.groups, may_be_unknown=True)
-        reading = label_options_of_fit(policy, private=self.epsilon is not None)
-        table, labels, kept = self._read(X, sensitive_features, reset=True, **reading)
-        return self._rows(table, labels, kept, len(table))
-
-    def _declared(self, n_records: int, columns: Any) -> Any:
-        """Return rows of which only the columns are known."""
-        table = columns
-        if not hasattr(columns, "shape"):
-            table = np.empty((0, count_columns(columns)))
-        elif len(columns):
-            raise ValueError("columns must be a table without rows, such as X[:0].")
-        labels = np.empty(0, dtype=object)
-        beside = labels if self.sensitive_features is None else None
-        read = self._read(table, beside, reset=True, fewest=0)
-        return self._rows(*read, n_records)
-
-    def _rows(self, table: Table, labels: np.ndarray, kept: np.ndarray, n_rows: int) -> Any:
-        """Return rows in the form for their release, or raise."""
-        columns = find_columns(
-            table,
-            kept,
-            categorical_features=self.categorical_features,
-            categories=self.categories,
-            missing="kept" if self.missing == "category" else self.missing,
-            private=self.epsilon is not None,
-        )
-        settings = self._settings(columns, n_rows)
-        if self.epsilon is None:
-            codes = read_codes(table, columns, self._missing(settings.method))
-            return OpenRows(settings, columns, codes, labels)
-        if isinstance(settings.method, ConditionalRepair):
-            of_table = declare_table(settings, columns)
-            return SketchedRows(settings, of_table, of_table.units(table, labels), n_rows)
-        declared = declare(settings, columns)
-        if self.federation is not None:
-            return RowsOfOwners(settings, declared, self.federation)
-        codes = declared.groups.find(labels)
-        return PrivateRows(settings, declared, declared.units(table), codes, n_rows)
-
     def _plan(self, data) -> ReleasePlan:
         return replace(data.plan(), doubts=data.settings.doubts)
 
@@ -803,37 +681,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             setattr(self, name, value)
         if len(self.groups_) < 2:
             warn_user("all rows are in one group, so that there is nothing to be repaired.")
-
-    def _read(
-        self, X, sensitive_features, reset, fewest=1, **reading
-    ) -> tuple[Table, np.ndarray, np.ndarray]:
-        """Return rows as a table, the label of each, and the positions of the other columns."""
-        table = Table(X)
-        if table.container != "array":
-            validate_data(self, X, skip_check_array=True, reset=reset)
-        else:
-            # With a federation, a fit gets columns without rows.
-            least = 0 if reset and self.federation is not None else fewest
-            options: dict[str, Any] = {
-                "dtype": None,
-                "ensure_all_finite": False,
-                "ensure_min_samples": least,
-            }
-            table.X = validate_private_data(self, table.X, reset=reset, **options)
-        labels, kept = split_attribute(
-            table,
-            self.sensitive_features,
-            sensitive_features,
-            estimator_name=type(self).__name__,
-            private=self.epsilon is not None,
-            **reading,
-        )
-        if not len(kept):
-            raise ValueError(
-                f"X has {table.X.shape[1]} feature(s), and none is left besides the sensitive "
-                "attribute: a minimum of 1 is required."
-            )
-        return table, labels, kept
 
     def _moved(
         self, fitted: FairMap, method, table: Table, codes, groups, y=None

@@ -1,9 +1,7 @@
 """Predictions that are distributed alike in all groups, at the least cost in accuracy."""
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -15,7 +13,6 @@ from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
 from sklearn.utils import Bunch, check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
-from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import (
     check_consistent_length,
     check_is_fitted,
@@ -32,15 +29,14 @@ from skdpot.fairness._declared import read_groups
 from skdpot.fairness._groups import (
     DeclaredGroups,
     FoundGroups,
-    Groups,
     doubts_about_small_groups,
     group_policy,
     label_options_of_fit,
     label_options_of_new_rows,
 )
-from skdpot.fairness._held_out import make_folds, one_score_per_row, scores_of_fold
-from skdpot.fairness._odds import MOST_ODDS_CELLS, OddsKernels
-from skdpot.fairness._predictions import PredictionBarycenter, share_of_ties
+from skdpot.fairness._held_out import one_score_per_row
+from skdpot.fairness._prediction_rows import PredictionRows
+from skdpot.fairness._predictions import PredictionBarycenter
 from skdpot.fairness._private_scores import PrivateScores, scores_without_quotes
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.quotes import without_quotes
@@ -54,23 +50,6 @@ from skdpot.tables import (
     plain_values,
     take_columns,
 )
-
-# Number of folds of cv="auto", and the share of ties above which it means None.
-_FOLDS = 5
-_MANY_TIES = 0.1
-# Number of classes of a regressor's targets, for equalized odds.
-_TARGET_CLASSES = 5
-
-
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """The input of a fit: rows for the estimator, targets, metadata and groups."""
-
-    X: Any
-    y: np.ndarray
-    params: dict[str, Any]
-    groups: Groups
-    weights: np.ndarray
 
 
 class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimator):
@@ -577,7 +556,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         groups = policy._make_groups(labels)
         warn_user(doubts_about_small_groups(policy, groups))
         weights = group_weights(self.weights, groups.sizes, groups.names)
-        return _Rows(self._shown(table, kept), y, params, groups, weights)
+        return PredictionRows(self._shown(table, kept), y, params, groups, weights)
 
     def _check_private(self):
         """Raise unless the public settings go together with epsilon."""
@@ -661,42 +640,20 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
             return self.estimator, data.groups, *data.run(plan.release, plan.source)
         with _explaining_text(self._estimator):
             estimator = clone(self._estimator).fit(data.X, data.y, **data.params)
-        scores = self._scores_to_learn_from(estimator, data)
+        scores = data.scores(
+            estimator, self._estimator, self._response_method, self.cv, self.n_jobs,
+            self.random_state,
+        )  # fmt: skip
         if self.constraint == "equalized_odds":
-            return estimator, data.groups, data.weights, self._odds(estimator, scores, data)
+            return (
+                estimator,
+                data.groups,
+                data.weights,
+                data.odds(estimator, scores, self.n_quantiles),
+            )
         samples = [scores[data.groups.codes == g] for g in range(len(data.groups.names))]
         barycenter = PredictionBarycenter.from_scores(samples, data.weights, self.n_quantiles)
         return estimator, data.groups, data.weights, barycenter
-
-    def _odds(self, estimator, scores, data):
-        """Return the kernels that equalize odds, or raise if a group lacks a class."""
-        codes, n_groups = data.groups.codes, len(data.groups.names)
-        kept = codes >= 0
-        labels, n_classes = self._classes_of(estimator, data.y)
-        sizes = np.zeros((n_groups, n_classes), dtype=np.intp)
-        np.add.at(sizes, (codes[kept], labels[kept]), 1)
-        if not sizes.all():
-            g, c = np.argwhere(sizes == 0)[0].tolist()
-            raise ValueError(
-                f"the group {data.groups.names[g]!r} has no rows of class number {c} of the "
-                "target, so that there are no odds to equalize. Merge groups with "
-                "FoundGroups(small='merge')."
-            )
-        n_cells = self.n_quantiles
-        if isinstance(n_cells, str):
-            n_cells = max(2, min(MOST_ODDS_CELLS, math.isqrt(int(sizes.sum(axis=0).min()))))
-        return OddsKernels.from_rows(scores[kept], codes[kept], labels[kept], data.weights, n_cells)
-
-    def _classes_of(self, estimator, y):
-        """Return the class of each target as a number, and how many there are."""
-        if is_classifier(estimator):
-            if not np.isin(y, estimator.classes_).all():
-                raise ValueError("y has classes that the estimator was not trained with.")
-            return np.searchsorted(estimator.classes_, y), len(estimator.classes_)
-        cuts = np.unique(np.quantile(y, np.arange(1, _TARGET_CLASSES) / _TARGET_CLASSES))
-        # If targets have few different values, some classes have no rows.
-        names, labels = np.unique(np.searchsorted(cuts, y), return_inverse=True)
-        return labels, len(names)
 
     def _keep(self, plan, released):
         self.estimator_, groups, self.group_weights_, way = released
@@ -716,24 +673,6 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         sizes = [len(group.sorted_scores) for group in way.groups]
         shifts = [group.largest_shift() for group in way.groups]
         return certify_ranks(groups.names.tolist(), sizes, shifts)
-
-    def _scores_to_learn_from(self, estimator, data):
-        """Return the predictions that distributions are learned from, one for every row."""
-        method, codes = self._response_method, data.groups.codes
-        in_sample = one_score_per_row(estimator, method, data.X)
-        automatic = isinstance(self.cv, str)
-        if self.cv is None or (automatic and share_of_ties(in_sample, codes) > _MANY_TIES):
-            return in_sample
-        cv, classes = _FOLDS if automatic else self.cv, is_classifier(self._estimator)
-        folds = make_folds(cv, data.y, codes, classes, self.random_state)
-        found = Parallel(n_jobs=self.n_jobs)(
-            delayed(scores_of_fold)(self._estimator, method, data.X, data.y, *fold, data.params)
-            for fold in folds
-        )
-        scores = np.empty(len(data.y))
-        for (_, test), of_fold in zip(folds, found, strict=True):
-            scores[test] = of_fold
-        return scores
 
 
 @contextmanager

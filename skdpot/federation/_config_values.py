@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.privacy.ledger import LedgerError
+from skdpot.privacy.errors import LedgerError
 
 from ._keys import SigningKey
 from ._settings_error import SettingsError

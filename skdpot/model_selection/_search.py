@@ -1,7 +1,6 @@
 """A randomized search for hyperparameters with a differentially private choice."""
 
 import copy
-import math
 import os
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +10,6 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 from joblib.parallel import get_active_backend
-from scipy.sparse import issparse
 from sklearn import get_config
 from sklearn.base import clone
 from sklearn.metrics import check_scoring, get_scorer_names
@@ -23,8 +21,10 @@ from sklearn.utils.validation import has_fit_parameter
 
 from skdpot._base import PrivateEstimator, tells_of_charges
 from skdpot._conformance import NO_FIT_TRANSFORM, Failures
-from skdpot._sklearn_compat import Interval, StrOptions, fit_context, metadata_at, rows_at
+from skdpot._sklearn_compat import Interval, StrOptions, fit_context, metadata_at
+from skdpot.model_selection._blocks import check_score_range, choose_n_blocks
 from skdpot.model_selection._candidates import draw_candidates, make_candidate, make_trial
+from skdpot.model_selection._records import Records
 from skdpot.model_selection._trials import Judgement, refuses_nan, score_block, silence
 from skdpot.privacy.block_scores import SCORE_UNITS, random_blocks
 from skdpot.privacy.charging import ReleasePlan
@@ -37,64 +37,6 @@ from skdpot.releases import ChoiceRelease
 from skdpot.tables import check_index, person_codes
 
 NEIGHBOURING = "replace_one"
-# The default number of blocks lowers the noise of a score to this share of its range, as long as a
-# block has this number of records.
-_NOISE_SHARE = 0.01
-_DEFAULT_BLOCK_SIZE = 50
-_DEFAULT_N_SPLITS = 5
-
-
-@dataclass(frozen=True, eq=False)
-class Records:
-    """Private records, and the arrays that belong to them."""
-
-    X: Any
-    y: Any
-    n_records: int
-    params: dict[str, Any]
-    groups: Any
-    # The number of each record's person, if people have several records.
-    person: np.ndarray | None = None
-
-    @property
-    def n_units(self) -> int:
-        """Return the number of units that are assigned to blocks: records, or people."""
-        return self.n_records if self.person is None else int(self.person.max()) + 1
-
-    def rows_in(self, blocks: list[np.ndarray]) -> list[np.ndarray]:
-        """Return the positions of the records in each block; a person's records stay together."""
-        if self.person is None:
-            return blocks
-        ordered = np.argsort(self.person, kind="stable")
-        of_people = np.split(ordered, np.cumsum(np.bincount(self.person))[:-1])
-        return [np.concatenate([of_people[i] for i in block]) for block in blocks]
-
-    @property
-    def columns_with_nan(self) -> np.ndarray:
-        """Return which columns have NaN; none if the container may hold other things than numbers.
-
-        A check of whether all values can be read as numbers would reveal one that cannot.
-        """
-        nowhere = np.empty(0, dtype=np.intp)
-        try:
-            if issparse(self.X):
-                entries = self.X.tocoo()
-                return np.unique(entries.col[np.isnan(entries.data)])
-            values = nowhere if isinstance(self.X, list | tuple) else np.asarray(self.X)
-        except Exception:
-            return nowhere
-        if values.ndim != 2 or values.dtype.kind not in "fc":
-            return nowhere
-        return np.flatnonzero(np.isnan(values).any(axis=0))
-
-    def subset(self, rows: np.ndarray) -> tuple[Any, ...]:
-        """Return X, y, groups and parameters of some records."""
-        return (
-            rows_at(self.X, rows),
-            None if self.y is None else rows_at(self.y, rows),
-            None if self.groups is None else rows_at(self.groups, rows),
-            metadata_at(self.X, self.params, indices=rows),
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -413,7 +355,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         return Records(None, None, n_records, {}, None, person)
 
     def _plan(self, data):
-        low, high = self._check_score_range()
+        low, high = check_score_range(self.score_range, self.scoring, self.estimator)
         selection = ChoiceRelease(
             self.n_iter,
             self.epsilon,
@@ -421,7 +363,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             partial(block_score_sensitivity, n_units=SCORE_UNITS),
             shape=self.shape,
         )
-        n_blocks = self._choose_n_blocks(data.n_units, selection.standard_deviation / SCORE_UNITS)
+        noise = selection.standard_deviation / SCORE_UNITS
+        n_blocks = choose_n_blocks(self.n_blocks, self.cv, data.n_units, noise)
         # The remaining public errors are raised here.
         effective_n_jobs(self.n_jobs)
         scorer = check_scoring(self.estimator, self.scoring)
@@ -507,58 +450,6 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         # These names belong to the model of the last fit.
         if "feature_names_in_" in vars(self):
             del self.feature_names_in_
-
-    def _check_score_range(self):
-        try:
-            low, high = (float(end) for end in self.score_range)
-            good = low < high and math.isfinite(high - low)
-        except (TypeError, ValueError):
-            good = False
-        if not good:
-            raise ValueError(
-                "score_range must be two finite numbers (low, high) with low < high, got "
-                f"{self.score_range!r}."
-            )
-        if isinstance(self.scoring, str) and self.scoring.startswith("neg_") and low >= 0:
-            raise ValueError(
-                f"scoring={self.scoring!r} is never above 0, and score_range=({low:g}, {high:g}) "
-                "never below: all candidates would score the same. Choose a range such as (-1, 0), "
-                "as wide as errors may be."
-            )
-        # A class has no tags, and is refused later.
-        has_own = self.scoring is None and not isinstance(self.estimator, type)
-        kind = get_tags(self.estimator).estimator_type if has_own else None
-        if kind == "density_estimator" and (low, high) == (0, 1):
-            raise ValueError(
-                "the score of a generator is minus a distance, and that of other density "
-                "estimators a log-likelihood: neither lies from 0 to 1. Choose score_range, such "
-                "as (-1, 0) for a generator."
-            )
-        return low, high
-
-    def _choose_n_blocks(self, n_records, noise):
-        """Return the number of blocks, from public facts; `noise` is that of a single block."""
-        if self.cv is None:
-            fewest = _DEFAULT_N_SPLITS
-        elif isinstance(self.cv, Integral):
-            fewest = int(self.cv)
-        elif hasattr(self.cv, "split"):
-            fewest = 2
-        else:
-            raise ValueError(
-                "cv must be an integer or a splitter: positions of records make no sense within a "
-                "block."
-            )
-        n_blocks = self.n_blocks
-        if n_blocks is None:
-            wanted = math.ceil(noise / _NOISE_SHARE)
-            n_blocks = max(1, min(wanted, n_records // max(_DEFAULT_BLOCK_SIZE, fewest)))
-        if n_records < n_blocks * fewest:
-            raise ValueError(
-                f"n_blocks={n_blocks} with at least {fewest} records each, to be divided by cv, "
-                f"cannot be made of n_samples={n_records}. Choose fewer blocks, or a smaller cv."
-            )
-        return int(n_blocks)
 
     def _route(self, params):
         """Return the parameters of the refit and of blocks, and the groups for splitters."""

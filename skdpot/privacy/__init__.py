@@ -10,6 +10,7 @@ from skdpot.privacy.accounting import (
     epsilon_of,
     plan_epsilon,
 )
+from skdpot.privacy.errors import BudgetExceededError, LedgerError, LedgerTamperedError
 from skdpot.privacy.events import (
     ApproximateDpEvent,
     CentredGaussianDpEvent,
@@ -23,13 +24,7 @@ from skdpot.privacy.events import (
     ZCDpEvent,
 )
 from skdpot.privacy.guarantee import NoGuaranteeWarning, PrivacyGuarantee
-from skdpot.privacy.ledger import (
-    BudgetExceededError,
-    LedgerError,
-    LedgerTamperedError,
-    PrivacyLedger,
-    Receipt,
-)
+from skdpot.privacy.ledger import PrivacyLedger, Receipt
 from skdpot.privacy.mechanisms import (
     ExponentialMechanism,
     GaussianMechanism,

@@ -6,11 +6,13 @@ import sys
 from collections import ChainMap
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from skdpot.privacy._store import ORIGIN, LedgerError, LedgerTamperedError, Link, Record
+from skdpot.privacy._store import ORIGIN, Link, Record
 from skdpot.privacy._totals import LargestTotals
+from skdpot.privacy.errors import LedgerError, LedgerTamperedError
 from skdpot.privacy.events import DpEvent, event_from_json
 from skdpot.privacy.filters import (
     MixtureFilter,
@@ -78,6 +80,11 @@ class Entry:
     def pair(self) -> Pair | None:
         """Return the (epsilon, delta) that it adds if pairs are added; None if it has none."""
         return None if math.isnan(self.epsilon) else (self.epsilon, self.delta)
+
+
+def now() -> str:
+    """Return the time as records have it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def charge_body(

@@ -7,13 +7,14 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from skdpot.privacy._history import Entry, History, declaration_of, entry_of
 from skdpot.privacy._ledger_checks import UNITS, check_anchor
 from skdpot.privacy._scratch import scratch_file
-from skdpot.privacy._store import Chain, LedgerTamperedError, Link, Record, one_at_a_time
+from skdpot.privacy._store import Chain, Link, Record, one_at_a_time
 from skdpot.privacy.checks import check_choice, check_probability
+from skdpot.privacy.errors import LedgerError, LedgerTamperedError
 from skdpot.privacy.events import event_to_json
 from skdpot.privacy.filters import reported_epsilon
 from skdpot.privacy.report import LedgerReport, UnitSummary
@@ -108,6 +109,16 @@ class LedgerReader:
     def allow_seeded(self) -> bool:
         """Return whether reproducible releases are recorded rather than refused."""
         return bool(self._settings["allow_seeded"])
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LedgerError("this ledger was closed, so nothing is charged and nothing released.")
+
+    def _seen_as(self, part: tuple[str | None, str | None], labels: tuple[str, ...]) -> Self:
+        """Return an object for the same file and history that charges a part."""
+        ledger = type(self).__new__(type(self))
+        vars(ledger).update(vars(self), _part=part, _labels=labels)
+        return ledger
 
     def _description(self) -> str:
         place = "a temporary file" if self._temporary else str(self.path)

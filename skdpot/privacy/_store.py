@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from skdpot.privacy._anchor import Anchor, AnchorError, Vouched
 from skdpot.privacy._mounts import warn_or_refuse_network_mount
 from skdpot.privacy._queue import in_turn
+from skdpot.privacy.errors import LedgerError, LedgerTamperedError
 
 # SQLite has locks of its own. A process that is forked while another thread holds one of them would
 # wait for it for ever. So one thread at a time uses SQLite, and forks wait for it. The history of a
@@ -50,17 +51,6 @@ CREATE TRIGGER records_are_not_changed BEFORE UPDATE ON records
 CREATE TRIGGER records_are_not_deleted BEFORE DELETE ON records
     BEGIN SELECT RAISE(ABORT, 'a ledger is only ever appended to'); END;
 """
-
-
-class LedgerError(RuntimeError):
-    """The ledger's file, or its anchor, cannot be used, and nothing may be released.
-
-    Nothing was charged, unless the message says that a charge is recorded.
-    """
-
-
-class LedgerTamperedError(LedgerError):
-    """The ledger's file differs from what was written to it."""
 
 
 class Link(NamedTuple):

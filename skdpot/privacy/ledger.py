@@ -1,72 +1,31 @@
 """The ledger: one durable record of all releases and their cost."""
 
-import itertools
 import json
 import math
 import os
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from skdpot.privacy._anchor import Anchor, Vouched
-from skdpot.privacy._charges_of_call import note_charge
-from skdpot.privacy._history import FORMAT, History, charge_body, content_of
+from skdpot.privacy._anchor import Anchor
+from skdpot.privacy._charged_ledger import ChargedLedger, Claim
+from skdpot.privacy._history import FORMAT, History, charge_body
 from skdpot.privacy._ledger_checks import (
-    RELATIONS,
-    UNITS,
-    check_anchor,
     check_parts,
     check_settings,
     check_text,
     check_token,
-    format_pair,
     format_settings,
 )
-from skdpot.privacy._ledger_reader import LedgerReader, Receipt
+from skdpot.privacy._ledger_reader import Receipt
 from skdpot.privacy._scratch import keep_scratch_file
-from skdpot.privacy._store import (
-    Chain,
-    LedgerError,
-    LedgerTamperedError,
-    Link,
-    Pen,
-    Record,
-)
-from skdpot.privacy.accounting import convert_event
-from skdpot.privacy.checks import check_choice, check_flag
-from skdpot.privacy.events import (
-    DpEvent,
-    PlannedDpEvent,
-    event_from_json,
-    event_to_json,
-    plain_event,
-)
-from skdpot.privacy.filters import Pair, sold_pair
+from skdpot.privacy.checks import check_flag
+from skdpot.privacy.events import DpEvent, event_to_json
+from skdpot.privacy.filters import sold_pair
 
 
-class BudgetExceededError(ValueError):
-    """Error: the budget does not allow a charge. Nothing is recorded and nothing is released.
-
-    Parameters
-    ----------
-    message : str
-        The full message.
-    asked, spent, left : tuple of two float
-        Pairs (epsilon, delta): of the charge, of the earlier releases, and of the remaining
-        budget.
-    """
-
-    def __init__(self, message: str, asked: Any, spent: Any, left: Any) -> None:
-        super().__init__(message, asked, spent, left)
-        self.asked, self.spent, self.left = asked, spent, left
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
-class PrivacyLedger(LedgerReader):
+class PrivacyLedger(ChargedLedger):
     """A durable record of releases that enforces a budget.
 
     One ledger serves all estimators: pass it to each as ``ledger=``. A release is charged *before*
@@ -150,7 +109,7 @@ class PrivacyLedger(LedgerReader):
     (1.334, 1e-06)
     >>> ledger.charge(PureDpEvent(1.0), unit="record", label="one too many")
     Traceback (most recent call last):
-    skdpot.privacy.ledger.BudgetExceededError: the budget does not allow ...
+    skdpot.privacy.errors.BudgetExceededError: the budget does not allow ...
     >>> [entry.label for entry in ledger.entries()]
     ['median income', 'mean age']
     >>> ledger.verify(receipt)
@@ -218,112 +177,6 @@ class PrivacyLedger(LedgerReader):
         ledger._be_anchored()
         return ledger
 
-    def anchor_again(self, anchor: Any, *, reason: str) -> "PrivacyLedger":
-        """Declare that this file is the right one, with a new anchor from now on.
-
-        Use it after the file was restored from a copy that is older than the anchor, or if the
-        anchor was lost. Releases that are missing in the file still count: charge them by hand.
-        The declaration is recorded and appears in every report.
-
-        Parameters
-        ----------
-        anchor : str, Path or callable
-            An anchor of this ledger, or an empty one.
-        reason : str
-            Why, in words; public.
-
-        Returns
-        -------
-        PrivacyLedger
-            This ledger with that anchor.
-
-        Raises
-        ------
-        ValueError
-            If there is no reason, or the anchor is invalid.
-        LedgerError
-            If the anchor belongs to another ledger, or cannot be used.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from skdpot.privacy import PrivacyLedger
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> ledger = PrivacyLedger(2.0, path=folder / "budget", anchor=folder / "anchor")
-        >>> (folder / "anchor").unlink()  # lost
-        >>> ledger = PrivacyLedger.open(folder / "budget")
-        >>> ledger = ledger.anchor_again(folder / "anchor", reason="the disk of the anchor broke")
-        >>> ledger.verify()
-        0
-        """
-        self._check_open()
-        check_text("reason", reason)
-        ledger = self._seen_as(self._part, self._labels)
-        checked = check_anchor(anchor, None if self._temporary else self.path)
-        if checked is None:
-            raise ValueError("anchor must be a path or a callable, got None.")
-        ledger._chain = Chain(self.path, self._chain.key, checked)
-        with ledger._chain.writing(self._history.link, is_trusted=True) as pen:
-            self._learn(pen.records)
-            if pen.vouched is not None and pen.vouched.ledger != self.identity:
-                raise LedgerError(
-                    f"{checked} vouches for ledger {pen.vouched.ledger}, and this is "
-                    f"{self.identity}: give another place. Nothing was changed."
-                )
-            record = pen.append(
-                {
-                    "kind": "anchor",
-                    "time": _now(),
-                    "reason": reason,
-                    "knew": pen.vouched.number if pen.vouched and pen.is_missing else None,
-                }
-            )
-        self._learn([record])
-        return ledger
-
-    def _be_anchored(self) -> None:
-        """Let an empty anchor vouch for this ledger, if it has had none before."""
-        if self._chain.anchor is None or self._history.is_anchored and self._chain.vouched():
-            return
-        with self._chain.writing(self._history.link) as pen:
-            self._learn(pen.records)
-            appended = []
-            if not self._history.is_anchored:
-                if pen.vouched is None:
-                    pen.vouch()
-                body = {"kind": "anchor", "time": _now(), "reason": None, "knew": None}
-                appended.append(pen.append(body))
-            elif pen.vouched is None:
-                raise self._error_of_a_lost_anchor()
-        self._learn(appended)
-
-    def _check_nothing_is_vouched(self, vouched: Vouched | None) -> None:
-        if vouched is not None:
-            raise LedgerTamperedError(
-                f"there is no ledger at {self.path}, and its anchor vouches for ledger "
-                f"{vouched.ledger} with {vouched.number + 1} records: the file was deleted or "
-                "moved. Restore it. A new ledger needs another anchor."
-            )
-
-    def _check_anchor(self, vouched: Vouched | None) -> None:
-        """Raise unless the anchor vouches for the ledger, if it has one."""
-        if not self._history.is_anchored or vouched is not None:
-            return
-        if self._chain.anchor is not None:
-            raise self._error_of_a_lost_anchor()
-        raise LedgerError(
-            f"the ledger at {self.path} has an anchor, without which nothing is charged: pass "
-            "anchor=... to PrivacyLedger or PrivacyLedger.open."
-        )
-
-    def _error_of_a_lost_anchor(self) -> LedgerError:
-        return LedgerError(
-            f"{self._chain.anchor} is empty, and the ledger at {self.path} has had one that was "
-            "not: it was lost, or this is another place. Nothing was charged. If it was lost, and "
-            "this file is the newest there is, see PrivacyLedger.anchor_again."
-        )
-
     def charge(
         self,
         event: DpEvent,
@@ -388,7 +241,7 @@ class PrivacyLedger(LedgerReader):
         self._check_open()
         check_token(token)
         event = self._check_charge(event, unit, label, neighbouring, convert, seeded)
-        claim = _Claim(event, event_to_json(event), self._part, token)
+        claim = Claim(event, event_to_json(event), self._part, token)
         (receipt,) = self._charge([claim], unit, label, bool(seeded))
         return receipt
 
@@ -464,7 +317,7 @@ class PrivacyLedger(LedgerReader):
             if not known.has_part(name, part):
                 raise ValueError(f"no part {part!r} was declared of a partition {name!r}.")
         claims = [
-            _Claim(*texts[id(event)], (name, part), tokens[part] if tokens else None)
+            Claim(*texts[id(event)], (name, part), tokens[part] if tokens else None)
             for part, event in events.items()
         ]
         return dict(zip(events, self._charge(claims, unit, label, bool(seeded)), strict=True))
@@ -478,90 +331,6 @@ class PrivacyLedger(LedgerReader):
             raise ValueError("tokens must have one token for each part of events, all different.")
         for token in tokens.values():
             check_token(token)
-
-    def _charge(self, claims: "list[_Claim]", unit: str, label: str, seeded: bool) -> list[Receipt]:
-        """Record all claims in one transaction, except those that are recorded already."""
-        label = ": ".join((*self._labels, label))
-        events = {claim.text: claim.event for claim in claims}
-        sold = {text: sold_pair(event, self.neighbouring) for text, event in events.items()}
-        all_are_sold = None not in sold.values()
-        for attempt in itertools.count():
-            known = self._history.link
-            pairs = self._pairs_for(events, sold, unit)
-            with self._chain.writing(known) as pen:
-                self._learn(pen.records)
-                self._check_anchor(pen.vouched)
-                # A pair that depends on earlier charges is valid if there are no new charges since
-                # it was computed. If other writers are quicker twice, it is computed while they
-                # wait.
-                is_late = self._history.link != known
-                if not all_are_sold and is_late and attempt > 1:
-                    pairs = self._pairs_for(events, sold, unit)
-                if all_are_sold or not is_late or attempt > 1:
-                    links, records = self._append(pen, claims, pairs, unit, label, seeded)
-                    break
-        self._learn(records)
-        return [Receipt(self.identity, *link) for link in links]
-
-    def _append(
-        self,
-        pen: Pen,
-        claims: "list[_Claim]",
-        pairs: dict[str, Pair | None],
-        unit: str,
-        label: str,
-        seeded: bool,
-    ) -> tuple[list[Link], list[Record]]:
-        """Append claims if the budget allows it; return the links of all, and the new records.
-
-        Claims that are recorded with the same token are not appended.
-        """
-        links, records, time = [], [], _now()
-        for claim in claims:
-            pair = pairs[claim.text]
-            body = charge_body(
-                time, unit, label, claim.text, pair, seeded, claim.place, claim.token
-            )
-            link = self._recorded(body)
-            if link is None:
-                records.append(pen.append(body))
-                link = pen.last
-            links.append(link)
-        if records:
-            self._note(records, label, pairs)
-            after = self._after(self._history, records)
-            if not after.rule.admits(after.combined(unit)):
-                dearest = max(claims, key=lambda claim: pairs[claim.text] or (math.inf, 0.0))
-                raise self._refusal(dearest.event, pairs[dearest.text], unit, after)
-        return links, records
-
-    def _recorded(self, body: dict[str, Any]) -> Link | None:
-        """Return the record of the same release, None without one; raise for another release."""
-        found = self._history.named(body.get("token"))
-        if found is None:
-            return None
-        link, content = found
-        if content != content_of(body):
-            raise ValueError(
-                f"the token {body['token']!r} is that of record {link.number}, which is another "
-                f"release: {_format_content(content)}, and not "
-                f"{_format_content(content_of(body))}. Nothing was charged. Give what is released "
-                "now another token; or, if it is to be the release of that record, repeat it with "
-                "the same settings."
-            )
-        return link
-
-    def _note(self, records: list[Record], label: str, pairs: dict[str, Pair | None]) -> None:
-        """Note charges that are about to be made, for the error of an interrupted call."""
-        first, last = records[0].number, records[-1].number
-        costs = {
-            "those of its event" if each is None else format_pair(each) for each in pairs.values()
-        }
-        where = f"record {first}" if first == last else f"records {first} to {last}"
-        note_charge(
-            f"{where}, {label!r}, (epsilon, delta) = {', '.join(sorted(costs))}",
-            partial(self._chain.holds, records[-1]),
-        )
 
     def quote(self, event: DpEvent, *, unit: str) -> tuple[float, float]:
         """Return what would be spent after a charge, by the rule of the ledger.
@@ -613,26 +382,6 @@ class PrivacyLedger(LedgerReader):
         if self._part == (None, None) or self.neighbouring == "add_remove":
             return False
         return not self._refresh().partition(self._part[0])["fixed_key"]
-
-    def check_seeded(self, seeded: bool) -> None:
-        """Raise if a release is seeded and the ledger refuses seeded releases.
-
-        Parameters
-        ----------
-        seeded : bool
-            Whether the release can be reproduced.
-
-        Raises
-        ------
-        ValueError
-            If it can, and the ledger was created without ``allow_seeded=True``.
-        """
-        if seeded and not self.allow_seeded:
-            raise ValueError(
-                "a release with a random_state is not private: anyone who knows the seed can "
-                "reproduce it. This ledger refuses it. Leave random_state=None, or, for tests and "
-                "teaching, create the ledger with allow_seeded=True."
-            )
 
     def partition(
         self, name: str, parts: Iterable[str], *, fixed_key: bool = False
@@ -751,118 +500,9 @@ class PrivacyLedger(LedgerReader):
     def _repr_html_(self) -> str:
         return self.report()._repr_html_()
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise LedgerError("this ledger was closed, so nothing is charged and nothing released.")
-
-    def _check_charge(
-        self,
-        event: DpEvent,
-        unit: str,
-        label: str,
-        neighbouring: str | None,
-        convert: bool,
-        seeded: bool,
-    ) -> DpEvent:
-        """Return the event under the ledger's relation; raise if it cannot be charged."""
-        event = plain_event(event)
-        check_choice("unit", unit, UNITS)
-        check_text("label", label)
-        self.check_seeded(seeded)
-        if neighbouring is None or neighbouring == self.neighbouring:
-            return event
-        check_choice("neighbouring", neighbouring, RELATIONS)
-        if not convert:
-            raise ValueError(
-                f"the event is described for neighbouring={neighbouring!r}, and the ledger is for "
-                f"{self.neighbouring!r}. Describe it for that, or pass convert=True where the "
-                "price may be that of the conversion."
-            )
-        return convert_event(event, neighbouring, self.neighbouring)
-
     def _check_is_whole(self) -> None:
         if self._part != (None, None):
             raise ValueError("a part cannot be divided again; use the whole ledger.")
-
-    def _pairs_for(
-        self, events: dict[str, DpEvent], sold: dict[str, Pair | None], unit: str
-    ) -> dict[str, Pair | None]:
-        """Return the pairs that events count as, given the pairs that they state."""
-        return {text: pair or self._pair_for(events[text], unit) for text, pair in sold.items()}
-
-    def _pair_for(self, event: DpEvent, unit: str) -> Pair | None:
-        """Return the pair of an event that states no delta: at half of the remaining delta."""
-        rule = self._history.rule_with(None)
-        delta = rule.delta_left(self._history.combined(unit, rule)) / 2
-        if delta == 0 or not math.isfinite(self.epsilon):
-            return None
-        return sold_pair(PlannedDpEvent(event, delta), self.neighbouring)
-
-    def _refusal(
-        self, event: DpEvent, pair: Pair | None, unit: str, after: History
-    ) -> BudgetExceededError:
-        rule = self._history.rule_with(pair)
-        total = self._history.combined(unit, rule)
-        asked = pair or (math.inf, 0.0)
-        spent, left = rule.spent(total), rule.left(total)
-        would_be = rule.spent(after.combined(unit))
-        return BudgetExceededError(
-            f"the budget does not allow this {type(event).__name__}: asked for (epsilon, delta) = "
-            f"{format_pair(asked)}, spent {format_pair(spent)}, left {format_pair(left)} of "
-            f"{format_pair((self.epsilon, self.delta))} per {unit}, by {rule.name}; with it, "
-            f"{format_pair(would_be)} would be spent. Nothing was charged."
-            + self._advice(pair, left, rule.slack),
-            asked,
-            spent,
-            left,
-        )
-
-    def _advice(self, pair: Pair | None, left: Pair, slack: float) -> str:
-        if pair is None and self.delta == 0:
-            return " This release has no finite epsilon at delta=0: give the ledger a delta."
-        if pair is not None and format_pair(pair) == format_pair(left):
-            return f" The difference is in digits that are not shown: {left!r} is left."
-        if pair is not None and slack == 0 and pair[1] > left[1]:
-            return (
-                " What is left of delta is less than this release asks for: pass it a smaller "
-                "delta, or create the ledger with a larger one."
-            )
-        if slack == 0 and self.delta > 0:
-            return " A ledger with slack above 0 composes many small releases more tightly."
-        if slack == self.delta > 0:
-            return (
-                " All of delta is set aside as slack, so that no release may have a delta of its "
-                "own; a ledger that is created with a smaller slack allows that."
-            )
-        return ""
-
-    def _seen_as(
-        self, part: tuple[str | None, str | None], labels: tuple[str, ...]
-    ) -> "PrivacyLedger":
-        """Return an object for the same file and history that charges a part."""
-        ledger = PrivacyLedger.__new__(PrivacyLedger)
-        vars(ledger).update(vars(self), _part=part, _labels=labels)
-        return ledger
-
-
-class _Claim(NamedTuple):
-    """A release to be charged."""
-
-    event: DpEvent
-    text: str
-    place: tuple[str | None, str | None]
-    token: str | None
-
-
-def _format_content(content: tuple) -> str:
-    """Return the content of a token for a message."""
-    unit, event, seeded, partition, part = content
-    where = "" if partition is None else f" in part {part!r} of {partition!r}"
-    return f"{event_from_json(event)} per {unit}{where}{' (seeded)' if seeded else ''}"
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 @lru_cache(maxsize=32)

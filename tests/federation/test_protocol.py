@@ -19,7 +19,7 @@ from skdpot.federation import (
     SigningKey,
     run_barycenter,
 )
-from skdpot.federation._barycenter import _barycenter_coordinator, _owner_checks
+from skdpot.federation._barycenter import _coordinator_session, _owner_checks
 from skdpot.federation._barycenter._greetings import check_width
 from skdpot.federation._secure_aggregation import plan_of, task_digest
 from skdpot.federation._secure_sum import SecureSumCoordinator, Signers
@@ -701,7 +701,7 @@ def test_sums_that_make_no_sense_are_an_error_and_the_round_is_asked_again(monke
             raise ZeroDivisionError
         return (yield from solve(problem))
 
-    monkeypatch.setattr(_barycenter_coordinator, "solve", fussy)
+    monkeypatch.setattr(_coordinator_session, "solve", fussy)
     coordinator, owners, messages = begun()
     for name in NAMES:
         coordinator.receive(name, answer(messages[name], sender=name, vector=[-1e8]))

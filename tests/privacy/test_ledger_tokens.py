@@ -18,8 +18,8 @@ from skdpot.privacy import (
     LedgerTamperedError,
     PrivacyLedger,
     PureDpEvent,
+    _charged_ledger,
 )
-from skdpot.privacy import ledger as ledger_module
 from skdpot.privacy._anchor import Anchor
 from skdpot.privacy._store import Chain, Link
 from skdpot.privacy.charging import ReleasePlan
@@ -201,7 +201,7 @@ class TestAmongProcesses:
             owner, name = {
                 "before the commit": (Anchor, "probe"),
                 "before the anchor": (Anchor, "move"),
-                "before the return": (ledger_module, "Receipt"),
+                "before the return": (_charged_ledger, "Receipt"),
             }[place]
             setattr(owner, name, die)
             ledger.charge(COST, **RECORD, token="May")

@@ -31,6 +31,7 @@ from skdpot.privacy import (
     Receipt,
     SelfComposedDpEvent,
     ZCDpEvent,
+    _charged_ledger,
 )
 from skdpot.privacy import _mounts as mounts
 from skdpot.privacy import _scratch as scratch
@@ -855,13 +856,13 @@ class TestBadInput:
     def test_event_that_is_changed_meanwhile_is_recorded_as_it_was_priced(self, monkeypatch):
         parts = [PureDpEvent(0.25)]
         ledger = PrivacyLedger(epsilon=1.0)
-        pair_for = ledger_module.sold_pair
+        pair_for = _charged_ledger.sold_pair
 
         def slip_in(event, neighbouring):
             parts.extend([PureDpEvent(5.0)] * 9)
             return pair_for(event, neighbouring)
 
-        monkeypatch.setattr(ledger_module, "sold_pair", slip_in)
+        monkeypatch.setattr(_charged_ledger, "sold_pair", slip_in)
         ledger.charge(ComposedDpEvent(parts), **RECORD)
         assert ledger.entries()[0].event == ComposedDpEvent([PureDpEvent(0.25)])
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from skdpot.privacy.ledger import BudgetExceededError, PrivacyLedger
+from skdpot.privacy.errors import BudgetExceededError
+from skdpot.privacy.ledger import PrivacyLedger
 
 from .._allocation_settings import privacy_in
 from .._settings_error import SettingsError

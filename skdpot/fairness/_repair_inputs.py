@@ -1,0 +1,180 @@
+"""Tables and declarations of a repair: how a fit reads them, for what it releases."""
+
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.utils.validation import validate_data
+
+from skdpot._base import PrivateEstimator, count_columns, validate_private_data
+from skdpot.fairness._attribute import split_attribute
+from skdpot.fairness._declared import FitSettings, declare
+from skdpot.fairness._fitting import OpenRows, PrivateRows, RowsOfOwners
+from skdpot.fairness._groups import group_policy, label_options_of_fit
+from skdpot.fairness._methods import (
+    ConditionalRepair,
+    automatic_method,
+    positions_of,
+    repair_method,
+)
+from skdpot.fairness._sketched import SketchedRows, declare_table
+from skdpot.fairness._support import Support
+from skdpot.tables import Column, Table, doubts_about_identifiers, find_columns, read_codes
+from skdpot.transport import load_compiler
+
+
+class RepairInputs(PrivateEstimator):
+    """The part of :class:`FairBarycenterPreprocessor` that reads tables and its parameters."""
+
+    sensitive_features: Any
+    method: Any
+    weights: Any
+    categorical_features: Any
+    missing: Any
+    groups: Any
+    conditional_on: Any
+    delta: Any
+    bounds: Any
+    categories: Any
+    federation: Any
+    n_jobs: Any
+    random_state: Any
+    verbose: Any
+
+    def _missing(self, method: Support | ConditionalRepair) -> str:
+        """Return the policy for missing values; private ones never raise, and are not missing."""
+        if self.epsilon is not None:
+            return "none"
+        keeps = self.missing == "category" and isinstance(method, ConditionalRepair)
+        return "kept" if keeps else self.missing
+
+    def _check_together(self) -> None:
+        """Raise unless owners have something to release."""
+        if self.epsilon is None:
+            raise ValueError(
+                "a federation fits to what its owners release: set epsilon, bounds and groups. "
+                "Messages of other algorithms are not private; BarycenterCoordinator has them."
+            )
+
+    def _settings(self, columns: list[Column], n_rows: int) -> FitSettings:
+        """Return the settings of a fit, or raise if they contradict each other."""
+        # Raises if joblib does not understand n_jobs, before a budget is charged.
+        effective_n_jobs(self.n_jobs)
+        load_compiler()
+        private = self.epsilon is not None
+        if not private and self.delta is not None:
+            raise ValueError("delta is for fits with epsilon.")
+        if private and self.missing != "error":
+            raise ValueError("missing='category' is for fits without epsilon.")
+        groups = group_policy(self.groups, may_be_unknown=not private)
+        federated = self.federation is not None
+        automatic = automatic_method(columns, n_rows, groups, self.epsilon, self.delta)
+        method = repair_method(
+            self.method, "support" if federated else automatic, federated=federated
+        )
+        method._check(self.epsilon, self.delta)
+        fixed = positions_of(self.conditional_on, columns)
+        if fixed and not isinstance(method, ConditionalRepair):
+            raise ValueError("conditional_on needs method='conditional'.")
+        return FitSettings(
+            type(self).__name__,
+            self.weights,
+            method,
+            fixed,
+            groups,
+            self.epsilon,
+            float(self.delta or 0.0),
+            self.bounds,
+            self.n_jobs,
+            self.random_state,
+            self.verbose,
+            doubts_about_identifiers(columns, n_rows),
+        )
+
+    def _validate(self, X, sensitive_features) -> Any:
+        """Return the rows of a fit in the form for their release."""
+        if self.federation is not None:
+            self._check_together()
+            if self.ledger is not None:
+                raise ValueError(
+                    "with a federation owners charge their own ledgers, which as_owner is given; "
+                    "the one that fits has none."
+                )
+            if X is None or len(Table(X)):
+                raise ValueError(
+                    "with a federation rows stay with their owners: give fit a table with the "
+                    "columns and without rows, such as X[:0]. In a pipeline, use the fitted "
+                    "preprocessor: sklearn.frozen.FrozenEstimator(fitted)."
+                )
+            if self.sensitive_features is None and sensitive_features is None:
+                sensitive_features = np.empty(0, dtype=object)
+        policy = group_policy(self.groups, may_be_unknown=True)
+        reading = label_options_of_fit(policy, private=self.epsilon is not None)
+        table, labels, kept = self._read(X, sensitive_features, reset=True, **reading)
+        return self._rows(table, labels, kept, len(table))
+
+    def _declared(self, n_records: int, columns: Any) -> Any:
+        """Return rows of which only the columns are known."""
+        table = columns
+        if not hasattr(columns, "shape"):
+            table = np.empty((0, count_columns(columns)))
+        elif len(columns):
+            raise ValueError("columns must be a table without rows, such as X[:0].")
+        labels = np.empty(0, dtype=object)
+        beside = labels if self.sensitive_features is None else None
+        read = self._read(table, beside, reset=True, fewest=0)
+        return self._rows(*read, n_records)
+
+    def _rows(self, table: Table, labels: np.ndarray, kept: np.ndarray, n_rows: int) -> Any:
+        """Return rows in the form for their release, or raise."""
+        columns = find_columns(
+            table,
+            kept,
+            categorical_features=self.categorical_features,
+            categories=self.categories,
+            missing="kept" if self.missing == "category" else self.missing,
+            private=self.epsilon is not None,
+        )
+        settings = self._settings(columns, n_rows)
+        if self.epsilon is None:
+            codes = read_codes(table, columns, self._missing(settings.method))
+            return OpenRows(settings, columns, codes, labels)
+        if isinstance(settings.method, ConditionalRepair):
+            of_table = declare_table(settings, columns)
+            return SketchedRows(settings, of_table, of_table.units(table, labels), n_rows)
+        declared = declare(settings, columns)
+        if self.federation is not None:
+            return RowsOfOwners(settings, declared, self.federation)
+        codes = declared.groups.find(labels)
+        return PrivateRows(settings, declared, declared.units(table), codes, n_rows)
+
+    def _read(
+        self, X, sensitive_features, reset, fewest=1, **reading
+    ) -> tuple[Table, np.ndarray, np.ndarray]:
+        """Return rows as a table, the label of each, and the positions of the other columns."""
+        table = Table(X)
+        if table.container != "array":
+            validate_data(self, X, skip_check_array=True, reset=reset)
+        else:
+            # With a federation, a fit gets columns without rows.
+            least = 0 if reset and self.federation is not None else fewest
+            options: dict[str, Any] = {
+                "dtype": None,
+                "ensure_all_finite": False,
+                "ensure_min_samples": least,
+            }
+            table.X = validate_private_data(self, table.X, reset=reset, **options)
+        labels, kept = split_attribute(
+            table,
+            self.sensitive_features,
+            sensitive_features,
+            estimator_name=type(self).__name__,
+            private=self.epsilon is not None,
+            **reading,
+        )
+        if not len(kept):
+            raise ValueError(
+                f"X has {table.X.shape[1]} feature(s), and none is left besides the sensitive "
+                "attribute: a minimum of 1 is required."
+            )
+        return table, labels, kept

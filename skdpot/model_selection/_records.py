@@ -1,0 +1,62 @@
+"""Private records of a search, and their division into blocks."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+from skdpot._sklearn_compat import metadata_at, rows_at
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Private records, and the arrays that belong to them."""
+
+    X: Any
+    y: Any
+    n_records: int
+    params: dict[str, Any]
+    groups: Any
+    # The number of each record's person, if people have several records.
+    person: np.ndarray | None = None
+
+    @property
+    def n_units(self) -> int:
+        """Return the number of units that are assigned to blocks: records, or people."""
+        return self.n_records if self.person is None else int(self.person.max()) + 1
+
+    def rows_in(self, blocks: list[np.ndarray]) -> list[np.ndarray]:
+        """Return the positions of the records in each block; a person's records stay together."""
+        if self.person is None:
+            return blocks
+        ordered = np.argsort(self.person, kind="stable")
+        of_people = np.split(ordered, np.cumsum(np.bincount(self.person))[:-1])
+        return [np.concatenate([of_people[i] for i in block]) for block in blocks]
+
+    @property
+    def columns_with_nan(self) -> np.ndarray:
+        """Return which columns have NaN; none if the container may hold other things than numbers.
+
+        A check of whether all values can be read as numbers would reveal one that cannot.
+        """
+        nowhere = np.empty(0, dtype=np.intp)
+        try:
+            if issparse(self.X):
+                entries = self.X.tocoo()
+                return np.unique(entries.col[np.isnan(entries.data)])
+            values = nowhere if isinstance(self.X, list | tuple) else np.asarray(self.X)
+        except Exception:
+            return nowhere
+        if values.ndim != 2 or values.dtype.kind not in "fc":
+            return nowhere
+        return np.flatnonzero(np.isnan(values).any(axis=0))
+
+    def subset(self, rows: np.ndarray) -> tuple[Any, ...]:
+        """Return X, y, groups and parameters of some records."""
+        return (
+            rows_at(self.X, rows),
+            None if self.y is None else rows_at(self.y, rows),
+            None if self.groups is None else rows_at(self.groups, rows),
+            metadata_at(self.X, self.params, indices=rows),
+        )
