@@ -24,8 +24,9 @@ if TYPE_CHECKING:
         AllocationCoordinator,
     )
     from skdpot.federation._allocation._allocation_messages import AllocationMessage, Announcement
-    from skdpot.federation._allocation._allocation_node import AllocationNode, NodePrivacy
+    from skdpot.federation._allocation._allocation_node import AllocationNode
     from skdpot.federation._allocation._network_nodes import allocation_nodes
+    from skdpot.federation._allocation._node_privacy import NodePrivacy
     from skdpot.federation._barycenter._agreement import (
         BarycenterAgreement,
         Crossing,
@@ -54,7 +55,8 @@ else:
                 "AllocationCoordinator",
             ],
             "_allocation._allocation_messages": ["AllocationMessage", "Announcement"],
-            "_allocation._allocation_node": ["AllocationNode", "NodePrivacy"],
+            "_allocation._allocation_node": ["AllocationNode"],
+            "_allocation._node_privacy": ["NodePrivacy"],
             "_allocation._network_nodes": ["allocation_nodes"],
             "_barycenter._agreement": ["BarycenterAgreement", "Crossing", "FederationError"],
             "_barycenter._barycenter_coordinator": ["BarycenterCoordinator"],

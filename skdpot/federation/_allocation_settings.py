@@ -23,7 +23,8 @@ from ._allocation._allocation_coordinator import (
     addresses,
 )
 from ._allocation._allocation_messages import ROLES
-from ._allocation._allocation_node import AllocationNode, NodePrivacy
+from ._allocation._allocation_node import AllocationNode
+from ._allocation._node_privacy import NodePrivacy
 from ._carriers import AUTO, Carrier, checkpoint_file, run_allocation
 from ._flower_settings import OwnerSettings
 from ._run_defaults import OF_RUNS

@@ -19,7 +19,7 @@ from skdpot.federation import (
     allocation_nodes,
     run_allocation,
 )
-from skdpot.federation._allocation import _allocation_node
+from skdpot.federation._allocation import _node_work
 from skdpot.privacy import BudgetExceededError, PrivacyLedger
 from skdpot.privacy.events import PlannedDpEvent, SelfComposedDpEvent
 from skdpot.privacy.sensitivity import message_sensitivity
@@ -262,7 +262,7 @@ def test_nodes_go_on_from_what_they_released():
 
 def test_a_node_draws_the_noise_of_its_sensitivity(seed, monkeypatch):
     """And not that of another node, with other bounds."""
-    monkeypatch.setattr(_allocation_node, "nearest_amounts", lambda side, amounts: amounts)
+    monkeypatch.setattr(_node_work, "nearest_amounts", lambda side, amounts: amounts)
     privacy = NodePrivacy(2.0, (1.0, 5.0), n_rounds=1, delta=1e-6)
     utility = LinearUtility(np.full(2000, 3.0))
     for cap in (1.0, 9.0):
@@ -275,7 +275,7 @@ def test_a_node_draws_the_noise_of_its_sensitivity(seed, monkeypatch):
 
 
 def test_nodes_with_one_seed_draw_from_streams_of_their_own(rng, monkeypatch):
-    monkeypatch.setattr(_allocation_node, "nearest_amounts", lambda side, amounts: amounts)
+    monkeypatch.setattr(_node_work, "nearest_amounts", lambda side, amounts: amounts)
     network, utility, _ = draw_problem("case study", "linear", rng)
     privacy = NodePrivacy(1.0, (1.0, 5.0), random_state=3)
     nodes = allocation_nodes(network, utility, utility, privacy)

@@ -5,7 +5,6 @@ import math
 import secrets
 import threading
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,17 +13,7 @@ import numpy as np
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.ledger import PrivacyLedger
-from skdpot.privacy.random import NoiseSource, make_source
-from skdpot.privacy.sensitivity import message_error
-from skdpot.releases import MessageReleases, quiet
-from skdpot.transport.consensus import (
-    LinearUtility,
-    LogUtility,
-    QuadraticUtility,
-    Side,
-    SideState,
-    nearest_amounts,
-)
+from skdpot.transport.consensus import LinearUtility, LogUtility, QuadraticUtility, SideState
 
 from .._keys import SigningKey, checked_public
 from .._state_file import Remembering, is_only_answer
@@ -37,8 +26,10 @@ from ._allocation_messages import (
     check_role,
     read_amounts,
 )
-from ._input_release import MECHANISMS, InputRelease
+from ._input_release import InputRelease
+from ._node_privacy import NodePrivacy, message_noise, plan_of, solver_error
 from ._node_sessions import NodeSessions
+from ._node_work import NodeWork, digest_of_round, only_side
 
 _METHODS = ("value", "derivative", "second_derivative", "take")
 # Attributes of `SideState` that change from round to round.
@@ -47,85 +38,6 @@ _STATE = ("agreed", "prices", "multipliers")
 _NOT_ALLOWED = "the node's ledger does not allow its messages."
 # A plan may exceed a node's bounds by this share of the upper bound.
 _PRECISION = 1e-9
-
-
-@dataclass(frozen=True)
-class NodePrivacy:
-    """Privacy of all messages of a node, and declarations about its utilities.
-
-    Parameters
-    ----------
-    epsilon : float
-        Total budget of the node for all rounds, above 0.
-    marginal_bounds : (float, float)
-        Public; required. The smallest and the largest possible marginal utility, for any amount
-        from 0 to the node's upper bound. For linear utilities, the range of their slopes. A
-        utility outside is refused. The noise is proportional to the width.
-    n_rounds : int, default=100
-        Largest number of messages of the node. The budget is divided among them.
-    delta : float, default=0.0
-        0 means noise whose density decreases exponentially with its Euclidean norm; a value above
-        0 means Gaussian noise.
-    utility_range : float, default=None
-        Largest difference of marginal utilities at *one* amount, if it is known to be less than
-        the width: :func:`~skdpot.privacy.sensitivity.marginal_bounds`. None is the width.
-    largest_scale : float, default=0.0
-        For logarithmic utilities, the declared largest scale.
-    curvature : float, default=0.0
-        A lower bound of minus the second derivative of every utility.
-    protect : {"parameter", "node"}, default="parameter"
-        The unit of privacy: the utility of one edge at this end, or all utilities of the node.
-    mechanism : {"messages", "input", "input_laplace"}, default="messages"
-        ``"messages"``: noise on every message. Otherwise noise on the utilities themselves, once,
-        as in :class:`~skdpot.PrivateADMMTransport`. Then all rounds of all runs are computed from
-        this release and cost nothing more. `marginal_bounds` are the range of slopes, or of the
-        weights of logarithmic utilities; curvatures and scales are public, and delta is 0.
-    random_state : None, int, RandomState or NoiseSource, default=None
-        Source of the node's noise; None is the cryptographic source. Two nodes must not share a
-        seed.
-    ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
-        The node's own ledger, charged for all its messages before the first one.
-
-    Raises
-    ------
-    ValueError
-        If there is no such `mechanism`, or it goes without `delta`.
-
-    See Also
-    --------
-    AllocationNode : Checks the declarations, and spends the budget.
-    skdpot.releases.MessageReleases : The noise of many nodes at once.
-
-    Notes
-    -----
-    Proofs: :ref:`proof-private-messages` for messages, :ref:`proof-private-utilities` for
-    utilities that are released once.
-
-    Examples
-    --------
-    >>> from skdpot.federation import NodePrivacy
-    >>> NodePrivacy(1.0, marginal_bounds=(1.0, 5.0), n_rounds=50, delta=1e-6).protect
-    'parameter'
-    """
-
-    epsilon: float
-    marginal_bounds: tuple[float, float]
-    n_rounds: int = 100
-    delta: float = 0.0
-    utility_range: float | None = None
-    largest_scale: float = 0.0
-    curvature: float = 0.0
-    protect: str = "parameter"
-    mechanism: str = "messages"
-    random_state: Any = field(default=None, repr=False)
-    ledger: Any = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        if self.mechanism != "messages" and (self.mechanism not in MECHANISMS or self.delta):
-            raise ValueError(
-                f"mechanism must be 'messages' or, with delta=0, one of {', '.join(MECHANISMS)}, "
-                f"got {self.mechanism!r} and delta={self.delta:g}."
-            )
 
 
 class AllocationNode(Remembering):
@@ -243,7 +155,9 @@ class AllocationNode(Remembering):
         self._released: np.ndarray | None = None
         self._input_token = ""
         if privacy is not None:
-            self._plan, self._input = self._make_plan(privacy)
+            self._plan, self._input = plan_of(
+                privacy, utility, self.bounds, len(self.neighbours), type(self).__name__
+            )
             if self._input is not None:
                 self._input_digest = self._input.digest(self.neighbours)
             self._plan.check(privacy.ledger)
@@ -359,7 +273,7 @@ class AllocationNode(Remembering):
             )
         check_announcement(announcement, number)
         received = read_amounts(incoming, number - 1, self.neighbours, "the incoming message")
-        if number == work.n_rounds and _digest(announcement, received) != work.asked:
+        if number == work.n_rounds and digest_of_round(announcement, received) != work.asked:
             raise ValueError(f"the node was asked something else in round {number} before.")
         return received
 
@@ -370,8 +284,8 @@ class AllocationNode(Remembering):
             if work.state is None:
                 work.state, work.sent = self._start(received), received
             if self.neighbours:
-                work.sent = self._wanted(work, announcement, received)
-            work.n_rounds, work.asked = announcement.round, _digest(announcement, received)
+                work.sent = work.wanted(announcement, received, self._error)
+            work.n_rounds, work.asked = announcement.round, digest_of_round(announcement, received)
             self._has_released = True
         return AllocationMessage(
             work.n_rounds, dict(zip(self.neighbours, work.sent.tolist(), strict=True))
@@ -573,135 +487,32 @@ class AllocationNode(Remembering):
 
     # --------------------------------------------------------------------------------- rounds
 
-    def _new_work(self) -> "_Work":
+    def _new_work(self) -> NodeWork:
         privacy, plan = self._privacy, self._plan
         if privacy is None or plan is None or self._input is not None:
-            return _Work(None)
-        return _Work(self._make_noise(privacy, plan.source))
+            return NodeWork(None)
+        n_edges = len(self.neighbours)
+        return NodeWork(message_noise(privacy, self._utility, self.bounds, n_edges, plan.source))
 
     def _start(self, amounts: np.ndarray) -> SideState:
         """Return the node's state before the first round."""
-        n_edges = len(self.neighbours)
-        side = Side(
-            indptr=np.array([0, n_edges]),
-            neighbours=np.arange(n_edges),
-            positions=np.arange(n_edges, dtype=np.int32),
-            lower=np.array([self.bounds[0]]),
-            upper=np.array([self.bounds[1]]),
-        )
         utility = self._utility
         if self._input is not None:
             assert self._released is not None
             utility = self._input.utility(self._released)
-        return SideState(side, utility, 1 if self.role == "target" else -1, amounts)
-
-    def _wanted(
-        self, work: "_Work", announcement: Announcement, received: np.ndarray
-    ) -> np.ndarray:
-        """Return the amounts to send, with noise if the node has a budget, within its bounds."""
-        state, eta = work.state, float(announcement.eta)
-        assert state is not None
-        relaxation, shift = float(announcement.relaxation), float(announcement.shift)
-        if work.noise is None:
-            wanted = state.answer(work.sent, received, eta, relaxation, shift)
-        else:
-            with quiet():
-                wanted = state.answer(work.sent, received, eta, relaxation, shift)
-            wanted = work.noise.run(wanted, eta, error=self._error(state, eta))
-        return nearest_amounts(state.side, wanted)
+        sign = 1 if self.role == "target" else -1
+        return SideState(only_side(self.bounds, len(self.neighbours)), utility, sign, amounts)
 
     def _error(self, state: SideState, eta: float) -> float:
         """Return a bound on the solver's error, in the l2 norm, from public numbers."""
         assert self._privacy is not None
-        declared = self._privacy
-        bound = message_error(
-            eta,
-            self.bounds[1],
-            len(self.neighbours),
-            reach=np.max(eta * np.abs(state.agreed) + np.abs(state.prices)),
-            largest_marginal=max(map(abs, declared.marginal_bounds)),
-            largest_scale=declared.largest_scale,
-            iterative=not isinstance(self._utility, (LinearUtility, QuadraticUtility)),
-        )
-        return float(bound)
-
-    def _make_plan(self, privacy: NodePrivacy) -> tuple[ReleasePlan, InputRelease | None]:
-        """Return the plan of the charge; and the release of the utility, if it is released once."""
-        source = make_source(privacy.random_state)
-        unit = "node" if privacy.protect == "node" else "edge"
-        if privacy.mechanism == "messages":
-            noise = self._make_noise(privacy, source)
-            label = f"{type(self).__name__}, {privacy.n_rounds} messages"
-            return ReleasePlan(noise, noise.event, source, label, None, unit=unit), None
-        once = InputRelease(
-            privacy.mechanism, self._utility, privacy.epsilon, privacy.marginal_bounds,
-            privacy.protect,
-        )  # fmt: skip
-        label = f"{type(self).__name__}, its utilities"
-        return ReleasePlan(once.release, once.event, source, label, None, unit=unit), once
-
-    def _make_noise(self, privacy: NodePrivacy, source: NoiseSource) -> MessageReleases:
-        """Return the noise of this node, for amounts within its bounds."""
-        width = _check_declared(privacy, self._utility, len(self.neighbours), self.bounds[1])
-        return MessageReleases(
-            privacy.epsilon,
-            privacy.delta,
-            n_rounds=privacy.n_rounds,
-            degrees=[len(self.neighbours)],
-            utility_range=width,
-            cap=self.bounds[1],
-            least=self.bounds[0],
-            curvature=privacy.curvature,
-            protect=privacy.protect,
-            source=source,
-        )
+        iterative = not isinstance(self._utility, (LinearUtility, QuadraticUtility))
+        return solver_error(self._privacy, state, eta, iterative)
 
     def _on_edges(self, name: str) -> dict[Any, float]:
         if self._work.state is None:
             raise RuntimeError("the node has answered no round yet.")
         return dict(zip(self.neighbours, getattr(self._work.state, name).tolist(), strict=True))
-
-
-@dataclass(eq=False, repr=False)
-class _Work:
-    """A node's noise and state in one session."""
-
-    noise: MessageReleases | None
-    state: SideState | None = None
-    sent: np.ndarray = field(default_factory=lambda: np.empty(0))
-    n_rounds: int = 0
-    asked: str = ""
-
-
-def _digest(announcement: Announcement, received: np.ndarray) -> str:
-    """Return a digest of the announcement and of the incoming amounts of a round."""
-    rates = announcement.eta, announcement.shift, announcement.relaxation
-    numbers = np.array([announcement.round, *rates, *received], dtype=np.float64)
-    return hashlib.sha256(numbers.tobytes()).hexdigest()
-
-
-def _check_declared(privacy: NodePrivacy, utility: Any, n_edges: int, cap: float) -> float:
-    """Return the largest difference of marginal utilities; raise if a declaration is violated.
-
-    Marginal utilities never increase, so it is enough to check the least and the largest amount.
-    """
-    least, largest = (float(end) for end in privacy.marginal_bounds)
-    if not -math.inf < least < largest < math.inf:
-        raise ValueError("marginal_bounds must be a pair (least, largest) of finite numbers.")
-    width = largest - least if privacy.utility_range is None else float(privacy.utility_range)
-    if not 0 < width <= largest - least:
-        raise ValueError("utility_range must be above 0, and at most what marginal_bounds leaves.")
-    if not 0 <= privacy.largest_scale < math.inf:
-        raise ValueError("largest_scale must be finite and at least 0.")
-    ends = np.zeros(n_edges), np.full(n_edges, cap)
-    marginals = [utility.derivative(amounts) for amounts in ends]
-    if (marginals[0] > largest).any() or (marginals[1] < least).any():
-        raise ValueError("the utility is outside of its declared marginal_bounds.")
-    if any((-utility.second_derivative(x) < privacy.curvature).any() for x in ends):
-        raise ValueError("the utility has less than its declared curvature.")
-    if isinstance(utility, LogUtility) and (utility.scales > privacy.largest_scale).any():
-        raise ValueError("the utility has a larger scale than the declared largest_scale.")
-    return width
 
 
 def _checked_bounds(bounds: tuple[float, float]) -> tuple[float, float]:

@@ -11,7 +11,8 @@ from skdpot.privacy.random import make_source
 from skdpot.transport.consensus import BipartiteNetwork, LinearUtility
 
 from ._allocation_messages import ROLES
-from ._allocation_node import AllocationNode, NodePrivacy
+from ._allocation_node import AllocationNode
+from ._node_privacy import NodePrivacy
 
 
 def allocation_nodes(

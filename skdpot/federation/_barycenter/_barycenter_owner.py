@@ -23,10 +23,12 @@ from .._wire import Arrays, Packet, Refusal, pack, unpack
 from ._group_release import NEIGHBOURING, GroupRelease, described_label
 from ._owner_checks import (
     check_hello,
+    check_keys,
     check_open_step,
     check_release_step,
     check_round,
     checked_outcome,
+    checked_points,
     checked_roster,
 )
 from ._owner_secure_sums import (
@@ -40,6 +42,9 @@ from ._owner_secure_sums import (
 )
 from ._owner_sessions import Session, Sessions
 
+# Messages that contain something of the answer: they are sent after the charge.
+_OF_RELEASE = ("step", "masked", "reveal")
+_NOT_ALLOWED = "the owner's ledger does not allow the release."
 # Kind, fields and arrays of an answer.
 _Answer = tuple[str, dict[str, Any], Arrays]
 
@@ -170,7 +175,7 @@ class BarycenterOwner(Remembering):
     ) -> None:
         if not isinstance(name, str) or not name:
             raise ValueError(f"name must be a text, as the coordinator has it, got {name!r}.")
-        points = _checked_points(points)
+        points = checked_points(points)
         if group is None:
             raise ValueError("group must be the label of the rows' group, or of every row's.")
         self._open = None
@@ -200,7 +205,7 @@ class BarycenterOwner(Remembering):
         self._pinned = None if owners is None else checked_publics(owners)
         if coordinator_key is not None:
             checked_public(coordinator_key)
-        self._check_keys()
+        check_keys(name, key, self._pinned, release)
         self._source = make_source(random_state)
         self._plan_of(None if release is None else release.promise).check(ledger)
         self.outcome: dict[str, Any] = {}
@@ -224,24 +229,6 @@ class BarycenterOwner(Remembering):
             "an owner cannot be copied or pickled: a copy would contain its rows, and release "
             "them again. Create the owner where its rows are; state= keeps its answers."
         )
-
-    def _check_keys(self) -> None:
-        """Raise unless all keys that the release needs are given and consistent."""
-        pinned = set(self._pinned or ()) | {self.name}
-        if self._pinned is not None and self._key is None:
-            raise ValueError("an owner that pins keys of others has a key of its own: give key.")
-        if self._key is not None and (self._pinned or {}).get(self.name) not in (
-            None, self._key.public,
-        ):  # fmt: skip
-            raise ValueError("owners has another key of this owner than its own.")
-        if self._release is None or self._release.noise != "shared":
-            return
-        if self._pinned is None or len(pinned) < max(self._release.n_honest or 0, 2):
-            raise ValueError(
-                "shared noise needs key=SigningKey.open(...), and owners= with the public keys of "
-                "all others, n_honest of them with this one at least: a coordinator could make "
-                "them up otherwise, and take their parts of the noise away."
-            )
 
     @property
     def address(self) -> str:
@@ -501,20 +488,5 @@ class BarycenterOwner(Remembering):
         self._sessions, self._at_work = Sessions(), ""
 
 
-# Messages that contain something of the answer: they are sent after the charge.
-_OF_RELEASE = ("step", "masked", "reveal")
-_NOT_ALLOWED = "the owner's ledger does not allow the release."
-
-
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-_POINTS = "points must be a two-dimensional array of finite numbers, with a row at least."
-
-
-def _checked_points(points: Any) -> np.ndarray:
-    points = without_quotes(lambda: np.array(points, dtype=np.float64), _POINTS)
-    if points.ndim != 2 or 0 in points.shape or not np.isfinite(points).all():
-        raise ValueError(_POINTS)
-    return points

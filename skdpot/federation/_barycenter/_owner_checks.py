@@ -4,6 +4,10 @@ import math
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
+import numpy as np
+
+from skdpot.privacy.quotes import without_quotes
+
 from .._keys import SigningKey, checked_publics
 from .._secure_aggregation import SecureAggregation, default_threshold
 from .._secure_sum import LARGEST_NUMBER
@@ -16,6 +20,38 @@ _LARGEST_MATRIX = 2**30
 _LONGEST_SESSION = 64
 _OF_RELEASE = {"kind", "size", "type", "n_records", "n_parts"}
 _OF_OPEN = {"kind", "size", "type"}
+
+_POINTS = "points must be a two-dimensional array of finite numbers, with a row at least."
+
+
+def checked_points(points: Any) -> np.ndarray:
+    """Return an owner's rows as an array of finite numbers, or raise."""
+    points = without_quotes(lambda: np.array(points, dtype=np.float64), _POINTS)
+    if points.ndim != 2 or 0 in points.shape or not np.isfinite(points).all():
+        raise ValueError(_POINTS)
+    return points
+
+
+def check_keys(
+    name: str,
+    key: SigningKey | None,
+    pinned: Mapping[str, str] | None,
+    release: GroupRelease | None,
+) -> None:
+    """Raise unless all keys that the release needs are given and consistent."""
+    known = set(pinned or ()) | {name}
+    if pinned is not None and key is None:
+        raise ValueError("an owner that pins keys of others has a key of its own: give key.")
+    if key is not None and (pinned or {}).get(name) not in (None, key.public):
+        raise ValueError("owners has another key of this owner than its own.")
+    if release is None or release.noise != "shared":
+        return
+    if pinned is None or len(known) < max(release.n_honest or 0, 2):
+        raise ValueError(
+            "shared noise needs key=SigningKey.open(...), and owners= with the public keys of "
+            "all others, n_honest of them with this one at least: a coordinator could make "
+            "them up otherwise, and take their parts of the noise away."
+        )
 
 
 def check_hello(
