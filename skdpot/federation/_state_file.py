@@ -15,7 +15,7 @@ from typing import ClassVar
 from ._keys import SigningKey
 from ._wire import Packet, Refusal, WireError, pack, unpack
 
-# How long a process waits for another one that answers, in seconds.
+# How long a process waits for another process that holds the lock, in seconds.
 _PATIENCE = 600.0
 
 
@@ -97,7 +97,7 @@ class StateFile:
     @property
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
-            raise RuntimeError("a state is read and written inside of alone().")
+            raise RuntimeError("read and write a state only inside of alone().")
         return self._connection
 
 
@@ -160,15 +160,15 @@ class Remembering(ABC):
         Parameters
         ----------
         data : bytes
-            What arrived, whatever it is.
+            The message; it may be invalid.
 
         Returns
         -------
         bytes
-            The answer, or a refusal with its reason. Nothing raises.
+            The answer, or a refusal with its reason. This method never raises.
         """
         asked = Packet("")
-        # Two messages at the same time could get two answers, where only one is allowed.
+        # Two messages at the same time could get two answers, and only one answer is allowed.
         with self._lock:
             try:
                 asked = unpack(data, self._coordinator_key)
@@ -184,10 +184,11 @@ class Remembering(ABC):
         return pack(asked.reply("refusal", self.address, fields), self._key)
 
     def state(self) -> bytes:
-        """Return what is remembered, for a carrier that keeps it in a place of its own.
+        """Return the state, for a carrier that stores it elsewhere.
 
-        It is as private as what the answers are of, and stays with whose it is. What a release is
-        charged for is remembered in a file (`state` as a parameter), before it is charged.
+        The state is as private as the rows or the utility, and must stay with their owner. For a
+        release that is charged, use the parameter `state` instead: it writes a file before the
+        charge.
 
         Returns
         -------
@@ -198,7 +199,7 @@ class Remembering(ABC):
             return self._state()
 
     def restore(self, state: bytes) -> None:
-        """Go on from a state of the same owner or node; only the last one is of use.
+        """Continue from the latest state of the same owner or node.
 
         Parameters
         ----------
@@ -208,14 +209,14 @@ class Remembering(ABC):
         Raises
         ------
         ValueError
-            If it is no such state.
+            If the state is invalid, or belongs to another owner or node.
         """
         with self._lock, self._remembering():
             self._load(state)
             self._keep()
 
     def remember_in(self, path: Path) -> None:
-        """Remember all answers in a file from now on, as with the parameter `state`.
+        """Keep all answers in a file from now on, as with the parameter `state`.
 
         Parameters
         ----------
@@ -226,7 +227,7 @@ class Remembering(ABC):
 
     @property
     def has_file(self) -> bool:
-        """Return whether it remembers in a file."""
+        """Return whether answers are kept in a file."""
         return self._file is not None
 
     @contextlib.contextmanager

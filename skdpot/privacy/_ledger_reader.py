@@ -133,21 +133,20 @@ class LedgerReader:
         Parameters
         ----------
         delta : float, default=None
-            The delta that is wanted. None returns the part of the budget that is used up, by the
-            rule that admits charges.
+            None returns the used part of the budget, by the rule that admits charges.
         unit : str, default=None
-            None takes the unit that has spent most: units are not added up.
+            None is the unit that has spent most. Units are not added up.
 
         Returns
         -------
         tuple of two float
-            (epsilon, delta). With a `delta`, the smallest epsilon known to go with it, had all
-            releases been fixed beforehand; infinite if none is known.
+            (epsilon, delta). With a `delta`, the smallest known epsilon at this delta, for releases
+            that were fixed beforehand; infinity if none is known.
 
         Raises
         ------
         ValueError
-            If `delta` or `unit` is none.
+            If `delta` or `unit` is invalid.
         """
         if delta is None:
             history = self._refresh()
@@ -165,7 +164,7 @@ class LedgerReader:
         Parameters
         ----------
         unit : str, default=None
-            Whose charges; None takes the unit that has spent most.
+            The unit of the charges. None is the unit that has spent most.
 
         Returns
         -------
@@ -175,7 +174,7 @@ class LedgerReader:
         Raises
         ------
         ValueError
-            If `unit` is none.
+            If `unit` is invalid.
         """
         records = self._chain.read()
         whole = self._refresh()
@@ -194,7 +193,7 @@ class LedgerReader:
         Parameters
         ----------
         unit : str, default=None
-            None takes the unit that has spent most.
+            None is the unit that has spent most.
 
         Returns
         -------
@@ -204,7 +203,7 @@ class LedgerReader:
         Raises
         ------
         ValueError
-            If `unit` is none.
+            If `unit` is invalid.
         """
         history = self._refresh()
         return min(history.rule.left(history.combined(each)) for each in _units(history, unit))
@@ -215,12 +214,12 @@ class LedgerReader:
         Parameters
         ----------
         as_frame : bool, default=False
-            Whether to return a pandas ``DataFrame``, which needs pandas.
+            Whether to return a ``DataFrame`` of pandas.
 
         Returns
         -------
         list of Entry or DataFrame
-            One element, or row, a charge.
+            One element or row for each charge.
         """
         entries = _charges(self._chain.read())
         if not as_frame:
@@ -231,17 +230,17 @@ class LedgerReader:
         return pd.DataFrame(rows, columns=_ENTRY_FIELDS).set_index("number")
 
     def report(self) -> LedgerReport:
-        """Return a report for readers: who is protected, what was released, and what is left.
+        """Return a report: who is protected, what was released, and what is left.
 
-        Amounts are rounded to the disadvantage of the releasing side, spent ones up and remaining
-        ones down: to two decimals, or two digits if they are small. A share of 1e-8, from the
-        rounding of prices, is not counted. The technical appendix and `as_dict` have all digits.
+        Spent amounts are rounded up, and remaining amounts are rounded down: to two decimals, or
+        two digits if they are small. A share of 1e-8, which comes from the rounding of prices, is
+        ignored. The technical appendix and `as_dict` have all digits.
 
         Returns
         -------
         LedgerReport
-            Prints as text, and shows as HTML in a notebook. Its ``save`` writes text, HTML or JSON;
-            ``as_dict`` returns the latter, and ``registry_entry`` a draft for a public registry.
+            The report: text if printed, and HTML in a notebook. ``save`` writes text, HTML or JSON.
+            ``as_dict`` returns plain values, and ``registry_entry`` a draft for a public registry.
 
         Examples
         --------
@@ -275,9 +274,9 @@ class LedgerReader:
     def receipt(self, number: int | None = None) -> Receipt:
         """Return the receipt of a recorded charge.
 
-        Estimators charge by themselves, and keep no receipt. Take it right after the release, and
-        store it away from the file. It proves that the record, and all records before it, have not
-        changed since it was taken; it proves nothing about earlier changes.
+        Estimators charge the ledger, and keep no receipt. Take the receipt right after the release,
+        and store it away from the file. It proves that its record, and all records before it, have
+        not changed since. It proves nothing about earlier changes.
 
         Parameters
         ----------
@@ -287,14 +286,14 @@ class LedgerReader:
         Returns
         -------
         Receipt
-            What `charge` has returned for it.
+            The receipt that `charge` has returned.
 
         Raises
         ------
         ValueError
             If there is no such charge.
         LedgerTamperedError
-            If a record was changed, or one that was read before is missing.
+            If a record was changed, or a record that was read before is missing.
 
         Examples
         --------
@@ -316,9 +315,9 @@ class LedgerReader:
             last = Link(found[0].number, found[0].digest) if found else None
         if last is None:
             raise ValueError(
-                "there is no receipt, since nothing was charged."
+                "there is no receipt, because nothing was charged."
                 if number is None
-                else f"no charge has the number {number!r}; entries() lists those that there are."
+                else f"no charge has the number {number!r}; entries() lists all charges."
             )
         return Receipt(self.identity, last.number, last.digest)
 
@@ -328,7 +327,8 @@ class LedgerReader:
         Parameters
         ----------
         receipt : Receipt or iterable of Receipt, default=None
-            Of charges that must be there. The last receipt shows that nothing before it is gone.
+            Receipts of charges that must be recorded. The newest receipt is enough to prove that no
+            earlier record is missing.
 
         Returns
         -------
@@ -338,9 +338,9 @@ class LedgerReader:
         Raises
         ------
         LedgerTamperedError
-            If a record was changed, or one that there is a receipt for is missing.
+            If a record was changed, or a record with a receipt is missing.
         TypeError
-            If `receipt` is something else.
+            If `receipt` has another type.
         """
         receipts = _as_receipts(receipt)
         records = self._chain.read()
@@ -356,12 +356,12 @@ class LedgerReader:
         Parameters
         ----------
         path : str or Path
-            Ends with ".json" (all records, with their digests) or ".csv" (the charges).
+            A path that ends with ".json" (all records, with digests) or ".csv" (the charges).
 
         Raises
         ------
         ValueError
-            If it ends with anything else.
+            If the path has another ending.
         """
         path = Path(path)
         if path.suffix == ".json":

@@ -159,7 +159,7 @@ def test_an_owner_insists_on_a_threshold_whoever_is_left_out():
             secure=SecureAggregation(2), on_missing="drop",
         )  # fmt: skip
         if refuses:
-            with pytest.raises(FederationError, match="fewer owners than the owner insists on"):
+            with pytest.raises(FederationError, match="fewer owners than this owner requires"):
                 fit_with(fair, federation)
         else:
             fit_with(fair, federation)

@@ -1,4 +1,4 @@
-"""Rows whose attribute is missing: repaired by their posterior, or without it altogether."""
+"""Rows without the sensitive attribute: repairs by the posterior, unaware repairs, and errors."""
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ BY_POSTERIOR = FoundGroups(unknown="posterior")
 
 
 def make_people(n_rows, seed=0):
-    """Return a table of which x and y tell the group, and what is learned from it."""
+    """Return a table with a group, and columns that depend on it, except ``noise``."""
     rng = np.random.default_rng(seed)
     group = rng.choice(["a", "b", "c"], n_rows, p=[0.5, 0.3, 0.2])
     number = np.searchsorted(["a", "b", "c"], group)
@@ -75,7 +75,7 @@ def test_a_label_that_is_certain_is_as_good_as_a_label():
     frame["x"] += 2 * (group == "b")
     fair = fitted(frame, groups=BY_POSTERIOR, method="conditional")
     known, unknown = fair.transform(frame), fair.transform(frame.assign(group=np.nan))
-    # But for the draws, which differ, numbers move by two at most.
+    # Draws may differ between the two calls, so a few rows may be further apart.
     assert np.mean(np.abs(unknown["x"] - known["x"]) < 0.3) > 0.95
 
 
@@ -139,13 +139,13 @@ def test_labels_are_needed_by_fit_and_by_what_cannot_do_without(people):
         fitted(train[["group", "x", "y"]], **options)
 
 
-# What is said of missing labels, and which policies take them
-# -------------------------------------------------------------
+# Errors about missing labels, and policies that accept them
+# ----------------------------------------------------------
 
 MISSING = {"None": None, "NaN": np.nan, "NA": pd.NA}
 SEX = ["f", "m", "f", "m", "f", "m", "f", "m"]
 VALUES = np.arange(8.0)
-# New rows that fair estimators treat as of a known group, or leave as they are.
+# Policies for new rows of unknown groups: the nearest known group, or no repair.
 POLICIES = {
     "nearest": FoundGroups(unknown="nearest"),
     "none": FoundGroups(unknown="none"),
@@ -161,7 +161,7 @@ def a_table(missing=(), value=None, empty=False):
 
 
 def estimators(**options):
-    """Return an estimator of either kind, and what it returns of a table."""
+    """Return both fair estimators, each with a function that returns its results for a table."""
     repair = FairBarycenterPreprocessor("sex", random_state=0, **options)
     fair = FairBarycenterRegressor(
         sensitive_features="sex", sensitive_in_estimator=False, random_state=0, **options
@@ -253,7 +253,7 @@ def test_with_epsilon_nothing_is_counted():
     (repair, repaired), (fair, predicted) = estimators(**declared)
     fair.set_params(estimator=model)
     for estimator, images in ((repair, repaired), (fair, predicted)):
-        # Who has no label counts nowhere; an error would tell of it.
+        # Rows without a label are not counted. An error would reveal that there are some.
         estimator.fit(some, some["value"])
         with pytest.raises(ValueError, match="'sex' contains NaN .* in some rows") as caught:
             images(estimator, some)

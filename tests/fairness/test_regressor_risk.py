@@ -1,6 +1,6 @@
-"""The theorem of the fair premium: what independence of the attribute costs, and no less.
+"""The theorem of the fair premium: the risk grows by the value of the barycenter, and no less.
 
-Statistical tests allow for four standard errors, which are stated where they are computed.
+Statistical tests allow four standard errors. Comments say how each is computed.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ SCALES = np.array([1.0, 2.0, 0.5])
 
 
 class TrueRegression(RegressorMixin, BaseEstimator):
-    """Knows the conditional mean: the second column."""
+    """A regressor that predicts the true conditional mean, which is the second column."""
 
     def fit(self, X, y):
         self.n_features_in_ = X.shape[1]

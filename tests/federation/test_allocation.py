@@ -603,7 +603,7 @@ def test_a_node_charges_all_its_messages_before_the_first(rng):
     with pytest.raises(ValueError, match="neighbouring"):
         node_with(PrivacyLedger(2.0, 1e-5, neighbouring="add_remove"))
     network = make_network([[1]], (0, 1), (0, 1))
-    with pytest.raises(ValueError, match="a ledger is that of one node"):
+    with pytest.raises(ValueError, match="a ledger belongs to one node"):
         allocation_nodes(
             network, LinearUtility([3.0]), None, NodePrivacy(1.0, (1.0, 5.0), ledger=ledger)
         )

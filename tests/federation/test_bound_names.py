@@ -110,9 +110,9 @@ def test_shared_noise_is_refused_without_the_keys_of_all_others():
     ):
         with pytest.raises(ValueError, match="shared noise needs key="):
             owner_of("north", SHARED, **options)
-    with pytest.raises(ValueError, match="has a key of its own"):
+    with pytest.raises(ValueError, match="needs a key of its own"):
         owner_of("north", key=None)
-    with pytest.raises(ValueError, match="another key of this owner"):
+    with pytest.raises(ValueError, match="differs from its own key"):
         owner_of("north", key=STRANGER)
     with pytest.raises(ValueError, match="one public key"):
         owner_of("north", owners=PUBLICS | {"east": PUBLICS["south"]})
@@ -147,15 +147,15 @@ def test_a_coordinator_that_invents_owners_gets_nothing(n_others):
 @pytest.mark.parametrize(
     ("roster", "reason"),
     [
-        (None, "was told none"),
+        (None, "the greeting has none"),
         ([], "name each of them once"),
         ([["north", PUBLICS["north"]]] * 3, "name each of them once"),
-        ([[name, PUBLICS["north"]] for name in NAMES], "a name and a public key of each"),
-        ([[name, "a key"] for name in NAMES], "a name and a public key of each"),
+        ([[name, PUBLICS["north"]] for name in NAMES], "the name and the public key of each"),
+        ([[name, "a key"] for name in NAMES], "the name and the public key of each"),
         ([[name, PUBLICS[name]] for name in NAMES[::-1]], "this one in its place"),
         ([[n, ASKING.public if n == "north" else PUBLICS[n]] for n in NAMES], "than its own"),
-        ([["north"], 3, None], "a name and a public key of each"),
-        (7, "a name and a public key of each"),
+        ([["north"], 3, None], "the name and the public key of each"),
+        (7, "the name and the public key of each"),
     ],
 )
 def test_lists_of_owners_that_are_refused(roster, reason):
@@ -174,7 +174,7 @@ def test_an_owner_left_out_does_not_lower_the_threshold():
     coordinator = coordinator_of(
         SHARED, {name: PUBLICS[name] for name in NAMES[:2]}, secure=SecureAggregation()
     )
-    with pytest.raises(FederationError, match="fewer owners than the owner insists on"):
+    with pytest.raises(FederationError, match="fewer owners than this owner requires"):
         run_barycenter(coordinator, InProcessCarrier(owners))
     assert not any(map(charged, owners))
 

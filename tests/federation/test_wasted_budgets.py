@@ -1,4 +1,4 @@
-"""Budgets that an evil owner, or a crash, could waste: one charge for each owner at most."""
+"""Budgets under a dishonest owner or a crash: each honest owner is charged once at most."""
 
 import dataclasses
 
@@ -28,7 +28,7 @@ def ledgers():
 
 
 def owners_with(ledgers, folder=None):
-    """Return owners of some rows, who remember in a file of a folder if there is one."""
+    """Return owners of made-up rows; with a folder, each keeps its answers in a file there."""
     rng = np.random.default_rng(0)
     return [
         BarycenterOwner(
@@ -50,21 +50,21 @@ def coordinator(names=NAMES, secure=True):
 
 
 class WithEvilOwner(InProcessCarrier):
-    """An owner who says what is wrong in one leg, to one of the others, and is honest otherwise."""
+    """A carrier on which the owner ``west`` sends wrong numbers in one leg of a secure sum."""
 
     def __init__(self, owners, leg, array):
         super().__init__(owners)
         self.leg, self.array = leg, array
 
     def exchange(self, messages, timeout=None):
-        """Return what is answered."""
+        """Return the answers, with those of ``west`` changed."""
         return [
             (name, self.changed(data) if name == "west" else data)
             for name, data in super().exchange(messages)
         ]
 
     def changed(self, data):
-        """Return an answer with flipped bits, if it is of the leg."""
+        """Return an answer with a flipped bit, if it belongs to the leg."""
         packet = unpack(data)
         if packet.kind != self.leg:
             return data
@@ -75,13 +75,13 @@ class WithEvilOwner(InProcessCarrier):
 
 
 def spent(ledgers):
-    """Return how often honest owners were charged."""
+    """Return the numbers of charges of the honest owners."""
     return {len(ledgers[name].entries()) for name in NAMES if name != "west"}
 
 
 @pytest.mark.parametrize("array", ["shares", "points"])
 def test_wrong_shares_cost_honest_owners_nothing(ledgers, array):
-    """Every attempt is a new session, as of a coordinator that remembers nothing."""
+    """Every attempt is a new session, because the coordinator has no checkpoint."""
     carrier = WithEvilOwner(owners_with(ledgers), "shares", array)
     for _ in range(3):
         with pytest.raises(FederationError):
@@ -91,7 +91,7 @@ def test_wrong_shares_cost_honest_owners_nothing(ledgers, array):
 
 @pytest.mark.parametrize(("leg", "array"), [("masked", "masked"), ("reveal", "shares")])
 def test_lies_after_the_charge_cost_honest_owners_one_release(tmp_path, ledgers, leg, array):
-    """Three coordinators, one after the other, go on with one session."""
+    """Three coordinators in turn continue one session from its checkpoint."""
     owners = owners_with(ledgers, tmp_path)
     path = tmp_path / "checkpoint"
     for _ in range(3):
@@ -103,7 +103,7 @@ def test_lies_after_the_charge_cost_honest_owners_one_release(tmp_path, ledgers,
 
 
 @pytest.mark.parametrize("why", ["missing", "poor", "spent"])
-def test_who_cannot_answer_says_so_before_others_are_charged(ledgers, why):
+def test_an_owner_that_cannot_answer_refuses_before_others_are_charged(ledgers, why):
     owners = owners_with(ledgers)
     if why == "missing":
         del owners[-1]
@@ -126,7 +126,7 @@ def test_a_crash_after_the_charge_loses_no_answer(tmp_path):
     asking.receive("north", owner.handle(asking.messages()["north"]))
     asking.advance()
     question = asking.messages()["north"]
-    # It is charged, and the process dies before anything leaves.
+    # The release is charged, and the process ends before the answer is sent.
     lost = owner.handle(question)
     (again,) = owners_with(ledgers, tmp_path)
     assert again.handle(question) == lost

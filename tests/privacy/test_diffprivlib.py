@@ -1,6 +1,7 @@
-"""Names that diffprivlib is lent for its import, and that are taken back.
+"""The import of diffprivlib, which needs names that scikit-learn no longer has.
 
-Each test runs a script in a process of its own, since an import happens once per process.
+The package adds these names during the import and removes them afterwards. Each test runs a script
+in its own process, because a process imports a module only once.
 """
 
 import importlib
@@ -22,7 +23,7 @@ def assert_tree_untouched():
 
 
 def run(script):
-    """Run a script in a new interpreter, and fail with what it printed if it fails."""
+    """Run a script in a new interpreter; if it fails, fail with its error output."""
     done = subprocess.run(
         [sys.executable, "-c", NAMES_OF_TREE + script],
         cwd=PROJECT,
@@ -79,7 +80,7 @@ assert mechanism.randomise(1.0) != 1.0
 
 
 @pytest.mark.experiment
-def test_accountant_is_had_after_an_import_of_diffprivlib_that_failed():
+def test_accountant_can_be_imported_after_a_failed_import_of_diffprivlib():
     run(
         """
 try:
@@ -131,7 +132,7 @@ assert_tree_untouched()
 
 
 @pytest.mark.experiment
-def test_threads_that_ask_at_once_all_get_the_same_class():
+def test_concurrent_threads_get_the_same_class():
     run(
         """
 from concurrent.futures import ThreadPoolExecutor
@@ -155,7 +156,7 @@ def test_a_name_that_privacy_does_not_have_is_refused():
 
 
 @pytest.mark.experiment
-def test_worker_processes_of_scikit_learn_go_on_working():
+def test_worker_processes_of_scikit_learn_still_work():
     run(
         """
 import warnings

@@ -556,7 +556,7 @@ class TestVerification:
 
     def test_receipts_can_be_had_of_what_estimators_charge(self, path):
         ledger = PrivacyLedger(epsilon=1.0, path=path)
-        with pytest.raises(ValueError, match="no receipt, since nothing was charged"):
+        with pytest.raises(ValueError, match="no receipt, because nothing was charged"):
             ledger.receipt()
         parts = ledger.partition("cohort", ["spring", "autumn"], fixed_key=True)
         WassersteinProjectionSampler(0.25, ledger=parts["spring"]).fit_transform(np.eye(3))

@@ -371,7 +371,7 @@ class AllocationCoordinator:
         Raises
         ------
         ValueError
-            If it is none, or of a coordinator with another network or other parameters.
+            If it is invalid, or from a coordinator with another network or other parameters.
         """
         packet = unpack(checkpoint)
         fields, arrays = packet.fields, packet.arrays

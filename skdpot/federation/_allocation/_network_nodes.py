@@ -87,7 +87,7 @@ def _budgets(
         return [None] * n_nodes
     if isinstance(privacy, NodePrivacy):
         if privacy.ledger is not None:
-            raise ValueError("a ledger is that of one node: give a NodePrivacy for every node.")
+            raise ValueError("a ledger belongs to one node: give one NodePrivacy for each node.")
         source = make_source(privacy.random_state)
         return [
             dataclasses.replace(privacy, random_state=source.for_user(node))

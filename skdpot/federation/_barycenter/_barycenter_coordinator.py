@@ -321,8 +321,8 @@ class BarycenterCoordinator(CoordinatorSession):
         fields = packet.fields
         if packet.kind != "checkpoint" or fields.get("settings") != self._settings.digest():
             raise ValueError(
-                "the checkpoint is of a coordinator with other parameters: make one with those, or "
-                "remove the file to begin anew, for which owners of a release pay again."
+                "the checkpoint is from a coordinator with other parameters. Use those "
+                "parameters, or remove the file to start again; then owners of a release pay again."
             )
         self._begin(tuple(fields["asked"]))
         self.owners, self.dropped = tuple(fields["owners"]), tuple(fields["dropped"])

@@ -20,7 +20,7 @@ from ._round_sums import MedianRound, OutOfRange, PlainRound, SecureRound, at_fa
 # Kinds of answers; in legs of a secure sum they are the names of the legs.
 _REPLIES = {"hello": "welcome", "step": "answer", "finish": "done"}
 _AGAIN = (
-    "Mend that, and run the same coordinator again to go on, or make one that can do without "
+    "Correct this and run the same coordinator again to continue. Or create one that can drop "
     "owners (on_missing='drop')."
 )
 
@@ -172,8 +172,8 @@ class CoordinatorSession:
         except OutOfRange as error:
             self.rejected["out of range"] += 1
             raise self._too_few(
-                f"an owner sent something else than it was asked for: of the sum, {error}. Masks "
-                "hide which one it was."
+                f"an owner sent an impossible answer: of the sum, {error}. Masks hide which owner "
+                "it was."
             ) from error
         except SecureSumError as error:
             if error.owner is not None:
@@ -220,8 +220,7 @@ class CoordinatorSession:
             self._sums.pop()
             self._replay()
             raise FederationError(
-                "the sum of this round makes no sense: an owner sent something else than it was "
-                f"asked for. {_AGAIN}",
+                f"the sum of this round is impossible: an owner sent a wrong answer. {_AGAIN}",
                 {},
             ) from error
         self._step = step

@@ -1,4 +1,4 @@
-"""Checks of an owner before it answers: no coordinator gets more than was agreed on."""
+"""Checks of an owner: its parameters, and each message before it answers."""
 
 import math
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _LONGEST_SESSION = 64
 _OF_RELEASE = {"kind", "size", "type", "n_records", "n_parts"}
 _OF_OPEN = {"kind", "size", "type"}
 
-_POINTS = "points must be a two-dimensional array of finite numbers, with a row at least."
+_POINTS = "points must be a two-dimensional array of finite numbers, with at least one row."
 
 
 def checked_points(points: Any) -> np.ndarray:
@@ -41,16 +41,16 @@ def check_keys(
     """Raise unless all keys that the release needs are given and consistent."""
     known = set(pinned or ()) | {name}
     if pinned is not None and key is None:
-        raise ValueError("an owner that pins keys of others has a key of its own: give key.")
+        raise ValueError("an owner that pins the keys of others needs a key of its own: give key.")
     if key is not None and (pinned or {}).get(name) not in (None, key.public):
-        raise ValueError("owners has another key of this owner than its own.")
+        raise ValueError("the key of this owner in owners differs from its own key.")
     if release is None or release.noise != "shared":
         return
     if pinned is None or len(known) < max(release.n_honest or 0, 2):
         raise ValueError(
             "shared noise needs key=SigningKey.open(...), and owners= with the public keys of "
-            "all others, n_honest of them with this one at least: a coordinator could make "
-            "them up otherwise, and take their parts of the noise away."
+            "all others. With this owner they must be at least n_honest. Otherwise a coordinator "
+            "could invent owners, and remove their parts of the noise."
         )
 
 
@@ -63,7 +63,7 @@ def check_hello(
         raise Refusal("a session needs a name.")
     asked = fields.get("release")
     if not (asked is None or isinstance(asked, dict)):
-        raise Refusal("what is asked for is no release.")
+        raise Refusal("the requested release is invalid.")
     if (asked is None) != (release is None):
         raise Refusal(
             "the owner agreed to a private release, and answers nothing else."
@@ -94,18 +94,18 @@ def checked_roster(
     roster, place = packet.fields.get("roster"), packet.fields["owner"]
     if roster is None:
         if pinned is not None:
-            raise Refusal("the owner has pinned keys of the others, and was told none.")
+            raise Refusal("the owner has pinned the keys of the others, and the greeting has none.")
         return []
     if key is None:
         raise Refusal("the owner has no key to sign its answers with.")
     try:
         publics = checked_publics(dict(roster))
     except (ValueError, TypeError):
-        raise Refusal("the list of owners must have a name and a public key of each.") from None
+        raise Refusal("the list of owners must have the name and the public key of each.") from None
     if len(publics) != packet.fields["n_owners"] or list(publics)[place] != name:
         raise Refusal("the list of owners must name each of them once, and this one in its place.")
     if publics[name] != key.public:
-        raise Refusal("the list of owners has another key of this owner than its own.")
+        raise Refusal("the key of this owner in the list of owners differs from its own key.")
     for other in publics:
         if pinned is not None and other != name and pinned.get(other) != publics[other]:
             raise Refusal(f"the owner has not pinned this key of {other!r}.")
@@ -130,15 +130,15 @@ def check_release_step(step: Any, packet: Packet, n_rows: int, n_owners: int) ->
     if not all(type(number) is int and 0 < number <= MOST_ROWS for number in numbers):
         raise Refusal("sizes of a release are positive integers.")
     if step["n_records"] < n_rows or step["n_parts"] != n_owners:
-        raise Refusal("the release is of fewer rows, or of other owners, than there are.")
+        raise Refusal("the release has fewer rows than this owner, or another number of owners.")
     if step["type"] != "int64":
-        raise Refusal("a release is of integers.")
+        raise Refusal("a release consists of integers.")
 
 
 def check_open_step(step: Any, arrays: Arrays, n_rows: int, secure: bool) -> None:
     """Refuse a step that is invalid, or too large for the memory of this machine."""
     if not isinstance(step, dict) or set(step) - {"largest"} != _OF_OPEN:
-        raise Refusal("this is no step of an algorithm.")
+        raise Refusal("the step of the algorithm is invalid.")
     if not isinstance(step["kind"], str) or step["type"] != "float64":
         raise Refusal("steps of algorithms are answered with doubles.")
     if type(step["size"]) is not int or not 0 < step["size"] < LARGEST_MESSAGE // 8:
@@ -163,23 +163,23 @@ def check_plan(
     With keys of `n_known` owners it requires the threshold for so many, even if some are left out.
     """
     if plan.n_owners != n_owners:
-        raise Refusal("the sum is over other owners than those of the session.")
+        raise Refusal("the sum has another number of owners than the session.")
     if release is None and not plan.all_or_nothing:
         raise Refusal("without a release, a sum must be over all owners.")
     if release is not None and plan.threshold < (release.n_honest or 1):
-        raise Refusal("the sum may be over fewer owners than must be honest.")
+        raise Refusal("the sum may have fewer owners than must be honest.")
     honest = 1 if release is None else release.n_honest or 1
     if honest > 1 and plan.threshold <= n_owners - honest:
-        raise Refusal("those who need not be honest are enough to unmask what one owner sent.")
+        raise Refusal("owners that need not be honest could unmask the vector of one owner.")
     if honest > 1 and plan.n_neighbours is not None:
         raise Refusal("with shared noise an owner shares keys with all others.")
     if insisted is None:
         return
     default = default_threshold(n_known, signed=True) if n_known else 1
     if plan.threshold < (insisted.threshold or default):
-        raise Refusal("the sum may be over fewer owners than the owner insists on.")
+        raise Refusal("the sum may have fewer owners than this owner requires.")
     if plan.n_neighbours is not None and plan.n_neighbours < (insisted.n_neighbours or math.inf):
-        raise Refusal("the owner insists on sharing keys with more of the others.")
+        raise Refusal("the owner requires shared keys with more of the others.")
 
 
 def checked_outcome(packet: Packet, release: GroupRelease | None, n_features: int) -> dict:
@@ -209,4 +209,4 @@ def checked_outcome(packet: Packet, release: GroupRelease | None, n_features: in
 
 
 def _refuse_outcome() -> NoReturn:
-    raise Refusal("this is no barycenter of these groups.")
+    raise Refusal("the result is not a barycenter of these groups.")

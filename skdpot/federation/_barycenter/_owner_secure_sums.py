@@ -98,7 +98,7 @@ def _survivors_in(packet: Packet, session: Session) -> tuple[int, ...]:
     """Return the survivors of this round; refuse other ones than before."""
     named = packet.arrays.get("survivors")
     if named is None or named.ndim != 1:
-        raise Refusal("nobody is named whose masks are to be taken off.")
+        raise Refusal("the request names no owner whose masks are to be removed.")
     survivors = tuple(named.tolist())
     if session.survivors and survivors != session.survivors:
         raise Refusal("the owner helped to unmask this round's sum over other owners.")

@@ -66,7 +66,7 @@ class PlainRound:
         return dict.fromkeys(self.owners, asked)
 
     def accept(self, leg: str, name: str, packet: Packet) -> None:
-        """Take an owner's answer, or raise ValueError if it is none."""
+        """Accept an owner's answer, or raise ValueError if it is invalid."""
         vector = packet.arrays.get("vector")
         if vector is None or vector.shape != (self.task["size"],):
             raise ValueError("the answer holds no vector of the length that was asked for.")
@@ -171,7 +171,7 @@ class SecureRound(PlainRound):
         return {"step": self.task}, self.arrays | arrays
 
     def accept(self, leg: str, name: str, packet: Packet) -> None:
-        """Take an owner's answer, or raise ValueError if it is none."""
+        """Accept an owner's answer, or raise ValueError if it is invalid."""
         if leg == "check":
             return
         getattr(self._sum, f"receive_{leg}")(self.owners.index(name), packet.arrays)
@@ -211,7 +211,7 @@ class SecureRound(PlainRound):
 
     @property
     def contributors(self) -> tuple[str, ...]:
-        """Return whose vectors are in the sum."""
+        """Return the owners whose vectors are in the sum."""
         return tuple(self.owners[owner] for owner in self._sum.survivors)
 
 
