@@ -46,7 +46,7 @@ class GroupsRelease(NoisyRelease):
     @property
     @abstractmethod
     def is_lost(self) -> bool:
-        """Tell whether noise drowns a group of average size."""
+        """Tell whether noise hides a group of average size."""
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return how far noise moves a group; its scale is the distance of two random points."""
@@ -102,5 +102,5 @@ class GroupsRelease(NoisyRelease):
         return self._noise.run(self.values(*values), source)
 
     def run(self, values: tuple[np.ndarray, np.ndarray], source: Any) -> ReleasedGroups:
-        """Release the groups of records that are in one place."""
+        """Release the groups of records in one process."""
         return self.groups_of(self._noise.run(self.values(*values), source))

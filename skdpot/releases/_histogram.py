@@ -45,10 +45,10 @@ class HistogramRelease(GroupsRelease):
     Notes
     -----
     A cell is a bin of every number and a category of every block. A record without a declared
-    group, or without a category in one of the blocks, is counted nowhere.
+    group, or without a category in one of the blocks, is not counted.
 
-    More bins blur records less, and their noise moves more mass: as many are chosen as have the
-    smallest `expected_error`.
+    More bins blur records less, but their noise moves more mass. The number of bins minimises
+    `expected_error`.
     """
 
     kind = "histogram"
@@ -104,7 +104,7 @@ class HistogramRelease(GroupsRelease):
 
     @property
     def is_lost(self) -> bool:
-        """Tell whether noise drowns a group of average size."""
+        """Tell whether noise hides a group of average size."""
         noise = self._noise.standard_deviation * math.sqrt(math.prod(self.shape))
         return self.n_records / self.n_groups < _DEVIATIONS * noise
 
@@ -203,14 +203,14 @@ def denoised(noisy: np.ndarray, deviation: Any, n_numbers: int) -> np.ndarray:
 
     Notes
     -----
-    The grid is halved again and again, along its longest axis. The mass of a part, which is known
-    when it is the part's turn, is divided in one of four ways: all to one half, all to the other,
-    in proportion to their cells, or as the noisy sums of both halves say. The first three have no
-    parameter; the last fits best, and is charged eight variances for that. The cheapest is taken.
+    The grid is halved again and again, along its longest axis. The mass of a part is known before
+    it is divided. It is divided in one of four ways: all to one half, all to the other, in
+    proportion to their cells, or in proportion to the noisy sums of both halves. The last way fits
+    best, but has a parameter, so its cost is raised by eight variances. The cheapest way is chosen.
 
-    So empty regions stay empty and flat ones flat, unless counts tell otherwise at that scale, and
-    what noise does within a part moves no mass out of it. The nearest distribution in the Euclidean
-    sense, in contrast, puts what noise adds to empty cells all over the grid.
+    So empty regions stay empty and flat regions stay flat, unless the counts at that scale
+    contradict it. Noise within a part moves no mass out of it. In contrast, the nearest
+    distribution in the Euclidean sense spreads the noise of empty cells all over the grid.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The release of the messages by which the nodes of a network agree on an allocation."""
+"""The release of messages with which the nodes of a network agree on an allocation."""
 
 import math
 import warnings
@@ -50,11 +50,11 @@ _LARGEST_CAP = 1e150
 class MessageReleases(ReleaseSeries):
     """The messages of all nodes of one side of a network, for a total budget of each.
 
-    A node sends ``n_rounds`` messages: amounts for its edges, each the minimiser that
-    :func:`~skdpot.privacy.sensitivity.message_sensitivity` describes, in which everything except
-    the node's own utilities was released before. The noise of a round follows its penalty. The
-    guarantee holds for all messages of a node together, whoever sees them, also if the penalty, and
-    whether another round is made, depend on earlier *released* messages; never on others.
+    A node sends ``n_rounds`` messages. A message has the amounts on its edges: the minimiser that
+    :func:`~skdpot.privacy.sensitivity.message_sensitivity` describes. All inputs, except the node's
+    own utilities, were released before. The noise of a round depends on its penalty. The
+    guarantee holds for all messages of a node together. The penalty, and whether there is another
+    round, may depend on earlier *released* messages only.
 
     Parameters
     ----------
@@ -74,7 +74,8 @@ class MessageReleases(ReleaseSeries):
     factors : float or array-like of shape (n_nodes,), default=1.0
         Share of epsilon that each node spends, in (0, 1].
     source : random_state, or sequence of NoiseSource, one per node, default=None
-        Where noise comes from. With a source per node, its noise depends on no other node.
+        Source of the noise. With one source per node, the noise of a node does not depend on
+        others.
 
     Attributes
     ----------
@@ -89,8 +90,8 @@ class MessageReleases(ReleaseSeries):
     Raises
     ------
     ValueError
-        If a parameter is out of its range, or the budget of a round asks for more noise than can be
-        drawn. Whether it is depends on public numbers alone.
+        If a parameter is out of its range, or a round needs more noise than can be drawn. This
+        depends on public numbers only.
 
     Notes
     -----
@@ -103,8 +104,8 @@ class MessageReleases(ReleaseSeries):
     References
     ----------
     J. Hughes, J. Chen, "Differentially Private ADMM-Based Distributed Discrete Optimal Transport
-    for Resource Allocation", whose rate of the noise is inverted in section III-B, and whose budget
-    is that of a single round.
+    for Resource Allocation", where the rate of the noise is inverted in section III-B, and the
+    budget is for one round.
 
     Examples
     --------

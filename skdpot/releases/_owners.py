@@ -135,14 +135,14 @@ class SummedRelease(_PartRelease):
 
     See Also
     --------
-    SharedRelease : Less noise, for sums of which nothing else is seen.
+    SharedRelease : Less noise, for secure sums.
 
     Notes
     -----
-    Every part is private on its own, whoever sees it, and whatever others do: the sum is, too. Its
-    noise has `n_parts` times the variance that one owner of all records would need. A person with
-    records at k owners pays the sum of what these owners are charged: ``k epsilon``, and ``k
-    delta``. (:ref:`proof-shared-noise`.)
+    Every part is private by itself, and so is the sum, even if all other owners are dishonest. Its
+    noise has `n_parts` times the variance that one owner of all records would need. For a person
+    with records at k owners, the charges of these owners add up: ``k epsilon`` and ``k delta``.
+    (:ref:`proof-shared-noise`.)
 
     Examples
     --------
@@ -244,26 +244,26 @@ class SharedRelease(_PartRelease):
 
     See Also
     --------
-    SummedRelease : More noise, and no trust in others.
+    SummedRelease : More noise, but no trust in other owners is needed.
 
     Notes
     -----
-    The sum of the parts of `n_honest` owners is private against all others together, the
-    coordinator included: it has the noise that one owner of all their records would add. Whatever
-    else is added changes nothing in that. A single part has too little noise: whoever sees parts,
-    and not only their sum, is not covered, and aggregation has to be secure.
+    The sum of the parts of `n_honest` owners is private against all others together, including the
+    coordinator: it has the noise that one owner of all their records would add. Other terms of the
+    sum do not change this. A single part has too little noise, so it must not be seen: the
+    aggregation must be secure.
 
     Rounded Gaussian variables do not add up to a rounded Gaussian variable. But the distribution of
     the sum of m of them is, at every point, that of a Gaussian variable and m uniform ones,
-    rounded, up to a factor that `rounding_price` bounds, and for which a slightly larger deviation
-    pays: the sum is at least as private as the Gaussian mechanism that `event` names, at every
-    epsilon, and however often it is composed. The grid is as fine as that takes. Parts are cut off
-    so that no sum leaves 64 bits, beyond 4096 deviations of the noise at least.
+    rounded, up to a factor that `rounding_price` bounds. A slightly larger deviation pays for this
+    factor. So the sum is at least as private as the Gaussian mechanism of `event`, at every epsilon
+    and under any composition. The grid is chosen fine enough for this. Parts are clipped so that no
+    sum leaves 64 bits; the clip is at least 4096 deviations of the noise away.
     (:ref:`proof-shared-noise`.)
 
-    A person with records at k owners moves the sum k times as far as the event says. The charges of
-    these owners do *not* add up to a bound on what that costs: it is the price of ``GaussianDpEvent
-    (noise_multiplier / k)``.
+    A person with records at k owners moves the sum k times as far as the event says. The cost for
+    this person is the price of ``GaussianDpEvent(noise_multiplier / k)``. The sum of the owners'
+    charges is *not* a bound on it.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Exact sums over records, and their release with Gaussian noise (:ref:`proof-sketch`).
 
-A row of a record is moved into a ball, and to integers there. Sums of integers have no rounding
-errors, so that one record moves them by its own row only, in whatever order and by whatever library
-they are added.
+The row of a record is clipped to a ball and rounded to integers there. Sums of integers have no
+rounding errors. So one record changes a sum by its own row only, in any order of summation and with
+any library.
 """
 
 import math
@@ -31,7 +31,8 @@ _LARGEST_PRODUCT = 2**55
 def check_exact_sums(n_records: int) -> None:
     """Raise for more than 68 billion records, since their sums would not be exact.
 
-    The number of records may be private, and no table that fits into memory has so many.
+    The error does not reveal a private number of records, because no table that fits into memory
+    has so many.
     """
     if n_records > _MOST_RECORDS:
         raise ValueError(
@@ -97,8 +98,8 @@ class SumRelease(Release):
     Parameters
     ----------
     noise_multiplier : float
-        Standard deviation of the noise over the sensitivity. With 0 there is no noise, and nothing
-        is guaranteed.
+        Standard deviation of the noise over the sensitivity. With 0 there is no noise and no
+        guarantee.
     sensitivity : callable
         A function of :mod:`skdpot.privacy.sensitivity` that returns, for ``relation=``, the largest
         l2 distance of the sums of neighbours.
@@ -154,7 +155,7 @@ class SketchReleases(ReleaseSeries):
     relation : {"add_remove", "replace_one"}
         The neighbouring relation that the noise is for.
     source : NoiseSource
-        Where noise comes from.
+        Source of the noise.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The release of utilities of network nodes, once, and Laplace noise for it."""
+"""The single release of the utilities of network nodes, and its Laplace noise."""
 
 import math
 from abc import abstractmethod
@@ -29,12 +29,12 @@ _NOTHING_LEARNT = 1e6
 
 
 class UtilityRelease(Release):
-    """Base of releases, once, of one parameter per edge in a public range.
+    """Base of single releases of one parameter per edge, in a public range.
 
     The released values are the parameters of all nodes, one after another, of shape (n_edges,).
-    Values beyond the range are clipped, and NaN becomes its lower end. A subclass prepares in
-    :meth:`_prepare` what follows from the public arguments alone. Noise comes from one source, or
-    from one source per node; the noise of a node then depends on no other node.
+    Values beyond the range are clipped, and NaN becomes its lower end. A subclass computes in
+    :meth:`_prepare` what depends on public arguments only. Noise comes from one source, or from one
+    source per node; then the noise of a node does not depend on others.
     """
 
     def __init__(
@@ -82,10 +82,10 @@ class UtilityRelease(Release):
     def estimate(self, released: Any) -> np.ndarray:
         """Return the mean of every edge's parameter, given its release; private by post-processing.
 
-        Before its release, a parameter is taken to be uniform over the declared range. Where
-        welfare is linear in the parameters, and these are independent and uniform, the plan that is
-        best for these means has the largest expected welfare of all plans that can be made of the
-        releases. Raises ValueError if there is not one number per edge.
+        A parameter is assumed to be uniform over the declared range. If welfare is linear in
+        independent, uniform parameters, the best plan for these means has the largest expected
+        welfare of all plans that are functions of the releases. Raises ValueError if there is not
+        one number per edge.
         """
 
 
@@ -121,12 +121,12 @@ class UtilityNoise(UtilityRelease):
     Raises
     ------
     ValueError
-        If a parameter is out of its range, or asks for more noise than can be drawn.
+        If a parameter is out of its range, or needs more noise than can be drawn.
 
     Notes
     -----
-    The integers lie between 0 and a number of units, U, whatever rounding did, so that a parameter
-    moves them by at most U, and all d of a node by at most ``d U`` in the l1 norm
+    The integers lie between 0 and U, the number of units, despite rounding. So one parameter moves
+    them by at most U, and all d parameters of a node move them by at most ``d U`` in the l1 norm
     (:ref:`proof-private-utilities`).
 
     Examples

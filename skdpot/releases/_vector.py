@@ -29,15 +29,15 @@ class VectorRelease(Release):
     Parameters
     ----------
     epsilon, delta : float
-        Budget; Laplace noise for delta 0, Gaussian noise above. Of a large epsilon no more is spent
-        than the range of the grid has a use for.
+        Budget; Laplace noise for delta 0, Gaussian noise above. If epsilon is very large, only the
+        part is spent that the range of the grid can use.
     sensitivities : callable
         A function of :mod:`skdpot.privacy.sensitivity` that returns, for ``relation=``, the largest
         l1 and l2 distances of the vectors of neighbours.
     n_coordinates : int
         Length of the vector, at most.
     largest : float
-        Magnitude that no value exceeds. It is not enforced, and nothing but utility depends on it.
+        Largest magnitude of a value. It is not enforced, and only utility depends on it.
     counts : bool, default=False
         Whether values are integers. Their noise is rounded to integers, too, which makes it smaller
         for a large epsilon.
@@ -59,7 +59,7 @@ class VectorRelease(Release):
 
     See Also
     --------
-    LaplaceMechanism, GaussianMechanism : What adds it, with the proofs.
+    LaplaceMechanism, GaussianMechanism : The mechanisms that add the noise, with proofs.
 
     Examples
     --------

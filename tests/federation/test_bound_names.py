@@ -153,7 +153,7 @@ def test_a_coordinator_that_invents_owners_gets_nothing(n_others):
         ([[name, PUBLICS["north"]] for name in NAMES], "the name and the public key of each"),
         ([[name, "a key"] for name in NAMES], "the name and the public key of each"),
         ([[name, PUBLICS[name]] for name in NAMES[::-1]], "this one in its place"),
-        ([[n, ASKING.public if n == "north" else PUBLICS[n]] for n in NAMES], "than its own"),
+        ([[n, ASKING.public if n == "north" else PUBLICS[n]] for n in NAMES], "from its own key"),
         ([["north"], 3, None], "the name and the public key of each"),
         (7, "the name and the public key of each"),
     ],

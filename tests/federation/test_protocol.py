@@ -101,7 +101,7 @@ def assert_refused(reply, reason=""):
     ("changed", "reason"),
     [
         ({"release": None}, "answers nothing else"),
-        ({"release": "everything"}, "no release"),
+        ({"release": "everything"}, "requested release is invalid"),
         ({"release": RELEASE.described() | {"epsilon": 3.0}}, "values of epsilon"),
         ({"release": RELEASE.described() | {"bounds": None, "kind": "x"}}, "bounds, kind"),
         ({"release": {}}, "other values"),
@@ -135,7 +135,7 @@ def test_a_second_greeting_says_the_same():
     ("step", "reason"),
     [
         (release_step(n_records=7), "fewer rows"),
-        (release_step(n_parts=2), "other owners"),
+        (release_step(n_parts=2), "another number of owners"),
         (release_step(n_records=2**41), "positive integers"),
         (release_step(n_records=True), "positive integers"),
         (release_step() | {"step": release_step()["step"] | {"n_records": 24.5}}, "integers"),
@@ -282,7 +282,11 @@ def test_values_decide_nothing_but_numbers():
         ({"kind": "size", "size": True, "type": "float64"}, {}, "length"),
         ({"kind": "size", "size": 2**40, "type": "float64"}, {}, "length"),
         ({"kind": ["size"], "size": 1, "type": "float64"}, {}, "doubles"),
-        ({"kind": "size", "size": 1, "type": "float64", "more": 1}, {}, "no step"),
+        (
+            {"kind": "size", "size": 1, "type": "float64", "more": 1},
+            {},
+            "step of the algorithm is invalid",
+        ),
         ({"kind": "bregman", "size": 1, "type": "float64"}, {}, "cannot answer"),
         ({"kind": "x", "size": 1, "type": "float64"}, {}, "cannot answer"),
         ({"kind": "size", "size": 1, "type": "float64"}, {"x": np.zeros(1001)}, "too large"),
@@ -319,14 +323,14 @@ def plan_for(step, **changed):
 @pytest.mark.parametrize(
     ("release", "secure", "changed", "reason"),
     [
-        (None, True, {"n_owners": 2}, "other owners"),
+        (None, True, {"n_owners": 2}, "another number of owners"),
         (None, True, {"all_or_nothing": False}, "over all owners"),
         (None, True, {"threshold": 1}, "threshold"),
         (None, True, {"n_owners": "3"}, "must be an integer"),
         (None, True, {"n_neighbours": 2, "n_owners": 3}, "with more of the others"),
         (None, SecureAggregation(3), {"threshold": 2}, "than this owner requires"),
         (MANY_HONEST, False, {"threshold": 2}, "must be honest"),
-        (SHARED, False, {"n_owners": 6, "threshold": 4}, "enough to unmask what one owner sent"),
+        (SHARED, False, {"n_owners": 6, "threshold": 4}, "could unmask the vector of one owner"),
     ],
 )
 def test_plans_that_are_refused(release, secure, changed, reason):
@@ -543,7 +547,7 @@ def test_what_is_no_outcome_is_not_kept(fields, arrays):
     good = {"objective": 1.0}, {"support": np.zeros((4, 2))}
     assert_refused(ask(owner, "finish", *good), "nothing was asked")
     ask(owner, "step", {"step": {"kind": "size", "size": 1, "type": "float64"}})
-    assert_refused(ask(owner, "finish", fields, arrays), "no barycenter")
+    assert_refused(ask(owner, "finish", fields, arrays), "not a barycenter")
     assert owner.outcome == {}
     assert ask(owner, "finish", *good).kind == "done"
     assert owner.outcome["objective"] == 1.0
