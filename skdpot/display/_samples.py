@@ -79,7 +79,7 @@ class SampleGridDisplay:
         prototypes: bool = False,
         image_shape: tuple[int, ...] | None = None,
         bounds: tuple[Any, Any] | None = None,
-        cmap: str = "gray_r",
+        cmap: str = "gray",
         ax: Any = None,
     ) -> "SampleGridDisplay":
         """Draw samples of fitted generators, which costs nothing, and plot them.
@@ -97,7 +97,7 @@ class SampleGridDisplay:
             (height, width) or (height, width, channels); None is the generator's.
         bounds : tuple (low, high), default=None
             Values of the darkest and brightest colour; None is the generator's.
-        cmap : str, default="gray_r"
+        cmap : str, default="gray"
             Colours of images of one channel.
         ax : matplotlib Axes or sequence of them, default=None
             See :meth:`plot`.
@@ -156,7 +156,7 @@ class SampleGridDisplay:
         n_samples_per_class: int | None = 8,
         bounds: tuple[Any, Any] | None = None,
         classes: Sequence[Any] | None = None,
-        cmap: str = "gray_r",
+        cmap: str = "gray",
         ax: Any = None,
     ) -> "SampleGridDisplay":
         """Plot images.
@@ -176,7 +176,7 @@ class SampleGridDisplay:
             Values of the darkest and brightest colour; None is the least and the largest value.
         classes : sequence, default=None
             Labels that have a column; None is all that there are, in order.
-        cmap : str, default="gray_r"
+        cmap : str, default="gray"
             Colours of images of one channel.
         ax : matplotlib Axes or sequence of them, default=None
             See :meth:`plot`.
@@ -204,7 +204,7 @@ class SampleGridDisplay:
         )
         return display.plot(ax, cmap=cmap)
 
-    def plot(self, ax: Any = None, *, cmap: str = "gray_r") -> "SampleGridDisplay":
+    def plot(self, ax: Any = None, *, cmap: str = "gray") -> "SampleGridDisplay":
         """Plot it again.
 
         Parameters
@@ -212,7 +212,7 @@ class SampleGridDisplay:
         ax : matplotlib Axes or sequence of them, default=None
             Where to plot: one for each block, or one that they all replace. None makes a new
             figure.
-        cmap : str, default="gray_r"
+        cmap : str, default="gray"
             Colours of images of one channel.
 
         Returns

@@ -38,6 +38,7 @@ def test_each_class_has_a_column_of_its_first_images(rng):
     np.testing.assert_allclose(display.axes_[0].get_xticks(), [2.0, 6.0, 10.0])
     shown = np.concatenate([X[y == label][:3] for label in "abc"])
     assert image.get_clim() == (shown.min(), shown.max())
+    assert image.cmap(0.0)[:3] == (0, 0, 0) and image.cmap(1.0)[:3] == (1, 1, 1)
 
 
 def test_images_without_labels_are_a_square(rng):

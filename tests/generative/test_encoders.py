@@ -355,6 +355,32 @@ def test_colours_are_encoded_as_differences_from_middle_gray():
     assert before.header() == earlier
 
 
+@pytest.mark.parametrize("shape", [(8, 12, 1), (9, 10, 3)])
+@pytest.mark.parametrize("brightness", [0.0, 0.3, 0.71, 1.0])
+def test_images_differ_from_a_ground_of_any_brightness(brightness, shape):
+    before = make("dct", shape)
+    encoder = before.on_ground(brightness)
+    assert abs(encoder.ground - brightness) <= 2**-7
+    points = random_points(int(np.prod(shape)))
+    codes = encoder.encode(points)
+    assert np.linalg.norm(codes, axis=1).max() <= encoder.largest_norm
+    # White is the longest vector, or black is.
+    assert np.linalg.norm(codes[:2], axis=1).max() > 0.999 * encoder.largest_norm
+    alone = np.concatenate([encoder.encode(point[None]) for point in points])
+    np.testing.assert_array_equal(codes, alone)
+    np.testing.assert_allclose(encoder.decode(codes), points, atol=1e-4)
+    space = RecordSpace(unit_box(int(np.prod(shape))), shape)
+    again = encoder_from_header(encoder.header(), space)
+    np.testing.assert_array_equal(again.encode(points), codes)
+
+
+@pytest.mark.parametrize("ground", [-0.5, 1.5, np.nan, "0.5", None])
+def test_a_ground_that_is_no_brightness_is_refused(ground):
+    header = make("dct", (8, 8)).header() | {"ground": ground}
+    with pytest.raises(ValueError, match="ground of images"):
+        encoder_from_header(header, RecordSpace(unit_box(64), (8, 8, 1)))
+
+
 def test_colours_have_fewer_coefficients_with_an_ample_budget():
     shapes = [(32, 32, 1), (32, 32, 3), (8, 12, 3)]
     numbers = [make("auto", shape, ample=True).n_codes for shape in shapes]

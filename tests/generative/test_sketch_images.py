@@ -74,6 +74,30 @@ def test_grounds_are_dark_and_fine_structure_is_as_strong_as_in_records(bars):
     assert 0.5 < fine_power(X).sum() / len(X) / (fine_power(records).sum() / len(records)) < 2
 
 
+def test_bright_images_have_no_more_noise_than_the_same_in_negative(bars):
+    X, y = make_bars()
+    dark, bright = (
+        make_sketch_generator(
+            epsilon=5.0, classes=[0, 1], image_shape=(SIDE, SIDE), encoder="dct", random_state=0
+        ).fit(images, y)._fitted.sketch
+        for images in (X, 1 - X)
+    )  # fmt: skip
+    for sketch, images in ((dark, X), (bright, 1 - X)):
+        assert sketch.encoder.ground == pytest.approx(images.mean(), abs=0.05)
+    noise = [sketch.noise["mean"] * sketch.encoder.largest_norm for sketch in (dark, bright)]
+    np.testing.assert_allclose(*noise, rtol=0.2)
+
+
+def test_noise_alone_changes_no_ground():
+    X, y = make_bars(20)
+    for seed in range(5):
+        generator = make_sketch_generator(
+            epsilon=0.1, image_shape=(SIDE, SIDE), encoder="dct", random_state=seed
+        )
+        encoder = generator.fit(1 - X)._fitted.sketch.encoder
+        assert encoder.ground < 0.3
+
+
 def test_classes_of_images_have_half_of_their_covariances_in_common():
     """Each class varies along a wave along which the other one does not vary."""
     rng = np.random.default_rng(0)

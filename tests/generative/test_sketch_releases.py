@@ -23,7 +23,7 @@ from skdpot.generative._sketch.moments import (
     WITH_COUNT,
 )
 from skdpot.generative._sketch.vector_plan import _N_ROUNDS
-from skdpot.generative._sketch.vector_releases import intensity_counts
+from skdpot.generative._sketch.vector_releases import VectorReleases, intensity_counts
 from skdpot.privacy import BudgetExceededError, PrivacyLedger
 from skdpot.privacy.accounting import epsilon_of
 from skdpot.releases import RADIUS, ball_points
@@ -293,6 +293,24 @@ def test_pixels_that_are_counted_twice_are_found_out(rng, monkeypatch):
     replay = Replay(make_generator("waves"), *some_records("waves", rng))
     more = replay(*together(some_records("waves", rng), further_records("waves", rng)[0]))
     assert moved_by(more, replay.first)["intensities"] > 1.9
+
+
+def test_a_ground_that_goes_by_exact_intensities_is_found_out(rng, monkeypatch):
+    exact = []
+
+    def counted(points):
+        exact[:] = [intensity_counts(points)]
+        return exact[0]
+
+    def placed(self, encoder, intensities, *others, place=VectorReleases._on_ground):
+        return place(self, encoder, exact[0] / exact[0].sum(), *others)
+
+    monkeypatch.setattr("skdpot.generative._sketch.vector_releases.intensity_counts", counted)
+    monkeypatch.setattr(VectorReleases, "_on_ground", placed)
+    records, record = some_records("waves", rng), further_records("waves", rng)[0]
+    replay = Replay(make_generator("waves"), *records)
+    with pytest.raises(AssertionError):
+        replay(*together(records, record))
 
 
 def of_darkest(encoder, points):

@@ -88,9 +88,9 @@ def encoder_from_header(header: dict[str, Any], space: RecordSpace, own: Any = N
         raise ValueError(f"the file names an encoder that there is not: {name!r}.")
     kind = kinds[name]
     parameters = {key: header.get(key) for key in kind().get_params()}
-    encoder = kind(**parameters)
+    encoder = kind(**parameters).prepared(space)
     encoder._read(header)
-    return encoder.prepared(space)
+    return encoder
 
 
 def _message(encoder: Any, kinds: dict[str, type[Encoder]]) -> str:

@@ -23,8 +23,8 @@ _OPPONENTS = np.array([[1, 1, 1], [1, 0, -1], [1, -2, 1]]) / np.sqrt([[3], [2], 
 # Then noise leaves each class of photographs a covariance of its own, which is worth more than fine
 # structure.
 _FINE, _COLOURS = 22, 10
-# Images of colours are encoded by how they differ from gray of this brightness: photographs are
-# about as often brighter as darker, and vectors that are half as long have half of the noise.
+# Codes are relative to a ground of one brightness, since shorter vectors have less noise. For
+# photographs the guess is this one.
 _MIDDLE = 0.5
 # Mean squares of the coefficients of images with edges fall off by this power of the frequency. Of
 # frequencies between these parts of the highest one that is kept, noise leaves enough to tell how
@@ -64,8 +64,7 @@ class CosineEncoder(Encoder):
 
     _parameter_constraints = {"n_coefficients": [Interval(Integral, 1, None, closed="left"), None]}
 
-    # The pixel values from 0 to 1 that codes are relative to.
-    _ground, _colour_ground = 0.0, _MIDDLE
+    ground: float
 
     def __init__(self, n_coefficients=None):
         self.n_coefficients = n_coefficients
@@ -87,18 +86,21 @@ class CosineEncoder(Encoder):
         if channels == 3:
             # Differences of colours vary much less than brightness.
             self.frequencies[len(self.frequencies) // 3 :] = -1
-            self._ground = self._colour_ground
-        largest = math.sqrt(math.prod(space.image_shape)) * (1 - self._ground)
+        self._place(_MIDDLE if channels == 3 else 0.0)
+
+    def _place(self, ground: float) -> None:
+        self.ground = ground
+        largest = math.sqrt(math.prod(self._shape)) * max(ground, 1 - ground)
         self.largest_norm = largest * self._transform.growth
 
     def _encode(self, points: np.ndarray) -> np.ndarray:
-        units = pixel_units(points) - self._ground / PIXEL
+        units = pixel_units(points) - self.ground / PIXEL
         channels = _opponents(units.reshape(-1, *self._shape))
         parts = [self._transform.coefficients(channel) for channel in channels]
         return np.stack(parts, axis=1).reshape(-1, self.n_codes)
 
     def _decode(self, codes: np.ndarray) -> np.ndarray:
-        points = self._intensities(codes) + self._ground
+        points = self._intensities(codes) + self.ground
         points *= 2
         points -= 1
         return np.clip(points, -1, 1, out=points)
@@ -112,10 +114,10 @@ class CosineEncoder(Encoder):
         spreads = np.empty((len(classes), points.shape[1]))
         for i, c in enumerate(classes):
             centres, root = (self._intensities(part) for part in drawn.around(c))
-            means[i] = centres + self._ground
+            means[i] = centres + self.ground
             spreads[i] = np.sqrt(np.sum(root**2, axis=0) + fine_variance)
         for rows in blocks(*points.shape):
-            images = self._intensities(drawn.codes[rows]) + self._ground
+            images = self._intensities(drawn.codes[rows]) + self.ground
             images += self._fine_structure(len(images), fine, rng)
             row_classes, clusters = class_positions[rows], drawn.clusters[rows]
             varied = vary_within_range(images, means[row_classes, clusters], spreads[row_classes])
@@ -162,11 +164,14 @@ class CosineEncoder(Encoder):
 
     def _header(self) -> dict[str, Any]:
         header = super()._header()
-        return header | {"ground": self._ground} if self._ground else header
+        return header | {"ground": self.ground} if self.ground else header
 
     def _read(self, header: Mapping[str, Any]) -> None:
-        # In earlier versions, codes of colours were relative to 0.
-        self._colour_ground = _MIDDLE if header.get("ground") else 0.0
+        # In earlier versions, codes were relative to 0.
+        ground = header.get("ground", 0.0)
+        if not (isinstance(ground, int | float) and 0 <= ground <= 1):
+            raise ValueError("the ground of images in the file is not from 0 to 1.")
+        self._place(float(ground))
 
     @property
     def _shape(self) -> tuple[int, int, int]:

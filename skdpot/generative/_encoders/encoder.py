@@ -19,6 +19,9 @@ SMALLEST_NORM, LARGEST_NORM = 1e-100, 1e100
 # A vector that is clipped to a norm has at most this part of it, whatever rounding does.
 INSIDE = 1 - 2.0**-40
 
+# Grounds are multiples of one over this.
+_STEPS = 64
+
 Box = tuple[np.ndarray, np.ndarray]
 
 
@@ -78,6 +81,8 @@ class Encoder(BaseEstimator, ABC):
         Of codes that are coefficients of an image's waves; below 0 for others, None without any.
     image_shape : tuple of three int or None
         Of records that are images.
+    ground : float or None
+        The brightness, from 0 to 1, that codes of images are relative to; None for other codes.
     """
 
     # The name in ``encoder="..."``; empty if the encoder is not chosen by a name.
@@ -93,6 +98,7 @@ class Encoder(BaseEstimator, ABC):
     largest_norm: float
     frequencies: np.ndarray | None = None
     image_shape: tuple[int, int, int] | None
+    ground: float | None = None
 
     @classmethod
     def usual_for(cls, space: RecordSpace) -> bool:
@@ -171,6 +177,27 @@ class Encoder(BaseEstimator, ABC):
         prepared.image_shape = space.image_shape
         prepared._prepare(space, ample)
         return prepared
+
+    def on_ground(self, brightness: float) -> Self:
+        """Return a copy with another ground, of an encoder whose `ground` is not None.
+
+        Parameters
+        ----------
+        brightness : float
+            From 0 to 1. It is rounded to a multiple of 1/64, which keeps pixels whole numbers.
+
+        Returns
+        -------
+        Encoder
+            Its `largest_norm` may differ, too.
+        """
+        placed = copy.copy(self)
+        placed._place(round(brightness * _STEPS) / _STEPS)
+        return placed
+
+    def _place(self, ground: float) -> None:
+        """Set `ground` and `largest_norm`, of an encoder that has a ground."""
+        raise NotImplementedError
 
     @abstractmethod
     def _prepare(self, space: RecordSpace, ample: bool) -> None:
@@ -263,4 +290,4 @@ class Encoder(BaseEstimator, ABC):
         return {"name": self.name, **self.get_params()}
 
     def _read(self, header: Mapping[str, Any]) -> None:
-        """Read attributes that are no parameters from the header of a file, before `_prepare`."""
+        """Read attributes that are no parameters from the header of a file, after `_prepare`."""

@@ -28,6 +28,7 @@ from skdpot.generative._sketch.mixture import MixturePlan, MixtureSketch
 from skdpot.generative._sketch.moments import BALL, COUNTED
 from skdpot.generative._sketch.plan import SketchBudget, SketchSeries
 from skdpot.generative._sketch.released_vectors import N_INTENSITIES, ReleasedVectors
+from skdpot.generative._sketch.shrinkage import kept_shares
 from skdpot.generative._sketch.vector_plan import VectorPlan
 from skdpot.generative._sketch.vector_summaries import (
     judged_vectors,
@@ -148,6 +149,7 @@ class VectorReleases(SketchSeries):
             intensities = None
             if self.plan.n_pixels:
                 intensities = self._intensities(records, releases)
+                encoder = self._on_ground(encoder, intensities, releases, size)
                 bar.update()
             # Norms are at most one, so that no square overflows.
             codes = encoder.encode(records.points)
@@ -188,6 +190,21 @@ class VectorReleases(SketchSeries):
         counts = intensity_counts(records.points)
         noisy = releases.run("intensities", counts, self.plan.intensity_sensitivity)
         return nearest_distribution(noisy / max(noisy.sum(), 1.0))
+
+    def _on_ground(
+        self, encoder: Encoder, intensities: np.ndarray, releases: SketchReleases, size: float
+    ) -> Encoder:
+        """Return the encoder with the mean intensity as its ground, as far as it is not noise."""
+        if encoder.ground is None:
+            return encoder
+        centres = (np.arange(N_INTENSITIES) + 0.5) / N_INTENSITIES
+        mean = intensities @ centres
+        deviation = releases.standard_deviation("intensities", self.plan.intensity_sensitivity)
+        n_pixels = max(size, 1.0) * self.plan.n_pixels
+        noise = np.array([np.sum((centres - mean) ** 2) * (deviation / n_pixels) ** 2])
+        difference = np.array([mean - encoder.ground])
+        kept = kept_shares(difference, noise, np.zeros(1))
+        return encoder.on_ground(float(encoder.ground + (kept * difference)[0]))
 
 
 def intensity_counts(points: Any) -> np.ndarray:
