@@ -88,8 +88,8 @@ class LedgerDisplay:
         ledger : PrivacyLedger
             The ledger. For a part of a partition, the whole ledger is plotted.
         unit : {"record", "user", "edge", "node"}, default=None
-            The unit to plot; units are never added up, and each has the whole budget. None is the
-            unit that has spent most.
+            The unit to plot. Each unit has the whole budget. None chooses the unit that has spent
+            most.
         by : {"charge", "time"}, default="charge"
             See :meth:`plot`.
         ax : matplotlib Axes, default=None
@@ -103,7 +103,7 @@ class LedgerDisplay:
         Raises
         ------
         TypeError
-            If it is not a PrivacyLedger; an accountant, for example, has no labels.
+            If `ledger` is not a PrivacyLedger.
         ValueError
             If the unit is unknown.
         """
@@ -124,14 +124,14 @@ class LedgerDisplay:
         return display.plot(ax, by=by)
 
     def plot(self, ax: Any = None, *, by: str = "charge") -> "LedgerDisplay":
-        """Plot it again.
+        """Plot the charges.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
             Axes for the plot; None makes a new figure.
         by : {"charge", "time"}, default="charge"
-            Whether charges are at equal distances, or at their times.
+            ``"charge"`` places charges at equal distances, ``"time"`` at their times.
 
         Returns
         -------
@@ -189,7 +189,7 @@ class LedgerDisplay:
             xs = [places[k] for k in chosen]
             style = {"color": colour, "linewidth": width, "label": label, "zorder": 2}
             self.charges_[label] = self.ax_.vlines(xs, levels[chosen], levels[1:][chosen], **style)
-            # A charge that adds nothing is visible, too.
+            # A mark shows charges that add nothing.
             self.ax_.scatter(xs, levels[1:][chosen], s=width**2, marker="_", color=colour, zorder=3)
 
     def _finish(self, by: str, n_charges: int) -> None:

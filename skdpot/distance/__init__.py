@@ -2,7 +2,7 @@
 
 # Also exports what `skdpot.published` builds on.
 from ._base import BaseTransportDistance as BaseTransportDistance
-from ._costs import Question as Question
+from ._costs import CostSettings as CostSettings
 from ._estimator import PrivateSinkhornDistance, private_ot_cost
 from ._groups import Groups as Groups
 from ._groups import Layout as Layout

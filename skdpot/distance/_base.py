@@ -1,4 +1,4 @@
-"""Base of the distances between groups: records, groups, and the question about them."""
+"""Base of the distances between groups: records, groups, and the settings of the cost."""
 
 from abc import abstractmethod
 from dataclasses import replace
@@ -16,7 +16,7 @@ from skdpot._base import (
     validate_private_data,
 )
 from skdpot._sklearn_compat import Interval, fit_context
-from skdpot.distance._costs import Question, Threads
+from skdpot.distance._costs import CostSettings, Threads
 from skdpot.distance._groups import Layout, Records, declared_groups, make_groups
 from skdpot.distance._released import Released
 from skdpot.distance._space import BoxSpace, TableSpace
@@ -161,14 +161,16 @@ class BaseTransportDistance(PrivateEstimator):
     def _box(self, n_features: int) -> tuple[np.ndarray, np.ndarray]:
         return check_bounds(self.bounds, n_features, _WHY_BOUNDS)
 
-    def _ask(self, layout: Layout, reg: float | None, divergence: str = "ot") -> Question:
-        """Return the question about records; the default of `reg` depends on the range of costs."""
+    def _cost_settings(
+        self, layout: Layout, reg: float | None, divergence: str = "ot"
+    ) -> CostSettings:
+        """Return the settings of the cost; the default of `reg` depends on the range of costs."""
         cost = layout.space.cost(
             self.metric, metric_params=self.metric_params, cost_range=self.cost_range
         )
         low, high = cost.range
         threads = Threads(self.n_jobs, type(self).__name__ if self.verbose else None)
-        return Question(cost, high - low if reg is None else float(reg), divergence, threads)
+        return CostSettings(cost, high - low if reg is None else float(reg), divergence, threads)
 
     def _plan(self, data: Records) -> ReleasePlan:
         release = self._plan_release(data.layout)

@@ -38,8 +38,8 @@ class Threads:
     n_jobs: int | None = None
     title: str | None = None
 
-    def of_each(self, n_calls: int) -> int:
-        """Return how many threads each of so many calls may use."""
+    def for_each(self, n_calls: int) -> int:
+        """Return the number of threads for each of `n_calls` simultaneous calls."""
         return max(1, effective_n_jobs(self.n_jobs) // n_calls)
 
     def map(self, calls: list[Any]) -> list[Any]:
@@ -54,8 +54,8 @@ class Threads:
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is computed of two samples, whatever they are; public.
+class CostSettings:
+    """The public settings of the cost between two samples.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class Question:
     divergence : {"ot", "sinkhorn"}
         The cost of transport, or the debiased divergence.
     threads : Threads
-        Who computes it.
+        The threads that compute it.
     """
 
     cost: CostFunction
@@ -76,13 +76,13 @@ class Question:
 
     @property
     def cost_range(self) -> float:
-        """Return by how much two costs may differ."""
+        """Return the width of the range of costs."""
         low, high = self.cost.range
         return high - low
 
     @property
     def offset(self) -> float:
-        """Return the constant to add to answers, since they are computed for costs from 0."""
+        """Return the constant to add to results, which are computed for costs from 0."""
         return self.cost.range[0] if self.divergence == "ot" else 0.0
 
     def check_divergence(self) -> None:
@@ -112,8 +112,8 @@ class Question:
                 f"no less than {smallest:.2g} with reg={self.reg:g}. {advice}, or tol."
             )
 
-    def answer(self, x: np.ndarray, y: np.ndarray, tol: float, n_threads: int = 1) -> float:
-        """Return the transport cost for costs from 0, or up to `tol` less."""
+    def transport_cost(self, x: np.ndarray, y: np.ndarray, tol: float, n_threads: int = 1) -> float:
+        """Return the transport cost for costs from 0, at most `tol` below the exact one."""
         if self.reg == 0 and self.cost.monotone:
             return monotone_transport(x[:, 0], y[:, 0], cost=self.cost.between)
         a, b = np.full(len(x), 1 / len(x)), np.full(len(y), 1 / len(y))
@@ -134,8 +134,8 @@ class Question:
         return FunctionCosts(x, y, self._from_zero, 0.0, self.cost_range)
 
 
-def answers(
-    question: Question, samples: list[np.ndarray], tolerances: Iterable[float]
+def pairwise_costs(
+    settings: CostSettings, samples: list[np.ndarray], tolerances: Iterable[float]
 ) -> np.ndarray:
     """Return the costs or divergences between all pairs of samples, for costs from 0.
 
@@ -145,16 +145,18 @@ def answers(
     pairs = list(combinations(range(len(samples)), 2))
     tolerances = list(tolerances)
     tasks = list(zip(pairs, tolerances, strict=True))
-    if question.divergence == "sinkhorn":
+    if settings.divergence == "sinkhorn":
         tasks += [((g, g), min(tolerances)) for g in range(len(samples))]
-    n_threads = question.threads.of_each(len(tasks))
-    calls = [(question.answer, samples[g], samples[h], tol, n_threads) for (g, h), tol in tasks]
-    found = dict(zip([pair for pair, _ in tasks], question.threads.map(calls), strict=True))
-    return without_bias(found, pairs)
+    n_threads = settings.threads.for_each(len(tasks))
+    calls = [
+        (settings.transport_cost, samples[g], samples[h], tol, n_threads) for (g, h), tol in tasks
+    ]
+    costs = dict(zip([pair for pair, _ in tasks], settings.threads.map(calls), strict=True))
+    return debiased(costs, pairs)
 
 
-def without_bias(found: dict[tuple[int, int], float], pairs: list[tuple[int, int]]) -> np.ndarray:
-    """Return the costs of pairs, less the mean of both costs to themselves if these are given."""
+def debiased(costs: dict[tuple[int, int], float], pairs: list[tuple[int, int]]) -> np.ndarray:
+    """Return the costs of pairs, minus the mean of their costs to themselves if these are given."""
     return np.array(
-        [found[g, h] - (found.get((g, g), 0.0) + found.get((h, h), 0.0)) / 2 for g, h in pairs]
+        [costs[g, h] - (costs.get((g, g), 0.0) + costs.get((h, h), 0.0)) / 2 for g, h in pairs]
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.distance._costs import Question, answers
+from skdpot.distance._costs import CostSettings, pairwise_costs
 from skdpot.distance._groups import Groups
 from skdpot.distance._released import Released
 from skdpot.privacy.sensitivity import cost_vector_sensitivities, pairwise_sensitivities
@@ -22,8 +22,8 @@ class CostsRelease(NoisyRelease):
 
     Parameters
     ----------
-    question : Question
-        What is computed of two samples; public.
+    settings : CostSettings
+        The public settings of the cost.
     groups : Groups
         The groups.
     filler : ndarray of shape (n_features,)
@@ -36,43 +36,43 @@ class CostsRelease(NoisyRelease):
 
     def __init__(
         self,
-        question: Question,
+        settings: CostSettings,
         groups: Groups,
         filler: np.ndarray,
         epsilon: float,
         delta: float,
         tol: float,
     ) -> None:
-        self.question, self.groups, self.filler = question, groups, filler
+        self.settings, self.groups, self.filler = settings, groups, filler
         n_pairs = len(groups.sizes) * (len(groups.sizes) - 1) // 2
-        exact, _ = pairwise_sensitivities(question.cost_range, groups.sizes, labels=groups.labels)
+        exact, _ = pairwise_sensitivities(settings.cost_range, groups.sizes, labels=groups.labels)
         self.tolerances = tol * exact
         of_costs: dict[str, Any] = {
             "labels": groups.labels,
-            "divergence": question.divergence,
+            "divergence": settings.divergence,
             "tol": tol,
         }
         self.sensitivities, _ = pairwise_sensitivities(
-            question.cost_range, groups.sizes, **of_costs
+            settings.cost_range, groups.sizes, **of_costs
         )
         self._noise = VectorRelease(
             epsilon,
             delta,
-            partial(cost_vector_sensitivities, question.cost_range, groups.sizes, **of_costs),
+            partial(cost_vector_sensitivities, settings.cost_range, groups.sizes, **of_costs),
             n_coordinates=n_pairs,
-            largest=float((question.cost_range / self.sensitivities).max()),
+            largest=float((settings.cost_range / self.sensitivities).max()),
         )
 
     def expected_errors(self, n_records):
         errors = self.sensitivities * self._noise.standard_deviation
-        return self.groups.cost_errors(errors, self.question.cost_range)
+        return self.groups.cost_errors(errors, self.settings.cost_range)
 
     def run(self, X, source):
         samples = self.groups.split(X, self.filler)
-        costs = answers(self.question, samples, self.tolerances)
+        costs = pairwise_costs(self.settings, samples, self.tolerances)
         released = self._noise.run(costs / self.sensitivities, source)
         return Released(
-            costs=self.question.offset + self.sensitivities * released,
+            costs=self.settings.offset + self.sensitivities * released,
             standard_errors=self.sensitivities * self._noise.standard_deviation,
             half_widths=self.sensitivities * self._noise.half_width,
         )

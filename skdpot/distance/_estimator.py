@@ -12,7 +12,7 @@ from skdpot._base import tells_of_charges, validate_private_data
 from skdpot._conformance import MORE_THAN_TWO_GROUPS, Failures
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
 from skdpot.distance._base import BaseTransportDistance
-from skdpot.distance._costs import Question, Threads
+from skdpot.distance._costs import CostSettings, Threads
 from skdpot.distance._costs_release import CostsRelease
 from skdpot.distance._grid_release import GridRelease, make_grid
 from skdpot.tables import read_schema, values_in
@@ -344,21 +344,21 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
             # Costs are sums over features, and are divided by their number; costs of tables are
             # means.
             largest = cost.range[1]
-            question = Question(cost, _SCORE_REG * largest, "sinkhorn", Threads(self.n_jobs))
-            release = self._plan_output(question, scaled.layout, tol=_SCORE_TOLERANCE)
+            settings = CostSettings(cost, _SCORE_REG * largest, "sinkhorn", Threads(self.n_jobs))
+            release = self._plan_output(settings, scaled.layout, tol=_SCORE_TOLERANCE)
             released = self._release(self._plan_of(release), scaled)
         return -float(np.mean(released.costs)) / largest
 
     def _plan_release(self, layout):
-        question = self._ask(layout, self.reg, self.divergence)
+        settings = self._cost_settings(layout, self.reg, self.divergence)
         if self.mechanism == "output":
             if self.grid is not None:
                 raise ValueError(
                     "grid is that of mechanism='histogram'; mechanism='output' has none. Use "
                     "grid=None."
                 )
-            return self._plan_output(question, layout, tol=self.tol)
-        question.check_divergence()
+            return self._plan_output(settings, layout, tol=self.tol)
+        settings.check_divergence()
         if self.schema is not None:
             raise ValueError(
                 "mechanism='histogram' is for numbers within bounds, and a table with a schema has "
@@ -367,14 +367,14 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
             )
         box = (layout.space.low, layout.space.high)
         support = make_grid(self.grid, box, layout.n_records, self.epsilon)
-        question.check_tolerance(self.tol * question.cost_range, (len(support), len(support)))
-        return GridRelease(question, layout.groups, support, self.epsilon, self.delta)
+        settings.check_tolerance(self.tol * settings.cost_range, (len(support), len(support)))
+        return GridRelease(settings, layout.groups, support, self.epsilon, self.delta)
 
-    def _plan_output(self, question, layout, tol):
+    def _plan_output(self, settings, layout, tol):
         filler = layout.space.middle
-        release = CostsRelease(question, layout.groups, filler, self.epsilon, self.delta, tol)
-        question.check_divergence()
-        question.check_tolerance(
+        release = CostsRelease(settings, layout.groups, filler, self.epsilon, self.delta, tol)
+        settings.check_divergence()
+        settings.check_tolerance(
             release.tolerances.min(), layout.groups.largest_pair(layout.n_records)
         )
         return release

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial import cKDTree
 
-from skdpot.distance._costs import Question, without_bias
+from skdpot.distance._costs import CostSettings, debiased
 from skdpot.distance._groups import Groups
 from skdpot.distance._released import Released
 from skdpot.privacy.sensitivity import histogram_sensitivities
@@ -84,8 +84,8 @@ class GridTransport:
 
     Attributes
     ----------
-    question : Question
-        What is computed of two samples.
+    settings : CostSettings
+        The settings of the cost.
     support : ndarray of shape (n_cells, n_features)
         Points of the grid; public.
     histograms : ndarray of shape (n_groups, n_cells)
@@ -98,7 +98,7 @@ class GridTransport:
         Dual potentials of that coupling, in units of cost.
     """
 
-    question: Question
+    settings: CostSettings
     support: np.ndarray
     histograms: np.ndarray
     costs: np.ndarray
@@ -112,11 +112,11 @@ class GridTransport:
         entropic plan, which its potentials extend to all points. For reg = 0 a point goes where its
         cell goes.
         """
-        if self.question.reg == 0:
+        if self.settings.reg == 0:
             return self._images[cKDTree(self.support).query(X)[1]]
         target = self.histograms[1] > 0
-        cost = self.question.cost(X, self.support[target])
-        exponents = (self.potentials[1][target] - cost) / self.question.reg
+        cost = self.settings.cost(X, self.support[target])
+        exponents = (self.potentials[1][target] - cost) / self.settings.reg
         exponents -= exponents.max(axis=1, keepdims=True)
         weights = self.histograms[1][target] * np.exp(exponents)
         return weights @ self.support[target] / weights.sum(axis=1, keepdims=True)
@@ -126,7 +126,7 @@ class GridTransport:
         """Return the image of every cell; for an empty cell, the cheapest by the dual prices."""
         mass = self.plan.sum(axis=1)
         target = np.flatnonzero(self.histograms[1] > 0)
-        prices = self.question.cost(self.support, self.support[target]) - self.potentials[1][target]
+        prices = self.settings.cost(self.support, self.support[target]) - self.potentials[1][target]
         cheapest = self.support[target[np.argmin(prices, axis=1)]]
         means = self.plan @ self.support / np.where(mass > 0, mass, 1.0)[:, None]
         return np.where(mass[:, None] > 0, means, cheapest)
@@ -140,8 +140,8 @@ class GridRelease(NoisyRelease):
 
     Parameters
     ----------
-    question : Question
-        What is computed of two samples; public.
+    settings : CostSettings
+        The public settings of the cost.
     groups : Groups
         The groups.
     support : ndarray of shape (n_cells, n_features)
@@ -152,13 +152,13 @@ class GridRelease(NoisyRelease):
 
     def __init__(
         self,
-        question: Question,
+        settings: CostSettings,
         groups: Groups,
         support: np.ndarray,
         epsilon: float,
         delta: float,
     ) -> None:
-        self.question, self.groups, self.support = question, groups, support
+        self.settings, self.groups, self.support = settings, groups, support
         self._noise = VectorRelease(
             epsilon,
             delta,
@@ -175,7 +175,7 @@ class GridRelease(NoisyRelease):
         which are assumed to be uniform over the range of costs. Groups of private sizes may be
         equally large.
         """
-        largest, sizes = self.question.cost_range, self.groups.sizes
+        largest, sizes = self.settings.cost_range, self.groups.sizes
         if self.groups.labels == "private":
             sizes = np.full(len(sizes), n_records / len(sizes))
         of_count = self._noise.standard_deviation * math.sqrt(len(self.support) / 12.0)
@@ -195,7 +195,7 @@ class GridRelease(NoisyRelease):
         histograms = np.array(
             [nearest_distribution(row / size) for row, size in zip(noisy, totals, strict=True)]
         )
-        transport = transport_on_grid(self.question, self.support, histograms)
+        transport = transport_on_grid(self.settings, self.support, histograms)
         shown: dict[str, Any] = {"support_": self.support, "histograms_": histograms}
         if len(histograms) > 2:
             return Released.without_errors(transport.costs, shown)
@@ -204,35 +204,35 @@ class GridRelease(NoisyRelease):
 
 
 def transport_on_grid(
-    question: Question, support: np.ndarray, histograms: np.ndarray
+    settings: CostSettings, support: np.ndarray, histograms: np.ndarray
 ) -> GridTransport:
     """Return the transport between histograms on one grid."""
-    low, _ = question.cost.range
-    cost = question.cost(support, support) - low
+    low, _ = settings.cost.range
+    cost = settings.cost(support, support) - low
     pairs = list(combinations(range(len(histograms)), 2))
-    self_pairs = [(g, g) for g in range(len(histograms))] if question.divergence != "ot" else []
+    self_pairs = [(g, g) for g in range(len(histograms))] if settings.divergence != "ot" else []
     tasks = [
-        (_transport, cost, histograms[g], histograms[h], question) for g, h in pairs + self_pairs
+        (_transport, cost, histograms[g], histograms[h], settings) for g, h in pairs + self_pairs
     ]
-    found = dict(zip(pairs + self_pairs, question.threads.map(tasks), strict=True))
+    found = dict(zip(pairs + self_pairs, settings.threads.map(tasks), strict=True))
     values = {pair: result.cost for pair, result in found.items()}
-    costs = question.offset + without_bias(values, pairs)
+    costs = settings.offset + debiased(values, pairs)
     first = found[0, 1]
     rows, columns = first.row_potential + low, first.column_potential
     if isinstance(first, TransportResult):
         plan = first.plan.toarray()
     else:
-        exponents = (rows[:, None] + columns - cost - low) / question.reg
+        exponents = (rows[:, None] + columns - cost - low) / settings.reg
         # Exponents are far below this where both weights are positive.
         plan = histograms[0][:, None] * histograms[1] * np.exp(np.minimum(exponents, 700.0))
-    return GridTransport(question, support, histograms, costs, plan, (rows, columns))
+    return GridTransport(settings, support, histograms, costs, plan, (rows, columns))
 
 
 def _transport(
-    cost: np.ndarray, a: np.ndarray, b: np.ndarray, question: Question
+    cost: np.ndarray, a: np.ndarray, b: np.ndarray, settings: CostSettings
 ) -> EntropicResult | TransportResult:
-    if question.reg == 0:
+    if settings.reg == 0:
         return exact_transport(cost, a, b)
-    cost_range, reg = question.cost_range, question.reg
+    cost_range, reg = settings.cost_range, settings.reg
     tol = max(_TOLERANCE * cost_range, smallest_tolerance(len(a), len(b), cost_range, reg))
     return entropic_transport(cost, a, b, reg, tol)

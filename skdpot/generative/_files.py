@@ -1,7 +1,7 @@
 """Files of fitted generators: archives of arrays (.npz), the first of which is a JSON text.
 
-Nothing in a file is executed, and nothing is compressed, so that what a file claims to hold cannot
-be larger than the file is.
+Nothing in a file is executed. Nothing is compressed, so that the content of a file is never larger
+than the file.
 """
 
 import io
@@ -18,7 +18,7 @@ import numpy as np
 __all__ = ["read_generator", "write_generator"]
 
 _FORMAT = "skdpot generator"
-# Of earlier versions, too, everything is read. Since the third, tables have what was released.
+# Files of earlier versions can be read. From version 3 on, tables include their released counts.
 _VERSION = 3
 _HEADER, _ARRAYS = "header.npy", "arrays/"
 # Truth values, integers and floating-point numbers that are the same on every machine.
@@ -28,26 +28,26 @@ _DTYPES = {np.dtype(code).newbyteorder("<").str for code in "?bhilqBHILQefd"}
 def write_generator(
     path: str | os.PathLike[str], header: dict[str, Any], arrays: Mapping[str, Any]
 ) -> None:
-    """Write a file, or replace one, at once: whoever reads sees the old one or the new one.
+    """Write or replace a file atomically: a reader sees either the old file or the new one.
 
     The same content makes the same bytes: the file holds no time, and no name of a machine.
 
     Parameters
     ----------
     path : str or path-like
-        The file. Where it is a link, what it points to is replaced.
+        The file. If it is a link, its target is replaced.
     header : dict
-        What JSON can hold, as it will be read: strings, finite numbers, truth values, None, lists,
-        and dictionaries whose keys are strings.
+        Values that JSON restores unchanged: strings, finite numbers, truth values, None, lists, and
+        dictionaries whose keys are strings.
     arrays : mapping of str to ndarray
         Truth values, integers or floating-point numbers of up to 64 bits.
 
     Raises
     ------
     ValueError
-        If the header would not be read as it is, or an array or its name cannot be written.
+        If JSON would change the header, or if an array or its name cannot be written.
     OSError
-        If the file cannot be written. An old one is as it was, then.
+        If the file cannot be written. An old file is then unchanged.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def read_generator(
 
 
 def _as_npy(name: Any, values: Any) -> bytes:
-    """Return the content of an .npy file whose bytes mean the same on every machine, or raise."""
+    """Return the content of an .npy file that is the same on every machine, or raise."""
     if not isinstance(name, str) or not name.isprintable() or "\\" in name:
         raise ValueError(
             f"names of arrays must be printable texts without a backslash, got {name!r}."
@@ -108,9 +108,9 @@ def _as_npy(name: Any, values: Any) -> bytes:
 
 
 def _as_array(data: bytes, what: str) -> np.ndarray:
-    """Return the array that an .npy file holds, or raise; no more memory is asked for than it has.
+    """Return the array of an .npy file, or raise, without using more memory than the file has.
 
-    It is a copy that may be written to, in the order of bytes of this machine.
+    It is a writeable copy in the byte order of this machine.
     """
     file = io.BytesIO(data)
     try:
@@ -120,7 +120,7 @@ def _as_array(data: bytes, what: str) -> np.ndarray:
         if columns_first or dtype.str not in _DTYPES or min(shape, default=0) < 0:
             raise ValueError(f"of the type {dtype} and the shape {shape}")
         values = np.frombuffer(data, dtype, offset=file.tell()).reshape(shape)
-    # What is damaged can make NumPy raise nearly anything.
+    # NumPy may raise nearly any exception for damaged data.
     except Exception as error:
         raise ValueError(f"{what} is damaged, or not an array of numbers: {error}.") from error
     return values.astype(dtype.newbyteorder("="))
@@ -139,13 +139,13 @@ def _as_json(content: dict[str, Any]) -> bytes:
 
 
 def _replace(path: Path, members: Mapping[str, bytes]) -> None:
-    """Write an archive beside a file's place, and move it there once it is whole."""
+    """Write an archive beside the file, and replace the file by it when it is complete."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         with open(draft, "xb") as file:
             with ZipFile(file, "w", ZIP_STORED) as archive:
                 for name, data in members.items():
-                    # Without a time of its own, it has the first that an archive can hold.
+                    # A ZipInfo without a time has the earliest one, which is always the same.
                     archive.writestr(ZipInfo(name), data)
             file.flush()
             os.fsync(file.fileno())
@@ -155,13 +155,13 @@ def _replace(path: Path, members: Mapping[str, bytes]) -> None:
 
 
 def _read_members(path: str | os.PathLike[str], where: str) -> dict[str, bytes]:
-    """Return the content of an archive's files, checked against their checksums."""
+    """Return the content of the members of an archive, whose checksums are checked."""
     data = Path(path).read_bytes()
     try:
         with ZipFile(io.BytesIO(data)) as archive:
             _check_directory(archive.infolist(), len(data))
             return {member.filename: archive.read(member) for member in archive.infolist()}
-    # What is damaged can make zipfile raise nearly anything.
+    # zipfile may raise nearly any exception for damaged data.
     except Exception as error:
         raise ValueError(
             f"{where} is damaged, or not a file of a generator: {error}. Give a file that its "
@@ -170,7 +170,7 @@ def _read_members(path: str | os.PathLike[str], where: str) -> dict[str, bytes]:
 
 
 def _check_directory(members: list[ZipInfo], file_size: int) -> None:
-    """Check that the files in an archive are no larger than it is, and have different names."""
+    """Check that the members of an archive are no larger than it, and have different names."""
     if any(member.compress_type != ZIP_STORED for member in members):
         raise ValueError("something in it is compressed")
     if sum(max(member.file_size, member.compress_size) for member in members) > file_size:
@@ -180,7 +180,7 @@ def _check_directory(members: list[ZipInfo], file_size: int) -> None:
 
 
 def _read_header(text: bytes, where: str) -> tuple[dict[str, Any], list[str]]:
-    """Return what the user wrote into the header, and the names of the arrays."""
+    """Return the header of `write_generator`, and the names of the arrays."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -195,5 +195,5 @@ def _read_header(text: bytes, where: str) -> tuple[dict[str, Any], list[str]]:
     header, names = content.get("header"), content.get("arrays")
     if len(content) != 4 or not isinstance(header, dict) or not isinstance(names, dict | list):
         raise ValueError(f"the header of {where} must have a header, and arrays, and no more.")
-    # The first version described arrays, by their names.
+    # In the first version, this was a dictionary by the names of arrays.
     return header, list(names)

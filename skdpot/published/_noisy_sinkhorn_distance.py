@@ -10,7 +10,7 @@ import numpy as np
 
 from skdpot._base import warn_user
 from skdpot._sklearn_compat import Interval, StrOptions
-from skdpot.distance import BaseTransportDistance, Groups, Layout, Question, Released
+from skdpot.distance import BaseTransportDistance, CostSettings, Groups, Layout, Released
 from skdpot.privacy.events import ApproximateDpEvent, DpEvent
 from skdpot.privacy.guarantee import NoGuaranteeWarning
 from skdpot.privacy.preview import ExpectedError, HasExpectedErrors
@@ -30,7 +30,7 @@ _LARGEST = 1 << 26
 class NoisySinkhornRuns(HasExpectedErrors):
     """A run of noisy Sinkhorn for every pair of groups, and the event of all runs."""
 
-    question: Question
+    settings: CostSettings
     groups: Groups
     plans: list[Any]
     event: DpEvent | None
@@ -40,13 +40,13 @@ class NoisySinkhornRuns(HasExpectedErrors):
         if isinstance(self.plans[0], PaperSinkhornPlan):
             return ()
         errors = (plan.cost_mechanism.scale * math.sqrt(2.0) for plan in self.plans)
-        return self.groups.cost_errors(errors, self.question.cost_range, ", or more")
+        return self.groups.cost_errors(errors, self.settings.cost_range, ", or more")
 
     def run(self, X: np.ndarray, source: Any) -> Released:
         """Release the costs of all pairs, and the potentials if there are two groups."""
         pairs = combinations(self.groups.split(X, X[:0]), 2)
         calls = [(self._between, k, x, y, source.for_user(k)) for k, (x, y) in enumerate(pairs)]
-        released = self.question.threads.map(calls)
+        released = self.settings.threads.map(calls)
         costs = np.array([value for value, _, _ in released])
         potentials = {"potentials_": released[0][1:]} if len(released) == 1 else {}
         return Released.without_errors(costs, potentials)
@@ -54,14 +54,14 @@ class NoisySinkhornRuns(HasExpectedErrors):
     def _between(
         self, k: int, x: np.ndarray, y: np.ndarray, source: Any
     ) -> tuple[float, np.ndarray, np.ndarray]:
-        low, _ = self.question.cost.range
-        cost, plan = self.question.cost(x, y) - low, self.plans[k]
+        low, _ = self.settings.cost.range
+        cost, plan = self.settings.cost(x, y) - low, self.plans[k]
         if isinstance(plan, PaperSinkhornPlan):
             value, phi, psi = run_paper_sinkhorn(cost, plan, source)
         else:
             value, phi, psi = run_noisy_sinkhorn(cost, plan, source)
             # Noise gives the plan too much or too little mass; no cost can leave this range.
-            value = min(max(value, 0.0), self.question.cost_range)
+            value = min(max(value, 0.0), self.settings.cost_range)
         return low + value, low + phi, psi
 
 
@@ -203,7 +203,7 @@ class NoisySinkhornDistance(BaseTransportDistance):
         self.verbose = verbose
 
     def _plan_release(self, layout: Layout) -> NoisySinkhornRuns:
-        question, groups = self._ask(layout, self.reg), layout.groups
+        settings, groups = self._cost_settings(layout, self.reg), layout.groups
         others = len(groups.sizes) - 1
         budget = (self.epsilon / others, self.delta / others)
         options = {"n_iter": self.n_iter, "noise_variance": self.noise_variance}
@@ -217,7 +217,7 @@ class NoisySinkhornDistance(BaseTransportDistance):
                     f"noisy Sinkhorn between {n} and {m} records needs too much memory. Use "
                     "PrivateSinkhornDistance, which also has far less noise."
                 )
-            problem = check_problem((n, m), question.cost_range, question.reg, self.potential_bound)
+            problem = check_problem((n, m), settings.cost_range, settings.reg, self.potential_bound)
             if self.accounting == "paper":
                 options["adaptive_noise"] = self.adaptive_noise
                 plans.append(plan_paper_sinkhorn(*budget, problem, **options))
@@ -227,7 +227,7 @@ class NoisySinkhornDistance(BaseTransportDistance):
         if event is not None and len(plans) > 1:
             # The pairs (epsilon, delta) of the runs with one record add up.
             event = ApproximateDpEvent(self.epsilon, self.delta)
-        return NoisySinkhornRuns(question, groups, plans, event)
+        return NoisySinkhornRuns(settings, groups, plans, event)
 
     def _check_accounting(self) -> None:
         if self.accounting == "paper":

@@ -9,7 +9,7 @@ import sklearn
 
 from skdpot import PrivacyLedger, PrivateSinkhornDistance
 from skdpot.distance import _costs
-from skdpot.distance._costs import Question
+from skdpot.distance._costs import CostSettings
 from skdpot.distance._metrics import make_cost
 from skdpot.privacy.sensitivity import transport_cost_sensitivity
 
@@ -30,13 +30,13 @@ from skdpot.privacy.sensitivity import transport_cost_sensitivity
 def test_sorted_points_are_coupled_best_also_where_powers_underflow(metric, params, width):
     """One record that moves shifts the partners of all others in a sorted sample."""
     cost = make_cost(metric, np.zeros(1), np.full(1, width), metric_params=params)
-    question = Question(cost, 0.0, "ot")
+    settings = CostSettings(cost, 0.0, "ot")
     grid = np.linspace(0, width, 101)[:, None]
     values = [
-        question.answer(sample, grid[:100], 0.0)
+        settings.transport_cost(sample, grid[:100], 0.0)
         for sample in (grid[:100], np.vstack([grid[1:100], grid[-1:]]))
     ]
-    assert abs(values[0] - values[1]) <= question.cost_range / 100 * (1 + 1e-9)
+    assert abs(values[0] - values[1]) <= settings.cost_range / 100 * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("tiny", [3e-160, 3e-310, 5e-324])

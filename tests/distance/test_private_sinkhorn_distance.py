@@ -488,7 +488,7 @@ def test_noise_of_the_score(monkeypatch):
     without = exact(X, y, bounds=(-1, 3)).score(X, y)
     estimator.fit(X, y)
     monkeypatch.setattr(
-        _costs_release, "answers", lambda *args, **options: np.array([-2 * without])
+        _costs_release, "pairwise_costs", lambda *args, **options: np.array([-2 * without])
     )
     noise = np.array([estimator.score(X, y) for _ in range(1500)]) - without
     # The mean over features of squared differences ranges over 1, and the divergence twice that.

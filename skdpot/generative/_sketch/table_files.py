@@ -19,7 +19,7 @@ from skdpot.tables import TableSchema
 __all__ = ["HELD_OUT_PREFIX", "STATISTICS_PREFIX", "are_cells", "read_further", "read_model"]
 
 STATISTICS_PREFIX, HELD_OUT_PREFIX = "statistics.", "held_out."
-# The largest count in a file, with its noise.
+# The largest noisy count of a valid file.
 _LARGEST = 2.0**53
 # Arrays of a model in a file, and their types.
 _ARRAYS = {
@@ -87,7 +87,7 @@ def are_cells(
 ) -> bool:
     """Tell whether arrays are cells of the columns of a table but the target."""
     columns = [schema.columns[j] for j in schema.features]
-    # The order of checks matters: shapes are checked before entries are read.
+    # Shapes are checked before entries are read.
     if (
         n_cells.shape != (len(columns),)
         or not columns
@@ -110,9 +110,9 @@ def read_further(
     arrays: Mapping[str, np.ndarray], n_others: int, counted: TableSchema, judged: TableSchema,
     n_records: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return what a file holds beside the arrays of a model, or raise.
+    """Return the released statistics of a file: of counted columns, and of held-out records.
 
-    These are the statistics of the columns that were counted, and those of held-out records.
+    `n_others` is the number of arrays of the model.
     """
     statistics = part_of(arrays, STATISTICS_PREFIX)
     held_out = part_of(arrays, HELD_OUT_PREFIX)
@@ -173,7 +173,7 @@ def _are_weights(schema: TableSchema, statistics: Mapping[str, np.ndarray]) -> b
 def _are_joints(
     schema: TableSchema, sizes: Sequence[int], statistics: Mapping[str, np.ndarray]
 ) -> bool:
-    """Tell whether arrays are counts of more than two columns, of groups of these sizes."""
+    """Tell whether arrays are counts of joints, given the number of groups of each column."""
     columns, parts, weights, joints = (statistics[name] for name in _JOINT_ARRAYS)
     if not (
         columns.ndim == 2
@@ -193,7 +193,7 @@ def _are_joints(
 
 
 def _are_parities(schema: TableSchema, n_groups: int, statistics: Mapping[str, np.ndarray]) -> bool:
-    """Tell whether arrays are the parities of a table with so many groups of cells."""
+    """Tell whether arrays are the parities of a table with `n_groups` groups of cells."""
     halves, largest, parities, deviation = (statistics[name] for name in _PARITY_ARRAYS)
     n_columns = len(schema.features)
     if not (

@@ -74,7 +74,7 @@ class Settings:
 
     @property
     def n_fresh(self) -> int:
-        """Return how many generated points only the self term sees."""
+        """Return the number of generated points that only the self term uses."""
         return math.floor(self.batch_size * self.debias)
 
     @property
@@ -84,7 +84,7 @@ class Settings:
 
     @property
     def largest_loss(self) -> float:
-        """Return the transport cost that a released loss of 1 stands for."""
+        """Return the transport cost of a released loss of 1."""
         return _LOSS_SHARE * self.cost.largest(self.n_features, self.n_classes > 0)
 
 
@@ -107,14 +107,14 @@ class Batch:
 def latents(
     labels: torch.Tensor, latent_dim: int, n_classes: int, generator: torch.Generator
 ) -> torch.Tensor:
-    """Return inputs of a network: uniform numbers, and the labels' one-hot codes behind them.
+    """Return inputs of a network: uniform numbers, followed by one-hot codes of the labels.
 
     Parameters
     ----------
     labels : Tensor of shape (n,)
-        Codes; of no account where there are no classes.
+        Codes; ignored without classes.
     latent_dim : int
-        How many uniform numbers.
+        Number of uniform numbers.
     n_classes : int
         0 for no labels.
     generator : torch.Generator
@@ -141,18 +141,18 @@ def latents(
 
 
 class Step(ABC):
-    """One way of making steps; made once, and used for all steps of a training.
+    """A training step, used for all steps of one training.
 
     Parameters
     ----------
     settings : Settings
         Public parameters.
     network : torch.nn.Module
-        What is trained.
+        The network to train.
     release : NoisyRelease
-        Adds the noise; another one may be put in its place.
+        Adds the noise. It may be replaced.
     generator : torch.Generator
-        Of public randomness: latent vectors and labels of generated points.
+        Source of public randomness: latent vectors and labels of generated points.
     """
 
     def __init__(
@@ -170,36 +170,36 @@ class Step(ABC):
     @staticmethod
     @abstractmethod
     def vector_size(settings: Settings, network: torch.nn.Module) -> int:
-        """Return how many numbers a step releases."""
+        """Return the number of released numbers of a step."""
 
     @abstractmethod
     def backpropagate(self, batch: Batch) -> torch.Tensor:
-        """Leave gradients on the parameters of the network, and return the loss, with noise."""
+        """Set the gradients of the network's parameters, and return the loss, both with noise."""
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return what later steps need of earlier ones."""
+        """Return the state that later steps need."""
         return {}
 
     def restore(self, state: dict[str, torch.Tensor]) -> None:  # noqa: B027
-        """Go on from what an equal step had as its state; here nothing is remembered."""
+        """Continue from a state; the default has none."""
 
     def _generate(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return generated points, and their labels before them."""
+        """Return labels and generated points."""
         settings, labels = self._settings, self._labels()
         inputs = latents(labels, settings.latent_dim, settings.n_classes, self._generator)
         return labels, self._network(inputs)
 
     def _labels(self) -> torch.Tensor:
-        """Return labels of the points that meet the records, and of those that do not."""
+        """Return labels of the points of both terms, followed by those of the self term only."""
         settings = self._settings
         return torch.cat(
             [self._all_labels(settings.batch_size), self._all_labels(settings.n_fresh)]
         )
 
     def _all_labels(self, size: int) -> torch.Tensor:
-        """Return each class equally often, up to one, from a random one on.
+        """Return every class about equally often, starting with a random one.
 
-        A class without a point would send its records to the points of others.
+        The records of a class without a point would be sent to points of other classes.
         """
         n_classes, device = max(self._settings.n_classes, 1), self._generator.device
         first = torch.randint(n_classes, (1,), generator=self._generator, device=device)
@@ -220,42 +220,42 @@ class Step(ABC):
 
     @property
     def _range(self) -> float:
-        """Return what an entry of 1 in the place of the loss stands for."""
+        """Return the loss of which the released entry is 1."""
         return 2 * self._settings.largest_loss / self._settings.loss_weight
 
     def _share_of_range(self, value: torch.Tensor) -> torch.Tensor:
-        """Return the entry of the vector that stands for a loss."""
+        """Return the released entry of a loss."""
         return (value.to(torch.float64) / self._range).clamp(0, self._settings.loss_weight)
 
 
 class PointStep(Step):
     """The gradient at the generated points, clipped: algorithm 1 of the paper.
 
-    A batch of records decides about the plan as a whole, so that one more record may turn all of
-    the gradient.
+    The plan depends on the batch as a whole, so that one more record may change all entries of the
+    gradient.
     """
 
     @staticmethod
     def vector_size(settings: Settings, network: torch.nn.Module) -> int:
-        """Return how many numbers a step releases."""
+        """Return the number of released numbers of a step."""
         return settings.batch_size * settings.n_features + 1
 
     def backpropagate(self, batch: Batch) -> torch.Tensor:
-        """Leave gradients on the parameters of the network, and return the loss, with noise."""
+        """Set the gradients of the network's parameters, and return the loss, both with noise."""
         settings = self._settings
         n = settings.batch_size
         labels, points = self._generate()
         loss = self._loss(points.detach(), labels, batch)
-        # Without records nothing but noise is released.
-        met = loss.public_gradient[:n] if len(batch.points) else torch.zeros_like(points[:n])
+        # Without records, only noise is released.
+        public = loss.public_gradient[:n] if len(batch.points) else torch.zeros_like(points[:n])
         clip = clip_rows if settings.per_point else clip_whole
-        gradient = clip(loss.private_gradient + met, settings.clip_norm)
+        gradient = clip(loss.private_gradient + public, settings.clip_norm)
         gradient, share = self.release([gradient, self._share_of_range(loss.private_value)])
-        others = loss.public_gradient[n:]
-        others = clip(
-            others, settings.clip_norm * (1 if settings.per_point else math.sqrt(settings.debias))
+        self_only = clip(
+            loss.public_gradient[n:],
+            settings.clip_norm * (1 if settings.per_point else math.sqrt(settings.debias)),
         )
-        points.backward(torch.cat([gradient.to(points.dtype), others]))
+        points.backward(torch.cat([gradient.to(points.dtype), self_only]))
         return self._range * share - loss.public_value
 
 
@@ -264,53 +264,55 @@ class ParameterStep(Step):
 
     @staticmethod
     def vector_size(settings: Settings, network: torch.nn.Module) -> int:
-        """Return how many numbers a step releases."""
+        """Return the number of released numbers of a step."""
         return sum(p.numel() for p in network.parameters() if p.requires_grad) + 1
 
     def backpropagate(self, batch: Batch) -> torch.Tensor:
-        """Leave gradients on the parameters of the network, and return the loss, with noise."""
+        """Set the gradients of the network's parameters, and return the loss, both with noise."""
         settings = self._settings
         n = settings.batch_size
         labels, points = self._generate()
         loss = self._loss(points.detach(), labels, batch)
-        at_points = loss.public_gradient.clone()
-        at_points[:n] += loss.private_gradient
-        # Without records nothing but noise is released.
-        at_points *= bool(len(batch.points))
+        point_gradient = loss.public_gradient.clone()
+        point_gradient[:n] += loss.private_gradient
+        # Without records, only noise is released.
+        point_gradient *= bool(len(batch.points))
         parameters = [p for p in self._network.parameters() if p.requires_grad]
-        gradient = clip_whole(self._at_weights(points, at_points, parameters), settings.clip_norm)
+        gradient = clip_whole(
+            self._parameter_gradient(points, point_gradient, parameters), settings.clip_norm
+        )
         gradient, share = self.release([gradient, self._share_of_range(loss.private_value)])
         sizes = [parameter.numel() for parameter in parameters]
         for parameter, part in zip(parameters, gradient.split(sizes), strict=True):
             parameter.grad = part.reshape(parameter.shape).to(parameter.dtype)
         return self._range * share - loss.public_value
 
-    def _at_weights(
+    def _parameter_gradient(
         self,
         points: torch.Tensor,
-        at_points: torch.Tensor,
+        point_gradient: torch.Tensor,
         parameters: list[torch.nn.Parameter],
     ) -> torch.Tensor:
-        """Return the gradient at the weights, and leave no trace of it in the network.
+        """Return the gradient at the parameters, and restore all buffers of the network.
 
-        A network of the user's own might keep gradients in its buffers.
+        A user's network might store gradients in its buffers.
         """
         buffers = list(self._network.buffers())
-        kept = [buffer.clone() for buffer in buffers]
+        saved = [buffer.clone() for buffer in buffers]
         with torch.autograd.set_detect_anomaly(False):
-            parts = torch.autograd.grad(points, parameters, at_points, materialize_grads=True)
-        for buffer, value in zip(buffers, kept, strict=True):
+            parts = torch.autograd.grad(points, parameters, point_gradient, materialize_grads=True)
+        for buffer, value in zip(buffers, saved, strict=True):
             buffer.copy_(value)
         return torch.cat([part.reshape(-1) for part in parts])
 
 
 class RecordStep(Step):
-    """Sums over records, of each of which a bounded part is taken.
+    """Sums over records of bounded terms.
 
-    Given potentials of the generated points that are public, a record's shares in these points are
-    a function of the record alone (the semi-dual of transport). What is released is a sum, then,
-    of which one record is one term. The potentials are those of the self term: right where
-    generated points are distributed like the records.
+    Given public potentials of the generated points, a record's shares in these points are a
+    function of the record alone (the semi-dual of transport). So the release is a sum with one term
+    for each record. The potentials are those of the self term. They are exact if generated points
+    are distributed like the records.
     """
 
     def __init__(self, *arguments: Any) -> None:
@@ -321,11 +323,11 @@ class RecordStep(Step):
 
     @staticmethod
     def vector_size(settings: Settings, network: torch.nn.Module) -> int:
-        """Return how many numbers a step releases."""
+        """Return the number of released numbers of a step."""
         return settings.batch_size * settings.n_features + 2
 
     def backpropagate(self, batch: Batch) -> torch.Tensor:
-        """Leave gradients on the parameters of the network, and return the loss, with noise."""
+        """Set the gradients of the network's parameters, and return the loss, both with noise."""
         settings = self._settings
         n = settings.batch_size
         labels, points = self._generate()
@@ -335,18 +337,18 @@ class RecordStep(Step):
         sums, count, loss = self.release(
             self._sums(points.detach()[:n], labels[:n], self_term.potentials, batch)
         )
-        count = self._usual_count(count / settings.count_weight)
+        count = self._smoothed_count(count / settings.count_weight)
         gradient = -self_term.gradient
         gradient[:n] += (2 / count * sums).to(gradient.dtype)
         points.backward(gradient)
         return self._range * loss / count - self_term.value
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return what later steps need of earlier ones."""
+        """Return the state that later steps need."""
         return {"mean_count": self._mean_count, "n_steps": self._n_steps}
 
     def restore(self, state: dict[str, torch.Tensor]) -> None:
-        """Go on from what an equal step had as its state."""
+        """Continue from the state of an equal step."""
         # Copies: steps change them in place.
         device = self._generator.device
         self._mean_count = state["mean_count"].to(device, copy=True)
@@ -359,10 +361,10 @@ class RecordStep(Step):
         potentials: torch.Tensor,
         batch: Batch,
     ) -> list[torch.Tensor]:
-        """Return the sums over records of clipped gradients, of 1, and of losses: exactly.
+        """Return the exact sums over records of clipped gradients, of 1, and of losses.
 
-        A record's terms are functions of the record and of what is public, bit by bit, and lie on
-        grids, so that one record moves the sums by its own terms and nothing else.
+        In all bits, a record's terms are functions of the record and of public values. They lie on
+        grids, so that one record changes the sums by its own terms only.
         """
         settings, n_records = self._settings, len(batch.points)
         points = _on_grid(points.to(torch.float64), _POINT_GRID)
@@ -406,7 +408,7 @@ class RecordStep(Step):
             costs = costs + cost.between_classes() * (record_labels[:, None] != labels)
         utilities = (potentials.to(torch.float64) - costs) / settings.reg
         highest = utilities.amax(dim=1, keepdim=True)
-        # Sums over points are exact, too, lest they depend on how many records there are.
+        # Exact sums over points, too: rounding could depend on the number of records.
         odds = _down_to_grid(torch.exp(utilities - highest), _ODDS_GRID)
         all_odds = odds.sum(dim=1, keepdim=True)
         shares = _down_to_grid(odds / all_odds)
@@ -419,8 +421,8 @@ class RecordStep(Step):
         losses = _down_to_grid((duals / settings.largest_loss).clamp(0, 1))
         return gradients, losses.sum()
 
-    def _usual_count(self, count: torch.Tensor) -> torch.Tensor:
-        """Return the mean of all noisy counts so far, or the size of the noise, if that is more."""
+    def _smoothed_count(self, count: torch.Tensor) -> torch.Tensor:
+        """Return the mean of all noisy counts so far, but at least the size of the noise."""
         self._n_steps += 1
         self._mean_count += (count - self._mean_count) / self._n_steps
         return self._mean_count.clamp(min=max(1.0, self._settings.count_noise))
@@ -432,19 +434,19 @@ def _on_grid(numbers: Any, width: float) -> Any:
 
 
 def _down_to_grid(numbers: torch.Tensor, width: float = _SHARE_GRID) -> torch.Tensor:
-    """Return the multiples of a power of two that are next to or below numbers."""
+    """Return the largest multiples of a power of two that are not above the numbers."""
     return torch.floor(numbers / width) * width
 
 
 def _exact_sum(parts: Sequence[torch.Tensor], width: float) -> torch.Tensor:
-    """Return the sum of multiples of a width, each of up to ``2**53`` of them, exactly.
+    """Return the exact sum of multiples of a width.
 
-    What is beyond ``2**53`` of them is moved there: that brings sums no further apart.
+    Terms and sums are clipped to ``2**53`` multiples, which never increases a difference of sums.
     """
-    # Public points without bounds make terms that are no numbers, of all records.
+    # Unbounded public points may make terms of all records NaN.
     finite = [torch.nan_to_num(part / width, nan=0.0).clamp(-(2.0**53), 2.0**53) for part in parts]
     units = torch.stack(finite).to(torch.int64)
-    # In two digits, so that no sum is out of the range of integers.
+    # Two digits of each number are summed, so that no sum overflows.
     low = (units & (2**26 - 1)).sum(dim=0)
     high = (units >> 26).sum(dim=0) + (low >> 26)
     total = (high.clamp(-(2**27) - 1, 2**27) << 26) + (low & (2**26 - 1))
@@ -452,6 +454,6 @@ def _exact_sum(parts: Sequence[torch.Tensor], width: float) -> torch.Tensor:
 
 
 def _exact_squares(X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
-    """Return the squared distances of rows on the grid: exact, whatever the order of summation."""
+    """Return the squared distances of rows on the grid, which are exact in any order of sums."""
     norms = X.square().sum(dim=1)[:, None] + Y.square().sum(dim=1)
     return norms - 2 * X @ Y.mT

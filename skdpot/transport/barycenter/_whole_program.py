@@ -8,12 +8,12 @@ from scipy.optimize import linprog
 
 from ._relaxation import into_capped_simplex
 
-# Beyond, HiGHS takes minutes.
+# The largest number of couplings and shares. For larger programs, HiGHS takes minutes.
 LARGEST_EXACT = 200_000
 
 
 def solve_program(problem: Any) -> tuple[np.ndarray, list[np.ndarray]] | None:
-    """Return shares and the groups' potentials that the program finds; None where it fails."""
+    """Return the optimal shares and the groups' potentials, or None if the solver fails."""
     solution = linprog(**_program(problem), method="highs")
     if solution.status != 0:
         return None
@@ -28,9 +28,9 @@ def solve_program(problem: Any) -> tuple[np.ndarray, list[np.ndarray]] | None:
 
 
 def _program(problem: Any) -> dict:
-    """Return the arguments of `linprog`: couplings group by group, and then the shares.
+    """Return the arguments of `linprog`; variables are couplings, group by group, then shares.
 
-    Costs are counted from the smallest one, in units of their range.
+    The smallest cost is subtracted from all costs, which are then divided by their range.
     """
     n_candidates, n_groups = problem.n_candidates, len(problem.costs)
     low, high = problem.bounds_of_costs
@@ -42,7 +42,7 @@ def _program(problem: Any) -> dict:
         [sparse.kron(np.ones((1, len(cost))), sparse.eye(n_candidates)) for cost in problem.costs]
     )
     equal_shares = sparse.vstack([-sparse.eye(n_candidates)] * n_groups)
-    # That shares have the sum 1 follows.
+    # These constraints imply that shares have the sum 1.
     constraints = sparse.bmat([[rows, None], [columns, equal_shares]]).tocsr()
     objective = [
         weight * ((cost.ravel() - low) / unit)
