@@ -8,12 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
 from skdpot._base import warn_user
-from skdpot.transport.consensus import (
-    BipartiteNetwork,
-    consensus,
-    optimal_plan,
-    starting_eta,
-)
+from skdpot.transport.consensus import BipartiteNetwork, consensus, optimal_plan, starting_eta
 
 from ._problem import Problem
 

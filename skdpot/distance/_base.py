@@ -9,12 +9,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from sklearn.utils.validation import validate_data
 
-from skdpot._base import (
-    PrivateEstimator,
-    count_columns,
-    tells_of_charges,
-    validate_private_data,
-)
+from skdpot._base import PrivateEstimator, count_columns, tells_of_charges, validate_private_data
 from skdpot._sklearn_compat import Interval, fit_context
 from skdpot.distance._costs import CostSettings, Threads
 from skdpot.distance._groups import Layout, Records, declared_groups, make_groups

@@ -16,11 +16,7 @@ from skdpot.generative._sketch.released_table import ReleasedTable
 from skdpot.generative._sketch.released_vectors import ReleasedVectors
 from skdpot.generative._sketch.table_sketch import TableSketch
 from skdpot.generative._sketch.vectors import ImageSketch, VectorSketch
-from skdpot.generative._sketch.workload import (
-    read_workload,
-    workload_from_plain,
-    workload_to_plain,
-)
+from skdpot.generative._sketch.workload import read_workload, workload_from_plain, workload_to_plain
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.tables import CONTAINERS, TableSchema
 

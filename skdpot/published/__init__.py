@@ -7,8 +7,4 @@ from skdpot.published._sinkhorn_privacy import published_privacy, sound_privacy
 from skdpot.published._sinkhorn_utility import sound_utility_bound, utility_bound
 from skdpot.published._training_price import published_epsilon, sound_epsilon
 
-__all__ = [
-    "NoisySinkhornDistance",
-    "PrivateMessageADMM",
-    "SinkhornGradientGenerator",
-]
+__all__ = ["NoisySinkhornDistance", "PrivateMessageADMM", "SinkhornGradientGenerator"]

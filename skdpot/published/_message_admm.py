@@ -27,12 +27,7 @@ from skdpot.transport.consensus import BipartiteNetwork
 
 from ._message_estimates import estimate_utilities
 from ._message_planning import RoundPlan, plan_rounds
-from ._message_rounds import (
-    DeclaredUtilities,
-    declare_utilities,
-    make_noise,
-    private_consensus,
-)
+from ._message_rounds import DeclaredUtilities, declare_utilities, make_noise, private_consensus
 
 
 @dataclass(frozen=True, eq=False)

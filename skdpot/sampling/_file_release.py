@@ -20,13 +20,7 @@ from tqdm.auto import tqdm
 from skdpot.privacy import PrivacyLedger, Receipt
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import event_to_json
-from skdpot.sampling._file_journal import (
-    Claim,
-    FileJournal,
-    Recorded,
-    check_all_came,
-    journal_of,
-)
+from skdpot.sampling._file_journal import Claim, FileJournal, Recorded, check_all_came, journal_of
 from skdpot.sampling._file_tasks import (
     Drawn,
     DrawTask,

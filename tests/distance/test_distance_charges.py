@@ -18,11 +18,7 @@ from skdpot.distance._costs_release import CostsRelease
 from skdpot.distance._grid_release import GridRelease
 from skdpot.privacy import BudgetAccountant, BudgetError, BudgetExceededError
 from skdpot.privacy.accounting import calibrate_noise_multiplier
-from skdpot.privacy.events import (
-    GaussianDpEvent,
-    LaplaceDpEvent,
-    PlannedDpEvent,
-)
+from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent, PlannedDpEvent
 from tests.distance.grouped_records import DELTA, MECHANISMS, PRIVATE, make_groups
 
 OUTPUT = {"mechanism": "output", "grid": None}

@@ -16,12 +16,7 @@ from skdpot.generative._encoders.pose import PoseEncoder
 from skdpot.generative._sketch import class_rows
 from skdpot.generative._sketch.class_rows import ClassRows
 from skdpot.generative._sketch.clusters import ROUND, Centres
-from skdpot.generative._sketch.moments import (
-    BALL,
-    COUNTED,
-    SYMMETRIC,
-    WITH_COUNT,
-)
+from skdpot.generative._sketch.moments import BALL, COUNTED, SYMMETRIC, WITH_COUNT
 from skdpot.generative._sketch.vector_plan import _N_ROUNDS
 from skdpot.generative._sketch.vector_releases import VectorReleases, intensity_counts
 from skdpot.privacy import BudgetExceededError, PrivacyLedger

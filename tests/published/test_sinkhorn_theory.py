@@ -9,12 +9,7 @@ from scipy.special import logsumexp
 
 from skdpot.privacy.accounting import epsilon_of
 from skdpot.privacy.sensitivity import noisy_sinkhorn_sensitivity, optimal_plan_cost_sensitivity
-from skdpot.published import (
-    published_privacy,
-    sound_privacy,
-    sound_utility_bound,
-    utility_bound,
-)
+from skdpot.published import published_privacy, sound_privacy, sound_utility_bound, utility_bound
 from skdpot.published._sinkhorn_privacy import published_linear_sensitivity
 from skdpot.published._sinkhorn_problem import check_problem
 

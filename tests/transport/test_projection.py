@@ -11,12 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.spatial.distance import cdist
 
-from skdpot.transport import (
-    Projector,
-    normalise_rows,
-    transport_costs,
-    wasserstein_projection,
-)
+from skdpot.transport import Projector, normalise_rows, transport_costs, wasserstein_projection
 from skdpot.transport import entropic as kernels
 from tests.oracles.projection import entropic_fixed_point, projection_lp
 

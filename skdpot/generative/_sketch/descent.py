@@ -4,14 +4,7 @@ from itertools import combinations
 
 import numpy as np
 
-__all__ = [
-    "Adam",
-    "column_slices",
-    "pair_tables",
-    "rate_of_step",
-    "softmax",
-    "through_softmax",
-]
+__all__ = ["Adam", "column_slices", "pair_tables", "rate_of_step", "softmax", "through_softmax"]
 
 _WARM_UP = 20
 # Decay of Adam's means of gradients and of their squares.

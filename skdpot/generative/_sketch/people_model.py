@@ -11,12 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skdpot.generative._sketch.descent import (
-    Adam,
-    rate_of_step,
-    softmax,
-    through_softmax,
-)
+from skdpot.generative._sketch.descent import Adam, rate_of_step, softmax, through_softmax
 from skdpot.generative._sketch.people_table import PeopleTable
 from skdpot.generative._sketch.people_targets import WEIGHT_OF_MEANS, Targets
 from skdpot.tables import TableSchema

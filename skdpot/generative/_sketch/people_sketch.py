@@ -44,13 +44,7 @@ from skdpot.generative._sketch.table_space import TableSpace
 from skdpot.generative._sketch.workload import Workload
 from skdpot.privacy.preview import ExpectedError
 from skdpot.releases import SketchReleases
-from skdpot.tables import (
-    Column,
-    TableSchema,
-    check_index,
-    columns_in,
-    make_table,
-)
+from skdpot.tables import Column, TableSchema, check_index, columns_in, make_table
 
 # Numbers of rows of a person are told apart up to here; she may have more, which are this many.
 _MOST_ROWS = 1000

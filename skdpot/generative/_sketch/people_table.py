@@ -7,15 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.generative._sketch.cells import (
-    ROUNDS,
-    first_edges,
-    refined_columns,
-)
+from skdpot.generative._sketch.cells import ROUNDS, first_edges, refined_columns
 from skdpot.generative._sketch.expected_errors import errors_of_counts
-from skdpot.generative._sketch.noisy_counts import (
-    noise_of_tables,
-)
+from skdpot.generative._sketch.noisy_counts import noise_of_tables
 from skdpot.generative._sketch.people_parts import LARGEST_WEIGHT
 from skdpot.generative._sketch.workload import Workload
 from skdpot.privacy.preview import ExpectedError

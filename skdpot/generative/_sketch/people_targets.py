@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.generative._sketch.descent import (
-    column_slices,
-)
+from skdpot.generative._sketch.descent import column_slices
 from skdpot.generative._sketch.joint_tables import wanted_tables
 from skdpot.generative._sketch.latent_classes import penalty_of
 from skdpot.generative._sketch.noisy_counts import released_size

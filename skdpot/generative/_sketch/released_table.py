@@ -7,18 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.generative._records import (
-    check_count,
-    wanted_labels,
-)
+from skdpot.generative._records import check_count, wanted_labels
 from skdpot.generative._score import SCORED_ROWS, sinkhorn_divergence
 from skdpot.generative._sketch.cell_groups import merge_cells
 from skdpot.generative._sketch.file_parts import with_prefix
-from skdpot.generative._sketch.held_out import (
-    Judged,
-    cells_of_model,
-    n_held_out,
-)
+from skdpot.generative._sketch.held_out import Judged, cells_of_model, n_held_out
 from skdpot.generative._sketch.inference import draw_models
 from skdpot.generative._sketch.table_draws import sample_units
 from skdpot.generative._sketch.table_files import (
@@ -31,14 +24,9 @@ from skdpot.generative._sketch.table_model import class_shares
 from skdpot.generative._sketch.table_rows import TableRows, WantedRows, draw_rows
 from skdpot.generative._sketch.table_space import TableSpace
 from skdpot.privacy.quotes import shown
-from skdpot.tables import (
-    TableSchema,
-    write_table,
-)
+from skdpot.tables import TableSchema, write_table
 
-__all__ = [
-    "ReleasedTable",
-]
+__all__ = ["ReleasedTable"]
 
 # The key of a target beside the table: no column has this name.
 _LABELS = object()

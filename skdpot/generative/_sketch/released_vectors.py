@@ -8,22 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.generative._encoders import (
-    Encoder,
-    RecordSpace,
-    encoder_from_header,
-)
+from skdpot.generative._encoders import Encoder, RecordSpace, encoder_from_header
 from skdpot.generative._encoders.images import blocks
 from skdpot.generative._encoders.pixels import IntensityMap
 from skdpot.generative._sketch.file_parts import part_of, with_kinds, with_prefix
-from skdpot.generative._sketch.held_out import (
-    n_held_out,
-    read_held_out,
-)
+from skdpot.generative._sketch.held_out import n_held_out, read_held_out
 from skdpot.generative._sketch.mixture import NOISE, Mixture
-from skdpot.generative._sketch.vector_summaries import (
-    summary_schema,
-)
+from skdpot.generative._sketch.vector_summaries import summary_schema
 
 __all__ = ["MOVES", "N_INTENSITIES", "ReleasedVectors", "are_moves", "is_size"]
 

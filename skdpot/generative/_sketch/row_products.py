@@ -7,11 +7,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.generative._sketch.people_parts import PeoplePart
-from skdpot.generative._sketch.people_table import (
-    LARGEST_PRODUCT,
-    PeopleTable,
-    largest_scatters,
-)
+from skdpot.generative._sketch.people_table import LARGEST_PRODUCT, PeopleTable, largest_scatters
 from skdpot.releases import RADIUS, ball_points
 from skdpot.tables import NUMERIC
 

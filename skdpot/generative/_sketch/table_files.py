@@ -9,11 +9,7 @@ import numpy as np
 from skdpot.generative._sketch.file_parts import part_of, with_kinds
 from skdpot.generative._sketch.held_out import read_held_out
 from skdpot.generative._sketch.noisy_counts import released_size
-from skdpot.generative._sketch.parities import (
-    PARITY_SIZES,
-    are_scanned,
-    count_subsets,
-)
+from skdpot.generative._sketch.parities import PARITY_SIZES, are_scanned, count_subsets
 from skdpot.tables import TableSchema
 
 __all__ = ["HELD_OUT_PREFIX", "STATISTICS_PREFIX", "are_cells", "read_further", "read_model"]

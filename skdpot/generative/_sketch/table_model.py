@@ -17,12 +17,7 @@ from skdpot.generative._sketch.latent_classes import fit_mixture, penalty_of
 from skdpot.tables import TableSchema
 from skdpot.transport import nearest_distribution
 
-__all__ = [
-    "class_shares",
-    "fit_table",
-    "shares_within",
-    "with_even_share",
-]
+__all__ = ["class_shares", "fit_table", "shares_within", "with_even_share"]
 
 # The even part of every distribution of a column, and of classes: no declared value is impossible.
 _EVEN_SHARE = 1e-6

@@ -37,10 +37,7 @@ from skdpot.generative._sketch.workload import Workload, read_workload
 from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.sensitivity import cell_count_sensitivity
 from skdpot.releases import SketchReleases
-from skdpot.tables import (
-    Table,
-    TableSchema,
-)
+from skdpot.tables import Table, TableSchema
 
 # Statistics that are used only to fit a model.
 _FIT_ONLY = ("totals", "tails")

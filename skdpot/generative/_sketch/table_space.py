@@ -7,12 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from skdpot.generative._records import (
-    Declared,
-    read_classes,
-    read_codes,
-    read_each,
-)
+from skdpot.generative._records import Declared, read_classes, read_codes, read_each
 from skdpot.generative._sketch.table_rows import check_rules
 from skdpot.tables import (
     CONTAINERS,
@@ -26,11 +21,7 @@ from skdpot.tables import (
     schema_from_plain,
 )
 
-__all__ = [
-    "TableRecords",
-    "TableSpace",
-    "read_space",
-]
+__all__ = ["TableRecords", "TableSpace", "read_space"]
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.generative._encoders import (
-    Encoder,
-    RecordSpace,
-)
+from skdpot.generative._encoders import Encoder, RecordSpace
 from skdpot.generative._encoders.images import blocks
 from skdpot.generative._fitted import FittedRecords
-from skdpot.generative._records import (
-    Points,
-    ScaledRecords,
-)
+from skdpot.generative._records import Points, ScaledRecords
 from skdpot.generative._sketch.class_rows import ClassRows
 from skdpot.generative._sketch.held_out import (
     HeldOutRows,
@@ -30,11 +24,7 @@ from skdpot.generative._sketch.plan import SketchBudget, SketchSeries
 from skdpot.generative._sketch.released_vectors import N_INTENSITIES, ReleasedVectors
 from skdpot.generative._sketch.shrinkage import kept_shares
 from skdpot.generative._sketch.vector_plan import VectorPlan
-from skdpot.generative._sketch.vector_summaries import (
-    judged_vectors,
-    summaries,
-    summary_schema,
-)
+from skdpot.generative._sketch.vector_summaries import judged_vectors, summaries, summary_schema
 from skdpot.privacy.preview import ExpectedError
 from skdpot.releases import RADIUS, SketchReleases
 from skdpot.transport import nearest_distribution

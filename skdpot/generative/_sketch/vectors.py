@@ -7,28 +7,15 @@ from typing import Any
 from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
-from skdpot.generative._encoders import (
-    Encoder,
-    RecordSpace,
-    make_encoder,
-    make_rival,
-)
+from skdpot.generative._encoders import Encoder, RecordSpace, make_encoder, make_rival
 from skdpot.generative._network import NetworkTraining, Training
-from skdpot.generative._records import (
-    Declared,
-    read_points,
-    unseen_points,
-)
-from skdpot.generative._sketch.held_out import (
-    held_out_plans,
-)
+from skdpot.generative._records import Declared, read_points, unseen_points
+from skdpot.generative._sketch.held_out import held_out_plans
 from skdpot.generative._sketch.plan import SketchBudget, check_noise
 from skdpot.generative._sketch.released_vectors import MOVES, are_moves, is_size
 from skdpot.generative._sketch.vector_plan import SHARE_NAMES, VectorPlan
 from skdpot.generative._sketch.vector_releases import Coding, VectorReleases
-from skdpot.generative._sketch.vector_summaries import (
-    summary_schema,
-)
+from skdpot.generative._sketch.vector_summaries import summary_schema
 
 # From this epsilon on, a budget suffices for finer codes of images.
 _AMPLE = 5.0

@@ -20,10 +20,4 @@ from ._side import SideState as SideState
 from ._utilities import ConcaveUtility, LinearUtility, LogUtility, QuadraticUtility
 
 # The other names are for the rooms above.
-__all__ = [
-    "ConcaveUtility",
-    "LinearUtility",
-    "LogUtility",
-    "QuadraticUtility",
-    "optimal_plan",
-]
+__all__ = ["ConcaveUtility", "LinearUtility", "LogUtility", "QuadraticUtility", "optimal_plan"]
