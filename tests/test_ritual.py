@@ -30,7 +30,7 @@ from skdpot import (
     WassersteinProjectionSampler,
 )
 from skdpot.fairness import FreeSupport
-from skdpot.generative import NetworkTraining
+from skdpot.generative import NetworkTraining, TableSketch
 from skdpot.privacy import (
     BudgetAccountant,
     BudgetError,
@@ -117,6 +117,11 @@ def two_groups():
 def a_table():
     X, y = two_groups()
     return (np.column_stack([X[:, 0], y]),)
+
+
+def a_table_of_people():
+    (table,) = a_table()
+    return table, None, np.arange(30) // 2
 
 
 def two_columns():
@@ -238,6 +243,15 @@ CASES = {
             ("a table", {"schema": {0: (0.0, 1.0), 1: range(2)}}, a_table, with_nan(a_table)),
         )
     },
+    "DPSinkhornGenerator, people": Case(
+        lambda **params: DPSinkhornGenerator(
+            schema={0: (0.0, 1.0), 1: range(2)}, model=TableSketch(24, n_iter=5), **params
+        ),
+        a_table_of_people,
+        with_nan(a_table_of_people),
+        without_guarantee={"epsilon": None},
+        fixed_relation={"neighbouring": "replace_one"},
+    ),
     "SinkhornGradientGenerator": Case(
         lambda **params: SinkhornGradientGenerator(classes=[0, 1], **TINY_TRAINING | params),
         two_groups,

@@ -7,7 +7,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from skdpot import DPSinkhornGenerator, FairBarycenterPreprocessor
 from skdpot._threads import one_thread_unless
 from skdpot.fairness._conditional import _softmax
-from skdpot.generative import TableSketch
+from skdpot.generative import ImageSketch, TableSketch
 from skdpot.generative._sketch import latent_classes
 
 
@@ -52,3 +52,15 @@ def test_small_fits_use_one_thread(fit, module, monkeypatch):
         fit(np.random.default_rng(0))
     # The last call of a table's fit comes after its products of matrices.
     assert seen and set(seen[:-2]) == {1}
+
+
+@pytest.mark.parametrize("encoder", ["dct", "pose"])
+def test_seeded_images_are_the_same_however_many_threads_there_are(encoder):
+    images, found = np.random.default_rng(0).random((400, 28 * 28)) ** 4, []
+    for n_threads in (1, 2):
+        with threadpool_limits(n_threads):
+            generator = DPSinkhornGenerator(
+                50.0, image_shape=(28, 28), model=ImageSketch(encoder), random_state=3
+            ).fit(images)
+            found.append(generator.sample(100))
+    np.testing.assert_array_equal(*found)

@@ -136,6 +136,7 @@ def test_a_second_greeting_says_the_same():
     [
         (release_step(n_records=7), "fewer rows"),
         (release_step(n_parts=2), "another number of owners"),
+        (release_step(n_parts=4), "another number of owners"),
         (release_step(n_records=2**41), "positive integers"),
         (release_step(n_records=True), "positive integers"),
         (release_step() | {"step": release_step()["step"] | {"n_records": 24.5}}, "integers"),

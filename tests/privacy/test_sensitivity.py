@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import partial
 
 import mpmath
 import numpy as np
@@ -10,12 +11,18 @@ import pytest
 
 from skdpot.distance._table_costs import table_cost, table_places
 from skdpot.privacy.sensitivity import (
+    ball_sum_sensitivity,
+    cell_count_sensitivity,
     cost_score_sensitivity,
+    counted_sum_sensitivity,
     half_step_shift,
     moment_sensitivities,
     noisy_sinkhorn_sensitivity,
     pairwise_sensitivities,
     plan_cost_sensitivity,
+    product_sum_sensitivity,
+    repeated_count_sensitivity,
+    share_sum_sensitivity,
     transport_cost_sensitivity,
     utility_sensitivity,
 )
@@ -478,3 +485,19 @@ def test_costs_of_outputs_move_by_the_widest_column(rng):
     assert cost_score_sensitivity(costs) == pytest.approx(max(moved))
     mixed = rng.dirichlet(np.ones(4), 1000) @ costs
     assert np.ptp(mixed, axis=0).max() <= cost_score_sensitivity(costs)
+
+
+@pytest.mark.parametrize(
+    "bound",
+    [
+        partial(cell_count_sensitivity, n_tables=7, whole=3.0),
+        partial(repeated_count_sensitivity, n_values=784),
+        partial(ball_sum_sensitivity, radius=5.0),
+        partial(counted_sum_sensitivity, radius=4, count_weight=3),
+        partial(share_sum_sensitivity, radius=4, count_weight=3, whole=10),
+        partial(product_sum_sensitivity, radius=10.0, diagonal=29, beside=41),
+    ],
+    ids=lambda bound: bound.func.__name__,
+)
+def test_a_replaced_record_moves_a_sum_twice_as_far_as_one_more(bound):
+    assert bound(relation="replace_one") == 2 * bound(relation="add_remove") > 0

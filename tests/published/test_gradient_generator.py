@@ -27,7 +27,8 @@ from skdpot.generative._files import read_generator, write_generator
 from skdpot.generative._torch import training
 from skdpot.generative._torch.training import Trainer
 from skdpot.privacy import BudgetAccountant, BudgetError, BudgetExceededError, NoGuaranteeWarning
-from skdpot.published import SinkhornGradientGenerator
+from skdpot.privacy.mechanisms import GaussianMechanism
+from skdpot.published import SinkhornGradientGenerator, _gradient_generator
 from tests.oracles.gradient_generators import make_gradient_generator, nested
 
 # Noise for samples of all records needs no search.
@@ -297,6 +298,31 @@ def test_a_fit_is_charged_once(step, neighbouring):
     fitted.sample(100)
     fitted.score(make_records())
     assert len(ledger.entries()) == 1
+
+
+@pytest.mark.parametrize("step", STEPS, ids=NAMES)
+@pytest.mark.parametrize("neighbouring", ["add_remove", "replace_one"])
+def test_noise_has_the_scale_of_what_a_record_changes(step, neighbouring, monkeypatch):
+    vectors, mechanisms = [], []
+
+    def keeping(kept, make):
+        def keep(*args, **options):
+            kept.append(make(*args, **options))
+            return kept[-1]
+
+        return keep
+
+    from_multiplier = GaussianMechanism.from_noise_multiplier
+    monkeypatch.setattr(
+        GaussianMechanism, "from_noise_multiplier", keeping(mechanisms, from_multiplier)
+    )
+    monkeypatch.setattr(
+        _gradient_generator, "make_vector", keeping(vectors, _gradient_generator.make_vector)
+    )
+    fitted = make(neighbouring=neighbouring, **step).fit(make_records())
+    scale = fitted.noise_multiplier_ * vectors[-1].sensitivity
+    # Values are rounded to a grid, which moves neighbours a little further apart.
+    assert scale <= mechanisms[-1].scale <= 1.001 * scale
 
 
 def test_what_is_spent_is_spent():

@@ -339,6 +339,34 @@ def test_a_journal_from_a_backup_draws_nothing_again(setting, monkeypatch, is_an
     assert not setting.contents() and setting.ledger.spent() == (2.0, 0.0)
 
 
+def test_a_journal_that_was_copied_during_the_call_draws_nothing_again(setting, monkeypatch):
+    copied, record = {}, FileJournal.record
+
+    def copying(journal, drawn):
+        copied.update({file: file.read_bytes() for file in setting.folder.glob("*journal*")})
+        return record(journal, drawn)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FileJournal, "record", copying)
+        setting.release()
+    for target in setting.targets:
+        target.unlink()
+    for file, content in copied.items():
+        file.write_bytes(content)
+    with pytest.raises(RuntimeError, match="is an old one, from a backup"):
+        setting.release()
+    assert not setting.contents()
+
+
+def test_noise_without_a_seed_does_not_come_again(setting):
+    setting.release()
+    first = [np.load(target) for target in setting.targets]
+    setting.targets = [setting.folder / f"again-{number}.npy" for number in range(3)]
+    setting.release(ledger=PrivacyLedger(2.0, path=setting.folder / "other"))
+    # Equal in all 40 users of a file with a probability below 1e-13.
+    assert not any(map(np.array_equal, first, map(np.load, setting.targets)))
+
+
 def killed(*arguments):
     raise Killed
 

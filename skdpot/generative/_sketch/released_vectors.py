@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from skdpot._threads import one_blas_thread
 from skdpot.generative._encoders import Encoder, RecordSpace, encoder_from_header
 from skdpot.generative._encoders.images import blocks
 from skdpot.generative._encoders.pixels import IntensityMap
@@ -94,13 +95,14 @@ class ReleasedVectors:
 
     def rows(self, labels: np.ndarray, rng: Any) -> np.ndarray:
         """Return records of these classes, from -1 to 1."""
-        # Intensities need no more digits, and there may be many codes.
-        drawn = self.mixture.draw(labels, rng, single=self.encoder.for_images)
-        rows = self.encoder.sampled(drawn, rng, self._moves())
-        if self._intensity_map is not None:
-            for block in blocks(*rows.shape):
-                rows[block] = 2 * self._intensity_map.of((rows[block] + 1) / 2) - 1
-        return rows
+        with one_blas_thread():
+            # Intensities need no more digits, and there may be many codes.
+            drawn = self.mixture.draw(labels, rng, single=self.encoder.for_images)
+            rows = self.encoder.sampled(drawn, rng, self._moves())
+            if self._intensity_map is not None:
+                for block in blocks(*rows.shape):
+                    rows[block] = 2 * self._intensity_map.of((rows[block] + 1) / 2) - 1
+            return rows
 
     @cached_property
     def _intensity_map(self) -> IntensityMap | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from skdpot._threads import one_blas_thread
 from skdpot.generative._encoders import Encoder, RecordSpace
 from skdpot.generative._encoders.images import blocks
 from skdpot.generative._fitted import FittedRecords
@@ -126,7 +127,8 @@ class VectorReleases(SketchSeries):
     def _sketched(self, records: Points, rng: Any, source: Any) -> "ReleasedVectors":
         """Release the sketch; `rng` chooses the first centres of clusters."""
         releases = self._releases(source)
-        with self.progress(unit=" releases") as bar:
+        # Products are small, and one thread rounds alike whatever the machine has.
+        with one_blas_thread(), self.progress(unit=" releases") as bar:
             size = float(releases.run("size", np.array(len(records.points)), COUNTED))
             bar.update()
             coding = self.codings[0]
