@@ -20,7 +20,7 @@ from .polytope import (
     normalise_rows,
 )
 from .projection import ProjectionResult, Projector, transport_costs, wasserstein_projection
-from .sinkhorn import EntropicResult, entropic_transport, smallest_tolerance, soft_transform
+from .sinkhorn import EntropicResult, entropic_transport, smallest_tolerance
 from .sphere import SphereBaseMeasure, sphere_base_measure, sphere_cap_cost
 
 __all__ = [

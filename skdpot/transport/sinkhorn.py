@@ -203,44 +203,6 @@ def entropic_transport(
     return result
 
 
-def soft_transform(
-    cost: Any, potential: np.ndarray, weights: np.ndarray, reg: float, n_threads: int = 1
-) -> np.ndarray:
-    """Return the row potentials that answer column potentials in the entropic problem.
-
-    Parameters
-    ----------
-    cost : array-like of shape (n, m) or Costs
-        Costs.
-    potential : ndarray of shape (m,)
-        Column potentials.
-    weights : ndarray of shape (m,)
-        Non-negative weights of the columns, with sum 1.
-    reg : float
-        Regularisation, above 0.
-    n_threads : int, default=1
-        Threads; the result does not depend on it.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        ``-reg log sum_j weights_j exp((potential_j - cost_ij) / reg)``; not private.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.transport import soft_transform
-    >>> soft_transform([[0.0, 0.0]], np.array([1.0, 1.0]), np.array([0.5, 0.5]), reg=0.1).round(6)
-    array([-1.])
-    """
-    with np.errstate(all="ignore"), threads(n_threads) as executor:
-        costs = as_costs(cost)
-        rows, _ = half_step(
-            costs, potential / reg, np.zeros(costs.shape[0]), weights, reg, executor
-        )
-        return costs.low + reg * rows
-
-
 class _Ascent:
     """The ascent of the semi-dual objective at one regularisation after another.
 

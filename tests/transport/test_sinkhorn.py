@@ -22,7 +22,6 @@ from skdpot.transport import (
     entropic_transport,
     half_steps,
     smallest_tolerance,
-    soft_transform,
 )
 from skdpot.transport import costs as kinds_of_costs
 from skdpot.transport import sinkhorn as solver
@@ -477,20 +476,6 @@ def test_potentials_of_costs_that_do_not_begin_at_zero(memory):
         result = entropic_transport(cost + shift, a, b, 0.1, 1e-9)
         assert result.cost == pytest.approx(expected.cost + shift, abs=2e-9)
         assert_potentials_answer_each_other(result, cost + shift, a, b, 0.1, atol=1e-8)
-
-
-def test_row_potentials_are_the_soft_transform():
-    cost, a, b = make_problem("zeros", 30, 20)
-    cost = cost - 2.0
-    result = entropic_transport(cost, a, b, 0.1, 1e-10)
-    for n_threads in (1, 2):
-        answer = soft_transform(cost, result.column_potential, b, 0.1, n_threads)
-        np.testing.assert_allclose(answer, result.row_potential, rtol=0, atol=1e-8)
-    with np.errstate(all="raise"):
-        at_one_point = soft_transform(
-            [[-2.0, 5.0]], np.array([1.0, 7.0]), np.array([1.0, 0.0]), 1e-3
-        )
-    np.testing.assert_allclose(at_one_point, [-3.0])
 
 
 @pytest.fixture
