@@ -80,10 +80,13 @@ class WarmTransport:
         self._flow[...] = tree["flow"]
         self._at_root[...] = tree["at_root"]
 
-    def solve(self, cost: np.ndarray) -> Coupling:
-        """Return an optimal coupling for finite non-negative costs of shape (n, m)."""
+    def solve(self, cost: np.ndarray, *, overwrite: bool = False) -> Coupling:
+        """Return an optimal coupling for finite non-negative costs of shape (n, m).
+
+        With `overwrite`, the costs are rounded in place, which saves the memory of a second matrix.
+        """
         self._n_quanta = math.floor(LARGEST_COST / len(self._tree)) / (cost.max() or 1.0)
-        quanta = cost * self._n_quanta
+        quanta = np.multiply(cost, self._n_quanta, out=cost if overwrite else None)
         np.rint(quanta, out=quanta)
         if not self._at_root[0]:
             self._plant(quanta)

@@ -34,8 +34,8 @@ from .spanning_tree import (
 
 TOTAL_MASS = 1 << 52
 _PRICING_BLOCK = 20
-# Costs among which candidates are looked for at once.
-_LOOKS = 50
+# Costs among which candidates are looked for at once: whole vectors of the processor.
+_LOOKS = 32
 _PIVOTS_PER_NODE = 200
 # To find which columns have an amount between their bounds.
 _ATTEMPTS = 4

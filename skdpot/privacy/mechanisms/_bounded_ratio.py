@@ -110,14 +110,20 @@ class BoundedRatioMechanism:
         ndarray of int64, shape (n_users, n_outputs)
             Not private. Rows sum to exactly ``2**62``.
         """
-        inside = np.fmin(np.fmax(private_doubles(probabilities), 0.0), 1.0)
-        scaled = (inside * TOTAL_WEIGHT).astype(np.int64)
-        wanted = np.clip(scaled, self.smallest_, self.largest_)
+        # A copy, and changed in place: to move all users' numbers through memory takes longest.
+        inside = private_doubles(probabilities)
+        np.fmin(np.fmax(inside, 0.0, out=inside), 1.0, out=inside)
+        inside *= TOTAL_WEIGHT
+        wanted = np.maximum(inside.astype(np.int64), self.smallest_)
+        np.minimum(wanted, self.largest_, out=wanted)
         # Filled up from the smallest weights, so that no row exceeds the total, whatever the input
         # is.
-        weights = self.smallest_ + _fill(wanted - self.smallest_, self._free_weight)
+        wanted -= self.smallest_
+        weights = _fill(wanted, self._free_weight)
+        weights += self.smallest_
         missing = TOTAL_WEIGHT - weights.sum(axis=1, keepdims=True)
-        return weights + _fill(self.largest_ - weights, missing)
+        weights += _fill(self.largest_ - weights, missing)
+        return weights
 
     @staticmethod
     def draw(weights: np.ndarray, integers: np.ndarray) -> np.ndarray:
@@ -148,16 +154,17 @@ class BoundedRatioMechanism:
 
 
 def _fill(room: np.ndarray, amount: Any) -> np.ndarray:
-    """Return at most `room`, filled from the left until a row holds `amount` (at most 2**62)."""
-    room = np.minimum(room, amount)
+    """Fill `room` in place from the left until a row holds `amount` (at most 2**62); return it."""
+    np.minimum(room, amount, out=room)
     ends = np.cumsum(room, axis=1)
-    # Integer sums beyond int64 are wrong; the sums of doubles show where they are.
-    wrong = np.flatnonzero(room.sum(axis=1, dtype=np.float64) > 1.5 * TOTAL_WEIGHT)
-    sums = np.cumsum(room[wrong], axis=1, dtype=np.float64)
-    ends[wrong] = np.where(sums > 1.5 * TOTAL_WEIGHT, TOTAL_WEIGHT, ends[wrong])
-    filled = np.minimum(ends, amount)
-    filled[:, 1:] -= filled[:, :-1].copy()
-    return filled
+    # The first sum beyond int64 is negative; that sum and those after it are larger than any amount.
+    wrong = np.flatnonzero(ends.min(axis=1) < 0)
+    is_beyond = np.logical_or.accumulate(ends[wrong] < 0, axis=1)
+    ends[wrong] = np.where(is_beyond, TOTAL_WEIGHT, ends[wrong])
+    np.minimum(ends, amount, out=ends)
+    room[:, 0] = ends[:, 0]
+    np.subtract(ends[:, 1:], ends[:, :-1], out=room[:, 1:])
+    return room
 
 
 def _fit_total(smallest: list[int], ratio: int) -> list[int]:

@@ -314,7 +314,8 @@ def _reconsider(group: Group, arrays: Arrays) -> np.ndarray:
 
         now = beside(own.image, own.scatter)
         for targets in (support,) if alone else (rest, support):
-            proposal = own.images(own.transport.solve(_fast_costs(targets, own.points)))
+            coupling = own.transport.solve(_fast_costs(targets, own.points), overwrite=True)
+            proposal = own.images(coupling)
             if beside(*proposal) < now:
                 own.image, own.scatter = proposal
                 break

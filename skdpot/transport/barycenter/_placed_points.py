@@ -32,7 +32,10 @@ class PlacedPoints:
 
     def place(self, support: np.ndarray) -> tuple[float, float, Coupling]:
         """Couple with a support: return certified bounds on the cost, and the coupling."""
-        cost = cdist(support, self.points, "sqeuclidean")
-        coupling = self.transport.solve(cost)
+        coupling = self.transport.solve(self._costs(support), overwrite=True)
         self.image, self.scatter = self.images(coupling)
-        return *self.transport.bounds(cost, coupling), coupling
+        # Computed twice, as to keep them would take the memory of a second matrix.
+        return *self.transport.bounds(self._costs(support), coupling), coupling
+
+    def _costs(self, support: np.ndarray) -> np.ndarray:
+        return cdist(support, self.points, "sqeuclidean")
