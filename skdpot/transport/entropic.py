@@ -14,7 +14,7 @@ double precision from the costs themselves.
 
 import numpy as np
 
-from .kernels import part
+from .kernels import leaf, part
 from .polytope import dual_bound, largest_spread, round_into_box
 
 FAST = {"reassoc", "contract", "arcp", "nsz"}
@@ -60,7 +60,7 @@ def starting_kernel(cost_matrix):
     return np.exp(-shifted / reg).astype(np.float32), row_minima, reg
 
 
-@part(fastmath=FAST)
+@leaf(fastmath=FAST)
 def _sweep(kernel, weights, v, u, q):
     """Set `u` so that the plan's rows are exact, and `q` to the kernel's column sums under `u`.
 
@@ -86,7 +86,7 @@ def _sweep(kernel, weights, v, u, q):
             q[j] += mass_0 * row_0[j] + mass_1 * row_1[j] + mass_2 * row_2[j] + mass_3 * row_3[j]
 
 
-@part(fastmath=FAST)
+@leaf(fastmath=FAST)
 def _step_columns(v, q, free, lower, upper, relax):
     """Update `v` for the column bounds; return how far column sums were from them (L1).
 
@@ -106,7 +106,7 @@ def _step_columns(v, q, free, lower, upper, relax):
     return error
 
 
-@part(fastmath=FAST)
+@leaf(fastmath=FAST)
 def _sharpen(kernel, u, v):
     """Absorb the scalings into the kernel and halve the regularisation."""
     for i in range(len(u)):
@@ -180,7 +180,7 @@ def _own_rows(kernel, row_minima, rows):
     return own, minima
 
 
-@part(fastmath=FAST)
+@leaf(fastmath=FAST)
 def _balance(u, q, free, lower, upper):
     """Scale `u`, and `q` with it, for masses of columns whose sum is closer to 1: a Newton step.
 
@@ -199,7 +199,7 @@ def _balance(u, q, free, lower, upper):
         q[j] *= scale
 
 
-@part
+@leaf
 def _run_sweeps(kernel, weights, u, v, q, free, lower, upper, n_sweeps, settled):
     """Run the sweeps of one level, the last one not relaxed; return its error in columns.
 
@@ -217,7 +217,7 @@ def _run_sweeps(kernel, weights, u, v, q, free, lower, upper, n_sweeps, settled)
     return error
 
 
-@part(fastmath=FAST)
+@leaf(fastmath=FAST)
 def _add_logarithms(reg, scalings, potential):
     """Add ``reg log(scalings)``, with an error of 1e-7 in the logarithm.
 
@@ -240,7 +240,7 @@ def _add_logarithms(reg, scalings, potential):
         potential[i] += reg * np.float64(exponent * _LOG_2 + series * x)
 
 
-@part(fastmath=FAST)
+@leaf(fastmath=FAST)
 def _absorb(reg, weights, u, v, q, row_potential, potential):
     """Add the scalings to the potentials; return the dual value, which estimates the cost."""
     _add_logarithms(reg, u, row_potential)
@@ -253,7 +253,7 @@ def _absorb(reg, weights, u, v, q, row_potential, potential):
     return value
 
 
-@part(fastmath=FAST)
+@leaf(fastmath=FAST)
 def _halve(kernel, u, v, free, is_first):
     """Absorb the scalings into the kernel, for half the regularisation.
 

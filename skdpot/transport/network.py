@@ -14,7 +14,7 @@ in the order of their prices.
 
 import numpy as np
 
-from .kernels import lesser, part
+from .kernels import leaf, lesser, part
 from .polytope import any_below
 from .sorting import sorted_places
 from .spanning_tree import (
@@ -288,10 +288,10 @@ def hang_forest(cost, used, hub, tree, arc_cost, flow, at_root, parents, masses)
     list_children(tree, n_rows)
 
 
-@part
+@leaf
 def _optimise(
     cost, used, tree, price, arc_cost, flow, amount, at_root, smallest, largest,
-    rows, columns, n_candidates, tolerance,
+    rows, columns, costs, n_candidates, tolerance,
 ):  # fmt: skip
     """Pivot until no arc is violated, the candidates first; the number of pivots is bounded.
 
@@ -301,7 +301,6 @@ def _optimise(
     looked at again, and what is missed is found in the next round.
     """
     n_rows, n_columns = len(used), len(amount)
-    costs = np.empty(len(rows))
     size = n_candidates
     for a in range(size):
         costs[a] = cost[used[rows[a]], columns[a]]
@@ -406,7 +405,8 @@ def network_projection(
             label_subtree(tree, price, arc_cost, n_rows + j)
     _optimise(
         cost, rows, tree, price, arc_cost, flow, amount, at_root, smallest, largest,
-        candidates[0], candidates[1], candidates[2], 1e-12 * magnitude,
+        candidates[0], candidates[1], np.empty(len(candidates[1])), candidates[2],
+        1e-12 * magnitude,
     )  # fmt: skip
 
     price_leaves(tree, price, arc_cost, n_rows)

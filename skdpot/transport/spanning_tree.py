@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .kernels import part
+from .kernels import leaf, part
 
 # Kernels compile anew for every literal that they are called with, and for every type of integers:
 # these, and the numbers of nodes, are of one type.
@@ -33,7 +33,7 @@ def empty_tree(n_nodes):
     return tree
 
 
-@part
+@leaf
 def _list(tree, node):
     """Put a node on its parent's list of children."""
     parent = tree[node, PARENT]
@@ -46,7 +46,7 @@ def _list(tree, node):
     tree[node, LISTED] = 1
 
 
-@part
+@leaf
 def _unlist(tree, node):
     before = tree[node, PREVIOUS]
     after = tree[node, NEXT]
@@ -59,7 +59,7 @@ def _unlist(tree, node):
     tree[node, LISTED] = 0
 
 
-@part
+@leaf
 def list_children(tree, n_rows):
     """Fill the lists of a tree, in which only parents are set."""
     for node in range(len(tree) - 1):
@@ -69,7 +69,7 @@ def list_children(tree, n_rows):
             _list(tree, node)
 
 
-@part
+@leaf
 def _attach(tree, node, parent, n_rows):
     """Hang a node, which has no parent, below another one."""
     root = len(tree) - 1
@@ -81,7 +81,7 @@ def _attach(tree, node, parent, n_rows):
         _list(tree, node)
 
 
-@part
+@leaf
 def _detach(tree, node, n_rows):
     if tree[node, LISTED]:
         _unlist(tree, node)
@@ -91,7 +91,7 @@ def _detach(tree, node, n_rows):
         _unlist(tree, parent)
 
 
-@part
+@leaf
 def _label(tree, price, arc_cost, node):
     """Set depth and price of a node from those of its parent."""
     parent = tree[node, PARENT]
@@ -99,7 +99,7 @@ def _label(tree, price, arc_cost, node):
     price[node] = arc_cost[node] - price[parent]
 
 
-@part
+@leaf
 def label_subtree(tree, price, arc_cost, top):
     """Set depths and prices below and at `top`, of leaves only `top` itself."""
     node = top
@@ -115,7 +115,7 @@ def label_subtree(tree, price, arc_cost, top):
         node = tree[node, NEXT]
 
 
-@part
+@leaf
 def price_leaves(tree, price, arc_cost, n_rows):
     """Set the prices of all columns that are leaves."""
     for column in range(n_rows, len(tree) - 1):
@@ -123,7 +123,7 @@ def price_leaves(tree, price, arc_cost, n_rows):
             price[column] = arc_cost[column] - price[tree[column, PARENT]]
 
 
-@part
+@leaf
 def fresh_price(tree, price, arc_cost, column):
     """Return the price of a column, which is made anew if it is a leaf."""
     if not tree[column, LISTED]:
@@ -131,7 +131,7 @@ def fresh_price(tree, price, arc_cost, column):
     return price[column]
 
 
-@part
+@leaf
 def _push(tree, flow, amount, node, apex, n_rows, mass):
     """Send `mass` (negative: take it back) from `node` up the tree to `apex`."""
     root = len(tree) - 1
@@ -146,7 +146,7 @@ def _push(tree, flow, amount, node, apex, n_rows, mass):
         node = parent
 
 
-@part
+@leaf
 def pivot(
     tree, price, arc_cost, flow, amount, at_root, smallest, largest, n_rows, kind, row, column, cost
 ):

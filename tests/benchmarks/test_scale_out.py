@@ -132,8 +132,8 @@ def test_a_user_in_files(base_measure, example, contest, tmp_path):
 
 @pytest.mark.table
 def test_two_workers(example, contest, tmp_path):
-    """By a clock on the wall."""
-    n_files = contest.size(100, 20)
+    """By a clock on the wall. To start workers takes a quarter of a second."""
+    n_files = 100
     calls = []
     for n_jobs in (2, 1):
         (folder := tmp_path / str(n_jobs)).mkdir()

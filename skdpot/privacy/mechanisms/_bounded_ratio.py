@@ -157,7 +157,7 @@ def _fill(room: np.ndarray, amount: Any) -> np.ndarray:
     """Fill `room` in place from the left until a row holds `amount` (at most 2**62); return it."""
     np.minimum(room, amount, out=room)
     ends = np.cumsum(room, axis=1)
-    # The first sum beyond int64 is negative; that sum and those after it are larger than any amount.
+    # The first sum beyond int64 is negative: it and those after it are larger than any amount.
     wrong = np.flatnonzero(ends.min(axis=1) < 0)
     is_beyond = np.logical_or.accumulate(ends[wrong] < 0, axis=1)
     ends[wrong] = np.where(is_beyond, TOTAL_WEIGHT, ends[wrong])
