@@ -208,7 +208,7 @@ def test_a_sum_of_masked_parts_is_refused_and_nobody_named(monkeypatch):
         return part * 0 + 10**12 if units is owners[2]._records[0] else part
 
     monkeypatch.setattr(type(release), "part", lying)
-    with pytest.raises(FederationError, match="Masks hide which one") as caught:
+    with pytest.raises(FederationError, match="Masks hide which owner") as caught:
         run_barycenter(coordinator, InProcessCarrier(owners))
     assert caught.value.missing == {} and coordinator.rejected == {"out of range": 1}
 
