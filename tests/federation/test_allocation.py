@@ -32,28 +32,9 @@ from skdpot.transport.consensus import (
     make_network,
     nearest_amounts,
 )
-from tests.oracles.consensus import draw_network
+from tests.oracles.consensus import RootUtility, draw_network
 
 FAMILIES = ("linear", "quadratic", "log")
-
-
-class RootUtility:
-    """Utilities ``a ((1 + x)^(1/2) - 1)``, as a user may define them."""
-
-    def __init__(self, factors):
-        self.factors = factors
-
-    def value(self, amounts):
-        return self.factors * (np.sqrt(1 + amounts) - 1)
-
-    def derivative(self, amounts):
-        return 0.5 * self.factors / np.sqrt(1 + amounts)
-
-    def second_derivative(self, amounts):
-        return -0.25 * self.factors * (1 + amounts) ** -1.5
-
-    def take(self, edges):
-        return RootUtility(self.factors[edges])
 
 
 def draw_utility(family, n_edges, rng):

@@ -9,6 +9,25 @@ from skdpot.transport.consensus import make_network
 NETWORKS = ("case study", "dense", "sparse", "lower bounds", "equalities", "isolated", "one edge")
 
 
+class RootUtility:
+    """Utilities ``a ((1 + x)^(1/2) - 1)``, as a user may define them."""
+
+    def __init__(self, factors):
+        self.factors = factors
+
+    def value(self, amounts):
+        return self.factors * (np.sqrt(1 + amounts) - 1)
+
+    def derivative(self, amounts):
+        return 0.5 * self.factors / np.sqrt(1 + amounts)
+
+    def second_derivative(self, amounts):
+        return -0.25 * self.factors * (1 + amounts) ** -1.5
+
+    def take(self, edges):
+        return RootUtility(self.factors[edges])
+
+
 def node_sums(network):
     """Return the matrix that takes a plan to the sums at targets and then at sources."""
     edges = np.arange(network.n_edges)

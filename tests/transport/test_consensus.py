@@ -15,28 +15,15 @@ from skdpot.transport.consensus import (
     welfare,
     welfare_bound,
 )
-from tests.oracles.consensus import NETWORKS, draw_network, linear_optimum, smooth_optimum
+from tests.oracles.consensus import (
+    NETWORKS,
+    RootUtility,
+    draw_network,
+    linear_optimum,
+    smooth_optimum,
+)
 
 FAMILIES = ("linear", "quadratic", "log", "user")
-
-
-class PowerUtility:
-    """Utilities ``a ((1 + x)^(1/2) - 1)``, as a user may define them."""
-
-    def __init__(self, factors):
-        self.factors = factors
-
-    def value(self, amounts):
-        return self.factors * (np.sqrt(1 + amounts) - 1)
-
-    def derivative(self, amounts):
-        return 0.5 * self.factors / np.sqrt(1 + amounts)
-
-    def second_derivative(self, amounts):
-        return -0.25 * self.factors * (1 + amounts) ** -1.5
-
-    def take(self, edges):
-        return PowerUtility(self.factors[edges])
 
 
 class Hidden:
@@ -59,7 +46,7 @@ def draw_utility(family, n_edges, rng):
         return QuadraticUtility(slopes, rng.uniform(0, 2, n_edges) * rng.integers(0, 2, n_edges))
     if family == "log":
         return LogUtility(slopes, rng.uniform(0.3, 3, n_edges))
-    return PowerUtility(slopes)
+    return RootUtility(slopes)
 
 
 def draw_problem(kind, family, rng):
