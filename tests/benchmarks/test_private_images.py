@@ -8,11 +8,12 @@ it is there, and ``doc/images_measured.inc`` is written from it. Results that th
 computed again, so a run that was stopped goes on; those of a method are with
 ``SKDPOT_IMAGES_AGAIN=ours``.
 
-Judged are methods by held-out training images; only ``SKDPOT_IMAGES_SPLIT=test`` looks at the test
-images. Classifiers learn from 20,000 images in four passes, which takes all five 105 seconds of a
-core. ``SKDPOT_IMAGES_PROTOCOL`` sets other numbers: ``quick`` is 10,000 images in three passes and 40
-seconds, ``long`` 60,000 in three and four minutes. ``SKDPOT_IMAGES_SEEDS`` is the number of seeds,
-and ``SKDPOT_IMAGES_ONLY`` names methods, epsilons or sets to be run alone, separated by semicolons.
+Methods are judged by held-out training images; only ``SKDPOT_IMAGES_SPLIT=test`` uses the test
+images. Classifiers learn from 20,000 images in four passes, which takes 105 seconds of a core for
+all five. ``SKDPOT_IMAGES_PROTOCOL`` changes this: ``quick`` is 10,000 images in three passes and 40
+seconds, ``long`` is 60,000 images in three passes and four minutes. ``SKDPOT_IMAGES_SEEDS`` is the
+number of seeds, and ``SKDPOT_IMAGES_ONLY`` names methods, epsilons or sets to be run alone,
+separated by semicolons.
 """
 
 import os
