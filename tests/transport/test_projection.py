@@ -109,7 +109,9 @@ def test_annealing_by_squaring_reaches_the_fixed_point_of_the_published_iteratio
     potential, row_potential = np.zeros(12), row_minima.copy()
     for level in range(4):
         for _ in range(200):
-            kernels._run_sweeps(kernel, single[0], u, v, q, free, single[1], upper, 10)
+            kernels._run_sweeps(
+                kernel, single[0], u, v, q, free, single[1], upper, 10, np.float32(0.0)
+            )
         kernels._absorb(reg, weights, u, v, q, row_potential, potential)
         if level < 3:
             kernels._halve(kernel, u, v, free, level == 0)
