@@ -219,11 +219,11 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
             super()._validate_params()
             return
         except InvalidParameterError as error:
-            said, _, quoted = str(error).partition(" Got ")
-            name = said.partition("'")[2].partition("'")[0]
+            # The 'name' parameter of Estimator must be ... Got ... instead.
+            said = str(error).partition(" Got ")[0]
         # Raised outside of the handler, so that the original message is not the context.
-        value = self.get_params(deep=False)[name]
-        raise InvalidParameterError(f"{said} Got {shown(value)} instead." if quoted else said)
+        value = self.get_params(deep=False).get(said.split("'")[1])
+        raise InvalidParameterError(f"{said} Got {shown(value)} instead.")
 
     def expected_failed_checks(self) -> dict[str, str]:
         """Return the scikit-learn checks that this estimator fails, with reasons.
