@@ -100,14 +100,14 @@ def blur_of(
     columns: list[Column],
     fixed: tuple[int, ...],
     noise: float,
-    n_rows: int,
+    n_records: int,
 ) -> Blur:
     """Return the blur of all numbers except those at fixed positions.
 
     The release counts so many rows, with noise of this deviation on the counts.
     """
     free = [j for j, column in enumerate(columns) if column.kind == NUMERIC and j not in fixed]
-    least = _TOLD_APART * noise * np.sqrt(released.space.schema.n_classes) / n_rows
+    least = _TOLD_APART * noise * np.sqrt(released.space.schema.n_classes) / n_records
     return Blur(
         _blurred_columns(released, free, least),
         _blurred_columns(released, free, max(least, _LEAST_SHARE)),

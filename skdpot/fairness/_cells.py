@@ -23,7 +23,7 @@ _CROWDED = 2.0
 _NEXT_TO_NOTHING = 1e-9
 
 
-def number_of_cells(n_rows: float, deviation: float) -> int:
+def number_of_cells(n_records: float, deviation: float) -> int:
     """Return the number of cells to count the rows of a distribution in.
 
     Noise of a standard deviation s on each of G counts of about n rows (public) moves a
@@ -37,7 +37,7 @@ def number_of_cells(n_rows: float, deviation: float) -> int:
     >>> number_of_cells(500, 2.8), number_of_cells(500, 28.0), number_of_cells(1e5, 2.8)
     (20, 8, 64)
     """
-    number = round((4.0 * _BEND * n_rows / deviation) ** 0.4)
+    number = round((4.0 * _BEND * n_records / deviation) ** 0.4)
     return min(max(number, _FEWEST_CELLS), MOST_CELLS)
 
 
@@ -164,9 +164,9 @@ def _noisy_gap(deviation, first, second, mass, share, sizes):
 
 def _sampled_gap(first, second, mass, share, sizes):
     """Return the deviation of the first part from its known share, and the sampling variance."""
-    n_rows = np.maximum(first + second, 1.0)
-    off = np.where(first + second > 0.0, mass * (first / n_rows - share), 0.0)
-    return off, mass**2 * share * (1.0 - share) / n_rows
+    n_records = np.maximum(first + second, 1.0)
+    off = np.where(first + second > 0.0, mass * (first / n_records - share), 0.0)
+    return off, mass**2 * share * (1.0 - share) / n_records
 
 
 def _divided(counts: np.ndarray, known: np.ndarray, off_known: Callable[..., Any]) -> np.ndarray:

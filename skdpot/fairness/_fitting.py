@@ -297,7 +297,7 @@ class PrivateRows:
     declared: Declared
     units: np.ndarray
     codes: np.ndarray
-    n_rows: int
+    n_records: int
 
     def plan(self) -> ReleasePlan:
         """Return the plan of the release of the groups, or raise."""
@@ -306,7 +306,7 @@ class PrivateRows:
             settings.method.private_release,
             self.declared.own.layout,
             len(groups.names),
-            self.n_rows,
+            self.n_records,
             settings.epsilon,
             settings.delta,
         )
@@ -318,7 +318,7 @@ class PrivateRows:
             make_source(settings.random_state),
             f"{settings.name}, {release.kind}",
             guarantee(settings, "the number of rows"),
-            n_records=self.n_rows,
+            n_records=self.n_records,
         )
 
     def run(self, plan: ReleasePlan) -> KnownGroups:

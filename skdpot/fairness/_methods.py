@@ -93,7 +93,7 @@ class ConditionalRepair(BaseEstimator):
 
 
 def automatic_method(
-    columns: list[Column], n_rows: int, groups: Any, epsilon: float | None, delta: float | None
+    columns: list[Column], n_records: int, groups: Any, epsilon: float | None, delta: float | None
 ) -> str:
     """Return the method that ``"auto"`` stands for, from public facts.
 
@@ -107,7 +107,7 @@ def automatic_method(
     if epsilon is None:
         return "conditional"
     n_cells = len(columns) * len(getattr(groups, "labels", ()))
-    return "conditional" if delta and n_rows * epsilon >= _ROWS_PER_CELL * n_cells else "support"
+    return "conditional" if delta and n_records * epsilon >= _ROWS_PER_CELL * n_cells else "support"
 
 
 def repair_method(

@@ -50,7 +50,7 @@ class ScoreCounts(VectorRelease):
         Budget.
     n_slots : int
         Number of distributions.
-    n_rows : int
+    n_records : int
         Number of predictions.
     n_cells : int or None
         How many cells each of them has; None is as many as have the least error.
@@ -63,7 +63,7 @@ class ScoreCounts(VectorRelease):
         epsilon: float,
         delta: float,
         n_slots: int,
-        n_rows: int,
+        n_records: int,
         n_cells: int | None,
         most_cells: int,
     ) -> None:
@@ -72,11 +72,11 @@ class ScoreCounts(VectorRelease):
             delta,
             histogram_sensitivities,
             n_coordinates=n_slots * (n_cells or MOST_CELLS),
-            largest=float(n_rows),
+            largest=float(n_records),
             counts=True,
         )
         self._n_slots = n_slots
-        best = number_of_cells(n_rows / n_slots, self.standard_deviation)
+        best = number_of_cells(n_records / n_slots, self.standard_deviation)
         self.n_cells = n_cells or min(best, most_cells)
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
@@ -117,7 +117,7 @@ class PrivateScores:
     probabilities: bool
     n_cells: int | None
     weights: Any
-    n_rows: int
+    n_records: int
 
     @property
     def n_slots(self) -> int:
@@ -127,7 +127,7 @@ class PrivateScores:
     def release(self, epsilon: float, delta: float) -> ScoreCounts:
         """Return the release of the counts, made of public quantities."""
         most = MOST_CELLS if self.n_classes == 1 else MOST_ODDS_CELLS
-        return ScoreCounts(epsilon, delta, self.n_slots, self.n_rows, self.n_cells, most)
+        return ScoreCounts(epsilon, delta, self.n_slots, self.n_records, self.n_cells, most)
 
     def edges(self, release: ScoreCounts) -> np.ndarray:
         """Return the edges of the cells, from public quantities."""

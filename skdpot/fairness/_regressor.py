@@ -601,7 +601,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
             return [None]
         return plain_values(self.estimator.classes_).tolist()
 
-    def _scores_of(self, scores, labels, codes, n_rows):
+    def _scores_of(self, scores, labels, codes, n_records):
         """Return predictions and the public facts about them, or raise."""
         groups = read_groups(group_policy(self.groups), self.weights)
         are_probabilities = self._response_method == "predict_proba" and self.bounds is None
@@ -617,7 +617,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
             are_probabilities,
             None if self.n_quantiles == "auto" else self.n_quantiles,
             self.weights,
-            n_rows,
+            n_records,
         )
 
     def _plan(self, data):
@@ -632,7 +632,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
             make_source(self.random_state),
             f"{name}, histogram",
             data.guarantee(self.epsilon, delta),
-            n_records=data.n_rows,
+            n_records=data.n_records,
         )
 
     def _run(self, plan, data):

@@ -56,7 +56,7 @@ class RepairInputs(PrivateEstimator):
                 "Messages of other algorithms are not private; BarycenterCoordinator has them."
             )
 
-    def _settings(self, columns: list[Column], n_rows: int) -> FitSettings:
+    def _settings(self, columns: list[Column], n_records: int) -> FitSettings:
         """Return the settings of a fit, or raise if they contradict each other."""
         # Raises if joblib does not understand n_jobs, before a budget is charged.
         effective_n_jobs(self.n_jobs)
@@ -68,7 +68,7 @@ class RepairInputs(PrivateEstimator):
             raise ValueError("missing='category' is for fits without epsilon.")
         groups = group_policy(self.groups, may_be_unknown=not private)
         federated = self.federation is not None
-        automatic = automatic_method(columns, n_rows, groups, self.epsilon, self.delta)
+        automatic = automatic_method(columns, n_records, groups, self.epsilon, self.delta)
         method = repair_method(
             self.method, "support" if federated else automatic, federated=federated
         )
@@ -88,7 +88,7 @@ class RepairInputs(PrivateEstimator):
             self.n_jobs,
             self.random_state,
             self.verbose,
-            doubts_about_identifiers(columns, n_rows),
+            doubts_about_identifiers(columns, n_records),
         )
 
     def _validate(self, X, sensitive_features) -> Any:
@@ -125,7 +125,7 @@ class RepairInputs(PrivateEstimator):
         read = self._read(table, beside, reset=True, fewest=0)
         return self._rows(*read, n_records)
 
-    def _rows(self, table: Table, labels: np.ndarray, kept: np.ndarray, n_rows: int) -> Any:
+    def _rows(self, table: Table, labels: np.ndarray, kept: np.ndarray, n_records: int) -> Any:
         """Return rows in the form for their release, or raise."""
         columns = find_columns(
             table,
@@ -135,18 +135,18 @@ class RepairInputs(PrivateEstimator):
             missing="kept" if self.missing == "category" else self.missing,
             private=self.epsilon is not None,
         )
-        settings = self._settings(columns, n_rows)
+        settings = self._settings(columns, n_records)
         if self.epsilon is None:
             codes = read_codes(table, columns, self._missing(settings.method))
             return OpenRows(settings, columns, codes, labels)
         if isinstance(settings.method, ConditionalRepair):
             of_table = declare_table(settings, columns)
-            return SketchedRows(settings, of_table, of_table.units(table, labels), n_rows)
+            return SketchedRows(settings, of_table, of_table.units(table, labels), n_records)
         declared = declare(settings, columns)
         if self.federation is not None:
             return RowsOfOwners(settings, declared, self.federation)
         codes = declared.groups.find(labels)
-        return PrivateRows(settings, declared, declared.units(table), codes, n_rows)
+        return PrivateRows(settings, declared, declared.units(table), codes, n_records)
 
     def _read(
         self, X, sensitive_features, reset, fewest=1, **reading

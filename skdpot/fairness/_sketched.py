@@ -80,7 +80,7 @@ class SketchedRows:
     settings: FitSettings
     declared: DeclaredTable
     units: np.ndarray
-    n_rows: int
+    n_records: int
 
     @property
     def points(self) -> np.ndarray:
@@ -103,39 +103,39 @@ class SketchedRows:
             make_source(settings.random_state),
             f"{settings.name}, {release.label}",
             guarantee(settings, "the number of rows"),
-            n_records=self.n_rows,
+            n_records=self.n_records,
         )
 
     def run(self, plan: ReleasePlan) -> KnownRows:
         """Release the sketch, and draw rows from it: as many as there are, or fewer."""
         released: ReleasedTable = plan.release.run(self, plan.source)
         most = self.settings.method._most_rows()
-        rows = drawn_rows(self.settings, self.declared, released, min(self.n_rows, most))
+        rows = drawn_rows(self.settings, self.declared, released, min(self.n_records, most))
         noise, columns = plan.release.noise_of_counts, self.declared.columns
-        blur = blur_of(released, columns, self.settings.fixed, noise, self.n_rows)
+        blur = blur_of(released, columns, self.settings.fixed, noise, self.n_records)
         # The map moves blurred rows, so it is fitted to blurred rows.
         keys = rows.rng.randint(2**63, size=len(rows.codes), dtype=np.uint64)
         return replace(
             rows,
             codes=blur.rows(rows.codes, keys),
             blur=blur,
-            shown=math.hypot(plan.release.shown_by_noise(self.n_rows), self._shown_by_chance),
+            shown=math.hypot(plan.release.shown_by_noise(self.n_records), self._shown_by_chance),
         )
 
     @property
     def _shown_by_chance(self) -> float:
         """Return the expected separation of groups by chance, for a map fitted to so many rows."""
         n_columns, n_groups = len(self.declared.columns), len(self.declared.groups.names)
-        return math.sqrt(n_columns * n_groups / self.n_rows)
+        return math.sqrt(n_columns * n_groups / self.n_records)
 
 
 def drawn_rows(
-    settings: FitSettings, declared: DeclaredTable, released: "ReleasedTable", n_rows: int
+    settings: FitSettings, declared: DeclaredTable, released: "ReleasedTable", n_records: int
 ) -> KnownRows:
     """Return about so many rows drawn from a sketch; post-processing."""
     rng = check_random_state(settings.random_state)
     # Weights by size use the released sizes, not the numbers of drawn rows.
-    sizes = np.maximum(np.rint(released.counts * n_rows), 1).astype(np.intp)
+    sizes = np.maximum(np.rint(released.counts * n_records), 1).astype(np.intp)
     codes = np.repeat(np.arange(len(sizes)), np.maximum(sizes, _FEWEST))
     drawn = declared.codes_of(released.units_of(codes, rng), rng)
     groups = Groups(declared.groups.names, codes, sizes, declared.groups.number)

@@ -21,14 +21,14 @@ _USUAL, _CROWDED = 0.9, 0.05
 _MOST_LOOKED_AT = 5000
 
 
-def doubts_about_identifiers(columns: Iterable[Column], n_rows: int) -> str | None:
+def doubts_about_identifiers(columns: Iterable[Column], n_records: int) -> str | None:
     """Return a warning about columns with nearly as many labels as rows, or None.
 
     Parameters
     ----------
     columns : iterable of Column
         With labels that were declared, or found in rows that are not private.
-    n_rows : int
+    n_records : int
         Public, or not private.
 
     Returns
@@ -45,11 +45,11 @@ def doubts_about_identifiers(columns: Iterable[Column], n_rows: int) -> str | No
     >>> doubts_about_identifiers(columns, 1000)
     """
     cases = [
-        f"column {column.name!r} has {len(column.values)} different labels for {n_rows} rows"
+        f"column {column.name!r} has {len(column.values)} different labels for {n_records} rows"
         for column in columns
-        if column.kind != NUMERIC and len(column.values) > _IDENTIFYING_PART * n_rows
+        if column.kind != NUMERIC and len(column.values) > _IDENTIFYING_PART * n_records
     ]
-    if not cases or n_rows < _FEWEST_ROWS:
+    if not cases or n_records < _FEWEST_ROWS:
         return None
     return (
         f"{'; '.join(cases)}, as an identifier has. It tells rows apart, and nothing that they "

@@ -90,7 +90,7 @@ class CoordinatorSession:
         return told | {"max_rows": self._settings.max_rows(name)}
 
     @property
-    def _n_rows(self) -> int:
+    def _n_records(self) -> int:
         return sum(self._rows.values())
 
     def _letter(
@@ -122,7 +122,7 @@ class CoordinatorSession:
         """Begin the rounds, and repeat those with known sums."""
         if self._settings.release is not None:
             rounds: Generator[Step, Any, Any] = self._settings.release_rounds(
-                self._n_rows, len(self._asked)
+                self._n_records, len(self._asked)
             )
         else:
             rounds = solve(self._settings.problem(self._asked, self._n_features))
@@ -140,7 +140,7 @@ class CoordinatorSession:
 
     def _attempt(self, step: Step) -> None:
         """Begin a round, or repeat it with new masks."""
-        task, strict = self._settings.task_of(step, self._n_rows, len(self._asked))
+        task, strict = self._settings.task_of(step, self._n_records, len(self._asked))
         check = self._settings.check_of(step, self._rows)
         options = self._asked, task, step.arrays, self._letter, strict, check
         self._round: PlainRound | SecureRound
@@ -244,7 +244,7 @@ class CoordinatorSession:
             arrays["total"] = total
             fields["n_contributors"] = len(rows)
             fields["rows"] = rows if self._settings.combine == "median" else []
-            fields |= {"n_records": self._n_rows, "n_parts": len(self._asked)}
+            fields |= {"n_records": self._n_records, "n_parts": len(self._asked)}
         letter = self._letter("finish", "", fields, arrays)
         self._leg = Leg("finish", dict.fromkeys(self.owners, letter))
 

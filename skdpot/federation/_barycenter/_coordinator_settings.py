@@ -120,15 +120,15 @@ class BarycenterSettings:
         )
 
     def release_rounds(
-        self, n_rows: int, n_parts: int
+        self, n_records: int, n_parts: int
     ) -> Generator[Step, tuple[np.ndarray, list[int]], tuple[BarycenterResult, ReleasedGroups]]:
         """Yield the one step of a release, and return the result computed from the sum."""
         release = self.release
         assert release is not None
-        size = math.prod(release.plan(n_rows, n_parts).released_shape)
+        size = math.prod(release.plan(n_records, n_parts).released_shape)
         total, rows = yield Step(RELEASE, {}, size, 0.0)
         of_median = rows if self.combine == "median" else ()
-        groups = release.read(total, n_rows, n_parts, len(rows), of_median)
+        groups = release.read(total, n_records, n_parts, len(rows), of_median)
         return barycenter_of_groups(groups, self.weights, self.n_support or 0, self.tol), groups
 
     def check_of(self, step: Step, rows: Mapping[str, int]) -> Check:
@@ -148,11 +148,11 @@ class BarycenterSettings:
 
         return check
 
-    def task_of(self, step: Step, n_rows: int, n_parts: int) -> tuple[dict[str, Any], bool]:
+    def task_of(self, step: Step, n_records: int, n_parts: int) -> tuple[dict[str, Any], bool]:
         """Return the task of a step, without arrays, and whether all owners must answer."""
         task: dict[str, Any] = {"kind": step.kind, "size": step.size}
         if step.kind == RELEASE:
-            task |= {"type": "int64", "n_records": n_rows, "n_parts": n_parts}
+            task |= {"type": "int64", "n_records": n_records, "n_parts": n_parts}
             return task, self.on_missing == "raise"
         task["type"] = "float64"
         if self.secure is not None:
