@@ -75,12 +75,15 @@ class Parties:
                 cwd=self.folder, stdout=log, stderr=subprocess.STDOUT,
             )  # fmt: skip
 
-    def wait_until(self, name, text):
-        end = time.monotonic() + 120
-        while text not in (said := self.do("status", name)[1]):
+    def wait_until_running(self, name):
+        """Wait for a party's engine, and return the party's status."""
+        end, party = time.monotonic() + 120, read_party(self.folder / name)
+        while _engine.serving(party)["state"] != "running":
             if time.monotonic() > end:
-                raise AssertionError(said + (self.folder / f"{name}.log").read_text())
+                log = (self.folder / f"{name}.log").read_text()
+                raise AssertionError(self.do("status", name)[1] + log)
             time.sleep(0.5)
+        return self.do("status", name)[1]
 
     def releases(self):
         ledgers = [PrivacyLedger.open(self.folder / n / "private" / "ledger") for n in OWNERS]
@@ -137,11 +140,11 @@ def test_a_federation_from_nothing(tmp_path, monkeypatch):
         for name in ("hub", *OWNERS):
             assert parties.do("check", name)[0] == 0
         parties.serve("hub")
-        parties.wait_until("hub", "the coordinator: running")
+        assert "the coordinator: running" in parties.wait_until_running("hub")
         for name in OWNERS:
             parties.serve(name)
         for name in OWNERS:
-            parties.wait_until(name, f"the owner {name}: running")
+            assert f"the owner {name}: running" in parties.wait_until_running(name)
         assert "connected: north, south, west" in parties.do("status", "hub")[1]
 
         # Flower refuses the new node at first; it is tried again, and the run waits for it.

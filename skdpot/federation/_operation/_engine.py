@@ -26,7 +26,7 @@ SERVING, LOCK, HOME = "serving.json", "serve.lock", "flower"
 CONNECTION = "federation"
 _REFUSED = "Failed to activate SuperNode"
 # Flower regards a SuperNode as connected until it has been silent for so many seconds.
-SILENCE = 60
+SILENCE = 2 * _launched.HEARTBEAT
 _PAUSE, _LONGEST_PAUSE = 2.0, 20.0
 _LOOK, _PATIENCE = 0.5, 60.0
 _LARGEST_LOG = 10_000_000
@@ -185,8 +185,8 @@ def environment(party: Party) -> dict[str, str]:
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-        # Seconds between two polls for work; the default is 1.
-        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
+        # Seconds between two polls for work; the default is 1. More often costs idle owners more.
+        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25",
         _launched.PARTY: str(party.folder),
         "PATH": os.pathsep.join(paths),
         "PYTHONUNBUFFERED": "1",

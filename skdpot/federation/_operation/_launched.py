@@ -20,6 +20,8 @@ FORBIDDEN = ("flwr-agentapp", "flwr-model", "flwr-connector", "flwr-simulation")
 PARTY = "SKDPOT_PARTY"
 # The pipe in Flower's folder that asks a SuperNode for an app's process.
 ASKED = "asked"
+# Seconds between two signs of life of a SuperNode; Flower's 30 make a new start wait for a minute.
+HEARTBEAT = 15
 _LOOPBACK = ("127.0.0.1", "::1")
 _OPEN_TO_ALL = ("/v1/fleet/", "/health")
 
@@ -79,6 +81,8 @@ def _supernode() -> None:
 
     from flwr.supernode.cli import flower_supernode
 
+    for module in ("flwr.supercore.heartbeat", "flwr.supernode.fleet_http_connection"):
+        _replace(module, "HEARTBEAT_DEFAULT_INTERVAL", HEARTBEAT)
     _end_with_the_parent()
     return flower_supernode()
 
@@ -125,9 +129,9 @@ def _client_app() -> Callable[[], None]:
 
 
 def _replace(module: str, name: str, replacement: Any) -> None:
-    """Replace a function of a module of Flower; if it does not exist, nothing is started."""
+    """Replace what a module of Flower has; if it has no such thing, nothing is started."""
     found = importlib.import_module(module)
-    if not callable(getattr(found, name, None)):
+    if not isinstance(getattr(found, name, None), type(replacement)):
         raise SystemExit(f"skdpot: this version of Flower has no {module}.{name}.")
     setattr(found, name, replacement)
 
