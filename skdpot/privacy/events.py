@@ -143,18 +143,8 @@ _CLASSES = {kind.__name__: kind for kind in _FIELDS}
 def check_event(event: Any) -> None:
     """Raise unless this is a known event with valid parameters.
 
-    Parameters
-    ----------
-    event : DpEvent
-        The event of a planned release.
-
-    Raises
-    ------
-    TypeError
-        If it, or a part of it, is no event that can be recorded and priced.
-    ValueError
-        If a parameter is out of its range: a negative, infinite or NaN epsilon, a delta outside
-        of [0, 1), a noise multiplier that is not above zero, a probability outside of [0, 1].
+    It is a TypeError if a part is no event that can be recorded and priced, and a ValueError if a
+    parameter is out of its range.
 
     Examples
     --------

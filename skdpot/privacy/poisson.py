@@ -13,19 +13,8 @@ _LEADING_BITS, _TRAILING_BITS = 16, 47
 def poisson_sample(source: Any, n_records: int, rate: float) -> np.ndarray:
     """Return which records are sampled, each with the same probability.
 
-    Parameters
-    ----------
-    source : NoiseSource
-        Where the bits come from.
-    n_records : int
-        Number of records. Private under "add_remove", and then so is the running time.
-    rate : float
-        Probability of a record, from 0 to 1.
-
-    Returns
-    -------
-    ndarray of shape (n_sampled,)
-        Positions, in ascending order. Whether a record is among them is independent of all others.
+    Returns positions in ascending order. Whether a record is among them is independent of all
+    others. Under "add_remove" `n_records` is private, and then so is the running time.
 
     Notes
     -----

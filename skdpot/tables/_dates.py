@@ -83,15 +83,8 @@ def duration_number(value: Any, unit: str) -> Any:
 def numbers_of_dates(values: Any, unit: str, duration: bool) -> np.ndarray | None:
     """Return dates or durations as doubles, NaN for missing ones; None if one is invalid.
 
-    Parameters
-    ----------
-    values : ndarray or Series
-        Private values: of a type of dates, or objects of one kind; text is read as ISO 8601. Times
-        of a zone are read as local times.
-    unit : {"D", "h", "min", "s"}
-        The unit of the numbers.
-    duration : bool
-        Whether durations are wanted.
+    `values` are private: of a type of dates, or objects of one kind. Text is read as ISO 8601, and
+    times of a zone as local times. The `unit` of the numbers is "D", "h", "min" or "s".
 
     Examples
     --------

@@ -127,23 +127,7 @@ def read_header(path: str | os.PathLike[str]) -> Any:
 def write_table_file(path: str | os.PathLike[str], names: Sequence[Any], table: Any) -> None:
     """Write a table to a file that ends with .csv or .parquet; an existing one is replaced.
 
-    Parameters
-    ----------
-    path : str or path-like
-        The file.
-    names : sequence
-        Names of the columns.
-    table : {ndarray, DataFrame}
-        Missing values are empty fields of a CSV file.
-
-    Raises
-    ------
-    ImportError
-        If pyarrow is needed, and is not installed.
-    OSError
-        If the file cannot be written.
-    ValueError
-        If the file has another suffix.
+    Missing values are empty fields of a CSV file. Parquet files need pyarrow.
     """
     read, path = Table(table), Path(path)
     columns = [read.column(j) for j in range(len(names))]

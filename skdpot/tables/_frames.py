@@ -17,24 +17,10 @@ def make_table(
 ) -> Any:
     """Return columns of numbers or objects as a table.
 
-    Parameters
-    ----------
-    container : {"array", "pandas", "polars"}
-        The container.
-    names : sequence
-        Names of the columns.
-    columns : list of ndarray of shape (n_samples,)
-        Numbers, or objects, with None for missing values.
-    dtypes : list, default=None
-        The type that a column of objects gets if that holds all of its values; a word is that of
-        pandas. None, and types of the other library, leave the choice to the library.
-    index : pandas.Index, default=None
-        The index of a pandas frame.
-
-    Returns
-    -------
-    {DataFrame, ndarray}
-        An array is of numbers if all columns are, else of objects.
+    The container is "array", "pandas" or "polars". None in a column of objects is a missing value.
+    `dtypes` are the types that columns of objects get if these hold all values; words are those of
+    pandas. None, and types of the other library, leave the choice to the library. An array is of
+    numbers if all columns are, else of objects.
 
     Examples
     --------

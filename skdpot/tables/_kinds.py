@@ -28,30 +28,9 @@ def find_columns(
 ) -> list[Column]:
     """Return the column declarations of the kept columns of X.
 
-    Parameters
-    ----------
-    table : Table
-        Rows.
-    kept : ndarray of int
-        Positions of columns.
-    categorical_features : None, "from_dtype", array-like or dict
-        See the estimator.
-    categories : None, dict or list
-        Declared labels of the categorical columns.
-    missing : {"error", "category", "kept"}
-        As in `labels_of`.
-    private : bool
-        Whether labels that were not declared are refused, instead of being found in X.
-
-    Returns
-    -------
-    list of Column
-        In the order of `kept`.
-
-    Raises
-    ------
-    ValueError
-        If columns are named that there are none of, or declarations do not match.
+    `categorical_features` and `categories` are as in the estimators, and `missing` is as in
+    `labels_of`. If `private`, labels that were not declared are refused, instead of being found in
+    X. Raises if declarations name other columns than those of X, or do not match them.
     """
     names, kinds = table.names, dict.fromkeys(kept.tolist(), NUMERIC)
     if categorical_features is None or isinstance(categorical_features, str | dict):

@@ -48,12 +48,7 @@ _NO_OPERATIONS: dict[type, str] = {
 def read_rule(text: Any, columns: Mapping[Any, Column]) -> Condition:
     """Return the condition of a text, or raise.
 
-    Parameters
-    ----------
-    text : str
-        Public.
-    columns : mapping of str or int to Column
-        The columns that the rule may use.
+    The text is public, and may use only these columns.
 
     Examples
     --------

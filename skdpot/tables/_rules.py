@@ -152,12 +152,7 @@ class Rules:
 def read_rules(texts: Any, schema: TableSchema) -> Rules:
     """Return the rules of a table, or raise.
 
-    Parameters
-    ----------
-    texts : list of str or None
-        Public.
-    schema : TableSchema
-        The schema of the table, without computed columns.
+    The texts are public, and the schema has no computed columns.
 
     Examples
     --------

@@ -301,16 +301,6 @@ def _schema_of(declared: list[Unlearned], target: Any, computed: set) -> TableSc
 def schema_from_plain(plain: Mapping) -> TableSchema:
     """Return the schema with this plain form.
 
-    Parameters
-    ----------
-    plain : mapping
-        The result of `TableSchema.plain`.
-
-    Returns
-    -------
-    TableSchema
-        The schema.
-
     Examples
     --------
     >>> from skdpot.tables import read_schema, schema_from_plain

@@ -49,17 +49,7 @@ class TransportResult:
 def certifiable_gap(n_rows: int, n_columns: int, low: float, high: float) -> float:
     """Return the gap within which `exact_transport` ends for all costs between two bounds.
 
-    Parameters
-    ----------
-    n_rows, n_columns : int
-        Numbers of points.
-    low, high : float
-        Bounds of the costs.
-
-    Returns
-    -------
-    float
-        In units of cost. It depends on nothing else, so that it may be public.
+    It is in units of cost, and depends on nothing else, so that it may be public.
 
     Notes
     -----

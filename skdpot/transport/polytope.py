@@ -23,21 +23,6 @@ _SECONDS = 1e-5
 def check_epsilon(epsilon):
     """Return epsilon as a float; raise if it is not positive or its exponential overflows.
 
-    Parameters
-    ----------
-    epsilon : float
-        Privacy parameter.
-
-    Returns
-    -------
-    float
-        The same number.
-
-    Raises
-    ------
-    ValueError
-        If it is not above 0, or above 700.
-
     Examples
     --------
     >>> from skdpot.transport import check_epsilon
@@ -57,21 +42,6 @@ def check_epsilon(epsilon):
 
 def check_cost_matrix(cost_matrix):
     """Return the cost matrix as finite contiguous float64 of shape (n_inputs, n_outputs).
-
-    Parameters
-    ----------
-    cost_matrix : array-like of shape (n_inputs, n_outputs)
-        Costs, in any unit.
-
-    Returns
-    -------
-    ndarray of float64, shape (n_inputs, n_outputs)
-        The same numbers.
-
-    Raises
-    ------
-    ValueError
-        If there are none, they are no matrix, or one of them is not finite.
 
     Examples
     --------
@@ -106,27 +76,8 @@ def check_weights(weights, length, name):
 def check_base_measure(base_measure, epsilon, n_outputs):
     """Return the base measure as float64 if its polytope is not empty, or raise.
 
-    Sums may miss their bounds by 1e-9, which is then mended by scaling.
-
-    Parameters
-    ----------
-    base_measure : array-like of shape (n_outputs,)
-        The base measure s, with ``sum(s) <= 1 <= exp(epsilon) sum(s)``. It is public, and so are
-        the errors that it causes.
-    epsilon : float
-        Privacy parameter, positive, with a finite exponential.
-    n_outputs : int
-        Number of output points.
-
-    Returns
-    -------
-    ndarray of float64, shape (n_outputs,)
-        The base measure, scaled by at most 1e-9 of itself.
-
-    Raises
-    ------
-    ValueError
-        If it has another shape, is negative or not finite, or its sum is out of its range.
+    Sums may miss their bounds by 1e-9, which is then mended by scaling. The base measure is public,
+    and so are the errors that it causes.
 
     Examples
     --------
@@ -163,21 +114,8 @@ def check_base_measure(base_measure, epsilon, n_outputs):
 def normalise_rows(weights):
     """Return non-negative rows as CSR float64 with rows that sum to 1 and no explicit zeros.
 
-    Parameters
-    ----------
-    weights : {array-like, sparse matrix} of shape (n_users, n_points)
-        Non-negative weights; a single row may be one-dimensional.
-
-    Returns
-    -------
-    csr_array of float64, shape (n_users, n_points)
-        Probability vectors, as private as the weights.
-
-    Raises
-    ------
-    ValueError
-        If a weight is negative or not finite, or a row is all zero. Which row that is, is said: it
-        is not protected that all rows are distributions.
+    A single row may be one-dimensional. Raises if a weight is negative or not finite, or a row is
+    all zero, and names the row: the fact that all rows are distributions is not protected.
 
     Examples
     --------
@@ -214,16 +152,8 @@ def normalise_rows(weights):
 def nearest_distribution(weights: np.ndarray) -> np.ndarray:
     """Return the probability vector that is nearest to a vector in the Euclidean sense.
 
-    Parameters
-    ----------
-    weights : ndarray of shape (n,)
-        Any numbers.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        The projection onto the simplex: a constant is subtracted, and what is negative becomes 0.
-        As private as the vector is: that of a release is post-processing.
+    A constant is subtracted, and negative entries become 0. The result is as private as the vector:
+    for released vectors this is post-processing.
 
     Examples
     --------
@@ -386,25 +316,8 @@ def cheapest_in_free_box(prices, lower, upper):
 def clip_to_polytope(probabilities, base_measure, epsilon):
     """Return probability vectors moved into the polytope where rounding left them outside.
 
-    Parameters
-    ----------
-    probabilities : ndarray of shape (n_users, n_outputs)
-        Probability vectors, up to rounding.
-    base_measure : array-like of shape (n_outputs,)
-        The base measure s, with ``sum(s) <= 1 <= exp(epsilon) sum(s)``.
-    epsilon : float
-        Privacy parameter of the local differential privacy constraint.
-
-    Returns
-    -------
-    ndarray of shape (n_users, n_outputs)
-        Bounds hold exactly in double precision, sums to 1e-12. *Not private*: only a sample drawn
-        from it is.
-
-    Raises
-    ------
-    ValueError
-        If base measure or epsilon are not valid.
+    Bounds then hold exactly in double precision, and sums to 1e-12. The vectors are *not private*:
+    only a sample drawn from them is.
 
     Examples
     --------

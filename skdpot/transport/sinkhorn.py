@@ -74,19 +74,8 @@ class EntropicResult:
 def smallest_tolerance(n_rows: int, n_columns: int, cost_range: float, reg: float) -> float:
     """Return the smallest gap that the entropic solver can certify in double precision.
 
-    Parameters
-    ----------
-    n_rows, n_columns : int
-        Numbers of points.
-    cost_range : float
-        Largest minus smallest cost.
-    reg : float
-        Regularisation.
-
-    Returns
-    -------
-    float
-        In units of cost. It depends on nothing else, so that it may be public.
+    It is in units of cost, and depends on nothing else, so that it may be public. `cost_range` is
+    the largest minus the smallest cost.
 
     Notes
     -----

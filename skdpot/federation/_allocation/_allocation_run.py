@@ -74,10 +74,7 @@ class AllocationRun:
     def advance(self) -> None:
         """Continue with the next leg, or repeat the present one.
 
-        Raises
-        ------
-        FederationError
-            If nodes do not answer.
+        Raises a FederationError if nodes do not answer.
         """
         leg = self._leg
         if leg is None or (leg.missing and leg.n_tries < self._n_attempts):

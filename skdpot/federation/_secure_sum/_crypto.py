@@ -32,10 +32,7 @@ def new_secret() -> bytes:
 def point_of(number: bytes) -> bytes:
     """Return the point of a number: the public key of a private one.
 
-    Raises
-    ------
-    ValueError
-        If the number is not from 1 to below the order of the curve.
+    Raises a ValueError if the number is not from 1 to below the order of the curve.
     """
     serialization = library(f"{_PRIMITIVES}.serialization")
     encoding, form = serialization.Encoding.X962, serialization.PublicFormat.CompressedPoint
@@ -54,10 +51,7 @@ def has_point(number: bytes, point: bytes) -> bool:
 def agree(private: bytes, public: bytes, context: bytes) -> bytes:
     """Return the common key of two owners, for one purpose.
 
-    Raises
-    ------
-    ValueError
-        If the public key is no point of the curve.
+    Raises a ValueError if the public key is no point of the curve.
     """
     ecdh = _curves().ECDH()
     return derive(_private_key(private).exchange(ecdh, _public_key(public)), context)
@@ -100,10 +94,8 @@ def mask_words(key: bytes, size: int) -> np.ndarray:
 def split_secret(secret: bytes, threshold: int, n_shares: int) -> np.ndarray:
     """Split a secret by Shamir's scheme; any `threshold` of the shares determine it.
 
-    Returns
-    -------
-    ndarray of shape (n_shares, KEY_BYTES) and dtype uint8
-        The share in row r is the value at r + 1 of a random polynomial with the secret at 0.
+    Row r of the uint8 array of shape (n_shares, KEY_BYTES) is the value at r + 1 of a random
+    polynomial with the secret at 0.
     """
     drawn = [secrets.randbelow(_ORDER) for _ in range(threshold - 1)]
     coefficients = [int.from_bytes(secret, "big"), *drawn]

@@ -26,15 +26,7 @@ _FIRST_POWER_ITERATIONS = 15
 def perceptron(latent_dim: int, n_classes: int, n_features: int) -> nn.Module:
     """Return a network for vectors, with two hidden layers.
 
-    Parameters
-    ----------
-    latent_dim, n_classes, n_features : int
-        Random numbers and classes that go in, and numbers that come out.
-
-    Returns
-    -------
-    torch.nn.Module
-        Its output has the shape (n, n_features).
+    The output has the shape (n, n_features).
 
     Examples
     --------
@@ -56,17 +48,8 @@ def perceptron(latent_dim: int, n_classes: int, n_features: int) -> nn.Module:
 def dcgan(latent_dim: int, n_classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
     """Return the published network of transposed convolutions.
 
-    Parameters
-    ----------
-    latent_dim, n_classes : int
-        Random numbers and classes that go in.
-    image_shape : tuple of three int
-        Height, width and channels of what comes out.
-
-    Returns
-    -------
-    torch.nn.Module
-        Its output has the shape (n, channels, height, width).
+    `image_shape` is (height, width, channels). The output has the shape (n, channels, height,
+    width).
 
     Examples
     --------
@@ -98,17 +81,8 @@ def residual_network(
 ) -> nn.Module:
     """Return the published network of residual blocks, after that of BigGAN.
 
-    Parameters
-    ----------
-    latent_dim, n_classes : int
-        Random numbers and classes that go in.
-    image_shape : tuple of three int
-        Height, width and channels of what comes out.
-
-    Returns
-    -------
-    torch.nn.Module
-        Its output has the shape (n, channels, height, width).
+    `image_shape` is (height, width, channels). The output has the shape (n, channels, height,
+    width).
 
     Examples
     --------

@@ -51,21 +51,7 @@ class GroundCost:
     ) -> torch.Tensor:
         """Return the costs between all rows of two tensors. Nothing is differentiated.
 
-        Parameters
-        ----------
-        X : torch.Tensor of shape (n, d)
-            Rows.
-        Y : torch.Tensor of shape (m, d)
-            Rows.
-        x_labels : torch.Tensor of shape (n,), default=None
-            Class codes of the rows of `X`; None where there are no classes.
-        y_labels : torch.Tensor of shape (m,), default=None
-            Class codes of the rows of `Y`; None where there are no classes.
-
-        Returns
-        -------
-        torch.Tensor of shape (n, m)
-            Costs.
+        Labels are class codes, or None without classes.
         """
         with torch.no_grad():
             costs = _squared_distances(X, Y)
@@ -80,20 +66,6 @@ class GroundCost:
 
         That of ``X[i]`` is the sum over j of ``weights[i, j]`` times the gradient, in ``X[i]``, of
         its cost to ``Y[j]``. Where coordinates are equal, the l1 part has the slope 0.
-
-        Parameters
-        ----------
-        X : torch.Tensor of shape (n, d)
-            Rows.
-        Y : torch.Tensor of shape (m, d)
-            Rows.
-        weights : torch.Tensor of shape (n, m)
-            Weights.
-
-        Returns
-        -------
-        torch.Tensor of shape (n, d)
-            Weighted sums of gradients.
         """
         with torch.no_grad():
             pulls = 2 * (X * weights.sum(dim=1, keepdim=True) - weights @ Y)
@@ -102,30 +74,11 @@ class GroundCost:
             return pulls
 
     def largest(self, d: int, has_classes: bool) -> float:
-        """Return the largest cost that is possible between rows in [-1, 1]^d.
-
-        Parameters
-        ----------
-        d : int
-            Number of columns, without labels.
-        has_classes : bool
-            Whether rows have labels.
-
-        Returns
-        -------
-        float
-            Largest possible cost.
-        """
+        """Return the largest cost that is possible between rows in [-1, 1]^d."""
         return d * (4 + 2 * self.l1_weight) + (self.between_classes() if has_classes else 0.0)
 
     def between_classes(self) -> float:
-        """Return the cost that different labels add.
-
-        Returns
-        -------
-        float
-            Cost of two one-hot codes that differ.
-        """
+        """Return the cost that different labels add."""
         return 2 * self.class_scale * (self.class_scale + self.l1_weight)
 
 
@@ -145,18 +98,6 @@ def _squared_distances(X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
 
 def absolute_distances(X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
     """Return l1 distances: on a processor, faster than `torch.cdist`.
-
-    Parameters
-    ----------
-    X : torch.Tensor of shape (n, d)
-        Rows.
-    Y : torch.Tensor of shape (m, d)
-        Rows.
-
-    Returns
-    -------
-    torch.Tensor of shape (n, m)
-        Distances.
 
     Examples
     --------

@@ -115,23 +115,9 @@ def make_network(
 def default_latent_dim(n_features: int, image_shape: tuple[int, ...] | None = None) -> int:
     """Return how many random numbers a record is made of, unless the user says.
 
-    Parameters
-    ----------
-    n_features : int
-        Numbers in a record.
-    image_shape : tuple of int, default=None
-        (height, width) or (height, width, channels) where a record is an image.
-
-    Returns
-    -------
-    int
-        For images the published choices: 12 for one channel, 32 for several. For vectors
-        `n_features`, or 32 where these are more.
-
-    Raises
-    ------
-    ValueError
-        If the shape is none, or has not `n_features` entries.
+    For images these are the published choices: 12 for one channel, 32 for several. For vectors it
+    is `n_features`, and at most 32. Raises a ValueError if the shape is none, or has not
+    `n_features` entries.
 
     Examples
     --------
@@ -177,20 +163,8 @@ class RowGenerator(nn.Module):
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Return a row for every row of the input.
 
-        Parameters
-        ----------
-        inputs : torch.Tensor of shape (n, n_inputs)
-            Random numbers, and labels behind them.
-
-        Returns
-        -------
-        torch.Tensor of shape (n, n_features)
-            In the precision of the input.
-
-        Raises
-        ------
-        ValueError
-            If the network's output has another shape.
+        An input has random numbers, with the one-hot label behind them. The result has the
+        precision of the input. Raises a ValueError if the network's output has another shape.
         """
         output = self.body(inputs)
         return self._as_rows(output, len(inputs)).clamp(-1.0, 1.0).to(inputs.dtype)
@@ -214,18 +188,8 @@ class RowGenerator(nn.Module):
 def check_network(network: RowGenerator, n_inputs: int) -> None:
     """Check that a network can be trained and can make records, before anything is spent on it.
 
-    Parameters
-    ----------
-    network : RowGenerator
-        A copy of it is tried, and it stays as it is.
-    n_inputs : int
-        Numbers in a row of its input.
-
-    Raises
-    ------
-    ValueError
-        If the network has nothing to train, fails, has an output of a wrong shape or without a
-        gradient, or if anything in it is infinite or not a number.
+    A copy of the network is tried. Raises a ValueError if it has nothing to train, fails, has an
+    output of a wrong shape or without a gradient, or if anything in it is infinite or not a number.
 
     Examples
     --------
@@ -256,20 +220,8 @@ def check_network(network: RowGenerator, n_inputs: int) -> None:
 def weights_to_arrays(network: nn.Module) -> dict[str, Any]:
     """Return all weights of a network, and whatever else belongs to its state.
 
-    Parameters
-    ----------
-    network : torch.nn.Module
-        A network, on any device.
-
-    Returns
-    -------
-    dict of str to ndarray
-        Copies, which training does not change.
-
-    Raises
-    ------
-    ValueError
-        If something in its state is no tensor, or has a type that NumPy does not know.
+    The arrays are copies, which training does not change. Raises a ValueError if the state holds
+    something other than tensors, or has a type that NumPy does not know.
 
     Examples
     --------
@@ -290,18 +242,9 @@ def weights_to_arrays(network: nn.Module) -> dict[str, Any]:
 def load_arrays(network: nn.Module, arrays: Mapping[str, Any]) -> None:
     """Give a network the weights that another one of the same make has had.
 
-    Parameters
-    ----------
-    network : torch.nn.Module
-        A network, on any device. It is left as it is if the arrays do not fit.
-    arrays : mapping of str to ndarray
-        What :func:`weights_to_arrays` returned.
-
-    Raises
-    ------
-    ValueError
-        If a name is missing or unknown, or an array has another shape or type than what it is to
-        replace, or is not finite.
+    `arrays` are those of `weights_to_arrays`. Raises a ValueError if a name is missing or unknown,
+    or an array has another shape or type than what it replaces, or is not finite. The network is
+    then as it was.
 
     Examples
     --------

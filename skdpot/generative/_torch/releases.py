@@ -18,17 +18,8 @@ _ROUNDING = 2.0**-20
 def clip_whole(gradient: torch.Tensor, clip_norm: float) -> torch.Tensor:
     """Return a gradient, shortened to the norm that it must not exceed.
 
-    Parameters
-    ----------
-    gradient : Tensor of any shape
-        What is not a number is taken for zero, and what is infinite for the largest number.
-    clip_norm : float
-        Above 0; infinite for no clipping.
-
-    Returns
-    -------
-    Tensor of the same shape
-        Its l2 norm is at most `clip_norm`, rounding included.
+    The l2 norm is at most `clip_norm`, rounding included; infinite is no clipping. NaN becomes
+    zero, and infinite values become the largest number.
 
     Examples
     --------
@@ -43,17 +34,8 @@ def clip_whole(gradient: torch.Tensor, clip_norm: float) -> torch.Tensor:
 def clip_rows(gradient: torch.Tensor, clip_norm: float) -> torch.Tensor:
     """Return a gradient each of whose rows is shortened to the norm that it must not exceed.
 
-    Parameters
-    ----------
-    gradient : Tensor of shape (n_rows, n_features)
-        As for `clip_whole`.
-    clip_norm : float
-        Above 0; infinite for no clipping.
-
-    Returns
-    -------
-    Tensor of shape (n_rows, n_features)
-        The l2 norm of each row is at most `clip_norm`, rounding included.
+    The l2 norm of each row is at most `clip_norm`, rounding included; infinite is no clipping.
+    Other values are treated as by `clip_whole`.
 
     Examples
     --------

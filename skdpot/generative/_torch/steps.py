@@ -109,21 +109,7 @@ def latents(
 ) -> torch.Tensor:
     """Return inputs of a network: uniform numbers, followed by one-hot codes of the labels.
 
-    Parameters
-    ----------
-    labels : Tensor of shape (n,)
-        Codes; ignored without classes.
-    latent_dim : int
-        Number of uniform numbers.
-    n_classes : int
-        0 for no labels.
-    generator : torch.Generator
-        Of the device of the labels.
-
-    Returns
-    -------
-    Tensor of shape (n, latent_dim + n_classes)
-        The inputs.
+    Labels are codes of shape (n,), ignored without classes. The generator is on their device.
 
     Examples
     --------

@@ -53,20 +53,8 @@ _CHUNK, _IMAGES_IN_CACHE = 1024, 64
 def find_device(device: Any) -> torch.device:
     """Return the device that a user means, or raise where there is none such.
 
-    Parameters
-    ----------
-    device : str or torch.device
-        "auto" is a GPU with CUDA where there is one, and the CPU otherwise.
-
-    Returns
-    -------
-    torch.device
-        One on which numbers in double precision can be held.
-
-    Raises
-    ------
-    ValueError
-        If there is no such device.
+    "auto" is a GPU with CUDA if there is one, and the CPU otherwise. The device can hold numbers in
+    double precision.
 
     Examples
     --------
@@ -89,24 +77,7 @@ def find_device(device: Any) -> torch.device:
 def within_memory(function: Callable[..., Any], *arguments: Any) -> Any:
     """Return what a function returns, or raise the same error wherever memory is short.
 
-    PyTorch's tell how much was asked for, which may tell how many records there are.
-
-    Parameters
-    ----------
-    function : callable
-        Called with the arguments.
-    *arguments
-        Anything.
-
-    Returns
-    -------
-    object
-        What the function returns.
-
-    Raises
-    ------
-    MemoryError
-        If there is not memory enough.
+    Errors of PyTorch tell how much was asked for, which may tell how many records there are.
 
     Examples
     --------
@@ -139,25 +110,9 @@ def generate(
 ) -> Any:
     """Return rows that a network makes.
 
-    Parameters
-    ----------
-    network : RowGenerator
-        Trained. A copy of it computes, and it stays as it is.
-    latent_dim, n_classes : int
-        Of its input.
-    labels : array-like of shape (n_rows,) or None
-        Codes of the rows' labels; None where there are no classes.
-    n_rows : int
-        How many.
-    device : torch.device
-        Where to compute.
-    seed : int
-        The rows depend on nothing else, but for rounding.
-
-    Returns
-    -------
-    ndarray of shape (n_rows, n_features)
-        From -1 to 1, in double precision.
+    A copy of the trained network computes. Labels are codes, or None without classes. Rows of shape
+    (n_rows, n_features) are from -1 to 1, in double precision, and depend only on the seed, up to
+    rounding.
     """
     generator = torch.Generator().manual_seed(seed)
     codes = torch.zeros(n_rows, dtype=torch.long) if labels is None else torch.as_tensor(labels)
@@ -237,17 +192,8 @@ class Trainer:
     def hold(self, points: Any, labels: Any) -> Batch:
         """Return records on the device.
 
-        Parameters
-        ----------
-        points : ndarray of shape (n_records, n_features)
-            Scaled to [-1, 1].
-        labels : ndarray of shape (n_records,) or None
-            Codes.
-
-        Returns
-        -------
-        Batch
-            All records.
+        `points` of shape (n_records, n_features) are scaled to [-1, 1], and `labels` are codes or
+        None.
         """
         held = torch.as_tensor(points, dtype=torch.float32).to(self._device)
         codes = None if labels is None else torch.as_tensor(labels).to(self._device)
@@ -256,22 +202,8 @@ class Trainer:
     def step(self, records: Batch, sampled: Any) -> torch.Tensor:
         """Make one step with the records that were sampled; return the loss, with noise.
 
-        Parameters
-        ----------
-        records : Batch
-            All records.
-        sampled : ndarray of shape (n_sampled,)
-            Positions.
-
-        Returns
-        -------
-        Tensor of shape ()
-            As private as the network.
-
-        Raises
-        ------
-        MemoryError
-            If there is not memory enough.
+        `sampled` are positions in `records`. The loss is as private as the network. Raises a
+        MemoryError if memory is short.
         """
         return within_memory(self._step_with, records, torch.as_tensor(sampled))
 
@@ -287,10 +219,7 @@ class Trainer:
     def rehearse(self) -> None:
         """Try a step on records made up, and forget it: what fails does so before it costs.
 
-        Raises
-        ------
-        MemoryError
-            If there is not memory enough.
+        Raises a MemoryError if memory is short.
         """
         state, drawn = self.state(), self._generator.get_state()
         weights = _to_cpu(self.network.state_dict())

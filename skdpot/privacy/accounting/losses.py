@@ -52,10 +52,7 @@ class Pair(ABC):
     def loss_range(self, far: float) -> tuple[float, float]:
         """Return the lowest and the highest loss to consider; noise may be unbounded.
 
-        Parameters
-        ----------
-        far : float
-            How many standard deviations of Gaussian noise are looked at.
+        `far` is the number of standard deviations of Gaussian noise to look at.
         """
 
     @property

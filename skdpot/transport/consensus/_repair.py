@@ -225,18 +225,9 @@ def repair(network: BipartiteNetwork, amounts: np.ndarray) -> np.ndarray:
 def nearest_amounts(side: Side, amounts: np.ndarray) -> np.ndarray:
     """Return the amounts nearest to these that each node of a side could want for itself.
 
-    Parameters
-    ----------
-    side : Side
-        The nodes, with their bounds.
-    amounts : ndarray of shape (n_edges,)
-        Any finite amounts, in the order of the side.
-
-    Returns
-    -------
-    ndarray of shape (n_edges,)
-        The Euclidean projection, node by node, onto amounts of at least 0 whose sum is within the
-        node's bounds. Where it is, to a billionth, they stay what they are, bit by bit.
+    It is the Euclidean projection of finite `amounts` (in the order of the side), node by node,
+    onto amounts of at least 0 whose sum is within the node's bounds. Where the sum is within them,
+    to a billionth, the amounts stay as they are, bit by bit.
 
     Examples
     --------
