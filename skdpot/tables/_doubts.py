@@ -24,17 +24,7 @@ _MOST_LOOKED_AT = 5000
 def doubts_about_identifiers(columns: Iterable[Column], n_records: int) -> str | None:
     """Return a warning about columns with nearly as many labels as rows, or None.
 
-    Parameters
-    ----------
-    columns : iterable of Column
-        With labels that were declared, or found in rows that are not private.
-    n_records : int
-        Public, or not private.
-
-    Returns
-    -------
-    str or None
-        A warning.
+    Labels were declared or found in rows that are not private, and `n_records` is no more private.
 
     Examples
     --------
@@ -60,17 +50,7 @@ def doubts_about_identifiers(columns: Iterable[Column], n_records: int) -> str |
 def doubts_about_heavy_tails(names: Sequence, values: np.ndarray) -> str | None:
     """Return a warning about numbers of which a few have most of the variance, or None.
 
-    Parameters
-    ----------
-    names : sequence
-        Names of the columns.
-    values : ndarray of shape (n_rows, n_columns)
-        Not private; NaN where a number is missing.
-
-    Returns
-    -------
-    str or None
-        A warning.
+    `values` of shape (n_rows, n_columns) are not private; missing numbers are NaN.
 
     Examples
     --------
@@ -101,17 +81,7 @@ def doubts_about_heavy_tails(names: Sequence, values: np.ndarray) -> str | None:
 def doubts_about_crowding(names: Sequence, values: np.ndarray) -> str | None:
     """Return a warning about numbers that crowd in a small part of their bounds, or None.
 
-    Parameters
-    ----------
-    names : sequence
-        Names of the columns.
-    values : ndarray of shape (n_rows, n_columns)
-        Not private; scaled so that bounds are -1 and 1.
-
-    Returns
-    -------
-    str or None
-        A warning.
+    `values` of shape (n_rows, n_columns) are not private, and scaled so that bounds are -1 and 1.
 
     Examples
     --------
