@@ -377,7 +377,8 @@ def wasserstein_projection(
     solver : {"auto", "exact", "entropic"}, default="auto"
         ``"exact"``: a few entropic iterations give prices from which a network simplex reaches the
         optimum in few pivots. ``"entropic"``: regularisation is lowered until the certified excess
-        is at most `tol`; if `max_iter` sweeps give no certificate, the exact solver finishes.
+        is at most `tol`. Users that are small, or not certified after `max_iter` sweeps, are solved
+        exactly.
         ``"auto"`` is the exact solver, which was faster except for rough approximations.
     tol : float, default=1e-3
         Certified relative excess of the entropic solver: ``costs <= (1 + tol) lower_bounds``. The
