@@ -76,10 +76,7 @@ class ClassRows:
     def symmetric_sums(self) -> np.ndarray:
         """Return the weighted entries of the sum of ``x x'``; a record changes them by `SYMMETRIC`.
 
-        Returns
-        -------
-        ndarray of shape (d (d + 1) / 2,), dtype int64
-            Of clipped rows.
+        They are of clipped rows, and have the shape (d (d + 1) / 2,).
         """
         rows, columns, weights = entry_weights(self._units.shape[1])
         units = self._units
@@ -89,10 +86,8 @@ class ClassRows:
     def counts_and_sums(self, n_groups: int) -> np.ndarray:
         """Return sizes and sums of clusters; a record changes one row of them by `WITH_COUNT`.
 
-        Returns
-        -------
-        ndarray of shape (n_groups, 1 + d), dtype int64
-            COUNT times the size of a cluster, and the sum of its clipped rows.
+        Row by row these are COUNT times the size of a cluster, and the sum of its clipped rows; the
+        shape is (n_groups, 1 + d).
         """
         sums = np.zeros((n_groups, 1 + self._units.shape[1]))
         sums[:, 0] = COUNT * np.bincount(self._nearest, minlength=n_groups)
@@ -109,10 +104,7 @@ class ClassRows:
     def round_sums(self, centres: Centres) -> np.ndarray:
         """Return the sums of a round; a record changes them by at most `ROUND`.
 
-        Returns
-        -------
-        ndarray of shape (k, 1 + r), dtype int64
-            Of each centre the shares and the rows, so weighted.
+        The shape is (k, 1 + r): of each centre the shares, and the rows weighted by them.
         """
         shares = self._shares(centres)
         totals = COUNT * np.add.reduce(shares, axis=0).astype(np.int64)
@@ -126,10 +118,7 @@ class ClassRows:
     def _shares(self, centres: Centres) -> np.ndarray:
         """Return how rows share themselves out among centres.
 
-        Returns
-        -------
-        ndarray of shape (n, k), dtype float64
-            Integers of at least 0; those of a row add up to at most RADIUS.
+        They are integers of at least 0. Those of a row add up to at most RADIUS.
         """
         # Products of integers, so that neither they nor their sums are rounded.
         grid = np.clip(np.nan_to_num(np.rint(centres.points)), -RADIUS, RADIUS)

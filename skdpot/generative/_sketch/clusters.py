@@ -49,14 +49,8 @@ class Centres:
     def move(self, sums: np.ndarray, deviation: float, n_records: float) -> None:
         """Take in the released sums of a round of about so many records.
 
-        Parameters
-        ----------
-        sums : ndarray of shape (k, 1 + r)
-            Of `ClassRows.round_sums`, with noise.
-        deviation : float
-            Its standard deviation.
-        n_records : float
-            About how many records there are.
+        `sums` of shape (k, 1 + r) are those of `ClassRows.round_sums`, with noise of this standard
+        deviation.
         """
         target = n_records / len(sums)
         counts = np.maximum(sums[:, 0] / COUNT / RADIUS, _LEAST_SHARE * target)

@@ -38,21 +38,10 @@ def with_totals(
 ) -> np.ndarray:
     """Return the least-squares counts of each class, given counts of all classes together.
 
-    Parameters
-    ----------
-    counts : ndarray of shape (n_cells, n_classes)
-        Released, and 0 where none are possible.
-    totals : ndarray of shape (n_cells,)
-        Released counts of all classes together.
-    count_noise, total_noise : float
-        Standard deviations of the noise of both; one number, or one for each cell.
-    possible : ndarray of shape (n_cells, n_classes), default=True
-        The classes that records of a cell may have.
-
-    Returns
-    -------
-    ndarray of shape (n_cells, n_classes)
-        All classes of a cell get the same correction.
+    `counts` of shape (n_cells, n_classes) are released, and 0 where none are possible. `totals` are
+    the released counts of all classes together. Standard deviations of noise are one number, or one
+    for each cell. `possible` tells which classes records of a cell may have. All classes of a cell
+    get the same correction.
 
     Examples
     --------
@@ -167,16 +156,9 @@ def sums_of_pairs(
 ) -> Iterator[tuple[np.ndarray, float]]:
     """Yield the counts of each column's groups by its pairs with others, and their noise.
 
-    Parameters
-    ----------
-    pairs : sequence of ndarray
-        Counts with noise of each two columns: of groups of the first, the second, and classes.
-    sizes : sequence of int
-        How many groups each column has.
-    n_classes : int
-        How many classes there are.
-    deviations : sequence of float
-        Of the noise of each pair's counts, above 0.
+    `pairs` has the counts with noise of each two columns: of groups of the first, the second, and
+    classes. `sizes` has the number of groups of each column, and `deviations` those of the noise of
+    each pair.
 
     Examples
     --------
@@ -204,21 +186,8 @@ def column_shares(totals: np.ndarray, group: np.ndarray, noise: float) -> np.nda
     """Return the share of each cell in its group, from counts with noise.
 
     Cells that may hold only noise share their total evenly. Without that, the positive noise of all
-    cells would be added to the column.
-
-    Parameters
-    ----------
-    totals : ndarray of shape (n_cells,)
-        Counts with noise.
-    group : ndarray of shape (n_cells,)
-        Of each cell.
-    noise : float
-        Standard deviation of the noise of a count.
-
-    Returns
-    -------
-    ndarray of shape (n_cells,)
-        Those of a group have the sum 1.
+    cells would be added to the column. `totals` are counts with noise of this standard deviation,
+    and `group` has the group of each cell. The shares of a group have the sum 1.
 
     Examples
     --------

@@ -106,21 +106,8 @@ class HeldOutRows:
 def hold_out(n_records: int, share: float, source: Any) -> np.ndarray:
     """Return the use of each record: 0 for the sketch, 1 for the classifier, 2 for the counts.
 
-    An independent coin decides for each record, and does not depend on its values.
-
-    Parameters
-    ----------
-    n_records : int
-        Number of records.
-    share : float
-        The probability of being held out; public. With 0 no coin is thrown.
-    source : NoiseSource
-        Source of coins.
-
-    Returns
-    -------
-    ndarray of shape (n_records,)
-        Private.
+    An independent coin decides for each record, and does not depend on its values. The result is
+    private; `share` is public: the probability of being held out. With 0 no coin is thrown.
 
     Examples
     --------
@@ -141,18 +128,7 @@ def held_out_plans(schema: TableSchema, whole: int = 1) -> list[dict[str, Planne
     """Return the planned releases of records that teach, and of those that are counted.
 
     The two parts and the sketch have no record in common, so that each has the whole budget.
-
-    Parameters
-    ----------
-    schema : TableSchema
-        What the table is declared to hold.
-    whole : int, default=1
-        The largest sum of the weights of the rows of a record, or of a person.
-
-    Returns
-    -------
-    list of dict
-        The planned releases of each part, by name.
+    `whole` is the largest sum of the weights of the rows of a record, or of a person.
 
     Examples
     --------
@@ -180,19 +156,8 @@ def expected_report_error(
 ) -> ExpectedError:
     """Return the standard error of the AUC by which records are told from samples.
 
-    Parameters
-    ----------
-    n_records : float
-        How many records are held out.
-    schema : TableSchema
-        What the table is declared to hold.
-    budget : SketchBudget
-        Of each part.
-
-    Returns
-    -------
-    ExpectedError
-        Useless from 0.5, the AUC of a classifier that cannot tell records from samples.
+    `n_records` is the number of held-out records, and `budget` that of each part. The error is
+    useless from 0.5, the AUC of a classifier that cannot tell records from samples.
 
     Examples
     --------
@@ -325,22 +290,7 @@ def read_held_out(
 ) -> dict[str, np.ndarray] | None:
     """Return the arrays of `release_held_out` from a file, or raise.
 
-    Parameters
-    ----------
-    schema : TableSchema
-        Of what is judged.
-    arrays : mapping of str to ndarray
-        By their names; empty where no records were held out.
-
-    Returns
-    -------
-    dict of str to ndarray, or None
-        None where no records were held out.
-
-    Raises
-    ------
-    ValueError
-        If there can be no report of these arrays.
+    The result is None if no records were held out.
     """
     if not arrays:
         return None

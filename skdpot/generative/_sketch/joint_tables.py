@@ -19,21 +19,9 @@ def joint_tables(
 ) -> list[list[JointTable]] | None:
     """Return what each class has of more than two columns that its mixture has not.
 
-    Parameters
-    ----------
-    released : mapping of str to ndarray
-        Of `release_marginals`.
-    columns : sequence of ndarray
-        The cells of each column.
-    n_records : ndarray of shape (n_classes,)
-        How many each class has, about.
-    fitted : sequence of (ndarray, ndarray)
-        Of `fit_mixture`: the mixture of each class, of pairs alone.
-
-    Returns
-    -------
-    list of list of JointTable, or None
-        Of each class; None where there is nothing.
+    `n_records` of shape (n_classes,) is about the number of records of each class. `fitted` has the
+    mixture of each class, of pairs alone, as `fit_mixture` returns it. None means that there is
+    nothing.
     """
     sizes = [released["groups"][column].max() + 1 for column in columns]
     wanted = wanted_tables(released, sizes, n_records)

@@ -34,17 +34,8 @@ def entry_weights(n_dimensions: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
 def as_matrix(entries: np.ndarray, n_dimensions: int) -> np.ndarray:
     """Return the symmetric matrix of weighted entries, in units of integers.
 
-    Parameters
-    ----------
-    entries : ndarray of shape (d (d + 1) / 2,)
-        Of `ClassRows.symmetric_sums`, with noise, perhaps.
-    n_dimensions : int
-        d.
-
-    Returns
-    -------
-    ndarray of shape (d, d)
-        The sum of ``x x'``.
+    `entries` are those of `ClassRows.symmetric_sums`, perhaps with noise; the matrix is the sum of
+    ``x x'``.
 
     Examples
     --------

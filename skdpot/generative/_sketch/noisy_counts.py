@@ -110,16 +110,8 @@ def noise_of_counts(
 def released_size(released: Mapping[str, np.ndarray]) -> int:
     """Return an estimate of the number of records, from released counts.
 
-    Parameters
-    ----------
-    released : mapping of str to ndarray
-        Of `release_marginals`.
-
-    Returns
-    -------
-    int
-        At least 0. It is a mean of the totals of all columns. Columns with more cells add up more
-        noise, and have less weight.
+    It is at least 0, and a mean of the totals of all columns. Columns with more cells add up more
+    noise, and have less weight.
 
     Examples
     --------

@@ -55,18 +55,9 @@ def are_scanned(n_columns: int) -> bool:
 def column_halves(masses: Sequence[np.ndarray], schema: TableSchema) -> list[np.ndarray]:
     """Return which half of its column each group is in.
 
-    Parameters
-    ----------
-    masses : sequence of ndarray of shape (n_groups,)
-        Counts with noise of the groups of each column but the target.
-    schema : TableSchema
-        What the table is declared to hold.
-
-    Returns
-    -------
-    list of ndarray of shape (n_groups,), dtype bool
-        Halves of numbers and levels are a lower and an upper one. Those of categories are about as
-        large as each other: the largest group first, each to the smaller half.
+    `masses` are counts with noise of the groups of each column but the target. Halves of numbers
+    and levels are a lower and an upper one. Those of categories are about equally large: the
+    largest group comes first, and each goes to the smaller half.
 
     Examples
     --------
@@ -96,14 +87,8 @@ def column_halves(masses: Sequence[np.ndarray], schema: TableSchema) -> list[np.
 def largest_scanned(n_columns: int, n_records: float, deviation: float) -> int:
     """Return of how many columns parities are released, at most.
 
-    Parameters
-    ----------
-    n_columns : int
-        How many there are.
-    n_records : float
-        About how many records a class has.
-    deviation : float
-        Of the noise of one parity, if it were the only one.
+    `n_records` is about the number of records of a class, and `deviation` that of the noise of one
+    parity, if it were the only one.
 
     Examples
     --------
@@ -152,21 +137,8 @@ def parity_sums(
 ) -> np.ndarray:
     """Return the sum of each parity over the records of each class.
 
-    Parameters
-    ----------
-    upper : ndarray of shape (n_columns, n), dtype bool
-        Private: which half a record is in.
-    classes : ndarray of shape (n,)
-        Private.
-    n_classes : int
-        How many there are.
-    subsets : sequence of ndarray
-        Of `scanned_subsets`.
-
-    Returns
-    -------
-    ndarray of shape (n_subsets, n_classes), dtype int64
-        A record in the upper halves of an odd number of columns counts -1, and others 1.
+    `upper` of shape (n_columns, n) and `classes` are private. A record in the upper halves of an
+    odd number of columns counts -1, and others 1. The sums have the shape (n_subsets, n_classes).
 
     Notes
     -----
@@ -210,19 +182,8 @@ def mixture_parities(
 ) -> np.ndarray:
     """Return the mean of each parity in a mixture of products of distributions.
 
-    Parameters
-    ----------
-    weights : ndarray of shape (n_components,)
-        Of the mixture.
-    signs : ndarray of shape (n_components, n_columns)
-        The mean sign of each column in each component.
-    subsets : sequence of ndarray
-        Of `scanned_subsets`.
-
-    Returns
-    -------
-    ndarray of shape (n_subsets,)
-        From -1 to 1.
+    `signs` of shape (n_components, n_columns) are the mean signs of columns. `subsets` are those of
+    `scanned_subsets`. Results are from -1 to 1.
 
     Examples
     --------

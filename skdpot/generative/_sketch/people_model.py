@@ -98,17 +98,8 @@ def fit_people(
 def as_mixture(people: Mapping[str, np.ndarray], schema: TableSchema) -> dict[str, np.ndarray]:
     """Return the distribution of a random row of a random person, as `fit_table` returns it.
 
-    Parameters
-    ----------
-    people : mapping of str to ndarray
-        Of `fit_people`.
-    schema : TableSchema
-        Of the rows. Every component is divided by the classes of the target.
-
-    Returns
-    -------
-    dict of str to ndarray
-        A model for `sample_units`.
+    `schema` is that of the rows. Every component is divided by the classes of the target. The
+    result is a model for `sample_units`.
     """
     n_states, n_types = people["chains"].shape[1], len(people["types"])
     weights = (people["types"][:, None] * people["chains"].sum(axis=2)).ravel()

@@ -110,19 +110,9 @@ class RemoteParts:
 def first_of(X: Any, groups: Any) -> tuple[Any, Any, Any]:
     """Return a table, the person of each of its rows, and all frames if it is in several.
 
-    Parameters
-    ----------
-    X : table, iterable of frames, or dask.dataframe.DataFrame
-        Private.
-    groups : array-like of shape (n_rows,) or str
-        The person of each row, or the column that has them, which is taken out.
-
-    Returns
-    -------
-    X, groups : table and array-like
-        Of several frames those of the first one, perhaps without rows.
-    frames : iterable or None
-        All of them, with the column; None for a table in one.
+    `groups` are the persons of rows, or the column that has them, which is taken out. If X is in
+    several frames, the table and persons are those of the first frame, perhaps without rows, and
+    `frames` has all of them, with the column. If X is one table, `frames` is None.
     """
     if not isinstance(groups, str):
         return X, groups, None
@@ -138,16 +128,8 @@ def first_of(X: Any, groups: Any) -> tuple[Any, Any, Any]:
 def read_parts(frames: Any, groups: str, rows: Any, order: int | None) -> tuple[Any, int]:
     """Return the parts of a table in several frames, and how many people there are, or raise.
 
-    Parameters
-    ----------
-    frames : iterable of frames, or dask.dataframe.DataFrame
-        Private. All rows of a person are in one of them, or one partition.
-    groups : str
-        The column with the person of each row.
-    rows : TableSpace
-        What rows are declared to hold.
-    order : int or None
-        The column by which the rows of a person are in order.
+    All rows of a person are in one frame, or one partition. `groups` is the column with the person
+    of each row, and `order` the column by which the rows of a person are in order.
     """
     read = partial(_read_part, groups=groups, rows=rows, order=order)
     if not hasattr(frames, "to_delayed"):
@@ -176,15 +158,9 @@ def by_person(
 ) -> tuple[list[PeoplePart], list[Any]]:
     """Return rows in parts of about as many rows, or of one person with more; and the people.
 
-    Parameters
-    ----------
-    units : ndarray of shape (n_rows, n_columns)
-        Of `TableSchema.encode`.
-    groups : array-like of shape (n_rows,)
-        The person of each row.
-    order : int or None
-        The column by which the rows of a person are in order; rows that are alike there stay in
-        their order.
+    Units are those of `TableSchema.encode`, and `groups` has the person of each row. `order` is the
+    column by which the rows of a person are in order; rows that are alike there stay in their
+    order.
 
     Examples
     --------

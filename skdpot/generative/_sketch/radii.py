@@ -23,17 +23,7 @@ _SCALES, _FREEDOMS = (
 def norm_counts(norms: np.ndarray, largest: float) -> np.ndarray:
     """Return how many norms are in each bin; a record more or less changes one count by one.
 
-    Parameters
-    ----------
-    norms : ndarray of shape (n,)
-        Private.
-    largest : float
-        Public bound: the end of the last bin.
-
-    Returns
-    -------
-    ndarray of shape (48,), dtype int64
-        From the smallest to the largest.
+    The norms are private. `largest` is public: the end of the last of 48 bins.
 
     Examples
     --------
@@ -100,21 +90,10 @@ class NormDistributions:
 def fit_norms(counts: np.ndarray, deviation: float, largest: float) -> NormDistributions:
     """Return the distributions of norms that noisy counts are most like.
 
-    Parameters
-    ----------
-    counts : ndarray of shape (n_classes, 48)
-        Of `norm_counts`, with noise.
-    deviation : float
-        Standard deviation of the noise.
-    largest : float
-        As there.
-
-    Returns
-    -------
-    NormDistributions
-        Fitted by least squares. The noise of all counts then averages out, which a quantile of the
-        counts themselves would add up. Classes of which noise leaves little are taken for what all
-        of them are like.
+    `counts` of shape (n_classes, 48) are those of `norm_counts`, with noise of this standard
+    deviation. They are fitted by least squares. The noise of all counts then averages out, whereas
+    a quantile of the counts themselves would add it up. Classes of which noise leaves little get
+    the distribution of all classes.
     """
     total = counts.sum(axis=0)
     share = np.maximum(counts.sum(axis=1, keepdims=True), 0.0) / max(total.sum(), 1e-300)

@@ -25,21 +25,9 @@ def kept_shares(
 ) -> np.ndarray:
     """Return what part of each deviation from a guess is no noise, as far as its group tells.
 
-    Parameters
-    ----------
-    observed : ndarray of shape (..., d)
-        Deviations as they were seen.
-    noise : ndarray, broadcast to the shape of `observed`
-        Variances of their noise.
-    groups : ndarray of shape (d,)
-        The group of each coordinate.
-    sure : bool, default=False
-        Whether the mean square must be above that of the noise by more than chance allows.
-
-    Returns
-    -------
-    ndarray of shape (..., d)
-        From 0 to 1: what to multiply the deviations by.
+    `noise` has the variances of the noise of the `observed` deviations, and `groups` the group of
+    each coordinate. If `sure`, the mean square must be above that of the noise by more than chance
+    allows. The results, from 0 to 1, are what to multiply the deviations by.
 
     Examples
     --------
@@ -162,16 +150,8 @@ def _positive_part(matrix: np.ndarray) -> np.ndarray:
 def square_roots(covariances: np.ndarray) -> np.ndarray:
     """Return short matrices F with ``F' F`` nearly equal to covariances.
 
-    Parameters
-    ----------
-    covariances : ndarray of shape (m, d, d)
-        Positive semidefinite.
-
-    Returns
-    -------
-    ndarray of shape (m, q, d)
-        Along the last directions, which are left out, is less than a thousandth of the variance of
-        any of them.
+    The result has the shape (m, q, d). Left-out directions have less than a thousandth of the
+    variance of any of the others.
 
     Examples
     --------

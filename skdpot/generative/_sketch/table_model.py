@@ -165,17 +165,7 @@ def _fit_classes(released, columns, class_sizes, pair_noise, shares, n_component
 def class_shares(model: Mapping[str, np.ndarray], n_classes: int) -> np.ndarray:
     """Return the probability of each class of the target.
 
-    Parameters
-    ----------
-    model : mapping of str to ndarray
-        Of `fit_table`.
-    n_classes : int
-        How many there are.
-
-    Returns
-    -------
-    ndarray of shape (n_classes,)
-        They have the sum 1.
+    The model is one of `fit_table`.
 
     Examples
     --------
