@@ -14,11 +14,10 @@ _LEAVE_OUT = "Leave out these rows, or give them their own label, such as 'unkno
 
 
 def split_attribute(
+    reader: Any,
     table: Table,
-    columns: Any,
     beside: Any,
     *,
-    estimator_name: str,
     private: bool = False,
     may_miss: bool = False,
     may_lack: bool = False,
@@ -26,23 +25,26 @@ def split_attribute(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the label of every row, and the positions of the other columns.
 
-    `columns` hold the attribute, or `beside` has it. Labels are scalars of Python for one
+    The columns that the parameter `sensitive_features` of the `reader` names hold the attribute, or
+    `beside` has it. Labels are scalars of Python for one
     attribute, and tuples of scalars for several. Invalid `private` labels do not raise, and errors
     count no rows. With `may_miss` labels may be missing, and are None; with `may_lack` the whole
     attribute may be left out. `remedy` is the advice of errors about rows with a missing label.
 
     Examples
     --------
+    >>> from skdpot import FairBarycenterPreprocessor
     >>> from skdpot.fairness._attribute import split_attribute
     >>> from skdpot.tables import Table
     >>> table = Table([["f", 1.5, "b"], ["m", 2.5, "b"]])
-    >>> labels, kept = split_attribute(table, [0, 2], None, estimator_name="Estimator")
+    >>> labels, kept = split_attribute(FairBarycenterPreprocessor([0, 2]), table, None)
     >>> labels.tolist(), kept.tolist()
     ([('f', 'b'), ('m', 'b')], [1])
     """
+    columns, reader_name = reader.sensitive_features, type(reader).__name__
     if columns is not None and beside is not None:
         raise ValueError(
-            f"{estimator_name} was given the sensitive attribute twice: as columns of X, by its "
+            f"{reader_name} was given the sensitive attribute twice: as columns of X, by its "
             "parameter sensitive_features, and beside X. Give one of them."
         )
     if columns is not None:
@@ -57,7 +59,7 @@ def split_attribute(
         beside = [None] * len(table)
     if beside is None:
         raise ValueError(
-            f"{estimator_name} needs the sensitive attribute of every row: name its columns of X "
+            f"{reader_name} needs the sensitive attribute of every row: name its columns of X "
             "by the parameter sensitive_features, or pass sensitive_features= beside X."
         )
     labels = read_labels(beside, check=not private, may_miss=may_miss, remedy=remedy)

@@ -511,12 +511,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         if table.container != "array":
             validate_data(self, table.X, reset=reset, skip_check_array=True)
         labels, kept = split_attribute(
-            table,
-            self.sensitive_features,
-            sensitive_features,
-            estimator_name=type(self).__name__,
-            private=self.epsilon is not None,
-            **reading,
+            self, table, sensitive_features, private=self.epsilon is not None, **reading
         )
         if table.container == "array":
             validate_data(self, table.X, reset=reset, skip_check_array=True)

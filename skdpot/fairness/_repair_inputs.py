@@ -165,12 +165,7 @@ class RepairInputs(PrivateEstimator):
             }
             table.X = validate_private_data(self, table.X, reset=reset, **options)
         labels, kept = split_attribute(
-            table,
-            self.sensitive_features,
-            sensitive_features,
-            estimator_name=type(self).__name__,
-            private=self.epsilon is not None,
-            **reading,
+            self, table, sensitive_features, private=self.epsilon is not None, **reading
         )
         if not len(kept):
             raise ValueError(

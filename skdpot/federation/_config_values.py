@@ -27,17 +27,17 @@ def readable() -> Iterator[None]:
         raise SettingsError(str(error)) from None
 
 
-def checked(config: Mapping[str, Any], settings: Mapping[str, Any], whose: str) -> dict[str, Any]:
+def checked(config: Mapping[str, Any], settings: Mapping[str, Any], subject: str) -> dict[str, Any]:
     """Return a value for every key, or raise if keys or types are wrong."""
     unknown = sorted(set(config) - set(settings))
     if unknown:
-        raise SettingsError(f"{whose} has keys that are none: {', '.join(unknown)}.")
+        raise SettingsError(f"{subject} has keys that are none: {', '.join(unknown)}.")
     given = {}
     for name, default in settings.items():
         kind = default if isinstance(default, type) else type(default)
         value = config.get(name, "" if kind is default else default)
         if kind is default and value == "":
-            raise SettingsError(f"{whose} lacks {name}.")
+            raise SettingsError(f"{subject} lacks {name}.")
         fits = isinstance(value, (int, float) if kind is float else kind)
         if not fits or isinstance(value, bool) != (kind is bool):
             raise SettingsError(f"{name} must be a {_KINDS[kind]}, got {value!r}.")

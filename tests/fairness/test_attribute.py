@@ -6,12 +6,13 @@ import polars as pl
 import pytest
 from scipy import sparse
 
+from skdpot import FairBarycenterPreprocessor
 from skdpot.fairness._attribute import read_labels, split_attribute
 from skdpot.tables import Table
 
 
 def split(X, columns=None, beside=None):
-    labels, kept = split_attribute(Table(X), columns, beside, estimator_name="Fair")
+    labels, kept = split_attribute(FairBarycenterPreprocessor(columns), Table(X), beside)
     return labels.tolist(), kept.tolist()
 
 
@@ -67,8 +68,8 @@ def test_labels_beside_the_data(beside):
 @pytest.mark.parametrize(
     "columns, beside, message",
     [
-        ("sex", ["f"] * 3, "Fair was given the sensitive attribute twice"),
-        (None, None, "Fair needs the sensitive attribute of every row"),
+        ("sex", ["f"] * 3, "FairBarycenterPreprocessor was given the sensitive attribute twice"),
+        (None, None, "FairBarycenterPreprocessor needs the sensitive attribute of every row"),
         ("salary", None, "X has no column 'salary'. Its columns are"),
         (4, None, "has the position 4, and X has 4 columns"),
         (["sex", 0], None, "one column of X, or several different ones"),

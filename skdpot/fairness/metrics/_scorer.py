@@ -112,12 +112,7 @@ class FairnessScorer:
         float
             The score; higher is better.
         """
-        labels, _ = split_attribute(
-            Table(X),
-            self.sensitive_features,
-            sensitive_features,
-            estimator_name=type(self).__name__,
-        )
+        labels, _ = split_attribute(self, Table(X), sensitive_features)
         measure = partial(
             _Measure(self.metric), sensitive_features=labels, **self.options, **params
         )

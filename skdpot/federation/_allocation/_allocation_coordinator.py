@@ -402,9 +402,9 @@ class AllocationCoordinator:
         for node in range(side.n_nodes):
             if node not in messages:
                 raise ValueError(f"there is no message of {role} {node} in round {number}.")
-            whose = f"the message of {role} {node}"
+            subject = f"the message of {role} {node}"
             neighbours = neighbours_of(side, node)
-            parts.append(read_amounts(messages[node], number, neighbours, whose))
+            parts.append(read_amounts(messages[node], number, neighbours, subject))
         amounts = np.concatenate(parts) if parts else np.empty(0)
         # Honest messages do not change. No node has more influence than its bounds allow.
         return nearest_amounts(side, amounts)

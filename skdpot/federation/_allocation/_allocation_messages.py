@@ -70,31 +70,33 @@ class AllocationMessage:
 
 
 def read_amounts(
-    message: Any, expected_round: int, neighbours: Sequence[Hashable], whose: str
+    message: Any, expected_round: int, neighbours: Sequence[Hashable], subject: str
 ) -> np.ndarray:
     """Return the finite amounts of a message in the order of some neighbours, or raise.
 
-    `whose` is what an error calls the message. Raises TypeError if it is no AllocationMessage, and
-    ValueError if it is of another round, a neighbour is missing or unknown, or an amount is not a
-    finite number below 1e50. An error names neighbours, and shows no amounts.
+    `subject` is what an error calls the message. Raises TypeError if it is no AllocationMessage,
+    and ValueError if it is of another round, a neighbour is missing or unknown, or an amount is not
+    a finite number below 1e50. An error names neighbours, and shows no amounts.
     """
     if not isinstance(message, AllocationMessage) or not isinstance(message.amounts, Mapping):
-        raise TypeError(f"{whose} must be an AllocationMessage, got {type(message).__name__}.")
+        raise TypeError(f"{subject} must be an AllocationMessage, got {type(message).__name__}.")
     if message.round != expected_round:
-        raise ValueError(f"{whose} must be of round {expected_round}, got round {message.round!r}.")
+        raise ValueError(
+            f"{subject} must be of round {expected_round}, got round {message.round!r}."
+        )
     known = set(neighbours)
     unknown = [name for name in message.amounts if name not in known]
     if unknown:
-        raise ValueError(f"{whose} has amounts of no neighbours: {_shown(unknown)}.")
+        raise ValueError(f"{subject} has amounts of no neighbours: {_shown(unknown)}.")
     missing = [name for name in neighbours if name not in message.amounts]
     if missing:
-        raise ValueError(f"{whose} lacks the amounts of {_shown(missing)}.")
+        raise ValueError(f"{subject} lacks the amounts of {_shown(missing)}.")
     values = [_number(message.amounts[name]) for name in neighbours]
     wrong = [name for name, x in zip(neighbours, values, strict=True) if not is_moderate(x)]
     if wrong:
         raise ValueError(
-            f"{whose} must have finite amounts below {LARGEST_NUMBER:g}; those of {_shown(wrong)} "
-            "are not."
+            f"{subject} must have finite amounts below {LARGEST_NUMBER:g}; those of "
+            f"{_shown(wrong)} are not."
         )
     return np.array(values, dtype=np.float64)
 

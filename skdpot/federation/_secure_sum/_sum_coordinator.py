@@ -78,18 +78,18 @@ class SecureSumCoordinator:
 
         Like all receiving methods, it raises ValueError for an invalid, repeated or late payload.
         """
-        whose = self._check_sender(owner, _KEYS, range(self._plan.n_owners), self._keys)
+        subject = self._check_sender(owner, _KEYS, range(self._plan.n_owners), self._keys)
         keys, *signed = read_payload(
-            payload, whose, keys=(np.uint8, (2, POINT_BYTES)), **self._expected()
+            payload, subject, keys=(np.uint8, (2, POINT_BYTES)), **self._expected()
         )
         known = {key.tobytes() for pair in self._keys.values() for key in pair}
         if len(known.union(key.tobytes() for key in keys)) < len(known) + len(keys):
-            raise ValueError(f"{whose} has a key that is in use already.")
+            raise ValueError(f"{subject} has a key that is in use already.")
         for key in keys:
             try:
                 check_public_key(key.tobytes())
             except ValueError:
-                raise ValueError(f"{whose} has a key that is not valid.") from None
+                raise ValueError(f"{subject} has a key that is not valid.") from None
         self._take_signature(owner, KEYS, keys.tobytes(), signed)
         self._keys[owner] = keys
 
@@ -117,11 +117,11 @@ class SecureSumCoordinator:
         The error is a FaultyOwnerError if they are not of one seed and of the advertised masking
         key.
         """
-        whose = self._check_sender(owner, _SHARES, self._keys, self._sealed)
+        subject = self._check_sender(owner, _SHARES, self._keys, self._sealed)
         near = self._neighbours(owner, self._keys)
         sealed, published = read_payload(
             payload,
-            whose,
+            subject,
             shares=(np.uint8, (len(near), SEALED_BYTES)),
             points=(np.uint8, (2 * len(near) + 1, POINT_BYTES)),
         )
@@ -129,7 +129,7 @@ class SecureSumCoordinator:
         seed = dict(zip(sorted([owner, *near]), points, strict=False))
         masking = dict(zip(near, points[len(seed) :], strict=True))
         if not self._are_dealt(owner, seed, masking):
-            raise FaultyOwnerError(f"{whose} are not all of one secret.", owner)
+            raise FaultyOwnerError(f"{subject} are not all of one secret.", owner)
         self._sealed[owner], self._points[owner] = sealed, (seed, masking)
 
     def delivery(self, owner: int) -> dict[str, np.ndarray]:
@@ -152,8 +152,8 @@ class SecureSumCoordinator:
 
     def receive_masked(self, owner: int, payload: Mapping[str, np.ndarray]) -> None:
         """Add the masked vector that `SecureSumOwner.mask` returned."""
-        whose = self._check_sender(owner, _MASKED, self._sealed, self._survivors)
-        (masked,) = read_payload(payload, whose, masked=(np.uint64, (self._plan.size,)))
+        subject = self._check_sender(owner, _MASKED, self._sealed, self._survivors)
+        (masked,) = read_payload(payload, subject, masked=(np.uint64, (self._plan.size,)))
         self._masked_sum += masked
         self._survivors.add(owner)
 
@@ -175,8 +175,8 @@ class SecureSumCoordinator:
 
     def receive_consistency(self, owner: int, payload: Mapping[str, np.ndarray]) -> None:
         """Accept a survivor's signature of the survivors, from `SecureSumOwner.consent`."""
-        whose = self._check_sender(owner, _CONSENT, self._survivors, self._consents)
-        signed = read_payload(payload, whose, **self._expected())
+        subject = self._check_sender(owner, _CONSENT, self._survivors, self._consents)
+        signed = read_payload(payload, subject, **self._expected())
         listed = survivors_as_signed(_owners_array(self._survivors))
         self._take_signature(owner, CONSENT, listed, signed)
         self._consents[owner] = self._signatures[owner]
@@ -199,14 +199,14 @@ class SecureSumCoordinator:
     def receive_reveal(self, owner: int, payload: Mapping[str, np.ndarray]) -> None:
         """Accept the shares that a survivor revealed, from `SecureSumOwner.reveal`."""
         expected = self._survivors if self._signers is None else self._consents
-        whose = self._check_sender(owner, _REVEAL, expected, self._revealed)
+        subject = self._check_sender(owner, _REVEAL, expected, self._revealed)
         owners = [other for other in self._plan.holders(owner) if other in self._sealed]
-        (shares,) = read_payload(payload, whose, shares=(np.uint8, (len(owners), KEY_BYTES)))
+        (shares,) = read_payload(payload, subject, shares=(np.uint8, (len(owners), KEY_BYTES)))
         revealed = {other: row.tobytes() for other, row in zip(owners, shares, strict=True)}
         for other, share in revealed.items():
             points = self._points[other][int(other not in self._survivors)]
             if not has_point(share, points[owner]):
-                raise ValueError(f"{whose}: that of owner {other} is not what it was dealt.")
+                raise ValueError(f"{subject}: that of owner {other} is not what it was dealt.")
         self._revealed[owner] = revealed
 
     def total(self) -> np.ndarray:

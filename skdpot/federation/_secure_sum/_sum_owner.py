@@ -189,18 +189,18 @@ class SecureSumOwner:
         their points. Raises SecureSumError if it is not the turn of `mask`.
         """
         self._check_turn("mask")
-        plan, owner, whose = self._plan, self._owner, "what was delivered"
+        plan, owner, subject = self._plan, self._owner, "what was delivered"
         named, sealed, points = read_payload(
             delivered,
-            whose,
+            subject,
             owners=(np.int64, (None,)),
             shares=(np.uint8, (None, SEALED_BYTES)),
             points=(np.uint8, (None, 2, POINT_BYTES)),
         )
         known = self._kept["owners"].tolist()
-        neighbours = self._check_present(read_owners(named, known, whose), whose)
+        neighbours = self._check_present(read_owners(named, known, subject), subject)
         if not len(sealed) == len(points) == len(neighbours):
-            raise ValueError(f"{whose} must have shares of {len(neighbours)} neighbours.")
+            raise ValueError(f"{subject} must have shares of {len(neighbours)} neighbours.")
         held, private = {owner: self._kept["own_share"]}, self._secret("sealing_key")
         keys = dict(zip(self._neighbours_among(known), self._kept["keys"], strict=True))
         for other, row, published in zip(neighbours, sealed, points, strict=True):
@@ -242,13 +242,13 @@ class SecureSumOwner:
         or do not include this owner, and SecureSumError like `share`.
         """
         self._check_turn("consent")
-        plan, whose = self._plan, "the request"
-        (named,) = read_payload(request, whose, survivors=(np.int64, (None,)))
-        survivors = read_owners(named, self._kept["sharers"].tolist(), whose)
-        self._check_enough(survivors, whose)
+        plan, subject = self._plan, "the request"
+        (named,) = read_payload(request, subject, survivors=(np.int64, (None,)))
+        survivors = read_owners(named, self._kept["sharers"].tolist(), subject)
+        self._check_enough(survivors, subject)
         if not plan.hang_together(survivors):
             raise ValueError(
-                f"{whose} names survivors that are not all linked by neighbours: sums of some of "
+                f"{subject} names survivors that are not all linked by neighbours: sums of some of "
                 "them would be seen."
             )
         self._finish("consent", self._kept | {"survivors": named})
@@ -360,24 +360,24 @@ class SecureSumOwner:
         present = set(owners)
         return [other for other in self._plan.neighbours(self._owner) if other in present]
 
-    def _check_enough(self, owners: list[int], whose: str) -> None:
+    def _check_enough(self, owners: list[int], subject: str) -> None:
         """Raise unless this owner and enough others are present."""
         if self._owner not in owners:
-            raise ValueError(f"{whose} does not name this owner, {self._owner}.")
+            raise ValueError(f"{subject} does not name this owner, {self._owner}.")
         if len(owners) < self._plan.required:
             raise ValueError(
-                f"{whose} names {len(owners)} of {self._plan.n_owners} owners, and at least "
+                f"{subject} names {len(owners)} of {self._plan.n_owners} owners, and at least "
                 f"{self._plan.required} must take part."
             )
 
-    def _check_present(self, owners: list[int], whose: str) -> list[int]:
+    def _check_present(self, owners: list[int], subject: str) -> list[int]:
         """Return the present neighbours, or raise if they are too few to continue."""
-        self._check_enough(owners, whose)
+        self._check_enough(owners, subject)
         neighbours = self._neighbours_among(owners)
         needed = self._plan.local_threshold - 1
         if len(neighbours) < needed:
             raise ValueError(
-                f"{whose} names {len(neighbours)} neighbours of owner {self._owner}, and at "
+                f"{subject} names {len(neighbours)} neighbours of owner {self._owner}, and at "
                 f"least {needed} are needed to take its masks off."
             )
         return neighbours
@@ -399,21 +399,21 @@ class SecureSumOwner:
 
     def _check_consents(self, signers: Signers, request: Mapping[str, np.ndarray]) -> None:
         """Raise unless as many owners as the threshold have signed the same list as this one."""
-        whose = "the request"
+        subject = "the request"
         named, signing, signatures = read_payload(
             request,
-            whose,
+            subject,
             survivors=(np.int64, (None,)),
             signers=(np.int64, (None,)),
             signatures=(np.uint8, (None, 64)),
         )
         survivors = self._kept["survivors"]
         if not np.array_equal(named, survivors):
-            raise ValueError(f"{whose} names other survivors than this owner has signed.")
-        owners = read_owners(signing, survivors.tolist(), whose)
+            raise ValueError(f"{subject} names other survivors than this owner has signed.")
+        owners = read_owners(signing, survivors.tolist(), subject)
         if len(signatures) != len(owners) or len(owners) < self._plan.threshold:
             raise ValueError(
-                f"{whose} must have the signatures of {self._plan.threshold} survivors at least."
+                f"{subject} must have the signatures of {self._plan.threshold} survivors at least."
             )
         listed = survivors_as_signed(named)
         for other, signature in zip(owners, signatures, strict=True):

@@ -251,37 +251,37 @@ class SumPlan:
 
 
 def read_payload(
-    payload: Mapping[str, np.ndarray], whose: str, **expected: tuple[type, tuple[int | None, ...]]
+    payload: Mapping[str, np.ndarray], subject: str, **expected: tuple[type, tuple[int | None, ...]]
 ) -> list[np.ndarray]:
     """Return copies of a payload's arrays in the order of `expected`, or raise ValueError.
 
     `expected` has the type and shape of every array; a length of None is any. Errors call the
-    payload `whose`, and show no values.
+    payload `subject`, and show no values.
     """
     if not isinstance(payload, Mapping) or set(payload) != set(expected):
-        raise ValueError(f"{whose} must have the arrays {', '.join(expected)} and no others.")
+        raise ValueError(f"{subject} must have the arrays {', '.join(expected)} and no others.")
     arrays = []
     for name, (dtype, shape) in expected.items():
         array = payload[name]
         if not isinstance(array, np.ndarray) or array.dtype != np.dtype(dtype):
-            raise ValueError(f"{whose}: {name} must be an array of {np.dtype(dtype).name}.")
+            raise ValueError(f"{subject}: {name} must be an array of {np.dtype(dtype).name}.")
         fits = len(array.shape) == len(shape) and all(
             length in (None, found) for length, found in zip(shape, array.shape, strict=True)
         )
         if not fits:
-            raise ValueError(f"{whose}: {name} must have the shape {shape}, got {array.shape}.")
+            raise ValueError(f"{subject}: {name} must have the shape {shape}, got {array.shape}.")
         arrays.append(np.array(array, order="C"))
     return arrays
 
 
-def read_owners(array: np.ndarray, among: Iterable[int], whose: str) -> list[int]:
+def read_owners(array: np.ndarray, among: Iterable[int], subject: str) -> list[int]:
     """Return the owners of an array that must be ascending and among some, or raise ValueError."""
     owners = array.tolist()
     if any(first >= second for first, second in zip(owners, owners[1:], strict=False)):
-        raise ValueError(f"{whose} must name owners in ascending order, each once.")
+        raise ValueError(f"{subject} must name owners in ascending order, each once.")
     strangers = sorted(set(owners).difference(among))
     if strangers:
-        raise ValueError(f"{whose} names owners that cannot be there: {strangers[:5]}.")
+        raise ValueError(f"{subject} names owners that cannot be there: {strangers[:5]}.")
     return owners
 
 
