@@ -98,21 +98,35 @@ def test_noise_alone_changes_no_ground():
         assert encoder.ground < 0.3
 
 
-def test_classes_of_images_have_half_of_their_covariances_in_common():
-    """Each class varies along a wave along which the other one does not vary."""
+def squares_of_waves(epsilon, share):
+    """Return mean squares within classes, each of which varies along a wave of its own.
+
+    A row is a class, and a column is a wave. A share of records is of the second class.
+    """
     rng = np.random.default_rng(0)
-    y = rng.integers(0, 2, 4000)
+    y = (np.arange(4000) < share * 4000).astype(int)
     waves = np.cos(np.pi * np.outer([1, 3], np.arange(SIDE) + 0.5) / SIDE)[y][:, None]
     X = 0.5 + 0.1 * rng.standard_normal((4000, 1, 1)) * waves * np.ones((1, SIDE, 1))
     generator = make_sketch_generator(
-        epsilon=200.0, classes=[0, 1], image_shape=(SIDE, SIDE), n_coefficients=KEPT, n_clusters=1,
-        random_state=0,
+        epsilon=epsilon, classes=[0, 1], image_shape=(SIDE, SIDE), n_coefficients=KEPT,
+        n_clusters=1, random_state=0,
     ).fit(X.reshape(4000, -1), y)  # fmt: skip
     factors = generator._fitted.sketch.mixture.factors
     assert len(factors) == 2
-    own, other = np.square(factors).sum(axis=1)[:, [1, 3]]
+    return np.square(factors).sum(axis=1)[:, [1, 3]]
+
+
+def test_classes_of_images_have_half_of_their_covariances_in_common():
+    own, other = squares_of_waves(200.0, 0.5)
     assert own[0] == pytest.approx(3 * other[0], rel=0.1)
     assert other[1] == pytest.approx(3 * own[1], rel=0.1)
+
+
+def test_small_classes_of_images_have_all_of_their_covariances_in_common():
+    for epsilon, is_common in ((2.0, True), (200.0, False)):
+        large, small = squares_of_waves(epsilon, 0.1)
+        assert large[0] > 5 * large[1]
+        assert (small[0] > 5 * small[1]) == is_common
 
 
 @pytest.mark.parametrize("encoder", ["dct", "pose"])

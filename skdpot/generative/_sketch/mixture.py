@@ -39,6 +39,7 @@ _LEAST_CLASS, _LEAST_CLUSTER = 0.05, 0.1
 _RESTORED = 0.8, 1.5
 # The part of the covariance within clusters of images that is common to all classes: a covariance
 # of one class gives its images a texture that reveals the class, and that real images do not have.
+# In small classes, where noise makes this worse, all of it is.
 _IN_COMMON = 0.5
 # The number of leading directions that are shrunk one by one; others are shrunk by tens.
 _FIRST = 30
@@ -58,6 +59,8 @@ class MixturePlan:
         looked for, and of rounds.
     own_histograms, own_covariances : bool
         Whether every class has its own, or all have one in common.
+    least_own : float
+        Of images: a class of fewer records has the common covariance within clusters.
     level : float
         The share of vectors that are not clipped.
     frequencies : ndarray of shape (n_codes,) or None
@@ -71,6 +74,7 @@ class MixturePlan:
     n_rounds: int
     own_histograms: bool
     own_covariances: bool
+    least_own: float
     level: float
     frequencies: np.ndarray | None
 
@@ -309,9 +313,11 @@ class MixtureSketch:
         radii = self._radii_of_products(self._inner_norms)
         self._clip(radii)
         kernels = self._release_symmetric("kernels", self._lost(self._inner_norms, radii))
-        if self._plan.frequencies is not None:
-            alike = np.average(kernels, axis=0, weights=np.resize(self._counts, len(kernels)))
-            kernels += _IN_COMMON * (alike - kernels)
+        if self._plan.frequencies is not None and self._plan.own_covariances:
+            alike = np.average(kernels, axis=0, weights=self._counts)
+            is_small = self._counts < self._plan.least_own
+            in_common = np.where(is_small, 1.0, _IN_COMMON)
+            kernels += in_common[:, None, None] * (alike - kernels)
         self._factors = square_roots(kernels)
         if self._plan.n_clusters > 1 and self._gives_back:
             self._restore_spread(kernels)

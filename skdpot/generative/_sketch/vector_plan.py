@@ -34,6 +34,9 @@ _VOTED_STAGES = {"size": 0.002, "vote": 0.001, "sketch": 0.997}
 # The noise of a mean of a class, in units of a radius, from which on classes share histograms, or
 # have no covariances of their own: vectors, and images, whose classes share half of them anyway.
 _SHARED_HISTOGRAMS, _SHARED_COVARIANCES, _SHARED_BY_IMAGES = 0.02, 0.004, 0.03
+# The noise from which on a small class of images has only the common covariance, and the part of
+# the mean size below which a class is small.
+_SHARED_BY_SMALL, _SMALL = 0.02, 0.5
 # Clusters are as many as this over the noise, and no more than these.
 _CLUSTERS_AT, _MOST_CLUSTERS = 0.25, 30
 # A cluster has at least so many records on an average.
@@ -104,6 +107,7 @@ class VectorPlan:
             n_rounds=_N_ROUNDS,
             own_histograms=noise < _SHARED_HISTOGRAMS,
             own_covariances=noise < shared,
+            least_own=min(noise / _SHARED_BY_SMALL, _SMALL) * class_size,
             level=_MOST_KEPT if noise < _SHARED_COVARIANCES else _HALF_KEPT,
             frequencies=encoder.frequencies,
         )
