@@ -77,10 +77,16 @@ def _fits(table: ReleasedTable) -> tuple[list[Fit], list[Fit]]:
     cells = np.split(model["cells"], ends, axis=1)
     precisions = released.get("column_weights", np.ones(len(names)))
     columns = [
-        _fit((name,), count, _together([cell], weights), noise_of_columns / math.sqrt(w), n_records)
+        _fit(
+            (name,),
+            count,
+            _joint_shares([cell], weights),
+            noise_of_columns / math.sqrt(w),
+            n_records,
+        )
         for name, count, cell, w in zip(names, counts, cells, precisions, strict=True)
     ]
-    sums = [_sums_of(cell, group) for cell, group in zip(cells, groups, strict=True)]
+    sums = [_group_shares(cell, group) for cell, group in zip(cells, groups, strict=True)]
     tables: list[tuple[int, ...]] = list(combinations(range(len(names)), 2))
     precisions = released.get("pair_weights", np.ones(len(tables)))
     made = [[sums[a], sums[b]] for a, b in tables]
@@ -91,12 +97,12 @@ def _fits(table: ReleasedTable) -> tuple[list[Fit], list[Fit]]:
         for joint, parts in zip(released["joint_columns"], released["joint_parts"], strict=True):
             tables.append(tuple(int(j) for j in joint if j >= 0))
             part_of_group = np.split(parts, ends_of_groups)
-            made.append([_sums_of(sums[j], part_of_group[j]) for j in tables[-1]])
+            made.append([_group_shares(sums[j], part_of_group[j]) for j in tables[-1]])
         precisions = np.concatenate([precisions, released["joint_weights"]])
         counted = np.concatenate([counted, released["joints"]])
     fits, start = [], 0
     for table_columns, parts, w in zip(tables, made, precisions, strict=True):
-        expected = _together(parts, weights)
+        expected = _joint_shares(parts, weights)
         table_counts = counted[start : start + expected.size].reshape(expected.shape)
         start += expected.size
         named = tuple(names[j] for j in table_columns)
@@ -111,7 +117,7 @@ def _parity_fit(table: ReleasedTable) -> ParityFit | None:
         return None
     ends = np.cumsum(released["n_cells"])[:-1]
     groups, cells = np.split(released["groups"], ends), np.split(model["cells"], ends, axis=1)
-    sums = [_sums_of(cell, group) for cell, group in zip(cells, groups, strict=True)]
+    sums = [_group_shares(cell, group) for cell, group in zip(cells, groups, strict=True)]
     halves = np.split(
         released["halves"], np.cumsum([of_column.shape[1] for of_column in sums])[:-1]
     )
@@ -137,12 +143,12 @@ def _parity_fit(table: ReleasedTable) -> ParityFit | None:
     return ParityFit(distances.size, misfit, columns, farthest, explained)
 
 
-def _sums_of(cells: np.ndarray, group: np.ndarray) -> np.ndarray:
+def _group_shares(cells: np.ndarray, group: np.ndarray) -> np.ndarray:
     """Return the probability of each group of a column in each component."""
     return np.column_stack([cells[:, group == g].sum(axis=1) for g in range(group.max() + 1)])
 
 
-def _together(parts: Sequence[np.ndarray], weights: Sequence[np.ndarray]) -> np.ndarray:
+def _joint_shares(parts: Sequence[np.ndarray], weights: Sequence[np.ndarray]) -> np.ndarray:
     """Return the probabilities of all combinations of parts of columns, in each class."""
     *first, last = parts
     joint = np.ones((len(last), 1))
@@ -208,7 +214,7 @@ def _held_out(schema: TableSchema, held_out: Mapping[str, np.ndarray] | None) ->
         name: _distance(count, share, of_values, n_records.value)
         for name, count, share in zip(schema.names, counts, shares, strict=True)
     }
-    telling = _auc(held_out["scores"], held_out["score_shares"], of_scores)
+    telling = _auc_against_samples(held_out["scores"], held_out["score_shares"], of_scores)
     if schema.target is None or not of_utility:
         return HeldOut(n_records, columns, telling)
     table_of, samples = held_out["utility"], held_out["utility_shares"]
@@ -217,9 +223,9 @@ def _held_out(schema: TableSchema, held_out: Mapping[str, np.ndarray] | None) ->
     return HeldOut(
         n_records, columns, telling, f"band of {target}" if schema.has_bands else target,
         _mean_of(right.astype(np.float64), table_of, of_utility[0]),
-        _auc_of_two(table_of, of_utility[0]) if schema.n_classes == 2 else None,
+        _auc_between_classes(table_of, of_utility[0]) if schema.n_classes == 2 else None,
         float(samples[right].sum()),
-        _auc_of_two(samples, 0.0).value if schema.n_classes == 2 else None,
+        _auc_between_classes(samples, 0.0).value if schema.n_classes == 2 else None,
     )  # fmt: skip
 
 
@@ -254,12 +260,12 @@ def _ranks(shares: np.ndarray) -> np.ndarray:
     return np.cumsum(shares) - shares / 2
 
 
-def _auc(counts: np.ndarray, shares: np.ndarray, deviation: float) -> Estimate:
+def _auc_against_samples(counts: np.ndarray, shares: np.ndarray, deviation: float) -> Estimate:
     """Return the chance that a record has a higher score than a sample."""
     return _mean_of(_ranks(shares), counts, deviation)
 
 
-def _auc_of_two(counts: np.ndarray, deviation: float) -> Estimate:
+def _auc_between_classes(counts: np.ndarray, deviation: float) -> Estimate:
     """Return the chance that a record of the second class has a higher score than of the first."""
     first, second = counts.T
     if min(first.sum(), second.sum()) <= 0:

@@ -14,7 +14,12 @@ from scipy.stats import halfnorm, kstest
 from skdpot import DPSinkhornGenerator, PrivacyLedger
 from skdpot.generative import Declared, ImageSketch, TableSketch, VectorSketch
 from skdpot.generative._files import read_generator, write_generator
-from skdpot.generative._quality import _auc, _auc_of_two, _distance, _mean_of
+from skdpot.generative._quality import (
+    _auc_against_samples,
+    _auc_between_classes,
+    _distance,
+    _mean_of,
+)
 from skdpot.generative._sketch import held_out, judges, table_sketch, vector_releases
 from skdpot.generative._sketch.held_out import hold_out
 from skdpot.generative._sketch.vector_summaries import summaries, summary_schema
@@ -199,9 +204,9 @@ def test_estimates_are_as_far_off_as_they_say():
     for _ in range(400):
         counts = rng.multinomial(n, of_records) + rng.normal(0, deviation, 4)
         table = rng.multinomial(n, of_classes.ravel()) + rng.normal(0, deviation, 6)
-        found["auc"].append(_auc(counts, shares, deviation))
+        found["auc"].append(_auc_against_samples(counts, shares, deviation))
         found["mean"].append(_mean_of(np.eye(4)[0], counts, deviation))
-        found["auc of two"].append(_auc_of_two(table.reshape(3, 2), deviation))
+        found["auc of two"].append(_auc_between_classes(table.reshape(3, 2), deviation))
         distances.append(_distance(counts, shares, deviation, n))
     for name, estimates in found.items():
         scores = [(of.value - truth[name]) / of.error for of in estimates]

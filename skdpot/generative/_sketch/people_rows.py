@@ -85,43 +85,45 @@ class _DrawnPeople:
         self._starts = np.cumsum(sizes) - sizes
         self.person = np.repeat(np.arange(n_users), sizes)
         self._states = self._types[self.person] + _walk(people["chains"], types, sizes, rng)
-        self._own_names = [wanted.schema.names[j] for j in table.own[:-1]]
+        self._person_names = [wanted.schema.names[j] for j in table.own[:-1]]
         units = np.empty((len(self.person), last), dtype=np.int64, order="F")
         for j in range(last):
             is_own = j in table.own
             values = self._draw(j, self._types if is_own else self._states)
             units[:, j] = values[self.person] if is_own else values
         self.rows = wanted.rows(units, rng)
-        self._put_values(_ALL, self.rows.taken(self._starts[self.person]), self._own_names)
+        self._put_values(_ALL, self.rows.select(self._starts[self.person]), self._person_names)
 
     def keep(self, part: Rules) -> None:
         """Make all rows keep these rules, by changes in the columns of the rules."""
         names = [column.name for column in part.columns]
-        own = [name for name in names if name in self._own_names]
-        row_names = [name for name in self._wanted.schema.names if name in set(names) - set(own)]
+        person_names = [name for name in names if name in self._person_names]
+        row_names = [
+            name for name in self._wanted.schema.names if name in set(names) - set(person_names)
+        ]
         rows, states, owners = self.rows, self._states, np.arange(len(self.person))
         if not row_names:
-            rows, states = rows.taken(self._starts), self._types
+            rows, states = rows.select(self._starts), self._types
             owners = owners[: len(self._starts)]
-        elif own:
+        elif person_names:
             owners = self.person
         broken = self._broken(rows, part)
         for n_tried in range(_ROUNDS):
-            if own and row_names and n_tried >= _ROUNDS_OF_ROWS:
-                broken = self._other_people(broken, part, own, names)
+            if person_names and row_names and n_tried >= _ROUNDS_OF_ROWS:
+                broken = self._other_people(broken, part, person_names, names)
             if not len(broken):
                 break
             repeats = min(_FACTOR**n_tried, max(1, _AT_ONCE // len(broken)))
             places = np.repeat(broken, repeats)
-            new = self._redrawn(rows.taken(places), row_names or own, states[places])
+            new = self._redrawn(rows.select(places), row_names or person_names, states[places])
             keeping = np.flatnonzero(self._wanted.kept(new, part))
             mended, positions = np.unique(places[keeping], return_index=True)
-            rows.put(mended, new.taken(keeping[positions]), self._wanted.schema, names)
+            rows.overwrite(mended, new.select(keeping[positions]), self._wanted.schema, names)
             broken = np.setdiff1d(broken, mended)
         if len(broken):
             self._mend(rows, broken, owners, part, names)
         if not row_names:
-            self._put_values(_ALL, rows.taken(self.person), names)
+            self._put_values(_ALL, rows.select(self.person), names)
 
     def sort(self) -> None:
         """Sort the column of the order, with all columns that share a rule with it.
@@ -136,7 +138,7 @@ class _DrawnPeople:
             names = {column.name for column in part.columns}
             tied |= names if name in names else set()
         order = np.lexsort((self.rows.plain[name], self.person))
-        self._put_values(_ALL, self.rows.taken(order), sorted(tied, key=str))
+        self._put_values(_ALL, self.rows.select(order), sorted(tied, key=str))
 
     def _cell_distributions(self, j):
         """Return the ends of a column's cells, and their distributions in all states and types."""
@@ -161,7 +163,7 @@ class _DrawnPeople:
 
     def _put_values(self, places: Any, others: TableRows, names: Sequence) -> None:
         """Put values of other rows into columns, and update the columns that rules compute."""
-        self.rows.put(places, others, self._wanted.schema, names)
+        self.rows.overwrite(places, others, self._wanted.schema, names)
         self.rows.plain = self._wanted.rules.complete(self.rows.plain)
 
     def _redrawn(self, rows: TableRows, names: Sequence, states: np.ndarray) -> TableRows:
@@ -170,14 +172,14 @@ class _DrawnPeople:
         for name in names:
             j = schema.names.index(name)
             units[:, j] = self._draw(j, states)
-        rows.put(_ALL, self._wanted.rows(units, self._rng), schema, names)
+        rows.overwrite(_ALL, self._wanted.rows(units, self._rng), schema, names)
         return TableRows(rows.units, self._wanted.rules.complete(rows.plain))
 
     def _broken(self, rows: TableRows, part: Rules) -> np.ndarray:
         return np.flatnonzero(~self._wanted.kept(rows, part))
 
     def _other_people(
-        self, broken: np.ndarray, part: Rules, own: Sequence, names: Sequence
+        self, broken: np.ndarray, part: Rules, person_names: Sequence, names: Sequence
     ) -> np.ndarray:
         """Draw columns of people anew, where more of their rows keep the rules then.
 
@@ -187,16 +189,16 @@ class _DrawnPeople:
             if not len(broken):
                 break
             persons, n_broken = np.unique(self.person[broken], return_counts=True)
-            first_rows = self.rows.taken(self._starts[persons])
-            proposals = self._redrawn(first_rows, own, self._types[persons])
+            first_rows = self.rows.select(self._starts[persons])
+            proposals = self._redrawn(first_rows, person_names, self._types[persons])
             places = np.flatnonzero(np.isin(self.person, persons))
             owners = np.searchsorted(persons, self.person[places])
-            new = self.rows.taken(places)
-            new.put(_ALL, proposals.taken(owners), self._wanted.schema, own)
+            new = self.rows.select(places)
+            new.overwrite(_ALL, proposals.select(owners), self._wanted.schema, person_names)
             new = TableRows(new.units, self._wanted.rules.complete(new.plain))
             n_left = np.bincount(owners[self._broken(new, part)], minlength=len(persons))
             better = np.flatnonzero((n_left < n_broken)[owners])
-            self.rows.put(places[better], new.taken(better), self._wanted.schema, names)
+            self.rows.overwrite(places[better], new.select(better), self._wanted.schema, names)
             broken = self._broken(self.rows, part)
         return broken
 
@@ -206,7 +208,7 @@ class _DrawnPeople:
         """Give the values of the nearest row that keeps rules to all rows of each broken owner."""
         keeping = np.flatnonzero(self._wanted.kept(rows, part))
         keeping = keeping[:: len(keeping) // _DONORS + 1]
-        donors = rows.taken(keeping) if len(keeping) else self._wanted.possible_rows()
+        donors = rows.select(keeping) if len(keeping) else self._wanted.possible_rows()
         persons, first_broken = np.unique(owners[broken], return_index=True)
         # In blocks, since distances to all donors are in memory.
         for block in np.array_split(np.arange(len(persons)), len(persons) // _DONORS + 1):
@@ -214,7 +216,7 @@ class _DrawnPeople:
             nearest = nearest_rows(units, donors.units, self._wanted.schema, part.columns)
             places = np.flatnonzero(np.isin(owners, persons[block]))
             positions = np.searchsorted(persons[block], owners[places])
-            rows.put(places, donors.taken(nearest[positions]), self._wanted.schema, names)
+            rows.overwrite(places, donors.select(nearest[positions]), self._wanted.schema, names)
 
 
 def _walk(chains, types, sizes, rng):

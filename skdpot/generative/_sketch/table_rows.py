@@ -45,14 +45,14 @@ class TableRows:
     units: np.ndarray
     plain: dict[Any, np.ndarray]
 
-    def taken(self, rows: np.ndarray) -> "TableRows":
+    def select(self, rows: np.ndarray) -> "TableRows":
         """Return some of the rows."""
         return TableRows(
             self.units[rows], {name: column[rows] for name, column in self.plain.items()}
         )
 
-    def put(self, rows: Any, others: "TableRows", schema: TableSchema, names: Any) -> None:
-        """Put values of other rows into columns of these names."""
+    def overwrite(self, rows: Any, others: "TableRows", schema: TableSchema, names: Any) -> None:
+        """Replace the values of some rows in columns of these names by those of other rows."""
         for name in names:
             self.plain[name][rows] = others.plain[name]
             if name in schema.names:
@@ -226,7 +226,7 @@ class WantedRows:
             )
             rows = self.rows(units, rng)
             kept = np.flatnonzero(self.kept(rows))
-            parts.append(rows.taken(kept))
+            parts.append(rows.select(kept))
             n_kept += len(kept)
             if n_kept >= _ENOUGH:
                 break
@@ -293,8 +293,8 @@ def _redrawn(
     new = wanted.rows(draw(len(places), labels=new_labels), rng)
     kept = np.flatnonzero(wanted.kept(new))
     mended, positions = np.unique(places[kept], return_index=True)
-    new, names = new.taken(kept[positions]), list(rows.plain)
-    rows.put(mended, new, wanted.schema, names)
+    new, names = new.select(kept[positions]), list(rows.plain)
+    rows.overwrite(mended, new, wanted.schema, names)
     return np.setdiff1d(broken, mended)
 
 
@@ -313,13 +313,13 @@ def _mend(
         for part in wanted.rules.parts:
             # Possible rows are used last, since drawn rows are more like the table.
             keeping = np.flatnonzero(wanted.kept(others, part))[:_DONORS]
-            donors = others.taken(keeping) if len(keeping) else wanted.possible_rows(label)
-            remaining = places[~wanted.kept(rows.taken(places), part)]
+            donors = others.select(keeping) if len(keeping) else wanted.possible_rows(label)
+            remaining = places[~wanted.kept(rows.select(places), part)]
             # In blocks, since distances to all donors are in memory.
             for some in np.array_split(remaining, len(remaining) // _DONORS + 1):
                 nearest = nearest_rows(rows.units[some], donors.units, wanted.schema, part.columns)
                 names = [column.name for column in part.columns]
-                rows.put(some, donors.taken(nearest), wanted.schema, names)
+                rows.overwrite(some, donors.select(nearest), wanted.schema, names)
 
 
 def nearest_rows(
