@@ -1,26 +1,34 @@
-"""The network simplex for dense costs, which starts from the tree that it ended with.
+"""The network simplex for all pairs of points, which starts from the tree that it ended with.
 
 As masses stay the same, the flow of that tree is feasible whatever the costs are, and where costs
 changed little, few pivots are left to do. Masses are integers, and costs are rounded to integers so
 small that all sums along a path are exact. The trees are strongly feasible, which excludes cycling:
 the simplex ends whatever the data are, without a limit on its pivots.
+
+Costs are a matrix, or squared distances that are computed whenever they are needed: then all memory
+is linear in the number of points.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
-from .kernels import kernel
-from .network import LARGEST_COST, greedy_forest, hang_forest, integer_masses
+from .kernels import kernel, leaf
+from .network import LARGEST_COST, hang_forest, integer_masses, serve
 from .polytope import smallest_difference, transform_prices
-from .spanning_tree import PARENT, ROW_ARC, empty_tree, label_subtree, pivot, price_leaves
+from .spanning_tree import NONE, PARENT, ROW_ARC, empty_tree, label_subtree, pivot, price_leaves
 
-_integer_masses, _greedy_forest = kernel(integer_masses), kernel(greedy_forest)
-_hang_forest, _empty_tree = kernel(hang_forest), kernel(empty_tree)
+_integer_masses, _empty_tree = kernel(integer_masses), kernel(empty_tree)
 _EPS = float(np.finfo(np.float64).eps)
 _LARGEST_TOTAL = 2**52
+_NO_MATRIX = np.empty((0, 0))
+# Distances that are in memory at a time when a lower bound is certified: 1 MiB.
+_BLOCK = 1 << 17
+# Of more coordinates, a matrix is faster than distances that are computed anew (measured).
+_MOST_COORDINATES = 8
 
 
 def common_masses(weights: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -35,6 +43,49 @@ def common_masses(weights: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [_integer_masses(one) for one in weights]
 
 
+class SquaredDistances:
+    """Squared distances between the rows x and the columns y, of which none are kept.
+
+    Parameters
+    ----------
+    x, y : ndarray of shape (n, n_features), (m, n_features)
+        The points.
+    """
+
+    def __init__(self, x: np.ndarray, y: np.ndarray) -> None:
+        self.x, self.y_columns = np.ascontiguousarray(x), np.ascontiguousarray(y.T)
+        self.shape = len(x), len(y)
+
+    def __getitem__(self, pairs: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        rows, columns = pairs
+        squares = [
+            np.square(one[rows] - other[columns])
+            for one, other in zip(self.x.T, self.y_columns, strict=True)
+        ]
+        return np.sum(squares, axis=0)
+
+    def max(self) -> float:
+        """Return a bound on all distances, from the boxes around x and around y."""
+        low, high = self.x.min(axis=0), self.x.max(axis=0)
+        other_low, other_high = self.y_columns.min(axis=1), self.y_columns.max(axis=1)
+        return float(np.square(np.maximum(high - other_low, other_high - low)).sum())
+
+    def rows(self, block: slice) -> np.ndarray:
+        """Return the distances of some rows."""
+        return _matrix(self.x[block], self.y_columns.T)
+
+
+def _matrix(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return cdist(x, y, "sqeuclidean")
+
+
+def squared_distances(
+    x: np.ndarray, y: np.ndarray, matrix: Callable[..., np.ndarray] = _matrix
+) -> SquaredDistances | np.ndarray:
+    """Return squared distances, as a matrix only if points have many coordinates."""
+    return matrix(x, y) if x.shape[1] > _MOST_COORDINATES else SquaredDistances(x, y)
+
+
 class Coupling(NamedTuple):
     """The pairs of rows and columns that a coupling joins, and its masses there, with sum 1."""
 
@@ -42,7 +93,7 @@ class Coupling(NamedTuple):
     columns: np.ndarray
     masses: np.ndarray
 
-    def cost(self, cost: np.ndarray) -> float:
+    def cost(self, cost: SquaredDistances | np.ndarray) -> float:
         """Return what the coupling costs."""
         return float(np.sum(self.masses * cost[self.rows, self.columns]))
 
@@ -58,13 +109,13 @@ class WarmTransport:
 
     def __init__(self, row_masses: np.ndarray, column_masses: np.ndarray) -> None:
         self._row_masses, self._column_masses = row_masses, column_masses
-        self._hub = len(row_masses)
+        self._n_rows = len(row_masses)
         n_nodes = len(row_masses) + len(column_masses) + 1
         self._tree = _empty_tree(n_nodes)
         self._flow = np.zeros(n_nodes, np.int64)
         self._price, self._arc_cost = np.zeros(n_nodes), np.zeros(n_nodes)
         self._at_root = np.zeros(len(column_masses), np.bool_)
-        self._n_quanta = 0.0
+        self._n_quanta = self._largest = 0.0
 
     def tree(self) -> dict[str, np.ndarray]:
         """Return what the next solution starts from, as arrays of doubles' size."""
@@ -80,24 +131,32 @@ class WarmTransport:
         self._flow[...] = tree["flow"]
         self._at_root[...] = tree["at_root"]
 
-    def solve(self, cost: np.ndarray, *, overwrite: bool = False) -> Coupling:
+    def solve(self, cost: SquaredDistances | np.ndarray, *, overwrite: bool = False) -> Coupling:
         """Return an optimal coupling for finite non-negative costs of shape (n, m).
 
-        With `overwrite`, the costs are rounded in place, which saves the memory of a second matrix.
+        With `overwrite`, a matrix is rounded in place, which saves the memory of a second one.
         """
-        self._n_quanta = math.floor(LARGEST_COST / len(self._tree)) / (cost.max() or 1.0)
-        quanta = np.multiply(cost, self._n_quanta, out=cost if overwrite else None)
-        np.rint(quanta, out=quanta)
+        self._largest = float(cost.max())
+        self._n_quanta = math.floor(LARGEST_COST / len(self._tree)) / (self._largest or 1.0)
+        if isinstance(cost, SquaredDistances):
+            quanta = _NO_MATRIX, cost.x, cost.y_columns
+        else:
+            rounded = np.multiply(cost, self._n_quanta, out=cost if overwrite else None)
+            quanta = np.rint(rounded, out=rounded), _NO_MATRIX, _NO_MATRIX
         if not self._at_root[0]:
-            self._plant(quanta)
-        _price_tree(quanta, self._tree, self._price, self._arc_cost, self._hub)
+            _plant(
+                *quanta, self._n_quanta, self._tree, self._flow, self._at_root, self._row_masses,
+                self._column_masses,
+            )  # fmt: skip
         _optimise(
-            quanta, self._tree, self._price, self._arc_cost, self._flow, self._column_masses,
-            self._at_root,
+            *quanta, self._n_quanta, self._tree, self._price, self._arc_cost, self._flow,
+            self._column_masses, self._at_root,
         )  # fmt: skip
         return self._coupling()
 
-    def bounds(self, cost: np.ndarray, coupling: Coupling) -> tuple[float, float]:
+    def bounds(
+        self, cost: SquaredDistances | np.ndarray, coupling: Coupling
+    ) -> tuple[float, float]:
         """Return certified bounds on the optimum for the costs that were solved for last.
 
         The upper one is the cost of the coupling; the lower one is the value of the last prices,
@@ -105,15 +164,22 @@ class WarmTransport:
         """
         return self.certify(cost, coupling)[:2]
 
-    def certify(self, cost: np.ndarray, coupling: Coupling) -> tuple[float, float, np.ndarray]:
+    def certify(
+        self, cost: SquaredDistances | np.ndarray, coupling: Coupling
+    ) -> tuple[float, float, np.ndarray]:
         """Return these bounds, and the rows' prices that the lower one is for."""
         n_rows, n_columns = cost.shape
         rows = self._row_masses / self._row_masses.sum()
         columns = self._column_masses / self._column_masses.sum()
         prices = self.prices()[1]
-        phi, psi = np.empty(n_rows), np.empty(n_columns)
-        transform_prices(cost, np.arange(n_rows), rows, prices, phi, psi)
-        rounding = (n_rows + n_columns + 16) * _EPS * float(cost.max())
+        phi, psi, of_block = np.empty(n_rows), np.full(n_columns, np.inf), np.empty(n_columns)
+        height = max(1, _BLOCK // n_columns)
+        for start in range(0, n_rows, height):
+            block = slice(start, start + height)
+            part = cost.rows(block) if isinstance(cost, SquaredDistances) else cost[block]
+            transform_prices(part, np.arange(len(part)), rows[block], prices, phi[block], of_block)
+            np.minimum(psi, of_block, out=psi)
+        rounding = (n_rows + n_columns + 16) * _EPS * self._largest
         lower = math.fsum(rows * phi) + math.fsum(columns * psi) - rounding
         upper = coupling.cost(cost)
         return min(lower, upper), upper, phi
@@ -121,60 +187,93 @@ class WarmTransport:
     def prices(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the last prices of rows and columns, in units of cost; the root's are left out."""
         prices = self._price[:-1] / self._n_quanta
-        return prices[: self._hub], prices[self._hub :]
-
-    def _plant(self, quanta: np.ndarray) -> None:
-        """Grow the first tree: columns take what is left of their cheapest rows, one by one."""
-        rows, nothing = np.arange(self._hub), np.empty(0, np.int32)
-        forest = _greedy_forest(
-            quanta, rows, self._row_masses, np.zeros(self._hub), self._column_masses.copy(),
-            np.zeros(len(self._column_masses), np.bool_), nothing, nothing,
-        )  # fmt: skip
-        _hang_forest(
-            quanta, rows, self._hub, self._tree, self._arc_cost, self._flow, self._at_root, *forest,
-        )  # fmt: skip
+        return prices[: self._n_rows], prices[self._n_rows :]
 
     def _coupling(self) -> Coupling:
         """Read the coupling off the tree."""
         nodes = np.flatnonzero(self._flow > 0)
         parents = self._tree[nodes, PARENT]
-        is_row = nodes < self._hub
+        is_row = nodes < self._n_rows
         return Coupling(
             np.where(is_row, nodes, parents),
-            np.where(is_row, parents, nodes) - self._hub,
+            np.where(is_row, parents, nodes) - self._n_rows,
             self._flow[nodes] / self._row_masses.sum(),
         )
 
 
-@kernel
-def _price_tree(cost, tree, price, arc_cost, hub):
-    """Set arc costs and prices of the tree, which hangs from the root by the column `hub` alone."""
-    n_rows = cost.shape[0]
-    root = len(tree) - 1
-    for node in range(root):
-        parent = tree[node, PARENT]
-        if parent == root:
-            arc_cost[node] = 0.0
-        elif node < n_rows:
-            arc_cost[node] = cost[node, parent - n_rows]
-        else:
-            arc_cost[node] = cost[parent, node - n_rows]
-    label_subtree(tree, price, arc_cost, hub)
-    price_leaves(tree, price, arc_cost, n_rows)
+@leaf
+def _cost(matrix, x, y_columns, n_quanta, row, column):
+    """Return a cost in quanta, from the matrix unless that is empty."""
+    if len(matrix):
+        return matrix[row, column]
+    square = 0.0
+    for k in range(len(y_columns)):
+        difference = x[row, k] - y_columns[k, column]
+        square += difference * difference
+    return np.rint(square * n_quanta)
+
+
+@leaf
+def _write_row(x, y_columns, n_quanta, row, costs):
+    """Write the costs of a row, as `_cost` has them."""
+    costs[:] = 0.0
+    for k in range(len(y_columns)):
+        coordinate, others = x[row, k], y_columns[k]
+        for j in range(len(costs)):
+            difference = coordinate - others[j]
+            costs[j] += difference * difference
+    for j in range(len(costs)):
+        costs[j] = np.rint(costs[j] * n_quanta)
 
 
 @kernel
-def _optimise(cost, tree, price, arc_cost, flow, amount, at_root):
+def _plant(matrix, x, y_columns, n_quanta, tree, flow, at_root, row_masses, column_masses):
+    """Grow the first tree: columns take what is left of their cheapest rows, one by one."""
+    n_rows = len(row_masses)
+    supply, demand = row_masses.copy(), column_masses.copy()
+    parents = np.full(len(tree) - 1, NONE)
+    masses = np.zeros(len(tree) - 1, np.int64)
+    for column in range(len(demand)):
+        while demand[column] > 0:
+            cheapest, least = NONE, np.inf
+            for row in range(n_rows):
+                if supply[row] > 0:
+                    value = _cost(matrix, x, y_columns, n_quanta, row, column)
+                    if value < least:
+                        cheapest, least = np.int64(row), value
+            serve(cheapest, column, supply, demand, parents, masses)
+    hang_forest(n_rows, n_rows, tree, flow, at_root, parents, masses)
+
+
+@kernel
+def _optimise(
+    matrix, x, y_columns, n_quanta, tree, price, arc_cost, flow, amount, at_root
+):  # fmt: skip
     """Let the cheapest arc of one row after the other enter, until no row has one to offer.
 
-    The hub's arc to the root is on no cycle, so that what the columns send to the root is fixed.
+    The tree hangs from the root by the first column alone. That arc is on no cycle, so that what
+    the columns send to the root is fixed.
     """
-    n_rows, n_columns = cost.shape
-    column_prices = price[n_rows : n_rows + n_columns]
+    root, n_columns = len(tree) - 1, len(amount)
+    n_rows = root - n_columns
+    for node in range(root):
+        parent = np.int64(tree[node, PARENT])
+        if node < n_rows:
+            arc_cost[node] = _cost(matrix, x, y_columns, n_quanta, node, parent - n_rows)
+        elif parent < root:
+            arc_cost[node] = _cost(matrix, x, y_columns, n_quanta, parent, node - n_rows)
+        else:
+            arc_cost[node] = 0.0
+    label_subtree(tree, price, arc_cost, n_rows)
+    price_leaves(tree, price, arc_cost, n_rows)
+    column_prices = price[n_rows:root]
+    scratch = np.empty(n_columns)
     row = 0
     n_settled = 0
     while n_settled < n_rows:
-        row_cost = cost[row]
+        row_cost = matrix[row] if len(matrix) else scratch
+        if not len(matrix):
+            _write_row(x, y_columns, n_quanta, row, scratch)
         smallest = smallest_difference(row_cost, column_prices)
         if smallest < price[row]:
             column = 0

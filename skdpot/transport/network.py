@@ -142,7 +142,7 @@ def _candidate_arcs(cost, used, row_prices, column_prices, width):
 
 
 @part
-def _serve(i, j, supply, demand, parents, masses):
+def serve(i, j, supply, demand, parents, masses):
     """Send what row i has to column j: the one of them that this exhausts hangs from the other."""
     mass = min(supply[i], demand[j])
     supply[i] -= mass
@@ -154,7 +154,7 @@ def _serve(i, j, supply, demand, parents, masses):
 
 
 @part
-def greedy_forest(
+def _greedy_forest(
     cost, used, supply, row_prices, amount, is_free, candidate_rows, candidate_columns
 ):
     """Serve the column amounts along the candidate arcs, then along the cheapest others.
@@ -175,7 +175,7 @@ def greedy_forest(
         for a in range(len(candidate_rows)):
             row, column = np.int64(candidate_rows[a]), np.int64(candidate_columns[a])
             if min(supply[row], demand[column]) > 0 and is_free[column] == turn:
-                _serve(row, column, supply, demand, parents, masses)
+                serve(row, column, supply, demand, parents, masses)
         if turn:
             break
         for j in range(n_columns):
@@ -187,7 +187,7 @@ def greedy_forest(
                         value = cost[used[i], j] - row_prices[i]
                         if best == NONE or value < best_value:
                             best, best_value = i, value
-                _serve(best, j, supply, demand, parents, masses)
+                serve(best, j, supply, demand, parents, masses)
     for i in range(n_rows):
         while supply[i] > 0:
             best = NONE
@@ -197,7 +197,7 @@ def greedy_forest(
                         best = j
             if best == NONE:
                 break
-            _serve(i, best, supply, demand, parents, masses)
+            serve(i, best, supply, demand, parents, masses)
     for j in range(n_columns):
         amount[j] -= demand[j]
     return parents, masses
@@ -233,7 +233,7 @@ def _first_forest(
             for j in range(len(amount)):
                 is_free[j] = False
             _fill_columns(smallest, largest, column_prices, amount)
-        forest = greedy_forest(
+        forest = _greedy_forest(
             cost, used, supply, row_prices, amount, is_free, candidate_rows, candidate_columns
         )
         is_short = False
@@ -257,13 +257,12 @@ def _root_column(smallest, largest, amount):
 
 
 @part
-def hang_forest(cost, used, hub, tree, arc_cost, flow, at_root, parents, masses):
+def hang_forest(n_rows, hub, tree, flow, at_root, parents, masses):
     """Turn the forest into a strongly feasible spanning tree that hangs from the root.
 
     Trees hang by the column `hub`, by another column that is their top, or else from the hub: by
     an empty arc of a row, which points to the root.
     """
-    n_rows = len(used)
     root = len(tree) - 1
     # The hub becomes the top of its tree.
     below, parent, mass = np.int64(hub), parents[hub], masses[hub]
@@ -283,8 +282,6 @@ def hang_forest(cost, used, hub, tree, arc_cost, flow, at_root, parents, masses)
         else:
             flow[node] = masses[node]
         tree[node, PARENT] = parent
-        row, column = min(node, parent), max(node, parent)
-        arc_cost[node] = cost[used[row], column - n_rows]
     list_children(tree, n_rows)
 
 
@@ -399,7 +396,13 @@ def network_projection(
         candidate_rows, candidate_columns,
     )  # fmt: skip
     hub = n_rows + _root_column(smallest, largest, amount)
-    hang_forest(cost, rows, hub, tree, arc_cost, flow, at_root, forest[0], forest[1])
+    hang_forest(n_rows, hub, tree, flow, at_root, forest[0], forest[1])
+    for node in range(n_nodes - 1):
+        parent = np.int64(tree[node, PARENT])
+        if node < n_rows:
+            arc_cost[node] = cost[rows[node], parent - n_rows]
+        elif parent < n_nodes - 1:
+            arc_cost[node] = cost[rows[parent], node - n_rows]
     for j in range(n_columns):
         if at_root[j]:
             label_subtree(tree, price, arc_cost, n_rows + j)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import tracemalloc
 
 import numpy as np
 import ot
@@ -14,7 +15,7 @@ from scipy.spatial.distance import cdist
 
 from skdpot.transport import TransportConvergenceWarning, exact_transport
 from skdpot.transport.barycenter import free_support_barycenter, quantile_barycenter
-from skdpot.transport.dense_simplex import WarmTransport, common_masses
+from skdpot.transport.dense_simplex import SquaredDistances, WarmTransport, common_masses
 
 EPS = np.finfo(np.float64).eps
 
@@ -355,3 +356,38 @@ def test_numbers_of_points_without_a_small_common_multiple():
     assert math.lcm(*sizes) > 2**62
     masses = common_masses([uniform(size) for size in sizes])
     assert all(one.sum() == 2**52 for one in masses)
+
+
+@pytest.mark.parametrize("bound", ["moments", "pairs"])
+def test_memory_grows_with_the_points_only(bound):
+    peaks = []
+    free_support_barycenter(np.eye(2)[:, None], uniform(2), np.zeros((1, 2)), bound=bound)
+    for n in (500, 1000):
+        first, second, start = np.random.default_rng(0).normal(size=(3, n, 2))
+        tracemalloc.start()
+        # A tolerance that every sweep meets.
+        free_support_barycenter([first, second], uniform(2), start, tol=1e6, bound=bound)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 2.5 * peaks[0]
+
+
+@pytest.mark.parametrize("n_features", [1, 3, 8, 9])
+@pytest.mark.parametrize("ties", [False, True])
+def test_distances_that_are_not_kept_lead_where_a_matrix_leads(n_features, ties):
+    rng = np.random.default_rng(n_features)
+    masses = common_masses([uniform(30), rng.dirichlet(np.ones(40))])
+    kept, whole = WarmTransport(*masses), WarmTransport(*masses)
+    x, y = rng.normal(size=(30, n_features)), rng.normal(size=(40, n_features)) + 5
+    for step in (0.0, 0.1, 2.0):
+        x = x + step * rng.normal(size=x.shape)
+        here, there = (np.round(x), np.round(y)) if ties else (x, y)
+        costs = SquaredDistances(here, there)
+        matrix = cdist(here, there, "sqeuclidean")
+        assert costs.max() >= matrix.max()
+        coupling, expected = kept.solve(costs), whole.solve(matrix)
+        lower, upper = kept.bounds(costs, coupling)
+        known = whole.bounds(matrix, expected)
+        assert upper - lower <= 1e-9 * costs.max()
+        assert [lower, upper] == pytest.approx(known, rel=1e-9)
+        assert upper == pytest.approx(coupling.cost(matrix), rel=1e-14)

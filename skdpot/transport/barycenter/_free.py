@@ -12,6 +12,7 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from ..base_measure import TransportConvergenceWarning
+from ..dense_simplex import squared_distances
 from ..polytope import check_weights
 from ._bregman import FIRST_REG, project
 from ._choice import space_filling_order, systematic_choice
@@ -314,7 +315,10 @@ def _reconsider(group: Group, arrays: Arrays) -> np.ndarray:
 
         now = beside(own.image, own.scatter)
         for targets in (support,) if alone else (rest, support):
-            coupling = own.transport.solve(_fast_costs(targets, own.points), overwrite=True)
+            # No name is given to the costs: a matrix would be kept until the next one is made.
+            coupling = own.transport.solve(
+                squared_distances(targets, own.points, _fast_matrix), overwrite=True
+            )
             proposal = own.images(coupling)
             if beside(*proposal) < now:
                 own.image, own.scatter = proposal
@@ -402,7 +406,7 @@ def _scale(points: list[np.ndarray], everything: list[np.ndarray]) -> float:
     return float(max(largest, limit * _SMALLEST_SHARE)) or 1.0
 
 
-def _fast_costs(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def _fast_matrix(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return squared distances, with errors relative to the largest one."""
     costs = x @ (-2 * y.T)
     costs += np.square(x).sum(axis=1)[:, None]

@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
-from ..dense_simplex import WarmTransport, common_masses
+from ..dense_simplex import WarmTransport, common_masses, squared_distances
 
 
 def moment_bound(
@@ -34,7 +33,7 @@ def pair_bound(
 
     def distance(s: int, t: int) -> float:
         transport = WarmTransport(*common_masses([masses[s], masses[t]]))
-        cost = cdist(points[s], points[t], "sqeuclidean")
+        cost = squared_distances(points[s], points[t])
         return transport.bounds(cost, transport.solve(cost))[0]
 
     return _sum_over_pairs(distance, weights)

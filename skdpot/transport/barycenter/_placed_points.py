@@ -3,9 +3,8 @@
 import math
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
-from ..dense_simplex import Coupling, WarmTransport, common_masses
+from ..dense_simplex import Coupling, WarmTransport, common_masses, squared_distances
 
 
 class PlacedPoints:
@@ -32,10 +31,12 @@ class PlacedPoints:
 
     def place(self, support: np.ndarray) -> tuple[float, float, Coupling]:
         """Couple with a support: return certified bounds on the cost, and the coupling."""
-        coupling = self.transport.solve(self._costs(support), overwrite=True)
+        coupling = self.couple(support)
         self.image, self.scatter = self.images(coupling)
-        # Computed twice, as to keep them would take the memory of a second matrix.
-        return *self.transport.bounds(self._costs(support), coupling), coupling
+        # Computed twice: the first ones were rounded in place, if they were a matrix.
+        costs = squared_distances(support, self.points)
+        return *self.transport.bounds(costs, coupling), coupling
 
-    def _costs(self, support: np.ndarray) -> np.ndarray:
-        return cdist(support, self.points, "sqeuclidean")
+    def couple(self, support: np.ndarray) -> Coupling:
+        """Return an optimal coupling with a support."""
+        return self.transport.solve(squared_distances(support, self.points), overwrite=True)
