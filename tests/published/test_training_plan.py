@@ -125,7 +125,7 @@ def test_only_sums_over_records_are_centred(gradient, epsilon):
     ledger = make_ledger(neighbouring="replace_one")
     make_generator(
         ledger, gradient=gradient, neighbouring="replace_one", sampling_rate=0.02,
-        noise_multiplier=1.0, n_iter=500, epsilon=10.0, delta=1e-6, debias=0.0,
+        noise_multiplier=1.0, n_iter=500, epsilon=10.0, delta=1e-6,
     ).fit(X)  # fmt: skip
     assert ledger.spent()[0] == pytest.approx(epsilon, abs=1e-3)
 
