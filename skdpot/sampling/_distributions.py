@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils import gen_batches
 
 from skdpot._base import validate_private_data
 from skdpot._sklearn_compat import StrOptions
@@ -20,6 +21,8 @@ from skdpot.transport import load_compiler, normalise_rows, transport_costs
 
 # A sum this close to an end leaves a single distribution.
 _NEGLIGIBLE = 1e-12
+# Number of weights that are rounded at a time: the processor's cache holds them.
+_IN_CACHE = 1 << 16
 # Maximum number of inputs for which the cost of each is computed.
 _MOST_TRIED = 512
 # scikit-learn's own text advises to impute.
@@ -86,7 +89,12 @@ class ProjectionMechanism:
         # A caller may have made underflow an error, which the values of a row could raise.
         with np.errstate(all="ignore"):
             probabilities = self.project(rows)
-        return self.draws.draw(self.draws.integer_weights(probabilities), integers)
+        outputs = np.empty(np.shape(integers), dtype=np.intp)
+        height = max(1, _IN_CACHE // probabilities.shape[1])
+        for users in gen_batches(len(outputs), height):
+            weights = self.draws.integer_weights(probabilities[users])
+            outputs[users] = self.draws.draw(weights, integers[users])
+        return outputs
 
 
 class BaseDistributionSampler(BaseLocalSampler):
