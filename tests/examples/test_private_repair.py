@@ -86,10 +86,15 @@ def test_adult_keeps_the_columns_with_bounds(example, tmp_path):
 def test_private_repairs_hide_groups(example, parts):
     train, test = parts
     before = example.judge(train.X, test.X, train, test)
-    after = example.judge_repair(train, test, "histogram", 8.0, n_support=200)
-    assert after.auc < 0.6 < 0.8 < before.auc
-    assert after.parity < 0.1 < before.parity
-    assert 0.6 < after.accuracy < before.accuracy
+    after = [
+        example.judge_repair(train, test, "histogram", 8.0, seed=seed, n_support=200)
+        for seed in range(4)
+    ]
+    # The areas of these four differ by .02.
+    assert np.mean([one.auc for one in after]) < 0.63 < 0.8 < before.auc
+    for one in after:
+        assert one.parity < 0.1 < before.parity
+        assert 0.6 < one.accuracy < before.accuracy
 
 
 def test_table_and_figure(example, found, capsys):
