@@ -271,8 +271,10 @@ def _optimise(
     row = 0
     n_settled = 0
     while n_settled < n_rows:
-        row_cost = matrix[row] if len(matrix) else scratch
-        if not len(matrix):
+        row_cost = scratch
+        if len(matrix):
+            row_cost = matrix[row]
+        else:
             _write_row(x, y_columns, n_quanta, row, scratch)
         smallest = smallest_difference(row_cost, column_prices)
         if smallest < price[row]:

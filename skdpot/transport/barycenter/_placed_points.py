@@ -31,12 +31,9 @@ class PlacedPoints:
 
     def place(self, support: np.ndarray) -> tuple[float, float, Coupling]:
         """Couple with a support: return certified bounds on the cost, and the coupling."""
-        coupling = self.couple(support)
+        # No name is given to the costs: a matrix would be kept until the next one is made.
+        coupling = self.transport.solve(squared_distances(support, self.points), overwrite=True)
         self.image, self.scatter = self.images(coupling)
         # Computed twice: the first ones were rounded in place, if they were a matrix.
         costs = squared_distances(support, self.points)
         return *self.transport.bounds(costs, coupling), coupling
-
-    def couple(self, support: np.ndarray) -> Coupling:
-        """Return an optimal coupling with a support."""
-        return self.transport.solve(squared_distances(support, self.points), overwrite=True)
