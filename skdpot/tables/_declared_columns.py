@@ -70,6 +70,11 @@ def read_column(name: Any, declared: Any) -> Column | Unlearned:
     return _labelled(name, kind, in_full[LABEL_KEYS[kind]], missing, dtype)
 
 
+def names_type(name: Any, declared: Any) -> bool:
+    """Tell whether a declaration, which can be read, names the type of its column."""
+    return "dtype" in _as_mapping(name, declared)
+
+
 def _as_mapping(name: Any, declared: Any) -> Mapping:
     """Return a declaration in its dict form, or raise."""
     if isinstance(declared, Mapping):

@@ -15,7 +15,7 @@ from skdpot.tables._column import LABEL_KEYS, NUMERIC, Column
 from skdpot.tables._containers import Table, exact_digits, labels_in
 from skdpot.tables._dates import DATE, TEXT
 from skdpot.tables._declarations import objects
-from skdpot.tables._declared_columns import HOW_TO_DECLARE, read_column
+from skdpot.tables._declared_columns import HOW_TO_DECLARE, names_type, read_column
 from skdpot.tables._frames import as_array, make_table
 from skdpot.tables._reading import labels_of_other_types, numbers_in
 from skdpot.tables._schema_files import columns_in, refuse_gaps
@@ -93,18 +93,19 @@ class TableSchema:
         target = None if self.target is None else self.names[self.target]
         return _schema_of(self.declared, target, set(names))
 
-    def typed(self, table: Table) -> "TableSchema":
-        """Return the schema with the frame's types for dates and labels."""
+    def typed(self, table: Table, declared: Any = None) -> "TableSchema":
+        """Return the schema with types for frames, but for those that users declared."""
         if table.container == "array":
             return self
         dtypes = {name: table.dtype(place) for place, name in enumerate(table.names)}
+        kept = [name for name, one in columns_in(declared)[0].items() if names_type(name, one)]
 
         def typed(column: Any) -> Any:
             if not isinstance(column, Column):
                 return column
             dtype = type_in_frame(dtypes.get(column.name), column)
-            # A declared type is kept. Dates always have one, from how their bounds are written.
-            taken = dtype and column.dtype in (None, TEXT, DATE)
+            # Dates always have a type, from how their bounds are written.
+            taken = dtype and column.dtype in (None, TEXT, DATE) and column.name not in kept
             return replace(column, dtype=dtype) if taken else column
 
         others = tuple((place, typed(column)) for place, column in self.others)

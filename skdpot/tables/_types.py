@@ -15,10 +15,9 @@ from skdpot.tables._dates import DATE, DATETIME, TEXT, TIMEDELTA, date_objects
 _INTEGERS = re.compile(r"[uU]?[iI]nt(8|16|32|64)")
 _FLOATS = re.compile(r"[fF]loat(32|64)")
 _DATES = re.compile(r"(datetime|timedelta)64\[(s|ms|us|ns)(, [\w/+:-]+)?\]")
-_UNIT = re.compile(r"\[(s|ms|us|ns)")
 _OF_LABELS = ("category", "string", "bool", "boolean", "object")
 # Types of polars, by the beginning of their names.
-_OF_POLARS = {"Categorical": "category", "Enum": "category", "String": "string", "Date": DATE}
+_OF_POLARS = {"Categorical": "category", "Enum": "category", "String": "string"}
 
 
 def is_type(name: Any) -> bool:
@@ -43,14 +42,15 @@ def default_type(ends: list) -> str | None:
 
 
 def type_in_frame(dtype: Any, column: Column) -> str | None:
-    """Return the name of the frame's type that this column takes; None if it takes none.
+    """Return the name of the type that this column has in drawn frames; None if none is named.
 
-    A column takes whether values are dates, and how text is stored. Types of numbers and truth
-    values follow from the declaration, since a single value can change them: a missing one turns
-    integers into doubles, 1.0 does so with labels, a large number makes longer integers, and 1
-    turns truth values into objects. So does an undeclared label, where these count as missing; then
-    only the type of categories is taken, which the maker of the frame asked for. The resolution of
-    times is not taken either.
+    A column takes how text is stored. Types of numbers, dates and truth values follow from the
+    declaration, since a single value can change them: a missing one turns integers into doubles,
+    1.0 does so with labels, a large number makes longer integers, and 1 turns truth values into
+    objects. pandas leaves all dates of a file as text if one of them is written in another way,
+    such as with a time or another zone. An undeclared label changes the type where such labels
+    count as missing; then only the type of categories is taken, which the maker of the frame asked
+    for.
 
     Examples
     --------
@@ -58,26 +58,17 @@ def type_in_frame(dtype: Any, column: Column) -> str | None:
     >>> from skdpot.tables import read_schema
     >>> from skdpot.tables._types import type_in_frame
     >>> age, day = read_schema({"age": range(18, 300), "day": ("2020-01-01", "2024-12-31")}).columns
-    >>> [type_in_frame(np.dtype(name), of) for name, of in (("int16", age), ("M8[ns]", day))]
+    >>> [type_in_frame(np.dtype(name), of) for name, of in (("int16", age), ("O", day))]
     [None, 'datetime64[us]']
     """
+    if column.unit is not None:
+        return f"{TIMEDELTA if column.duration else DATETIME}64[us]"
     name = str(dtype)
     if hasattr(dtype, "is_temporal"):
-        name = _name_of_polars(dtype, name)
+        name = _name_of_polars(name)
     elif hasattr(dtype, "ordered"):
         name = "category"
-    if column.kind != NUMERIC:
-        return name if _holds_labels(name, column) else None
-    if column.unit is not None:
-        kind = TIMEDELTA if column.duration else DATETIME
-        if column.missing:
-            # A column in which all others are missing has the type of a single value.
-            return f"{kind}64[us]"
-        if name.startswith(kind) and is_type(name):
-            # One value with nanoseconds makes them the unit of all.
-            return _UNIT.sub("[us", name)
-        return name if name == DATE and column.unit == "D" else None
-    return None
+    return name if column.kind != NUMERIC and _holds_labels(name, column) else None
 
 
 def typed_values(container: str, column: Column, values: np.ndarray) -> tuple[np.ndarray, Any]:
@@ -126,14 +117,10 @@ def _typed_dates(container: str, column: Column, dates: np.ndarray) -> tuple[np.
     return dates.astype(f"{dates.dtype.kind}8[us]"), name
 
 
-def _name_of_polars(dtype: Any, name: str) -> str:
+def _name_of_polars(name: str) -> str:
     for beginning, pandas_name in _OF_POLARS.items():
         if name == beginning or name.startswith(f"{beginning}("):
             return pandas_name
-    if dtype.is_temporal():
-        kind = TIMEDELTA if name.startswith("Duration") else DATETIME
-        zone = getattr(dtype, "time_zone", None)
-        return f"{kind}64[{getattr(dtype, 'time_unit', None)}{f', {zone}' if zone else ''}]"
     return name.lower()
 
 

@@ -111,7 +111,7 @@ class TableSketch(BaseEstimator):
         """Return what a table is declared to hold, with the types that a frame has, or raise."""
         table = Table(X)
         space = read_space(declared, table.container, apart=y is not None)
-        return replace(space, schema=space.schema.typed(table))
+        return replace(space, schema=space.schema.typed(table, declared.schema))
 
     def _unseen(self, declared: Declared, columns: Any) -> "TableRecords":
         """Return no records of the declared table, or raise."""
