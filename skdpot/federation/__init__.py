@@ -27,11 +27,7 @@ if TYPE_CHECKING:
     from skdpot.federation._allocation._allocation_node import AllocationNode
     from skdpot.federation._allocation._network_nodes import allocation_nodes
     from skdpot.federation._allocation._node_privacy import NodePrivacy
-    from skdpot.federation._barycenter._agreement import (
-        BarycenterAgreement,
-        Crossing,
-        FederationError,
-    )
+    from skdpot.federation._barycenter._agreement import BarycenterAgreement
     from skdpot.federation._barycenter._barycenter_coordinator import BarycenterCoordinator
     from skdpot.federation._barycenter._barycenter_federation import BarycenterFederation
     from skdpot.federation._barycenter._barycenter_owner import BarycenterOwner
@@ -43,6 +39,7 @@ if TYPE_CHECKING:
         run_barycenter,
     )
     from skdpot.federation._keys import SigningKey
+    from skdpot.federation._legs import Crossing, FederationError
     from skdpot.federation._secure_aggregation import SecureAggregation
 else:
     from skdpot._lazy import lazy_names
@@ -58,13 +55,14 @@ else:
             "_allocation._allocation_node": ["AllocationNode"],
             "_allocation._node_privacy": ["NodePrivacy"],
             "_allocation._network_nodes": ["allocation_nodes"],
-            "_barycenter._agreement": ["BarycenterAgreement", "Crossing", "FederationError"],
+            "_barycenter._agreement": ["BarycenterAgreement"],
             "_barycenter._barycenter_coordinator": ["BarycenterCoordinator"],
             "_barycenter._barycenter_federation": ["BarycenterFederation"],
             "_barycenter._barycenter_owner": ["BarycenterOwner"],
             "_barycenter._group_release": ["GroupRelease"],
             "_carriers": ["Carrier", "InProcessCarrier", "run_allocation", "run_barycenter"],
             "_keys": ["SigningKey"],
+            "_legs": ["Crossing", "FederationError"],
             "_secure_aggregation": ["SecureAggregation"],
         },
     )

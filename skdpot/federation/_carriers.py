@@ -1,8 +1,7 @@
 """Carriers of messages within a process, and the loop that drives any carrier."""
 
 import logging
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,9 +14,11 @@ from ._allocation._allocation_coordinator import (
 )
 from ._allocation._allocation_node import AllocationNode
 from ._allocation._allocation_run import AllocationRun
-from ._barycenter._agreement import BarycenterAgreement, FederationError
+from ._barycenter._agreement import BarycenterAgreement
 from ._barycenter._barycenter_coordinator import BarycenterCoordinator
 from ._barycenter._barycenter_owner import BarycenterOwner
+from ._files import replace_file
+from ._legs import FederationError
 from ._wire import unpack
 
 _log = logging.getLogger(__name__)
@@ -172,16 +173,7 @@ def run_barycenter(
     >>> bool(abs(found.support - 2).max() < 0.5)
     True
     """
-    path = checkpoint_file(checkpoint, coordinator, carrier)
-    is_again = _is_restored(coordinator, path)
-    try:
-        _drive(coordinator, carrier, timeout, path)
-    except FederationError as error:
-        _leave(path, error, checkpoint, is_again or coordinator.place[1])
-        raise
-    if path is not None and checkpoint == AUTO:
-        path.unlink(missing_ok=True)
-    return coordinator.result()
+    return _conduct(coordinator, lambda: coordinator, carrier, timeout, checkpoint)
 
 
 def checkpoint_file(
@@ -197,29 +189,6 @@ def checkpoint_file(
     if is_open or forgetful:
         return None
     return Path(f"skdpot-{coordinator.digest[:16]}.checkpoint").absolute()
-
-
-def _is_restored(
-    coordinator: BarycenterCoordinator | AllocationCoordinator, path: Path | None
-) -> bool:
-    """Restore a new coordinator from a checkpoint; tell whether there was one."""
-    if path is None or not path.exists():
-        return False
-    if coordinator.is_new:
-        _log.warning("Going on from the checkpoint %s; remove it to begin anew.", path)
-        coordinator.restore(path.read_bytes())
-    return True
-
-
-def _leave(path: Path | None, error: FederationError, checkpoint: Any, has_begun: bool) -> None:
-    """Note in an error how the run continues; or remove the file, if nothing was charged yet."""
-    if path is not None and has_begun:
-        error.add_note(
-            f"The same run goes on from {path}. Remove the file to begin anew, for which "
-            "owners of a release pay again."
-        )
-    elif path is not None and checkpoint == AUTO:
-        path.unlink(missing_ok=True)
 
 
 def run_allocation(
@@ -287,20 +256,12 @@ def run_allocation(
     array([1., 0.])
     """
     carrier: Any = nodes if hasattr(nodes, "exchange") else _carrier_of(nodes, coordinator)
-    path = checkpoint_file(checkpoint, coordinator, carrier)
-    is_again = _is_restored(coordinator, path)
-    last = coordinator.n_iter + coordinator.n_left
-    run = AllocationRun(
-        coordinator, last if n_iter is None else min(last, coordinator.n_iter + n_iter), n_attempts
-    )
-    try:
-        _drive(run, carrier, timeout, path)
-    except FederationError as error:
-        _leave(path, error, checkpoint, is_again or run.place[1])
-        raise
-    if path is not None and checkpoint == AUTO and coordinator.finished:
-        path.unlink(missing_ok=True)
-    return coordinator.result()
+
+    def run() -> AllocationRun:
+        n_left = coordinator.n_left if n_iter is None else min(coordinator.n_left, n_iter)
+        return AllocationRun(coordinator, coordinator.n_iter + n_left, n_attempts)
+
+    return _conduct(coordinator, run, carrier, timeout, checkpoint)
 
 
 def _carrier_of(nodes: Any, coordinator: AllocationCoordinator) -> InProcessCarrier:
@@ -314,44 +275,67 @@ def _carrier_of(nodes: Any, coordinator: AllocationCoordinator) -> InProcessCarr
     return carrier
 
 
-def _drive(
-    coordinator: BarycenterCoordinator | AllocationRun,
+def _conduct(
+    coordinator: BarycenterCoordinator | AllocationCoordinator,
+    make_run: Callable[[], BarycenterCoordinator | AllocationRun],
     carrier: Carrier,
     timeout: float | None,
     checkpoint: Any,
+) -> Any:
+    """Run a coordinator, after a checkpoint if there is one, and return the result.
+
+    `make_run` is called after the checkpoint was read.
+    """
+    path = checkpoint_file(checkpoint, coordinator, carrier)
+    is_again = path is not None and path.exists()
+    if path is not None and is_again and coordinator.is_new:
+        _log.warning("Going on from the checkpoint %s; remove it to begin anew.", path)
+        coordinator.restore(path.read_bytes())
+    run = make_run()
+    try:
+        _exchange(run, carrier, timeout, path)
+    except FederationError as error:
+        if path is not None and (is_again or run.place[1]):
+            error.add_note(
+                f"The same run goes on from {path}. Remove the file to begin anew, for which "
+                "owners of a release pay again."
+            )
+        elif path is not None and checkpoint == AUTO:
+            # Nothing was charged yet.
+            path.unlink(missing_ok=True)
+        raise
+    if path is not None and checkpoint == AUTO and coordinator.finished:
+        path.unlink(missing_ok=True)
+    return coordinator.result()
+
+
+def _exchange(
+    run: BarycenterCoordinator | AllocationRun,
+    carrier: Carrier,
+    timeout: float | None,
+    checkpoint: Path | None,
 ) -> None:
     """Exchange messages until the run is finished."""
     if checkpoint is not None:
-        _check_file(Path(checkpoint), coordinator)
+        _check_file(checkpoint, run)
     place: Any = None
-    while not coordinator.finished:
-        for name, answer in carrier.exchange(coordinator.messages(), timeout):
-            coordinator.receive(name, answer)
+    while not run.finished:
+        for name, answer in carrier.exchange(run.messages(), timeout):
+            run.receive(name, answer)
         try:
-            coordinator.advance()
+            run.advance()
         finally:
             # Also before owners are asked for a release: in another session they would pay again.
-            if checkpoint is not None and coordinator.place != place:
-                place = coordinator.place
-                _write(checkpoint, coordinator.checkpoint())
+            if checkpoint is not None and run.place != place:
+                place = run.place
+                replace_file(checkpoint, run.checkpoint())
 
 
-def _check_file(path: Path, coordinator: BarycenterCoordinator | AllocationRun) -> None:
+def _check_file(path: Path, run: BarycenterCoordinator | AllocationRun) -> None:
     """Raise if a file contains another session, for which owners may have paid."""
-    if path.exists() and unpack(path.read_bytes()).fields.get("session") != coordinator.place[0]:
+    if path.exists() and unpack(path.read_bytes()).fields.get("session") != run.place[0]:
         raise FileExistsError(
             f"there is a checkpoint at {path}. Go on from it with a new coordinator, or "
             "coordinator.restore(path.read_bytes()), or remove it to begin anew, for which owners "
             "of a release pay again."
         )
-
-
-def _write(path: Any, data: bytes) -> None:
-    """Replace a file atomically."""
-    path = Path(path)
-    beside = path.with_name(path.name + ".new")
-    with open(beside, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)

@@ -16,7 +16,7 @@ from ._barycenter._agreement import BarycenterAgreement
 from ._barycenter._barycenter_coordinator import BarycenterCoordinator
 from ._barycenter._barycenter_owner import BarycenterOwner
 from ._barycenter._group_release import GroupRelease
-from ._carriers import AUTO, Carrier, checkpoint_file, run_barycenter
+from ._carriers import Carrier, run_barycenter
 from ._run_defaults import OF_RUNS
 from ._secure_aggregation import SecureAggregation
 from ._settings_error import SettingsError
@@ -102,10 +102,6 @@ class RunSettings:
         if coordinator.method != "release":
             told.append("NOT PRIVATE: what this algorithm is told, and sums of it, give rows away")
         return told
-
-    def checkpoint_for(self, carrier: Carrier) -> Path | None:
-        """Return the file of the checkpoint, None for no file."""
-        return checkpoint_file(self.checkpoint or AUTO, self.coordinator, carrier)
 
     def run(self, carrier: Carrier, checkpoint: Path | None) -> BarycenterAgreement:
         """Run the rounds, and return the result."""

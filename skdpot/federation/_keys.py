@@ -1,11 +1,11 @@
 """Long-lived keys of owners and coordinators, and signatures for one purpose each."""
 
 import base64
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ._files import write_private
 from ._libraries import library
 
 SIGNATURE_BYTES = 64
@@ -89,10 +89,7 @@ class SigningKey:
         text = self._key.private_bytes(
             form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption()
         )
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        write_private(path, text)
 
     @classmethod
     def open(cls, path: Any) -> "SigningKey":

@@ -19,11 +19,12 @@ from flwr.serverapp import Grid, ServerApp
 from ._allocation._allocation_coordinator import AllocationCoordinator
 from ._allocation._allocation_node import AllocationNode
 from ._allocation_settings import AllocationSettings
-from ._barycenter._agreement import FederationError
 from ._barycenter._barycenter_coordinator import BarycenterCoordinator
 from ._barycenter._barycenter_owner import BarycenterOwner
+from ._carriers import AUTO, checkpoint_file
 from ._flower_settings import OwnerSettings, RunSettings, SettingsError, read_owner, read_run
 from ._keys import SigningKey
+from ._legs import FederationError
 from ._tasks import read_any_owner, read_any_run
 from ._wire import Packet, WireError, pack, unpack
 
@@ -283,7 +284,7 @@ def conduct(grid: Grid, settings: RunSettings | AllocationSettings) -> Any:
     """Run a barycenter or an allocation, write the files of the result, and return it."""
     coordinator = settings.coordinator
     carrier = _Telling(FlowerCarrier(grid, patience=settings.timeout), coordinator)
-    checkpoint = settings.checkpoint_for(carrier)
+    checkpoint = checkpoint_file(settings.checkpoint or AUTO, coordinator, carrier)
     if checkpoint is not None and checkpoint.exists():
         coordinator.restore(checkpoint.read_bytes())
         _say(f"going on after {settings.n_done} rounds, from {checkpoint}")

@@ -18,8 +18,8 @@ from skdpot.transport.consensus import (
     starting_amounts,
 )
 
-from .._barycenter._agreement import Crossing
 from .._keys import SigningKey, checked_publics
+from .._legs import Crossing
 from .._session_names import new_session
 from .._wire import Packet, pack, unpack
 from ._allocation_messages import (

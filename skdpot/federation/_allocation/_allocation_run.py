@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from .._barycenter._agreement import FederationError
-from .._barycenter._legs import Leg
-from .._wire import Packet, SignatureError, WireError, unpack
+from .._legs import FederationError, Leg
+from .._wire import Packet
 from ._allocation_coordinator import (
     AllocationCoordinator,
     addresses,
@@ -14,7 +13,6 @@ from ._allocation_coordinator import (
 )
 from ._allocation_messages import ROLES, AllocationMessage
 
-_REPLIES = {"hello": "welcome", "round": "answer", "finish": "done"}
 _AGAIN = "Run it again to go on."
 
 
@@ -67,7 +65,10 @@ class AllocationRun:
 
     def receive(self, name: str, data: bytes) -> None:
         """Accept data from a node; invalid or late data are counted, and nothing raises."""
-        cause = "late" if self._leg is None else self._refused(self._leg, name, data)
+        cause: str | None = "late"
+        if self._leg is not None:
+            public = self._coordinator.publics.get(name)
+            cause = self._leg.receive(name, data, public, self._wrong)
         if cause:
             self._coordinator.rejected[cause] += 1
 
@@ -145,54 +146,26 @@ class AllocationRun:
             },
         )
 
-    def _refused(self, leg: Leg, name: str, data: bytes) -> str | None:
-        """Accept an answer, or return why it is refused."""
-        try:
-            packet = unpack(data, self._coordinator.publics.get(name))
-        except SignatureError:
-            leg.note(name, "its answer is not signed with its key")
-            return "not signed"
-        except WireError as error:
-            if name in leg.packets:
-                leg.note(name, str(error))
-            return "malformed"
-        asked = leg.packets.get(name)
-        if asked is None or packet.sender != name:
-            return "unknown sender"
-        if (packet.session, packet.round) != (asked.session, asked.round):
-            return "late"
-        if name in leg.accepted:
-            return "repeated"
-        if packet.kind == "refusal":
-            leg.note(name, str(packet.fields.get("reason", "")))
-            return "refusal"
-        if packet.kind != _REPLIES[leg.kind]:
-            return "late"
-        why = self._taken(leg.kind, name, packet)
-        if why:
-            leg.note(name, why)
-            return "malformed"
-        leg.accept(name, data, packet)
-        return None
-
-    def _taken(self, kind: str, name: str, packet: Packet) -> str | None:
+    def _wrong(self, name: str, packet: Packet) -> tuple[str, str] | None:
         """Accept the content of an answer, or return what is wrong with it."""
-        if kind == "hello":
-            return self._unwelcome(name, packet)
-        if kind == "round":
+        role, node = self._nodes[name]
+        why = None
+        if packet.kind == "welcome":
+            why = self._unwelcome(name, packet)
+        elif packet.kind == "answer":
             amounts = packet.arrays.get("amounts")
-            role, node = self._nodes[name]
             neighbours = neighbours_of(self._sides[role], node)
             if (
                 amounts is None
                 or amounts.dtype != np.float64
                 or amounts.shape != (len(neighbours),)
             ):
-                return "its answer has not one amount for each edge"
-            self._answers[name] = AllocationMessage(
-                packet.round, dict(zip(neighbours, amounts.tolist(), strict=True))
-            )
-        return None
+                why = "its answer has not one amount for each edge"
+            else:
+                self._answers[name] = AllocationMessage(
+                    packet.round, dict(zip(neighbours, amounts.tolist(), strict=True))
+                )
+        return ("malformed", why) if why else None
 
     def _unwelcome(self, name: str, packet: Packet) -> str | None:
         """Return why a node does not fit the network or cannot make all rounds, or None."""

@@ -1,7 +1,6 @@
-"""Results of a federation, the record of its messages, and its error."""
+"""The result of a federated barycenter."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -9,68 +8,7 @@ import numpy as np
 
 from skdpot.releases import ReleasedGroups
 
-
-class FederationError(RuntimeError):
-    """Error: owners did not answer or refused, and the coordinator may not continue without them.
-
-    Parameters
-    ----------
-    message : str
-        The problem, and what to do.
-    missing : mapping of str to str
-        Reason for each missing owner, as the coordinator noticed it or the owner gave it. Reasons
-        contain nothing private.
-    """
-
-    def __init__(self, message: str, missing: Mapping[str, str]) -> None:
-        super().__init__(message)
-        self.missing = dict(missing)
-
-
-@dataclass(frozen=True)
-class Crossing:
-    """Record of the messages in one leg of a round: the types of the numbers, without their
-    values.
-
-    Attributes
-    ----------
-    round : int
-        Number of the round, from 0; the greeting before it also has 0.
-    leg : str
-        ``"hello"``, ``"step"``, ``"finish"``, or a leg of secure aggregation: ``"keys"``,
-        ``"shares"``, ``"check"``, ``"masked"``, with keys ``"consistency"``, ``"reveal"``.
-    step : str
-        The question of the coordinator in the round.
-    n_asked : int
-        Number of messages to owners, including repeated ones.
-    n_answered : int
-        Number of accepted answers.
-    bytes_down : int
-        Size of all messages to owners.
-    bytes_up : int
-        Size of all accepted answers.
-    values_down : str
-        Number and types of the numbers in a message to an owner, such as ``"242 int64"``.
-    values_up : str
-        The same for an answer.
-    asked : dict of str to str
-        SHA-256 digests of the messages to owners, by owner. They prove which message was sent.
-        Comparisons ignore digests, because they differ between sessions.
-    answered : dict of str to str
-        Digests of the answers, by owner.
-    """
-
-    round: int
-    leg: str
-    step: str
-    n_asked: int
-    n_answered: int
-    bytes_down: int
-    bytes_up: int
-    values_down: str = ""
-    values_up: str = ""
-    asked: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
-    answered: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
+from .._legs import Crossing
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from .._keys import SigningKey
+from .._legs import Crossing
 from .._run_defaults import MAX_ROWS
 from .._secure_aggregation import SecureAggregation
 from .._wire import Packet, pack, unpack
-from ._agreement import BarycenterAgreement, Crossing
+from ._agreement import BarycenterAgreement
 from ._coordinator_session import CoordinatorSession
 from ._coordinator_settings import BarycenterSettings
 from ._group_release import GroupRelease
@@ -217,7 +218,9 @@ class BarycenterCoordinator(CoordinatorSession):
         data : bytes
             The received data.
         """
-        cause = "late" if self._leg is None else self._refused(self._leg, name, data)
+        cause: str | None = "late"
+        if self._leg is not None:
+            cause = self._leg.receive(name, data, self._settings.publics.get(name), self._wrong)
         if cause:
             self.rejected[cause] += 1
             self._refusals.setdefault(name, Counter())[cause] += 1

@@ -1,7 +1,6 @@
 """An owner of rows, which answers a coordinator with one vector per round."""
 
 import contextlib
-import hashlib
 import secrets
 import threading
 from collections.abc import Hashable, Mapping
@@ -17,6 +16,7 @@ from skdpot.privacy.random import make_source
 from skdpot.transport.barycenter import PointGroup
 
 from .._keys import SigningKey, checked_public, checked_publics
+from .._legs import digest_of_bytes
 from .._secure_aggregation import SIGNED_LEGS, SecureAggregation, task_digest
 from .._state_file import Remembering
 from .._wire import Arrays, Packet, Refusal, pack, unpack
@@ -284,7 +284,7 @@ class BarycenterOwner(Remembering):
         if packet.kind == "step":
             vector = self._vector_for(packet, session)
             return self._packed(packet, ("answer", {}, {"vector": vector}))
-        digest, (asked, reply) = _digest(data), session.replies.get(packet.kind, ("", b""))
+        digest, (asked, reply) = digest_of_bytes(data), session.replies.get(packet.kind, ("", b""))
         if asked == digest and packet.attempt == session.attempts[-1]:
             return reply
         reply = self._packed(packet, self._secure_answer(packet, session))
@@ -313,7 +313,7 @@ class BarycenterOwner(Remembering):
             raise Refusal("the owner was told something else of this session before.")
         known: dict[str, Any] = {"n_features": self._n_features}
         if self._release is None:
-            known["group"] = _digest(described_label(self._group).encode())
+            known["group"] = digest_of_bytes(described_label(self._group).encode())
         else:
             known["n_rows"] = self._n_rows
         return "welcome", known, {}
@@ -486,7 +486,3 @@ class BarycenterOwner(Remembering):
 
     def _forget(self) -> None:
         self._sessions, self._at_work = Sessions(), ""
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

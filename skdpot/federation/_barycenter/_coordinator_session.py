@@ -8,17 +8,16 @@ import numpy as np
 
 from skdpot.transport.barycenter import Step, solve
 
+from .._legs import FederationError, Leg
 from .._secure_sum import FaultyOwnerError, SecureSumError
 from .._session_names import new_session
-from .._wire import Packet, SignatureError, WireError, unpack
-from ._agreement import FederationError
+from .._wire import Packet
 from ._coordinator_settings import BarycenterSettings
 from ._greetings import check_groups, check_width, common_width, read_welcome
-from ._legs import Leg
 from ._round_sums import MedianRound, OutOfRange, PlainRound, SecureRound, at_fault
 
-# Kinds of answers; in legs of a secure sum they are the names of the legs.
-_REPLIES = {"hello": "welcome", "step": "answer", "finish": "done"}
+# Legs in which owners open the shares of others, and may accuse those who dealt wrong ones.
+_OPENING = ("check", "masked")
 _AGAIN = (
     "Correct this and run the same coordinator again to continue. Or create one that can drop "
     "owners (on_missing='drop')."
@@ -166,7 +165,8 @@ class CoordinatorSession:
         later = self._round.legs[self._round.legs.index(leg.kind) + 1 :]
         try:
             if later:
-                self._leg = Leg(later[0], self._round.messages(later[0]))
+                accusable = self._asked if later[0] in _OPENING else ()
+                self._leg = Leg(later[0], self._round.messages(later[0]), accusable)
                 return
             total, n_contributors = self._round.total()
         except OutOfRange as error:
@@ -250,49 +250,24 @@ class CoordinatorSession:
 
     # ------------------------------------------------------------------------------------- answers
 
-    def _refused(self, leg: Leg, name: str, data: bytes) -> str | None:
-        """Accept an answer, or return why it is refused."""
+    def _wrong(self, name: str, packet: Packet) -> tuple[str, str] | None:
+        """Accept the content of an answer, or return the cause of its refusal, and a reason."""
+        assert self._leg is not None
+        leg = self._leg.kind
         try:
-            packet = unpack(data, self._settings.publics.get(name))
-        except SignatureError:
-            leg.note(name, "its answer is not signed with its key")
-            return "not signed"
-        except WireError:
-            leg.note(name, "its answer cannot be read")
-            return "malformed"
-        asked = leg.packets.get(name)
-        if asked is None or packet.sender != name:
-            return "unknown sender"
-        if (packet.session, packet.round, packet.attempt) != (
-            asked.session, asked.round, asked.attempt,
-        ):  # fmt: skip
-            return "late"
-        if name in leg.accepted:
-            return "repeated"
-        if packet.kind == "refusal":
-            leg.note(name, str(packet.fields.get("reason", "")))
-            accused = packet.fields.get("accused")
-            is_opening = leg.kind in ("check", "masked")
-            if is_opening and type(accused) is int and 0 <= accused < len(self._asked):
-                leg.accusations[name] = self._asked[accused]
-            return "refusal"
-        if packet.kind != _REPLIES.get(leg.kind, leg.kind):
-            return "late"
-        try:
-            if leg.kind == "hello":
+            if leg == "hello":
                 of_release = self._settings.release is not None
                 most = self._settings.max_rows(name)
                 self._said[name] = read_welcome(packet.fields, of_release, most)
-            elif leg.kind != "finish":
-                self._round.accept(leg.kind, name, packet)
+            elif leg != "finish":
+                self._round.accept(leg, name, packet)
         except OutOfRange as error:
-            leg.note(name, f"its answer cannot be: {error}")
-            return "out of range"
+            return "out of range", f"its answer cannot be: {error}"
         except (ValueError, KeyError, TypeError) as error:
             is_known = isinstance(error, FaultyOwnerError)
-            leg.note(name, str(error) if is_known else "its answer was not what it was asked for")
-            return "malformed"
-        leg.accept(name, data, packet)
+            return "malformed", str(
+                error
+            ) if is_known else "its answer was not what it was asked for"
         return None
 
     def _go_on_without(self, leg: Leg, why: dict[str, str]) -> None:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from .._legs import FederationError
 from .._wire import MOST_ROWS
-from ._agreement import FederationError
 from ._round_sums import OutOfRange
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from skdpot import __version__
 
-from .._barycenter._agreement import FederationError
+from .._legs import FederationError
 from .._settings_error import SettingsError
 from .._tasks import read_any_run
 from ._party import Party, read_party

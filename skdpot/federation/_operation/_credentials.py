@@ -2,11 +2,11 @@
 
 import datetime
 import ipaddress
-import os
 from pathlib import Path
 from typing import Any
 
-from .._secure_sum._crypto import library
+from .._files import write_private
+from .._libraries import library
 
 _X509 = "cryptography.x509"
 _EC = "cryptography.hazmat.primitives.asymmetric.ec"
@@ -14,12 +14,6 @@ _HASHES = "cryptography.hazmat.primitives.hashes"
 _SERIALIZATION = "cryptography.hazmat.primitives.serialization"
 _USAGE = "cryptography.x509.oid"
 _AUTHORITY_DAYS, _SERVER_DAYS = 3650, 397
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Write a new file that only its user can read."""
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)
 
 
 def make_node_key(path: Path) -> str:

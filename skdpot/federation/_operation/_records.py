@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from .._files import replace_file
 from ._party import Party
 
 TICKET, RECORDS = "ticket", "runs"
@@ -23,9 +24,7 @@ def last_record(party: Party) -> dict[str, Any] | None:
 
 def write_atomically(path: Path, content: dict[str, Any]) -> None:
     """Replace a JSON file atomically."""
-    beside = path.with_name(path.name + ".new")
-    beside.write_text(json.dumps(content, indent=1) + "\n")
-    beside.replace(path)
+    replace_file(path, f"{json.dumps(content, indent=1)}\n".encode())
 
 
 def now() -> str:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ._credentials import write_private
+from .._files import write_private
 from ._engine import CONNECTION, HOME, SILENCE, environment, flower, is_healthy
 from ._party import Party
 from ._records import RECORDS, TICKET, last_record, record_path
