@@ -157,33 +157,15 @@ class TableSchema:
                 )
         return units, problems
 
-    def decode(
-        self, units: np.ndarray, uniforms: np.ndarray, given: Mapping[Any, Any] | None = None
-    ) -> list[np.ndarray]:
-        """Return the values of units.
-
-        Parameters
-        ----------
-        units : ndarray of shape (n, n_columns)
-            The units from `encode`.
-        uniforms : ndarray of shape (n, n_columns)
-            Numbers from 0 to 1 that place real numbers within their units.
-        given : mapping, default=None
-            Conditions by the name of the column, as of `intervals`, that the units are in: a real
-            number shares its unit with others, which the conditions may exclude.
-
-        Returns
-        -------
-        list of ndarray of shape (n,)
-            A column each: int64, doubles, or objects. Where values may be missing, those of
-            integers and categories are objects, and None is missing; doubles have NaN.
-        """
-        return self.presented(self.plain_values(units, uniforms, given))
-
     def plain_values(
         self, units: np.ndarray, uniforms: np.ndarray, given: Mapping[Any, Any] | None = None
     ) -> list[np.ndarray]:
-        """Return the values of units in the form for rules: doubles, or units of labels."""
+        """Return the values of units in the form for rules: doubles, or units of labels.
+
+        `uniforms`, from 0 to 1, place real numbers within their units. `given` are conditions by
+        the name of the column, as of `intervals`, that the units are in: a real number shares its
+        unit with others, which a condition may exclude.
+        """
         values = [
             column.plain_values(units[:, j], uniforms[:, j])
             for j, column in enumerate(self.columns)
@@ -194,7 +176,7 @@ class TableSchema:
         return values
 
     def presented(self, plain: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return values of `plain_values` in the form of `decode`."""
+        """Return values of `plain_values` for users, as `Column.presented`."""
         return [
             column.presented(values) for column, values in zip(self.columns, plain, strict=True)
         ]
@@ -419,7 +401,7 @@ def write_table(
     container: str, schema: TableSchema, values: Sequence[np.ndarray],
     computed: Mapping[Any, np.ndarray] | None = None,
 ) -> Any:  # fmt: skip
-    """Return columns of `TableSchema.decode` as a table, in "pandas", "polars" or an "array".
+    """Return columns of `TableSchema.presented` as a table, in "pandas", "polars" or an "array".
 
     `computed` are the columns that rules compute. Columns have their declared types; integers that
     may be missing have the nullable type of pandas. An array has doubles if all columns are

@@ -50,6 +50,10 @@ def units_of(table, schema):
     return schema.encode(read_columns(table, schema))
 
 
+def values_of(schema, units, uniform):
+    return schema.presented(schema.plain_values(units, np.full(np.shape(units), uniform)))
+
+
 def array_of(rows):
     return np.array(list(zip(*rows.values(), strict=True)), dtype=object)
 
@@ -60,7 +64,7 @@ def test_values_become_units_and_are_made_of_them(container):
     table = container(ROWS)
     units = units_of(table, schema)
     np.testing.assert_array_equal(units, np.transpose(UNITS))
-    made = write_table(container_of(table), schema, schema.decode(units, np.full(units.shape, 0.5)))
+    made = write_table(container_of(table), schema, values_of(schema, units, 0.5))
     assert type(made) is type(table)
     np.testing.assert_array_equal(units_of(made, schema), units)
 
@@ -68,7 +72,7 @@ def test_values_become_units_and_are_made_of_them(container):
 def test_columns_of_a_frame_have_types_that_hold_what_is_declared():
     schema = read_schema(SCHEMA)
     units = np.transpose(UNITS)
-    made = write_table("pandas", schema, schema.decode(units, np.zeros(units.shape)))
+    made = write_table("pandas", schema, values_of(schema, units, 0.0))
     assert list(made) == list(SCHEMA)
     assert [str(made[name].dtype) for name in ("age", "wage", "hours", "children")] == [
         "int64",
@@ -90,7 +94,7 @@ def test_an_array_of_numbers_alone_stays_one():
     schema = read_schema({"a": range(0, 5), "b": {"bounds": (0, 1), "missing": True}})
     table = np.array([[4, 0.5], [0, np.nan]])
     units = units_of(table, schema)
-    made = write_table("array", schema, schema.decode(units, np.zeros(units.shape)))
+    made = write_table("array", schema, values_of(schema, units, 0.0))
     np.testing.assert_array_equal(made, table)
 
 
@@ -102,7 +106,7 @@ def test_bounds_are_kept_exactly_and_all_else_is_between():
     assert units[0] == 0 and units[-1] == 2**20 + 1
     assert (units[1:-1] > 0).all() and (units[1:-1] <= 2**20).all()
     for uniform in (0.0, 0.5, 1.0):
-        (made,) = schema.decode(units, np.full(units.shape, uniform))
+        (made,) = values_of(schema, units, uniform)
         assert made[0] == low and made[-1] == high
         assert (made >= low).all() and (made <= high).all()
         np.testing.assert_allclose(made, values, atol=1e-6)
@@ -332,7 +336,7 @@ def test_units_of_a_logarithmic_scale_resolve_every_magnitude(bounds):
     units = units_of(values[:, None], schema)
     order = np.argsort(values)
     assert (np.diff(units[order, 0]) >= 0).all() and units[:2, 0].tolist() == [0, 2**20 + 1]
-    (made,) = schema.decode(units, np.full(units.shape, 0.5))
+    (made,) = values_of(schema, units, 0.5)
     assert made.min() >= low and made.max() <= high
     # Where the scale is linear, near 0, it is as exact as its whole length allows.
     np.testing.assert_allclose(made, values, rtol=2e-5, atol=2e-5 * (low <= 0))
@@ -436,7 +440,7 @@ def test_types_of_frames_come_back(column):
     frame = library.DataFrame({"x": column})
     schema = read_schema({"x": declared[name]}).typed(Table(frame))
     units = units_of(frame, schema)
-    values = schema.decode(units, np.full(units.shape, 0.5))
+    values = values_of(schema, units, 0.5)
     made = write_table(container_of(frame), schema_from_plain(schema.plain()), values)["x"]
     if str(column.dtype) == "category":
         assert made.dtype.categories.tolist() == ["a", "b"]
@@ -521,7 +525,7 @@ def test_no_single_value_decides_about_the_type_of_a_drawn_column(odd, library):
     assert schemas[0] == schemas[1]
     column = schemas[0].columns[0]
     units = np.arange(2 + column.missing)[:, None]
-    made = write_table(library, schemas[0], schemas[0].decode(units, np.full(units.shape, 0.5)))
+    made = write_table(library, schemas[0], values_of(schemas[0], units, 0.5))
     if library == "pandas":
         expected = {"a missing number": "Int64", "a missing truth value": "boolean"}
         assert str(made["x"].dtype) == expected.get(odd, str(made["x"].dtype))
@@ -600,7 +604,7 @@ def test_missing_dates_are_missing():
     frame = pd.DataFrame({"day": pd.to_datetime([None, "2020-01-02"])})
     units = units_of(frame, schema)
     assert units[:, 0].tolist() == [1827, 1]
-    made = write_table("pandas", schema, schema.decode(units, np.zeros(units.shape)))
+    made = write_table("pandas", schema, values_of(schema, units, 0.0))
     assert made["day"].isna().tolist() == [True, False]
 
 
@@ -625,7 +629,7 @@ def test_identifiers_and_constants_are_neither_read_nor_learned():
     frame.insert(0, "id", [Unreadable(), Unreadable()])
     units = units_of(frame, schema)
     assert units.tolist() == [[1], [2]] and schema.names == ["age"]
-    made = write_table("pandas", schema, schema.decode(units, np.zeros(units.shape)))
+    made = write_table("pandas", schema, values_of(schema, units, 0.0))
     assert made.columns.tolist() == ["id", "age", "land"]
     assert made["id"].tolist() == ["customer-0001", "customer-0002"]
     assert made["land"].tolist() == ["NL", "NL"]
@@ -676,7 +680,7 @@ def test_bounds_may_follow_a_type():
         == read_schema({"age": {"bounds": (17, 90), "integer": True, "dtype": "int16"}}).columns[0]
     )
     units = np.array([[3, 4]])
-    made = write_table("pandas", schema, schema.decode(units, np.zeros((1, 2))))
+    made = write_table("pandas", schema, values_of(schema, units, 0.0))
     assert [str(dtype) for dtype in made.dtypes] == ["int16", "float32"]
 
 

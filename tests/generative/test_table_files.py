@@ -56,7 +56,9 @@ def test_what_was_written_is_read(case, suffix, tmp_path):
     columns = [np.array(values, dtype=None if case == "a missing integer" else object), np.ones(3)]
     frame = make_table("pandas", [name, "k"], columns, ["object", "object"])
     units = schema.encode(read_columns(frame, schema))
-    drawn = write_table("pandas", schema, schema.decode(units, np.full(units.shape, 0.5)))
+    drawn = write_table(
+        "pandas", schema, schema.presented(schema.plain_values(units, np.full(units.shape, 0.5)))
+    )
     path = tmp_path / f"table{suffix}"
     write_table_file(path, [name, "k"], drawn)
     found = make_table("pandas", [name, "k"], read_table_file(path, schema), ["object", "object"])

@@ -229,7 +229,7 @@ def test_samples_are_like_records_and_hold_what_is_declared(fitted):
     np.testing.assert_allclose((made / sizes).mean(axis=0), (units / sizes).mean(axis=0), atol=0.05)
     assert (np.corrcoef(made.T) > 0.6).all()
     uniforms = np.random.RandomState(2).uniform(size=made.shape)
-    frame = write_table("pandas", schema, schema.decode(made, uniforms))
+    frame = write_table("pandas", schema, schema.presented(schema.plain_values(made, uniforms)))
     np.testing.assert_array_equal(schema.encode(read_columns(frame, schema)), made)
     assert frame["wage"].between(0, 50).all() and frame["age"].between(17, 90).all()
     assert set(frame["grade"]) <= {"low", "mid", "high"}
@@ -251,7 +251,9 @@ def test_real_numbers_are_those_asked_for(fitted):
     for condition in (12.3456789, (12.3456789, 12.34568), [12.3456789, 40.0]):
         given = {"wage": condition}
         made = sample_units(model, schema, 50, np.random.RandomState(1), given)
-        wages = schema.decode(made, np.random.RandomState(2).uniform(size=made.shape), given)[1]
+        wages = schema.presented(
+            schema.plain_values(made, np.random.RandomState(2).uniform(size=made.shape), given)
+        )[1]
         if isinstance(condition, tuple):
             assert (wages >= condition[0]).all() and (wages <= condition[1]).all()
         else:
