@@ -4,7 +4,6 @@
 from ._estimator import ALLOCATION_CONSTRAINTS as ALLOCATION_CONSTRAINTS
 from ._estimator import AllocationEstimator as AllocationEstimator
 from ._problem import Problem as Problem
-from ._problem import make_utility as make_utility
 from ._problem import read_factors as read_factors
 from ._problem import read_ranges as read_ranges
 from ._solver import Solution as Solution

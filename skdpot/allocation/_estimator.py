@@ -16,10 +16,9 @@ from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.random import NoiseSource
 from skdpot.privacy.sensitivity import PROTECTED
-from skdpot.transport.consensus import BipartiteNetwork, check_feasible, welfare
+from skdpot.transport.consensus import FAMILIES, BipartiteNetwork, check_feasible, welfare
 
 from ._problem import (
-    FAMILIES,
     Problem,
     check_declared,
     on_edges,

@@ -8,10 +8,8 @@ import numpy as np
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.random import NoiseSource
-from skdpot.releases import Release, UtilityNoise, UtilityResponse
+from skdpot.releases import UTILITY_MECHANISMS, Release
 from skdpot.transport.consensus import BipartiteNetwork
-
-MECHANISMS: dict[str, Any] = {"input": UtilityResponse, "input_laplace": UtilityNoise}
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +44,7 @@ class UtilityReleases(Release):
         return cls(
             network,
             tuple(
-                MECHANISMS[mechanism](
+                UTILITY_MECHANISMS[mechanism](
                     epsilon, low=low, high=high, degrees=side.degrees, protect=protect,
                     factors=of_nodes,
                 )

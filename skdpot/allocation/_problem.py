@@ -10,13 +10,10 @@ from skdpot.privacy.quotes import shown
 from skdpot.transport.consensus import (
     BipartiteNetwork,
     LinearUtility,
-    LogUtility,
-    QuadraticUtility,
     make_network,
+    make_utility,
 )
 
-FAMILIES = ("linear", "quadratic", "log")
-_METHODS = ("value", "derivative", "second_derivative", "take")
 # Default bounds of what a node may give or receive.
 _USUAL_BOUNDS = (0.0, 1.0)
 # Products and quotients of some numbers within these limits neither overflow nor underflow.
@@ -208,20 +205,3 @@ def read_factors(node_budgets: Any, network: BipartiteNetwork) -> tuple[Any, Any
     if not all(((part > 0) & (part <= 1)).all() for part in (targets, sources)):
         raise ValueError(message)
     return targets, sources
-
-
-def make_utility(family: Any, values: np.ndarray, scale: np.ndarray) -> Any:
-    """Return the utility function with these parameters, one for every edge."""
-    if family == "linear":
-        return LinearUtility(values)
-    if family == "quadratic":
-        return QuadraticUtility(values, scale)
-    if family == "log":
-        return LogUtility(values, scale)
-    found = family(values)
-    if not all(hasattr(found, name) for name in _METHODS):
-        raise TypeError(
-            "utility must be a callable that returns an object with the methods "
-            f"{', '.join(_METHODS)}; see ConcaveUtility."
-        )
-    return found

@@ -9,10 +9,11 @@ from skdpot._base import tells_of_charges
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.random import make_source
+from skdpot.releases import UTILITY_MECHANISMS
 from skdpot.transport import load_compiler
 
 from ._estimator import ALLOCATION_CONSTRAINTS, AllocationEstimator
-from ._inputs import MECHANISMS, UtilityReleases
+from ._inputs import UtilityReleases
 from ._problem import Problem, read_factors, read_ranges
 from ._solver import Solution, Solver
 
@@ -199,7 +200,7 @@ class PrivateADMMTransport(AllocationEstimator):
 
     _parameter_constraints: dict = {
         "epsilon": [Interval(Real, 0, None, closed="neither"), None],
-        "mechanism": [StrOptions(set(MECHANISMS))],
+        "mechanism": [StrOptions(set(UTILITY_MECHANISMS))],
         **ALLOCATION_CONSTRAINTS,
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],

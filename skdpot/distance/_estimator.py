@@ -432,26 +432,19 @@ def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options) -> float:
     0.67
     """
     if options.get("schema") is not None:
-        X, Y = _tables(X, Y, options["schema"])
-        return _cost_of_samples(X, Y, epsilon, delta, options)
-    X, Y = (
-        validate_private_data(
-            BaseEstimator(), sample, instead=_INSTEAD, dtype=np.float64, ensure_all_finite=False
+        schema = read_schema(options["schema"])
+        X, Y = (values_in(table, schema) for table in (X, Y))
+    else:
+        X, Y = (
+            validate_private_data(
+                BaseEstimator(), sample, instead=_INSTEAD, dtype=np.float64, ensure_all_finite=False
+            )
+            for sample in (X, Y)
         )
-        for sample in (X, Y)
-    )
-    if X.shape[1] != Y.shape[1]:
-        raise ValueError(f"X has {X.shape[1]} features, and Y has {Y.shape[1]}; they must agree.")
-    return _cost_of_samples(X, Y, epsilon, delta, options)
-
-
-def _tables(X, Y, schema):
-    """Return tables as arrays of objects if either of them holds objects."""
-    declared = read_schema(schema)
-    return [values_in(table, declared) for table in (X, Y)]
-
-
-def _cost_of_samples(X, Y, epsilon, delta, options):
+        if X.shape[1] != Y.shape[1]:
+            raise ValueError(
+                f"X has {X.shape[1]} features, and Y has {Y.shape[1]}; they must agree."
+            )
     labels = np.repeat([0, 1], [len(X), len(Y)])
     estimator = PrivateSinkhornDistance(epsilon, delta, groups=[0, 1], **options)
     return estimator.fit(np.vstack([X, Y]), labels).distance_

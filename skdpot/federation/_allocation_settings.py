@@ -9,12 +9,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.privacy.ledger import PrivacyLedger
-from skdpot.transport.consensus import (
-    LinearUtility,
-    LogUtility,
-    QuadraticUtility,
-    make_network,
-)
+from skdpot.transport.consensus import FAMILIES, LinearUtility, make_network, make_utility
 
 from . import _config_values as values
 from ._allocation._allocation_coordinator import (
@@ -25,7 +20,7 @@ from ._allocation._allocation_coordinator import (
 from ._allocation._allocation_messages import ROLES
 from ._allocation._allocation_node import AllocationNode
 from ._allocation._node_privacy import NodePrivacy
-from ._carriers import AUTO, Carrier, checkpoint_file, run_allocation
+from ._carriers import Carrier, run_allocation
 from ._flower_settings import OwnerSettings
 from ._run_defaults import OF_RUNS
 from ._settings_error import SettingsError
@@ -63,7 +58,6 @@ _RUN = {
     "key": "",
     "owner-keys": "",
 }
-_FAMILIES = ("linear", "quadratic", "log")
 _OF_NETWORK = {"adjacency", "target_bounds", "source_bounds"}
 
 
@@ -106,10 +100,6 @@ class AllocationSettings:
             self.goal,
             "messages of nodes without an epsilon are NOT PRIVATE: many of them tell utilities",
         ]
-
-    def checkpoint_for(self, carrier: Carrier) -> Path | None:
-        """Return the file of the checkpoint, None for no file."""
-        return checkpoint_file(self.checkpoint or AUTO, self.coordinator, carrier)
 
     def run(self, carrier: Carrier, checkpoint: Path | None) -> AllocationAgreement:
         """Run the rounds, and return the result."""
@@ -233,8 +223,8 @@ def _utility_in(given: Mapping[str, Any], n_edges: int) -> Any:
     if not given["data"] and not given["epsilon"]:
         return LinearUtility(np.zeros(n_edges))
     path, family = Path(given["data"]), given["utility"]
-    if family not in _FAMILIES:
-        raise SettingsError(f"utility must be one of {', '.join(_FAMILIES)}, got {family!r}.")
+    if family not in FAMILIES:
+        raise SettingsError(f"utility must be one of {', '.join(FAMILIES)}, got {family!r}.")
     data = values.loaded(path, "data")
     utilities = None if isinstance(data, np.ndarray) else data.get("utilities")
     if utilities is None or utilities.dtype.kind not in "fiu" or utilities.shape != (n_edges,):
@@ -242,9 +232,7 @@ def _utility_in(given: Mapping[str, Any], n_edges: int) -> Any:
             f"data: {path} must hold the array utilities (.npz), a number for each neighbour."
         )
     utilities, scale = utilities.astype(np.float64), np.full(n_edges, float(given["utility-scale"]))
-    if family == "linear":
-        return LinearUtility(utilities)
-    return (QuadraticUtility if family == "quadratic" else LogUtility)(utilities, scale)
+    return make_utility(family, utilities, scale)
 
 
 def privacy_in(given: Mapping[str, Any]) -> NodePrivacy | None:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from skdpot.allocation import make_utility
 from skdpot.privacy.sensitivity import marginal_bounds, message_error
 from skdpot.releases import MessageReleases, quiet
 from skdpot.transport.consensus import (
@@ -19,6 +18,7 @@ from skdpot.transport.consensus import (
     LinearUtility,
     Side,
     SideState,
+    make_utility,
     repair,
     starting_amounts,
 )

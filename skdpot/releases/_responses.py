@@ -10,7 +10,7 @@ from skdpot.privacy.events import DpEvent, PureDpEvent, SelfComposedDpEvent
 from skdpot.privacy.random import NoiseSource
 from skdpot.privacy.sensitivity import utility_sensitivity
 from skdpot.releases._nodes import check_values, draw_for_nodes, rounded_down_share
-from skdpot.releases._utilities import UtilityRelease
+from skdpot.releases._utilities import UtilityNoise, UtilityRelease
 
 # Maximum number of levels: more would add less than the 2**-40 that rounding takes.
 _MOST_LEVELS = 1 << 20
@@ -166,6 +166,10 @@ class UtilityResponse(UtilityRelease):
         rank = np.empty(len(levels), dtype=np.int64)
         rank[order] = np.arange(len(levels)) - np.repeat(np.cumsum(degrees) - degrees, degrees)
         return np.where(rank < self.n_answers[nodes][of_edge], answers, -1)
+
+
+# Releases of utilities, by the names of their mechanisms.
+UTILITY_MECHANISMS: dict[str, Any] = {"input": UtilityResponse, "input_laplace": UtilityNoise}
 
 
 def explained_share(epsilon: Any, n_levels: Any) -> Any:

@@ -8,6 +8,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.validation import check_consistent_length
 
 from skdpot.fairness.metrics._input import check_groups, check_positives, check_scores, documented
+from skdpot.privacy.checks import check_choice
 
 _METHODS = ("between_groups", "to_overall")
 _AGGREGATIONS = ("worst_case", "mean")
@@ -331,7 +332,7 @@ def _rates(selected, groups, weights):
 
 def _difference(by_group, overall, method):
     """Return the largest difference of rates, NaN without two rates."""
-    _check_choice("method", method, _METHODS)
+    check_choice("method", method, _METHODS)
     if len(by_group) < 2:
         return np.nan
     if method == "to_overall":
@@ -341,7 +342,7 @@ def _difference(by_group, overall, method):
 
 def _ratio(by_group, overall, method):
     """Return the smallest ratio of rates, 1 if both are zero, NaN without two rates."""
-    _check_choice("method", method, _METHODS)
+    check_choice("method", method, _METHODS)
     if len(by_group) < 2:
         return np.nan
     others = overall if method == "to_overall" else by_group.max()
@@ -352,15 +353,10 @@ def _ratio(by_group, overall, method):
 
 def _aggregated(values, agg, worst):
     """Return the worst of two values or their mean, without missing ones."""
-    _check_choice("agg", agg, _AGGREGATIONS)
+    check_choice("agg", agg, _AGGREGATIONS)
     defined = [value for value in values if not np.isnan(value)]
     if not defined:
         raise ValueError(
             "no two groups have rows of the same true label, so that no rates can be compared."
         )
     return worst(defined) if agg == "worst_case" else float(np.mean(defined))
-
-
-def _check_choice(name, value, choices):
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")

@@ -13,7 +13,7 @@ import numpy as np
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.ledger import PrivacyLedger
-from skdpot.transport.consensus import LinearUtility, LogUtility, QuadraticUtility, SideState
+from skdpot.transport.consensus import LinearUtility, QuadraticUtility, SideState, check_utility
 
 from .._keys import SigningKey, checked_public
 from .._state_file import Remembering, is_only_answer
@@ -31,7 +31,6 @@ from ._node_privacy import NodePrivacy, message_noise, plan_of, solver_error
 from ._node_sessions import NodeSessions
 from ._node_work import NodeWork, digest_of_round, only_side
 
-_METHODS = ("value", "derivative", "second_derivative", "take")
 # Attributes of `SideState` that change from round to round.
 _STATE = ("agreed", "prices", "multipliers")
 # The ledger's own error would tell others how much budget is left.
@@ -145,7 +144,7 @@ class AllocationNode(Remembering):
         if len(set(self.neighbours)) != len(self.neighbours):
             raise ValueError("neighbours must be different from each other.")
         self.bounds = _checked_bounds(bounds)
-        _check_utility(utility, len(self.neighbours))
+        check_utility(utility, len(self.neighbours))
         self._utility = utility
         self._privacy = privacy
         self._plan: ReleasePlan | None = None
@@ -523,20 +522,3 @@ def _checked_bounds(bounds: tuple[float, float]) -> tuple[float, float]:
             f"({lower:g}, {upper:g})."
         )
     return lower, upper
-
-
-def _check_utility(utility: Any, n_edges: int) -> None:
-    """Raise unless a utility has this number of edges; a user's own class may not check it."""
-    if not all(hasattr(utility, name) for name in _METHODS):
-        raise TypeError(
-            f"utility must have the methods {', '.join(_METHODS)}, such as a LinearUtility of "
-            "skdpot.transport.consensus has."
-        )
-    if isinstance(utility, (LinearUtility, QuadraticUtility)):
-        shape = utility.slopes.shape
-    elif isinstance(utility, LogUtility):
-        shape = utility.weights.shape
-    else:
-        shape = np.shape(utility.derivative(np.zeros(n_edges)))
-    if shape != (n_edges,):
-        raise ValueError(f"utility must be of {n_edges} edges, got shape {shape}.")

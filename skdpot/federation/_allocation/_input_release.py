@@ -9,10 +9,9 @@ import numpy as np
 
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.random import NoiseSource
-from skdpot.releases import UtilityNoise, UtilityRelease, UtilityResponse
+from skdpot.releases import UTILITY_MECHANISMS, UtilityRelease
 from skdpot.transport.consensus import LinearUtility, LogUtility, QuadraticUtility
 
-MECHANISMS: dict[str, Any] = {"input": UtilityResponse, "input_laplace": UtilityNoise}
 # Of each family, the parameter that is private; the other one is public.
 _PARAMETERS = {LinearUtility: "slopes", QuadraticUtility: "slopes", LogUtility: "weights"}
 
@@ -54,7 +53,7 @@ class InputRelease:
             raise ValueError("the utility is outside of its declared marginal_bounds.")
         family = type(utility).__name__
         self._facts = [mechanism, family, protect, float(epsilon), float(low), float(high)]
-        self.release: UtilityRelease = MECHANISMS[mechanism](
+        self.release: UtilityRelease = UTILITY_MECHANISMS[mechanism](
             epsilon, low=low, high=high, degrees=[len(self._values)], protect=protect
         )
 

@@ -9,10 +9,10 @@ import numpy as np
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.random import NoiseSource, make_source
 from skdpot.privacy.sensitivity import message_error
-from skdpot.releases import MessageReleases
+from skdpot.releases import UTILITY_MECHANISMS, MessageReleases
 from skdpot.transport.consensus import LogUtility, SideState
 
-from ._input_release import MECHANISMS, InputRelease
+from ._input_release import InputRelease
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,10 @@ class NodePrivacy:
     ledger: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if self.mechanism != "messages" and (self.mechanism not in MECHANISMS or self.delta):
+        known = UTILITY_MECHANISMS
+        if self.mechanism != "messages" and (self.mechanism not in known or self.delta):
             raise ValueError(
-                f"mechanism must be 'messages' or, with delta=0, one of {', '.join(MECHANISMS)}, "
+                f"mechanism must be 'messages' or, with delta=0, one of {', '.join(known)}, "
                 f"got {self.mechanism!r} and delta={self.delta:g}."
             )
 

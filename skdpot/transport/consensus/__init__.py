@@ -17,7 +17,10 @@ from ._penalty import check_rates as check_rates
 from ._repair import nearest_amounts as nearest_amounts
 from ._repair import repair as repair
 from ._side import SideState as SideState
+from ._utilities import FAMILIES as FAMILIES
 from ._utilities import ConcaveUtility, LinearUtility, LogUtility, QuadraticUtility
+from ._utilities import check_utility as check_utility
+from ._utilities import make_utility as make_utility
 
 # The other names are for the rooms above.
 __all__ = ["ConcaveUtility", "LinearUtility", "LogUtility", "QuadraticUtility", "optimal_plan"]

@@ -14,6 +14,7 @@ from ._penalty import Coordinator, check_rates
 from ._repair import Repairer
 from ._rounding import rounded
 from ._side import SideState
+from ._utilities import check_utility
 
 Messages = tuple[np.ndarray, np.ndarray]
 Release = Callable[[int, float, np.ndarray, np.ndarray], Messages]
@@ -203,11 +204,7 @@ class _Run:
 
     def __init__(self, network, target_utility, source_utility, eta, relaxation, average_from):
         for utility, name in ((target_utility, "target"), (source_utility, "source")):
-            shape = np.shape(utility.derivative(np.zeros(network.n_edges)))
-            if shape != (network.n_edges,):
-                raise ValueError(
-                    f"{name}_utility must be of {network.n_edges} edges, got shape {shape}."
-                )
+            check_utility(utility, network.n_edges, f"{name}_utility")
         self.network = network
         self.utilities = target_utility, source_utility
         order = network.sources.positions

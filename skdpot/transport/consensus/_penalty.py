@@ -91,8 +91,7 @@ class Coordinator:
         self, tol: float, targets: np.ndarray, sources: np.ndarray, prices: np.ndarray
     ) -> bool:
         """Tell whether both residuals are small beside the amounts and the spread of the prices."""
-        amount = float(max(np.linalg.norm(targets), np.linalg.norm(sources)))
-        spread = float(np.std(prices)) * math.sqrt(len(prices))
+        amount, spread = _sizes(targets, sources, prices)
         return self.primal_residual <= tol * amount and self.dual_residual <= tol * spread
 
     def _shift_prices(self, n_iter: int, demand: float, supply: float) -> None:
@@ -121,13 +120,18 @@ class Coordinator:
         self.dual_residual = self.eta * float(np.linalg.norm(change))
         if not self._adaptive or n_iter > self._last_change:
             return
-        amount = float(max(np.linalg.norm(targets), np.linalg.norm(sources)))
-        price = float(np.std(prices)) * math.sqrt(len(prices))
-        primal, dual = self.primal_residual * price, self.dual_residual * amount
+        amount, spread = _sizes(targets, sources, prices)
+        primal, dual = self.primal_residual * spread, self.dual_residual * amount
         if primal > _RATIO * dual:
             self.eta *= _FACTOR
         elif dual > _RATIO * primal:
             self.eta /= _FACTOR
+
+
+def _sizes(targets: np.ndarray, sources: np.ndarray, prices: np.ndarray) -> tuple[float, float]:
+    """Return the norm of the amounts, and of the differences of prices from their mean."""
+    amount = float(max(np.linalg.norm(targets), np.linalg.norm(sources)))
+    return amount, float(np.std(prices)) * math.sqrt(len(prices))
 
 
 def check_rates(eta: float, relaxation: float, tol: float | None) -> None:

@@ -5,6 +5,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+FAMILIES = ("linear", "quadratic", "log")
+_METHODS = ("value", "derivative", "second_derivative", "take")
 # Of an interval that begins at zero: amounts to 3e-14 of the cap.
 _BISECTIONS = 45
 
@@ -172,6 +174,40 @@ class LogUtility:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             best = np.where(prices > 0, self.weights / prices - self.scales, np.inf)
         return np.where(self.weights > prices * self.scales, np.clip(best, 0.0, caps), 0.0)
+
+
+def make_utility(family: Any, values: np.ndarray, scale: np.ndarray) -> Any:
+    """Return the utility of a family with these parameters, one for every edge."""
+    if family == "linear":
+        return LinearUtility(values)
+    if family == "quadratic":
+        return QuadraticUtility(values, scale)
+    if family == "log":
+        return LogUtility(values, scale)
+    found = family(values)
+    _check_methods(found, "what a callable utility returns")
+    return found
+
+
+def check_utility(utility: Any, n_edges: int, name: str = "utility") -> None:
+    """Raise unless a utility has this number of edges; a user's own class may not check it."""
+    _check_methods(utility, name)
+    if isinstance(utility, LinearUtility | QuadraticUtility):
+        shape = utility.slopes.shape
+    elif isinstance(utility, LogUtility):
+        shape = utility.weights.shape
+    else:
+        shape = np.shape(utility.derivative(np.zeros(n_edges)))
+    if shape != (n_edges,):
+        raise ValueError(f"{name} must be of {n_edges} edges, got shape {shape}.")
+
+
+def _check_methods(utility: Any, name: str) -> None:
+    if not all(hasattr(utility, method) for method in _METHODS):
+        raise TypeError(
+            f"{name} must have the methods {', '.join(_METHODS)}; see ConcaveUtility and "
+            "LinearUtility of skdpot.transport.consensus."
+        )
 
 
 def best_demand(utility: Any, prices: np.ndarray, caps: np.ndarray) -> np.ndarray:
