@@ -563,12 +563,15 @@ def test_budgets_are_checked_before_the_first_round(rng):
         run_allocation(nodes, coordinator, n_iter=1)
 
 
-def test_a_node_charges_all_its_messages_before_the_first(rng):
+@pytest.mark.parametrize(("protect", "unit"), [("parameter", "edge"), ("node", "node")])
+def test_a_node_charges_all_its_messages_before_the_first(protect, unit):
     start = AllocationMessage(0, {0: 0.5, 1: 0.5})
     announced = Announcement(1, 4.0, 0.0, 1.0)
 
     def node_with(ledger):
-        privacy = NodePrivacy(1.0, (1.0, 5.0), n_rounds=2, delta=1e-6, ledger=ledger)
+        privacy = NodePrivacy(
+            1.0, (1.0, 5.0), n_rounds=2, delta=1e-6, protect=protect, ledger=ledger
+        )
         return AllocationNode("target", 0, [0, 1], (0.0, 1.0), LinearUtility([3.0, 1.0]), privacy)
 
     ledger = PrivacyLedger(1.5, 1e-5)
@@ -576,7 +579,7 @@ def test_a_node_charges_all_its_messages_before_the_first(rng):
     assert not ledger.entries()
     second = first.answer(announced, start)
     first.answer(replace(announced, round=2), replace(second, round=1))
-    assert [entry.unit for entry in ledger.entries()] == ["edge"]
+    assert [entry.unit for entry in ledger.entries()] == [unit]
     refused = node_with(ledger)
     with pytest.raises(BudgetExceededError):
         refused.answer(announced, start)

@@ -13,7 +13,7 @@ from tests.oracles.sketch import transcript_of
 from tests.oracles.sketch_generators import make_sketch_generator
 
 SCHEMA = {0: (0.0, 1.0), 1: range(2000), 2: ["a", "b"]}
-FOUR = {j: [0, 1] for j in range(4)}
+SIX = {j: [0, 1] for j in range(6)}
 MAKERS = {
     "vectors": partial(make_sketch_generator, 5.0, n_clusters=3),
     "labels": partial(make_sketch_generator, 5.0, n_clusters=2, classes=[0, 1]),
@@ -21,7 +21,9 @@ MAKERS = {
     "a vote": partial(make_sketch_generator, 100.0, image_shape=(16, 16)),
     "strokes": partial(make_sketch_generator, 5.0, image_shape=(2, 2), encoder="pose"),
     "a table": partial(DPSinkhornGenerator, 5.0, schema=SCHEMA, target=2),
-    "a table with parities": partial(DPSinkhornGenerator, 5.0, schema=FOUR, target=3),
+    "a table with parities": partial(
+        DPSinkhornGenerator, 5.0, schema=SIX, target=3, model=TableSketch(8, n_iter=5)
+    ),
     "a table and a report": partial(
         DPSinkhornGenerator, 5.0, schema=SCHEMA, target=2, model=TableSketch(quality_share=0.5)
     ),
@@ -52,7 +54,7 @@ def records_of(kind, n_records, seed):
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 2, n_records) if seed else np.zeros(n_records, dtype=int)
     if kind == "a table with parities":
-        return (rng.integers(0, 2, (n_records, 4)),)
+        return (rng.integers(0, 2, (n_records, 6)),)
     if "table" in kind:
         words = np.array(["a", "b"])[y]
         rows = zip(rng.random(n_records), rng.integers(0, 2000, n_records), words, strict=True)

@@ -135,6 +135,20 @@ def test_a_planted_bug_is_found(bug, monkeypatch):
     assert max(costs) * generator.noise_multiplier_**2 > 1.5
 
 
+def test_scores_of_records_are_sums_of_whole_numbers(monkeypatch):
+    """Sums of other numbers are rounded in a way that depends on how many records there are."""
+    honest, seen = held_out.fit_discriminator, []
+
+    def watched(*arguments):
+        score, n_teachers = honest(*arguments)
+        return lambda units: seen.append(score(units)) or seen[-1], n_teachers
+
+    monkeypatch.setattr(held_out, "fit_discriminator", watched)
+    make_generator().fit(make_records(300))
+    scores = np.concatenate(seen)
+    assert (scores == np.rint(scores)).all() and 2**20 < np.abs(scores).max() < 2**53
+
+
 def test_every_part_has_the_whole_budget():
     made = transcript_of(lambda: make_generator().fit(make_records(50)))
     multiplier = make_generator().fit(make_records(50)).noise_multiplier_

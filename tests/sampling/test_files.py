@@ -358,6 +358,16 @@ def test_a_journal_that_was_copied_during_the_call_draws_nothing_again(setting, 
     assert not setting.contents()
 
 
+def test_a_release_whose_journal_is_lost_is_charged_again(setting):
+    setting.ledger = PrivacyLedger(4.0, path=setting.folder / "larger")
+    for n_charges in (3, 6):
+        setting.release()
+        assert len(setting.ledger.entries()) == n_charges
+        for file in (*setting.targets, *setting.folder.glob("larger.files.*")):
+            file.unlink()
+    assert setting.ledger.spent() == (4.0, 0.0)
+
+
 def test_noise_without_a_seed_does_not_come_again(setting):
     setting.release()
     first = [np.load(target) for target in setting.targets]

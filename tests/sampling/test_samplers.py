@@ -117,6 +117,16 @@ def test_several_samples_per_user(sampler_class):
     assert sampler.fit_transform(X).shape[0] == 12
 
 
+@pytest.mark.parametrize("sampler_class", SAMPLERS)
+def test_every_sample_of_every_user_has_noise_of_its_own(sampler_class):
+    """Otherwise, whoever knows the distribution of one user knows the noise of all others."""
+    X = np.repeat(make_input(sampler_class, n_users=1), 40, axis=0)
+    samples = sampler_class(0.5).fit(X).sample(X, n_samples=40)
+    # Equal for two users, or at two places, with a probability below 1e-9.
+    for of_each in (samples, np.swapaxes(samples, 0, 1)):
+        assert len(np.unique(of_each.reshape(40, -1), axis=0)) == 40
+
+
 @pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 8.0, 200.0])
 def test_projections_lie_in_the_polytope(sampler_class, epsilon):
