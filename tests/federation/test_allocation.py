@@ -609,5 +609,5 @@ def test_a_side_without_utilities_has_nothing_to_hide(rng):
 
 
 def test_what_is_no_utility_is_refused():
-    with pytest.raises(TypeError, match="such as a LinearUtility"):
+    with pytest.raises(TypeError, match="see ConcaveUtility"):
         AllocationNode("target", 0, [0, 1], (0.0, 1.0), np.ones(2))
