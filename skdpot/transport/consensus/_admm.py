@@ -19,33 +19,33 @@ from ._utilities import check_utility
 Messages = tuple[np.ndarray, np.ndarray]
 Release = Callable[[int, float, np.ndarray, np.ndarray], Messages]
 
-# Edges from which a second thread is worth its start.
+# With fewer edges, starting a second thread takes longer than it saves.
 _WORTH_A_THREAD = 20_000
-# A plan that takes a projection is made once the number of rounds has grown by this factor.
+# Projections are slow: the number of rounds between two of them grows by this factor.
 _PROJECTION_GROWTH = 1.25
 
 
 @dataclass(frozen=True, eq=False)
 class ConsensusResult:
-    """What the nodes agreed on.
+    """Result of the rounds.
 
     Attributes
     ----------
     plan : ndarray of shape (n_edges,)
-        Feasible plan, in the order of the targets: the best one that was found where the gap is
-        checked, and else the one nearest to `agreed`.
+        Feasible plan, in the order of the targets: with the criterion "gap" the best that was
+        found, otherwise the one nearest to `agreed`.
     agreed : ndarray of shape (n_edges,)
         Amounts that targets and sources agreed on (or their average), feasible only in the limit.
     prices : ndarray of shape (n_edges,)
-        Dual variables alpha: what targets pay and sources are paid.
+        Dual variables alpha: prices that targets pay to sources.
     welfare : float
         Sum of all utilities of `plan`.
     bound : float
-        No plan has more: the smallest bound that prices proved where the gap is checked, and else
-        that of `prices`.
+        Upper bound of the welfare of all plans: with the criterion "gap" the smallest that was
+        proved, otherwise that of `prices`.
     primal_residual, dual_residual : float
-        Euclidean norms, when last measured, of the difference of the two sides' amounts, and of
-        eta times the last change of their mean.
+        Euclidean norms, as last measured: of the difference of the two sides' amounts, and of eta
+        times the last change of their mean.
     eta : float
         Penalty of the last round.
     n_iter : int
@@ -54,7 +54,7 @@ class ConsensusResult:
         Whether the criterion was met.
     history : dict of str to ndarray
         ``n_iter``, ``eta``, ``shift``, ``primal_residual``, ``dual_residual``, ``welfare`` and
-        ``bound`` at the rounds that were checked; the last two are NaN where they were not wanted.
+        ``bound`` at the checked rounds; the last two are NaN unless the criterion is "gap".
     """
 
     plan: np.ndarray
@@ -71,7 +71,7 @@ class ConsensusResult:
 
     @property
     def gap(self) -> float:
-        """How far the welfare can be from the optimum, relative to the bound."""
+        """Return the largest possible distance of the welfare from the optimum, per bound."""
         return (self.bound - self.welfare) / max(abs(self.bound), 1e-300)
 
 
@@ -110,16 +110,16 @@ def consensus(
     release: Release | None = None,
     n_threads: int = 2,
 ) -> ConsensusResult:
-    """Find a plan of nearly the most welfare, by messages between targets and sources.
+    """Find a plan with nearly the largest welfare, by messages between targets and sources.
 
     In every round each target and each source sends the amounts that are best for itself, near
-    those agreed on so far; both sides then agree on the mean, and prices rise where targets want
-    more than sources offer, by ``eta / 2`` times the difference.
+    the agreed amounts so far. Both sides then agree on the mean. Prices rise by ``eta / 2`` times
+    the amount by which targets want more than sources offer.
 
     Parameters
     ----------
     network : BipartiteNetwork
-        The network. It should have a plan.
+        The network.
     target_utility, source_utility : ConcaveUtility
         Utilities of the edges to their targets and to their sources, both in the order of the
         targets: :class:`LinearUtility`, :class:`QuadraticUtility`, :class:`LogUtility` or others.
@@ -128,30 +128,30 @@ def consensus(
     relaxation : float, default=1.8
         Factor of over-relaxation, in (0, 2); 1 is the plain iteration.
     adaptive : bool, default=True
-        Whether eta follows the residuals, in the first 300 rounds, or half of all. It is a function
-        of the messages.
+        Whether eta follows the residuals, in the first 300 rounds or the first half. It is a
+        function of the messages.
     shifting : bool, default=True
-        Whether all prices may be shifted by the difference of both sides' totals, in the first 100
-        rounds, or a quarter of all; a function of the messages as well.
+        Whether all prices are shifted by the difference of both sides' totals, in the first 100
+        rounds or the first quarter. It is a function of the messages.
     criterion : {"gap", "residuals"} or None, default="gap"
-        When to stop before `max_iter`: once a feasible plan is within `tol` of an upper bound on
-        the welfare, which looks at the utilities; once both residuals are at most `tol`, relative
-        to the amounts and to the spread of the prices, which looks at the messages alone; or never.
+        When to stop before `max_iter`. ``"gap"``: when the welfare of a feasible plan is within
+        `tol` of an upper bound; this uses the utilities. ``"residuals"``: when both residuals are
+        at most `tol`, relative to the amounts and to the spread of the prices; this uses only the
+        messages. None: never.
     tol : float, default=1e-3
         Relative tolerance of the criterion.
     max_iter : int, default=1000
         Largest number of rounds.
     check_every : int, default=20
-        The criterion is checked in every so many rounds.
+        Number of rounds between two checks of the criterion.
     average_from : int or None, default=None
-        The first round whose agreed amounts and prices are averaged to the result's; None is to
-        take those of the last round.
+        The result has the mean of the agreed amounts and prices from this round on. None takes
+        those of the last round.
     release : callable or None, default=None
-        ``release(n_iter, eta, targets, sources)`` returns the messages to send in place of the
-        amounts of the targets and of the sources, each in the order of its side. All that the
-        nodes hold follows from what it returns.
+        ``release(n_iter, eta, targets, sources)`` returns the messages to send instead of the
+        amounts of the targets and of the sources, each in the order of its side.
     n_threads : {1, 2}, default=2
-        With two threads both sides answer at the same time. The result is the same.
+        With 2, both sides answer at the same time. The result is the same.
 
     Returns
     -------
@@ -165,8 +165,8 @@ def consensus(
 
     Notes
     -----
-    *Not private* without a `release` that makes the messages so: messages, prices and plan depend
-    on single utilities. With one, all that the nodes go on with follows from what it returned; but
+    *Not private* without a private `release`: messages, prices and plan depend on single utilities.
+    With a private `release`, the agreed amounts and prices are functions of the messages. But
     `welfare` and `bound`, and with the criterion "gap" also `plan`, `n_iter` and `history`, are
     computed from the utilities themselves.
 
@@ -200,7 +200,7 @@ def consensus(
 
 
 class _Run:
-    """The two sides and the messages between them."""
+    """The two sides, and the messages between them."""
 
     def __init__(self, network, target_utility, source_utility, eta, relaxation, average_from):
         for utility, name in ((target_utility, "target"), (source_utility, "source")):
@@ -236,7 +236,7 @@ class _Run:
             self._average()
 
     def _last_state(self) -> list[np.ndarray]:
-        """Return the agreed amounts and the prices by the messages of the last round."""
+        """Return the agreed amounts and the prices after the last round."""
         targets, sources = self.messages
         return [0.5 * (targets + sources[self.network.targets.positions]), self.targets.prices]
 
@@ -250,14 +250,14 @@ class _Run:
             total += value
 
     def state(self) -> list[np.ndarray]:
-        """Return agreed amounts and prices, averaged if so desired."""
+        """Return the agreed amounts and the prices: the means if they are averaged."""
         if self._sums:
             return [total / self._n_averaged for total in self._sums]
         return self._last_state()
 
 
 class _Check:
-    """Checks whether to stop, and remembers the best plan and bound."""
+    """The criterion to stop by, and the best plan and bound so far."""
 
     def __init__(self, run, coordinator, criterion, tol):
         self.run = run
@@ -272,7 +272,7 @@ class _Check:
         self.rows: list[tuple] = []
 
     def __call__(self, n_iter):
-        """Look at the state of a round."""
+        """Check the state after a round."""
         value, bound = math.nan, math.nan
         if self.criterion == "gap":
             value, bound = self._gap(n_iter)
@@ -287,7 +287,7 @@ class _Check:
         )  # fmt: skip
 
     def _gap(self, n_iter):
-        """Return the welfare of a near plan, if any, and the bound; keep the best of both."""
+        """Return the welfare of a nearby plan, NaN without one, and the bound; keep the best."""
         agreed, prices = self.run.state()
         plan = self._near_plan(n_iter, agreed)
         value = math.nan if plan is None else self._keep(plan)
@@ -302,7 +302,7 @@ class _Check:
         return value
 
     def _prove(self, prices):
-        """Return the bound of some prices, and keep the smaller one."""
+        """Return the bound that prices prove, and keep the smallest."""
         network, sources = self.run.network, self.run.sources
         bound = side_bound(network.targets, self.run.utilities[0], prices)
         bound += side_bound(network.sources, sources.utility, -prices[network.sources.positions])
@@ -310,7 +310,7 @@ class _Check:
         return bound
 
     def _near_plan(self, n_iter, agreed):
-        """Return a feasible plan near what is agreed on, or None where that would take long."""
+        """Return a feasible plan near the agreed amounts, or None if that would take long."""
         amounts = np.maximum(agreed, 0.0)
         gains = sum(utility.derivative(amounts) for utility in self.run.utilities)
         curvatures = -sum(utility.second_derivative(amounts) for utility in self.run.utilities)
@@ -345,7 +345,7 @@ class _Check:
 
 
 def _check_parameters(eta, relaxation, criterion, tol, max_iter, check_every):
-    """Raise where a parameter of the iteration is none."""
+    """Raise if a parameter of the iteration is invalid."""
     check_rates(eta, relaxation, tol)
     if criterion not in ("gap", "residuals", None):
         raise ValueError(f"criterion must be 'gap', 'residuals' or None, got {criterion!r}.")

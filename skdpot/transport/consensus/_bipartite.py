@@ -15,12 +15,12 @@ class Side:
     Attributes
     ----------
     indptr : ndarray of shape (n_nodes + 1,)
-        Edges ``indptr[i]`` to ``indptr[i + 1]``, in the order of this side, are those of node i.
+        Node i has the edges ``indptr[i]`` to ``indptr[i + 1]``, in the order of this side.
     neighbours : ndarray of shape (n_edges,)
-        Node of the other side at every edge; ascending at every node.
+        Node of the other side at every edge; ascending for every node.
     positions : ndarray of shape (n_edges,)
-        Where every edge stands in the order of the other side: ``values[positions]`` brings values
-        that stand in the order of the other side into the order of this one.
+        Position of every edge in the order of the other side: ``values[positions]`` brings values
+        from that order into the order of this side.
     lower, upper : ndarray of shape (n_nodes,)
         Bounds on the sum of the plan over the edges of a node.
     """
@@ -33,7 +33,7 @@ class Side:
 
     @property
     def n_nodes(self) -> int:
-        """Number of nodes, isolated ones among them."""
+        """Number of nodes, including isolated ones."""
         return len(self.lower)
 
     @cached_property
@@ -55,13 +55,13 @@ class Side:
 class BipartiteNetwork:
     """Targets and sources, the edges between them and the bounds of both.
 
-    A plan is an array with a value per edge, in the order of the targets: by target, and by source
-    at every target. `make_network` makes networks.
+    A plan is an array with one value for each edge, in the order of the targets: by target, then
+    by source. `make_network` makes networks.
 
     Attributes
     ----------
     targets, sources : Side
-        The two sides; each has its edges in an order of its own.
+        The two sides. Each has its own order of the edges.
     """
 
     targets: Side
@@ -83,7 +83,7 @@ class BipartiteNetwork:
         return sparse.csr_array((plan, side.neighbours, side.indptr), shape=self.shape, copy=True)
 
     def violation(self, plan: np.ndarray) -> float:
-        """Return by how much a plan exceeds a bound, or falls below one, at most."""
+        """Return the largest violation of a bound by a plan."""
         largest = max(0.0, float(-plan.min(initial=0.0)))
         for side, values in (
             (self.targets, plan),
@@ -101,10 +101,10 @@ def make_network(adjacency: Any, target_bounds: Any, source_bounds: Any) -> Bipa
     Parameters
     ----------
     adjacency : {array-like, sparse array or matrix} of shape (n_targets, n_sources)
-        What differs from zero is an edge. Nodes without edges are allowed.
+        Every entry that is not zero is an edge. Nodes without edges are allowed.
     target_bounds, source_bounds : array-like of shape (2,) or (n_nodes, 2)
-        Smallest and largest amount that a target receives, and that a source gives; one pair is
-        that of all nodes. Both are finite and non-negative.
+        Smallest and largest amount that a target receives, and that a source gives. One pair is
+        for all nodes of the side. All are finite and non-negative.
 
     Returns
     -------
@@ -167,7 +167,7 @@ def _edges(adjacency: Any) -> sparse.csr_array:
 
 
 def _bounds(bounds: Any, n_nodes: int, side: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the lower and upper bounds of a side, or raise where they are none."""
+    """Return the lower and upper bounds of a side, or raise if they are invalid."""
     bounds = np.asarray(bounds, dtype=np.float64)
     if bounds.shape != (2,) and bounds.shape != (n_nodes, 2):
         raise ValueError(

@@ -1,13 +1,13 @@
-r"""Welfare of a plan, and the bound on the welfare of every plan that prices prove.
+r"""Welfare of a plan, and the upper bound of the welfare of all plans that prices prove.
 
 For any prices alpha of the edges and multipliers m of the nodes, no plan has more welfare than ::
 
     sum over targets of  max(upper m, lower m) + sum_e max_{0 <= x <= cap} t_e(x) - (alpha_e + m) x
     + the same over sources with -alpha,
 
-since amounts at a node sum to something between its bounds. Every node's m is the best one, up to
-rounding; what it is does not matter for the bound to hold. For linear utilities the inner sum
-vanishes at the largest ``a_e - alpha_e``, and the bound is closed.
+because the amounts of a node have a sum between its bounds. The bound holds for any m; the m of
+every node is the best one, up to rounding. For linear utilities the inner sum is zero at the
+largest ``a_e - alpha_e``, and the bound has a closed form.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 from ._bipartite import BipartiteNetwork, Side
 from ._utilities import LinearUtility, best_demand
 
-# What is left of an interval moves the bound by rounding only: it is flat at its minimum.
+# The bound is flat at its minimum, so the remaining interval changes it by rounding errors only.
 _BISECTIONS = 45
 
 
@@ -37,7 +37,7 @@ def welfare_bound(
     """
     target_bound = side_bound(network.targets, target_utility, prices)
     if isinstance(source_utility, LinearUtility):
-        # The same without bringing everything into the order of the sources.
+        # Same as below, without a permutation into the order of the sources.
         best = np.full(network.shape[1], -np.inf)
         np.maximum.at(best, network.targets.neighbours, source_utility.slopes + prices)
         return target_bound + _linear_bound(network.sources, best)
@@ -46,7 +46,7 @@ def welfare_bound(
 
 
 def side_bound(side: Side, utility: Any, prices: np.ndarray) -> float:
-    """Return the most that the nodes of a side gain at prices, all in the order of the side."""
+    """Return the largest total gain of a side's nodes at prices, all in the order of the side."""
     connected = side.degrees > 0
     starts = side.indptr[:-1][connected]
     if isinstance(utility, LinearUtility):
@@ -65,7 +65,7 @@ def side_bound(side: Side, utility: Any, prices: np.ndarray) -> float:
 
 
 def _linear_bound(side: Side, best: np.ndarray) -> float:
-    """Return the most that nodes gain by a unit's `best` gain, which is no number without edges."""
+    """Return the largest total gain of nodes, given the `best` gain per unit of each."""
     best, lower, upper = (bound[side.degrees > 0] for bound in (best, side.lower, side.upper))
     return float(np.where(best > 0, upper * best, lower * best).sum())
 
@@ -79,7 +79,7 @@ def _best_levels(
     utility: Any,
     prices: np.ndarray,
 ) -> np.ndarray:
-    """Return the multipliers at which every node's bound is lowest, by bisection."""
+    """Return the multipliers that minimise the bound of every node, by bisection."""
     if not len(starts):
         return np.zeros(0)
     free = np.bincount(nodes, best_demand(utility, prices, caps))

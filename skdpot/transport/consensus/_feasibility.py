@@ -1,10 +1,8 @@
 """Feasibility of a network, and the nodes that prevent a plan.
 
-A network has a plan if and only if some flow serves the least demands of all targets within the
-capacities of the sources, and some other flow the least gifts of all sources within the capacities
-of the targets: by Hoffman's circulation theorem every cut that no circulation passes is a set of
-nodes of one side that must have more than all its neighbours may give. Most plans are found soon;
-where none is, a linear program finds the cut.
+A network has no plan if and only if some nodes of one side must have more than all their neighbours
+may give (Hoffman's circulation theorem). For most networks a plan is found quickly. If not, a
+linear program finds such nodes.
 """
 
 import math
@@ -16,7 +14,7 @@ from scipy.optimize import linprog
 from ._bipartite import BipartiteNetwork, Side
 from ._rounding import rounded
 
-# Of the largest total: what bounds that should agree may differ by.
+# Bounds that should agree may differ by this share of the largest total.
 _TOLERANCE = 1e-12
 _HIGHS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 _NAMED = 10
@@ -25,8 +23,7 @@ _NAMED = 10
 def check_feasible(network: BipartiteNetwork) -> None:
     """Raise an error that names the offending nodes if a network has no feasible plan.
 
-    Differences of less than 1e-12 of the total are taken for rounding, and those of less than 1e-9
-    may be.
+    Differences below 1e-12 of the total count as rounding errors, and those below 1e-9 may do so.
     """
     pairs = (
         (network.targets, network.sources, "targets", "sources", "receive", "give"),
@@ -50,21 +47,21 @@ def check_feasible(network: BipartiteNetwork) -> None:
 
 
 def _are_served(needy: Side, giving: Side) -> bool:
-    """Tell whether all have enough for sure: who needs something has all the others to ask."""
+    """Tell whether a side is surely served: every node in need is linked to all nodes that give."""
     wanting = needy.lower > 0
     suffices = math.fsum(needy.lower) <= math.fsum(giving.upper)
     return not wanting.any() or bool(suffices and (needy.degrees[wanting] == giving.n_nodes).all())
 
 
 def deficient_nodes(needy: Side, giving: Side) -> np.ndarray:
-    """Return nodes that must have more than their neighbours may give, or none."""
+    """Return nodes that together must have more than their neighbours may give; maybe empty."""
     wanting = np.flatnonzero(needy.lower > 0)
     isolated = wanting[needy.degrees[wanting] == 0]
     if len(isolated) or not len(wanting):
         return isolated
     total = max(math.fsum(needy.lower), math.fsum(giving.upper))
-    # Everybody is served as far as possible; where that is not enough, a unit more that is needed
-    # is a unit more that is short.
+    # The program minimises the total shortage. A node is deficient if each further unit of its
+    # need adds a unit to the shortage.
     edges = np.flatnonzero(needy.lower[needy.nodes] > 0)
     n_edges, n_short = len(edges), len(wanting)
     places = np.arange(n_edges)
@@ -97,7 +94,7 @@ def _neighbours(side: Side, nodes: np.ndarray) -> np.ndarray:
 
 
 def _names(nodes: np.ndarray) -> str:
-    """Return the first nodes of a list in words."""
+    """Return the first nodes of a list as text."""
     shown = ", ".join(map(str, nodes[:_NAMED]))
     rest = f", ... ({len(nodes)} in all)" if len(nodes) > _NAMED else ""
     return f"[{shown}{rest}]"

@@ -1,6 +1,6 @@
-"""Answers of nodes with user-defined utilities: safeguarded Newton steps in numpy.
+"""Answers of nodes with user-defined utilities, by safeguarded Newton steps in NumPy.
 
-All nodes are solved side by side, and each stops by itself, so that none depends on another.
+All nodes are solved at once, but each stops by itself, so that no node's answer depends on others.
 """
 
 from typing import Any
@@ -31,7 +31,7 @@ def general_side(
 class _Demand:
     """The amounts of all edges as functions of the multipliers of their nodes.
 
-    `amounts` are the last ones that were asked for, from which the next ones are sought.
+    `amounts` are the last result, from which the next search starts.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class _Demand:
     def __call__(self, multipliers: np.ndarray, asking: np.ndarray) -> np.ndarray:
         """Return the best amounts, by Newton steps within a shrinking bracket.
 
-        Nodes that do not ask keep their amounts, whatever the others do.
+        Nodes that are not asking keep their amounts.
         """
         gains = self.zero_slopes - multipliers[self.nodes]
         low = np.zeros_like(gains)
@@ -97,7 +97,7 @@ def _solve_nodes(
     free = demand.sums(demand(np.zeros_like(multipliers), np.ones(len(lower), bool)))
     mass = np.clip(free, lower, upper)
     bound = (mass != free) & (np.bincount(demand.nodes, minlength=len(lower)) > 0)
-    # Above the best marginal utility of a node nothing is wanted.
+    # With a multiplier above its largest marginal utility, a node wants nothing.
     best = np.full(len(lower), -np.inf)
     np.maximum.at(best, demand.nodes, demand.zero_slopes + demand.eta * demand.agreed)
     high = np.where(bound, np.where(mass < free, np.maximum(best, 0.0), 0.0), 0.0)

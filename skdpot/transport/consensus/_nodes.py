@@ -1,20 +1,20 @@
-r"""Compiled answers of nodes: their own best amounts, near those that are agreed on.
+r"""Compiled answers of nodes: the amounts that are best for them, near the agreed amounts.
 
 A target with utility u, prices alpha and agreed amounts z minimises over its own edges ::
 
     -u(x) + alpha x + eta/2 |x - z|^2      over      {x >= 0, lower <= sum(x) <= upper},
 
-and a source the same with -alpha. Given the node's own multiplier m, the amounts are ::
+and a source does the same with -alpha. Given the node's own multiplier m, the amounts are ::
 
     x_e(m) = argmax_{x >= 0}  u_e(x) - (alpha_e + m) x - eta/2 (x - z_e)^2,
 
-and their sum falls in m: m is zero where that sum is within the bounds, and else the root at the
-bound that is passed. For the families below the sum is convex in m. Newton's steps therefore rise
-to the root from its left, after one step from wherever they start, and need the fewer the nearer
-that is: they start at the multiplier of the last round.
+and their sum decreases in m. If the sum for m = 0 is within the bounds, m is zero; otherwise m is
+the root at the violated bound. For the families below the sum is convex in m, so Newton's steps
+increase to the root, except perhaps the first one. They start at the multiplier of the last round,
+which is near the root.
 
-Sums run over the edges of one node, in their order: what a node answers depends, bit by bit, on
-nothing but its own edges, bounds and messages.
+Sums run over the edges of one node, in their order. So every bit of a node's answer depends only on
+its own edges, bounds and messages.
 """
 
 import math
@@ -23,7 +23,7 @@ import numpy as np
 
 from ..kernels import kernel, part
 
-# Of sums over the edges of one node alone.
+# Fast-math flags for sums over the edges of one node.
 _SUMS = {"nnan", "nsz", "reassoc"}
 _MAX_STEPS = 200
 # Edges whose messages are fetched together.
@@ -32,9 +32,9 @@ _BLOCK = 4096
 
 @part
 def _gather(first, last, positions, received, arrived):
-    """Fetch the messages of the edges from `first` on, at least up to `last`; return where it ends.
+    """Fetch the messages of the edges from `first`, at least up to `last`; return the end.
 
-    They lie anywhere in memory: many are fetched at a time, as waiting for each takes longer.
+    They are scattered in memory, so fetching many at a time is faster.
     """
     end = min(max(last, first + _BLOCK), len(positions))
     for edge in range(first, end):
@@ -44,7 +44,7 @@ def _gather(first, last, positions, received, arrived):
 
 @part
 def _absorb(first, sent, arrived, sign, rates, agreed, prices, values):
-    """Update what a node holds on its edges by the messages of the last round.
+    """Update a node's agreed amounts and prices by the messages of the last round.
 
     `rates` are eta, the relaxation and the shift of all prices; `values` become
     ``eta agreed - sign prices``.
@@ -79,7 +79,7 @@ def _positive_sum(values):
 
 @part
 def _largest_place(values):
-    """Return the largest value and where it stands first."""
+    """Return the largest value and its first position."""
     place = 0
     for k in range(1, len(values)):
         if values[k] > values[place]:
@@ -112,7 +112,7 @@ def _water_level(values, mass, start):
     for _ in range(_MAX_STEPS):
         level = (total - mass) / count
         total, new_count = _above(values, level)
-        # The values above rising levels are fewer and fewer: as many are the same ones.
+        # Levels increase, so values only leave the set above: equal counts mean equal sets.
         if new_count == count or new_count == 0.0:
             break
         count = new_count
@@ -121,7 +121,7 @@ def _water_level(values, mass, start):
 
 @part
 def _level_within(values, least, most, start):
-    """Return the level at which the mass above it is within bounds; zero if it is at zero."""
+    """Return the level with a mass above it within bounds; zero if zero is such a level."""
     mass = _positive_sum(values)
     if mass > most:
         return _water_level(values, most, start)
@@ -132,7 +132,7 @@ def _level_within(values, least, most, start):
 
 @kernel
 def nearest_on_side(indptr, lower, upper, values, multipliers, amounts):
-    """Project the values of every node onto its own amounts; they stand in the side's order."""
+    """Project the values of every node onto its feasible amounts, in the order of the side."""
     for node in range(len(lower)):
         first, last = indptr[node], indptr[node + 1]
         if first == last:
@@ -241,7 +241,7 @@ def quadratic_side(
 def _log_amount(value, weight, scale, eta):
     """Return the amount x with ``w / (x + c) = eta (x + c) - value``, and minus its derivative."""
     root = math.sqrt(value * value + 4.0 * eta * weight)
-    # Of two equal expressions, the one without cancellation.
+    # Two expressions for the same number: each is used where it has no cancellation.
     if value > 0.0:
         shifted = (value + root) / (2.0 * eta)
     else:
@@ -268,7 +268,8 @@ def _log_level(values, weights, scales, eta, mass, start):
     level = start
     total, slope = _log_sum(values, weights, scales, eta, level)
     if slope == 0.0:
-        # Above every marginal utility; the tangent at the largest one leads below the root.
+        # The level is above all marginal utilities. The tangent at the largest one leads below
+        # the root.
         best, largest = 0, -np.inf
         for k in range(len(values)):
             marginal = values[k] - eta * scales[k] + weights[k] / scales[k]

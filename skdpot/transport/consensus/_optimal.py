@@ -1,8 +1,8 @@
 """The best plan for linear utilities, by a central solver: a network simplex on all edges.
 
-Its multipliers of the nodes prove that the plan is the best one: an edge whose utility is at most
-the sum of those of its two nodes adds nothing. What a node must have and does not get is a
-shortage, at a price that rises until there is none.
+The multipliers of the nodes prove that the plan is the best one: the utility of every edge is at
+most the sum of the multipliers of its two nodes. If a node gets less than its lower bound, the rest
+is a shortage, which has a price. The price is raised until there is no shortage.
 """
 
 import math
@@ -19,34 +19,35 @@ from ._repair import repair
 from ._rounding import NOTHING, largest_bound, rounded
 from ._utilities import LinearUtility
 
-# Of the largest utility, at first.
+# First price of a shortage, in units of the largest utility.
 _SHORTAGE_PRICE = 10
-# Of the largest bound, in all: what is no shortage.
+# A smaller total shortage, as a share of the largest bound, counts as none.
 _SHORTAGE = 1e-8
-# Of all masses and of all prices on a path, as powers of two: their sums are exact.
+# Largest total of all masses and of all prices on a path, and digits of a price, as powers of two:
+# sums of such integers are exact.
 _TOTAL_MASS, _TOTAL_COST, _DIGITS = 60, 59, 52
-# Of the largest utility: edges that miss less at the prices of a start are tried first.
+# With a start, edges that miss less at its prices are tried first; a share of the largest utility.
 _NEAR = 1e-2
 
 
 @dataclass(frozen=True, eq=False)
 class OptimalPlan:
-    """A plan of the most welfare, and prices that prove it.
+    """A plan with the largest welfare, and prices that prove it.
 
     Attributes
     ----------
     plan : ndarray of shape (n_edges,)
-        Amounts, in the order of the targets; feasible as those of :func:`repair` are.
+        Amounts, in the order of the targets, as precisely feasible as those of :func:`repair`.
     prices : ndarray of shape (n_edges,)
-        What targets pay and sources are paid for a unit; they prove `bound`.
-        Where an edge carries nothing, they are in the middle of all that would do.
+        Prices of a unit that targets pay to sources; they prove `bound`. The price of an edge
+        without an amount is the middle of all valid prices.
     welfare, bound : float
-        Sum of all utilities of `plan`, and what no plan exceeds.
+        Sum of all utilities of `plan`, and an upper bound for all plans.
     target_multipliers, source_multipliers : ndarray of shape (n_targets,), (n_sources,)
-        By how much the optimum rises with every unit that a node may, or must, have. Their sum is
-        at least the utility of an edge, and equal to it where there is an amount.
+        Increase of the optimum for every further unit that a node may, or must, have. For every
+        edge, the sum of both is at least the utility, and equal to it if there is an amount.
     n_programs : int
-        How many programs were solved: more than one where the price of a shortage had to rise.
+        Number of solved programs: more than one if the price of a shortage was raised.
     """
 
     plan: np.ndarray
@@ -59,7 +60,7 @@ class OptimalPlan:
 
     @property
     def gap(self) -> float:
-        """How far the welfare can be from the optimum, relative to the bound."""
+        """Return the largest possible distance of the welfare from the optimum, per bound."""
         return (self.bound - self.welfare) / max(abs(self.bound), 1e-300)
 
 
@@ -70,7 +71,7 @@ def optimal_plan(
     *,
     start: np.ndarray | None = None,
 ) -> OptimalPlan:
-    """Return a plan of the most welfare for linear utilities: the central solver, not a protocol.
+    """Return a plan with the largest welfare for linear utilities, computed centrally.
 
     Parameters
     ----------
@@ -80,14 +81,14 @@ def optimal_plan(
         Utilities of the edges to their targets and to their sources, both in the order of the
         targets. The plan depends on their sums alone.
     start : ndarray of shape (n_edges,) or None, default=None
-        Prices near the best ones, such as those of :func:`consensus`: edges that are good at these
-        are tried first. The optimum does not depend on it, nor does the time by much.
+        Prices near the best ones, such as those of :func:`consensus`. Edges that are good at these
+        prices are tried first. The optimum does not depend on them, and the time hardly does.
 
     Returns
     -------
     OptimalPlan
-        The plan, with prices that prove it to be the best one, but for rounding: its gap is 1e-9
-        at most. Not private, unless the utilities are released ones.
+        The plan, and prices that prove that it is the best one: its gap is at most 1e-9, from
+        rounding. It is private only if the utilities were released.
 
     Raises
     ------
@@ -99,9 +100,9 @@ def optimal_plan(
 
     Notes
     -----
-    A network simplex on integers: bounds and utilities are rounded to 2**-60 of the total and to
-    2**-59 of the largest one, times the number of nodes. It always ends, and what rounding left is
-    in the gap.
+    The solver is a network simplex on integers: bounds are rounded to 2**-60 of the total, and
+    utilities to 2**-59 of the largest one times the number of nodes. It always ends. The gap
+    includes the rounding errors.
 
     Examples
     --------
@@ -126,7 +127,7 @@ def optimal_plan(
     amounts, levels = program.solve()
     target_levels, source_levels = (scale * side_levels for side_levels in levels)
     side = network.targets
-    # Targets would pay as much as leaves them their multiplier, and sources ask as little.
+    # The largest price that leaves a target its multiplier, and the smallest for a source.
     pay = target_utility.slopes - target_levels[side.nodes]
     ask = source_levels[side.neighbours] - source_utility.slopes
     prices = 0.5 * (pay + ask)
@@ -148,7 +149,7 @@ def optimal_plan(
 
 
 def _levels_of_prices(network, target_utility, source_utility, prices):
-    """Return what every node gains by a unit of its best edge at some prices."""
+    """Return the gain of every node per unit on its best edge, at some prices."""
     prices = np.asarray(prices, dtype=np.float64)
     if prices.shape != (network.n_edges,):
         raise ValueError(f"start must have shape ({network.n_edges},), got {prices.shape}.")
@@ -159,13 +160,13 @@ def _levels_of_prices(network, target_utility, source_utility, prices):
     ):
         best = np.full(side.n_nodes, -np.inf)
         np.maximum.at(best, side.nodes, gains)
-        # Who may have nothing gains nothing at worst.
+        # A node that may have nothing never loses.
         levels.append(np.where(np.isfinite(best) & ((best > 0) | (side.lower > 0)), best, 0.0))
     return tuple(levels)
 
 
 class _Program:
-    """A network and utilities (of 1 at most) in integers, and the tree that the simplex is at."""
+    """A network and utilities (up to 1) as integers, and the current tree of the simplex."""
 
     def __init__(self, network: BipartiteNetwork, slopes: np.ndarray):
         self.network, self._slopes = network, slopes
@@ -181,8 +182,8 @@ class _Program:
         self._quantum = 2.0 ** -min(_DIGITS, _TOTAL_COST - (n_nodes + 1).bit_length())
         self._costs = np.rint(slopes * (-1.0 / self._quantum)).astype(np.int64)
         self._is_target = np.arange(n_nodes) < n_targets
-        # What targets do not get is free up to the kink, and a shortage beyond it. What sources
-        # give prevents one up to the kink.
+        # The unserved part of a target's upper bound is free up to the kink, and a shortage beyond
+        # it. A source that gives less than its kink has a shortage.
         kinks = np.where(lower > 0, upper - lower, UNLIMITED)
         self._kinks = np.where(self._is_target, kinks, lower)
         self._simplex = BipartiteSimplex(
@@ -191,12 +192,12 @@ class _Program:
             self._kinks,
             np.where(self._is_target, UNLIMITED, upper),
         )
-        # An arc that can carry nothing must not be in a cycle.
+        # An arc without capacity must not be in a cycle.
         self._empty = upper[n_targets:] == 0
         self._costs[self._empty[network.targets.neighbours]] = FORBIDDEN
 
     def start(self, missing: np.ndarray) -> None:
-        """Move to the best plan on the edges that miss little, by utilities of 1 at most."""
+        """Move to the best plan on the edges that miss little, in units of the largest utility."""
         self._solve(np.where(missing < _NEAR, self._costs, FORBIDDEN), self._first_price())
 
     def solve(self) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
@@ -230,7 +231,7 @@ class _Program:
         return amounts
 
     def violation(self, amounts: np.ndarray) -> float:
-        """Return by how much amounts on the edges of the tree exceed a bound, or miss one."""
+        """Return the largest violation of a bound by amounts on the edges of the tree."""
         side, edges = self.network.targets, self._simplex.flow()[0]
         masses, largest = amounts[edges], 0.0
         for side_of_nodes, nodes in ((side, side.nodes), (self.network.sources, side.neighbours)):

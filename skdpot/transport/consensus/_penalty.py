@@ -6,27 +6,28 @@ import numpy as np
 
 from ._bipartite import BipartiteNetwork
 
-# The last rounds in which prices are shifted, and penalties changed: later, both do more harm.
+# The last rounds in which prices are shifted, and in which penalties change. Later than that, both
+# slow convergence.
 _LAST_SHIFT, _LAST_CHANGE = 100, 300
-# Penalties are looked at every so many rounds.
+# Number of rounds between two changes of the penalty.
 _INTERVAL = 20
 _RATIO = 4.0
 _FACTOR = 2.0
-# The shift is settled once both sides' totals differ by less, relative to the larger one.
+# Prices are not shifted if both sides' totals differ by less, relative to the larger one.
 _SETTLED = 1e-3
 _LONGER, _SHORTER = 1.5, 0.4
 _STATE = ("eta", "shift", "primal_residual", "dual_residual", "_step", "_sign")
 
 
 class Coordinator:
-    """Announces the penalty eta and a shift of all prices before every round.
+    """The penalty eta and the shift of all prices, which are announced before every round.
 
-    Both are functions of the messages, and so they reveal no more than the messages do.
+    Both are functions of the messages, so they reveal no more than the messages.
 
-    The shift spares the prices a long way. As long as targets want more in all than sources offer,
-    every price must rise, and by itself each rises by eta times what that leaves for one edge. So
-    the coordinator raises all by a step that grows as long as the difference keeps its sign, and
-    shrinks when it changes; it rests where totals are near each other.
+    The shift saves rounds. If all targets together want more than the sources offer, all prices
+    must rise, but the iteration raises each in small steps. So the coordinator shifts all prices by
+    one step. The step grows while the difference of totals keeps its sign, and shrinks when the
+    sign changes. There is no shift if the totals are nearly equal.
 
     Parameters
     ----------
@@ -39,9 +40,9 @@ class Coordinator:
     shifting : bool
         Whether to shift the prices.
     max_iter : int
-        The number of rounds. Prices are shifted in the first 100, or a quarter of all, and the
-        penalty changes in the first 300, or half of all: from then on the iteration is the plain
-        one, and converges from wherever it is.
+        The number of rounds. Prices are shifted in the first 100 rounds or the first quarter, and
+        the penalty changes in the first 300 or the first half. After that the iteration is the
+        plain one, which converges from any state.
     """
 
     def __init__(
@@ -65,21 +66,21 @@ class Coordinator:
         return {name: getattr(self, name) for name in _STATE}
 
     def restore(self, state: dict[str, float]) -> None:
-        """Go on from the state of another one with the same parameters."""
+        """Continue from the state of another one with the same parameters."""
         for name in _STATE:
             setattr(self, name, state[name])
 
     def observe(self, n_iter, targets, sources, last_targets, last_sources, prices):
-        """Take note of the messages of a round, and of the one before it.
+        """Update the penalty and the shift by the messages of a round and of the one before it.
 
         Parameters
         ----------
         n_iter : int
             Number of the round, from one.
         targets, sources : ndarray of shape (n_edges,)
-            What the two sides sent, each in its own order.
+            Messages of the two sides, each in its own order.
         last_targets, last_sources : ndarray of shape (n_edges,)
-            What they sent in the round before.
+            Their messages in the round before.
         prices : ndarray of shape (n_edges,)
             Prices before this round, in the order of the targets; they follow from the messages.
         """
@@ -90,7 +91,7 @@ class Coordinator:
     def has_settled(
         self, tol: float, targets: np.ndarray, sources: np.ndarray, prices: np.ndarray
     ) -> bool:
-        """Tell whether both residuals are small beside the amounts and the spread of the prices."""
+        """Tell whether both residuals are small, relative to amounts and differences of prices."""
         amount, spread = _sizes(targets, sources, prices)
         return self.primal_residual <= tol * amount and self.dual_residual <= tol * spread
 
@@ -103,7 +104,7 @@ class Coordinator:
             return
         sign = math.copysign(1.0, demand - supply)
         if self._step == 0.0:
-            # By as much as the penalty charges for the mean amount of a node.
+            # A tenth of the penalty's price for the mean amount of a node.
             nodes = sum(self.network.shape)
             self._step = 0.1 * self.eta * larger / nodes
         else:
@@ -112,7 +113,7 @@ class Coordinator:
         self.shift = sign * self._step
 
     def _measure(self, targets, sources, last_targets, last_sources, prices, n_iter):
-        """Set the residuals, and the penalty where one residual is much larger."""
+        """Set the residuals, and change the penalty if one residual is much larger."""
         order = self.network.targets.positions
         received = sources[order]
         change = 0.5 * (targets + received) - 0.5 * (last_targets + last_sources[order])
@@ -135,7 +136,7 @@ def _sizes(targets: np.ndarray, sources: np.ndarray, prices: np.ndarray) -> tupl
 
 
 def check_rates(eta: float, relaxation: float, tol: float | None) -> None:
-    """Raise where a parameter of the rounds is none."""
+    """Raise if a parameter of the rounds is invalid."""
     if not 0 < eta < math.inf:
         raise ValueError(f"eta must be positive and finite, got {eta}.")
     if not 0 < relaxation < 2:

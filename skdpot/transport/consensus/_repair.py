@@ -1,13 +1,13 @@
 r"""The feasible plan nearest to any array of amounts.
 
-With a multiplier at every node the projection is ``x_e = max(v_e - l_t - m_s, 0)``, and the
-multipliers minimise the convex and piecewise quadratic ::
+With a multiplier for every node the projection is ``x_e = max(v_e - l_t - m_s, 0)``. The
+multipliers minimise a convex and piecewise quadratic function ::
 
-    |x|^2 / 2 + sum_t (upper_t max(l_t, 0) + lower_t min(l_t, 0)) + the same of the sources.
+    |x|^2 / 2 + sum_t (upper_t max(l_t, 0) + lower_t min(l_t, 0)) + the same for the sources.
 
-Minimising over one side at a time is a projection at every node, and always gets lower. Between
-such sweeps, Newton steps on the edges and nodes that matter bring the end in sight: they are taken
-where they lower the sum more than the sweep did.
+A sweep minimises over one side and then over the other, by a projection for every node; this always
+decreases the function. Between sweeps, Newton steps on the active edges and nodes are tried. A step
+is taken if it decreases the function more than the sweep did.
 """
 
 import numpy as np
@@ -21,10 +21,10 @@ from ._rounding import largest_bound, rounded
 _MAX_SWEEPS = 2000
 _MAX_CG = 300
 _CG_PRECISION = 1e-13
-# Of the largest bound, or of one where all are smaller.
+# Precision of the projection, as a share of the largest bound (or of 1, if all are smaller).
 _PRECISION = 1e-12
 _ACCEPTED = 1e-10
-# By what part a sum may be beyond its bounds: amounts that a node has computed stay as they are.
+# Share by which a sum may exceed its bounds, so that amounts that a node computed do not change.
 _SLACK = 1e-9
 
 
@@ -64,7 +64,8 @@ class Repairer:
             if error <= _PRECISION * self.unit:
                 break
             plan = self._advance(plan, excess)
-        # What is left is mostly less than the precision of the projection, and more than rounding.
+        # The remaining violation is mostly below the precision of the projection, but above
+        # rounding errors.
         cleaned = rounded(self.network, best)
         if cleaned is not None:
             return cleaned
@@ -91,7 +92,7 @@ class Repairer:
         return amounts[targets.positions]
 
     def _excess(self, sums: np.ndarray) -> np.ndarray:
-        """Return by how much targets are off the bound that their multiplier stands for, or any."""
+        """Return how far the sums of targets are from the bounds that their multipliers require."""
         targets, levels = self.network.targets, self.target_levels
         inside = np.clip(sums, targets.lower, targets.upper)
         bound = np.where(levels > 0, targets.upper, np.where(levels < 0, targets.lower, inside))
@@ -108,7 +109,7 @@ class Repairer:
         return total
 
     def _advance(self, plan: np.ndarray, excess: np.ndarray) -> np.ndarray:
-        """Try Newton's step, and a sweep from where it leads; return the plan of the better one."""
+        """Return the plan of a sweep, or of a Newton step and a sweep if that is better."""
         start = self.target_levels.copy(), self.source_levels.copy()
         target_step, source_step = self._newton_step(plan, excess)
         swept = self._sweep()
@@ -123,7 +124,7 @@ class Repairer:
         return swept
 
     def _newton_step(self, plan: np.ndarray, excess: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the step to the minimum for the present edges and nodes that have a part."""
+        """Return the step to the minimum for the active edges and nodes."""
         targets = self.network.targets
         bound = (excess != 0) | (self.target_levels != 0)
         used = plan > 0
@@ -140,7 +141,7 @@ class Repairer:
 
 
 def _stepped(levels: np.ndarray, step: np.ndarray) -> np.ndarray:
-    """Return the levels after a step that stops where one would change its sign."""
+    """Return the levels after a step, with zero for levels that would change their sign."""
     stepped = levels + step
     return np.where(levels * stepped < 0, 0.0, stepped)
 
@@ -150,8 +151,8 @@ def _solve(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Solve ``[[diag(weights), M], [M.T, diag(others)]] (x, y) = (excess, 0)`` for x and y.
 
-    By conjugate gradients on the complement of the second block; a singular system is consistent
-    where its nodes can be served, and harmless where not.
+    The method is conjugate gradients on the Schur complement of the second block. A singular system
+    is consistent if its nodes can be served, and otherwise its result does no harm.
     """
     weights = np.maximum(weights, 1.0)
     other_weights = np.maximum(other_weights, 1.0)
@@ -194,17 +195,16 @@ def repair(network: BipartiteNetwork, amounts: np.ndarray) -> np.ndarray:
     Returns
     -------
     plan : ndarray of shape (n_edges,)
-        The Euclidean projection onto the feasible plans, to 1e-10 of the largest bound (or of one).
-        Bounds hold to 1e-13 of the largest (or of one): to 1e-9 up to bounds of 1e4. Beyond, and
-        where both sides have equal bounds whose totals agree up to rounding only, doubles have no
-        plan that is nearer. It is never negative. That of released amounts is post-processing.
+        The Euclidean projection onto the feasible plans, with an error of 1e-10 of the largest
+        bound (or of 1). Bounds hold to 1e-13 of the largest (or of 1): to 1e-9 for bounds up to
+        1e4. Amounts are never negative. For released amounts this is post-processing.
 
     Raises
     ------
     ValueError
         If the network has no feasible plan, or the amounts are not finite.
     RuntimeError
-        If bounds and amounts are of sizes at which doubles come near no plan.
+        If bounds or amounts are so large that no doubles are near a plan.
 
     Examples
     --------
@@ -223,11 +223,11 @@ def repair(network: BipartiteNetwork, amounts: np.ndarray) -> np.ndarray:
 
 
 def nearest_amounts(side: Side, amounts: np.ndarray) -> np.ndarray:
-    """Return the amounts nearest to these that each node of a side could want for itself.
+    """Return the nearest amounts that are within the bounds of each node of a side.
 
-    It is the Euclidean projection of finite `amounts` (in the order of the side), node by node,
-    onto amounts of at least 0 whose sum is within the node's bounds. Where the sum is within them,
-    to a billionth, the amounts stay as they are, bit by bit.
+    This is the Euclidean projection of finite `amounts` (in the order of the side), node by node,
+    onto amounts of at least 0 with a sum within the node's bounds. If the sum is within them up to
+    a billionth, no bit of the amounts changes.
 
     Examples
     --------
@@ -238,7 +238,8 @@ def nearest_amounts(side: Side, amounts: np.ndarray) -> np.ndarray:
     """
     peaks = np.full(side.n_nodes, -np.inf)
     np.maximum.at(peaks, side.nodes, amounts)
-    # Where a bound holds, only differences count: of enormous numbers they are taken before.
+    # If a bound is active, only differences of amounts matter. They are taken first, because huge
+    # numbers would lose digits.
     beyond = np.maximum(peaks - 2.0 * side.upper, 0.0) + np.minimum(peaks, 0.0)
     values = amounts - beyond[side.nodes]
     positive = np.maximum(values, 0.0)

@@ -1,9 +1,9 @@
 """A feasible plan near any amounts, found quickly.
 
-Amounts are scaled down until no node has more than its upper bound. What lower bounds lack is then
-filled in on the edges that are worth most, and where neighbours are full along augmenting paths, on
-which amounts move from node to node; and last, what is left is filled where it is worth something.
-Every step leaves the sums of the others within their bounds.
+First, amounts are scaled down until no node exceeds its upper bound. Then nodes below their lower
+bounds get more on their most valuable edges. If neighbours are full, amounts are moved along
+augmenting paths. Last, the remaining capacity is used where that adds welfare. No step moves the
+sum of another node out of its bounds.
 """
 
 import numpy as np
@@ -12,13 +12,15 @@ from ..kernels import kernel
 from ..sorting import sorted_places
 from ._bipartite import BipartiteNetwork
 
-# Of the largest bound, or of one where all are smaller: about what a sum of amounts is off.
+# Typical rounding error of a sum of amounts, and accepted violation of a bound, as shares of the
+# largest bound (or of 1, if all are smaller).
 NOTHING = 1e-14
 _ACCEPTED = 1e-13
-# Of the total of all bounds: by so much those of both sides may disagree where they are equalities.
+# Accepted violation as a share of the total: the totals of both sides' bounds may differ by as much
+# if they should be equal.
 _ACCEPTED_OF_TOTAL = 1e-15
-# How often augmenting paths may look at every edge, and how many of them they may look at in any
-# case, before the amounts are given up.
+# The search for augmenting paths stops after so many visits to every edge, but not before so many
+# visits in total.
 _MAX_LOOKS, _FREE_LOOKS = 5, 1_000_000
 
 
@@ -29,18 +31,18 @@ def rounded(
     bends: np.ndarray | None = None,
     source_levels: np.ndarray | None = None,
 ) -> np.ndarray | None:
-    """Return a feasible plan near some amounts, or None where none is found soon.
+    """Return a feasible plan near some amounts, or None if none is found soon.
 
-    `gains` are marginal welfare of the edges: while one is positive, more is put on an edge whose
-    nodes have room, and with None nothing is added to what bounds ask for. They fall by `bends`
-    with every unit. `source_levels` are what a unit of a source is worth elsewhere: edges with the
-    largest gain beyond that are filled first.
+    `gains` are the marginal welfare of the edges. Edges with a positive gain get more if their
+    nodes have capacity; with None, amounts only grow as far as lower bounds require. Gains fall by
+    `bends` with every unit. `source_levels` are the values of a unit of each source on other edges:
+    edges with the largest gain above that are filled first.
 
-    Bounds of the plan hold to 1e-13 of the largest of them (or of one), or to 1e-15 of their total:
-    where bounds are doubles there may be no plan that is nearer.
+    Bounds hold to 1e-13 of the largest of them (or of 1), or to 1e-15 of their total; doubles may
+    allow no nearer plan.
     """
     targets, sources = network.targets, network.sources
-    # Of the type of the sources' positions, so that kernels are compiled once for both sides.
+    # Same type as the sources' positions, so that kernels are compiled once for both sides.
     identity = np.arange(network.n_edges, dtype=sources.positions.dtype)
     plan = np.maximum(amounts, 0.0)
     _scale_down(targets.indptr, identity, targets.upper, plan)
@@ -78,7 +80,7 @@ def rounded(
 
 
 def largest_bound(network: BipartiteNetwork) -> float:
-    """Return the largest bound of all nodes, or one where all are smaller."""
+    """Return the largest bound of all nodes, at least 1."""
     return max(
         1.0,
         float(network.targets.upper.max(initial=0.0)),
@@ -88,7 +90,7 @@ def largest_bound(network: BipartiteNetwork) -> float:
 
 @kernel
 def _scale_down(indptr, places, upper, plan):
-    """Divide the amounts of every node that has more than its upper bound."""
+    """Scale down the amounts of every node that exceeds its upper bound."""
     for node in range(len(upper)):
         total = 0.0
         for k in range(indptr[node], indptr[node + 1]):
@@ -104,9 +106,9 @@ def _fill(
     indptr, neighbours, places, goals, sums, other_upper, other_sums, plan, worth, allowed, limits,
     nothing,
 ):  # fmt: skip
-    """Fill every node up to its goal on allowed edges, the worthiest first, where others have room.
+    """Fill every node up to its goal on allowed edges with capacity, the most valuable first.
 
-    `limits` are the largest additions to all edges, or one for all.
+    `limits` are the largest additions to the edges, or one number for all.
     """
     n_open = 0
     for giver in range(len(other_upper)):
@@ -145,10 +147,10 @@ def _augment(
     indptr, neighbours, places, lower, sums, back_indptr, back_neighbours, back_places, back_upper,
     back_sums, plan, nothing, accepted,
 ):  # fmt: skip
-    """Serve all nodes that lack something along shortest paths; return whether they are served.
+    """Serve all nodes below their bounds along shortest paths; return whether all are served.
 
-    A node takes from a giver, which has room or takes as much from another node, which can spare it
-    or takes from another giver, and so on.
+    A node takes from a giver. The giver has capacity, or takes as much back from another node. That
+    node can spare it, or takes from another giver, and so on.
     """
     n_nodes = len(lower)
     taken_edges = np.empty(len(back_upper), np.int64)
@@ -157,7 +159,7 @@ def _augment(
     seen_node[:] = -1
     seen_giver = np.empty(len(back_upper), np.int64)
     seen_giver[:] = -1
-    # The node that reached a giver, and the giver that reached a node.
+    # Predecessors on a path: the node before a giver, and the giver before a node.
     node_before = np.empty(len(back_upper), np.int64)
     giver_before = np.empty(n_nodes, np.int64)
     queue = np.empty(n_nodes, np.int64)

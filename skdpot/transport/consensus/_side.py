@@ -1,4 +1,4 @@
-"""One side of the network in the consensus iteration: what its nodes hold, and their answers."""
+"""One side of the network in the consensus iteration: the state of its nodes, and their answers."""
 
 from typing import Any
 
@@ -11,20 +11,20 @@ from ._utilities import LinearUtility, LogUtility, QuadraticUtility
 
 
 class SideState:
-    """What the nodes of a side hold on their edges; every array has the order of the side.
+    """The state of a side's nodes on their edges; every array has the order of the side.
 
-    A side of one node is a node by itself, and comes to the same amounts bit by bit.
+    A side may consist of one node. Its amounts are then bit-identical to those in a larger side.
 
     Parameters
     ----------
     side : Side
         The side.
     utility : ConcaveUtility
-        Of the side's edges, in its order.
+        Utilities of the side's edges, in its order.
     sign : {1, -1}
-        1 for targets, who pay the prices, and -1 for sources, who are paid them.
+        1 for targets, which pay the prices, and -1 for sources, which receive them.
     start : ndarray of shape (n_edges,)
-        Amounts that are agreed on at first. They are public.
+        The first agreed amounts. They are public.
     """
 
     def __init__(self, side: Side, utility: Any, sign: int, start: np.ndarray):
@@ -34,22 +34,22 @@ class SideState:
         self.agreed = start.copy()
         self.prices = np.zeros_like(start)
         self.multipliers = np.zeros(side.n_nodes)
-        # Two arrays take turns, as the caller still holds the last answer.
+        # Two arrays in turn, because the caller still uses the last answer.
         self._answers = np.empty_like(start), np.empty_like(start)
         self._solver, self._parameters = _solver_of(utility)
 
     def answer(
         self, sent: np.ndarray, received: np.ndarray, eta: float, relaxation: float, shift: float
     ) -> np.ndarray:
-        """Absorb the messages of the last round and return the amounts that the nodes want now.
+        """Update the state by the messages of the last round, and return the new best amounts.
 
         Parameters
         ----------
         sent, received : ndarray of shape (n_edges,)
-            What this side sent, in its order, and the other one, in that one's order; at first
-            both are the amounts of the start.
+            Messages of this side, in its order, and of the other side, in its own order. In the
+            first round both are the amounts of the start.
         eta, relaxation, shift : float
-            Penalty, factor of over-relaxation, and what is added to all prices.
+            Penalty, factor of over-relaxation, and shift of all prices.
         """
         amounts, last = self._answers
         self._answers = last, amounts

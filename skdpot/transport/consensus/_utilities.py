@@ -1,4 +1,4 @@
-"""Utilities of amounts on edges: linear, quadratic, logarithmic, and what others must offer."""
+"""Utilities of amounts on edges: linear, quadratic, logarithmic, and the protocol of others."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -7,22 +7,22 @@ import numpy as np
 
 FAMILIES = ("linear", "quadratic", "log")
 _METHODS = ("value", "derivative", "second_derivative", "take")
-# Of an interval that begins at zero: amounts to 3e-14 of the cap.
+# Enough for amounts with an error of 3e-14 of the cap.
 _BISECTIONS = 45
 
 
 class ConcaveUtility(Protocol):
-    """What a utility offers, for all edges of a side at once; amounts are never negative.
+    """Protocol of utilities, for all edges of a side at once; amounts are never negative.
 
     Each edge's utility must be concave and differentiable, with a finite derivative at zero, and
-    must depend on its own amount alone. All methods work elementwise.
+    must depend only on its own amount. All methods work elementwise.
     """
 
     def value(self, amounts: np.ndarray) -> np.ndarray:
         """Return the utility of the amount on every edge."""
 
     def derivative(self, amounts: np.ndarray) -> np.ndarray:
-        """Return the marginal utility, which never rises in the amount."""
+        """Return the marginal utility, which never increases with the amount."""
 
     def second_derivative(self, amounts: np.ndarray) -> np.ndarray:
         """Return the derivative of the marginal utility: never positive."""
@@ -78,7 +78,7 @@ class QuadraticUtility:
     slopes : array-like of shape (n_edges,)
         Marginal utility at zero.
     curvatures : array-like of shape (n_edges,)
-        By how much it falls with every unit of amount; non-negative.
+        Decrease of the marginal utility with every unit of amount; non-negative.
 
     Examples
     --------
@@ -228,7 +228,7 @@ def _parameters(values: Any, name: str, length: int | None = None) -> np.ndarray
         values = np.array(values, dtype=np.float64)
     except Exception:
         values = None
-    # Outside of the handler, whose error quotes what it could not read, which may be private.
+    # Raised outside of the handler: the error there quotes values, which may be private.
     if values is None:
         raise ValueError(f"{name} cannot be read as numbers.")
     if values.ndim != 1 or (length is not None and len(values) != length):
