@@ -655,7 +655,7 @@ MISTAKES = {
         ("another aggregate",
          lambda book: metrics.equalized_odds_difference(HIRED, HIRED, sensitive_features=SEX,
              agg="max"),
-         "got 'max'", "must be one of 'worst_case', 'mean'"),
+         "got 'max'", "must be one of worst_case, mean"),
     ],
     metrics.ks_between_groups: [
         ("more than certain",

@@ -16,10 +16,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpot import PrivacyLedger, PrivateADMMTransport
-from skdpot.allocation import _inputs
 from skdpot.privacy import BudgetExceededError
 from skdpot.published import PrivateMessageADMM
-from skdpot.releases import MessageReleases
+from skdpot.releases import UTILITY_MECHANISMS, MessageReleases
 from skdpot.transport.consensus import LogUtility
 from tests.oracles.case_study import RANGE, best_welfare, draw_case_study
 from tests.oracles.consensus import NETWORKS, draw_network, linear_optimum, smooth_optimum
@@ -217,7 +216,7 @@ def test_released_utilities_keep_most_of_the_welfare(epsilon, least):
 @pytest.mark.parametrize("mechanism", ["input", "input_laplace"])
 def test_all_that_is_left_follows_from_released_utilities(mechanism, utility, monkeypatch):
     (X, S), model = small(epsilon=2.0, mechanism=mechanism, utility=utility, random_state=0)
-    releasing = _inputs.MECHANISMS[mechanism]
+    releasing = UTILITY_MECHANISMS[mechanism]
     recorded, replayed = [], []
     release = releasing.run
 
@@ -292,7 +291,7 @@ def test_nothing_is_released_beyond_the_budget(monkeypatch):
     def refuse(*args):
         raise AssertionError("released")
 
-    monkeypatch.setattr(_inputs.MECHANISMS["input"], "run", refuse)
+    monkeypatch.setattr(UTILITY_MECHANISMS["input"], "run", refuse)
     monkeypatch.setattr(MessageReleases, "run", refuse)
     for mechanism in MECHANISMS:
         (X, S), model = small(mechanism, epsilon=2.0, ledger=ledger)
