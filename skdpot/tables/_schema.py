@@ -100,16 +100,18 @@ class TableSchema:
         dtypes = {name: table.dtype(place) for place, name in enumerate(table.names)}
         kept = [name for name, one in columns_in(declared)[0].items() if names_type(name, one)]
 
-        def typed(column: Any) -> Any:
+        def typed(column: Any, dtype_in_frame: Any) -> Any:
             if not isinstance(column, Column):
                 return column
-            dtype = type_in_frame(dtypes.get(column.name), column)
+            dtype = type_in_frame(dtype_in_frame, column)
             # Dates always have a type, from how their bounds are written.
             taken = dtype and column.dtype in (None, TEXT, DATE) and column.name not in kept
             return replace(column, dtype=dtype) if taken else column
 
-        others = tuple((place, typed(column)) for place, column in self.others)
-        return replace(self, columns=tuple(map(typed, self.columns)), others=others)
+        columns = tuple(typed(column, dtypes.get(column.name)) for column in self.columns)
+        # Computed columns are not read, and what they hold would decide about their types.
+        others = tuple((place, typed(column, None)) for place, column in self.others)
+        return replace(self, columns=columns, others=others)
 
     def encode(self, values: Sequence[np.ndarray]) -> np.ndarray:
         """Return the units of a table's values, or raise if some are not declared.

@@ -531,6 +531,15 @@ def test_no_single_value_decides_about_the_type_of_a_drawn_column(odd, library):
         assert str(made["x"].dtype) == expected.get(odd, str(made["x"].dtype))
 
 
+@pytest.mark.parametrize("dtype", ["string", "category"])
+def test_what_is_in_a_computed_column_does_not_decide_about_its_type(dtype):
+    """It is not read: a number among the texts would be no error."""
+    labels = pd.Series(["a", "b"])
+    frames = [pd.DataFrame({"x": labels, "y": y}) for y in (labels.astype(dtype), ["a", 3])]
+    schema = read_schema({"x": ["a", "b"], "y": ["a", "b"]}).computing(["y"])
+    assert schema.typed(Table(frames[0])) == schema.typed(Table(frames[1]))
+
+
 @pytest.mark.parametrize("odd", ["2020-01-01", pd.Timestamp("2020-01-01", tz="UTC")])
 def test_times_of_two_kinds_which_are_of_no_type_of_dates_are_refused(odd):
     times = pd.Series([pd.Timestamp("2021-05-05"), odd], dtype=object)
