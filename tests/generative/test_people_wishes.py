@@ -8,7 +8,7 @@ import pytest
 
 from skdpot import DPSinkhornGenerator, PrivacyLedger
 from skdpot.generative import TableSketch
-from skdpot.generative._sketch import held_out, judges, people_sketch
+from skdpot.generative._sketch import held_out, people_sketch
 from skdpot.generative._sketch.held_out import HeldOutRows, hold_out
 from skdpot.privacy.random import make_source
 from tests.oracles.people import SCHEMA, fit_people, make_people, refused
@@ -23,11 +23,7 @@ PEOPLE = {
 }  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def few_samples(monkeypatch):
-    monkeypatch.setattr(held_out, "_N_SAMPLES", 3000)
-    monkeypatch.setattr(judges, "_MOST_FEATURES", 60)
-    monkeypatch.setattr(judges, "_BOOSTED", 20)
+pytestmark = pytest.mark.usefixtures("few_samples")
 
 
 def sketch(**options):

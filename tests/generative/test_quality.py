@@ -36,11 +36,7 @@ SCHEMA = {
 QUICK = {"n_components": 4, "n_iter": 10}
 
 
-@pytest.fixture(autouse=True)
-def few_samples(monkeypatch):
-    monkeypatch.setattr(held_out, "_N_SAMPLES", 3000)
-    monkeypatch.setattr(judges, "_MOST_FEATURES", 60)
-    monkeypatch.setattr(judges, "_BOOSTED", 20)
+pytestmark = pytest.mark.usefixtures("few_samples")
 
 
 def make_records(n, seed=0):

@@ -6,7 +6,6 @@ import re
 import struct
 import subprocess
 import sys
-import traceback
 
 import numpy as np
 import pandas as pd
@@ -25,9 +24,9 @@ from skdpot import DPSinkhornGenerator, PrivacyLedger
 from skdpot.generative import VectorSketch
 from skdpot.generative._files import read_generator, write_generator
 from skdpot.privacy import BudgetAccountant, BudgetError, BudgetExceededError
+from tests.oracles.refusals import SECRET, make_ledger, refuse_without_telling
 from tests.oracles.sketch_generators import make_sketch_generator
 
-SECRET = 0.61803398875
 IMAGES = {"image_shape": (6, 5)}
 GROUPS = (
     *("counts", "radii", "intensities", "means", "covariances", "assignments", "clusters"),
@@ -49,10 +48,6 @@ def make_labelled(n_records=300, seed=0):
     y = np.where(np.arange(n_records) % 4, "b", "a")
     centres = np.where(y == "a", 0.25, 0.75)[:, None] * [1.0, 0.6]
     return rng.normal(centres, 0.05), y
-
-
-def make_ledger(epsilon=100.0, **options):
-    return PrivacyLedger(epsilon, 0.5, **{"neighbouring": "add_remove"} | options)
 
 
 def make_own():
@@ -385,14 +380,6 @@ BAD_PARAMETERS = [
     ({"random_state": 0}, "seed"),
     ({"classes": ["a"]}, "give the label of each record"),
 ]
-
-
-def refuse_without_telling(release, message, error=(ValueError, TypeError)):
-    """Check that a release is refused, with this message, in which nothing private is shown."""
-    with pytest.raises(error, match=message) as caught:
-        release()
-    shown = "".join(traceback.format_exception(caught.value, limit=0))
-    assert str(SECRET)[2:7] not in shown
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,12 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from skdpot import DPSinkhornGenerator, PrivacyLedger
+from skdpot import DPSinkhornGenerator
 from skdpot.generative import TableSketch, VectorSketch
 from skdpot.generative._files import read_generator, write_generator
 from skdpot.privacy import BudgetExceededError
+from tests.oracles.refusals import SECRET, make_ledger
 
-SECRET = 0.61803398875
 SCHEMA = {
     "age": range(18, 80),
     "wage": (0.0, 1.0),
@@ -56,10 +56,6 @@ def make_table(n_records=600, seed=0):
             "retired": np.where(age > 65, "yes", "no"),
         }
     ).astype({"town": object})
-
-
-def make_ledger(epsilon=100.0, **options):
-    return PrivacyLedger(epsilon, 0.5, **{"neighbouring": "add_remove"} | options)
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,14 @@ class Crash(Exception):
     """The coordinator's process ended."""
 
 
+def arriving(under_way, new, now, rng):
+    """Take out the messages that arrive now, in any order."""
+    under_way += new
+    due = [one for one in under_way if one[0] <= now]
+    under_way[:] = [one for one in under_way if one[0] > now]
+    return [due[i][1:] for i in rng.permutation(len(due))]
+
+
 class FaultyCarrier:
     """Owners on a bad network, whose processes end and begin again.
 
@@ -50,13 +58,13 @@ class FaultyCarrier:
                 sent.append((self._now, name, past[self._rng.integers(len(past))]))
             if self._happens() and self._strays:
                 sent.append((self._now, name, self._strays[self._rng.integers(len(self._strays))]))
-        for name, data in self._arriving(self._to_owners, sent):
+        for name, data in arriving(self._to_owners, sent, self._now, self._rng):
             self._restart(name)
             if name not in self.gone:
                 reply = self.owners[name].handle(data)
                 self._note(name, reply)
                 self._to_coordinator += self._fate(name, reply)
-        return self._arriving(self._to_coordinator, [])
+        return arriving(self._to_coordinator, [], self._now, self._rng)
 
     def heal(self):
         """Let nothing happen any more but that late messages arrive."""
@@ -83,13 +91,6 @@ class FaultyCarrier:
             damaged[self._rng.integers(len(data))] ^= 1 << self._rng.integers(8)
             return bytes(damaged)
         return data
-
-    def _arriving(self, under_way, new):
-        """Take out what arrives now, in any order."""
-        under_way += new
-        due = [one for one in under_way if one[0] <= self._now]
-        under_way[:] = [one for one in under_way if one[0] > self._now]
-        return [due[i][1:] for i in self._rng.permutation(len(due))]
 
     def _restart(self, name):
         """Let an owner's process end, and go on from what it remembered."""

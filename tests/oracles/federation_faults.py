@@ -36,6 +36,7 @@ from skdpot.federation import (
 from skdpot.federation._allocation_settings import read_node
 from skdpot.federation._wire import Packet, WireError, pack, unpack
 from skdpot.privacy import allow_useless_releases
+from tests.oracles.faulty_carrier import arriving
 
 NAMES = ("a", "b", "c")
 BOUNDS = ([0.0, 0.0], [4.0, 4.0])
@@ -398,7 +399,7 @@ class FaultyNetwork:
                 sent.append((self._now, name, self._one_of(self._strays)))
             if self._happens("garbage"):
                 sent.append((self._now, name, self._rng.bytes(int(self._rng.integers(200)))))
-        for name, data in self._arriving(self._to_owners, sent):
+        for name, data in arriving(self._to_owners, sent, self._now, self._rng):
             if name in self.gone:
                 continue
             # Where it answers is where a charge and an answer could part.
@@ -408,7 +409,7 @@ class FaultyNetwork:
             if left is not None:
                 self.log.note(name, *left)
                 self._to_coordinator += self._fate(name, left[0])
-        return self._arriving(self._to_coordinator, [])
+        return arriving(self._to_coordinator, [], self._now, self._rng)
 
     def _one_of(self, things):
         return things[self._rng.integers(len(things))]
@@ -444,13 +445,6 @@ class FaultyNetwork:
         if self._keys and self._happens("forgery", 3):
             return forged(data, self._rng)
         return data
-
-    def _arriving(self, under_way, new):
-        """Take out what arrives now, in any order."""
-        under_way += new
-        due = [one for one in under_way if one[0] <= self._now]
-        under_way[:] = [one for one in under_way if one[0] > self._now]
-        return [due[i][1:] for i in self._rng.permutation(len(due))]
 
 
 def other_message(data, rng):

@@ -1,4 +1,4 @@
-"""The mechanism that prefers a cap of the sphere, by quadrature over the angle from its input."""
+"""Random directions, and by quadrature the mechanism that prefers a cap of the sphere."""
 
 import math
 
@@ -6,6 +6,12 @@ import numpy as np
 from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import betainc
+
+
+def unit_vectors(n_users, n_features, seed=0):
+    """Return directions that are uniform on the sphere."""
+    vectors = np.random.default_rng(seed).standard_normal((n_users, n_features))
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def integral_over_angles(n_features, lowest, highest, order=0.0):

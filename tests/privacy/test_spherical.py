@@ -18,14 +18,9 @@ from skdpot.privacy.spherical import (
     rejection_is_affordable,
 )
 from skdpot.transport import sphere_base_measure
-from tests.oracles.sphere import cap_mechanism_cdf
+from tests.oracles.sphere import cap_mechanism_cdf, unit_vectors
 
 KINDS = [CapRejection, CapConstruction]
-
-
-def unit_vectors(n_users, n_features, seed=0):
-    vectors = np.random.default_rng(seed).standard_normal((n_users, n_features))
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def release(mechanism, points, seed=0, n_samples=1):

@@ -6,7 +6,6 @@ import re
 import struct
 import subprocess
 import sys
-import traceback
 
 import numpy as np
 import pandas as pd
@@ -22,7 +21,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_html_repr
 
-from skdpot import PrivacyLedger
 from skdpot.generative._files import read_generator, write_generator
 from skdpot.generative._torch import training
 from skdpot.generative._torch.training import Trainer
@@ -30,6 +28,7 @@ from skdpot.privacy import BudgetAccountant, BudgetError, BudgetExceededError, N
 from skdpot.privacy.mechanisms import GaussianMechanism
 from skdpot.published import SinkhornGradientGenerator, _gradient_generator
 from tests.oracles.gradient_generators import make_gradient_generator, nested
+from tests.oracles.refusals import SECRET, make_ledger, refuse_without_telling
 
 # Noise for samples of all records needs no search.
 FAST = {"epsilon": 5.0, "n_iter": 3, "sampling_rate": 1.0, "batch_size": 6}
@@ -37,15 +36,10 @@ PAPER = {"gradient": "per_image", "accounting": "paper"}
 STEPS = [{"gradient": name} for name in ("per_record", "images", "per_image", "parameters")]
 NAMES = ["-".join(step.values()) for step in STEPS]
 # Within the bounds, so that nothing moves it.
-SECRET = 0.61803398875
 
 
 def make_records(n_records=40, n_features=2, seed=0):
     return np.random.default_rng(seed).random((n_records, n_features))
-
-
-def make_ledger(epsilon=100.0, **options):
-    return PrivacyLedger(epsilon, 0.5, **{"neighbouring": "add_remove"} | options)
 
 
 def make(**params):
@@ -572,14 +566,6 @@ BAD_PARAMETERS = [
     ({"warm_start": 2.5}, TEXT.format("warm_start")),
     ({"verbose": -1}, TEXT.format("verbose")),
 ]
-
-
-def refuse_without_telling(release, message, error=(ValueError, TypeError)):
-    """Check that a release is refused, with this message, in which nothing private is shown."""
-    with pytest.raises(error, match=message) as caught:
-        release()
-    shown = "".join(traceback.format_exception(caught.value, limit=0))
-    assert str(SECRET)[2:7] not in shown
 
 
 @pytest.mark.parametrize("params, message", BAD_PARAMETERS)

@@ -16,11 +16,7 @@ from skdpot import SphericalProjectionSampler
 from skdpot.privacy import BudgetAccountant, BudgetError
 from skdpot.sampling import _parallel
 from skdpot.transport import sphere_base_measure
-
-
-def unit_vectors(n_users, n_features, seed=0):
-    vectors = np.random.default_rng(seed).standard_normal((n_users, n_features))
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+from tests.oracles.sphere import unit_vectors
 
 
 @pytest.mark.parametrize("method", ["auto", "rejection", "direct"])
