@@ -29,14 +29,12 @@ from skdpot.tables._people import check_index, check_one_kind, person_codes
 from skdpot.tables._reading import column_codes, label_order, labels_of, read_codes
 from skdpot.tables._rules import Rules, read_rules
 from skdpot.tables._scales import LOG
-from skdpot.tables._schema import (
-    TableSchema,
+from skdpot.tables._schema import TableSchema, read_schema, schema_from_plain
+from skdpot.tables._schema_files import FILL_IN, columns_in
+from skdpot.tables._schema_tables import (
     checked_names,
     read_columns,
-    read_schema,
     read_units,
-    schema_from_plain,
     values_in,
     write_table,
 )
-from skdpot.tables._schema_files import FILL_IN, columns_in

@@ -17,7 +17,7 @@ _FAR_PART, _HEAVY = 0.01, 0.5
 _FEWEST_IN_TAIL, _FEWEST_NUMBERS = 200, 20
 # Numbers are crowded if this share of them lies within this share of their bounds.
 _USUAL, _CROWDED = 0.9, 0.05
-# Of more rows, only every second, third and so on is used.
+# With more rows, only every second row, every third and so on is used.
 _MOST_LOOKED_AT = 5000
 
 

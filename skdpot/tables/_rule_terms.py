@@ -1,6 +1,6 @@
 """The parts of rules: terms of numbers, and conditions, for rows and within bounds.
 
-A condition on a missing value is neither true nor false, and a rule holds unless it is false.
+A condition on a missing value is unknown. A rule is violated only if its condition is false.
 """
 
 import operator
@@ -335,7 +335,7 @@ class Joined:
             parts = [part for part in parts if not part.surely(boxes, False)]
             if not parts:
                 raise EmptyBoxError
-            # If several parts may hold, none of them must.
+            # If several parts may hold, no single part is required.
             parts = parts if len(parts) == 1 else ()
         for part in parts:
             part.narrow(boxes)

@@ -5,27 +5,24 @@ The declaration is public; it must not be learned from private data.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from skdpot.privacy.quotes import shown
 from skdpot.tables._column import LABEL_KEYS, NUMERIC, Column
-from skdpot.tables._containers import Table, exact_digits, labels_in
+from skdpot.tables._containers import Table
 from skdpot.tables._dates import DATE, TEXT
-from skdpot.tables._declarations import objects
 from skdpot.tables._declared_columns import HOW_TO_DECLARE, names_type, read_column
-from skdpot.tables._frames import as_array, make_table
-from skdpot.tables._reading import labels_of_other_types, numbers_in
+from skdpot.tables._reading import labels_of_other_types
 from skdpot.tables._schema_files import columns_in, refuse_gaps
-from skdpot.tables._types import type_in_frame, typed_values
-from skdpot.tables._unlearned import Constant, Identifier, Unlearned
+from skdpot.tables._types import type_in_frame
+from skdpot.tables._unlearned import Unlearned
 
 
 @dataclass(frozen=True)
 class TableSchema:
-    """What a table is declared to hold.
+    """The declaration of a table: its columns, and its target.
 
     Attributes
     ----------
@@ -132,11 +129,11 @@ class TableSchema:
             If a column has values that are missing or no declared category, and missing ones are
             not declared. That it has is not protected; it is all that the message tells.
         """
-        units, problems = self._encoded(values)
-        _refuse(problems)
+        units, problems = self.units_and_problems(values)
+        refuse(problems)
         return units
 
-    def _encoded(self, values: Sequence[np.ndarray]) -> tuple[np.ndarray, list[str]]:
+    def units_and_problems(self, values: Sequence[np.ndarray]) -> tuple[np.ndarray, list[str]]:
         """Return the units of a table's values, and the errors in them."""
         units = np.empty((len(values[0]), len(self.columns)), dtype=np.int64, order="F")
         problems = []
@@ -296,169 +293,7 @@ def schema_from_plain(plain: Mapping) -> TableSchema:
     return read_schema(dict(plain))
 
 
-def read_units(X: Any, schema: TableSchema) -> np.ndarray:
-    """Return the units of a private table, or raise with all violations of the declaration.
-
-    Examples
-    --------
-    >>> from skdpot.tables import read_schema, read_units
-    >>> read_units([[30, "F"], [40, "M"]], read_schema({"age": range(17, 91), "sex": ["F", "M"]}))
-    array([[13,  0],
-           [23,  1]])
-    """
-    values, problems = _values_in(Table(X), schema)
-    units, unit_problems = schema._encoded(values)
-    _refuse([*problems, *unit_problems])
-    return units
-
-
-def read_columns(X: Any, schema: TableSchema) -> list[np.ndarray]:
-    """Return the columns of a private table in the form for `TableSchema.encode`, or raise.
-
-    The columns of a frame are found by their names; those of an array are in the order of the
-    schema. Numeric ones are doubles, with NaN for missing values; others are objects, with None.
-    Errors quote no value.
-
-    Examples
-    --------
-    >>> from skdpot.tables import read_columns, read_schema
-    >>> schema = read_schema({"age": range(17, 91), "sex": ["F", "M"]})
-    >>> read_columns([[30, "F"], [40, "M"]], schema)
-    [array([30., 40.]), array(['F', 'M'], dtype=object)]
-    """
-    values, problems = _values_in(Table(X), schema)
-    _refuse(problems)
-    return values
-
-
-def _values_in(table: Table, schema: TableSchema) -> tuple[list[np.ndarray], list[str]]:
-    """Return the learned columns of a private table, and the errors in them; or raise."""
-    names = [column.name for column in schema.declared]
-    if np.ma.isMaskedArray(table.X):
-        raise TypeError("X is a masked array, whose mask would be lost: use NaN, or None.")
-    if table.container != "array":
-        _check_names(checked_names(table), names)
-        names = table.names
-    elif len(table.X.shape) != 2 or table.X.shape[1] != len(names):
-        raise ValueError(
-            f"the table must have the {len(names)} columns of the schema, got an array of shape "
-            f"{('n', *table.X.shape[1:])}."
-        )
-    if not len(table):
-        raise ValueError("the table has no records (0 rows); at least 1 is needed.")
-    values, problems = [], []
-    for column in schema.columns:
-        place = names.index(column.name)
-        if column.kind != NUMERIC:
-            values.append(labels_in(table.column(place)))
-            problems += _mistaken(table, place, column)
-            continue
-        numbers, problem = numbers_in(table, place, column)
-        values.append(numbers)
-        problems += problem
-    return values, problems
-
-
-def _mistaken(table: Table, place: int, column: Column) -> list[str]:
-    """Return what is wrong with floating-point numbers that stand for several labels.
-
-    One missing value makes them of integers in pandas, and rounds the labels of other records.
-    """
-    least = 2 ** exact_digits(table.series(place))
-    if not any(type(label) is int and abs(label) >= least for label in column.values):
-        return []
-    if not any(type(v) is float and abs(v) >= least for v in table.column(place).tolist()):
-        return []
-    return [
-        f"column {column.name!r} has floating-point numbers, and declares integers that these do "
-        "not tell apart: read it as text, or as integers that may be missing (Int64)"
-    ]
-
-
-def _refuse(problems: list[str]) -> None:
+def refuse(problems: list[str]) -> None:
+    """Raise with all problems of a table, if there are any."""
     if problems:
         raise ValueError("; ".join(problems) + ".")
-
-
-def values_in(X: Any, schema: TableSchema) -> np.ndarray:
-    """Return the declared columns of a private table, in order, as an array of objects.
-
-    Raises as `read_columns` does.
-
-    Examples
-    --------
-    >>> from skdpot.tables import read_schema, values_in
-    >>> values_in([[30, "F"], [40, "M"]], read_schema({"age": range(17, 91), "sex": ["F", "M"]}))
-    array([[30, 'F'],
-           [40, 'M']], dtype=object)
-    """
-    read_columns(X, schema)
-    table = Table(X)
-    declared = [column.name for column in schema.declared]
-    names = declared if table.container == "array" else table.names
-    return as_array([objects(table.column(names.index(name))) for name in declared])
-
-
-def write_table(
-    container: str, schema: TableSchema, values: Sequence[np.ndarray],
-    computed: Mapping[Any, np.ndarray] | None = None,
-) -> Any:  # fmt: skip
-    """Return columns of `TableSchema.presented` as a table, in "pandas", "polars" or an "array".
-
-    `computed` are the columns that rules compute. Columns have their declared types; integers that
-    may be missing have the nullable type of pandas. An array has doubles if all columns are
-    numeric, and objects otherwise.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.tables import read_schema, write_table
-    >>> schema = read_schema({"age": range(17, 91), "sex": ["F", "M"]})
-    >>> values = [np.array([30, 40]), np.array(["F", "M"], dtype=object)]
-    >>> write_table("array", schema, values)
-    array([[30, 'F'],
-           [40, 'M']], dtype=object)
-    """
-    named = dict(zip(schema.names, values, strict=True)) | dict(computed or {})
-    columns, types = [], []
-    for column in schema.declared:
-        if isinstance(column, Identifier | Constant):
-            array, dtype = column.values(len(values[0])), None
-        else:
-            array, dtype = typed_values(container, column, named[column.name])
-        columns.append(array)
-        types.append(dtype)
-    # Integers that may be missing are objects elsewhere.
-    if container == "array" and all(
-        isinstance(column, Column) and column.kind == NUMERIC and column.unit is None
-        for column in schema.declared
-    ):
-        columns = [np.asarray(column, dtype=np.float64) for column in columns]
-    return make_table(container, [column.name for column in schema.declared], columns, types)
-
-
-def checked_names(table: Table) -> list:
-    """Return the names of a table's columns, or raise if they are invalid."""
-    # Other names may be private values, for example of a transposed table.
-    if not all(isinstance(name, str | Integral) for name in table.names):
-        raise TypeError("names of columns must be text or integers; those of X are not.")
-    return table.names
-
-
-def _check_names(names: list, declared: list) -> None:
-    """Raise unless the columns of a frame are the declared ones, each once."""
-    wrong = [f"column {name!r} is there twice" for name in declared if names.count(name) > 1]
-    extra = [name for name in names if name not in declared]
-    if extra:
-        wrong.append(
-            f"the table has columns that the schema does not declare: {extra}. Declare them, or "
-            "leave them out; identifiers are declared as {'identifier': True}"
-        )
-    lacking = [name for name in declared if name not in names]
-    if lacking:
-        wrong.append(
-            f"the table lacks the columns {lacking} of the schema. Add them to the table, or "
-            "declare a schema without them"
-        )
-    if wrong:
-        raise ValueError("; ".join(wrong) + ".")
