@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skdpot.fairness._conditional import uniforms
-from skdpot.fairness._row_draws import BLUR_DRAW, BLURRED_IMAGE_DRAW
+from skdpot.fairness._row_draws import BLUR_DRAW, BLURRED_IMAGE_DRAW, uniforms
 from skdpot.tables import NUMERIC, Column
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from joblib import Parallel, delayed
 
 from skdpot.fairness._blur import Blur
 from skdpot.fairness._certificate import FairnessCertificate
-from skdpot.fairness._conditional import ConditionalMap, uniforms
+from skdpot.fairness._conditional import ConditionalMap
 from skdpot.fairness._groups import UNKNOWN, Groups
 from skdpot.fairness._posterior import Kinds, Posterior
-from skdpot.fairness._row_draws import GROUP_DRAW, IMAGE_DRAW
+from skdpot.fairness._row_draws import GROUP_DRAW, IMAGE_DRAW, uniforms
 from skdpot.fairness._space import ColumnSpace
 from skdpot.fairness._support import Barycenter
 from skdpot.tables import NUMERIC, Column, as_array

@@ -33,7 +33,6 @@ from skdpot._sklearn_compat import (
     output_container,
     validate_parameters,
 )
-from skdpot.fairness._conditional import uniforms
 from skdpot.fairness._fair_map import FairMap
 from skdpot.fairness._fitting import (
     KnownGroups,
@@ -51,7 +50,7 @@ from skdpot.fairness._methods import (
     repair_method,
 )
 from skdpot.fairness._repair_inputs import RepairInputs
-from skdpot.fairness._row_draws import BLEND_DRAW, row_keys
+from skdpot.fairness._row_draws import BLEND_DRAW, row_keys, uniforms
 from skdpot.fairness._space import blend
 from skdpot.fairness._support import CandidateSupport, FreeSupport
 from skdpot.federation import BarycenterFederation, BarycenterOwner

@@ -7,13 +7,13 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from skdpot.fairness._conditional import fit_conditional, uniforms
+from skdpot.fairness._conditional import fit_conditional
 from skdpot.fairness._conditional._coupling import along_the_order, by_a_race
 from skdpot.fairness._conditional._numbers import fit_numbers
 from skdpot.fairness._conditional._polyline import Polyline
 from skdpot.fairness._conditional._products import Linear, blocks_of, evaluate
-from skdpot.fairness._conditional._randomness import Draws
 from skdpot.fairness._conditional._scales import fit_scale
+from skdpot.fairness._row_draws import Draws, uniforms
 from skdpot.tables import NOMINAL, NUMERIC, ORDINAL, Column
 
 RARE = 1e-4

@@ -7,8 +7,8 @@ group. Logits have the shape (n_groups, n_states, n_rows).
 import numpy as np
 
 from skdpot.fairness._conditional._parts import UNKNOWN
-from skdpot.fairness._conditional._randomness import Draws
 from skdpot.fairness._conditional._softmax import softmax
+from skdpot.fairness._row_draws import Draws
 
 
 def along_the_order(

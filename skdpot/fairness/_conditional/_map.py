@@ -13,8 +13,8 @@ from skdpot.fairness._conditional._moments import deal_folds
 from skdpot.fairness._conditional._numbers import NumberModel, fit_numbers
 from skdpot.fairness._conditional._parts import UNKNOWN, Parts, fit_parts
 from skdpot.fairness._conditional._products import Block, Linear, blocks_of, evaluate, stacked
-from skdpot.fairness._conditional._randomness import DRAWS_PER_COLUMN, Draws, mixed
 from skdpot.fairness._conditional._states import StateModel, fit_states
+from skdpot.fairness._row_draws import DRAWS_PER_COLUMN, Draws, mixed
 from skdpot.tables import Column
 
 # Images are always computed for this number of rows at a time. The rounding of a matrix product
