@@ -127,7 +127,7 @@ def _draw_places(shares, n_places, rng):
     nearest = _STREET_DISTANCE * np.round(across / _STREET_DISTANCE)
     along_streets.T[direction] = nearest + _STREET_WIDTH * rng.standard_normal(n_places)
     places = along_streets @ rotation.T
-    # Who would live beyond the city limit lives as far inside it.
+    # Places beyond the city limit are reflected at it.
     return np.clip(_CITY_SIZE - np.abs(_CITY_SIZE - np.abs(places)), 0.0, _CITY_SIZE)
 
 

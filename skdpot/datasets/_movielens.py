@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import Bunch
 
-# What the flags at the end of every line of u.item stand for, in their order.
+# Meaning of the flags at the end of every line of u.item, in order.
 _GENRES = (
     "unknown", "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime", "Documentary",
     "Drama", "Fantasy", "Film-Noir", "Horror", "Musical", "Mystery", "Romance", "Sci-Fi",

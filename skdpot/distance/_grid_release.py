@@ -108,9 +108,9 @@ class GridTransport:
     def map(self, X: np.ndarray) -> np.ndarray:
         """Return the mean images of points of the first group, in the box, under the coupling.
 
-        What becomes of them is as private as they are. For reg > 0 weights are those of the
-        entropic plan, which its potentials extend to all points. For reg = 0 a point goes where its
-        cell goes.
+        Images are as sensitive as the points. For reg > 0 the weights are those of the entropic
+        plan, extended to all points by its potentials. For reg = 0 a point has the image of its
+        cell.
         """
         if self.settings.reg == 0:
             return self._images[cKDTree(self.support).query(X)[1]]

@@ -100,8 +100,8 @@ def make_cost(
         seuclidean, the inverse covariance matrix `VI` of mahalanobis. They are public, and never
         learnt from data.
     cost_range : tuple of float, default=None
-        Smallest and largest cost, into which all costs are clipped. It is needed where no range is
-        proven. Where one is, the smaller of both is taken: less range is less noise.
+        Smallest and largest cost, into which all costs are clipped. It is required if no range is
+        proven. Otherwise the intersection of both is used: a smaller range needs less noise.
 
     Returns
     -------
@@ -112,7 +112,7 @@ def make_cost(
     ------
     ValueError
         If the metric is not known, its parameters or the range are missing or wrong, or a callable
-        returns no number for the two corners of the box. Nothing but public values is looked at.
+        returns no number for the two corners of the box. Only public values are used.
 
     Notes
     -----

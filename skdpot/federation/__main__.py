@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # Who reads has read enough, as `status | grep -q` does: the rest is for nobody.
+        # The reader closed the pipe, as in `status | grep -q`. The rest of the output is dropped.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _DONE if options.do is _status else code
     except (SettingsError, OSError) as error:

@@ -32,8 +32,7 @@ class FederationError(RuntimeError):
 
 @dataclass(frozen=True)
 class Crossing:
-    """Record of the messages in one leg of a round: the types of the numbers, without their
-    values.
+    """Record of the messages in one leg of a round: types of numbers, without their values.
 
     Attributes
     ----------

@@ -18,7 +18,7 @@ def new_session() -> str:
 def later(name: str, other: str) -> str:
     """Return the later of two sessions; the other one if the name contains no plausible time.
 
-    Nor is a time believed that is more than ten minutes ahead: nothing would come after it.
+    A time more than ten minutes ahead is not plausible: no session would be later.
     """
     found = _NAME.fullmatch(name)
     return max(name, other) if found and int(found[1], 16) < _now() + _AHEAD else other

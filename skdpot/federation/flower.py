@@ -172,8 +172,8 @@ def tell_name(message: Message, context: Context) -> Message:
 def answer(message: Message, context: Context) -> Message:
     """Answer a message of the coordinator; every message may find a new process.
 
-    What the owner has been charged is in its ledger, and what it must remember in its state file,
-    before an answer leaves; without such a file, in what its SuperNode keeps of the run.
+    Before an answer is sent, its charge is in the owner's ledger, and its state is in the state
+    file. Without a state file, the SuperNode keeps the state for the run.
     """
     return _reply(message, context, read_any_owner)
 

@@ -154,14 +154,14 @@ def _score(
             return np.mean(found["test_score"])
     except KeyboardInterrupt:
         raise
-    except BaseException:  # that a candidate fails on private records, in any way, tells of them
+    except BaseException:  # every failure of a candidate may depend on private records
         return None
 
 
 def refuses_nan(trial: Any, n_features: int, with_nan: Sequence[int]) -> bool:
     """Tell whether a candidate refuses made-up records with a NaN in some columns.
 
-    False also where it fails for other reasons, which real records may not give.
+    The result is False for all other failures, which real records may not cause.
 
     Examples
     --------

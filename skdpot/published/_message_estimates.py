@@ -10,7 +10,7 @@ from skdpot.transport.consensus import BipartiteNetwork, SideState
 
 from ._message_rounds import DeclaredUtilities, released_answers
 
-# What a single message may tell: all utilities of a node, or the best of its edges.
+# Content of a single message: all utilities of a node, or the best of its edges.
 QUERIES = ("utilities", "best")
 
 # How nearly linear utilities are along the way that a message moves, and how far amounts may be

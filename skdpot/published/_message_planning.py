@@ -112,7 +112,7 @@ def plan_rounds(
     tells more where there is much noise.
 
     *Rounds* are simulated, with utilities drawn from the declared ranges and plain noise of the
-    same standard deviation. Of networks with more than 4,000 edges some targets are simulated.
+    same standard deviation. Networks with more than 4,000 edges are simulated on some targets.
     """
     named = not any(
         declared_side is not None and callable(declared_side.family) for declared_side in declared

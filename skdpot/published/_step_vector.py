@@ -11,7 +11,7 @@ _LOSS_SHARE = 0.25
 # Weights of the number of records and of losses beside sums over records, as a share of the
 # clipping norm.
 _COUNT_SHARE = 0.125
-# What a step may release, and the engine's name of such a step.
+# Possible releases of a step, and the engine's name of such a step.
 GRADIENTS = {
     "per_record": "per_record",
     "images": "per_image",

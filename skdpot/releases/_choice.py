@@ -266,8 +266,8 @@ class ChoiceRelease(Release):
         """Add noise to all scores, and return the position of the best and its score.
 
         `values` are private integer scores, one for each candidate that was drawn, in the order of
-        the draws. Of several best candidates the first is taken. Only the candidate may be shown,
-        and not its position.
+        the draws. Among several best candidates the first is chosen. Only the candidate may be
+        shown, and not its position.
         """
         scores = np.asarray(values, dtype=np.int64)
         noisy = scores + self.mechanism.noise(scores.shape, source)

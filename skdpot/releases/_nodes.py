@@ -23,7 +23,7 @@ _FINENESS_BITS, _LARGEST_SCALE_BITS = 20, 36
 _LEAST_WIDTH = 1e-280
 # The inverse of a smaller epsilon overflows.
 _LEAST_EPSILON = 1e-300
-# Beyond it are sums in which the noise saturated, whatever it hides.
+# Sums are clipped to this: they exceed it only if the noise saturated.
 LARGEST_SUM = 1 << 61
 
 

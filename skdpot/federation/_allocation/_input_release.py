@@ -12,7 +12,7 @@ from skdpot.privacy.random import NoiseSource
 from skdpot.releases import UTILITY_MECHANISMS, UtilityRelease
 from skdpot.transport.consensus import LinearUtility, LogUtility, QuadraticUtility
 
-# Of each family, the parameter that is private; the other one is public.
+# The private parameter of each family; the other parameter is public.
 _PARAMETERS = {LinearUtility: "slopes", QuadraticUtility: "slopes", LogUtility: "weights"}
 
 

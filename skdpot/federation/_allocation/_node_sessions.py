@@ -19,8 +19,8 @@ class NodeSessions:
 
     When a node is greeted, it draws a random word for the session, before anything is charged. The
     word is part of the charge's token. A node that remembers the word is not charged again. A node
-    that has forgotten the word, and with it the noise, is charged again, and so is one that draws
-    other noise for the same word.
+    that has forgotten the word, and with it the noise, is charged again. A node that would draw
+    other noise for the same word is also charged again.
 
     Attributes
     ----------

@@ -27,7 +27,7 @@ COMBINE = ("sum", "median")
 
 
 class BarycenterSettings:
-    """Parameters of a :class:`BarycenterCoordinator`, which says what they are."""
+    """Checked parameters of a :class:`BarycenterCoordinator`, which documents them."""
 
     def __init__(
         self,

@@ -113,7 +113,7 @@ def checked_roster(
 
 
 def check_round(packet: Packet, session: Session, task: str) -> None:
-    """Refuse a round that is neither the last one, with the same task, nor the next one."""
+    """Refuse a round unless it is the next one, or the last one with the same task."""
     if packet.round not in (session.round, session.round + 1):
         raise Refusal(f"round {packet.round} is not the one after {session.round}.")
     if packet.round == session.round and task != session.task:

@@ -27,7 +27,7 @@ class Finding:
     Attributes
     ----------
     good : bool or None
-        None is neither: something to know, or to compare.
+        Whether the check passed; None for information.
     text : str
         The finding, and what to do; without values of rows.
     is_fatal : bool
