@@ -143,6 +143,12 @@ def test_a_preview_reads_no_data_and_writes_nothing(folder, capsys):
     assert sorted(folder.iterdir()) == before
 
 
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_the_relation_is_the_one_that_is_asked_for(relation, folder, capsys):
+    assert run(folder, "--preview", "--records", "20000", "--neighbouring", relation) == 0
+    assert f"for every record ({relation})" in capsys.readouterr().out
+
+
 def test_parquet_is_read_and_written(folder):
     pytest.importorskip("pyarrow")
     schema = read_schema(SCHEMA)

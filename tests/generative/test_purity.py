@@ -57,7 +57,9 @@ def records_of(kind, n_records, seed):
         return (rng.integers(0, 2, (n_records, 6)),)
     if "table" in kind:
         words = np.array(["a", "b"])[y]
-        rows = zip(rng.random(n_records), rng.integers(0, 2000, n_records), words, strict=True)
+        # One cell has all of many records, so that others are clearly empty.
+        places = np.full(n_records, 0.2) if seed == 2 else rng.random(n_records)
+        rows = zip(places, rng.integers(0, 2000, n_records), words, strict=True)
         X = [list(row) for row in rows]
         if "people" in kind:
             return X, None, rng.integers(0, n_records // 2 + 1, n_records)

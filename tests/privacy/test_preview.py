@@ -242,6 +242,13 @@ def test_the_price_is_that_of_the_whole_ledger(slack):
     assert price.spent_after == ledger.spent(unit="record")
 
 
+def test_the_price_is_that_of_the_unit():
+    ledger = PrivacyLedger(5.0)
+    ledger.charge(PureDpEvent(1.0), unit="record", label="of records")
+    price = WassersteinProjectionSampler(0.5, ledger=ledger).preview(N, 4).price
+    assert (price.spent, price.spent_after) == ((0.0, 0.0), (0.5, 0.0))
+
+
 def test_an_accountant_is_not_priced():
     accountant = BudgetAccountant(3.0, 0.0)
     preview = PrivateSinkhornDistance(1.0, bounds=(0, 1), ledger=accountant).preview(N)
