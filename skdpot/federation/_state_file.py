@@ -8,7 +8,7 @@ import sqlite3
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import ClassVar
 
@@ -132,6 +132,8 @@ class Remembering(ABC):
     _key: SigningKey | None
     _coordinator_key: str | None
     _called: ClassVar[str]
+    # Whether it has released. Without a ledger it releases once.
+    _has_released = False
 
     @property
     @abstractmethod
@@ -229,6 +231,21 @@ class Remembering(ABC):
     def has_file(self) -> bool:
         """Return whether answers are kept in a file."""
         return self._file is not None
+
+    def _asking_the_ledger(self, ask: Callable[[], object]) -> None:
+        """Charge a ledger, or ask for a price; refuse what the ledger does not allow."""
+        try:
+            ask()
+        except Exception:
+            # The ledger's own error would tell others how much budget is left.
+            raise Refusal(f"the {self._called}'s ledger does not allow the release.") from None
+
+    def _check_is_first(self) -> None:
+        """Refuse a second release without a ledger."""
+        if self._has_released:
+            raise Refusal(
+                f"the {self._called} has released once, and has no ledger to charge another time."
+            )
 
     @contextlib.contextmanager
     def _remembering(self) -> Iterator[None]:

@@ -246,7 +246,7 @@ def test_every_run_is_charged_once_and_a_ledger_decides_how_many_there_are():
     run_allocation(nodes, coordinator())
     assert n_charges(ledgers) == [2, 2, 2]
     # Known from the greeting, before any other node has spent anything.
-    with pytest.raises(FederationError, match="ledger does not allow its messages") as error:
+    with pytest.raises(FederationError, match="ledger does not allow the release") as error:
         run_allocation(nodes, coordinator())
     assert set(error.value.missing) == {"target 0", "target 1", "target 2"}
     assert n_charges(ledgers) == [2, 2, 2]
@@ -537,7 +537,7 @@ def test_a_node_whose_state_is_of_a_backup_pays_for_other_noise(at, tmp_path):
             last = asked("round", number)
         assert len(ledger.entries()) == n_charges_after
     # There is no budget for another draw.
-    assert last.fields["reason"] == "the node's ledger does not allow its messages."
+    assert last.fields["reason"] == "the node's ledger does not allow the release."
     assert [len(answers) for answers in said] == [1] * at + [3] * (4 - at)
 
 

@@ -33,8 +33,6 @@ from ._node_work import NodeWork, digest_of_round, only_side
 
 # Attributes of `SideState` that change from round to round.
 _STATE = ("agreed", "prices", "multipliers")
-# The ledger's own error would tell others how much budget is left.
-_NOT_ALLOWED = "the node's ledger does not allow its messages."
 # A plan may exceed a node's bounds by this share of the upper bound.
 _PRECISION = 1e-9
 
@@ -162,7 +160,6 @@ class AllocationNode(Remembering):
             self._plan.check(privacy.ledger)
         self.outcome: Arrays = {}
         self._sessions, self._work = NodeSessions(), self._new_work()
-        self._has_released = False
         self._key = key
         self._coordinator_key = None if coordinator_key is None else checked_public(coordinator_key)
         self._lock = threading.Lock()
@@ -296,7 +293,7 @@ class AllocationNode(Remembering):
         reply = pack(self._reply(packet), self._key)
         self._keep()
         if packet.kind == "round":
-            self._settle(self._pay)
+            self._settle(lambda: self._asking_the_ledger(self._charge))
         return reply
 
     def _reply(self, packet: Packet) -> Packet:
@@ -344,19 +341,13 @@ class AllocationNode(Remembering):
             raise Refusal(str(error)) from None
         if self.n_rounds == 0:
             self._refuse_second_release()
-            self._pay()
+            self._asking_the_ledger(self._charge)
         sent = self._answered(announcement, received).amounts
         amounts = np.array([sent[name] for name in order], dtype=np.float64)
         return packet.reply("answer", self.address, {}, {"amounts": amounts})
 
-    def _pay(self) -> None:
-        """Charge the present session, unless it was charged before; or refuse."""
-        try:
-            self._charge()
-        except Exception:
-            raise Refusal(_NOT_ALLOWED) from None
-
     def _charge(self) -> None:
+        """Charge the present session, unless it was charged before."""
         if self._plan is None or self._privacy is None:
             return
         if self._input is not None and self._released is None:
@@ -385,13 +376,9 @@ class AllocationNode(Remembering):
     def _check_ledger(self) -> None:
         """Refuse a session that could not be charged, before other nodes are charged for it."""
         self._refuse_second_release()
-        if self._is_paid_for_good():
-            return
-        if self._plan is not None and self._privacy is not None:
-            try:
-                self._plan.price(self._privacy.ledger)
-            except Exception:
-                raise Refusal(_NOT_ALLOWED) from None
+        plan, privacy = self._plan, self._privacy
+        if plan is not None and privacy is not None and not self._is_paid_for_good():
+            self._asking_the_ledger(lambda: plan.price(privacy.ledger))
 
     def _is_paid_for_good(self) -> bool:
         """Tell whether the utilities were released, and charged, before."""
@@ -403,8 +390,8 @@ class AllocationNode(Remembering):
     def _refuse_second_release(self) -> None:
         if self._privacy is None or self._released is not None:
             return
-        if self._privacy.ledger is None and self._has_released:
-            raise Refusal("the node has released once, and has no ledger to charge another time.")
+        if self._privacy.ledger is None:
+            self._check_is_first()
 
     @property
     def _order(self) -> list[int]:

@@ -44,7 +44,6 @@ from ._owner_sessions import Session, Sessions
 
 # Messages that contain something of the answer: they are sent after the charge.
 _OF_RELEASE = ("step", "masked", "reveal")
-_NOT_ALLOWED = "the owner's ledger does not allow the release."
 # Kind, fields and arrays of an answer.
 _Answer = tuple[str, dict[str, Any], Arrays]
 
@@ -212,7 +211,6 @@ class BarycenterOwner(Remembering):
         self._sessions = Sessions()
         # The session that the state of the algorithm belongs to.
         self._at_work = ""
-        self._has_released = False
         self._lock = threading.Lock()
         if state is not None:
             self.remember_in(Path(state))
@@ -402,11 +400,8 @@ class BarycenterOwner(Remembering):
         assert self._release is not None
         plan = self._release.plan(*session.sizes)
         about = f"{plan.kind}, session {session.name[:8]}"
-        try:
-            self._plan_of(plan.event, plan, about).charge_to(self._ledger, token=session.token)
-        except Exception:
-            # The ledger's own error would tell others how much budget is left.
-            raise Refusal(_NOT_ALLOWED) from None
+        charge = self._plan_of(plan.event, plan, about)
+        self._asking_the_ledger(lambda: charge.charge_to(self._ledger, token=session.token))
         session.charged = True
 
     def _check_can_pay(self, n_owners: int) -> None:
@@ -421,15 +416,8 @@ class BarycenterOwner(Remembering):
         """Refuse a release that could not be charged."""
         if self._ledger is None:
             self._check_is_first()
-            return
-        try:
-            self._plan_of(event).price(self._ledger)
-        except Exception:
-            raise Refusal(_NOT_ALLOWED) from None
-
-    def _check_is_first(self) -> None:
-        if self._has_released:
-            raise Refusal("the owner has released once, and has no ledger to charge another time.")
+        else:
+            self._asking_the_ledger(lambda: self._plan_of(event).price(self._ledger))
 
     def _plan_of(
         self, event: DpEvent | None, release: Any = None, about: str = "no release"
