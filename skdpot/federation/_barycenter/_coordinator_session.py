@@ -176,8 +176,6 @@ class CoordinatorSession:
                 "it was."
             ) from error
         except SecureSumError as error:
-            if error.owner is not None:
-                self._absent[self._asked[error.owner]] = "it dealt wrong shares"
             raise self._too_few(str(error)) from error
         least = self._settings.n_least
         if n_contributors < least:
@@ -264,10 +262,9 @@ class CoordinatorSession:
         except OutOfRange as error:
             return "out of range", f"its answer cannot be: {error}"
         except (ValueError, KeyError, TypeError) as error:
-            is_known = isinstance(error, FaultyOwnerError)
-            return "malformed", str(
-                error
-            ) if is_known else "its answer was not what it was asked for"
+            if isinstance(error, FaultyOwnerError):
+                return "malformed", str(error)
+            return "malformed", "its answer was not what it was asked for"
         return None
 
     def _go_on_without(self, leg: Leg, why: dict[str, str]) -> None:

@@ -16,13 +16,6 @@ _MAX_SIZE = 2**35
 class SecureSumError(RuntimeError):
     """A secure sum is impossible, or a method was called out of turn.
 
-    Parameters
-    ----------
-    message : str
-        What is wrong.
-    owner : int, default=None
-        The owner whose fault it is, if known.
-
     Examples
     --------
     >>> from skdpot.federation._secure_sum import SecureSumCoordinator, SecureSumError, SumPlan
@@ -33,10 +26,6 @@ class SecureSumError(RuntimeError):
     ...     print(error)
     there is no total before survivors were asked to reveal their shares.
     """
-
-    def __init__(self, message: str, owner: int | None = None) -> None:
-        super().__init__(message)
-        self.owner = owner
 
 
 class FaultyOwnerError(ValueError):
