@@ -18,50 +18,46 @@ def draw(shape=(100, 300), std=1.0, device="cpu", dtype=torch.float64, **options
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("draw_on", ["device", "cpu"])
 @pytest.mark.parametrize("std", [0.01, 1.0, 50.0])
-def test_noise_is_normal_with_this_scale_and_no_other(device, draw_on, std, seed):
-    values = draw(std=std, device=device, draw_on=draw_on, random_state=seed).cpu().ravel()
+def test_noise_is_normal_with_this_scale_and_no_other(device, std, seed):
+    values = draw(std=std, device=device, random_state=seed).cpu().ravel()
     assert kstest(values / std, "norm").pvalue > RARE
     for factor in (0.9, 1.1):
         assert kstest(values / (std * factor), "norm").pvalue < RARE
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("draw_on", ["device", "cpu"])
-def test_shape_type_and_place_are_what_was_asked_for(device, draw_on):
+def test_shape_type_and_place_are_what_was_asked_for(device):
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         for shape in ((2, 3), (), (0, 4), 5):
-            noise = draw(shape, device=device, dtype=dtype, draw_on=draw_on)
+            noise = draw(shape, device=device, dtype=dtype)
             assert noise.shape == torch.empty(shape).shape
             assert (noise.dtype, noise.device.type) == (dtype, device)
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("draw_on", ["device", "cpu"])
-def test_seeds_reproduce_and_sources_advance(device, draw_on, seed):
-    first = draw((5,), device=device, draw_on=draw_on, random_state=seed)
-    again = draw((5,), device=device, draw_on=draw_on, random_state=seed)
-    other = draw((5,), device=device, draw_on=draw_on, random_state=seed + 1)
+def test_seeds_reproduce_and_sources_advance(device, seed):
+    first = draw((5,), device=device, random_state=seed)
+    again = draw((5,), device=device, random_state=seed)
+    other = draw((5,), device=device, random_state=seed + 1)
     assert torch.equal(first, again) and not torch.equal(first, other)
     source = make_source(seed)
-    steps = [draw((5,), device=device, draw_on=draw_on, random_state=source) for _ in range(3)]
+    steps = [draw((5,), device=device, random_state=source) for _ in range(3)]
     assert torch.equal(steps[0], first)
     assert len({value for step in steps for value in step.tolist()}) == 15
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("draw_on", ["device", "cpu"])
-def test_noise_does_not_repeat_and_ignores_the_seed_of_torch(device, draw_on):
+def test_noise_does_not_repeat_and_ignores_the_seed_of_torch(device):
     draws = []
     for _ in range(2):
         torch.manual_seed(0)
-        draws.append(draw((5,), device=device, draw_on=draw_on))
+        draws.append(draw((5,), device=device))
     assert not torch.equal(*draws)
     torch.manual_seed(0)
     expected = torch.rand(1)
     torch.manual_seed(0)
-    draw((5,), device=device, draw_on=draw_on)
+    draw((5,), device=device)
     assert torch.equal(torch.rand(1), expected)
 
 
@@ -80,7 +76,7 @@ def test_noise_on_a_cpu_has_more_than_the_seeds_of_its_generator(monkeypatch):
     one, other = (torch.Generator().manual_seed(7 + (k << 32)) for k in (0, 1))
     assert torch.equal(torch.randn(9, generator=one), torch.randn(9, generator=other))
     monkeypatch.setattr(module, "_draw_by_generator", None)
-    assert draw((3,), draw_on="device").shape == (3,)
+    assert draw((3,)).shape == (3,)
 
 
 def test_no_noise_is_zero():
@@ -93,8 +89,6 @@ def test_impossible_deviations_are_refused(std):
         draw(std=std)
 
 
-def test_impossible_places_and_states_are_refused():
-    with pytest.raises(ValueError, match='draw_on must be "device" or "cpu"'):
-        draw(draw_on="gpu")
+def test_impossible_states_are_refused():
     with pytest.raises(ValueError, match="random_state must be None"):
         draw(random_state="seed")

@@ -17,7 +17,6 @@ def normal_noise(
     device: Any,
     dtype: torch.dtype,
     random_state: Any = None,
-    draw_on: str = "device",
 ) -> torch.Tensor:
     """Return independent Gaussian noise.
 
@@ -34,9 +33,6 @@ def normal_noise(
     random_state : None, int, numpy.random.RandomState or NoiseSource, default=None
         None draws from the operating system's cryptographic source. An integer gives the same
         noise at every call: for a training loop, make one source and pass that.
-    draw_on : {"device", "cpu"}, default="device"
-        "device" draws with the device's generator, seeded at every call with 64 bits of the source.
-        "cpu" makes all noise from bits of the source, and moves it.
 
     Returns
     -------
@@ -46,20 +42,20 @@ def normal_noise(
     Raises
     ------
     ValueError
-        If `std` or `draw_on` is out of range, or `random_state` is none.
+        If `std` is out of range, or `random_state` is invalid.
 
     Notes
     -----
-    The generator of a GPU (Philox) is fast and statistically good, and no cryptographic one: from
-    some of its output, and unlimited computing, the rest can be told. Each call has a seed of its
-    own, so that nothing follows from one call about another. Where this matters choose "cpu".
+    On a GPU the noise is drawn by the device's generator (Philox), seeded at every call with 64
+    bits of the source. This generator is fast and statistically good, but not cryptographic: from
+    some of its output, and unlimited computing, the rest of that call follows, but no other call.
 
-    On a CPU there is no difference: PyTorch's generator there takes 32 bits of a seed, whatever it
-    is given, few enough to try them all, and so it is not used.
+    On a CPU all noise is made from bits of the source. PyTorch's generator there uses only 32 bits
+    of a seed, few enough to try them all.
 
-    Either way it is drawn in double precision, and no magnitude above about 9 standard deviations
-    can occur. **To add it to floating-point numbers is not private:** the last bits of a sum tell
-    what it was added to. Round both to a common grid, and add integers, as the releases of training
+    Noise is drawn in double precision, and no magnitude above about 9 standard deviations can
+    occur. **To add it to floating-point numbers is not private:** the last bits of a sum tell what
+    it was added to. Round both to a common grid, and add integers, as the releases of training
     steps do.
 
     Examples
@@ -72,10 +68,8 @@ def normal_noise(
     """
     if not 0 <= std < math.inf:
         raise ValueError(f"std must be a finite number of at least 0, got {std!r}.")
-    if draw_on not in ("device", "cpu"):
-        raise ValueError(f'draw_on must be "device" or "cpu", got {draw_on!r}.')
     source, device = make_source(random_state), torch.device(device)
-    if draw_on == "cpu" or device.type == "cpu":
+    if device.type == "cpu":
         noise = torch.as_tensor(source.normal(shape)) * std
     else:
         noise = _draw_by_generator(source, shape, device) * std
