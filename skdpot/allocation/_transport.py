@@ -28,6 +28,10 @@ class PrivateADMMTransport(AllocationEstimator):
     sends the amounts that are best for itself, close to the amounts agreed so far, and prices rise
     where targets want more than sources offer.
 
+    **What is protected.** Without epsilon nothing. With epsilon, for one call of :meth:`fit`, the
+    utility of one edge at one of its ends, or with ``protect="node"`` all utilities of one node.
+    They may be replaced by any others within `utility_bounds`. See the Notes.
+
     Parameters
     ----------
     epsilon : float or None, default=1.0

@@ -82,9 +82,11 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
     the distribution of group s, so rows are moved as little as possible. Both methods also repair
     rows that were not seen in fit, up to sampling error.
 
-    **Without epsilon nothing is private:** the fitted attributes depend on single rows. With
-    epsilon, fit is a release, charged to the ledger. All fitted attributes are functions of noisy
-    histograms or moments of the groups, or of a noisy sketch of the table. The result is a private
+    **What is protected.** Without epsilon nothing: the fitted attributes depend on single rows.
+    With epsilon, every record of one call of :meth:`fit`, with its values and its group: it may be
+    replaced by any other. Such a fit is a release, charged to the ledger. All fitted attributes are
+    functions of noisy histograms or moments of the groups, or of a noisy sketch of the table. The
+    number of rows and the declared groups are public. The result is a private
     *map*. Rows that you transform with it are as sensitive as before, and a model trained on them
     is not private.
 

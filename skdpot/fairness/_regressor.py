@@ -63,9 +63,11 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
     With ``constraint="equalized_odds"``, predictions have the same distribution in all groups
     within each class of the target.
 
-    **Without epsilon nothing is private:** the fitted attributes depend on single rows. With
-    epsilon, fit learns only noisy counts of predictions by group from its rows; the model must be
-    trained before, on other rows or privately. Predictions are as sensitive as their rows.
+    **What is protected.** Without epsilon nothing: the fitted attributes depend on single rows.
+    With epsilon, every record of one call of :meth:`fit`, with its group: it may be replaced by any
+    other, and their number is public. Then fit learns only noisy counts of predictions by group
+    from its rows; the model must be trained before, on other rows or privately. Predictions are as
+    sensitive as their rows.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Combination of estimates from several synthetic sets."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ class CombinedEstimate:
     estimate: np.ndarray
     standard_error: np.ndarray
     degrees_of_freedom: np.ndarray
-    variances: np.ndarray
+    variances: np.ndarray = field(repr=False)
 
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """Return the ends of a confidence interval.

@@ -311,6 +311,12 @@ class LedgerReport:
         said = [self._protection(each) for each in self.units]
         if any(each.unit == "record" for each in self.units):
             said.append("A person with several records is protected less: each of them counts.")
+        if len(self.units) > 1:
+            said.append(
+                "Each of these sentences is about the releases for its unit only. Units are never "
+                "added up: a person whose data are in releases for several units is protected "
+                "less, because each of these releases counts."
+            )
         said.append(
             "This holds against anyone, whatever else they know, and for all later use of what "
             "was released. It holds for releases that were charged to this ledger, and not for "
@@ -330,9 +336,10 @@ class LedgerReport:
                 "which can be reproduced from it. For all others: of"
             )
         plus = f", but for an added probability of {chance_up(delta)} (delta)" if delta else ""
+        only = f" for the unit {unit}" if len(self.units) > 1 else ""
         return (
-            f"{who} all that was released, no outcome was more than {factor(epsilon)} times as "
-            f"probable with the data of one {unit} {_IN_PLACE[self.neighbouring]} (epsilon "
+            f"{who} all that was released{only}, no outcome was more than {factor(epsilon)} times "
+            f"as probable with the data of one {unit} {_IN_PLACE[self.neighbouring]} (epsilon "
             f"{amount_up(epsilon)}){plus}.{self._doubt()}"
         )
 
