@@ -6,7 +6,7 @@ small that all sums along a path are exact. The trees are strongly feasible, whi
 the simplex ends whatever the data are, without a limit on its pivots.
 
 Costs are a matrix, or squared distances that are computed whenever they are needed: then all memory
-is linear in the number of points.
+is linear in the number of points. Of many coordinates, they are computed in blocks of rows.
 """
 
 import math
@@ -17,6 +17,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from .kernels import kernel, leaf
+from .near_columns import BLOCK, optimise_by_lists
 from .network import LARGEST_COST, hang_forest, integer_masses, serve
 from .polytope import smallest_difference, transform_prices
 from .spanning_tree import NONE, PARENT, ROW_ARC, empty_tree, label_subtree, pivot, price_leaves
@@ -25,10 +26,10 @@ _integer_masses, _empty_tree = kernel(integer_masses), kernel(empty_tree)
 _EPS = float(np.finfo(np.float64).eps)
 _LARGEST_TOTAL = 2**52
 _NO_MATRIX = np.empty((0, 0))
-# Distances that are in memory at a time when a lower bound is certified: 1 MiB.
-_BLOCK = 1 << 17
-# Of more coordinates, a matrix is faster than distances that are computed anew (measured).
+# Of more coordinates, distances are not computed one by one (measured).
 _MOST_COORDINATES = 8
+# Of more coordinates, a matrix of at most so many distances, 8 MiB, is kept: it is faster.
+_LARGEST_MATRIX = 1 << 20
 
 
 def common_masses(weights: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -75,6 +76,32 @@ class SquaredDistances:
         return _matrix(self.x[block], self.y_columns.T)
 
 
+class DistancesByProducts(SquaredDistances):
+    """Squared distances of points with many coordinates, of which blocks are products of matrices.
+
+    Points are taken relative to the mean of y, so that products are rounded by little.
+    """
+
+    def __init__(self, x: np.ndarray, y: np.ndarray) -> None:
+        super().__init__(x, y)
+        mean = self.y_columns.mean(axis=1)
+        self._x, self._y = self.x - mean, self.y_columns - mean[:, None]
+        self._x_squares, self._y_squares = np.square(self._x).sum(1), np.square(self._y).sum(0)
+        self._y *= -2
+
+    def max(self) -> float:
+        """Return a bound on all distances, from the balls around the mean of y."""
+        lengths = np.sqrt(self._x_squares.max()) + np.sqrt(self._y_squares.max())
+        return float(lengths**2)
+
+    def products(self, rows: np.ndarray, out: np.ndarray) -> np.ndarray:
+        """Return the distances of some rows, with errors relative to the largest one."""
+        np.matmul(self._x[rows], self._y, out=out)
+        out += self._x_squares[rows, None]
+        out += self._y_squares
+        return out
+
+
 def _matrix(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return cdist(x, y, "sqeuclidean")
 
@@ -82,8 +109,12 @@ def _matrix(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def squared_distances(
     x: np.ndarray, y: np.ndarray, matrix: Callable[..., np.ndarray] = _matrix
 ) -> SquaredDistances | np.ndarray:
-    """Return squared distances, as a matrix only if points have many coordinates."""
-    return matrix(x, y) if x.shape[1] > _MOST_COORDINATES else SquaredDistances(x, y)
+    """Return squared distances, as a matrix only if few points have many coordinates."""
+    if x.shape[1] <= _MOST_COORDINATES:
+        return SquaredDistances(x, y)
+    if len(x) * len(y) <= _LARGEST_MATRIX:
+        return matrix(x, y)
+    return DistancesByProducts(x, y)
 
 
 class Coupling(NamedTuple):
@@ -148,10 +179,13 @@ class WarmTransport:
                 *quanta, self._n_quanta, self._tree, self._flow, self._at_root, self._row_masses,
                 self._column_masses,
             )  # fmt: skip
-        _optimise(
-            *quanta, self._n_quanta, self._tree, self._price, self._arc_cost, self._flow,
-            self._column_masses, self._at_root,
+        state = (
+            self._tree, self._price, self._arc_cost, self._flow, self._column_masses, self._at_root,
         )  # fmt: skip
+        if isinstance(cost, DistancesByProducts):
+            optimise_by_lists(cost, self._n_quanta, *state)
+        else:
+            _optimise(*quanta, self._n_quanta, *state)
         return self._coupling()
 
     def bounds(
@@ -173,7 +207,7 @@ class WarmTransport:
         columns = self._column_masses / self._column_masses.sum()
         prices = self.prices()[1]
         phi, psi, of_block = np.empty(n_rows), np.full(n_columns, np.inf), np.empty(n_columns)
-        height = max(1, _BLOCK // n_columns)
+        height = max(1, BLOCK // n_columns)
         for start in range(0, n_rows, height):
             block = slice(start, start + height)
             part = cost.rows(block) if isinstance(cost, SquaredDistances) else cost[block]

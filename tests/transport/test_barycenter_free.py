@@ -15,7 +15,12 @@ from scipy.spatial.distance import cdist
 
 from skdpot.transport import TransportConvergenceWarning, exact_transport
 from skdpot.transport.barycenter import free_support_barycenter, quantile_barycenter
-from skdpot.transport.dense_simplex import SquaredDistances, WarmTransport, common_masses
+from skdpot.transport.dense_simplex import (
+    DistancesByProducts,
+    SquaredDistances,
+    WarmTransport,
+    common_masses,
+)
 
 EPS = np.finfo(np.float64).eps
 
@@ -358,18 +363,60 @@ def test_numbers_of_points_without_a_small_common_multiple():
     assert all(one.sum() == 2**52 for one in masses)
 
 
+@pytest.mark.parametrize("n_features", [2, 12])
 @pytest.mark.parametrize("bound", ["moments", "pairs"])
-def test_memory_grows_with_the_points_only(bound):
+def test_memory_grows_with_the_points_only(bound, n_features, monkeypatch):
+    monkeypatch.setattr("skdpot.transport.dense_simplex._LARGEST_MATRIX", 0)
+    few = np.zeros((2, 1, n_features))
+    free_support_barycenter(few, uniform(2), few[0], bound=bound)
     peaks = []
-    free_support_barycenter(np.eye(2)[:, None], uniform(2), np.zeros((1, 2)), bound=bound)
     for n in (500, 1000):
-        first, second, start = np.random.default_rng(0).normal(size=(3, n, 2))
+        first, second, start = np.random.default_rng(0).normal(size=(3, n, n_features))
         tracemalloc.start()
         # A tolerance that every sweep meets.
         free_support_barycenter([first, second], uniform(2), start, tol=1e6, bound=bound)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 2.5 * peaks[0]
+
+
+def test_large_problems_of_many_coordinates_keep_no_matrix():
+    points = np.random.default_rng(0).normal(size=(2, 1100, 9))
+    tracemalloc.start()
+    result = free_support_barycenter(points, uniform(2), points[0], tol=1e6)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < cdist(*points).nbytes
+    assert result.gap < 1e-9 * result.objective
+
+
+@pytest.mark.parametrize(
+    "kind", ["points", "ties", "equal points", "few rows", "few columns", "full lists"]
+)
+def test_lists_of_near_columns_lead_where_a_matrix_leads(kind):
+    n, m = {"few rows": (3, 300), "few columns": (300, 3)}.get(kind, (250, 150))
+    rng = np.random.default_rng(n)
+    masses = common_masses([uniform(n), rng.dirichlet(np.ones(m))])
+    transport = WarmTransport(*masses)
+    # Far from the origin, products of coordinates say nothing about distances.
+    x, y = 1e6 + rng.normal(size=(n, 12)), 1e6 + rng.normal(size=(m, 12))
+    if kind == "full lists":
+        # All columns of the sample are far away, so that all others are near.
+        y[::8] += 30.0
+    for step in (0.0, 0.1, 2.0):
+        x = x + step * rng.normal(size=x.shape)
+        if kind == "ties":
+            x, y = np.round(x), np.round(y)
+        if kind == "equal points":
+            x, y = np.zeros_like(x), np.zeros_like(y)
+        distances, matrix = DistancesByProducts(x, y), cdist(x, y, "sqeuclidean")
+        assert distances.max() >= matrix.max()
+        coupling = transport.solve(distances)
+        lower, upper = transport.bounds(distances, coupling)
+        assert upper - lower <= 1e-10 * matrix.max()
+        expected = ot.emd2(*(one / one.sum() for one in masses), matrix)
+        assert upper == pytest.approx(expected, rel=1e-9)
+        assert upper == pytest.approx(coupling.cost(matrix), rel=1e-14)
 
 
 @pytest.mark.parametrize("n_features", [1, 3, 8, 9])
