@@ -28,8 +28,10 @@ _LARGEST_TOTAL = 2**52
 _NO_MATRIX = np.empty((0, 0))
 # Of more coordinates, distances are not computed one by one (measured).
 _MOST_COORDINATES = 8
-# Of more coordinates, a matrix of at most so many distances, 8 MiB, is kept: it is faster.
+# Of more coordinates, a matrix is kept, which is faster, if it has at most so many distances,
+# 8 MiB, or at most so many times the numbers that points consist of.
 _LARGEST_MATRIX = 1 << 20
+_LARGEST_SHARE = 4
 
 
 def common_masses(weights: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -59,17 +61,21 @@ class SquaredDistances:
 
     def __getitem__(self, pairs: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
         rows, columns = pairs
-        squares = [
-            np.square(one[rows] - other[columns])
-            for one, other in zip(self.x.T, self.y_columns, strict=True)
-        ]
-        return np.sum(squares, axis=0)
+        squares = np.zeros(len(rows))
+        for one, other in zip(self.x.T, self.y_columns, strict=True):
+            squares += np.square(one[rows] - other[columns])
+        return squares
 
     def max(self) -> float:
         """Return a bound on all distances, from the boxes around x and around y."""
         low, high = self.x.min(axis=0), self.x.max(axis=0)
         other_low, other_high = self.y_columns.min(axis=1), self.y_columns.max(axis=1)
         return float(np.square(np.maximum(high - other_low, other_high - low)).sum())
+
+    @property
+    def n_roundings(self) -> int:
+        """By how many roundings of the largest distance `rows` may be off."""
+        return 0
 
     def rows(self, block: slice) -> np.ndarray:
         """Return the distances of some rows."""
@@ -94,6 +100,16 @@ class DistancesByProducts(SquaredDistances):
         lengths = np.sqrt(self._x_squares.max()) + np.sqrt(self._y_squares.max())
         return float(lengths**2)
 
+    @property
+    def n_roundings(self) -> int:
+        """By how many roundings of the bound on all distances `rows` may be off, at most."""
+        return len(self.y_columns) + 16
+
+    def rows(self, block: slice) -> np.ndarray:
+        """Return the distances of some rows, as products."""
+        rows = np.arange(self.shape[0])[block]
+        return self.products(rows, np.empty((len(rows), self.shape[1])))
+
     def products(self, rows: np.ndarray, out: np.ndarray) -> np.ndarray:
         """Return the distances of some rows, with errors relative to the largest one."""
         np.matmul(self._x[rows], self._y, out=out)
@@ -112,7 +128,7 @@ def squared_distances(
     """Return squared distances, as a matrix only if few points have many coordinates."""
     if x.shape[1] <= _MOST_COORDINATES:
         return SquaredDistances(x, y)
-    if len(x) * len(y) <= _LARGEST_MATRIX:
+    if len(x) * len(y) <= max(_LARGEST_MATRIX, _LARGEST_SHARE * (x.size + y.size)):
         return matrix(x, y)
     return DistancesByProducts(x, y)
 
@@ -213,7 +229,10 @@ class WarmTransport:
             part = cost.rows(block) if isinstance(cost, SquaredDistances) else cost[block]
             transform_prices(part, np.arange(len(part)), rows[block], prices, phi[block], of_block)
             np.minimum(psi, of_block, out=psi)
-        rounding = (n_rows + n_columns + 16) * _EPS * self._largest
+        n_roundings = n_rows + n_columns + 16
+        if isinstance(cost, SquaredDistances):
+            n_roundings += cost.n_roundings
+        rounding = n_roundings * _EPS * self._largest
         lower = math.fsum(rows * phi) + math.fsum(columns * psi) - rounding
         upper = coupling.cost(cost)
         return min(lower, upper), upper, phi

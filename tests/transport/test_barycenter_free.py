@@ -367,7 +367,7 @@ def test_numbers_of_points_without_a_small_common_multiple():
 @pytest.mark.parametrize("bound", ["moments", "pairs"])
 def test_memory_grows_with_the_points_only(bound, n_features, monkeypatch):
     monkeypatch.setattr("skdpot.transport.dense_simplex._LARGEST_MATRIX", 0)
-    few = np.zeros((2, 1, n_features))
+    few = np.zeros((2, 200, n_features))
     free_support_barycenter(few, uniform(2), few[0], bound=bound)
     peaks = []
     for n in (500, 1000):
