@@ -129,6 +129,11 @@ def read_points(estimator: Any, X: Any, y: Any, declared: Declared, *, reset: bo
     else:
         codes = _read_labels(estimator, y, declared.classes, len(numbers))
         space = declared.space(numbers.shape[1])
+        if reset and declared.bounds is None and getattr(X, "dtype", np.dtype(float)).kind in "iu":
+            raise ValueError(
+                "images of integers need bounds, since the default is (0, 1) and larger values "
+                "would be clipped: declare bounds=(0, 255) for 8 bits, or bounds=(0, 1) for masks."
+            )
         return Points(space, ScaledRecords(space, numbers), codes)
     raise ValueError(message)
 
