@@ -48,7 +48,7 @@ PYTHONS = {
     "MST, private-pgm": os.environ.get("SKDPOT_PGM_PYTHON"),
 }
 # AIM takes minutes to hours.
-SEEDS = {"AIM": 1}
+SEEDS = {"AIM": 3}
 N_SEEDS = 5
 # Seconds of the processor after which a run is ended; 0 is no limit.
 LIMIT = int(os.environ.get("SKDPOT_TABLES_LIMIT", 0))
