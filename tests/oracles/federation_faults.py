@@ -252,7 +252,10 @@ class Nursery:
         self._listener = Listener(str(path), "AF_UNIX")
         environment = os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-P", __file__, str(path)]
-        self._process = subprocess.Popen(command, env=environment)
+        self._process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
+        # Nobody would ever call if the process failed.
+        if not self._process.stdout.readline():
+            raise RuntimeError("the process that forks did not start")
         self._pipe = self._listener.accept()
 
     def __enter__(self):
@@ -261,6 +264,7 @@ class Nursery:
     def __exit__(self, *exception):
         self._pipe.close()
         self._process.wait(60)
+        self._process.stdout.close()
         self._listener.close()
 
     def begin(self, role, *arguments):
@@ -274,6 +278,7 @@ def be_the_nursery(path):
     """Fork whenever it is asked for."""
     # Nobody asks how a child ended: it is gone once its pipe is.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    print("ready", flush=True)
     pipe = Client(path, "AF_UNIX")
     with suppress(EOFError), allow_useless_releases():
         while True:
