@@ -17,6 +17,9 @@ from skdpot.privacy.errors import BudgetExceededError
 from skdpot.privacy.events import DpEvent, PlannedDpEvent, event_from_json, plain_event
 from skdpot.privacy.filters import Pair, sold_pair
 
+# Releases of at most this part of the budget are small.
+_SMALL = 0.1
+
 
 class Claim(NamedTuple):
     """A release to be charged."""
@@ -202,12 +205,17 @@ class ChargedLedger(AnchoredLedger):
                 " What is left of delta is less than this release asks for: pass it a smaller "
                 "delta, or create the ledger with a larger one."
             )
-        if slack == 0 and self.delta > 0:
-            return " A ledger with slack above 0 composes many small releases more tightly."
+        if pair is not None and pair[0] > self.epsilon:
+            return " This release alone asks for more than the whole epsilon: lower its epsilon."
+        if slack == 0 and self.delta > 0 and (pair is None or pair[0] <= self.epsilon * _SMALL):
+            return (
+                " Many small releases cost less in a ledger that is created with slack, a part of "
+                "its delta: PrivacyLedger(epsilon, delta, slack=delta / 2)."
+            )
         if slack == self.delta > 0:
             return (
                 " All of delta is set aside as slack, so that no release may have a delta of its "
-                "own; a ledger that is created with a smaller slack allows that."
+                "own. Create a ledger with a smaller slack."
             )
         return ""
 

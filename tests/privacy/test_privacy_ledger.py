@@ -155,11 +155,17 @@ class TestCharging:
             with pytest.raises(BudgetExceededError, match=advice):
                 tight.charge(event, **RECORD)
         sums = PrivacyLedger(epsilon=1.0, delta=1e-5)
-        with pytest.raises(BudgetExceededError, match="A ledger with slack above 0"):
-            sums.charge(PureDpEvent(2.0), **RECORD)
         pure = PrivacyLedger(epsilon=1.0)
+        for ledger in (sums, pure):
+            with pytest.raises(BudgetExceededError, match="lower its epsilon") as refused:
+                ledger.charge(PureDpEvent(2.0), **RECORD)
+            assert "slack" not in str(refused.value)
+        full = PrivacyLedger(epsilon=1.0, delta=1e-5)
+        full.charge(PureDpEvent(1.0), **RECORD)
+        with pytest.raises(BudgetExceededError, match="is created with slack, a part of its delta"):
+            full.charge(PureDpEvent(0.1), **RECORD)
         with pytest.raises(BudgetExceededError, match=r"Nothing was charged\.$"):
-            pure.charge(PureDpEvent(2.0), **RECORD)
+            full.charge(PureDpEvent(0.5), **RECORD)
         sums.charge(ApproximateDpEvent(0.1, 1e-5), **RECORD)
         for ledger in (sums, pure):
             with pytest.raises(BudgetExceededError, match="pass it a smaller delta"):
