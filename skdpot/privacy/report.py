@@ -33,6 +33,13 @@ _NEIGHBOURS = {
     "replace_one": "the data of one {unit} are replaced by any other data",
     "add_remove": "the data of one {unit} are added or removed",
 }
+_ABOUT_SENSITIVITIES = (
+    "An event states the noise of a release as a multiple of its sensitivity: the largest change "
+    "of what is released, without noise, if the data of one unit change. For each estimator, whose "
+    'name is in the label, the table "Every release at a glance" of doc/theory/index.rst names the '
+    "sensitivity, the function that computes it, and the section that proves it. Other charges "
+    "rest on the word of whoever charged them."
+)
 _STYLE = (
     "body{font-family:sans-serif;max-width:60em;margin:2em auto}"
     "td,th{text-align:left;padding:.1em .8em .1em 0;vertical-align:top}"
@@ -390,6 +397,7 @@ class LedgerReport:
             f"Budget: ({self.epsilon!r}, {self.delta!r}). Neighbouring relation: "
             f"{self.neighbouring}. Charges are admitted by {self.rule}.",
             *exact,
+            *([_ABOUT_SENSITIVITIES] if self.entries else []),
         ]
         return _Section("Technical appendix", said, rows if self.entries else ())
 

@@ -2,13 +2,16 @@
 
 import json
 import math
+import re
 import shutil
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import skdpot
 from skdpot.privacy import (
     ApproximateDpEvent,
     GaussianDpEvent,
@@ -101,6 +104,16 @@ class TestWords:
         assert "Spent per user: (1.0000000001, 1e-06)" in text
         assert "Declarations" not in text
         assert ledger._repr_html_() == html
+
+    def test_it_says_where_the_sensitivity_of_each_estimator_is_proven(self):
+        ledger = PrivacyLedger(epsilon=3.0)
+        assert "sensitivity" not in str(ledger.report())
+        ledger.charge(PureDpEvent(0.25), **USER)
+        said = " ".join(str(ledger.report()).split())
+        named = re.search(r'the table "(.*?)" of (\S+) names', said)
+        text = (Path(__file__).parents[2] / named[2]).read_text().split(named[1])[1]
+        releasing = [name for name in skdpot.__all__ if hasattr(getattr(skdpot, name), "preview")]
+        assert len(releasing) > 5 and [name for name in releasing if name not in text] == []
 
     def test_other_units_and_relations_have_sentences_of_their_own(self):
         ledger = PrivacyLedger(epsilon=1.0, neighbouring="add_remove")
