@@ -19,6 +19,14 @@ _WHY_BOUNDS = (
     "heights and weights ([100, 30], [220, 200]). For a table declare schema={column: ...} instead."
 )
 
+_INSTEAD = {
+    "Found array with dim": (
+        "X must have two dimensions, one row per record. Flatten images, as by "
+        "np.reshape(X, (len(X), -1)), and declare their image_shape=(height, width), or (height, "
+        "width, channels)."
+    ),
+}
+
 
 @dataclass(frozen=True)
 class Declared:
@@ -120,7 +128,7 @@ def read_points(estimator: Any, X: Any, y: Any, declared: Declared, *, reset: bo
     else that is private decides whether anything is wrong.
     """
     try:
-        numbers = validate_private_data(estimator, X, dtype=_KINDS, reset=reset)
+        numbers = validate_private_data(estimator, X, instead=_INSTEAD, dtype=_KINDS, reset=reset)
     except ValueError as error:
         # Whoever fits a frame is told of the schema.
         if not reset or not hasattr(X, "columns"):
