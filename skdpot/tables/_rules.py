@@ -1,6 +1,6 @@
 """The rules of a table: the columns they compute, the rows they keep, and the bounds they imply."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,6 +147,16 @@ class Rules:
             if boxes == before:
                 break
         return boxes
+
+    def excluded_labels(self, columns: Iterable[Column]) -> dict[Any, list[Any]]:
+        """Return the labels of columns that are outside the bounds which rules leave, by name."""
+        excluded, boxes = {}, self.narrowed({})
+        for column in columns:
+            if column.kind != NUMERIC and column.name in boxes:
+                left = {unit for unit, _ in column.units_within(boxes[column.name])}
+                labels = [label for u, label in enumerate(column.values) if u not in left]
+                excluded |= {column.name: labels} if labels else {}
+        return excluded
 
 
 def read_rules(texts: Any, schema: TableSchema) -> Rules:

@@ -272,6 +272,17 @@ def test_rules_that_cannot_be_are_refused_before_the_charge(rules, message):
         refuse(message, rules=rules)
 
 
+def test_a_label_that_the_rules_exclude_is_warned_of_and_a_rare_one_is_drawn():
+    table = pd.DataFrame({"age": np.arange(20, 80).repeat(20)})
+    table["kind"] = np.where(table["age"] == 79, "senior", "adult")
+    schema = {"age": range(18, 80), "kind": ["adult", "senior"]}
+    rare = make("kind == 'senior' -> age >= 79", schema=schema).fit(table)
+    assert rare.sample(9, given={"kind": "senior"})["age"].eq(79).all()
+    with pytest.warns(UserWarning, match=r"no synthetic row will have: {'kind': \['senior'\]}"):
+        make("kind == 'senior' -> age >= 90", schema=schema).preview(1000)
+    make("kind != 'senior'", schema=schema).preview(1000)
+
+
 def test_a_rule_is_about_columns_that_are_learned():
     schema = {"id": {"identifier": True}, "land": {"constant": "NL"}, "age": range(9)}
     for rule in ("id > 3", "land == 'NL'"):
@@ -287,7 +298,7 @@ def test_a_rule_is_about_columns_that_are_learned():
         ({"start": (40, 50), "end": (0, 30)}, "cannot hold together"),
         ({"total": (20.0, 30.0)}, "not declared to hold"),
         ({"food": (0.0, 1.0), "rent": (0.0, 1.0), "total": (5.0, 9.0)}, "cannot hold together"),
-        ({"grade": "low", "kids": 2}, "no row was found"),
+        ({"grade": "low", "kids": 2}, "no row .* conditions of given on .'grade', 'kids'"),
         ({"total": "much"}, "is not declared to hold"),
     ],
     ids=str,

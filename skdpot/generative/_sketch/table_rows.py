@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from skdpot._base import warn_user
 from skdpot.generative._sketch.table_draws import sample_units
 from skdpot.tables import NUMERIC, Column, Rules, TableSchema
 
@@ -132,6 +133,8 @@ def draw_rows(
 def check_rules(schema: TableSchema, rules: Rules) -> None:
     """Raise where no row of what is declared keeps all rules, as far as a search finds one.
 
+    Warn where rules that relate columns exclude a declared label.
+
     Parameters
     ----------
     schema : TableSchema
@@ -146,8 +149,21 @@ def check_rules(schema: TableSchema, rules: Rules) -> None:
     >>> schema = read_schema({"a": range(9), "b": range(9)})
     >>> check_rules(schema, read_rules(["a < b"], schema))
     """
-    if rules:
-        WantedRows(schema, rules, {}).possible_rows()
+    if not rules:
+        return
+    WantedRows(schema, rules, {}).possible_rows()
+    # A rule on one column alone is meant to exclude values.
+    relating = [
+        (text, condition)
+        for text, condition in rules.conditions
+        if len({column.name for column in condition.columns}) > 1
+    ]
+    excluded = Rules(conditions=tuple(relating)).excluded_labels(schema.columns)
+    if excluded:
+        warn_user(
+            f"the rules exclude declared labels, which no synthetic row will have: {excluded}. If "
+            "you did not mean that, look for a wrong number or label in the rules."
+        )
 
 
 class WantedRows:
@@ -231,10 +247,12 @@ class WantedRows:
             if n_kept >= _ENOUGH:
                 break
         if not n_kept:
+            given = [*self._learned, *(column.name for column in self._computed)]
+            conditions = f" and the conditions of given on {given}" if given else ""
             raise ValueError(
-                f"no row was found that keeps all rules together, {list(self.rules.texts)}, within "
-                "what is declared and asked for. Wider bounds, or fewer rules or conditions, may "
-                "help; write an equation with the column that it computes alone on its left."
+                f"no row was found that keeps all rules {list(self.rules.texts)}{conditions}, "
+                "within what is declared. Wider bounds, or fewer rules or conditions, may help; "
+                "write an equation with the column that it computes alone on its left."
             )
         return TableRows(
             np.concatenate([rows.units for rows in parts]),
