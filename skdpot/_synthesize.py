@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,7 @@ def _synthesize(options: argparse.Namespace) -> int:
         )
     if options.preview:
         return _DONE
-    table, groups = _read_table(options.data, declared, options.groups)
+    table, groups = _read_table(options.data, declared, options.groups, options.leave_out_others)
     generator.fit(table, groups=groups)
     if options.save is not None:
         generator.save(options.save)
@@ -110,20 +111,25 @@ def _template(options: argparse.Namespace) -> int:
     print(f"Schema to be filled in: {options.out}. No value of the table was looked at.")
     if suffix_of(options.data) == ".csv":
         print("The first line is taken for the names of the columns.")
-        print('Types of a CSV file are not known: numbers have {"bounds": [low, high]}, and whole '
-              'ones "integer": true, in the place of categories.')  # fmt: skip
+        print('Types of a CSV file are not known. Where a column has no categories, write instead '
+              '{"bounds": [low, high]} for numbers, also with "integer": true for whole ones, and '
+              '{"bounds": ["2020-01-01", "2024-12-31"]} for dates.')  # fmt: skip
+    print('Categories in an order have "levels" instead of "categories".')
     return _DONE
 
 
-def _read_table(path: Path, declared: TableSchema, groups: str | None) -> tuple[Any, Any]:
+def _read_table(
+    path: Path, declared: TableSchema, groups: str | None, may_have_others: bool
+) -> tuple[Any, Any]:
     """Return the declared columns of a private file, and the person of each row if declared.
 
     With pandas installed it is a data frame.
     """
     read = declared
     if groups is not None:
-        read = TableSchema((*declared.columns, Column(groups, NOMINAL, missing=True)))
-    values = read_table_file(path, read)
+        person = Column(groups, NOMINAL, missing=True)
+        read = replace(declared, columns=(*declared.columns, person))
+    values = read_table_file(path, read, may_have_others=may_have_others)
     columns = dict(zip(declared.names, values, strict=groups is None))
     # What is not learned, such as identifiers, is not read either.
     unread = np.full(len(values[0]), None, dtype=object)
@@ -206,8 +212,16 @@ def _parser() -> argparse.ArgumentParser:
     made.set_defaults(do=_synthesize, error=made.error)
     add = made.add_argument
     add("data", type=Path, help="the private table: .csv, or .parquet with pyarrow")
-    add("--schema", type=Path, required=True, metavar="JSON",
-        help="possible values of the columns; public. Other columns are left out")  # fmt: skip
+    add(
+        "--schema",
+        type=Path,
+        required=True,
+        metavar="JSON",
+        help="possible values of the columns; public",
+    )
+    add("--leave-out-others", action="store_true",
+        help="leave out columns of the table that the schema does not declare; without this "
+        "option they are refused")  # fmt: skip
     add("--epsilon", type=_positive, required=True, help="privacy budget to spend; no default")
     add("--delta", type=_positive, default=1e-5, help="far below 1 / rows (default: %(default)s)")
     add("--rows", type=_count, metavar="N",

@@ -117,6 +117,8 @@ def test_a_template_has_the_columns_and_no_value_and_has_to_be_filled_in(suffix,
     assert "s3cret" not in written and "7777" not in written
     assert list(json.loads(written)) == ["age", "job"]
     assert ("bounds" in written) == (suffix == "parquet")
+    told = capsys.readouterr().out
+    assert 'have "levels"' in told and ('"2024-12-31"]} for dates' in told) == (suffix == "csv")
     again = main(["template", str(data), "--out", str(schema)])
     options = ["--schema", str(schema), "--epsilon", "1", "--preview", "--records", "100"]
     assert again == main(["synthesize", str(data), *options]) == 1
@@ -184,11 +186,29 @@ def test_a_seed_is_warned_of_and_repeats_the_table(folder, capsys):
     assert (folder / "one.csv").read_bytes() == (folder / "other.csv").read_bytes()
 
 
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_columns_that_are_not_declared_are_refused_or_left_out_as_asked(suffix, folder, capsys):
+    if suffix == "parquet":
+        pytest.importorskip("pyarrow")
+    data, ledger = folder / f"more.{suffix}", folder / "budget.sqlite"
+    frame = pd.read_csv(folder / "data.csv").assign(iban="s3cret")
+    getattr(frame, f"to_{suffix}")(data, index=False)
+    options = ["--schema", str(folder / "schema.json"), "--epsilon", "2", "--rows", "5"]
+    options += ["--out", str(folder / "made.csv"), "--ledger", str(ledger), "--budget", "3", "1e-4"]
+    assert main(["synthesize", str(data), *options]) == 1
+    told = capsys.readouterr().err
+    assert "does not declare: ['iban']. Declare them, or leave them out with --leave" in told
+    assert "s3cret" not in told and PrivacyLedger.open(ledger).entries() == []
+    assert main(["synthesize", str(data), *options[:-3], "--leave-out-others"]) == 0
+    assert list(pd.read_csv(folder / "made.csv")) == list(SCHEMA)
+
+
 WRONG_FILES = {
     "no schema": ("schema.json", None, "It declares what each column may hold"),
     "schema that is not JSON": ("schema.json", "{'age': 3}", "is not JSON"),
     "schema of nothing": ("schema.json", "[]", "must be a dict"),
     "schema of a wrong column": ("schema.json", '{"age": 3}', "column 'age' must be declared"),
+    "a record instead of names": ("data.csv", "s3cret,s3cret2\n3,4", "lacks the columns"),
     "a column that lacks": ("data.csv", "age,wage\n3,4", "lacks the columns"),
     "a column twice": ("data.csv", "age,age\n3,4", "more than once"),
     "no data": ("data.csv", None, "there is no file"),

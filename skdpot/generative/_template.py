@@ -16,7 +16,11 @@ def schema_template(frame, path=None, *, categories=False) -> dict:
     Only the names and types of columns are read, no values. Replace each "FILL IN" by public
     knowledge, such as the answers that a questionnaire allows; a schema that still contains "FILL
     IN" is refused. If values may be missing, change ``"missing"`` to true. Change a declaration if
-    another one fits better, such as levels for ordered categories.
+    another one fits better. Columns of text get categories:
+
+    - dates that are text have ``{"bounds": ["2020-01-01", "2024-12-31"]}``;
+    - ordered categories have ``"levels"``, from the lowest to the highest;
+    - identifiers have ``{"identifier": true}``.
 
     Parameters
     ----------

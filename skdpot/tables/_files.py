@@ -27,11 +27,13 @@ _MISSING = frozenset(
 _ROWS_AT_ONCE = 65_536
 
 
-def read_table_file(path: str | os.PathLike[str], schema: TableSchema) -> list[np.ndarray]:
+def read_table_file(
+    path: str | os.PathLike[str], schema: TableSchema, *, may_have_others: bool = False
+) -> list[np.ndarray]:
     """Return the declared columns of a private file, in the order of the schema, or raise.
 
     Texts become the declared numbers or labels: "1", "1.0" and "01" are the label 1, and "TRUE" is
-    True. Other columns of the file are left out. Errors quote no value.
+    True. Errors quote no value.
 
     Parameters
     ----------
@@ -40,6 +42,8 @@ def read_table_file(path: str | os.PathLike[str], schema: TableSchema) -> list[n
         which needs pyarrow.
     schema : TableSchema
         The declarations of the columns.
+    may_have_others : bool, default=False
+        Whether the file may have columns that are not declared. They are left out.
 
     Returns
     -------
@@ -62,17 +66,18 @@ def read_table_file(path: str | os.PathLike[str], schema: TableSchema) -> list[n
     >>> from skdpot.tables import read_schema, read_table_file
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder) / "table.csv"
-    ...     _ = path.write_text("id,age,retired\\n7,30,false\\n8,,TRUE\\n")
+    ...     _ = path.write_text("age,retired\\n30,false\\n,TRUE\\n")
     ...     read_table_file(path, read_schema({"retired": [False, True], "age": range(120)}))
     [array([False, True], dtype=object), array([30., nan])]
     """
     path = Path(path)
     if suffix_of(path) == ".parquet":
-        return _read_parquet(path, schema)
+        return _read_parquet(path, schema, may_have_others)
     problem = ""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            return _read_text(csv.reader(file, skipinitialspace=True), schema)
+            lines = csv.reader(file, skipinitialspace=True)
+            return _read_text(lines, schema, may_have_others)
     except UnicodeDecodeError:
         problem = "it is no text in UTF-8"
     except csv.Error:
@@ -173,7 +178,7 @@ def _fields(values: list[Any]) -> list[Any]:
     return ["" if is_missing(value) else value for value in values]
 
 
-def _read_parquet(path: Path, schema: TableSchema) -> list[np.ndarray]:
+def _read_parquet(path: Path, schema: TableSchema, may_have_others: bool) -> list[np.ndarray]:
     arrow = _parquet()
     try:
         file = arrow.ParquetFile(path)
@@ -186,7 +191,7 @@ def _read_parquet(path: Path, schema: TableSchema) -> list[np.ndarray]:
         table = None
     if table is None:
         raise ValueError(f"{path.name} cannot be read as a Parquet file.")
-    _places(header, schema)
+    _places(header, schema, may_have_others)
     return [
         _as_column(_values_of(table, column, _reader(column), path.name))
         for column in schema.columns
@@ -216,10 +221,12 @@ def _arrow_array(pyarrow: Any, values: list[Any]) -> Any:
         return pyarrow.array([None if value is None else str(value) for value in values])
 
 
-def _read_text(lines: Iterator[list[str]], schema: TableSchema) -> list[np.ndarray]:
+def _read_text(
+    lines: Iterator[list[str]], schema: TableSchema, may_have_others: bool
+) -> list[np.ndarray]:
     """Return the columns of split lines, or raise."""
     header = next(lines, [])
-    places = _places(header, schema)
+    places = _places(header, schema, may_have_others)
     readers = [_reader(column) for column in schema.columns]
     columns: list[list[Any]] = [[] for _ in readers]
     rows = (line for line in lines if line)
@@ -235,7 +242,7 @@ def _read_text(lines: Iterator[list[str]], schema: TableSchema) -> list[np.ndarr
     return list(map(_as_column, columns))
 
 
-def _places(header: list[str], schema: TableSchema) -> list[int]:
+def _places(header: list[str], schema: TableSchema, may_have_others: bool) -> list[int]:
     """Return the positions of a schema's columns in a file, or raise."""
     header = [name.strip() for name in header]
     names = [str(name).strip() for name in schema.names]
@@ -245,6 +252,14 @@ def _places(header: list[str], schema: TableSchema) -> list[int]:
         wrong = [f"it lacks the columns {lacking} of the schema"] if lacking else []
         wrong += [f"it has the columns {twice} more than once"] if twice else []
         raise ValueError(f"the table is not the declared one: {'; '.join(wrong)}.")
+    # A first line that has all names of the schema consists of names, and not of private values.
+    declared = {str(column.name).strip() for column in schema.declared}
+    others = [name for name in header if name not in declared]
+    if others and not may_have_others:
+        raise ValueError(
+            f"the table has columns that the schema does not declare: {others}. Declare them, or "
+            "leave them out with --leave-out-others."
+        )
     return [header.index(name) for name in names]
 
 
