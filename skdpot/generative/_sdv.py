@@ -1,11 +1,14 @@
 """The generator of private tables with the interface of SDV's single-table synthesizers."""
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, Self
 
 from skdpot.generative._files import read_generator, write_generator
 from skdpot.generative._generator import DPSinkhornGenerator
 from skdpot.generative._saving import plain
+from skdpot.privacy.quotes import without_quotes
+from skdpot.tables import container_of
 
 # What metadata say of a column beside what detection reads from private values.
 _KEPT = ("sdtype", "pii", "computer_representation", "datetime_format", "regex_format")
@@ -25,7 +28,8 @@ class SdvSynthesizer:
     dictionaries {name: frame} as in SDV 2; samples have the form of the fitted table. It wraps a
     :class:`~skdpot.DPSinkhornGenerator`, whose guarantee holds. Columns that the metadata call
     identifiers, or personal (email, phone_number, ...), are never read; their synthetic values are
-    invented.
+    invented. Text in the ``datetime_format`` of the metadata is read as dates, and samples have
+    dates. SDV's constraints are `rules`.
 
     Parameters
     ----------
@@ -106,7 +110,7 @@ class SdvSynthesizer:
             if len(data) != 1:
                 raise ValueError(f"data must have one table, and has {len(data)}.")
             [(name, table)] = data.items()
-        self.generator.fit(table)
+        self.generator.fit(_with_dates(table, self._table["columns"]))
         self._name = name
 
     def sample(
@@ -281,6 +285,24 @@ def _declarations(
             f"{_ABOUT_RANGES if detected else 'It may not be learned from the private table.'}"
         )
     return declared
+
+
+def _with_dates(table: Any, columns: Mapping[str, Any]) -> Any:
+    """Return a table in which text in the format of the metadata is dates, or raise."""
+    if container_of(table) != "pandas":
+        return table
+    import pandas
+
+    dates = {
+        name: without_quotes(
+            partial(pandas.to_datetime, table[name], format=column["datetime_format"]),
+            f"column {name!r} has dates that are not in the format of the metadata, "
+            f"{column['datetime_format']!r}.",
+        )
+        for name, column in columns.items()
+        if column.get("datetime_format") and name in table.columns
+    }
+    return table.assign(**dates)
 
 
 def _declaration(column: Mapping[str, Any], ranges_are_public: bool) -> Any:

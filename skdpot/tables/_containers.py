@@ -40,11 +40,14 @@ class Table:
     def __init__(self, X: Any) -> None:
         self.X, self.container = X, _library_of(type(X))
         self._labels: dict[Any, np.ndarray] = {}
-        if self.container == "array" and (hasattr(X, "columns") or isinstance(X, Mapping)):
-            kind = type(X)
+        kind = type(X)
+        # Of its instance, polars would warn.
+        is_frame = hasattr(kind, "columns") or "columns" in getattr(X, "__dict__", ())
+        if self.container == "array" and (is_frame or isinstance(X, Mapping)):
+            convert = "collect" if kind.__name__ == "LazyFrame" else "to_pandas"
             raise TypeError(
                 f"X is a {kind.__module__}.{kind.__qualname__}; give a pandas or polars frame, or "
-                "an array (table.to_pandas())."
+                f"an array (table.{convert}())."
             )
         if self.container == "array" and not (sparse.issparse(X) or isinstance(X, np.ndarray)):
             self.X = without_quotes(lambda: np.asarray(X), "X cannot be read as a table of rows.")

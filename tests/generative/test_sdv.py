@@ -105,6 +105,21 @@ def test_samples_have_the_columns_and_types_of_the_table(metadata):
     assert synthesizer.get_parameters()["epsilon"] == 3.0
 
 
+def test_text_in_the_format_of_the_metadata_is_dates():
+    table, seen = make_table(), FIRST["columns"]["seen"] | {"datetime_format": "%d %b %Y"}
+    metadata = FIRST | {"columns": FIRST["columns"] | {"seen": seen}}
+    synthesizer = SdvSynthesizer(metadata, 3.0, **QUICK)
+    synthesizer.fit(table)
+    from_dates = synthesizer.sample(50)
+    text = table.assign(seen=table["seen"].dt.strftime("%d %b %Y"))
+    synthesizer.fit(text)
+    pd.testing.assert_frame_equal(synthesizer.sample(50), from_dates)
+    text.loc[3, "seen"] = "s3cret"
+    with pytest.raises(ValueError, match="not in the format of the metadata, '%d %b %Y'") as error:
+        synthesizer.fit(text)
+    assert "s3cret" not in str(error.value) and error.value.__context__ is None
+
+
 def test_a_dictionary_of_tables_is_answered_by_one():
     synthesizer = SdvSynthesizer(SECOND, 3.0, **QUICK)
     synthesizer.fit({"people": make_table()})

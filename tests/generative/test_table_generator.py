@@ -637,6 +637,10 @@ def test_tables_of_other_kinds_are_refused_before_the_charge():
     arrow = pa.table({"a": [0.5], "b": [0.5], "user": [1]})
     with pytest.raises(TypeError, match="give a pandas or polars frame"):
         make_of_numbers().fit(arrow, groups="user")
+    lazy = pytest.importorskip("polars").LazyFrame({"a": [0.5], "b": [0.5]})
+    # Warnings are errors, such as that of polars about names of columns.
+    with pytest.raises(TypeError, match=r"table\.collect\(\)"):
+        make_of_numbers().fit(lazy)
 
 
 def test_decimal_numbers_are_numbers():
