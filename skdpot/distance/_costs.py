@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
-from tqdm.auto import tqdm
 
+from skdpot._progress import progress_bar
 from skdpot._threads import one_blas_thread
 from skdpot.distance._metrics import CostFunction
 from skdpot.transport import (
@@ -48,7 +48,9 @@ class Threads:
         tasks = (delayed(function)(*arguments) for function, *arguments in calls)
         with (
             one_blas_thread(),
-            tqdm(tasks, desc=self.title, total=len(calls), disable=self.title is None) as watched,
+            progress_bar(
+                tasks, desc=self.title, total=len(calls), disable=self.title is None
+            ) as watched,
         ):
             return parallel(watched)
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
-from tqdm.auto import tqdm
 
 from skdpot._base import warn_user
+from skdpot._progress import progress_bar
 from skdpot._threads import MANY_ROWS, one_thread_unless
 from skdpot.fairness._blur import Blur
 from skdpot.fairness._certificate import MOST_ROWS, FairnessCertificate, certify, hold_out
@@ -96,7 +96,7 @@ class KnownGroups:
             n_support=settings.method.n_support or self.n_support,
             candidates=self.candidates,
         )
-        with tqdm(desc=settings.name, unit=" rounds", disable=not settings.verbose) as bar:
+        with progress_bar(desc=settings.name, unit=" rounds", disable=not settings.verbose) as bar:
             barycenter = settings.method._solve(
                 question, self.rng, settings.n_jobs, lambda n_iter: bar.update(n_iter - bar.n)
             )
@@ -175,7 +175,7 @@ class KnownRows:
             tol = 0.0
         elif tol > 0:
             tol = max(tol, min(self.shown, 0.5))
-        with tqdm(desc=settings.name, unit=" columns", disable=not settings.verbose) as bar:
+        with progress_bar(desc=settings.name, unit=" columns", disable=not settings.verbose) as bar:
             found = fit_conditional(
                 self.columns,
                 codes,

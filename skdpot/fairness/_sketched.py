@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils import check_random_state
-from tqdm.auto import tqdm
 
+from skdpot._progress import progress_bar
 from skdpot.fairness._blur import blur_of
 from skdpot.fairness._declared import FitSettings, read_box, read_groups, read_schema_of
 from skdpot.fairness._fitting import KnownRows, guarantee
@@ -93,7 +93,7 @@ class SketchedRows:
         from skdpot.generative import plan_table
 
         settings = self.settings
-        progress = partial(tqdm, desc=settings.name, disable=not settings.verbose)
+        progress = partial(progress_bar, desc=settings.name, disable=not settings.verbose)
         release = plan_table(
             self.declared.schema, settings.epsilon, settings.delta, "replace_one", progress
         )

@@ -7,9 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
-from tqdm.auto import tqdm
 
 from skdpot._base import tells_of_charges, warn_user
+from skdpot._progress import progress_bar
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.generative._base import BaseGenerator
 from skdpot.generative._fitted import FittedRecords
@@ -344,7 +344,7 @@ class DPSinkhornGenerator(BaseGenerator):
     @property
     def _bar(self) -> Any:
         """Return what makes a progress bar."""
-        return partial(tqdm, desc=type(self).__name__, disable=not self.verbose)
+        return partial(progress_bar, desc=type(self).__name__, disable=not self.verbose)
 
     def _learn(self) -> None:
         """Have a network learn from the sketch, if there is to be one; that costs nothing.
