@@ -21,6 +21,7 @@ from skdpot.transport.consensus import FAMILIES, BipartiteNetwork, check_feasibl
 from ._problem import (
     Problem,
     check_declared,
+    check_order,
     on_edges,
     read_network,
     read_ranges,
@@ -30,6 +31,17 @@ from ._problem import (
 from ._simulation import LARGEST_SIMULATED, share_lost
 from ._solver import Solution, Solver
 
+_INSTEAD = {
+    "Input X contains NaN": (
+        "Input X contains NaN. If these pairs are no edges, and that is public, pass "
+        "adjacency=X.notna() and fill in any number: X.fillna(0). Utilities of other pairs are not "
+        "used."
+    ),
+    "could not convert": (
+        "X holds text. It must have numbers only, with a row for each target and a column for each "
+        "source. A table of edges becomes X by its method pivot."
+    ),
+}
 _UNITS = {"parameter": "edge", "node": "node"}
 # Constraints of the parameters that all subclasses share.
 ALLOCATION_CONSTRAINTS: dict[str, Any] = {
@@ -55,7 +67,12 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
 
     def _validate(self, X: Any, source_utilities: Any) -> tuple[Problem, Solver]:
         solver = self._solver()
-        X = validate_private_data(self, X, accept_sparse="csr", dtype=np.float64)
+        check_order(
+            X, adjacency=self.adjacency, utility_scale=self.utility_scale,
+            source_utilities=source_utilities, target_bounds=self.target_bounds,
+            source_bounds=self.source_bounds,
+        )  # fmt: skip
+        X = validate_private_data(self, X, instead=_INSTEAD, accept_sparse="csr", dtype=np.float64)
         problem = self._problem_on(self._network_of(X), X, source_utilities)
         if self.epsilon is not None:
             check_declared(problem, read_ranges(self.utility_bounds))

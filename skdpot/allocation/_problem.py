@@ -76,6 +76,23 @@ def read_network(
     return network
 
 
+def check_order(X: Any, **tables: Any) -> None:
+    """Raise if frames have the names of X in another order, since they are read by position."""
+    if not hasattr(X, "columns"):
+        return
+    targets, sources = list(getattr(X, "index", ())), list(X.columns)
+    for name, table in tables.items():
+        if not hasattr(table, "columns"):
+            continue
+        rows, columns = list(getattr(table, "index", ())), list(table.columns)
+        pairs = [(sources, rows if name == "source_bounds" else columns), (targets, rows)]
+        if any(ours != theirs and set(ours) == set(theirs) for ours, theirs in pairs):
+            raise ValueError(
+                f"{name} has the names of X in another order, and is read by position. Put its "
+                "rows and columns in the order of X, as by reindex."
+            )
+
+
 def _default_edges(X: Any, private: bool) -> Any:
     """Return all pairs for a dense X, or the stored entries of a sparse X that is not private."""
     if not sparse.issparse(X):

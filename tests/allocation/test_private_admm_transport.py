@@ -6,6 +6,7 @@ import warnings
 from contextlib import redirect_stderr
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn import config_context
@@ -358,6 +359,7 @@ WRONG = [
     ({"target_bounds": (-1, 1)}, "non-negative"),
     ({"source_bounds": (0, np.nan)}, "finite"),
     ({"source_bounds": [(0, 1)]}, "shape"),
+    ({"source_bounds": {"depot": (0, 1)}}, "source_bounds must be a pair of numbers"),
     ({"target_bounds": (9, 9)}, "target"),
     ({"adjacency": np.ones((2, 2))}, "adjacency must be of shape"),
     ({"node_budgets": (0.0, 1.0)}, "node_budgets must be a pair"),
@@ -392,7 +394,8 @@ def bad_utilities():
     (X, S), _ = small()
     hole = X.copy()
     hole[0, 0] = np.nan
-    yield (hole, S), "NaN"
+    yield (hole, S), "pass adjacency=X.notna"
+    yield (np.full(X.shape, "3.75 euros"), S), "becomes X by its method pivot"
     yield (X, hole), "source_utilities contains NaN"
     yield (X, S[:2]), "source_utilities must be of shape"
     yield (X, np.full(X.shape, "3.75 euros")), "cannot be read as real numbers"
@@ -407,6 +410,27 @@ def test_bad_utilities_cost_nothing(utilities, message):
         model.fit(utilities[0], source_utilities=utilities[1])
     assert not list(ledger.entries())
     assert "3.75" not in str(caught.value)
+
+
+def test_frames_in_another_order_cost_nothing():
+    (X, S), _ = small()
+    targets, sources = list("abcde"), ["x", "y", "z"]
+    frame = pd.DataFrame(X, targets, sources)
+    edges = pd.DataFrame(1, targets, sources)
+    many, few = (pd.DataFrame({"low": 1, "high": 3}, names) for names in (targets, sources))
+    tables = {"adjacency": edges, "target_bounds": many, "source_bounds": few}
+    fits = {"source_utilities": pd.DataFrame(S, targets, sources)}
+    ledger = PrivacyLedger(epsilon=1.0)
+    for name, table in (tables | fits).items():
+        turned = {name: table.iloc[::-1] if "bounds" in name else table.iloc[:, ::-1]}
+        of_fit = fits | {key: turned[key] for key in turned.keys() & fits.keys()}
+        of_model = tables | {key: turned[key] for key in turned.keys() & tables.keys()}
+        _, model = small(epsilon=1.0, ledger=ledger, **of_model)
+        with pytest.raises(ValueError, match=f"{name} has the names of X in another order"):
+            model.fit(frame, **of_fit)
+    assert not list(ledger.entries())
+    in_order = small(epsilon=1.0, ledger=ledger, **tables)[1].fit(frame, **fits)
+    assert in_order.plan_.shape == X.shape
 
 
 def test_messages_of_a_users_utility_need_its_bounds():

@@ -168,7 +168,13 @@ def _edges(adjacency: Any) -> sparse.csr_array:
 
 def _bounds(bounds: Any, n_nodes: int, side: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the lower and upper bounds of a side, or raise if they are invalid."""
-    bounds = np.asarray(bounds, dtype=np.float64)
+    try:
+        bounds = np.asarray(bounds, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{side}_bounds must be a pair of numbers (low, high), or a list with a pair for each "
+            f"{side}, in their order; got {type(bounds).__name__}."
+        ) from None
     if bounds.shape != (2,) and bounds.shape != (n_nodes, 2):
         raise ValueError(
             f"{side}_bounds must have shape (2,) or ({n_nodes}, 2), one pair for each {side}; got "
