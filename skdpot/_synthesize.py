@@ -97,7 +97,10 @@ def _synthesize(options: argparse.Namespace) -> int:
         made = generator.sample(n_users=options.people)
         said = f"{options.people} synthetic people with {len(made)} records"
         names = [options.groups, *names]
-    write_table_file(options.out, names, made)
+    # Nobody shall take a part of a table for all of it.
+    draft = options.out.with_name(f".unfinished-{options.out.name}")
+    write_table_file(draft, names, made)
+    os.replace(draft, options.out)
     if options.report is not None:
         generator.quality().save(options.report)
     print(f"{said}: {options.out}\n{generator.privacy_guarantee_}")

@@ -203,6 +203,18 @@ def test_columns_that_are_not_declared_are_refused_or_left_out_as_asked(suffix, 
     assert list(pd.read_csv(folder / "made.csv")) == list(SCHEMA)
 
 
+def test_a_table_that_is_written_in_part_does_not_have_its_name(folder, monkeypatch):
+    def break_off(path, names, table):
+        path.write_text("age\n")
+        raise OSError("no room")
+
+    monkeypatch.setattr("skdpot._synthesize.write_table_file", break_off)
+    saved = folder / "made.npz"
+    assert run(folder, "--save", str(saved)) == 1
+    assert not (folder / "made.csv").exists()
+    assert len(DPSinkhornGenerator.load(saved).sample(7)) == 7
+
+
 WRONG_FILES = {
     "no schema": ("schema.json", None, "It declares what each column may hold"),
     "schema that is not JSON": ("schema.json", "{'age': 3}", "is not JSON"),
