@@ -37,6 +37,7 @@ from skdpot.releases import ChoiceRelease
 from skdpot.tables import check_index, person_codes
 
 NEIGHBOURING = "replace_one"
+_MODEL = "the fitted model best_estimator_ (this guarantee is about the choice)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -376,7 +377,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             drawn = draw_candidates(self.param_distributions, selection.draw_count(source), source)
             distinct = {id(params): make_candidate(self.estimator, params) for params in drawn}
             trials = {key: make_trial(candidate) for key, candidate in distinct.items()}
-        model = ("the fitted model best_estimator_, by this guarantee",) if self.refit else ()
+        model = (_MODEL,) if self.refit else ()
         unit, units = ("record", "records") if data.person is None else ("user", "people")
         guarantee = PrivacyGuarantee(
             epsilon=selection.epsilon,
@@ -474,7 +475,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         self.best_estimator_ = without_quotes(
             lambda: chosen.fit(X, *targets, **fit_params),
             "the estimator with best_params_ could not be fitted to all records. What it said may "
-            "quote private values, and is not shown.",
+            "quote private values, and is not shown. To see it, fit the estimator to invented "
+            "records with the same columns.",
         )
         if hasattr(chosen, "feature_names_in_"):
             self.feature_names_in_ = chosen.feature_names_in_

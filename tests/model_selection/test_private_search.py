@@ -306,7 +306,8 @@ def test_a_search_is_charged_once_whatever_it_tries(records):
     assert search.best_estimator_[1].ledger is own
     assert search.privacy_guarantee_ == PrivacyGuarantee(
         1.0, 0.0, "replace_one", "record",
-        ("the number of records", "the fitted model best_estimator_, by this guarantee"),
+        ("the number of records",
+         "the fitted model best_estimator_ (this guarantee is about the choice)"),
     )  # fmt: skip
     search.set_params(refit=False).fit(X, y)
     assert len(ledger.entries()) == 2 and len(own.entries()) == 1
@@ -424,6 +425,17 @@ def test_nothing_is_seen_of_trials(records, capfd, caplog):
     assert capfd.readouterr() == ("", "") and not caplog.records
     np.testing.assert_array_equal(np.random.get_state()[1], states[0])
     assert random.getstate() == states[1]
+
+
+class Failing(Odd):
+    def fit(self, X, y):
+        raise ValueError("s3cret")
+
+
+def test_a_refit_that_fails_says_how_to_see_why(records):
+    with pytest.raises(ValueError, match="fit the estimator to invented records") as error:
+        odd_search(estimator=Failing(), refit=True).fit(*records)
+    assert "s3cret" not in str(error.value) and error.value.__context__ is None
 
 
 class OwnLaw:
