@@ -117,7 +117,9 @@ def _template(options: argparse.Namespace) -> int:
         print('Types of a CSV file are not known. Where a column has no categories, write instead '
               '{"bounds": [low, high]} for numbers, also with "integer": true for whole ones, and '
               '{"bounds": ["2020-01-01", "2024-12-31"]} for dates.')  # fmt: skip
-    print('Categories in an order have "levels" instead of "categories".')
+    print('Categories in an order have "levels" instead of "categories", and identifiers have '
+          '{"identifier": true}. Free text cannot be learned: delete it here, and pass '
+          "--leave-out-others.")  # fmt: skip
     return _DONE
 
 
