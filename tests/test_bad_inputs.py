@@ -320,6 +320,11 @@ MISTAKES = {
          "y holds 'b', which is not one of the declared", "Declare it, or remove the records"),
         ("private labels alone", lambda book: distance(book(), labels="private").fit(X, GROUP),
          "may not be learned from y", "Declare groups=, and with min_group_size="),
+        ("private labels of another type",
+         lambda book: distance(
+             book(), labels="private", groups=["0", "1"], min_group_size=9
+         ).fit(X, (GROUP == "a").astype(int)),
+         "column 'y' has text where numbers", "convert the column"),
         ("a grid of too many cells",
          lambda book: distance(book(), mechanism="histogram", grid=100).fit(X, GROUP),
          "more than 4096 cells", "Give fewer, or the points themselves"),
@@ -390,6 +395,11 @@ MISTAKES = {
          r"bounds must be declared for the columns \['income'\]", "declare categories="),
         ("epsilon without groups", lambda book: private_repair(book(), groups=None).fit(PEOPLE),
          "groups must be declared", r"pass all labels as groups=\[...\]"),
+        ("groups of another type",
+         lambda book: private_repair(book(), groups=["0", "1"]).fit(
+             PEOPLE.assign(sex=np.arange(60) % 2)
+         ),
+         "'sensitive_features' has text where numbers", "convert the column"),
         ("epsilon without categories",
          lambda book: private_repair(book(), categories=None).fit(PEOPLE),
          r"declared for the columns \['city'\]", r"declare categories={column: \[labels\]}"),
@@ -442,6 +452,17 @@ MISTAKES = {
         ("epsilon without groups",
          lambda book: private_regressor(book(), groups=None).fit(NUMBERS_AND_SEX, WAGE),
          "groups must be declared", r"pass all labels as groups=\[...\]"),
+        ("groups of another type",
+         lambda book: private_regressor(book(), groups=[0, 1]).fit(
+             NUMBERS_AND_SEX.assign(sex=np.where(np.arange(60) % 2, "1", "0")), WAGE
+         ),
+         "'sensitive_features' has text where numbers", "convert the column"),
+        ("classes of another type",
+         lambda book: private_regressor(
+             book(), estimator=FrozenEstimator(LogisticRegression().fit(NUMBERS, HIRED)),
+             constraint="equalized_odds", bounds=None,
+         ).fit(NUMBERS_AND_SEX, HIRED.astype(str)),
+         "column 'y' has text where numbers", "convert the column"),
         ("no attribute of new rows", lambda book: fitted_regressor().predict(NUMBERS),
          "needs the sensitive attribute of every row", "pass sensitive_features= beside X"),
         ("no fit", lambda book: regressor().predict(NUMBERS_AND_SEX), *FITTED_FIRST),

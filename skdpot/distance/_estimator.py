@@ -80,7 +80,8 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         uses the labels in y.
     labels : {"public", "private"}, default="public"
         Whether the group of a record is public. Private labels need `groups` and `min_group_size`;
-        then records with a label that is not in `groups` are ignored, without a warning.
+        then records with a label that is not in `groups` are ignored, without a warning. Only
+        labels of another type, such as the text "1" for the number 1, are refused.
     min_group_size : int or array-like of shape (n_groups,), default=None
         Public. With private labels, the smallest number of records in each group. A larger number
         means less noise. A smaller group is filled up with the middle of the bounds, without a

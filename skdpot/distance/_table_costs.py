@@ -145,7 +145,7 @@ def _exponents(metric: Any, params: dict[str, Any]) -> tuple[float, float]:
     if metric != "minkowski" and (not isinstance(metric, str) or metric not in _EXPONENTS):
         raise ValueError(
             f"with schema, metric is one of {', '.join(map(repr, sorted(_EXPONENTS)))} or "
-            f"'minkowski', got {shown(metric)}: a mean over columns of what values are apart."
+            f"'minkowski', got {shown(metric)}: each is a mean over columns."
         )
     unknown = sorted(set(params) - {"w"} - ({"p"} if metric == "minkowski" else set()), key=repr)
     if unknown:

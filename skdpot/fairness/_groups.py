@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
 from skdpot.fairness._attribute import is_unlabelled, read_labels
 from skdpot.privacy.quotes import shown
-from skdpot.tables import label_codes, label_order, objects
+from skdpot.tables import declared_codes, label_order, objects
 
 # Largest error of the shares of a group's rows, and the probability of a larger one.
 _LARGEST_ERROR, _ERROR_PROBABILITY = 0.2, 0.05
@@ -243,8 +243,11 @@ class Groups:
         return np.array([number[label] for label in labels.tolist()], dtype=np.intp)
 
     def find(self, labels: np.ndarray) -> np.ndarray:
-        """Return the group number of each label, -1 for an unknown one, without errors."""
-        return label_codes(labels, self.number)
+        """Return the group number of each private label, -1 for an unknown one.
+
+        Raise only if an unknown label is a known one that is written as another type.
+        """
+        return declared_codes(labels, self.number, "sensitive_features")
 
     def _nearest(self, label: Any) -> int:
         """Return the number of the group with the known label that is most similar to this one."""

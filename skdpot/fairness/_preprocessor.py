@@ -137,9 +137,9 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
     groups : array-like, FoundGroups or DeclaredGroups, default=None
         All groups: labels, or tuples of labels for several attributes. A
         :class:`~skdpot.fairness.DeclaredGroups` also sets the policy for new rows of other groups.
-        Required with epsilon; then rows of other groups are ignored. Without epsilon, None finds
-        the groups in the rows, and a :class:`~skdpot.fairness.FoundGroups` sets the policy for
-        small groups.
+        Required with epsilon; then rows of other groups are ignored, but labels of another type,
+        such as the text "1" for the number 1, are refused. Without epsilon, None finds the groups
+        in the rows, and a :class:`~skdpot.fairness.FoundGroups` sets the policy for small groups.
     conditional_on : str, int, or list of these, default=None
         Columns, by name or position, that may differ between groups for good reasons. They are not
         changed. Among rows with the same values in them, the other columns get the same

@@ -45,7 +45,7 @@ from skdpot.releases import group_weights
 from skdpot.tables import (
     Table,
     check_bounds,
-    label_codes,
+    declared_codes,
     one_by_one,
     plain_values,
     take_columns,
@@ -116,7 +116,8 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         The groups of the training data, and the policy for small and unknown groups. None finds
         the groups and is :class:`~skdpot.fairness.FoundGroups`; labels stand for
         :class:`~skdpot.fairness.DeclaredGroups`. Predictions for rows that are left out are
-        unchanged. Required with epsilon; then rows of other groups are ignored.
+        unchanged. Required with epsilon; then rows of other groups are ignored, but labels of
+        another type, such as the text "1" for the number 1, are refused.
     epsilon : float, default=None
         Privacy parameter of a fit; None is a fit without privacy.
     delta : float, default=None
@@ -581,7 +582,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         codes = np.zeros(len(y), dtype=np.intp)
         if self.constraint == "equalized_odds":
             number = {label: c for c, label in enumerate(self._declared_classes())}
-            codes = label_codes(plain_values(y), number)
+            codes = declared_codes(plain_values(y), number, "y")
         scores = scores_without_quotes(self.estimator, self._response_method, X)
         return self._scores_of(scores, labels, codes, len(y))
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.tables._column import NUMERIC, ORDINAL, Column
+from skdpot.tables._column import NOMINAL, NUMERIC, ORDINAL, Column
 from skdpot.tables._containers import LARGEST_EXACT, Table
 from skdpot.tables._dates import numbers_of_dates
-from skdpot.tables._declarations import is_missing, objects
+from skdpot.tables._declarations import is_missing, label_codes, objects
 
 # Longer integers cannot be written.
 _LARGEST_WRITTEN = 1e300
@@ -133,6 +133,26 @@ def labels_of_other_types(column: Column, labels: np.ndarray, codes: np.ndarray)
         "way round (the number 1 is not the text '1'): convert the column, as none of it would be "
         "a declared label"
     ]
+
+
+def declared_codes(labels: np.ndarray, number: dict[Any, int], name: str) -> np.ndarray:
+    """Return the number of each private label, -1 for an undeclared one.
+
+    Raise if an undeclared label is a declared one that is written as another type.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.tables import declared_codes
+    >>> labels = np.array(["b", "a", "c"], dtype=object)
+    >>> declared_codes(labels, {"a": 0, "b": 1}, "y").tolist()
+    [1, 0, -1]
+    """
+    codes = label_codes(labels, number)
+    column = Column(name, NOMINAL, values=tuple(number))
+    if problems := labels_of_other_types(column, labels, np.where(codes < 0, -2, codes)):
+        raise ValueError(f"{problems[0]}.")
+    return codes
 
 
 def _is_of_other_type(value: Any, column: Column) -> bool:
