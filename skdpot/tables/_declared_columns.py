@@ -36,6 +36,10 @@ HOW_TO_DECLARE = (
     "categories, or a dict with 'bounds' (and 'integer', 'step', 'scale' or 'unit'), 'levels', "
     "'categories', 'identifier' or 'constant', and with 'missing': True where values may be missing"
 )
+_WHY_NO_TYPE = (
+    "a dtype is the name of a type of pandas, such as 'int16', 'Int64', 'float32', 'category' or "
+    "'datetime64[us]', or 'date' or 'text' for dates"
+)
 # Optional keys of a declaration, by the key that says its kind.
 _KEYS: dict[str, set[str]] = {
     "bounds": {"integer", "step", "scale", "unit", "missing", "dtype"},
@@ -63,7 +67,8 @@ def read_column(name: Any, declared: Any) -> Column | Unlearned:
         return _constant(name, in_full["constant"])
     missing, dtype = in_full.get("missing", False), in_full.get("dtype")
     if not isinstance(missing, bool) or not (dtype is None or is_type(dtype)):
-        raise ValueError(_wrong(name, declared))
+        wrong_type = dtype is not None and not is_type(dtype)
+        raise ValueError(_wrong(name, declared, _WHY_NO_TYPE if wrong_type else ""))
     if "bounds" in keys:
         return _column_of_bounds(name, in_full, missing, dtype)
     kind = ORDINAL if "levels" in keys else NOMINAL

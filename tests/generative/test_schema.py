@@ -196,6 +196,7 @@ def test_columns_that_may_be_values_are_refused_and_not_quoted(table):
         (("2020-13-02", "2020-13-03"), "'2020-13-02' is no date"),
         (range(0, 10, 2), "a range has the step 1"),
         ({"bounds": (0, 1), "bins": 3}, "there is no key 'bins'"),
+        ({"bounds": (0, 1), "dtype": "Date"}, "or 'date' or 'text' for dates"),
         (pd.Series([123456789.25]), r"got a value of type Series\.$"),
     ],
 )
