@@ -150,7 +150,8 @@ class Rules:
 
     def excluded_labels(self, columns: Iterable[Column]) -> dict[Any, list[Any]]:
         """Return the labels of columns that are outside the bounds which rules leave, by name."""
-        excluded, boxes = {}, self.narrowed({})
+        excluded: dict[Any, list[Any]] = {}
+        boxes = self.narrowed({})
         for column in columns:
             if column.kind != NUMERIC and column.name in boxes:
                 left = {unit for unit, _ in column.units_within(boxes[column.name])}
