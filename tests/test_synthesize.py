@@ -175,7 +175,8 @@ def test_dates_and_missing_values_are_written_as_they_are_read(tmp_path):
         ",2024-02-29 00:00:00,",
     ]
     schema = read_schema({"word": {"categories": ["a,b"], "missing": True}})
-    assert read_table_file(tmp_path / "made.csv", schema)[0].tolist() == ["a,b", None]
+    found = read_table_file(tmp_path / "made.csv", schema, may_have_others=True)
+    assert found[0].tolist() == ["a,b", None]
 
 
 def test_a_seed_is_warned_of_and_repeats_the_table(folder, capsys):

@@ -34,8 +34,8 @@ from ._solver import Solution, Solver
 _INSTEAD = {
     "Input X contains NaN": (
         "Input X contains NaN. If these pairs are no edges, and that is public, pass "
-        "adjacency=X.notna() and fill in any number: X.fillna(0). Utilities of other pairs are not "
-        "used."
+        "adjacency=X.notna() and fit X.fillna(0): only utilities of edges are used. Otherwise, "
+        "fill them with a number that is public."
     ),
     "could not convert": (
         "X holds text. It must have numbers only, with a row for each target and a column for each "

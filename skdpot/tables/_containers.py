@@ -41,10 +41,11 @@ class Table:
         self.X, self.container = X, _library_of(type(X))
         self._labels: dict[Any, np.ndarray] = {}
         kind = type(X)
-        # Of its instance, polars would warn.
-        is_frame = hasattr(kind, "columns") or "columns" in getattr(X, "__dict__", ())
-        if self.container == "array" and (is_frame or isinstance(X, Mapping)):
-            convert = "collect" if kind.__name__ == "LazyFrame" else "to_pandas"
+        # polars warns of whoever asks for the columns of a lazy frame.
+        is_lazy = kind.__name__ == "LazyFrame"
+        is_frame = is_lazy or hasattr(X, "columns") or isinstance(X, Mapping)
+        if self.container == "array" and is_frame:
+            convert = "collect" if is_lazy else "to_pandas"
             raise TypeError(
                 f"X is a {kind.__module__}.{kind.__qualname__}; give a pandas or polars frame, or "
                 f"an array (table.{convert}())."
