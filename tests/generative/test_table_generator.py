@@ -639,8 +639,9 @@ def test_tables_of_other_kinds_are_refused_before_the_charge():
         make_of_numbers().fit(arrow, groups="user")
     lazy = pytest.importorskip("polars").LazyFrame({"a": [0.5], "b": [0.5]})
     # Warnings are errors, such as that of polars about names of columns.
-    with pytest.raises(TypeError, match=r"table\.collect\(\)"):
-        make_of_numbers().fit(lazy)
+    for groups in (None, "user"):
+        with pytest.raises(TypeError, match=r"table\.collect\(\)"):
+            make_of_numbers().fit(lazy, groups=groups)
 
 
 def test_decimal_numbers_are_numbers():

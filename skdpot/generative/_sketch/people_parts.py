@@ -118,7 +118,7 @@ def first_of(X: Any, groups: Any) -> tuple[Any, Any, Any]:
         return X, groups, None
     if hasattr(X, "to_delayed"):
         return *_taken_out(X._meta, groups), X
-    if hasattr(X, "columns") or not isinstance(X, Iterable) or isinstance(X, np.ndarray):
+    if not isinstance(X, Iterable) or hasattr(X, "columns") or isinstance(X, np.ndarray):
         return *_taken_out(X, groups), None
     frames = iter(X)
     first = next(frames, None)
