@@ -239,7 +239,7 @@ MISTAKES = {
          lambda book: fitted_sampler(book()).transform(np.where(VISITS == 3, np.inf, VISITS)),
          "contains infinity", FINITE),
         ("text", lambda book: sampler(book()).fit([["much", "none", "some"]]),
-         "X holds text", "Convert it to numbers"),
+         "X holds text", "pandas.crosstab makes it of a list of events"),
         ("one user's vector", lambda book: fitted_sampler(book()).transform(VISITS[0]),
          "must be two-dimensional", r"array.reshape\(1, -1\)"),
         ("fewer columns", lambda book: fitted_sampler(book()).transform(VISITS[:, :2]),

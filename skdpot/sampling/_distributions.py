@@ -32,6 +32,10 @@ _INSTEAD = {
         "DataFrame.pivot_table(..., fill_value=0) does; do not impute, which would fill in what "
         "other users hold."
     ),
+    "could not convert": (
+        "X holds text that cannot be read as numbers. It must have weights, in a row for each user "
+        "and a column for each place; pandas.crosstab makes it of a list of events."
+    ),
 }
 
 

@@ -384,7 +384,7 @@ class Column:
             low, high = self.numbers(np.array([first_unit, last_unit]), places).tolist()
         if low > high:
             raise ValueError(
-                f"column {self.name!r} is not declared to hold numbers in {condition!r}."
+                f"column {self.name!r} is not declared to hold values in {condition!r}."
             )
         units = self.units(np.array([low, high], dtype=np.float64)).tolist()
         return units[0], units[1] + 1

@@ -26,7 +26,7 @@ from skdpot.tables._rule_terms import (
 GRAMMAR = (
     "Rules compare columns, numbers and quoted labels or dates by <, <=, >, >=, ==, != and in, "
     "with +, - and *, and, or, not, 'is missing', and one ->, as in 'end >= start' and "
-    "'age < 16 -> job is missing'. Names that are no words are in `backquotes`"
+    "'age < 16 -> job is missing'. Names that are not identifiers are in `backquotes`"
 )
 # Longer texts could keep Python's parser busy.
 _LONGEST = 1000

@@ -179,7 +179,7 @@ def test_conditions_tell_of_other_columns(fitted):
         ({"given": {"age": range(20, 30)}}, r"a value of type range\. A condition is"),
         ({"given": [("age", 30)]}, "given must be a dictionary of conditions"),
         ({"given": {"age": 17}}, "column 'age' is not declared to hold 17"),
-        ({"given": {"age": (80, 90)}}, "column 'age' is not declared to hold numbers in"),
+        ({"given": {"age": (80, 90)}}, "column 'age' is not declared to hold values in"),
         ({"given": {"age": (30, 20)}}, "column 'age'"),
         ({"given": {"age": (1, 2, 3)}}, r"is \(low, high\)"),
         ({"given": {"grade": "top"}}, "column 'grade' is not declared to hold 'top'"),

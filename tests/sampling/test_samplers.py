@@ -473,6 +473,18 @@ def test_cost_matrix_wins_over_points(sampler_class):
 
 
 @pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
+def test_rows_of_a_frame_of_points_are_in_the_order_of_the_columns_of_X(sampler_class):
+    X = pd.DataFrame(make_weights(), columns=list("edcba"))
+    points = pd.DataFrame({"x": range(5)}, index=X.columns)
+    fitted = sampler_class(input_points=points).fit(X)
+    np.testing.assert_array_equal(fitted.output_points_, points)
+    with pytest.raises(ValueError, match=r"another order.*input_points.loc\[X.columns\]"):
+        sampler_class(input_points=points.sort_index()).fit(X)
+    # Other names are no order of these.
+    sampler_class(input_points=points.set_axis(list("vwxyz"))).fit(X)
+
+
+@pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
 def test_rows_of_a_cost_frame_are_the_columns_of_X(sampler_class):
     names = list("edcba")
     X = pd.DataFrame(make_weights(), columns=names)
@@ -948,10 +960,10 @@ BAD_WEIGHTS = {
         sparse.csr_array(np.array([[SECRET + 1j, 1, 1]])),
         "Complex data not supported: X must hold real",
     ),
-    "text": ([[f"{SECRET} euros", "1", "1"]], "X holds text .* Convert it to numbers"),
+    "text": ([[f"{SECRET} euros", "1", "1"]], "X holds text that cannot be read as numbers"),
     "text frame": (
         pd.DataFrame([[f"{SECRET} euros", "1", "1"]]),
-        "X holds text .* Convert it to numbers",
+        "X holds text that cannot be read as numbers",
     ),
     "objects": (np.array([[{SECRET: 1}, 1, 1]], dtype=object), "argument must be a string or a"),
 }
