@@ -51,11 +51,43 @@ def validate_private_data(
     # The promise that values are finite holds even if the caller disabled the check; the sum that
     # scikit-learn checks first may overflow.
     with config_context(assume_finite=False), np.errstate(all="ignore"):
-        return without_quotes(
+        checked = without_quotes(
             lambda: validate_data(estimator, X, **options),
             otherwise="X cannot be read as an array of real numbers, one row per user.",
             instead=instead,
         )
+    refuse_bounds_in_other_order(getattr(estimator, "bounds", None), getattr(X, "columns", ()))
+    return checked
+
+
+def refuse_other_order(name: str, table: Any, names: Any, axis: str = "index") -> None:
+    """Raise if a frame or series has the names of X in another order.
+
+    It is matched with X by position. Other names say nothing about the order.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skdpot._base import refuse_other_order
+    >>> refuse_other_order("bounds", pd.Series({"b": 1.0, "a": 2.0}), ["a", "b"])
+    Traceback (most recent call last):
+    ValueError: bounds has the names of X in another order, and is read by position. Put ...
+    """
+    # Lists have a method index, and frames of polars have no index.
+    if not (hasattr(table, "iloc") or (axis == "columns" and hasattr(table, "columns"))):
+        return
+    labels, names = list(getattr(table, axis, ())), list(names)
+    if labels != names and set(labels) == set(names):
+        raise ValueError(
+            f"{name} has the names of X in another order, and is read by position. Put it in the "
+            "order of X, as by reindex."
+        )
+
+
+def refuse_bounds_in_other_order(bounds: Any, names: Any) -> None:
+    """Raise if bounds are series with the names of X in another order."""
+    for end in bounds if isinstance(bounds, list | tuple) else ():
+        refuse_other_order("bounds", end, names)
 
 
 # Attributes that scikit-learn reads from the columns of X, before anything is planned.

@@ -320,6 +320,11 @@ MISTAKES = {
          "y holds 'b', which is not one of the declared", "Declare it, or remove the records"),
         ("private labels alone", lambda book: distance(book(), labels="private").fit(X, GROUP),
          "may not be learned from y", "Declare groups=, and with min_group_size="),
+        ("bounds in another order",
+         lambda book: distance(book(), bounds=(pd.Series({"b": 0, "a": 0}), 1)).fit(
+             pd.DataFrame(X, columns=["a", "b"]), GROUP
+         ),
+         "bounds has the names of X in another order", "in the order of X, as by reindex"),
         ("private labels of another type",
          lambda book: distance(
              book(), labels="private", groups=["0", "1"], min_group_size=9
@@ -395,6 +400,11 @@ MISTAKES = {
          r"bounds must be declared for the columns \['income'\]", "declare categories="),
         ("epsilon without groups", lambda book: private_repair(book(), groups=None).fit(PEOPLE),
          "groups must be declared", r"pass all labels as groups=\[...\]"),
+        ("bounds in another order",
+         lambda book: private_repair(
+             book(), bounds=(pd.Series({"income": 0, "age": 0}), 100)
+         ).fit(PEOPLE),
+         "bounds has the names of X in another order", "in the order of X, as by reindex"),
         ("groups of another type",
          lambda book: private_repair(book(), groups=["0", "1"]).fit(
              PEOPLE.assign(sex=np.arange(60) % 2)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from skdpot._base import refuse_other_order
 from skdpot.privacy.quotes import shown
 from skdpot.transport.consensus import (
     BipartiteNetwork,
@@ -77,20 +78,13 @@ def read_network(
 
 
 def check_order(X: Any, **tables: Any) -> None:
-    """Raise if frames have the names of X in another order, since they are read by position."""
+    """Raise if frames have the names of X in another order."""
     if not hasattr(X, "columns"):
         return
-    targets, sources = list(getattr(X, "index", ())), list(X.columns)
+    targets, sources = getattr(X, "index", ()), X.columns
     for name, table in tables.items():
-        if not hasattr(table, "columns"):
-            continue
-        rows, columns = list(getattr(table, "index", ())), list(table.columns)
-        pairs = [(sources, rows if name == "source_bounds" else columns), (targets, rows)]
-        if any(ours != theirs and set(ours) == set(theirs) for ours, theirs in pairs):
-            raise ValueError(
-                f"{name} has the names of X in another order, and is read by position. Put its "
-                "rows and columns in the order of X, as by reindex."
-            )
+        refuse_other_order(name, table, sources if name == "source_bounds" else targets)
+        refuse_other_order(name, table, sources, "columns")
 
 
 def _default_edges(X: Any, private: bool) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from skdpot._base import refuse_bounds_in_other_order
 from skdpot.fairness._groups import DeclaredGroups, FoundGroups, Groups, declare_groups
 from skdpot.fairness._methods import ConditionalRepair
 from skdpot.fairness._space import ColumnSpace, in_own_units
@@ -147,10 +148,11 @@ def read_box(settings: FitSettings, columns: list[Column]) -> Any:
 
 def _bounds_in_order(bounds: Any, columns: list[Column]) -> tuple[np.ndarray, np.ndarray]:
     """Return bounds as a pair; raise and name the columns that they must be for."""
+    names = [column.name for column in columns]
+    refuse_bounds_in_other_order(bounds, names)
     try:
         return check_bounds(bounds, len(columns), _WHY_BOUNDS)
     except ValueError as error:
-        names = [column.name for column in columns]
         raise ValueError(
             f"{error} The numeric columns are, in order: {names}. A dict gives bounds by column."
         ) from error

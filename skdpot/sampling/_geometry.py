@@ -7,6 +7,7 @@ from sklearn.metrics import pairwise_distances
 from sklearn.metrics.pairwise import PAIRWISE_BOOLEAN_FUNCTIONS
 from sklearn.utils.validation import check_array
 
+from skdpot._base import refuse_other_order
 from skdpot.transport import check_cost_matrix
 
 # Distances below zero by no more than this fraction of the largest are rounding.
@@ -32,7 +33,7 @@ def make_geometry(
     feature_names: Any,
 ) -> Geometry:
     """Return the geometry that a sampler's parameters describe, or raise."""
-    _check_order(input_points, feature_names)
+    refuse_other_order("input_points", input_points, () if feature_names is None else feature_names)
     inputs = _check_points(input_points, "input_points")
     outputs = _check_points(output_points, "output_points")
     if inputs is not None and len(inputs) != n_inputs:
@@ -88,17 +89,6 @@ def _check_cost_shape(cost_matrix, n_inputs, outputs):
             "they must agree."
         )
     return cost
-
-
-def _check_order(input_points, feature_names):
-    """Raise if rows of a frame of points are named as the columns of X, in another order."""
-    rows = list(input_points.index) if hasattr(input_points, "iloc") else []
-    names = [] if feature_names is None else list(feature_names)
-    if rows != names and set(rows) == set(names):
-        raise ValueError(
-            "rows of input_points have the names of the columns of X in another order, and they "
-            "are matched by position; reindex them with input_points.loc[X.columns]."
-        )
 
 
 def _check_row_names(cost_matrix, feature_names):
