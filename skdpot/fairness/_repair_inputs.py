@@ -65,7 +65,11 @@ class RepairInputs(PrivateEstimator):
         if not private and self.delta is not None:
             raise ValueError("delta is for fits with epsilon.")
         if private and self.missing != "error":
-            raise ValueError("missing='category' is for fits without epsilon.")
+            raise ValueError(
+                "missing='category' is for fits without epsilon. With epsilon, declare None among "
+                "the categories of a column; leave out rows that have missing numbers, or fill in "
+                "a number that is public."
+            )
         groups = group_policy(self.groups, may_be_unknown=not private)
         federated = self.federation is not None
         automatic = automatic_method(columns, n_records, groups, self.epsilon, self.delta)

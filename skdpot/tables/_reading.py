@@ -15,6 +15,15 @@ from skdpot.tables._declarations import is_missing, label_codes, objects
 
 # Longer integers cannot be written.
 _LARGEST_WRITTEN = 1e300
+# What to do about missing numbers.
+_IN_OPEN_ROWS = (
+    "Impute it before, in the same pipeline; or keep it with missing='category', for which missing "
+    "numbers and levels need the conditional method."
+)
+_IN_PRIVATE_ROWS = (
+    "With epsilon, leave out the rows that have missing numbers, or fill in a number that is "
+    "public. Do not impute from private rows: what an imputer learns of them has no protection."
+)
 
 
 def numbers_in(table: Table, place: Any, column: Column) -> tuple[np.ndarray, list[str]]:
@@ -41,11 +50,12 @@ def numbers_in(table: Table, place: Any, column: Column) -> tuple[np.ndarray, li
     return np.full(len(numbers), column.low), [wrong]
 
 
-def finite_numbers(table: Table, column: Column, may_miss: bool = False) -> np.ndarray:
+def finite_numbers(table: Table, column: Column, missing: str) -> np.ndarray:
     """Return a column as finite doubles, also read from text, or raise; no value is quoted.
 
-    With `may_miss`, missing values are NaN.
+    `missing` is as for `column_codes`.
     """
+    may_miss = missing == "kept"
     if table.holds_dates(column.position):
         raise TypeError(
             f"column {column.name!r} of X is not numeric, it holds dates: make numbers of them "
@@ -70,11 +80,8 @@ def finite_numbers(table: Table, column: Column, may_miss: bool = False) -> np.n
             "make it NaN, or a number."
         )
     if not finite:
-        raise ValueError(
-            f"Input X contains NaN or infinity, in column {column.name!r}. Impute it before, in "
-            "the same pipeline; or keep it with missing='category', for which missing numbers "
-            "and levels need the conditional method."
-        )
+        advice = _IN_PRIVATE_ROWS if missing == "none" else _IN_OPEN_ROWS
+        raise ValueError(f"Input X contains NaN or infinity, in column {column.name!r}. {advice}")
     raise kind(
         f"column {column.name!r} of X holds what cannot be read as a number: the argument must be "
         "a string or a number. Name columns of categories by categorical_features, or with epsilon "
@@ -111,7 +118,7 @@ def column_codes(table: Table, column: Column, missing: str) -> np.ndarray:
     `missing` is as for `labels_of`; ``"kept"`` keeps missing numbers as NaN. Errors quote no value.
     """
     if column.kind == NUMERIC:
-        return finite_numbers(table, column, missing == "kept")
+        return finite_numbers(table, column, missing)
     labels = labels_of(table, column, missing)
     codes = column.codes(labels)
     if missing == "none" and (problems := labels_of_other_types(column, labels, codes)):
