@@ -218,13 +218,13 @@ class LaplaceMechanism(_GridMechanism):
     event : LaplaceDpEvent
         The event of one release, for a ledger.
 
-            Raises
+    Raises
     ------
     ValueError
         If a parameter is out of its range, the granularity is not a power of two, or missing with
         ``on_grid=True``, or the noise would span more points of the grid than can be drawn.
 
-            See Also
+    See Also
     --------
     GaussianMechanism : Less noise for long vectors, at the price of a delta.
 

@@ -4,7 +4,6 @@ from skdpot.privacy.sensitivity._costs import (
     cost_vector_sensitivities,
     half_step_shift,
     noisy_sinkhorn_sensitivity,
-    optimal_plan_cost_sensitivity,
     pairwise_sensitivities,
     plan_cost_sensitivity,
     transport_cost_sensitivity,

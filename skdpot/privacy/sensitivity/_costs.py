@@ -5,7 +5,6 @@ divergence from the product of the marginals, times the regularisation. Every bo
 raised by a share of 1e-12, which covers its rounding errors.
 """
 
-import math
 from itertools import combinations
 from typing import Any
 
@@ -271,39 +270,6 @@ def noisy_sinkhorn_sensitivity(
     others = np.maximum(others_of_x, others_of_y)
     rounded = np.sqrt(np.maximum(n, m)) * rounding
     return raised_by_margin(np.hypot(cost_range + rounded, others + rounded))
-
-
-def optimal_plan_cost_sensitivity(cost_range: float, reg: float, n: Any, m: Any) -> float:
-    """Return how much a record can change the cost of the optimal entropic plan.
-
-    Parameters
-    ----------
-    cost_range : float
-        Costs lie between 0 and this, R.
-    reg : float
-        Regularisation, above 0.
-    n, m : int
-        Sizes of the two samples; N is the smaller one.
-
-    Returns
-    -------
-    float
-        ``R / N + min(reg log N, sqrt(R^3 / (2 N reg)))``, and at most R.
-
-    Notes
-    -----
-    Proof: :ref:`proof-optimal-plan-cost`.
-
-    Examples
-    --------
-    >>> from skdpot.privacy.sensitivity import optimal_plan_cost_sensitivity
-    >>> round(optimal_plan_cost_sensitivity(1.0, 0.1, 1000, 1000), 3)
-    0.072
-    """
-    smaller = min(n, m)
-    share = transport_cost_sensitivity(cost_range, n, m)
-    stability = cost_range * math.sqrt(cost_range / reg / (2 * smaller))
-    return min(share + min(reg * math.log(smaller), stability), cost_range)
 
 
 def plan_cost_sensitivity(
