@@ -36,10 +36,7 @@ if TYPE_CHECKING:
         WassersteinProjectionSampler,
         release_files,
     )
-    from skdpot.transport import (
-        optimal_base_measure,
-        wasserstein_projection,
-    )
+    from skdpot.transport import optimal_base_measure, wasserstein_projection
 else:
     from skdpot._lazy import lazy_names
 
@@ -63,9 +60,6 @@ else:
                 "WassersteinProjectionSampler",
                 "release_files",
             ],
-            "transport": [
-                "optimal_base_measure",
-                "wasserstein_projection",
-            ],
+            "transport": ["optimal_base_measure", "wasserstein_projection"],
         },
     )

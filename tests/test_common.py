@@ -31,11 +31,7 @@ from skdpot import (
 )
 from skdpot.fairness import DeclaredGroups, FoundGroups, FreeSupport
 from skdpot.generative import NetworkTraining, VectorSketch
-from skdpot.published import (
-    NoisySinkhornDistance,
-    PrivateMessageADMM,
-    SinkhornGradientGenerator,
-)
+from skdpot.published import NoisySinkhornDistance, PrivateMessageADMM, SinkhornGradientGenerator
 
 # All labels that the checks give, and noise whose scale needs no search.
 TINY_GENERATOR = {

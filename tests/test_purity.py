@@ -114,11 +114,7 @@ DISTANCES["distance, histogram, a label that is none"] = case(
 )
 
 
-SCHEMA = {
-    "a": (0.0, 1.0),
-    "c": {"categories": ["p", "q"], "missing": True},
-    "g": ["f", "m"],
-}
+SCHEMA = {"a": (0.0, 1.0), "c": {"categories": ["p", "q"], "missing": True}, "g": ["f", "m"]}
 DISTANCES["distance, tables"] = case(
     lambda: PrivateSinkhornDistance(schema=SCHEMA, reg=0.1, groups=[0, 1], random_state=0),
     (TABLE, LABELS),
@@ -204,9 +200,7 @@ GENERATORS = {
         (last_row_replaced(a=0.001, c=None, g="f" if LABELS[-1] == 0 else "m"),),
     ),
     "table, a record removed": case(
-        lambda: sketch(5.0, schema=SCHEMA, neighbouring="add_remove"),
-        (TABLE,),
-        (TABLE.iloc[:-1],),
+        lambda: sketch(5.0, schema=SCHEMA, neighbouring="add_remove"), (TABLE,), (TABLE.iloc[:-1],)
     ),
     "vectors, a record replaced": case(
         lambda: sketch(bounds=(0, 1), classes=[0, 1], neighbouring="replace_one"),
@@ -219,9 +213,7 @@ GENERATORS = {
         (NUMBERS[:-1], LABELS[:-1]),
     ),
     "images, a record removed": case(
-        lambda: sketch(image_shape=(8, 8), neighbouring="add_remove"),
-        (IMAGES,),
-        (IMAGES[:-1],),
+        lambda: sketch(image_shape=(8, 8), neighbouring="add_remove"), (IMAGES,), (IMAGES[:-1],)
     ),
     "images that vote, a record removed": case(
         lambda: sketch(1e4, image_shape=(16, 16), neighbouring="add_remove"),

@@ -41,11 +41,7 @@ from skdpot.privacy import (
     LaplaceMechanism,
     allow_useless_releases,
 )
-from skdpot.published import (
-    NoisySinkhornDistance,
-    PrivateMessageADMM,
-    SinkhornGradientGenerator,
-)
+from skdpot.published import NoisySinkhornDistance, PrivateMessageADMM, SinkhornGradientGenerator
 from skdpot.transport.consensus import LinearUtility
 from tests import house
 
@@ -186,8 +182,7 @@ CASES = {
         lambda X: repair(FreeSupport(n_support=4), sensitive_features="g").fit(X), (TABLE,)
     ),
     "repair, moments": Case(
-        lambda X, s: repair(MOMENTS).fit(X, sensitive_features=s),
-        (TABLE.drop(columns="g"), GROUPS),
+        lambda X, s: repair(MOMENTS).fit(X, sensitive_features=s), (TABLE.drop(columns="g"), GROUPS)
     ),
     "repair, transform": Case(lambda X: FREE().transform(X), (TABLE,)),
     "premium": Case(lambda X, y, s: premium().fit(X, y, sensitive_features=s), (X, Y, GROUPS)),

@@ -39,11 +39,7 @@ from skdpot.privacy import (
     charging,
 )
 from skdpot.privacy.random import CryptographicSource
-from skdpot.published import (
-    NoisySinkhornDistance,
-    PrivateMessageADMM,
-    SinkhornGradientGenerator,
-)
+from skdpot.published import NoisySinkhornDistance, PrivateMessageADMM, SinkhornGradientGenerator
 
 
 @dataclass(frozen=True)

@@ -35,11 +35,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 
 from skdpot import FairBarycenterPreprocessor
 from skdpot.display import FrontierDisplay
-from skdpot.fairness.metrics import (
-    demographic_parity_difference,
-    group_auc,
-    make_fairness_scorer,
-)
+from skdpot.fairness.metrics import demographic_parity_difference, group_auc, make_fairness_scorer
 
 N_ROWS = 3000
 N_COLUMNS = (1, 2, 3, 6, 12, 24, 48)

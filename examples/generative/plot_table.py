@@ -140,8 +140,7 @@ def errors(made, real):
 def learned(made, test):
     """Return the AUC of a classifier that learned from a table who is promoted."""
     words = make_column_transformer(
-        (OrdinalEncoder(categories=[LEVELS, SITES]), ["education", "site"]),
-        remainder="passthrough",
+        (OrdinalEncoder(categories=[LEVELS, SITES]), ["education", "site"]), remainder="passthrough"
     )
     model = make_pipeline(words, HistGradientBoostingClassifier(max_iter=50, random_state=0))
     model.fit(_inputs(made), made[TARGET])

@@ -401,10 +401,7 @@ def draw_accounting(results):
 def print_sinkhorn(results):
     """Print claims, what the attack proves, and the exact price of one potential."""
     print(f"noisy Sinkhorn, delta = {DELTA:g}: epsilon, bounds with {CONFIDENCE:.1%} confidence")
-    for setting, result in (
-        (ONE_ROUND, results.one_round),
-        (THREE_ROUNDS, results.three_rounds),
-    ):
+    for setting, result in ((ONE_ROUND, results.one_round), (THREE_ROUNDS, results.three_rounds)):
         print(
             f"  n = {setting.n_records}, eta = {setting.reg:g}, K = {setting.n_rounds}, "
             f"M = {setting.variance:g}: claimed {claim_of_theorem(setting):.2f}, "

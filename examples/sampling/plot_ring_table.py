@@ -28,11 +28,7 @@ from typing import NamedTuple
 import matplotlib.pyplot as plt
 import numpy as np
 
-from skdpot import (
-    ExponentialMechanismSampler,
-    KLProjectionSampler,
-    WassersteinProjectionSampler,
-)
+from skdpot import ExponentialMechanismSampler, KLProjectionSampler, WassersteinProjectionSampler
 from skdpot.transport import transport_costs
 
 N_POINTS = 100

@@ -8,12 +8,7 @@ from scipy import sparse
 
 from skdpot._base import refuse_other_order
 from skdpot.privacy.quotes import shown
-from skdpot.transport.consensus import (
-    BipartiteNetwork,
-    LinearUtility,
-    make_network,
-    make_utility,
-)
+from skdpot.transport.consensus import BipartiteNetwork, LinearUtility, make_network, make_utility
 
 # Default bounds of what a node may give or receive.
 _USUAL_BOUNDS = (0.0, 1.0)

@@ -118,11 +118,7 @@ class BaseTransportDistance(PrivateEstimator):
             )
         space, points = self._points(X, reset)
         made = make_groups(
-            points,
-            y,
-            groups=groups,
-            labels=self.labels,
-            min_group_size=self.min_group_size,
+            points, y, groups=groups, labels=self.labels, min_group_size=self.min_group_size
         )
         # Raises if joblib does not understand n_jobs, before a budget is charged.
         effective_n_jobs(self.n_jobs)

@@ -154,9 +154,7 @@ def certify(
 
 
 def certify_ranks(
-    names: Sequence[Any],
-    sizes: Sequence[int],
-    shifts: Sequence[float],
+    names: Sequence[Any], sizes: Sequence[int], shifts: Sequence[float]
 ) -> FairnessCertificate:
     """Return the certificate of predictions that are moved by their ranks.
 

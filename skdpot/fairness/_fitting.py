@@ -12,18 +12,8 @@ from skdpot._threads import MANY_ROWS, one_thread_unless
 from skdpot.fairness._blur import Blur
 from skdpot.fairness._certificate import MOST_ROWS, FairnessCertificate, certify, hold_out
 from skdpot.fairness._conditional import fit_conditional
-from skdpot.fairness._declared import (
-    Declared,
-    FitSettings,
-    read_box,
-    read_candidates,
-)
-from skdpot.fairness._fair_map import (
-    ConditionalTransport,
-    FairMap,
-    SupportTransport,
-    clipped,
-)
+from skdpot.fairness._declared import Declared, FitSettings, read_box, read_candidates
+from skdpot.fairness._fair_map import ConditionalTransport, FairMap, SupportTransport, clipped
 from skdpot.fairness._groups import Groups, doubts_about_small_groups
 from skdpot.fairness._maps import distinct
 from skdpot.fairness._methods import ConditionalRepair

@@ -8,16 +8,9 @@ import numpy as np
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import (
-    check_consistent_length,
-    check_is_fitted,
-    column_or_1d,
-)
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
-from skdpot._base import (
-    tells_of_charges,
-    warn_user,
-)
+from skdpot._base import tells_of_charges, warn_user
 from skdpot._conformance import (
     DRAWN_IMAGES,
     INTEGERS_OF_THE_CHECK,
@@ -34,21 +27,14 @@ from skdpot._sklearn_compat import (
     validate_parameters,
 )
 from skdpot.fairness._fair_map import FairMap
-from skdpot.fairness._fitting import (
-    KnownGroups,
-    OpenRows,
-    release_of,
-)
+from skdpot.fairness._fitting import KnownGroups, OpenRows, release_of
 from skdpot.fairness._groups import (
     DeclaredGroups,
     FoundGroups,
     group_policy,
     label_options_of_new_rows,
 )
-from skdpot.fairness._methods import (
-    ConditionalRepair,
-    repair_method,
-)
+from skdpot.fairness._methods import ConditionalRepair, repair_method
 from skdpot.fairness._repair_inputs import RepairInputs
 from skdpot.fairness._row_draws import BLEND_DRAW, row_keys, uniforms
 from skdpot.fairness._space import blend

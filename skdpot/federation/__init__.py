@@ -47,10 +47,7 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "_allocation._allocation_coordinator": [
-                "AllocationAgreement",
-                "AllocationCoordinator",
-            ],
+            "_allocation._allocation_coordinator": ["AllocationAgreement", "AllocationCoordinator"],
             "_allocation._allocation_messages": ["AllocationMessage", "Announcement"],
             "_allocation._allocation_node": ["AllocationNode"],
             "_allocation._node_privacy": ["NodePrivacy"],

@@ -270,10 +270,7 @@ def _check(content: bytes) -> bytes:
 def _read_header(text: bytes) -> dict[str, Any]:
     try:
         header = json.loads(
-            text,
-            parse_constant=_refuse_constant,
-            parse_float=_read_finite,
-            parse_int=_read_integer,
+            text, parse_constant=_refuse_constant, parse_float=_read_finite, parse_int=_read_integer
         )
     except (ValueError, RecursionError):
         raise WireError("the header of the message cannot be read.") from None

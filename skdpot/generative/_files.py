@@ -70,9 +70,7 @@ def write_generator(
     _replace(Path(os.path.realpath(path)), {_HEADER: _as_npy("header", text), **members})
 
 
-def read_generator(
-    path: str | os.PathLike[str],
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def read_generator(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return the header and the arrays that :func:`write_generator` wrote, or raise ValueError."""
     where = repr(os.fspath(path))
     members = _read_members(path, where)

@@ -24,7 +24,7 @@ _INSTEAD = {
         "X must have two dimensions, one row per record. Flatten images, as by "
         "np.reshape(X, (len(X), -1)), and declare their image_shape=(height, width), or (height, "
         "width, channels)."
-    ),
+    )
 }
 
 

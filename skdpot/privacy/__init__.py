@@ -4,12 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 # The function `audit` stays in its module, which has that name.
 from skdpot.privacy import audit
-from skdpot.privacy.accounting import (
-    calibrate_noise_multiplier,
-    delta_of,
-    epsilon_of,
-    plan_epsilon,
-)
+from skdpot.privacy.accounting import calibrate_noise_multiplier, delta_of, epsilon_of, plan_epsilon
 from skdpot.privacy.errors import BudgetExceededError, LedgerError, LedgerTamperedError
 from skdpot.privacy.events import (
     ApproximateDpEvent,

@@ -14,13 +14,7 @@ from skdpot.privacy._store import ORIGIN, Link, Record
 from skdpot.privacy._totals import LargestTotals
 from skdpot.privacy.errors import LedgerError, LedgerTamperedError
 from skdpot.privacy.events import DpEvent, event_from_json
-from skdpot.privacy.filters import (
-    MixtureFilter,
-    Pair,
-    PairFilter,
-    Total,
-    price_for_report,
-)
+from skdpot.privacy.filters import MixtureFilter, Pair, PairFilter, Total, price_for_report
 
 # Version of the format of records.
 FORMAT = 1

@@ -264,11 +264,7 @@ def _or_nothing(utility: Any, network: BipartiteNetwork) -> Any:
 
 
 def released_answers(
-    state: SideState,
-    answer: np.ndarray,
-    noise: Any,
-    declared: DeclaredUtilities | None,
-    eta: float,
+    state: SideState, answer: np.ndarray, noise: Any, declared: DeclaredUtilities | None, eta: float
 ) -> np.ndarray:
     """Return the message of a side: a new array, since the state overwrites its answers."""
     if noise is None or declared is None:

@@ -166,12 +166,7 @@ def plan_published(
             epsilon, n_iter, lambda steps: published_epsilon(scale, delta, steps=steps, **count)
         )
     return TrainingPlan(
-        n_steps,
-        sampling_rate,
-        scale / math.sqrt(batch_size),
-        delta,
-        "add_remove",
-        guaranteed=False,
+        n_steps, sampling_rate, scale / math.sqrt(batch_size), delta, "add_remove", guaranteed=False
     )
 
 

@@ -142,12 +142,7 @@ class MessageReleases(ReleaseSeries):
         self._budgets = NodeBudgets.divide(epsilon, delta, factors, n_nodes)
         self._n_rounds = check_count("n_rounds", n_rounds)
         self._source = check_source(source, n_nodes)
-        given = {
-            "utility_range": utility_range,
-            "cap": cap,
-            "least": least,
-            "curvature": curvature,
-        }
+        given = {"utility_range": utility_range, "cap": cap, "least": least, "curvature": curvature}
         self._given = {name: _number_per_node(name, x, n_nodes) for name, x in given.items()}
         if (self._given["least"] > self._given["cap"]).any():
             raise ValueError("least must not be above cap.")

@@ -8,11 +8,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.privacy.accounting import calibrate_noise_multiplier
-from skdpot.privacy.checks import (
-    check_delta,
-    check_positive,
-    private_doubles,
-)
+from skdpot.privacy.checks import check_delta, check_positive, private_doubles
 from skdpot.privacy.random import NoiseSource, make_source
 from skdpot.privacy.rounding import inverse_rounded_up
 

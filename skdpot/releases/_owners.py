@@ -8,12 +8,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.privacy.accounting import calibrate_noise_multiplier
-from skdpot.privacy.checks import (
-    check_count,
-    check_delta,
-    check_positive,
-    private_vector,
-)
+from skdpot.privacy.checks import check_count, check_delta, check_positive, private_vector
 from skdpot.privacy.events import DpEvent, GaussianDpEvent, PlannedDpEvent
 from skdpot.privacy.exact_noise import LARGEST_SCALE, rounded_gaussian
 from skdpot.privacy.random import make_source

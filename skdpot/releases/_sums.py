@@ -180,11 +180,7 @@ class SketchReleases(ReleaseSeries):
     """
 
     def __init__(
-        self,
-        noise_multiplier: float,
-        shares: Mapping[str, float],
-        relation: str,
-        source: Any,
+        self, noise_multiplier: float, shares: Mapping[str, float], relation: str, source: Any
     ) -> None:
         check_relation(relation)
         self._relation = relation

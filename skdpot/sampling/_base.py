@@ -262,10 +262,7 @@ class BaseLocalSampler(
 
     def _plan_chunks(self, n_users: int, n_samples: int = 1) -> tuple[slice, ...]:
         return plan_chunks(
-            n_users,
-            self._doubles_per_user(n_samples),
-            n_jobs=self.n_jobs,
-            verbose=self.verbose,
+            n_users, self._doubles_per_user(n_samples), n_jobs=self.n_jobs, verbose=self.verbose
         )
 
     def _map(self, function: Any, chunks: Any, *per_user: Any) -> np.ndarray:

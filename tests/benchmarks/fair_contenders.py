@@ -229,9 +229,7 @@ def by_reduction(split: Split, model: Any, levels: Sequence[float]) -> Iterator[
     train, test = split.halves
     for level in levels:
         gradient = ExponentiatedGradient(
-            clone(model),
-            DemographicParity(difference_bound=0.01 + (1 - level) / 4),
-            max_iter=10,
+            clone(model), DemographicParity(difference_bound=0.01 + (1 - level) / 4), max_iter=10
         )
         gradient.fit(train.encoded, train.target, sensitive_features=train.groups)
         decisions = gradient.predict(test.encoded, random_state=split.seed)

@@ -13,11 +13,7 @@ from skdpot import PrivateADMMTransport
 from skdpot.privacy import BudgetAccountant
 from skdpot.published._message_estimates import QUERIES, estimate_utilities
 from skdpot.published._message_planning import RoundPlan, plan_rounds
-from skdpot.published._message_rounds import (
-    DeclaredUtilities,
-    make_noise,
-    private_consensus,
-)
+from skdpot.published._message_rounds import DeclaredUtilities, make_noise, private_consensus
 from skdpot.transport.consensus import LinearUtility, consensus, make_network
 from tests.benchmarks.contest import Contestant
 from tests.oracles.consensus import linear_optimum, linear_plan

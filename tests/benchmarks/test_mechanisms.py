@@ -120,10 +120,7 @@ def test_additive(kind, contest):
     )
 
 
-SELECTION = {
-    "Exponential": ExponentialMechanism,
-    "PermuteAndFlip": PermuteAndFlipMechanism,
-}
+SELECTION = {"Exponential": ExponentialMechanism, "PermuteAndFlip": PermuteAndFlipMechanism}
 
 
 @pytest.mark.parametrize("n_candidates", [3, pytest.param(100, marks=pytest.mark.quick), 10_000])

@@ -13,10 +13,7 @@ from tests.oracles import distance_releases
 DELTA = 1e-5
 # Of the tests that accept: their seeds are fixed.
 RARE = 1e-4
-MECHANISMS = {
-    "output": {},
-    "histogram": {"mechanism": "histogram", "grid": 3},
-}
+MECHANISMS = {"output": {}, "histogram": {"mechanism": "histogram", "grid": 3}}
 PRIVATE = {"labels": "private", "groups": ["a", "b"], "min_group_size": 4}
 ODD_LABELS = [
     "c", None, math.nan, 3, 0.5, 2.0**70, 1j, (1, 2), [1], ["a"], {}, {"a"}, np.array([1, 2]),

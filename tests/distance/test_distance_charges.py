@@ -22,10 +22,7 @@ from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent, PlannedDpEven
 from tests.distance.grouped_records import DELTA, MECHANISMS, PRIVATE, make_groups
 
 OUTPUT = {"mechanism": "output", "grid": None}
-RELEASES = {
-    "output": CostsRelease,
-    "histogram": GridRelease,
-}
+RELEASES = {"output": CostsRelease, "histogram": GridRelease}
 
 
 def spent(ledger):

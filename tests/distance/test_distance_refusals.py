@@ -59,8 +59,7 @@ def outcome(estimator, X, y):
 
 
 @pytest.mark.parametrize(
-    "name, labels",
-    [(name, labels) for name in SEARCHED for labels in ("public", "private")],
+    "name, labels", [(name, labels) for name in SEARCHED for labels in ("public", "private")]
 )
 def test_no_record_makes_a_release_fail_or_warn(name, labels):
     n_features = 1 if name == "on a line" else 9 if "many" in name else 2

@@ -365,11 +365,7 @@ def test_a_callable_is_tried_on_the_corners(result):
         (3, {}, "a name or a function"),
         (None, {}, "a name or a function"),
         (power_cost, {}, "needs cost_range"),
-        (
-            power_cost,
-            {"metric_params": {"p": 2}, "cost_range": (0.0, 1.0)},
-            "functools.partial",
-        ),
+        (power_cost, {"metric_params": {"p": 2}, "cost_range": (0.0, 1.0)}, "functools.partial"),
         ("euclidean", {"metric_params": {"p": 2, "w": 1}}, "'p', 'w', but .* takes none"),
         ("minkowski", {"metric_params": {"q": 2}}, "'q', but .* takes only p, w"),
         ("minkowski", {"metric_params": {"p": 0.5}}, ">= 1"),

@@ -356,11 +356,7 @@ def test_a_repair_has_a_certificate_of_rows_that_it_held_out():
 
 @pytest.mark.parametrize(
     "parameters",
-    [
-        {"method": ConditionalRepair(held_out=0)},
-        {"method": "support"},
-        {"conditional_on": 5},
-    ],
+    [{"method": ConditionalRepair(held_out=0)}, {"method": "support"}, {"conditional_on": 5}],
 )
 def test_a_repair_without_held_out_rows_has_no_certificate(parameters):
     X, groups = wide_rows()

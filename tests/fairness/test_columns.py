@@ -394,9 +394,7 @@ def test_missing_labels_stay_missing_in_every_type():
 def test_candidates_are_rows_without_the_attribute(private):
     candidates = MIXED[FEATURES].drop_duplicates().iloc[:50]
     words = {name: sorted(set(MIXED[name])) for name in FEATURES[3:]}
-    options = {
-        "categories": words | {"level": ["low", "middle", "high"]},
-    }
+    options = {"categories": words | {"level": ["low", "middle", "high"]}}
     if private:
         options |= {"epsilon": 10.0, "bounds": (-5, 12), "groups": ["f", "m"]}
     rows = {tuple(row) for row in array_of(candidates)}

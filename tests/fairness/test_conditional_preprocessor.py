@@ -15,11 +15,7 @@ from sklearn.pipeline import make_pipeline
 
 from skdpot import FairBarycenterPreprocessor
 from skdpot.fairness import ConditionalRepair, FoundGroups, FreeSupport
-from skdpot.fairness.metrics import (
-    demographic_parity_difference,
-    group_auc,
-    make_fairness_scorer,
-)
+from skdpot.fairness.metrics import demographic_parity_difference, group_auc, make_fairness_scorer
 from tests.oracles.fair_tables import in_polars, mixed_frame
 
 PEOPLE = mixed_frame(500)

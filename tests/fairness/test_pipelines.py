@@ -48,10 +48,7 @@ def boosting():
 def scaled():
     """Return a transformer that scales numbers, makes words categories, and lets the rest pass."""
     return ColumnTransformer(
-        [
-            ("numbers", StandardScaler(), NUMBERS),
-            ("categories", OrdinalEncoder(), CATEGORIES),
-        ],
+        [("numbers", StandardScaler(), NUMBERS), ("categories", OrdinalEncoder(), CATEGORIES)],
         remainder="passthrough",
         verbose_feature_names_out=False,
     ).set_output(transform="pandas")

@@ -12,13 +12,7 @@ from skdpot.fairness.metrics import group_auc
 from skdpot.generative._sketch import table_sketch
 from skdpot.privacy import BudgetExceededError, allow_useless_releases
 from skdpot.releases import SketchReleases, SumRelease
-from tests.oracles.fair_tables import (
-    COLUMNS,
-    DECLARED,
-    extreme_tables,
-    mixed_frame,
-    shifted_groups,
-)
+from tests.oracles.fair_tables import COLUMNS, DECLARED, extreme_tables, mixed_frame, shifted_groups
 
 DELTA = 1e-5
 PRIVATE = DECLARED | {

@@ -39,12 +39,7 @@ from tests.oracles.fair_tables import (
 DELTA = 1e-5
 KINDS = ["histogram", "moments"]
 FEW = FreeSupport(n_support=15)
-NUMBERS = {
-    "epsilon": 1.0,
-    "bounds": (-4, 5),
-    "groups": ["a", "b"],
-    "method": FEW,
-}
+NUMBERS = {"epsilon": 1.0, "bounds": (-4, 5), "groups": ["a", "b"], "method": FEW}
 MIXED = DECLARED | {"sensitive_features": "group", "epsilon": 1.0, "method": FEW}
 by_kind = pytest.mark.parametrize("kind", KINDS)
 by_delta = pytest.mark.parametrize("delta", [None, DELTA])
@@ -115,11 +110,7 @@ def test_all_that_a_fit_leaves_is_a_function_of_the_release(kind, delta, form, m
         return np.random.default_rng(0).integers(-5, 200, values.shape).astype(float)
 
     monkeypatch.setattr(VectorRelease, "run", release)
-    options = MIXED | {
-        "method": supporting(kind),
-        "delta": delta,
-        "random_state": 0,
-    }
+    options = MIXED | {"method": supporting(kind), "delta": delta, "random_state": 0}
     frames = [mixed_frame()[COLUMNS], other_frame(120)]
     if form is in_polars:
         # The types themselves are public.
@@ -154,11 +145,7 @@ ODD = [None, np.nan, 7, 2.0**70, 1j, ("a", "b"), ["a"], ["a", "b"], {}, {"a"}, n
 @pytest.mark.parametrize("label", ODD, ids=lambda label: type(label).__name__)
 def test_a_label_that_is_no_group_concerns_its_record_alone(label):
     X, labels = shifted_groups((30, 40))
-    options = {
-        "epsilon": 1e6,
-        "method": supporting("histogram"),
-        "random_state": 0,
-    }
+    options = {"epsilon": 1e6, "method": supporting("histogram"), "random_state": 0}
     expected = fit(X, ["other", *labels[1:]], **options).group_weights_
     is_a = [isinstance(label, list) and label == ["a"]]
     expected = fit(X, ["a", *labels[1:]], **options).group_weights_ if is_a[0] else expected
@@ -183,11 +170,7 @@ def test_a_label_that_is_no_group_concerns_its_record_alone(label):
 @pytest.mark.parametrize("epsilon, delta", [(0.01, None), (100.0, None), (1.0, DELTA)])
 def test_no_table_raises_or_warns(kind, delta, epsilon):
     """Warnings are errors here."""
-    options = MIXED | {
-        "method": supporting(kind),
-        "delta": delta,
-        "epsilon": epsilon,
-    }
+    options = MIXED | {"method": supporting(kind), "delta": delta, "epsilon": epsilon}
     for name, frame in extreme_tables():
         ledger = seeded_ledger()
         fair = FairBarycenterPreprocessor(random_state=1, ledger=ledger, **options)
@@ -320,14 +303,7 @@ def test_bounds_can_be_given_by_column():
 def test_what_is_charged(kind, delta):
     X, labels = shifted_groups((30, 40))
     ledger = PrivacyLedger(10.0, 0.1)
-    fitted = fit(
-        X,
-        labels,
-        method=supporting(kind),
-        delta=delta,
-        ledger=ledger,
-        epsilon=2.0,
-    )
+    fitted = fit(X, labels, method=supporting(kind), delta=delta, ledger=ledger, epsilon=2.0)
     (entry,) = ledger.entries()
     assert entry.label == f"FairBarycenterPreprocessor, {kind}"
     assert entry.unit == "record" and not entry.seeded
@@ -384,11 +360,7 @@ def test_what_is_wrong_raises_before_anything_is_charged(params, message):
     assert not ledger.entries()
 
 
-@pytest.mark.parametrize(
-    "params",
-    [{"delta": DELTA}, {"method": supporting("moments")}],
-    ids=str,
-)
+@pytest.mark.parametrize("params", [{"delta": DELTA}, {"method": supporting("moments")}], ids=str)
 def test_without_epsilon_nothing_is_charged_and_parameters_of_releases_are_refused(params):
     X, labels = shifted_groups((30, 40))
     ledger = PrivacyLedger()
@@ -454,14 +426,7 @@ def test_seeds_reproduce_and_guarantee_nothing(kind):
     X, labels = shifted_groups((30, 40))
     ledger = seeded_ledger()
     first, again = (
-        fit(
-            X,
-            labels,
-            method=supporting(kind),
-            random_state=0,
-            ledger=ledger,
-        )
-        for _ in range(2)
+        fit(X, labels, method=supporting(kind), random_state=0, ledger=ledger) for _ in range(2)
     )
     np.testing.assert_array_equal(first.support_, again.support_)
     assert first.privacy_guarantee_ is None

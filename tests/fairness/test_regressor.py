@@ -407,10 +407,7 @@ def test_in_pipelines_and_searches_by_columns(diabetes):
     fair = FairBarycenterRegressor(Ridge(), sensitive_features="sex", random_state=0)
     model = make_pipeline(StandardScaler().set_output(transform="pandas"), fair)
     level = "fairbarycenterregressor__repair_level"
-    scoring = {
-        "r2": "r2",
-        "ks": make_fairness_scorer(ks_between_groups, sensitive_features="sex"),
-    }
+    scoring = {"r2": "r2", "ks": make_fairness_scorer(ks_between_groups, sensitive_features="sex")}
     search = GridSearchCV(model, {level: [0.0, 1.0]}, scoring=scoring, refit="r2")
     results = search.fit(X, y).cv_results_
     unfair = cross_validate(make_pipeline(StandardScaler(), Ridge()), X, y, scoring=scoring["r2"])

@@ -20,12 +20,7 @@ def digits():
 
 
 def fit(digits, **parameters):
-    options = {
-        "n_iter": 10,
-        "sampling_rate": 1.0,
-        "classes": range(3),
-        "random_state": 0,
-    }
+    options = {"n_iter": 10, "sampling_rate": 1.0, "classes": range(3), "random_state": 0}
     return make_gradient_generator(**{"epsilon": 10.0} | options | parameters).fit(*digits)
 
 

@@ -259,8 +259,7 @@ def test_shapes_that_are_none_are_refused(shape):
 
 
 @pytest.mark.parametrize(
-    "header",
-    [{}, {"name": "dct"}, {"name": "identity and more"}, {"name": "own"}, {"name": None}],
+    "header", [{}, {"name": "dct"}, {"name": "identity and more"}, {"name": "own"}, {"name": None}]
 )
 def test_headers_of_nothing_are_refused(header):
     with pytest.raises(ValueError):

@@ -348,9 +348,7 @@ def test_a_small_file_does_not_become_a_large_array(path):
     """Neither by compression, nor by a wrong size, nor by reading the same bytes several times."""
     zeros = np.zeros(10**6)
     with_members(
-        path,
-        [whole(["x"]), ("arrays/x.npy", npy(zeros))],
-        compression=zipfile.ZIP_DEFLATED,
+        path, [whole(["x"]), ("arrays/x.npy", npy(zeros))], compression=zipfile.ZIP_DEFLATED
     )
     with pytest.raises(ValueError, match="something in it is compressed"):
         read_generator(path)

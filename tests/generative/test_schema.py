@@ -36,14 +36,7 @@ ROWS = {
     "job": ["cook", "clerk", None],
     "children": [2, 0, 1],
 }
-UNITS = [
-    [0, 73, 23],
-    [0, 2**20 + 1, 2**18 + 1],
-    [39, 99, 0],
-    [1, 0, 2],
-    [1, 0, 2],
-    [2, 0, 1],
-]
+UNITS = [[0, 73, 23], [0, 2**20 + 1, 2**18 + 1], [39, 99, 0], [1, 0, 2], [1, 0, 2], [2, 0, 1]]
 
 
 def units_of(table, schema):
@@ -151,14 +144,8 @@ def test_what_is_not_declared_is_refused_and_not_quoted(column, value, message, 
     "table, message",
     [
         (pd.DataFrame(ROWS).drop(columns="age"), "lacks the columns ..age.."),
-        (
-            pd.DataFrame(ROWS).assign(height=3),
-            "declare: ..height... Declare them, or",
-        ),
-        (
-            pd.concat([pd.DataFrame(ROWS), pd.DataFrame(ROWS)["age"]], axis=1),
-            "age. is there twice",
-        ),
+        (pd.DataFrame(ROWS).assign(height=3), "declare: ..height... Declare them, or"),
+        (pd.concat([pd.DataFrame(ROWS), pd.DataFrame(ROWS)["age"]], axis=1), "age. is there twice"),
         (np.zeros((3, 2)), r"shape \(.n., 2\)"),
         (np.zeros(6), "shape"),
         (pd.DataFrame(ROWS).iloc[:0], "0 rows"),

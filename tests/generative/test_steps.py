@@ -450,10 +450,7 @@ def test_memory_that_is_short_in_a_step_tells_no_sizes(way, monkeypatch):
     monkeypatch.setattr(NoisyRelease, "_with_noise", short_of_memory)
     monkeypatch.setattr(training.Trainer, "rehearse", lambda trainer: None)
     generator = make_gradient_generator(
-        gradient=WAYS[way],
-        sampling_rate=1.0,
-        n_iter=2,
-        network=torch.nn.Linear,
+        gradient=WAYS[way], sampling_rate=1.0, n_iter=2, network=torch.nn.Linear
     )
     with pytest.raises(MemoryError) as error:
         generator.fit(np.full((5, 2), 0.5))

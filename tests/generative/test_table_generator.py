@@ -373,10 +373,7 @@ def refuse(generator, message, *records):
 
 
 BAD_TABLES = {
-    "a column is missing": (
-        lambda table: table.drop(columns="age"),
-        r"the columns \['age'\]",
-    ),
+    "a column is missing": (lambda table: table.drop(columns="age"), r"the columns \['age'\]"),
     "a column is too many": (lambda table: table.assign(x=1), r"does not declare: \['x'\]"),
     "a column occurs twice": (
         lambda table: pd.concat([table, table["age"]], axis=1),

@@ -6,11 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from skdpot.privacy.sensitivity import (
-    marginal_bounds,
-    message_error,
-    message_sensitivity,
-)
+from skdpot.privacy.sensitivity import marginal_bounds, message_error, message_sensitivity
 from tests.oracles.allocation import node_message, project_rows
 
 UNITS = ["parameter", "node"]

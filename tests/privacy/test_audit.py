@@ -7,11 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from skdpot import (
-    ExponentialMechanismSampler,
-    KLProjectionSampler,
-    WassersteinProjectionSampler,
-)
+from skdpot import ExponentialMechanismSampler, KLProjectionSampler, WassersteinProjectionSampler
 from skdpot.privacy.audit import exact_audit
 from skdpot.privacy.mechanisms import TOTAL_WEIGHT, BoundedRatioMechanism, scaled_exp
 

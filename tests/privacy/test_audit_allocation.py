@@ -141,13 +141,7 @@ def utilities(kind, epsilon, protect, claimed):
     """Return an audit's release of a node of three edges, which may spend more than is claimed."""
 
     def release(parameters, n, random_state):
-        node = kind(
-            claimed,
-            low=1.0,
-            high=5.0,
-            degrees=[3] * n,
-            protect=protect,
-        )
+        node = kind(claimed, low=1.0, high=5.0, degrees=[3] * n, protect=protect)
         return node.run(np.tile(parameters, n), make_source(random_state)).reshape(n, 3)
 
     return release

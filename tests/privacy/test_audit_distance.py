@@ -210,9 +210,7 @@ def test_noise_that_is_drawn_for_many_releases_is_that_of_one(attack):
 def one_thread(monkeypatch):
     """Let noisy Sinkhorn run without joblib, which takes longer than so small a run."""
     monkeypatch.setattr(
-        Threads,
-        "map",
-        lambda self, calls: [function(*arguments) for function, *arguments in calls],
+        Threads, "map", lambda self, calls: [function(*arguments) for function, *arguments in calls]
     )
 
 

@@ -283,8 +283,7 @@ def test_moments_of_all_records_there_are(multipliers, n_continuous, n_binary, b
     "multipliers", [(2, 1, 1, 0), (1, 3, 1, 2), (0, 5, 2, 0), (0, 3, 2, 0), (0, 1, 3, 0)]
 )
 @pytest.mark.parametrize(
-    "n_binary, blocks",
-    [(3, []), (1, [(2, 1, 3)]), (0, [(3, 2, 1)] * 2), (0, [(2, 1, 1)] * 2)],
+    "n_binary, blocks", [(3, []), (1, [(2, 1, 3)]), (0, [(3, 2, 1)] * 2), (0, [(2, 1, 1)] * 2)]
 )
 def test_moments_of_records_in_one_slot_are_apart_by_the_bound_of_the_docstring(
     multipliers, n_binary, blocks

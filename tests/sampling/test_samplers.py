@@ -746,9 +746,7 @@ def test_pipeline_to_clusters(sampler_class):
     X = np.vstack([left, right])
     truth = np.repeat([0, 1], 30)
     pipeline = make_pipeline(
-        sampler_class(20.0, random_state=0),
-        StandardScaler(),
-        KMeans(2, n_init=3, random_state=0),
+        sampler_class(20.0, random_state=0), StandardScaler(), KMeans(2, n_init=3, random_state=0)
     ).set_output(transform="pandas")
     labels = pipeline.fit_predict(X)
     agreement = np.mean(labels == truth)

@@ -89,9 +89,7 @@ class TestWorstCaseCost:
 
     @settings(max_examples=60, deadline=None)
     @given(
-        seed=st.integers(0, 2**32 - 1),
-        epsilon=st.floats(0.001, 20.0),
-        weight=st.floats(0.0, 1.0),
+        seed=st.integers(0, 2**32 - 1), epsilon=st.floats(0.001, 20.0), weight=st.floats(0.0, 1.0)
     )
     def test_is_convex(self, seed, epsilon, weight):
         rng = np.random.default_rng(seed)

@@ -74,10 +74,7 @@ def test_feasibility_is_that_of_the_linear_program(seed, density):
     feasible = linear_optimum(network, np.zeros(network.n_edges)) is not None
     named = [
         (side, other, deficient_nodes(side, other))
-        for side, other in (
-            (network.targets, network.sources),
-            (network.sources, network.targets),
-        )
+        for side, other in ((network.targets, network.sources), (network.sources, network.targets))
     ]
     assert feasible == (not any(len(nodes) for _, _, nodes in named))
     for side, other, nodes in named:

@@ -84,10 +84,7 @@ def test_transposed_costs_are_those_of_the_transposed_matrix(kind):
 @pytest.mark.parametrize("shape", [(1, 1), (15, 3), (16, 3), (17, 3), (1000, 1), (3, 2_000_000)])
 def test_panels_are_all_rows_once(shape):
     x, y = np.zeros((shape[0], 1)), np.zeros((shape[1], 1))
-    for costs in (
-        PointCosts(x, y, squared=True, high=1.0),
-        FunctionCosts(x, y, cdist, 0.0, 1.0),
-    ):
+    for costs in (PointCosts(x, y, squared=True, high=1.0), FunctionCosts(x, y, cdist, 0.0, 1.0)):
         rows = [np.arange(shape[0])[panel] for panel in costs.panels()]
         np.testing.assert_array_equal(np.concatenate(rows), np.arange(shape[0]))
         assert all(len(panel) for panel in rows)

@@ -104,11 +104,7 @@ class NumberModel:
 
 
 def fit_numbers(
-    scores: np.ndarray,
-    features: np.ndarray,
-    groups: np.ndarray,
-    folds: np.ndarray,
-    n_groups: int,
+    scores: np.ndarray, features: np.ndarray, groups: np.ndarray, folds: np.ndarray, n_groups: int
 ) -> NumberModel:
     """Return the model of scores; `features` have a row for each feature."""
     table = np.vstack([np.ones(len(scores)), features, scores])

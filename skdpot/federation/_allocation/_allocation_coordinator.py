@@ -271,9 +271,7 @@ class AllocationCoordinator:
         return AllocationMessage(self.n_iter, dict(zip(neighbours, amounts, strict=True)))
 
     def observe(
-        self,
-        targets: Mapping[int, AllocationMessage],
-        sources: Mapping[int, AllocationMessage],
+        self, targets: Mapping[int, AllocationMessage], sources: Mapping[int, AllocationMessage]
     ) -> None:
         """Take note of all messages of the round that was announced.
 

@@ -218,8 +218,7 @@ class CoordinatorSession:
             self._sums.pop()
             self._replay()
             raise FederationError(
-                f"the sum of this round is impossible: an owner sent a wrong answer. {_AGAIN}",
-                {},
+                f"the sum of this round is impossible: an owner sent a wrong answer. {_AGAIN}", {}
             ) from error
         self._step = step
         self._attempt(step)

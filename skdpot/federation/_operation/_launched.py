@@ -54,11 +54,9 @@ class OnlyOwnersFromOutside:
 def launch(program: str, arguments: list[str]) -> None:
     """Become one of Flower's programs, with these arguments."""
     sys.argv = [program, *arguments]
-    {
-        "flower-superlink": _superlink,
-        "flower-supernode": _supernode,
-        "flwr-serverapp": _server_app,
-    }[program]()
+    {"flower-superlink": _superlink, "flower-supernode": _supernode, "flwr-serverapp": _server_app}[
+        program
+    ]()
 
 
 def _superlink() -> None:

@@ -178,13 +178,7 @@ class SumPlan:
     @cached_property
     def context(self) -> bytes:
         """Return a hash of the plan."""
-        numbers = (
-            self.n_owners,
-            self.size,
-            self.threshold,
-            self._degree,
-            int(self.all_or_nothing),
-        )
+        numbers = (self.n_owners, self.size, self.threshold, self._degree, int(self.all_or_nothing))
         encoded = b"".join(int(number).to_bytes(8, "big") for number in numbers)
         return hashlib.sha256(b"skdpot secure sum 2" + encoded + self.session).digest()
 

@@ -33,11 +33,7 @@ _WHOLE = [slice(None)]
 
 
 def fit_people(
-    released: Mapping[str, np.ndarray],
-    table: PeopleTable,
-    n_types: int,
-    n_states: int,
-    n_iter: int,
+    released: Mapping[str, np.ndarray], table: PeopleTable, n_types: int, n_states: int, n_iter: int
 ) -> dict[str, np.ndarray]:
     """Return the model of the rows of people, fitted to released statistics.
 

@@ -90,10 +90,7 @@ class MomentFit:
         self.test_slices = column_slices([len(f.tests) for f in functions])
         self._tilts = _placed([f.tilts for f in functions])
         self.tests = _placed([f.tests for f in functions])
-        column = np.repeat(
-            np.arange(len(functions)),
-            [len(f.tests) for f in functions],
-        )
+        column = np.repeat(np.arange(len(functions)), [len(f.tests) for f in functions])
         self.between = column[:, None] != column
         self._products = [
             (f.tests[:, None] * f.tilts).reshape(-1, f.tilts.shape[1]).T for f in functions

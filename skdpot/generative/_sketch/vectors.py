@@ -160,10 +160,7 @@ class ImageSketch(VectorSketch):
         quality_share=0.0,
     ) -> None:  # fmt: skip
         super().__init__(
-            encoder,
-            n_clusters=n_clusters,
-            budget_shares=budget_shares,
-            quality_share=quality_share,
+            encoder, n_clusters=n_clusters, budget_shares=budget_shares, quality_share=quality_share
         )
         self.augment = augment
 

@@ -99,13 +99,7 @@ def semi_debiased(
         raise ValueError(f"n must be at least 1, and X have n to 2 n rows, got {n} and {len(X)}.")
     with torch.no_grad():
         private_value, private_gradient = _private_part(
-            X[:n],
-            None if x_labels is None else x_labels[:n],
-            Y,
-            y_labels,
-            cost,
-            reg,
-            n_iter,
+            X[:n], None if x_labels is None else x_labels[:n], Y, y_labels, cost, reg, n_iter
         )
     public = self_transport(X, x_labels, n=n, cost=cost, reg=reg, n_iter=n_iter)
     return SemiDebiasedLoss(private_value, public.value, private_gradient, -public.gradient)

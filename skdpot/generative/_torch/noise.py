@@ -11,12 +11,7 @@ __all__ = ["normal_noise"]
 
 
 def normal_noise(
-    shape: Any,
-    std: float,
-    *,
-    device: Any,
-    dtype: torch.dtype,
-    random_state: Any = None,
+    shape: Any, std: float, *, device: Any, dtype: torch.dtype, random_state: Any = None
 ) -> torch.Tensor:
     """Return independent Gaussian noise.
 

@@ -341,11 +341,7 @@ class RecordStep(Step):
         self._n_steps = state["n_steps"].to(device, copy=True)
 
     def _sums(
-        self,
-        points: torch.Tensor,
-        labels: torch.Tensor,
-        potentials: torch.Tensor,
-        batch: Batch,
+        self, points: torch.Tensor, labels: torch.Tensor, potentials: torch.Tensor, batch: Batch
     ) -> list[torch.Tensor]:
         """Return the exact sums over records of clipped gradients, of 1, and of losses.
 

@@ -1,10 +1,6 @@
 """Privacy accounting: prices of events and plans, and the noise that a budget needs."""
 
-from skdpot.privacy.accounting.calibration import (
-    calibrate_noise_multiplier,
-    delta_of,
-    epsilon_of,
-)
+from skdpot.privacy.accounting.calibration import calibrate_noise_multiplier, delta_of, epsilon_of
 from skdpot.privacy.accounting.guarantees import (
     failure_delta,
     pure_epsilon,

@@ -11,13 +11,7 @@ from skdpot.privacy.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from skdpot.privacy.accounting.losses import CentredPair, GaussianPair, Pair, SampledPair
 from skdpot.privacy.accounting.pricing import composed_delta, composed_epsilon, directed
 from skdpot.privacy.accounting.relations import check_relation
-from skdpot.privacy.checks import (
-    check_count,
-    check_delta,
-    check_flag,
-    check_positive,
-    real_number,
-)
+from skdpot.privacy.checks import check_count, check_delta, check_flag, check_positive, real_number
 
 # Arguments are rounded to this many binary digits, always to the side that costs more. Two
 # arguments that are rounded differently then differ by far more than the rounding error of a price,

@@ -30,9 +30,7 @@ def renyi_randomised_response(epsilon: float, orders: np.ndarray) -> np.ndarray:
     small = np.minimum(orders * near, 10)
     excess = 2 * np.sinh(small) * np.sinh(small * (1 - 1 / orders)) / math.cosh(min(near, 10))
     log_ratio = np.where(
-        orders * near < 10,
-        np.log1p(excess),
-        np.logaddexp(far, -far) - np.logaddexp(near, -near),
+        orders * near < 10, np.log1p(excess), np.logaddexp(far, -far) - np.logaddexp(near, -near)
     )
     return np.minimum(log_ratio / (orders - 1), epsilon)
 
@@ -129,9 +127,7 @@ def _log_excess(log_w: np.ndarray, order: float) -> np.ndarray:
     far = -np.expm1(np.minimum((1 - order) * log_w + math.log(order), 0))
     with np.errstate(divide="ignore"):
         return np.where(
-            order * log_w < 40,
-            np.log(np.maximum(near, 0)),
-            order * log_w + np.log(far),
+            order * log_w < 40, np.log(np.maximum(near, 0)), order * log_w + np.log(far)
         )
 
 

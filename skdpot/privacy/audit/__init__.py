@@ -10,8 +10,4 @@ from skdpot.privacy.audit._one_run import one_run_audit
 from skdpot.privacy.audit._result import AuditResult as AuditResult
 from skdpot.privacy.audit._two_samples import audit
 
-__all__ = [
-    "audit",
-    "exact_audit",
-    "one_run_audit",
-]
+__all__ = ["audit", "exact_audit", "one_run_audit"]

@@ -38,10 +38,7 @@ class NoiseKind:
 
 
 EXPONENTIAL = NoiseKind(value=lambda x: x, enclosure=lambda low, high: (low, high))
-GUMBEL = NoiseKind(
-    value=lambda x: -np.log(x),
-    enclosure=lambda low, high: (-high.ln(), -low.ln()),
-)
+GUMBEL = NoiseKind(value=lambda x: -np.log(x), enclosure=lambda low, high: (-high.ln(), -low.ln()))
 
 
 def noisy_argmax(

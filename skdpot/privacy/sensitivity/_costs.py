@@ -19,12 +19,7 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 def transport_cost_sensitivity(
-    cost_range: float,
-    n: Any,
-    m: Any,
-    *,
-    labels: str = "public",
-    divergence: str = "ot",
+    cost_range: float, n: Any, m: Any, *, labels: str = "public", divergence: str = "ot"
 ) -> Any:
     r"""Return how much one record can change a transport cost, entropic or not.
 

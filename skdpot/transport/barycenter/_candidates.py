@@ -293,10 +293,7 @@ def _place_among(relaxation: Relaxation) -> Callable[[np.ndarray], Rounds[Choice
 
 
 def _result(
-    problem: CandidateProblem,
-    relaxation: Relaxation,
-    groups: list[_CostGroup],
-    chosen: np.ndarray,
+    problem: CandidateProblem, relaxation: Relaxation, groups: list[_CostGroup], chosen: np.ndarray
 ) -> CandidateBarycenter:
     """Return what is known about all groups and all points, also those that had no part in it."""
     results = [

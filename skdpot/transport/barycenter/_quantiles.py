@@ -164,11 +164,7 @@ def quantile_barycenter(
 
 
 def _centres(
-    quantiles: np.ndarray,
-    weights: np.ndarray,
-    lengths: np.ndarray,
-    points: np.ndarray,
-    order: int,
+    quantiles: np.ndarray, weights: np.ndarray, lengths: np.ndarray, points: np.ndarray, order: int
 ) -> np.ndarray:
     """Return for each point the mean or the median of the quantiles on its pieces."""
     shares = lengths / np.bincount(points, lengths)[points]
@@ -193,11 +189,7 @@ def _medians(values: np.ndarray, weights: np.ndarray, points: np.ndarray) -> np.
 
 
 def _objective(
-    quantiles: np.ndarray,
-    weights: np.ndarray,
-    lengths: np.ndarray,
-    centres: np.ndarray,
-    order: int,
+    quantiles: np.ndarray, weights: np.ndarray, lengths: np.ndarray, centres: np.ndarray, order: int
 ) -> float:
     """Return the weighted sum of the costs of moving each group's quantiles to the centres."""
     return float(weights @ (np.abs(quantiles - centres) ** order @ lengths))

@@ -91,11 +91,7 @@ class Relaxation:
     def begin(self, **arrays: np.ndarray) -> Rounds[None]:
         """Tell groups what there is to choose, and learn the scale of costs."""
         self.scale, self._noise = yield from self.exchange.ask(
-            "begin",
-            2,
-            self.exchange.largest_cost,
-            n_support=np.array([self.n_support]),
-            **arrays,
+            "begin", 2, self.exchange.largest_cost, n_support=np.array([self.n_support]), **arrays
         )
 
     @property

@@ -85,10 +85,7 @@ class BipartiteNetwork:
     def violation(self, plan: np.ndarray) -> float:
         """Return the largest violation of a bound by a plan."""
         largest = max(0.0, float(-plan.min(initial=0.0)))
-        for side, values in (
-            (self.targets, plan),
-            (self.sources, plan[self.sources.positions]),
-        ):
+        for side, values in ((self.targets, plan), (self.sources, plan[self.sources.positions])):
             sums = side.sums(values)
             for excess in (sums - side.upper, side.lower - sums):
                 largest = max(largest, float(excess.max(initial=0.0)))
