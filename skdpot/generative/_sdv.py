@@ -10,9 +10,9 @@ from skdpot.generative._saving import plain
 from skdpot.privacy.quotes import without_quotes
 from skdpot.tables import container_of
 
-# What metadata say of a column beside what detection reads from private values.
-_KEPT = ("sdtype", "pii", "computer_representation", "datetime_format", "regex_format")
-_IN_FILE = {"columns", "primary_key", "name"}
+# Keys of a column's metadata that SDV does not fill with private values.
+_PUBLIC_KEYS = ("sdtype", "pii", "computer_representation", "datetime_format", "regex_format")
+_KEYS_IN_FILE = {"columns", "primary_key", "name"}
 _NUMERICAL, _DATETIME, _BOOLEAN = "numerical", "datetime", "boolean"
 _LABELLED = ("categorical", "ordinal")
 _ABOUT_RANGES = (
@@ -84,9 +84,9 @@ class SdvSynthesizer:
         self, metadata, epsilon, *, schema=None, ranges_are_public=False, **options
     ) -> None:
         self._metadata = metadata
-        self._table = _read_metadata(metadata)
+        self._described = _read_metadata(metadata)
         self._name: str | None = None
-        declared = _declarations(self._table, dict(schema or {}), ranges_are_public)
+        declared = _declarations(self._described, dict(schema or {}), ranges_are_public)
         self._parameters = {
             "epsilon": epsilon, "schema": schema, "ranges_are_public": ranges_are_public, **options
         }  # fmt: skip
@@ -123,14 +123,14 @@ class SdvSynthesizer:
         num_rows : int
             How many.
         main_table_name, max_tries_per_batch, batch_size : object, default=None
-            Of SDV, and not needed here.
+            Parameters of SDV, without effect here.
 
         Returns
         -------
         DataFrame or dict of str to DataFrame
             In the form of the table that was fitted.
         """
-        return self._in_form(self.generator.sample(num_rows))
+        return self._as_given(self.generator.sample(num_rows))
 
     def sample_from_conditions(self, conditions, max_tries_per_batch=100, batch_size=None) -> Any:
         """Return synthetic rows that satisfy conditions exactly, at no cost.
@@ -140,7 +140,7 @@ class SdvSynthesizer:
         conditions : list of sdv.sampling.Condition
             Each has values by column and a number of rows.
         max_tries_per_batch, batch_size : object, default=None
-            Of SDV, and not needed here.
+            Parameters of SDV, without effect here.
 
         Returns
         -------
@@ -154,11 +154,11 @@ class SdvSynthesizer:
             for one in conditions
         ]
         rows = pandas.concat(drawn, ignore_index=True)
-        # Those of each condition begin anew.
+        # Each draw numbers its identifiers from 1, so all rows get new ones.
         for name, declared in self.generator.schema.items():
             if isinstance(declared, dict) and "identifier" in declared:
                 rows[name] = self.generator.sample(len(rows))[name]
-        return self._in_form(rows)
+        return self._as_given(rows)
 
     def get_parameters(self) -> dict[str, Any]:
         """Return the parameters, without the metadata.
@@ -210,31 +210,27 @@ class SdvSynthesizer:
             Fitted; it has no ledger.
         """
         described = read_generator(filepath)[0].get("sdv")
-        if not isinstance(described, dict) or described.keys() != {
-            "columns",
-            "primary_key",
-            "name",
-        }:
-            raise ValueError("the file is of no SdvSynthesizer.")
+        if not isinstance(described, dict) or described.keys() != _KEYS_IN_FILE:
+            raise ValueError("the file does not hold an SdvSynthesizer.")
         name = described.pop("name")
         generator = DPSinkhornGenerator.load(filepath)
-        made = cls(described, generator.epsilon, schema=generator.schema)
-        made.generator, made._name = generator, name
-        return made
+        loaded = cls(described, generator.epsilon, schema=generator.schema)
+        loaded.generator, loaded._name = generator, name
+        return loaded
 
     def __getstate__(self) -> dict[str, Any]:
         # Ranges and values that SDV detected are private.
-        table = self._public_metadata()
-        return vars(self) | {"_metadata": table, "_table": table}
+        public = self._public_metadata()
+        return vars(self) | {"_metadata": public, "_described": public}
 
     def _public_metadata(self) -> dict[str, Any]:
         columns = {
-            name: {key: value for key, value in column.items() if key in _KEPT}
-            for name, column in self._table["columns"].items()
+            name: {key: value for key, value in column.items() if key in _PUBLIC_KEYS}
+            for name, column in self._described["columns"].items()
         }
-        return {"columns": columns, "primary_key": self._table["primary_key"]}
+        return {"columns": columns, "primary_key": self._described["primary_key"]}
 
-    def _in_form(self, table: Any) -> Any:
+    def _as_given(self, table: Any) -> Any:
         return table if self._name is None else {self._name: table}
 
 
@@ -261,12 +257,12 @@ def _read_metadata(metadata: Any) -> dict[str, Any]:
 def _declarations(
     table: Mapping[str, Any], schema: dict[Any, Any], ranges_are_public: bool
 ) -> dict[Any, Any]:
-    """Return the declaration of every column, or raise with all that is not declared."""
+    """Return the declaration of every column, or raise and name all undeclared ones."""
     columns, declared = table["columns"], {}
     unknown = [name for name in schema if name not in columns]
     if unknown:
         raise ValueError(f"schema has columns that the metadata do not have: {unknown}.")
-    lacking: dict[Any, str] = {}
+    undeclared: dict[Any, str] = {}
     for name, column in columns.items():
         if name in schema:
             declared[name] = schema[name]
@@ -275,11 +271,11 @@ def _declarations(
         else:
             found = _declaration(column, ranges_are_public)
             if isinstance(found, str):
-                lacking[name] = found
+                undeclared[name] = found
             declared[name] = found
-    if lacking:
-        said = "; ".join(f"{name!r}: {wanted}" for name, wanted in lacking.items())
-        detected = any("range_" in key for name in lacking for key in columns[name])
+    if undeclared:
+        said = "; ".join(f"{name!r}: {wanted}" for name, wanted in undeclared.items())
+        detected = any("range_" in key for name in undeclared for key in columns[name])
         raise ValueError(
             f"declare in schema what is publicly known of these columns: {said}. "
             f"{_ABOUT_RANGES if detected else 'It may not be learned from the private table.'}"
@@ -306,7 +302,7 @@ def _with_dates(table: Any, columns: Mapping[str, Any]) -> Any:
 
 
 def _declaration(column: Mapping[str, Any], ranges_are_public: bool) -> Any:
-    """Return what metadata declare of a column, or as text what has to be declared."""
+    """Return a column's declaration from its metadata, or else a text: what must be declared."""
     kind = column["sdtype"]
     missing = {"missing": True} if ranges_are_public and column.get("range_is_nullable") else {}
     if kind == _BOOLEAN:
@@ -314,7 +310,7 @@ def _declaration(column: Mapping[str, Any], ranges_are_public: bool) -> Any:
     if kind in _LABELLED:
         ordered = kind == "ordinal" or "order" in column
         values = column.get("order", column.get("range_values") if ranges_are_public else None)
-        if not _is_list(values):
+        if not isinstance(values, Iterable) or isinstance(values, str | Mapping):
             return "levels, in order" if ordered else "a list of categories"
         return {"levels" if ordered else "categories": list(values), **missing}
     if kind in (_NUMERICAL, _DATETIME):
@@ -322,16 +318,9 @@ def _declaration(column: Mapping[str, Any], ranges_are_public: bool) -> Any:
         if not ranges_are_public or None in bounds:
             what = "the first and the last date" if kind == _DATETIME else "bounds"
             return f"{what}, as (low, high)"
-        return {"bounds": bounds, **_integer(column), **missing}
-    # Whatever else there is stands for a person or a thing, and nothing is learned of it.
+        stored = str(column.get("computer_representation", "")).lstrip("U")
+        is_whole = stored.startswith("Int") or column.get("decimal_places") == 0
+        integer = {"integer": True} if is_whole and kind == _NUMERICAL else {}
+        return {"bounds": bounds, **integer, **missing}
+    # All other types identify a person or a thing, so nothing is learned from them.
     return {"identifier": True if kind == "id" else f"{kind}-{{}}"}
-
-
-def _integer(column: Mapping[str, Any]) -> dict[str, bool]:
-    stored = str(column.get("computer_representation", ""))
-    whole = stored.lstrip("U").startswith("Int") or column.get("decimal_places") == 0
-    return {"integer": True} if whole and column["sdtype"] == _NUMERICAL else {}
-
-
-def _is_list(values: Any) -> bool:
-    return isinstance(values, Iterable) and not isinstance(values, str | Mapping)

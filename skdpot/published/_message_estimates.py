@@ -10,9 +10,6 @@ from skdpot.transport.consensus import BipartiteNetwork, SideState
 
 from ._message_rounds import DeclaredUtilities, released_answers
 
-# Content of a single message: all utilities of a node, or the best of its edges.
-QUERIES = ("utilities", "best")
-
 # How nearly linear utilities are along the way that a message moves, and how far amounts may be
 # from the choice of one edge.
 _NEAR, _FAR = 2.0**10, 2.0**12

@@ -11,7 +11,7 @@ import pytest
 
 from skdpot import PrivateADMMTransport
 from skdpot.privacy import BudgetAccountant
-from skdpot.published._message_estimates import QUERIES, estimate_utilities
+from skdpot.published._message_estimates import estimate_utilities
 from skdpot.published._message_planning import RoundPlan, plan_rounds
 from skdpot.published._message_rounds import DeclaredUtilities, make_noise, private_consensus
 from skdpot.transport.consensus import LinearUtility, consensus, make_network
@@ -23,6 +23,7 @@ pytestmark = pytest.mark.benchmark
 N_NETWORKS = 20
 EPSILONS = (1.0, 10.0, 100.0)
 DELTA = 1e-5
+QUERIES = ("utilities", "best")
 DECLARED = (DeclaredUtilities("linear", 1.0, 5.0),) * 2
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from skdpot.privacy.accounting import plan_epsilon
 from skdpot.privacy.sensitivity import message_sensitivity
-from skdpot.published._message_estimates import QUERIES, estimate_utilities
+from skdpot.published._message_estimates import estimate_utilities
 from skdpot.published._message_rounds import (
     Agreement,
     DeclaredUtilities,
@@ -18,6 +18,7 @@ from tests.oracles.consensus import draw_network
 
 FAMILIES = ("linear", "quadratic", "log")
 DELTA = 1e-5
+QUERIES = ("utilities", "best")
 
 
 class OfUser:

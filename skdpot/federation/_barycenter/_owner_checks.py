@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -185,28 +185,19 @@ def check_plan(
 def checked_outcome(packet: Packet, release: GroupRelease | None, n_features: int) -> dict:
     """Return the final message of the coordinator, or refuse it."""
     fields, arrays = dict(packet.fields), dict(packet.arrays)
-    support, objective = arrays.get("support"), fields.get("objective")
-    if support is None or support.dtype.kind != "f" or support.ndim != 2:
-        _refuse_outcome()
-    if support.shape[1] != n_features or type(objective) not in (int, float):
-        _refuse_outcome()
-    counts: tuple[str, ...] = ()
-    if release is not None:
-        counts = ("n_records", "n_parts", "n_contributors")
-        total = arrays.get("total")
-        if total is None or total.dtype.name != "int64" or total.ndim != 1:
-            _refuse_outcome()
+    counts = () if release is None else ("n_records", "n_parts", "n_contributors")
     rows = fields.get("rows", [])
-    if not isinstance(rows, list) or not all(type(number) is int for number in rows):
-        _refuse_outcome()
-    if set(fields) - {"rows"} != {"objective", *counts} or set(arrays) != {"support"} | (
-        {"total"} if counts else set()
-    ):
-        _refuse_outcome()
-    if not all(type(fields[name]) is int for name in counts):
-        _refuse_outcome()
+    is_valid = (
+        set(fields) - {"rows"} == {"objective", *counts}
+        and set(arrays) == ({"support", "total"} if counts else {"support"})
+        and type(fields["objective"]) in (int, float)
+        and all(type(fields[name]) is int for name in counts)
+        and isinstance(rows, list)
+        and all(type(number) is int for number in rows)
+        and arrays["support"].dtype.kind == "f"
+        and arrays["support"].shape[1:] == (n_features,)
+        and (not counts or (arrays["total"].dtype.name, arrays["total"].ndim) == ("int64", 1))
+    )
+    if not is_valid:
+        raise Refusal("the result is not a barycenter of these groups.")
     return fields | arrays
-
-
-def _refuse_outcome() -> NoReturn:
-    raise Refusal("the result is not a barycenter of these groups.")

@@ -113,11 +113,11 @@ def combine_shares(positions: Sequence[int], shares: Sequence[bytes]) -> bytes:
 def are_of_one_secret(points: Mapping[int, bytes], threshold: int) -> bool:
     """Tell whether any `threshold` of the shares behind points give the same secret.
 
-    `points` are given by the position of each share; the secret itself has the position 0. Their
-    numbers are the values of a polynomial with a degree below the threshold if and only if certain
-    weighted sums of their products with any polynomial of the complementary degree are zero
-    (SCRAPE, Lemma 1). One random polynomial is tried, which errs with probability 2**-255. Raises
-    ValueError if a point is not on the curve.
+    `points` are given by the position of each share; the secret itself has the position 0. The
+    shares are values of a polynomial with a degree below the threshold if and only if their
+    weighted sum with any polynomial of the complementary degree is zero (SCRAPE, Lemma 1). One
+    random polynomial is tried, which errs with probability 2**-255. Raises ValueError if a point is
+    not on the curve.
     """
     n_spare = len(points) - threshold
     if n_spare < 1:

@@ -18,8 +18,8 @@ class FixedPoint:
     Parameters
     ----------
     largest : float or ndarray of shape (size,)
-        Public bound of the absolute values, from 0 to 1e150. It must hold for all possible data,
-        because a larger number is an error, which others see.
+        Public bound of the absolute values, from 0 to 1e150. It must hold for all possible data:
+        a larger number is an error, which others see.
     n_owners : int
         Largest number of summed vectors, up to 2**53.
 
@@ -39,12 +39,12 @@ class FixedPoint:
     -----
     Let Q be ``(2**63 - 1) // n_owners``, and the step s the least power of two for which
     ``largest / s <= Q``. A number x is encoded by the integer q nearest to x / s. Division by a
-    power of two is exact, and doubles from 2**52 on are integers, so that ``|q s - x| <= s / 2``
-    exactly. As Q is an integer, ``|q| <= Q``; sums of up to `n_owners` such integers are at most
-    ``2**63 - 1``, hence never wrap in two's complement, and differ from ``sum(x) / s`` by at most
-    ``n_owners / 2``. The error bound is therefore ``n_owners * s / 2``. With s < 2 largest / Q
-    it is below ``n_owners * largest / Q``, about ``2**-63 * n_owners**2 * largest``, and zero for
-    numbers that are multiples of s. Decoding then gives the double that is nearest to the sum.
+    power of two is exact, and doubles from 2**52 on are integers, so ``|q s - x| <= s / 2``
+    exactly. As Q is an integer, ``|q| <= Q``. So sums of up to `n_owners` such integers are at most
+    ``2**63 - 1``, and never wrap in two's complement. They differ from ``sum(x) / s`` by at most
+    ``n_owners / 2``, so the error bound is ``n_owners * s / 2``. As s < 2 largest / Q, it is below
+    ``n_owners * largest / Q``, about ``2**-63 * n_owners**2 * largest``. Multiples of s have no
+    error. Decoding gives the double that is nearest to the sum.
 
     Examples
     --------

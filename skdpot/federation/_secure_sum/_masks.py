@@ -84,7 +84,7 @@ def unseal_shares(
     pairs = (SEED, points[:POINT_BYTES]), (MASKING, points[POINT_BYTES:])
     if not all(has_point(shares[half], point) for half, point in pairs):
         raise FaultyOwnerError(
-            f"the shares of owner {sender} are not those that it published the points of.", sender
+            f"the shares of owner {sender} do not match its published points.", sender
         )
     return shares
 

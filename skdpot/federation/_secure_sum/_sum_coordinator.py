@@ -37,18 +37,17 @@ class SecureSumCoordinator:
 
     See Also
     --------
-    SumPlan : What is hidden, and on what conditions.
-    SecureSumOwner : The other end.
+    SumPlan : States the guarantees and their conditions.
+    SecureSumOwner : An owner's part.
 
     Notes
     -----
     Owners that are missing in the first two legs are left out. Owners that are missing in the third
-    leg are dropped: the masks that others have in common with them are computed from their masking
-    keys. In the last leg, any `local_threshold` shares of every secret are enough. The points that
-    dealers publish of their shares are checked in the second leg, those of a masking key together
-    with its public key. Every revealed share is compared with its point. So an owner that deals or
-    reveals wrong shares is found at once. An owner that sends a wrong vector spoils the sum, as it
-    would without masks.
+    leg are dropped: the masks that they share with others are computed from their masking keys. In
+    the last leg, any `local_threshold` shares of every secret are enough. Published points are
+    checked in the second leg, those of a masking key together with its public key. Every revealed
+    share is compared with its point. So an owner that deals or reveals wrong shares is found at
+    once. An owner that sends a wrong vector spoils the sum, as it would without masks.
 
     Examples
     --------
@@ -166,8 +165,8 @@ class SecureSumCoordinator:
         """
         if self._leg == _MASKED and not self._plan.hang_together(self._survivors):
             raise SecureSumError(
-                "survivors are not all linked by neighbours, and reveal nothing: sums of some of "
-                "them would be seen."
+                "survivors are not all linked by neighbours, so they reveal nothing: sums over "
+                "some of them would become known."
             )
         self._close(_MASKED, self._survivors)
         self._check_present(owner, self._survivors)
@@ -212,8 +211,8 @@ class SecureSumCoordinator:
     def total(self) -> np.ndarray:
         """Return the sum of the survivors' vectors modulo 2**64, in words.
 
-        Raises a SecureSumError if survivors were not asked for shares yet, or too few of them gave
-        any: more may still arrive.
+        Raises a SecureSumError if survivors were not asked for shares yet, or too few shares have
+        arrived so far.
         """
         if self._leg < _REVEAL:
             raise SecureSumError(

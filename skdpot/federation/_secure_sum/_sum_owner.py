@@ -65,8 +65,8 @@ class SecureSumOwner:
 
     See Also
     --------
-    SumPlan : What is hidden, and on what conditions.
-    SecureSumCoordinator : The other end.
+    SumPlan : States the guarantees and their conditions.
+    SecureSumCoordinator : The coordinator's part.
 
     Notes
     -----
@@ -166,17 +166,17 @@ class SecureSumOwner:
             for other, key in zip(neighbours, keys, strict=True)
         )  # fmt: skip
         published = [of_two[:POINT_BYTES] for of_two in points.values()]
-        # Its own share of its masking key it never reveals.
+        # It never reveals its own share of its masking key.
         published += [points[other][POINT_BYTES:] for other in neighbours]
-        own = {"owners": named, "keys": keys, "own_share": of_holder[owner].copy()}
-        self._finish("share", {**self._kept, **own})
+        further = {"owners": named, "keys": keys, "own_share": of_holder[owner].copy()}
+        self._finish("share", self._kept | further)
         return {
             "shares": _bytes_array(sealed).reshape(len(neighbours), SEALED_BYTES),
             "points": _bytes_array(b"".join(published)).reshape(-1, POINT_BYTES),
         }
 
     def opened(self, delivered: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Check and return the shares for this owner, before it does anything for the sum.
+        """Check and return the shares for this owner, before `mask`.
 
         `delivered` has ``owners``, int64: those that shared, in ascending order; and ``shares`` and
         ``points``, uint8 of shapes (n, 80) and (n, 2, 33): the sealed shares of the neighbours
@@ -248,8 +248,8 @@ class SecureSumOwner:
         self._check_enough(survivors, subject)
         if not plan.hang_together(survivors):
             raise ValueError(
-                f"{subject} names survivors that are not all linked by neighbours: sums of some of "
-                "them would be seen."
+                f"{subject} names survivors that are not all linked by neighbours: sums over some "
+                "of them would become known."
             )
         self._finish("consent", self._kept | {"survivors": named})
         return signatures_of(self._signers, plan, self._owner, CONSENT, survivors_as_signed(named))
@@ -267,12 +267,10 @@ class SecureSumOwner:
         Raises ValueError if the request is invalid or too few have signed the same list, and
         SecureSumError like `share`.
         """
-        if self._signers is None:
-            if _LEGS[self._n_done : self._n_done + 1] == ("consent",):
-                self.consent(request)
-            self._check_turn("reveal")
-        else:
-            self._check_turn("reveal")
+        if self._signers is None and self._n_done == _LEGS.index("consent"):
+            self.consent(request)
+        self._check_turn("reveal")
+        if self._signers is not None:
             self._check_consents(self._signers, request)
         sharers, survivors = set(self._kept["sharers"].tolist()), self._kept["survivors"].tolist()
         holders = [other for other in self._plan.holders(self._owner) if other in sharers]
@@ -291,8 +289,8 @@ class SecureSumOwner:
         Returns
         -------
         dict of str to ndarray
-            Arrays of uint8 and int64, secret keys among them: for this owner's own disk, and for
-            nobody else. Keep the last one only; from an old one, secrets can be asked for again.
+            Arrays of uint8 and int64, with secret keys: store them on this owner's own disk only.
+            Keep only the last state: an old one would answer again, and reveal both secrets.
         """
         place = {
             "context": _bytes_array(self._plan.context),
@@ -321,7 +319,7 @@ class SecureSumOwner:
         if context.tobytes() != plan.context or position[0] != owner:
             raise ValueError("the state is that of another sum or of another owner.")
         if not 0 <= position[1] < len(_KEPT):
-            raise ValueError("the state is of no leg there is.")
+            raise ValueError("the state is of an unknown leg.")
         expected = _KEPT[position[1]]
         kept = {name: array for name, array in state.items() if name not in place}
         arrays = read_payload(kept, "the state", **expected) if expected or kept else []
@@ -339,7 +337,7 @@ class SecureSumOwner:
     def __reduce__(self) -> NoReturn:
         raise TypeError(
             f"{type(self).__name__} holds secrets that are used once, and cannot be pickled or "
-            "copied; `state` puts it away."
+            "copied; `state` stores it."
         )
 
     def _check_turn(self, leg: str) -> None:
@@ -388,8 +386,7 @@ class SecureSumOwner:
         """Raise unless keys are valid, new and signed by their owners."""
         if any(len(rows) != len(neighbours) for rows in (keys, *signed)):
             raise ValueError(f"the directory must have keys of {len(neighbours)} neighbours.")
-        own = [point_of(self._secret(name)) for name in ("sealing_key", "masking_key")]
-        seen = set(own)
+        seen = {point_of(self._secret(name)) for name in ("sealing_key", "masking_key")}
         for other, pair in zip(neighbours, keys, strict=True):
             for key in pair:
                 _check_key(key.tobytes(), seen, other)

@@ -59,9 +59,9 @@ class SumPlan:
     session : bytes
         At least 16 bytes that are unique to this sum; all keys are derived with it.
     n_neighbours : int, default=None
-        With None every two owners have a common mask (SecAgg). Otherwise the even number of
-        neighbours of each owner: owners stand in a circle, in an order that `session` determines,
-        and the nearest ones on both sides are neighbours (SecAgg+).
+        Number of neighbours of each owner, even. Owners share masks with their neighbours only:
+        the nearest ones on both sides of a circle, whose order `session` determines (SecAgg+).
+        None: every two owners share a mask (SecAgg).
     all_or_nothing : bool, default=False
         Whether owners reveal shares only if the vectors of all owners arrived.
 
@@ -90,39 +90,39 @@ class SumPlan:
     leg, and nothing else, provided that
 
     - fewer than `threshold` owners collude with it, each other or anybody else. They can always
-      subtract their own vectors from the sum, and learn that of the rest;
+      subtract their own vectors from the sum, and learn the sum of the rest;
     - each owner keeps one state and answers each leg once. An owner that restores an old state can
       be made to reveal both secrets;
-    - *without* :class:`Signers`, it follows the protocol, though it may analyse all it sees. If
-      it invents owners, it sees the vectors of the others. If it tells some owners that an owner
-      survived and others that it did not, it gets both secrets of one owner, and so its vector,
-      with c colluding owners if ``2 * threshold <= n_owners + c``; otherwise possibly a sum over
+    - *without* :class:`Signers`, the coordinator follows the protocol, though it may analyse all
+      it sees. A coordinator that invents owners sees the vectors of the others. One that tells
+      owners different lists of survivors, with c colluding owners, gets both secrets of an owner,
+      and so its vector, if ``2 * threshold <= n_owners + c``. Otherwise it may get a sum over
       fewer owners than `threshold`;
     - *with* :class:`Signers`, ``2 * threshold > n_owners + c`` and the public keys belong to the
       owners. Then the coordinator may do anything, and the sum is over at least ``threshold - c``
-      honest owners: :ref:`proof-colluding-owners`. If parts of the noise are enough for m owners,
+      honest owners: :ref:`proof-colluding-owners`. If privacy needs the noise of m honest owners,
       this number must be at least m. For ``2 * threshold <= n_owners + c`` signatures do not help.
 
-    Wrong shares, and their dealers, are found before anything is done for the sum. Shares are
-    numbers modulo the order of a curve, and each dealer publishes their points [3]_. An owner that
-    opens its shares compares them with the points. The coordinator checks that all points of one
-    secret are on one polynomial [4]_, and that those of a masking key match the public key. Then
-    any `local_threshold` of the shares give the secret. A wrong vector is not found. The published
-    points protect a secret as well as a public key protects its private key.
+    Wrong shares, and their dealers, are found before any vector is sent. Shares are numbers modulo
+    the order of a curve, and each dealer publishes their points [3]_. An owner that opens its
+    shares compares them with the points. The coordinator checks that all points of one secret are
+    on one polynomial [4]_, and that those of a masking key match the public key. Then any
+    `local_threshold` of the shares give the secret. The published points protect a secret as well
+    as a public key protects its private key. A wrong vector is not detected.
 
-    With `n_neighbours`, an owner is safe only if fewer than `local_threshold` of its neighbours and
-    itself collude, and the circle of the honest survivors is connected: two gaps of
-    ``n_neighbours / 2`` reveal the sums of its parts. Both conditions hold with high probability if
-    the colluders were chosen before `session`; [2]_ bounds this probability. Without `n_neighbours`
-    there is no such condition, and it is fast enough for a hundred owners.
+    With `n_neighbours`, an owner is safe under two conditions: fewer than `local_threshold` of its
+    neighbours and itself collude, and the circle of the honest survivors is connected. Two gaps of
+    ``n_neighbours / 2`` divide it, and the sums of both parts are revealed. Both conditions hold
+    with high probability if the colluders were chosen before `session`; [2]_ bounds this
+    probability. Without `n_neighbours` there is no such condition, and a sum is fast enough for a
+    hundred owners.
 
     Sums of the same vectors over different survivors reveal more than one sum: their difference is
     the sum over the owners that were missing once. If a sum may be repeated, use `all_or_nothing`.
 
     *A sum is not private.* It reveals as much about a row as it would without masks. For example,
-    in the sum of messages of a barycenter's dual, slopes between kinks are weighted means of one
-    particle of every owner, and kinks give single particles. Add noise to private vectors before
-    they are summed.
+    the sum of the messages of a barycenter's dual gives weighted means of rows exactly, and most
+    single rows. Add noise to private vectors before they are summed.
 
     References
     ----------

@@ -27,8 +27,8 @@ _AT_ONCE = 2**16
 _DONORS = 2048
 # Possible rows are drawn this many at a time, this often at most, until so many keep the rules.
 _TRIED, _SEARCHES, _ENOUGH = 4096, 16, 1024
-# The share of possible values at ends of ranges, where rules often hold only, and of missing ones.
-_AT_ENDS, _MISSING_PART = 0.3, 0.1
+# The share of possible values at ends of ranges: many rules hold there only.
+_AT_ENDS = 0.3
 
 
 @dataclass(eq=False)
