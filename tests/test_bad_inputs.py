@@ -576,7 +576,7 @@ MISTAKES = {
     PrivateADMMTransport: [
         ("no bounds of utilities",
          lambda book: allocation(book(), utility_bounds=None).fit(UTILITIES),
-         "utility_bounds must be declared", r"\(low, high\), the least and the largest utility"),
+         "utility_bounds must be declared", r"\(low, high\), the least and the largest possible"),
         ("more asked for than given",
          lambda book: allocation(book(), target_bounds=(9, 10), source_bounds=(0,
              1)).fit(UTILITIES),

@@ -88,9 +88,9 @@ def _default_edges(X: Any, private: bool) -> Any:
         return np.ones(X.shape, dtype=bool)
     if private:
         raise ValueError(
-            "adjacency must be given with a sparse X: which edges there are is public, and may not "
-            "be taken from private utilities. If it is no secret which entries X has, pass "
-            "adjacency=(X != 0), or what else they are."
+            "adjacency must be given with a sparse X: the edges are public, so they may not be "
+            "taken from private utilities. If it is public which entries X has, pass "
+            "adjacency=(X != 0)."
         )
     # A copy: a network sorts its indices in place, and those of X belong to its values.
     edges = sparse.csr_array(X, dtype=bool, copy=True)
@@ -103,11 +103,11 @@ def read_source_utilities(matrix: Any, shape: tuple[int, int]) -> Any:
     found = _as_numbers(matrix)
     if found is None:
         # Raised outside of the handler, whose error quotes what it could not read.
-        raise ValueError("source_utilities holds what cannot be read as real numbers.")
+        raise ValueError("source_utilities holds values that are not real numbers.")
     if found.shape != shape:
         raise ValueError(
-            f"source_utilities must be of shape {shape}, that of X: a row for each target, what "
-            f"its amounts are worth to the sources; got shape {found.shape}."
+            f"source_utilities must be of shape {shape}, that of X, with a row for each target; "
+            f"got shape {found.shape}."
         )
     if not np.isfinite(found.data if sparse.issparse(found) else found).all():
         raise ValueError("source_utilities contains NaN or infinity.")
@@ -158,8 +158,8 @@ def read_ranges(utility_bounds: Any) -> tuple[tuple[float, float], tuple[float, 
     if utility_bounds is None:
         raise ValueError(
             "utility_bounds must be declared for a private fit: (low, high), the least and the "
-            "largest utility of a unit that there may be. It scales the noise and may not be "
-            "learned from private utilities. (epsilon=None is a fit that protects nothing.)"
+            "largest possible utility of a unit. They scale the noise and may not be learned from "
+            "private utilities. (epsilon=None is a fit that protects nothing.)"
         )
     message = (
         "utility_bounds must be a pair (low, high) of finite numbers of sizes up to "
@@ -195,9 +195,9 @@ def read_factors(node_budgets: Any, network: BipartiteNetwork) -> tuple[Any, Any
     """Return the share of epsilon, in (0, 1], that each target and each source spends."""
     pair = (1.0, 1.0) if node_budgets is None else tuple(node_budgets)
     message = (
-        "node_budgets must be a pair, of the targets and of the sources: what part of epsilon they "
-        f"spend, above 0 and at most 1, a number or one for each of {network.shape[0]} targets "
-        f"and {network.shape[1]} sources."
+        "node_budgets must be a pair, for the targets and for the sources: the part of epsilon "
+        "that they spend, above 0 and at most 1, as one number or as one for each of "
+        f"{network.shape[0]} targets and {network.shape[1]} sources."
     )
     if len(pair) != 2:
         raise ValueError(message)

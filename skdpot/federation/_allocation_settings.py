@@ -98,7 +98,7 @@ class AllocationSettings:
         """Return lines that an operator should read before the first message."""
         return [
             self.goal,
-            "messages of nodes without an epsilon are NOT PRIVATE: many of them tell utilities",
+            "messages of nodes without an epsilon are NOT PRIVATE: many of them reveal utilities",
         ]
 
     def run(self, carrier: Carrier, checkpoint: Path | None) -> AllocationAgreement:
@@ -242,7 +242,7 @@ def privacy_in(given: Mapping[str, Any]) -> NodePrivacy | None:
     marginals = values.numbers_in(given["marginals"], "marginals")
     if len(marginals) != 2:
         raise SettingsError(
-            "marginals must be the least and the largest marginal utility that there may be, got "
+            "marginals must be the least and the largest possible marginal utility, got "
             f"{given['marginals']!r}."
         )
     scale = float(given["utility-scale"])

@@ -289,7 +289,7 @@ def _conduct(
     path = checkpoint_file(checkpoint, coordinator, carrier)
     is_again = path is not None and path.exists()
     if path is not None and is_again and coordinator.is_new:
-        _log.warning("Going on from the checkpoint %s; remove it to begin anew.", path)
+        _log.warning("Continuing from the checkpoint %s; remove it to start again.", path)
         coordinator.restore(path.read_bytes())
     run = make_run()
     try:
@@ -297,8 +297,8 @@ def _conduct(
     except FederationError as error:
         if path is not None and (is_again or run.place[1]):
             error.add_note(
-                f"The same run goes on from {path}. Remove the file to begin anew, for which "
-                "owners of a release pay again."
+                f"The same run continues from {path}. Remove the file to start again; then owners "
+                "of a release pay again."
             )
         elif path is not None and checkpoint == AUTO:
             # Nothing was charged yet.
@@ -335,7 +335,7 @@ def _check_file(path: Path, run: BarycenterCoordinator | AllocationRun) -> None:
     """Raise if a file contains another session, for which owners may have paid."""
     if path.exists() and unpack(path.read_bytes()).fields.get("session") != run.place[0]:
         raise FileExistsError(
-            f"there is a checkpoint at {path}. Go on from it with a new coordinator, or "
-            "coordinator.restore(path.read_bytes()), or remove it to begin anew, for which owners "
-            "of a release pay again."
+            f"there is a checkpoint at {path}. Continue from it with a new coordinator, or by "
+            "coordinator.restore(path.read_bytes()). Or remove it to start again; then owners of a "
+            "release pay again."
         )

@@ -31,7 +31,7 @@ def checked(config: Mapping[str, Any], settings: Mapping[str, Any], subject: str
     """Return a value for every key, or raise if keys or types are wrong."""
     unknown = sorted(set(config) - set(settings))
     if unknown:
-        raise SettingsError(f"{subject} has keys that are none: {', '.join(unknown)}.")
+        raise SettingsError(f"{subject} has unknown keys: {', '.join(unknown)}.")
     given = {}
     for name, default in settings.items():
         kind = default if isinstance(default, type) else type(default)

@@ -100,7 +100,7 @@ class RunSettings:
         coordinator = self.coordinator
         told = [f"method {coordinator.method}, owners {', '.join(coordinator.owners)}"]
         if coordinator.method != "release":
-            told.append("NOT PRIVATE: what this algorithm is told, and sums of it, give rows away")
+            told.append("NOT PRIVATE: messages of this algorithm, and sums of them, reveal rows")
         return told
 
     def run(self, carrier: Carrier, checkpoint: Path | None) -> BarycenterAgreement:
@@ -161,8 +161,8 @@ def read_owner(node_config: Mapping[str, Any]) -> OwnerSettings:
     release = _release_in(given)
     if release is not None and not given["state"]:
         raise SettingsError(
-            "a release needs state=, a file that the owner remembers in what it has answered: what "
-            "the SuperNode remembers is lost when it stops, and would be released once more."
+            "a release needs state=, a file in which the owner keeps its answers. Without it, they "
+            "are lost when the SuperNode stops, and the owner would release again."
         )
     points, group = _rows_in(Path(given["data"]))
     state = values.path_in(given, "state")
@@ -253,7 +253,7 @@ def _release_in(given: Mapping[str, Any]) -> GroupRelease | None:
 
 def _bounds_in(given: Mapping[str, Any]) -> tuple[list[float], list[float]] | None:
     if bool(given["low"]) != bool(given["high"]):
-        raise SettingsError("low and high are bounds together: give both, or none.")
+        raise SettingsError("low and high are the bounds: give both, or none.")
     if not given["low"]:
         return None
     low, high = values.numbers_in(given["low"], "low"), values.numbers_in(given["high"], "high")

@@ -181,7 +181,7 @@ def _public_key(public: Any) -> Any:
     except (ValueError, AttributeError):
         pass
     raise ValueError(
-        f"a public key is a text like 'ed25519:...', as SigningKey.public is, got {public!r}."
+        f"a public key is a text like 'ed25519:...', see SigningKey.public; got {public!r}."
     )
 
 

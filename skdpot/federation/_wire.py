@@ -241,7 +241,7 @@ def _content(packet: Packet) -> tuple[bytes, bytes]:
     try:
         text = json.dumps(header, allow_nan=False, separators=(",", ":"), sort_keys=True).encode()
     except (TypeError, ValueError, RecursionError):
-        raise WireError("fields of a message must be what JSON can hold.") from None
+        raise WireError("fields of a message must be values of JSON.") from None
     return text, b"".join(a.astype(_TYPES[a.dtype.name]).tobytes() for a in arrays.values())
 
 

@@ -101,7 +101,7 @@ class FlowerCarrier:
             twice = sorted(name for name, count in Counter(known).items() if count > 1)
             if twice:
                 why = dict.fromkeys(twice, "two nodes")
-                raise FederationError(f"two nodes say that they are the owner {twice[0]!r}.", why)
+                raise FederationError(f"two nodes claim to be the owner {twice[0]!r}.", why)
             left = end - time.monotonic()
             if len(known) == len(wanted) or left <= 0:
                 return {name: node for node, name in self._name_of.items() if name in wanted}
@@ -287,14 +287,14 @@ def conduct(grid: Grid, settings: RunSettings | AllocationSettings) -> Any:
     checkpoint = checkpoint_file(settings.checkpoint or AUTO, coordinator, carrier)
     if checkpoint is not None and checkpoint.exists():
         coordinator.restore(checkpoint.read_bytes())
-        _say(f"going on after {settings.n_done} rounds, from {checkpoint}")
+        _say(f"continuing after {settings.n_done} rounds, from {checkpoint}")
     for line in settings.about():
         _say(line)
     try:
         found: Any = settings.run(carrier, checkpoint)
     except FederationError as error:
         if checkpoint is not None:
-            _say(f"the same run goes on from {checkpoint}")
+            _say(f"the same run continues from {checkpoint}")
         _say(f"stopped: {error}")
         raise
     finally:

@@ -241,8 +241,7 @@ class MessageReleases(ReleaseSeries):
         lengths = 1.0 if self._budgets.delta else np.sqrt(degrees + 1.0) + LONGEST
         if (self._multipliers * moved * lengths > LARGEST_SCALE / 2).any():
             raise ValueError(
-                "the noise would be larger than can be drawn: choose a larger epsilon, or fewer "
-                "rounds."
+                "the noise would be too large to be drawn: choose a larger epsilon or fewer rounds."
             )
 
     def _grids(self, eta: Any, error: Any) -> tuple[np.ndarray, np.ndarray]:

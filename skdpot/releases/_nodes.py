@@ -108,7 +108,7 @@ def fineness(multipliers: np.ndarray) -> np.ndarray:
     bits = np.minimum(_FINENESS_BITS, _LARGEST_SCALE_BITS - exponents)
     if (bits < 1).any():
         raise ValueError(
-            "the noise would be more than 2**35 times what it hides: choose a larger epsilon."
+            "the noise would be more than 2**35 times the range: choose a larger epsilon."
         )
     return np.ldexp(1.0, bits)
 

@@ -62,8 +62,8 @@ class _PartRelease(Release):
         if not needed <= self._largest_part:
             raise ValueError(
                 f"values up to {self.largest:g} and their noise, on a grid of width "
-                f"{self.step:g}, have no room in a sum of {self.n_parts} integers of 64 bits: they "
-                "would need a coarser grid, fewer parts, or a smaller epsilon."
+                f"{self.step:g}, do not fit into a sum of {self.n_parts} integers of 64 bits: use "
+                "a coarser grid, fewer parts, or a smaller epsilon."
             )
 
     @property
@@ -293,8 +293,7 @@ class SharedRelease(_PartRelease):
             raise ValueError(f"n_honest={n_honest} must be at most n_parts={n_parts}.")
         if delta == 0:
             raise ValueError(
-                "shares of noise need a delta above 0: they are Gaussian, since Gaussian variables "
-                "add up to a Gaussian one, and have no guarantee without a delta. Choose "
+                "shares of noise need a delta above 0, because they are Gaussian. Choose "
                 "SummedRelease instead."
             )
         self._delta = check_delta(delta)
@@ -318,8 +317,8 @@ class SharedRelease(_PartRelease):
         deviation /= math.sqrt(self.n_honest)
         if not deviation <= LARGEST_SCALE:
             raise ValueError(
-                f"noise of deviation {deviation:g} spans more than 2**40 integers: values have to "
-                "be on a coarser grid, or the budget has to be larger."
+                f"noise of deviation {deviation:g} spans more than 2**40 integers: use a coarser "
+                "grid, or a larger budget."
             )
         while (scale := math.ldexp(deviation, self._shift)) < _SMALLEST_SCALE:
             self._shift += 1

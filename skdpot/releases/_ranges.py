@@ -61,7 +61,7 @@ def _check_entries(numbers: np.ndarray, least: np.ndarray, most: np.ndarray) -> 
     worst = np.unravel_index(np.argmax(beyond), beyond.shape)
     if beyond[worst] > 0:
         raise ValueError(
-            f"it has the number {numbers[worst]:.6g}, where there are such from "
+            f"it has the number {numbers[worst]:.6g}, and possible are numbers from "
             f"{least[worst[-1]]:.6g} to {most[worst[-1]]:.6g}"
         )
 

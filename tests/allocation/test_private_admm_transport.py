@@ -398,7 +398,7 @@ def bad_utilities():
     yield (np.full(X.shape, "3.75 euros"), S), "becomes X by its method pivot"
     yield (X, hole), "source_utilities contains NaN"
     yield (X, S[:2]), "source_utilities must be of shape"
-    yield (X, np.full(X.shape, "3.75 euros")), "cannot be read as real numbers"
+    yield (X, np.full(X.shape, "3.75 euros")), "are not real numbers"
     yield (sparse.csr_array(X), S), "adjacency must be given with a sparse X"
 
 

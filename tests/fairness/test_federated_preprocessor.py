@@ -81,7 +81,7 @@ def test_one_owner_is_fitted_to_as_its_rows_are(kind, delta):
 @pytest.mark.parametrize("noise", ["own", "shared"])
 def test_owners_together_are_fitted_to_as_all_of_their_rows_are(noise, secure):
     if noise == "shared" and secure is None:
-        pytest.skip("shared noise is for secure aggregation")
+        pytest.skip("shared noise needs secure aggregation")
     n_honest = 2 if noise == "shared" else None
     # With so large an epsilon, what remains is the grid of the release.
     fair = FairBarycenterPreprocessor(
@@ -317,7 +317,7 @@ def test_a_federation_that_cannot_be_is_refused_at_once(wrong, error):
 def test_an_owner_has_a_name_and_rows():
     X, group = make_rows(10)
     fair = FairBarycenterPreprocessor(**DECLARED)
-    with pytest.raises(ValueError, match="name must be a text"):
+    with pytest.raises(ValueError, match="name must be the text"):
         fair.as_owner("", X, sensitive_features=group)
     with pytest.raises(ValueError, match="minimum of 1"):
         fair.as_owner("north", X[:0], sensitive_features=group[:0])

@@ -365,9 +365,9 @@ def test_a_node_answers_a_round_once_and_again_and_no_more_than_were_paid_for(no
     sent = node.answer(FIRST, START)
     assert node.answer(FIRST, START) == sent
     for wrong in (replace(FIRST, eta=3.0), replace(FIRST, shift=0.1)):
-        with pytest.raises(ValueError, match="asked something else in round 1"):
+        with pytest.raises(ValueError, match="round 1 was announced with other numbers"):
             node.answer(wrong, START)
-    with pytest.raises(ValueError, match="asked something else in round 1"):
+    with pytest.raises(ValueError, match="round 1 was announced with other numbers"):
         node.answer(FIRST, replace(START, amounts={"x": 1.0, "y": 2.5}))
     arrived = replace(sent, amounts={"x": 1.0, "y": 1.0})
     second = replace(FIRST, round=2)

@@ -111,7 +111,7 @@ def test_a_run_that_stopped_goes_on_and_is_charged_once(nodes, ledgers, tmp_path
         run_server(grid, tmp_path, **settings)
     # All SuperNodes are started anew, with other identifiers.
     run_server(direct_grid({node + 50: of for node, of in nodes.items()}), tmp_path, **settings)
-    assert "going on after" in capfd.readouterr().out
+    assert "continuing after" in capfd.readouterr().out
     assert [len(ledger.entries()) for ledger in ledgers] == [1, 1, 1]
     # The next run is another one, and there is no budget for it.
     with pytest.raises(FederationError, match="ledger does not allow"):
@@ -130,7 +130,7 @@ def test_a_run_that_stopped_goes_on_and_is_charged_once(nodes, ledgers, tmp_path
         ({"utility": "cubic"}, "utility must be one of"),
         ({"epsilon": 1.0}, "marginals"),
         ({"epsilon": 1.0, "marginals": "0, 4"}, "outside of its declared marginal_bounds"),
-        ({"colour": "red"}, "keys that are none: colour"),
+        ({"colour": "red"}, "unknown keys: colour"),
         ({"task": "transport"}, "task must be"),
     ],
 )

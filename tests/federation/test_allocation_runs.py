@@ -345,7 +345,7 @@ def ask(node, kind, session="abc", number=0, fields=None, arrays=None):
         ({"session": "xyz"}, "no session that the node was greeted in"),
         ({"number": 2}, "of round 1, got round 2"),
         ({"fields": {"eta": 0.0}}, "eta must be positive"),
-        ({"fields": {"eta": None}}, "not announced as it should be"),
+        ({"fields": {"eta": None}}, "announcement of the round is invalid"),
         ({"fields": {"shift": "much"}}, "could not convert|not announced"),
         ({"fields": {"relaxation": 2.0}}, "relaxation"),
         ({"arrays": {}}, "not one number for each neighbour"),

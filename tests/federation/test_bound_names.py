@@ -148,8 +148,8 @@ def test_a_coordinator_that_invents_owners_gets_nothing(n_others):
     ("roster", "reason"),
     [
         (None, "the greeting has none"),
-        ([], "name each of them once"),
-        ([["north", PUBLICS["north"]]] * 3, "name each of them once"),
+        ([], "name each owner once"),
+        ([["north", PUBLICS["north"]]] * 3, "name each owner once"),
         ([[name, PUBLICS["north"]] for name in NAMES], "the name and the public key of each"),
         ([[name, "a key"] for name in NAMES], "the name and the public key of each"),
         ([[name, PUBLICS[name]] for name in NAMES[::-1]], "this one in its place"),

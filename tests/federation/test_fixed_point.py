@@ -107,7 +107,7 @@ def test_shapes_and_types_are_checked():
         (fixed.encode, np.zeros((1, 3))),
         (fixed.decode, np.zeros(2, dtype=np.uint64)),
     ]:
-        with pytest.raises(ValueError, match="as long as `largest`"):
+        with pytest.raises(ValueError, match="of the length of `largest`"):
             call(argument)
     for call, given_type in [(fixed.decode, np.int64), (integers_of, np.int64), (words_of, float)]:
         with pytest.raises(ValueError, match="an array of u?int64 is expected"):

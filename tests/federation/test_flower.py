@@ -402,7 +402,7 @@ def test_a_refusal_of_the_app_reaches_the_coordinators_error(open_nodes, monkeyp
     ("config", "message"),
     [
         ({"data": "/nonexistent/rows.npz"}, "data: there is no file /nonexistent/rows.npz"),
-        ({"secur": True}, "keys that are none: secur"),
+        ({"secur": True}, "unknown keys: secur"),
         ({"secure": "false"}, "secure must be a flag, got 'false'"),
         ({"epsilon": 1.0, "state": "x"}, "low and high, the bounds"),
         (DECLARED, "a release needs state="),
@@ -588,9 +588,9 @@ def test_a_server_app_that_stopped_goes_on(open_nodes, tmp_path, capfd):
     grid.silence_after(20, 12)
     with pytest.raises(FederationError, match="west .no answer"):
         run_server(grid, config)
-    assert "goes on from" in capfd.readouterr().out
+    assert "continues from" in capfd.readouterr().out
     run_server(direct_grid(nodes), config)
-    assert "going on after" in capfd.readouterr().out
+    assert "continuing after" in capfd.readouterr().out
     with np.load(tmp_path / "found.npz") as found:
         assert found["objective"] == in_process(lambda: plain("free")).objective
 
@@ -614,11 +614,11 @@ def test_a_server_app_that_stopped_goes_on(open_nodes, tmp_path, capfd):
         ({"secure": True}, "declare the bounds of the rows"),
         ({"threshold": 2}, "are for secure = true"),
         ({"secure": True, "threshold": 9, "low": "0,0", "high": "1,1"}, "threshold from 2 to 3"),
-        ({"low": "0,0"}, "low and high are bounds together"),
+        ({"low": "0,0"}, "low and high are the bounds"),
         ({"tol": 0}, "tol must be positive"),
         ({"timeout": 0}, "timeout must be positive"),
         ({"on-missing": "wait"}, "on_missing must be one of"),
-        ({"n-atempts": 2}, "keys that are none: n-atempts"),
+        ({"n-atempts": 2}, "unknown keys: n-atempts"),
         ({"output": "/nonexistent/x.npz"}, "there is no folder /nonexistent"),
         (
             {"method": "release", "secure": True, "threshold": 2}
@@ -663,9 +663,9 @@ def test_a_release_goes_on_from_a_checkpoint_that_nobody_named(
         run_server(grid, config)
     (path,) = (tmp_path / "server").iterdir()
     assert path.name == "found.npz.checkpoint" or not output
-    assert f"the same run goes on from {path}" in capfd.readouterr().out
+    assert f"the same run continues from {path}" in capfd.readouterr().out
     run_server(direct_grid({node + 5: each for node, each in private_nodes.items()}), config)
-    assert "going on after 0 rounds" in capfd.readouterr().out
+    assert "continuing after 0 rounds" in capfd.readouterr().out
     assert charges(private_nodes) == [1, 1, 1]
     assert not path.exists()
 

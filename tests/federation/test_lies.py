@@ -126,8 +126,8 @@ LIES = {
     "rows": (greeting(n_rows=500_000_000_000), "out of range", "500,000,000,000 rows"),
     "nan": (instead_of_the_part(with_nan), "malformed", "cannot be read"),
     "badrecord": (lambda packet: b"\x00" * 100, "malformed", "cannot be read"),
-    "oversize": (instead_of_the_part(lambda v: np.zeros(10**6, int)), "malformed", "not what it"),
-    "floats": (instead_of_the_part(lambda v: v.astype(float)), "malformed", "not what it"),
+    "oversize": (instead_of_the_part(lambda v: np.zeros(10**6, int)), "malformed", "does not fit"),
+    "floats": (instead_of_the_part(lambda v: v.astype(float)), "malformed", "does not fit"),
     "hang": (lambda packet: None, None, "no answer"),
 }
 

@@ -128,7 +128,7 @@ def test_a_second_greeting_says_the_same():
     owner = owner_of("a", None)
     assert greet(owner, None).kind == greet(owner, None).kind == "welcome"
     for changed in ({"owner": 1}, {"n_owners": 2}, {"secure": True}):
-        assert_refused(greet(owner, None, **changed), "something else")
+        assert_refused(greet(owner, None, **changed), "another greeting")
 
 
 @pytest.mark.parametrize(
@@ -307,8 +307,8 @@ def test_sums_of_a_session_are_all_secure_or_none_is():
     plain, masked = owner_of("a", None), owner_of("a", None)
     greet(plain, None), greet(masked, None, secure=True)
     step = {"step": {"kind": "size", "size": 1, "type": "float64"}}
-    assert_refused(ask(masked, "step", step), "all secure")
-    assert_refused(ask(plain, "keys", plan_for(step["step"])), "all secure")
+    assert_refused(ask(masked, "step", step), "either all sums")
+    assert_refused(ask(plain, "keys", plan_for(step["step"])), "either all sums")
     insisting = owner_of("a", None, secure=True)
     assert_refused(greet(insisting, None), "under secure aggregation only")
     assert_refused(greet(owner_of("a", SHARED), SHARED), "under secure aggregation only")
@@ -427,7 +427,7 @@ def test_legs_of_a_sum_are_answered_once_and_in_their_attempt():
     assert_refused(ask(owners[0], "keys", {}, attempt="3"), "no plan")
     size = plan_for(step, size=5)
     ask(owners[0], "keys", size, attempt="4")
-    assert_refused(ask(owners[0], "masked", {"step": step}, attempt="4"), "another length")
+    assert_refused(ask(owners[0], "masked", {"step": step}, attempt="4"), "different lengths")
 
 
 def test_late_greetings_do_not_end_a_session_and_old_sessions_end():
@@ -684,7 +684,7 @@ def test_what_is_no_welcome_does_nothing(said):
     asked = unpack(coordinator.messages()["a"])
     coordinator.receive("a", pack(Packet("welcome", asked.session, 0, "", "a", said)))
     assert coordinator.rejected["malformed"] == 1
-    with pytest.raises(FederationError, match="not what it was asked for") as caught:
+    with pytest.raises(FederationError, match="does not fit the question") as caught:
         coordinator.advance()
     assert set(caught.value.missing) == set(NAMES)
 
@@ -752,7 +752,7 @@ def test_groups_and_widths_must_go_together():
         ({"secure": SecureAggregation()}, "bounds of the rows"),
         ({"secure": SecureAggregation(4), "bounds": BOUNDS}, "threshold from 2 to 3"),
         ({"secure": SecureAggregation(2, 3), "bounds": BOUNDS}, "even"),
-        ({"method": "release", "release": SHARED}, "give secure"),
+        ({"method": "release", "release": SHARED}, "set secure"),
         (
             {
                 "method": "release",
@@ -1011,7 +1011,7 @@ def test_a_checkpoint_of_another_session_is_not_overwritten(tmp_path):
     begun.messages()
     with pytest.raises(FileExistsError, match="restore"):
         run_barycenter(begun, InProcessCarrier(owners), checkpoint=path)
-    # A new one goes on from it, here to the same end.
+    # A new one continues from it, here to the same end.
     again = run_barycenter(make(), InProcessCarrier(owners), checkpoint=path)
     np.testing.assert_array_equal(found.support, again.support)
 
@@ -1050,7 +1050,7 @@ def test_a_release_has_a_checkpoint_wherever_owners_outlive_the_coordinator(
     with pytest.raises(FederationError) as caught:
         run_barycenter(coordinator_of("release"), lossy)
     (path,) = tmp_path.glob("skdpot-*.checkpoint")
-    assert str(path) in caught.value.__notes__[0] and "goes on from" in caught.value.__notes__[0]
+    assert str(path) in caught.value.__notes__[0] and "continues from" in caught.value.__notes__[0]
     owners = make_owners() if with_files else owners
     assert run_barycenter(coordinator_of("release"), carrier(owners)).owners == NAMES
     assert [len(account.entries()) for account in accounts.values()] == [1, 1, 1]

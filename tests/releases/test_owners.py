@@ -497,9 +497,9 @@ def test_parameters_out_of_range_are_refused():
         for name in ("n_parts", "n_coordinates"):
             with pytest.raises(ValueError, match=f"{name} must be an integer of at least 1"):
                 make(**{name: 0})
-        with pytest.raises(ValueError, match="no room in a sum of 4096 integers"):
+        with pytest.raises(ValueError, match="do not fit into a sum of 4096 integers"):
             make(n_parts=4096, largest=2.0**52)
-    with pytest.raises(ValueError, match="no room in a sum of 4096 integers"):
+    with pytest.raises(ValueError, match="do not fit into a sum of 4096 integers"):
         shared(n_parts=4096, largest=1.0, l2=2.0**38)
     for make in (shared, summed):
         with pytest.raises(ValueError, match="must be a finite number above 0"):

@@ -270,7 +270,7 @@ class AllocationNode(Remembering):
         check_announcement(announcement, number)
         received = read_amounts(incoming, number - 1, self.neighbours, "the incoming message")
         if number == work.n_rounds and digest_of_round(announcement, received) != work.asked:
-            raise ValueError(f"the node was asked something else in round {number} before.")
+            raise ValueError(f"round {number} was announced with other numbers before.")
         return received
 
     def _answered(self, announcement: Announcement, received: np.ndarray) -> AllocationMessage:
@@ -336,7 +336,7 @@ class AllocationNode(Remembering):
             announcement = Announcement(packet.round, *rates)
             received = self._check(announcement, AllocationMessage(packet.round - 1, arrived))
         except (KeyError, TypeError):
-            raise Refusal("the round is not announced as it should be.") from None
+            raise Refusal("the announcement of the round is invalid.") from None
         except (ValueError, RuntimeError) as error:
             raise Refusal(str(error)) from None
         if self.n_rounds == 0:
@@ -409,7 +409,7 @@ class AllocationNode(Remembering):
         if self.neighbours and (
             plan.min() < 0 or not lower - beyond <= plan.sum() <= upper + beyond
         ):
-            raise Refusal("what was agreed on is not within the node's bounds.")
+            raise Refusal("the agreed plan is not within the node's bounds.")
         return {"neighbours": np.array(self._order), "plan": plan, "prices": prices}
 
     def _of_edges(self, packet: Packet, name: str) -> np.ndarray:

@@ -43,8 +43,8 @@ class InputRelease:
     ) -> None:
         if type(utility) not in _PARAMETERS:
             raise ValueError(
-                f"mechanism={mechanism!r} is for linear, quadratic and logarithmic utilities; of "
-                "others it is not known what to release."
+                f"mechanism={mechanism!r} is for linear, quadratic and logarithmic utilities. Use "
+                "'messages' for others."
             )
         self._utility, self._name = utility, _PARAMETERS[type(utility)]
         self._values = getattr(utility, self._name)

@@ -94,13 +94,16 @@ def _budgets(
             for node in range(n_nodes)
         ]
     if len(privacy) != n_nodes:
-        raise ValueError(f"privacy must be of {n_nodes} nodes, got that of {len(privacy)}.")
+        raise ValueError(
+            f"privacy must have one entry for each of {n_nodes} nodes, got {len(privacy)}."
+        )
     seeds = [
         side.random_state for side in privacy if side is not None and side.random_state is not None
     ]
     integers = [seed for seed in seeds if isinstance(seed, Integral)]
     if len(set(integers)) < len(integers):
         raise ValueError(
-            "two nodes have the same random_state, and so the same noise, which is no secret then."
+            "two nodes have the same random_state, so they know each other's noise. Give every "
+            "node its own."
         )
     return list(privacy)

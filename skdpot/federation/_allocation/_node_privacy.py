@@ -162,7 +162,7 @@ def _check_declared(privacy: NodePrivacy, utility: Any, n_edges: int, cap: float
         raise ValueError("marginal_bounds must be a pair (least, largest) of finite numbers.")
     width = largest - least if privacy.utility_range is None else float(privacy.utility_range)
     if not 0 < width <= largest - least:
-        raise ValueError("utility_range must be above 0, and at most what marginal_bounds leaves.")
+        raise ValueError("utility_range must be above 0, and at most the width of marginal_bounds.")
     if not 0 <= privacy.largest_scale < math.inf:
         raise ValueError("largest_scale must be finite and at least 0.")
     ends = np.zeros(n_edges), np.full(n_edges, cap)

@@ -173,7 +173,7 @@ class BarycenterOwner(Remembering):
         coordinator_key: str | None = None,
     ) -> None:
         if not isinstance(name, str) or not name:
-            raise ValueError(f"name must be a text, as the coordinator has it, got {name!r}.")
+            raise ValueError(f"name must be the text that the coordinator uses, got {name!r}.")
         points = checked_points(points)
         if group is None:
             raise ValueError("group must be the label of the rows' group, or of every row's.")
@@ -278,7 +278,7 @@ class BarycenterOwner(Remembering):
         if packet.kind not in ("step", *SIGNED_LEGS):
             raise Refusal("there is no such message.")
         if packet.kind not in session.legs:
-            raise Refusal("sums of a session are all secure, or none is.")
+            raise Refusal("either all sums of a session are secure, or none.")
         if packet.kind == "step":
             vector = self._vector_for(packet, session)
             return self._packed(packet, ("answer", {}, {"vector": vector}))
@@ -308,7 +308,7 @@ class BarycenterOwner(Remembering):
             self._check_can_pay(told["n_owners"])
             self._sessions.enter(Session(packet.session, **told))
         elif any(getattr(session, name) != value for name, value in told.items()):
-            raise Refusal("the owner was told something else of this session before.")
+            raise Refusal("the owner got another greeting for this session before.")
         known: dict[str, Any] = {"n_features": self._n_features}
         if self._release is None:
             known["group"] = digest_of_bytes(described_label(self._group).encode())
@@ -350,7 +350,7 @@ class BarycenterOwner(Remembering):
         try:
             vector = self._open.answer(step["kind"], arrays, session.owner)
             if vector.shape != (step["size"],) or not np.isfinite(vector).all():
-                raise Refusal("what is asked for has another length, or is beyond doubles.")
+                raise Refusal("the answer has another length, or numbers beyond doubles.")
         except BaseException:
             self._open.restore(before)
             raise

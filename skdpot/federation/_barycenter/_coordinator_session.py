@@ -214,7 +214,7 @@ class CoordinatorSession:
             self._finish(end.value)
             return
         except Exception as error:
-            # Impossible numbers: an owner's answer was not what it was asked for.
+            # Impossible numbers: an owner's answer was wrong.
             self._sums.pop()
             self._replay()
             raise FederationError(
@@ -263,7 +263,7 @@ class CoordinatorSession:
         except (ValueError, KeyError, TypeError) as error:
             if isinstance(error, FaultyOwnerError):
                 return "malformed", str(error)
-            return "malformed", "its answer was not what it was asked for"
+            return "malformed", "its answer does not fit the question"
         return None
 
     def _go_on_without(self, leg: Leg, why: dict[str, str]) -> None:

@@ -200,7 +200,7 @@ class BarycenterSettings:
             )
         shared = self.release is not None and self.release.noise == "shared"
         if shared and self.secure is None:
-            raise ValueError("shared noise is for secure aggregation: give secure, too.")
+            raise ValueError("shared noise needs secure aggregation: set secure, too.")
         if shared and not self.publics:
             raise ValueError(
                 "shared noise is for owners with keys: owners must be a mapping of their names to "

@@ -17,7 +17,7 @@ def read_welcome(fields: dict[str, Any], of_release: bool, max_rows: int) -> dic
     said = {name: fields[name] for name in ("n_features", "n_rows" if of_release else "group")}
     numbers = [value for name, value in said.items() if name != "group"]
     if not all(type(number) is int and 0 < number < MOST_ROWS for number in numbers):
-        raise ValueError("an owner says no number of rows or features.")
+        raise ValueError("an owner does not state its numbers of rows and features.")
     if type(said.get("group", "")) is not str:
         raise ValueError("an owner names no group.")
     if said.get("n_rows", 0) > max_rows:
@@ -54,8 +54,8 @@ def check_groups(said: dict[str, dict[str, Any]], method: str) -> None:
         other = owner_of.setdefault(one["group"], name)
         if other != name:
             raise FederationError(
-                f"owners {other!r} and {name!r} have rows of one group. What method="
-                f"{method!r} is told by a group has a maximum over all of its rows in it, "
-                "which is no sum over owners. Use method='release'.",
+                f"owners {other!r} and {name!r} have rows of one group. method={method!r} needs "
+                "a maximum over all rows of a group, which is not a sum over owners. Use "
+                "method='release'.",
                 {},
             )

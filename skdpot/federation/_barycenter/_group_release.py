@@ -354,8 +354,8 @@ class GroupRelease:
         position = {label: code for code, label in enumerate(self.groups)}
         if self.owners_per_group and not (isinstance(labels, Hashable) and labels in position):
             raise ValueError(
-                "with owners_per_group an owner has rows of one group, and group is its label, one "
-                "of those of the release."
+                "with owners_per_group an owner has rows of one group: group must be its label, "
+                "one of the labels of the release."
             )
         # A tuple may be a label; any other tuple contains the labels of rows.
         several = isinstance(labels, tuple) and labels not in position

@@ -103,7 +103,7 @@ def checked_roster(
     except (ValueError, TypeError):
         raise Refusal("the list of owners must have the name and the public key of each.") from None
     if len(publics) != packet.fields["n_owners"] or list(publics)[place] != name:
-        raise Refusal("the list of owners must name each of them once, and this one in its place.")
+        raise Refusal("the list of owners must name each owner once, and this one in its place.")
     if publics[name] != key.public:
         raise Refusal("the key of this owner in the list of owners differs from its own key.")
     for other in publics:

@@ -64,7 +64,7 @@ def check_masked(packet: Packet, session: Session) -> tuple[Packet, Arrays]:
     asked = {name: array for name, array in arrays.items() if not name.startswith(_DELIVERED)}
     step = packet.fields.get("step")
     if not isinstance(step, dict) or step.get("size") != session.plan["plan"]["size"]:
-        raise Refusal("the sum has another length than what is asked.")
+        raise Refusal("the sum and the step have different lengths.")
     if task_digest(step, asked) != session.plan["task"]:
         raise Refusal("the owner was told that another task is summed.")
     opened = valid(session.sum.opened, delivered)
@@ -76,7 +76,7 @@ def masked(vector: np.ndarray, step: dict[str, Any], opened: Arrays, session: Se
     try:
         words = Coding(step, session.n_owners).encode(vector)
     except ValueError:
-        raise Refusal("a number of the answer is beyond what was declared.") from None
+        raise Refusal("a number of the answer is beyond the declared bound.") from None
     return valid(session.sum.mask, words, opened)
 
 

@@ -103,7 +103,7 @@ def _rows(party: Party) -> Iterator[Finding]:
         if party.task == "barycenter":
             raise SettingsError("[agreement] epsilon must be above 0.")
         if party.node_config()["data"]:
-            yield Finding(None, "what this node sends is NOT PRIVATE: it TELLS THE UTILITIES")
+            yield Finding(None, "what this node sends is NOT PRIVATE: it REVEALS THE UTILITIES")
         return
     ledger = PrivacyLedger.open(party.path("files", "ledger"))
     try:

@@ -80,7 +80,7 @@ def unseal(key: bytes, sealed: bytes, context: bytes) -> bytes:
     try:
         return _cipher(key).decrypt(bytes(_NONCE_BYTES), sealed, context)
     except invalid_tag:
-        raise ValueError("a ciphertext is not what was sealed in this context.") from None
+        raise ValueError("a ciphertext was not sealed in this context.") from None
 
 
 def mask_words(key: bytes, size: int) -> np.ndarray:

@@ -105,7 +105,7 @@ class FixedPoint:
     def _check_shape(self, name: str, vector: np.ndarray) -> None:
         sizes = np.shape(self.largest)
         if vector.ndim != 1 or (sizes and vector.shape != sizes):
-            raise ValueError(f"{name} must be a vector, as long as `largest` if that is one.")
+            raise ValueError(f"{name} must be a vector, of the length of `largest` if it has one.")
 
 
 def words_of(integers: np.ndarray) -> np.ndarray:
