@@ -492,7 +492,7 @@ def test_an_error_after_the_charge_says_so(case, monkeypatch):
     with pytest.raises(MemoryError) as caught:
         getattr(estimator, case.release)(*case.data())
     assert f"record {n_charges(ledger)}, " in told(caught.value)
-    assert "What was released is lost" in told(caught.value)
+    assert "The release is lost" in told(caught.value)
 
 
 @by_case

@@ -226,7 +226,7 @@ def read_candidates(settings: FitSettings, columns: list[Column]) -> np.ndarray 
     places = [replace(column, position=place) for place, column in enumerate(columns)]
     codes = read_codes(table, places, "category")
     if (codes[:, [column.kind != NUMERIC for column in columns]] < 0).any():
-        raise ValueError("candidates hold categories that are none of those of X.")
+        raise ValueError("candidates have categories that X does not have.")
     codes = np.unique(codes, axis=0)
     n_support = settings.method.n_support
     if n_support is not None and n_support > len(codes):

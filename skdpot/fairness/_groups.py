@@ -32,9 +32,9 @@ MISSING_IN_FIT = (
     "group; or leave out these rows, or give them their own label, such as 'unknown'."
 )
 MISSING_IN_NEW_ROWS = (
-    "FoundGroups(unknown=...) and DeclaredGroups(..., unknown=...) say what becomes of them: "
-    "'nearest' takes them as the group with the most similar label, 'none' leaves them unchanged, "
-    "and 'posterior', of an open FairBarycenterPreprocessor, draws a group by their other columns."
+    "FoundGroups(unknown=...) and DeclaredGroups(..., unknown=...) set a policy for them: "
+    "'nearest' assigns the group with the most similar label, 'none' leaves them unchanged, and "
+    "'posterior', of an open FairBarycenterPreprocessor, draws a group by their other columns."
 )
 
 
@@ -233,8 +233,8 @@ class Groups:
             raise ValueError(
                 f"{_unknown_rows(labels, known)}, are in groups that no row of the fit was "
                 f"in{names}. FoundGroups(unknown='nearest') and DeclaredGroups(..., "
-                "unknown='nearest') take each as the group with the most similar label; "
-                "unknown='none' leaves its rows as they are."
+                "unknown='nearest') assign the group with the most similar label; unknown='none' "
+                "leaves its rows as they are."
             )
         other = UNKNOWN if unknown == "posterior" else -1
         nearest = self._nearest if unknown == "nearest" else lambda label: other

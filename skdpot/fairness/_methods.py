@@ -120,8 +120,8 @@ def repair_method(
     validate_parameters(method)
     if federated and isinstance(method, ConditionalRepair):
         raise ValueError(
-            "method='conditional' is for rows that are in one place: what owners release together "
-            "is for a support. Use method='support'."
+            "method='conditional' needs all rows in one place. With a federation, use "
+            "method='support'."
         )
     return method
 
@@ -141,5 +141,5 @@ def positions_of(named: Any, columns: list[Column]) -> tuple[int, ...]:
             )
         found.append(place)
     if len(set(found)) == len(columns):
-        raise ValueError("conditional_on names all columns, and leaves none to be repaired.")
+        raise ValueError("conditional_on names all columns, so none is left to repair.")
     return tuple(sorted(set(found)))

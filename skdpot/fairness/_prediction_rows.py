@@ -61,8 +61,7 @@ class PredictionRows:
             g, c = np.argwhere(sizes == 0)[0].tolist()
             raise ValueError(
                 f"the group {self.groups.names[g]!r} has no rows of class number {c} of the "
-                "target, so that there are no odds to equalize. Merge groups with "
-                "FoundGroups(small='merge')."
+                "target, so odds cannot be equalized. Merge groups with FoundGroups(small='merge')."
             )
         if isinstance(n_cells, str):
             n_cells = max(2, min(MOST_ODDS_CELLS, math.isqrt(int(sizes.sum(axis=0).min()))))

@@ -667,7 +667,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         for name, value in fitted.transport.attributes().items():
             setattr(self, name, value)
         if len(self.groups_) < 2:
-            warn_user("all rows are in one group, so that there is nothing to be repaired.")
+            warn_user("all rows are in one group, so there is nothing to repair.")
 
     def _moved(
         self, fitted: FairMap, method, table: Table, codes, groups, y=None

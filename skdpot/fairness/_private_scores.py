@@ -37,7 +37,7 @@ def scores_without_quotes(
         return one_score_per_row(estimator, method, X, params)
     raise ValueError(
         f"the estimator's {method} did not return one finite number, or the probabilities of two "
-        "classes, for every row of X. What it said may quote private values, and is not shown."
+        "classes, for every row of X. Its output may quote private values, so it is not shown."
     )
 
 

@@ -544,7 +544,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None. Pass "
-                "what is to be predicted, fit(X, y)."
+                "the target: fit(X, y)."
             )
         table, labels, kept = self._read(X, sensitive_features, reset=True, **reading)
         without_quotes(lambda: check_consistent_length(table.X, y), "y cannot be read as targets.")
@@ -561,8 +561,8 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         if not isinstance(self.estimator, FrozenEstimator):
             raise ValueError(
                 "with epsilon the estimator must be a sklearn.frozen.FrozenEstimator: a model that "
-                "was trained on other rows, or privately. What fit releases are counts of its "
-                "predictions; a model trained on the same rows would reveal them."
+                "was trained on other rows, or privately. fit releases counts of its predictions "
+                "only. A model trained on the same rows would reveal them."
             )
         if self.cv != "auto" or self.n_quantiles is None:
             raise ValueError(
@@ -660,7 +660,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         self.barycenter_, self.objective_ = way.quantiles, way.objective
         self.certificate_ = self._certified(groups, way)
         if len(groups.names) < 2:
-            warn_user("all rows are in one group, so that there is nothing to be made fair.")
+            warn_user("all rows are in one group, so there is nothing to make fair.")
 
     def _certified(self, groups, way):
         """Return bounds for new predictions with the distribution of the learned ones."""

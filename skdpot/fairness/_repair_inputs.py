@@ -52,8 +52,8 @@ class RepairInputs(PrivateEstimator):
         """Raise unless owners have something to release."""
         if self.epsilon is None:
             raise ValueError(
-                "a federation fits to what its owners release: set epsilon, bounds and groups. "
-                "Messages of other algorithms are not private; BarycenterCoordinator has them."
+                "a fit with a federation uses releases of its owners: set epsilon, bounds and "
+                "groups. (BarycenterCoordinator also has algorithms that are not private.)"
             )
 
     def _settings(self, columns: list[Column], n_records: int) -> FitSettings:

@@ -91,7 +91,7 @@ def doubts_about_support(question: "Question", barycenter: Barycenter) -> str | 
     return (
         f"rows are moved by {objective:.2g}, a mean squared distance, of which {bound:.2g} is "
         f"certified to be needed (the variance of all columns together is {variance:.2g}): the "
-        "support has too few points for so many columns, and what rows tell is lost. Use "
+        "support has too few points for so many columns, and information is lost. Use "
         "method='conditional', leave out columns, or use more points (n_support)."
     )
 

@@ -474,8 +474,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         targets = [] if y is None else [y]
         self.best_estimator_ = without_quotes(
             lambda: chosen.fit(X, *targets, **fit_params),
-            "the estimator with best_params_ could not be fitted to all records. What it said may "
-            "quote private values, and is not shown. To see it, fit the estimator to invented "
+            "the estimator with best_params_ could not be fitted to all records. Its error may "
+            "quote private values, so it is not shown. To see it, fit the estimator to invented "
             "records with the same columns.",
         )
         if hasattr(chosen, "feature_names_in_"):

@@ -78,7 +78,7 @@ class Anchor:
         try:
             vouched = Vouched(**json.loads(text))
         except (TypeError, ValueError) as error:
-            raise AnchorError(f"{self} holds something else than a record of a ledger") from error
+            raise AnchorError(f"{self} does not hold a record of a ledger") from error
         return vouched
 
 
@@ -122,7 +122,7 @@ class _AnchorFile:
         halves = [_read_line(content[start : start + _HALF]) for start in (0, _HALF)]
         whole = [half for half in halves if half is not None]
         if content.strip(b"\0") and not whole:
-            raise OSError("the file is not that of an anchor, or is damaged")
+            raise OSError("the file is not an anchor, or is damaged")
         return max(whole, default=(-1, None), key=lambda half: half[0])
 
     def _keep_the_name(self) -> None:

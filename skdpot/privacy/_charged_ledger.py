@@ -73,8 +73,8 @@ class ChargedLedger(AnchoredLedger):
         if not convert:
             raise ValueError(
                 f"the event is described for neighbouring={neighbouring!r}, and the ledger is for "
-                f"{self.neighbouring!r}. Describe it for that, or pass convert=True where the "
-                "price may be that of the conversion."
+                f"{self.neighbouring!r}. Describe it for the relation of the ledger, or pass "
+                "convert=True to pay the price of a conversion."
             )
         return convert_event(event, neighbouring, self.neighbouring)
 
@@ -202,8 +202,8 @@ class ChargedLedger(AnchoredLedger):
             return f" The difference is in digits that are not shown: {left!r} is left."
         if pair is not None and slack == 0 and pair[1] > left[1]:
             return (
-                " What is left of delta is less than this release asks for: pass it a smaller "
-                "delta, or create the ledger with a larger one."
+                " The remaining delta is less than this release asks for: pass a smaller delta, or "
+                "create the ledger with a larger one."
             )
         if pair is not None and pair[0] > self.epsilon:
             return " This release alone asks for more than the whole epsilon: lower its epsilon."

@@ -48,9 +48,9 @@ def add_note_of_charges(
         return
     if charged:
         became = (
-            "What was released is kept in the fitted attributes."
+            "The release is kept in the fitted attributes."
             if has_kept
-            else "What was released is lost, and another call is charged again."
+            else "The release is lost, and another call is charged again."
         )
         error.add_note(
             f"The ledger was charged before this, and stays charged: {'; '.join(charged)}. {became}"

@@ -42,7 +42,7 @@ def check_anchor(anchor: Any, path: Path | None) -> Anchor | None:
         raise ValueError("a ledger with an anchor needs a path: a temporary file ends by itself.")
     anchor = anchor if isinstance(anchor, Anchor) else Anchor(anchor)
     if anchor.file == path:
-        raise ValueError("anchor must be another file than that of the ledger.")
+        raise ValueError("anchor must be another file than the ledger.")
     return anchor
 
 
@@ -59,8 +59,7 @@ def check_token(token: Any) -> None:
     check_text("token", token)
     if len(token) > _LONGEST_TOKEN:
         raise ValueError(
-            f"token must have at most {_LONGEST_TOKEN} characters, got {len(token)}: take a digest "
-            "of what names the release."
+            f"token must have at most {_LONGEST_TOKEN} characters, got {len(token)}: use a digest."
         )
 
 

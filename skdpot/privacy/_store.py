@@ -234,12 +234,14 @@ class Chain:
             f"does not hold record {vouched.number} as its anchor vouches for it: records were "
             "removed or rewritten, an old copy was put in its place, or another copy was charged"
             if vouched.ledger == identity
-            else f"is ledger {identity}, and the anchor vouches for ledger {vouched.ledger}: the "
-            "file was replaced, or the anchor is that of another ledger"
+            else (
+                f"is ledger {identity}, and the anchor vouches for ledger {vouched.ledger}: the "
+                "file was replaced, or the anchor belongs to another ledger"
+            )
         )
         raise LedgerTamperedError(
-            f"the ledger at {self.path} {what}. Nothing may be released. If it is what you have "
-            "restored, and you know what is missing, see PrivacyLedger.anchor_again."
+            f"the ledger at {self.path} {what}. Nothing may be released. If you restored it from a "
+            "backup, and know what is missing, see PrivacyLedger.anchor_again."
         )
 
     def _holds(self, connection: sqlite3.Connection, record: Record | Vouched) -> bool:
@@ -415,8 +417,8 @@ _ADVICE = {
     "unable to open": "the file or its folder cannot be opened or written to; check the path and "
     "the permissions",
     "full": "the disk is full; make room",
-    "disk I/O": "the disk does not take what is written to it; check its room and its health",
-    "locked": f"another process has kept it locked for {_PATIENCE:.0f} s; see what it is doing",
+    "disk I/O": "the disk does not accept writes; check its space and its health",
+    "locked": f"another process has kept it locked for {_PATIENCE:.0f} s; find out why",
     "no such table": "the file is not a ledger, or is damaged; give another path",
 }
 

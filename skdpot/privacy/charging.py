@@ -75,10 +75,10 @@ def _check_ledger(ledger: Any, plan: "ReleasePlan") -> None:
         )
     if _process_of.setdefault(ledger, os.getpid()) != os.getpid():
         raise RuntimeError(
-            "this process was forked from the one in which the BudgetAccountant was put to use, so "
-            "what is spent here would be unknown there, and nothing is released. Give the "
-            "estimator an accountant of this process with set_params(ledger=...), or use threads, "
-            "or use a PrivacyLedger, which processes share."
+            "this process was forked after the BudgetAccountant was first used, so the first "
+            "process would not know what is spent here. Nothing is released. Give the estimator an "
+            "accountant of this process with set_params(ledger=...), or use threads, or use a "
+            "PrivacyLedger, which processes share."
         )
 
 
@@ -106,10 +106,9 @@ def _check_privacy_ledger(ledger: PrivacyLedger, plan: "ReleasePlan") -> None:
         )
     if plan.neighbouring == "replace_one" and ledger.hides_the_part:
         raise ValueError(
-            "the ledger is that of a part of the data, and which part a unit is in is not public, "
-            "while a release that is private under replace_one treats the number of units as "
-            "public. Declare the partition with fixed_key=True, if each unit's part is public and "
-            "fixed."
+            "the ledger is for a part of the data, and the part of a unit is not public. But a "
+            "release under replace_one treats the number of units as public. If each unit's part "
+            "is public and fixed, declare the partition with fixed_key=True."
         )
     ledger.check_seeded(plan.source.seeded)
 

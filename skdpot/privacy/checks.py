@@ -67,9 +67,9 @@ def private_vector(values: Any, n_coordinates: int) -> np.ndarray:
     doubles = private_doubles(values)
     if doubles.size > n_coordinates:
         raise ValueError(
-            f"a value of {doubles.size} numbers was given to noise that was made for "
+            f"a value of {doubles.size} numbers is too long for noise with "
             f"n_coordinates={n_coordinates}. Create the mechanism for as many coordinates, with "
-            "the sensitivity of all of them together."
+            "their joint sensitivity."
         )
     return doubles
 

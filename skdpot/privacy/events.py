@@ -157,8 +157,8 @@ def check_event(event: Any) -> None:
     if type(event) not in _FIELDS:
         raise TypeError(
             f"cannot price a {type(event).__name__}: an event must be one of "
-            f"{', '.join(sorted(_CLASSES))}. A release of another kind is recorded by what is "
-            "known of it, as PureDpEvent(epsilon) or ApproximateDpEvent(epsilon, delta)."
+            f"{', '.join(sorted(_CLASSES))}. Record a release of another kind as "
+            "PureDpEvent(epsilon) or ApproximateDpEvent(epsilon, delta)."
         )
     for field in _FIELDS[type(event)]:
         value = getattr(event, field)

@@ -31,8 +31,8 @@ _INSTEAD = {
     # scikit-learn's own text advises another estimator, or imputation.
     "Input X contains NaN": (
         "Input X contains NaN. Leave out the rows that have missing values, or fill them with a "
-        "number that is public. Do not impute from private rows: what an imputer learns of them "
-        "has no protection."
+        "number that is public. Do not impute from private rows: nothing protects what an imputer "
+        "learns from them."
     ),
     "Input X contains infinity": (
         "Input X contains infinity or a value too large for a double. Leave out the rows that "

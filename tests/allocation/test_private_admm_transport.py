@@ -514,7 +514,7 @@ def test_a_part_of_hidden_size_is_refused(mechanism):
     (X, _), model = small(
         mechanism, epsilon=1.0, ledger=ledger.partition("city", ["north", "south"])["north"]
     )
-    with pytest.raises(ValueError, match="which part a unit is in is not public"):
+    with pytest.raises(ValueError, match="the part of a unit is not public"):
         model.fit(X)
 
 

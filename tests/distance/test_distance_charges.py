@@ -185,7 +185,7 @@ def test_ledgers_of_other_kinds_are_refused():
     hiding = PrivacyLedger(10.0)
     parts = hiding.partition("region", ["north", "south"])
     for ledger, params, message in (
-        (parts["north"], {}, "which part a unit is in is not public"),
+        (parts["north"], {}, "the part of a unit is not public"),
         (PrivacyLedger(10.0, neighbouring="add_remove"), {}, "private under neighbouring="),
         (PrivacyLedger(10.0), {"random_state": 0}, "allow_seeded"),
     ):

@@ -404,7 +404,7 @@ def test_candidates_are_rows_without_the_attribute(private):
         assert support <= rows and len(support) == 20
     unknown = candidates.astype({"color": object})
     unknown.iloc[7, 3] = "violet"
-    with pytest.raises(ValueError, match="candidates hold categories that are none of those of X"):
+    with pytest.raises(ValueError, match="candidates have categories that X does not have"):
         repair(MIXED, method=CandidateSupport(unknown, n_support=20), **options)
 
 

@@ -267,7 +267,7 @@ WRONG = {
     "rows": ({"method": ConditionalRepair(max_rows=0)}, "max_rows"),
     "no such column": ({"conditional_on": "wealth"}, "conditional_on names 'wealth'"),
     "the attribute": ({"conditional_on": "group"}, "conditional_on names 'group'"),
-    "all columns": ({"conditional_on": FEATURES}, "leaves none to be repaired"),
+    "all columns": ({"conditional_on": FEATURES}, "none is left to repair"),
     "a support": (
         {"conditional_on": "word", "method": FreeSupport()}, "needs method='conditional'"
     ),

@@ -397,7 +397,7 @@ def test_accountants_and_ledgers_of_other_kinds():
     for ledger, params, message in (
         (PrivacyLedger(10.0, neighbouring="add_remove"), {}, "private under neighbouring="),
         (PrivacyLedger(10.0), {"random_state": 0}, "allow_seeded"),
-        (PrivacyLedger(10.0).partition("r", ["n"])["n"], {}, "which part a unit is in"),
+        (PrivacyLedger(10.0).partition("r", ["n"])["n"], {}, "the part of a unit"),
     ):
         with pytest.raises(ValueError, match=message):
             fit(X, labels, ledger=ledger, **params)

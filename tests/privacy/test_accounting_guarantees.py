@@ -337,7 +337,7 @@ def test_nothing_follows_from_replacing_about_adding():
 
 @pytest.mark.parametrize("event", [ApproximateDpEvent(1.0, 0.5), ApproximateDpEvent(800.0, 1e-300)])
 def test_a_guarantee_that_says_nothing_is_not_converted(event):
-    with pytest.raises(ValueError, match="says nothing under 'replace_one'"):
+    with pytest.raises(ValueError, match="has no guarantee under 'replace_one'"):
         convert_event(event, "add_remove", "replace_one")
 
 

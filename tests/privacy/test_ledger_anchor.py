@@ -113,7 +113,7 @@ class TestRollback:
         places.new().charge(COST, **RECORD)
         places.path.unlink()
         PrivacyLedger(epsilon=1.0, path=places.path)
-        with pytest.raises(LedgerTamperedError, match="the file was replaced, or the anchor is"):
+        with pytest.raises(LedgerTamperedError, match="the file was replaced, or the anchor belongs"):
             places.open()
 
     def test_a_copy_does_not_spend_the_budget_twice(self, places):
@@ -246,7 +246,7 @@ class TestFiles:
 
     def test_a_file_of_something_else_is_left_alone(self, places):
         places.anchor.write_text("a table\n" * 400)
-        with pytest.raises(LedgerError, match="not that of an anchor, or is damaged"):
+        with pytest.raises(LedgerError, match="not an anchor, or is damaged"):
             places.new()
         assert places.anchor.read_text() == "a table\n" * 400
 
@@ -342,7 +342,7 @@ class TestCallables:
 
     @pytest.mark.parametrize("text", ["", "7", "{}", '{"number": 1}'])
     def test_a_store_of_something_else_is_said(self, places, text):
-        with pytest.raises(LedgerError, match="holds something else"):
+        with pytest.raises(LedgerError, match="does not hold a record"):
             PrivacyLedger(epsilon=1.0, path=places.path, anchor=lambda *what: text)
 
 

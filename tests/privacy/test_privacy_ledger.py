@@ -168,7 +168,7 @@ class TestCharging:
             full.charge(PureDpEvent(0.5), **RECORD)
         sums.charge(ApproximateDpEvent(0.1, 1e-5), **RECORD)
         for ledger in (sums, pure):
-            with pytest.raises(BudgetExceededError, match="pass it a smaller delta"):
+            with pytest.raises(BudgetExceededError, match="pass a smaller delta"):
                 ledger.charge(ApproximateDpEvent(0.1, 1e-6), **RECORD)
 
     def test_event_without_any_finite_epsilon_is_refused_at_delta_zero(self):

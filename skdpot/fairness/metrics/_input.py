@@ -79,13 +79,13 @@ def check_positives(y: Any, pos_label: Any, name: str) -> np.ndarray:
     if pos_label is None:
         if not (values <= {0, 1} or values <= {-1, 1}):
             raise ValueError(
-                f"{name} must be labels from {{0, 1}} or {{-1, 1}}; for other labels, say with "
-                "pos_label which is the positive one."
+                f"{name} must be labels from {{0, 1}} or {{-1, 1}}; for other labels, give the "
+                "positive one as pos_label."
             )
         pos_label = 1
     if len(values | {pos_label}) > 2:
         raise ValueError(
-            f"{name} must have two different labels at most, of which pos_label is one; it has "
+            f"{name} must have at most two different labels, pos_label among them; it has "
             f"{len(values)}."
         )
     return y == pos_label

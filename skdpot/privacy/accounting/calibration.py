@@ -235,7 +235,9 @@ def calibrate_noise_multiplier(
     check_delta(delta)
     _check_steps(sampling_rate, steps, neighbouring, centred)
     if sampling_rate == 0:
-        raise ValueError("sampling_rate must be above 0: what is never sampled needs no noise.")
+        raise ValueError(
+            "sampling_rate must be above 0: records that are never sampled need no noise."
+        )
 
     # A smaller budget needs more noise.
     epsilon = min(epsilon, _EXTREME)

@@ -67,7 +67,7 @@ def convert_event(event: ev.DpEvent, source: str, target: str) -> ev.DpEvent:
         return event
     if source == "replace_one":
         raise ValueError(
-            "an event under 'replace_one' says nothing about data sets of different sizes, and so "
+            "an event under 'replace_one' says nothing about data sets of different sizes, so it "
             "cannot be converted to 'add_remove': describe the release by its sensitivity to a "
             "record that is added or removed."
         )
@@ -106,6 +106,6 @@ def _approximate_for_two_records(event: ev.ApproximateDpEvent) -> ev.Approximate
     delta = growth * event.delta if event.delta else 0.0
     if delta >= 1:
         raise ValueError(
-            f"{event} says nothing under 'replace_one': (1 + exp(epsilon)) delta is {delta}."
+            f"{event} has no guarantee under 'replace_one': (1 + exp(epsilon)) delta is {delta}."
         )
     return ev.ApproximateDpEvent(2 * event.epsilon, delta)

@@ -204,5 +204,7 @@ def product_sum_sensitivity(
     2900.0
     """
     if beside**2 > 2 * diagonal**2:
-        raise ValueError("the weight beside the diagonal must be at most sqrt(2) times that on it.")
+        raise ValueError(
+            "the weight off the diagonal must be at most sqrt(2) times the weight on it."
+        )
     return doubled_if_replaced(diagonal * float(radius) ** 2, relation)
