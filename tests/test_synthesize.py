@@ -131,7 +131,7 @@ def test_a_record_is_not_taken_for_names(record, folder, capsys):
     data.write_text(f"{record}\nother,1,high\n")
     assert main(["template", str(data), "--out", str(schema)]) == 1
     told = capsys.readouterr()
-    assert "write a line of names above" in told.err and not schema.exists()
+    assert "add a line of names above" in told.err and not schema.exists()
     assert not any(text in told.out + told.err for text in ("s3cret", "41.5"))
 
 

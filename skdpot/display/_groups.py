@@ -124,8 +124,8 @@ class GroupDistributionDisplay:
         if not (hasattr(estimator, "transform") and hasattr(estimator, "sensitive_features")):
             raise TypeError(
                 "from_estimator takes a FairBarycenterPreprocessor, not a "
-                f"{type(estimator).__name__}: of a pipeline pass its step, as pipeline['fair'], "
-                "and the rows that reach it, or use from_predictions."
+                f"{type(estimator).__name__}: for a pipeline, pass its step, such as "
+                "pipeline['fair'], and the rows that reach it, or use from_predictions."
             )
         check_is_fitted(estimator)
         repaired = estimator.transform(X, sensitive_features=sensitive_features)
@@ -264,7 +264,7 @@ class GroupDistributionDisplay:
                               strict=True):  # fmt: skip
             values = [np.asarray(column) for column in pair]
             if any(column.shape != groups.shape for column in values):
-                raise ValueError(f"column {name!r} must have {len(groups)} rows, as groups has.")
+                raise ValueError(f"column {name!r} must have {len(groups)} rows, like groups.")
             features.append(_as_one_type(values, name))
         return groups, features
 

@@ -46,8 +46,8 @@ def panels_for(
     cell = None if given.ndim else ax.get_subplotspec()
     if cell is None:
         raise ValueError(
-            f"ax must be {n_rows * n_columns} axes, for {n_rows} x {n_columns} panels, or a single "
-            "one of a grid of subplots, in whose place they are."
+            f"ax must be {n_rows * n_columns} axes, for {n_rows} x {n_columns} panels, or one of a "
+            "grid of subplots, which they replace."
         )
     ax.set_axis_off()
     return cell.subgridspec(n_rows, n_columns).subplots(squeeze=False)

@@ -186,7 +186,9 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         try:
             generator = cls(**saved.parameters, ledger=ledger)
         except TypeError as error:
-            raise ValueError(f"the file has parameters of no such generator: {error}.") from None
+            raise ValueError(
+                f"the parameters in the file are invalid for this generator: {error}."
+            ) from None
         validate_nested_parameters(generator)
         for name, value in saved.attributes.items():
             setattr(generator, name, value)

@@ -128,10 +128,11 @@ def _as_json(content: dict[str, Any]) -> bytes:
     try:
         text = json.dumps(content, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"the header must be what JSON can hold: {error}") from error
+        raise ValueError(f"the header must have values of JSON: {error}") from error
     if json.loads(text) != content:
         raise ValueError(
-            "the header would not be read as it is: its lists must be lists, and its keys strings."
+            "the header would change when it is read: it must have lists and no tuples, and keys "
+            "of text."
         )
     return text.encode()
 

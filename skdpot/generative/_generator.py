@@ -271,8 +271,8 @@ class DPSinkhornGenerator(BaseGenerator):
         # Sizes of classes, and of all records, are private. Outside of the handler, so that the
         # error in question is no context of this one.
         raise MemoryError(
-            "the records do not fit into memory, as they are needed for a sketch: use fewer of "
-            "them, fewer coefficients, or a smaller network."
+            "there is not enough memory for a sketch of the records: use fewer of them, fewer "
+            "coefficients, or a smaller network."
         )
 
     def _validate(self, X: Any, y: Any, groups: Any = None) -> _Data:

@@ -186,8 +186,8 @@ class TrainedNetwork:
         network = name if own is None else own
         if network is None:
             raise ValueError(
-                "this generator's network was a module or a callable of the user's: give it again, "
-                "as network=..., for the weights of the file."
+                "the file was saved with a user's own network: pass it again, as network=..., for "
+                "the weights of the file."
             )
         losses = arrays.pop(_LOSSES).tolist()
         names = [name for name in arrays if name.startswith(_WEIGHTS)]

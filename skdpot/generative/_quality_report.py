@@ -281,7 +281,7 @@ class QualityReport:
     def _verdict_on_fits(self) -> str:
         wrong = [fit for fit in (*self.columns, *self.pairs) if not fit.fits]
         if not wrong:
-            return "Noise explains what the model and the released counts differ by."
+            return "Noise explains the differences of the model from the released counts."
         tables = ", ".join(" x ".join(map(str, fit.columns)) for fit in wrong[:_MOST_SHOWN])
         return (
             f"THE MODEL DOES NOT FIT {len(wrong)} of {len(self.columns) + len(self.pairs)} "
@@ -356,7 +356,7 @@ def _sections_of_held_out(held_out: HeldOut, counted: str, *, farthest: bool) ->
     )
     yield _Section(f"{counted.capitalize()} that were held out", [about], rows)
     columns, kind = list(held_out.columns.items()), "Columns"
-    note = "In total variation, less what noise and sampling make."
+    note = "In total variation, without the part that noise and sampling cause."
     if farthest:
         columns, kind = (
             sorted(columns, key=lambda column: -column[1].value)[:_MOST_SHOWN],

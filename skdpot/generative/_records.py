@@ -151,8 +151,8 @@ def _read_labels(estimator, y, classes, n_records):
     if classes is None:
         if y is not None:
             raise ValueError(
-                "y has labels, and classes are not declared: give all labels that there may be, "
-                "as classes=[...]. They may not be learned from private data."
+                "y has labels, but classes are not declared: give all possible labels, as "
+                "classes=[...]. They may not be learned from private data."
             )
         return None
     if y is None:
@@ -175,8 +175,8 @@ def read_codes(y, number, n_records):
     codes = label_codes(read_each(y, n_records), number)
     if (codes < 0).any():
         raise ValueError(
-            "y has labels that are not among the declared classes. Declare all labels that there "
-            "may be, or leave out the records that have others."
+            "y has labels that are not among the declared classes. Declare all possible labels, or "
+            "leave out the records with others."
         )
     return codes
 

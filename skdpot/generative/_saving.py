@@ -91,9 +91,7 @@ class SavedGenerator:
             what = f"it lacks {error}"
         except (AttributeError, IndexError, OverflowError, TypeError) as error:
             problem, what = error, str(error)
-        raise ValueError(
-            f"the file does not hold what a generator is made of: {what}."
-        ) from problem
+        raise ValueError(f"the file does not hold a whole generator: {what}.") from problem
 
     @classmethod
     def _read(
@@ -256,7 +254,7 @@ def _as_guarantee(fields: Mapping[str, Any]) -> PrivacyGuarantee:
         _read_amount(fields, name)
     texts = (guarantee.neighbouring, guarantee.unit, *guarantee.not_protected)
     if not all(isinstance(text, str) for text in texts):
-        raise ValueError("the file does not say in words what is guaranteed.")
+        raise ValueError("the file has no text of the guarantee.")
     return guarantee
 
 

@@ -372,8 +372,8 @@ class SinkhornGradientGenerator(BaseGenerator):
         of_paper = (self.gradient, relation) == ("per_image", "add_remove")
         if self.epsilon is None or not of_paper:
             raise ValueError(
-                "accounting='paper' is that of gradient='per_image' and "
-                "neighbouring='add_remove', with an epsilon."
+                "accounting='paper' needs gradient='per_image', neighbouring='add_remove' and an "
+                "epsilon."
             )
         return plan_published(
             **options, noise_scale=self.noise_multiplier, batch_size=int(training.batch_size)
@@ -424,9 +424,8 @@ class SinkhornGradientGenerator(BaseGenerator):
             or (promised and promised.neighbouring != relation)
         ):
             raise ValueError(
-                "warm_start=True goes on with the network of the last fit, so that classes, "
-                "bounds, network, latent_dim and neighbouring must be those of that fit. Use "
-                "warm_start=False."
+                "warm_start=True continues with the network of the last fit, so classes, bounds, "
+                "network, latent_dim and neighbouring must be unchanged. Use warm_start=False."
             )
 
 

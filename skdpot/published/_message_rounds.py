@@ -135,9 +135,9 @@ def _margins(utility: Any, low: float, high: float, cap: float) -> tuple[float, 
     """Return bounds of the marginal utilities of a user-defined family."""
     if not hasattr(utility, "marginal_bounds"):
         raise ValueError(
-            "a user-defined utility needs a method marginal_bounds(low, high, cap): "
-            "the least and the largest marginal utility that there may be for a "
-            "parameter from low to high, at any amount from 0 to cap. Noise is scaled to it."
+            "a user-defined utility needs a method marginal_bounds(low, high, cap): the least and "
+            "the largest possible marginal utility for a parameter from low to high, at any amount "
+            "from 0 to cap. Noise is scaled to it."
         )
     least, largest = map(float, utility.marginal_bounds(low, high, cap))
     if not (np.isfinite([least, largest]).all() and least <= largest):

@@ -237,8 +237,8 @@ class NoisySinkhornDistance(BaseTransportDistance):
                     "clip. Use potential_bound=None."
                 )
             warn_user(
-                "accounting='paper' scales noise by a published proof that does not hold: what is "
-                "released is not private.",
+                "accounting='paper' scales noise by a published proof that does not hold: the "
+                "release is not private.",
                 NoGuaranteeWarning,
             )
         elif self.adaptive_noise > 0:

@@ -28,9 +28,8 @@ _MOST_TRIED = 512
 # scikit-learn's own text advises to impute.
 _INSTEAD = {
     "Input X contains NaN": (
-        "Input X contains NaN. Where a user has no weight write 0, as "
-        "DataFrame.pivot_table(..., fill_value=0) does; do not impute, which would fill in what "
-        "other users hold."
+        "Input X contains NaN. Where a user has no weight write 0, as DataFrame.pivot_table(..., "
+        "fill_value=0) does; do not impute, because that would fill in values of other users."
     ),
     "could not convert": (
         "X holds text that cannot be read as numbers. It must have weights, in a row for each user "

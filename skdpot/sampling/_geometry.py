@@ -98,9 +98,9 @@ def _check_row_names(cost_matrix, feature_names):
     rows = list(cost_matrix.index)
     if all(isinstance(row, str) for row in rows) and rows != list(feature_names):
         raise ValueError(
-            "rows of cost_matrix are named differently from the columns of X, with which they are "
-            "matched by position; reindex it with cost.loc[X.columns], or with "
-            "cost.loc[X.columns, X.columns] where what can be released are the columns of X."
+            "rows of cost_matrix have other names than the columns of X. They are matched by "
+            "position: reindex it with cost.loc[X.columns], or with cost.loc[X.columns, X.columns] "
+            "if the columns of X can be released."
         )
 
 

@@ -42,8 +42,8 @@ def doubts_about_identifiers(columns: Iterable[Column], n_records: int) -> str |
     if not cases or n_records < _FEWEST_ROWS:
         return None
     return (
-        f"{'; '.join(cases)}, as an identifier has. It tells rows apart, and nothing that they "
-        "have in common. Leave it out, put its labels into fewer kinds, or make it a number."
+        f"{'; '.join(cases)}, like an identifier, which has nothing to be learned. Leave it out, "
+        "merge its labels, or make it a number."
     )
 
 
@@ -104,7 +104,7 @@ def doubts_about_crowding(names: Sequence, values: np.ndarray) -> str | None:
     if not cases:
         return None
     return (
-        f"{100 * _USUAL:.0f} % of the numbers in {'; in '.join(cases)}. What is learned is scaled "
-        "by the bounds, and hardly tells such numbers apart. Take the logarithm of the column, or "
+        f"{100 * _USUAL:.0f} % of the numbers in {'; in '.join(cases)}. Such numbers are hardly "
+        "distinguished, because the bounds set the scale. Take the logarithm of the column, or "
         "declare narrower bounds."
     )

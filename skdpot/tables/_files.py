@@ -121,8 +121,8 @@ def read_header(path: str | os.PathLike[str]) -> Any:
             if _may_be_names(names):
                 return pandas.DataFrame(columns=names, dtype=object)
             problem = (
-                f"the first line of {path.name} is taken for the names of columns, and some of "
-                "them are numbers or there twice: if it is a record, write a line of names above."
+                f"the first line of {path.name} must have the names of the columns, but some are "
+                "numbers or occur twice. If it is a record, add a line of names above."
             )
         except (UnicodeDecodeError, csv.Error):
             problem = f"{path.name} cannot be read as a CSV file."
@@ -279,8 +279,8 @@ def _reader(column: Column) -> Callable[[Any], Any]:
     label_of_text = {str(label).strip(): label for label in column.values}
     if len(label_of_text) < len(column.values):
         raise ValueError(
-            f"column {column.name!r} has labels that a file does not tell apart, since they differ "
-            "by blanks around them or by their types, such as 1 and '1': declare one of each."
+            f"column {column.name!r} has labels that look the same in a file: they differ only by "
+            "blanks around them or by type, such as 1 and '1'. Declare one of each."
         )
     label_of_number = {
         float(label): label

@@ -66,7 +66,7 @@ def _labelled(column: Column, table: Table, labels: Any, missing: str, private: 
         labels = _labels_in(table, column, missing)
     _, number = declared_labels(labels, f"categories of column {column.name!r}")
     if not number and not may_have_none:
-        raise ValueError(f"categories of column {column.name!r} are none; it needs some.")
+        raise ValueError(f"categories of column {column.name!r} are empty; declare at least one.")
     # A single level has no order.
     kind = column.kind if len(number) > 1 else NOMINAL
     dtype = _with_declared_categories(column.dtype, number) if private else column.dtype
@@ -109,8 +109,8 @@ def _kinds_of_named(table: Table, categorical_features: Any) -> dict[int, str]:
     if isinstance(categorical_features, dict):
         if not set(categorical_features.values()) <= {ORDINAL, NOMINAL}:
             raise ValueError(
-                "categorical_features, as a dict, says of each column whether it is 'ordinal' or "
-                f"'nominal', got {categorical_features!r}."
+                "categorical_features, as a dict, must have 'ordinal' or 'nominal' for each "
+                f"column, got {categorical_features!r}."
             )
         return {
             _position(name, names, parameter): kind for name, kind in categorical_features.items()
@@ -135,9 +135,8 @@ def _kinds_of_declared(
     declarations = categories if isinstance(categories, dict) else ()
     if categories is not declarations and categories is not None and len(categories) and not named:
         raise ValueError(
-            "categories is a list, and the types of columns, which may be due to single values, do "
-            "not say with epsilon which columns they are of: give a dict by columns, or "
-            "categorical_features."
+            "with epsilon, a list of categories needs categorical_features, because types of "
+            "columns may depend on single values. Or give a dict by column."
         )
     declared = {_position(name, table.names, "categories") for name in declarations}
     kinds_by_position = {}
@@ -163,7 +162,9 @@ def _position(name: Any, names: list[Any], parameter: str) -> int:
         return names.index(name)
     if isinstance(name, Integral) and -len(names) <= int(name) < len(names):
         return int(name) % len(names)
-    raise ValueError(f"{parameter} names a column that is none of X. {no_such_column(name, names)}")
+    raise ValueError(
+        f"{parameter} names a column that X does not have. {no_such_column(name, names)}"
+    )
 
 
 def _declared(categories: Any, categorical: list[int], names: list[Any]) -> dict[int, Any]:

@@ -14,8 +14,8 @@ def check_index(X: Any, groups: Any) -> None:
     """Raise if the index of pandas rows differs from that of their people."""
     if hasattr(X, "iloc") and hasattr(groups, "iloc") and not X.index.equals(groups.index):
         raise ValueError(
-            "groups has another index than X, or another order: bring it into that of X, or give "
-            "groups.to_numpy() where its order is that of the rows."
+            "groups has another index than X, or another order: reindex it like X, or pass "
+            "groups.to_numpy() if it is in the order of the rows."
         )
 
 
@@ -38,8 +38,8 @@ def person_codes(groups: Any, n_rows: int) -> tuple[np.ndarray, list[Any]]:
         raise ValueError("groups must have one person for each row of X, in one dimension.")
     if any(map(is_missing, values.tolist())):
         raise ValueError(
-            "groups has missing values: a row of nobody cannot be protected. Leave these rows out, "
-            "or give each of them its own person."
+            "groups has missing values. A row without a person cannot be protected: leave these "
+            "rows out, or give each its own person."
         )
     digits = exact_digits(groups)
     if any(isinstance(value, float) and abs(value) >= 2.0**digits for value in values.tolist()):
@@ -58,7 +58,7 @@ def person_codes(groups: Any, n_rows: int) -> tuple[np.ndarray, list[Any]]:
     else:
         check_one_kind(number)
         return codes, list(number)
-    raise ValueError("groups holds what cannot name a person: give words or numbers.")
+    raise ValueError("groups has values that cannot name a person: use words or numbers.")
 
 
 def check_one_kind(people: Iterable[Any]) -> None:

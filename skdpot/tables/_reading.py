@@ -58,8 +58,8 @@ def finite_numbers(table: Table, column: Column, missing: str) -> np.ndarray:
     may_miss = missing == "kept"
     if table.holds_dates(column.position):
         raise TypeError(
-            f"column {column.name!r} of X is not numeric, it holds dates: make numbers of them "
-            "first, such as days since some day."
+            f"column {column.name!r} of X is not numeric, it holds dates. Convert them first, for "
+            "example to days since a fixed day."
         )
     values = table.column(column.position)
     if may_miss and values.dtype == object:
@@ -101,8 +101,8 @@ def labels_of(table: Table, column: Column, missing: str) -> np.ndarray:
         return labels
     if missing == "category" and column.kind == ORDINAL:
         raise ValueError(
-            f"Input X contains NaN, in column {column.name!r} of levels, in whose order what is "
-            "missing has no place. Impute it, or declare the column to be nominal."
+            f"Input X contains NaN, in column {column.name!r} of levels, whose order has no place "
+            "for missing values. Impute it, or declare the column to be nominal."
         )
     if missing == "error":
         raise ValueError(

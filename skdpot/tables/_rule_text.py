@@ -124,7 +124,7 @@ class _Reader:
     def _comparison(self, op: ast.cmpop, left: ast.expr, right: ast.expr) -> Condition:
         if isinstance(op, ast.Is | ast.IsNot):
             if not isinstance(right, ast.Name) or right.id != _MISSING:
-                raise self.error("'is' goes with 'missing' alone")
+                raise self.error("'is' may only be followed by 'missing'")
             return IsMissing(self._column(left), isinstance(op, ast.Is))
         if isinstance(op, ast.In | ast.NotIn):
             return self._membership(left, right, isinstance(op, ast.In))
@@ -140,7 +140,7 @@ class _Reader:
 
     def _membership(self, left: ast.expr, right: ast.expr, is_in: bool) -> Condition:
         if not isinstance(right, ast.List | ast.Tuple | ast.Set) or not right.elts:
-            raise self.error("'in' goes with a list of constants, as in region in ['north']")
+            raise self.error("'in' needs a list of constants, as in region in ['north']")
         equal = ast.Eq()
         parts = tuple(self._comparison(equal, left, element) for element in right.elts)
         membership = Joined(parts, all=False)
@@ -155,7 +155,7 @@ class _Reader:
         (unit,) = {c.unit for c in term.columns} if len(term.columns) == 1 else {None}
         date = None if unit is None else term.columns[0].number_of(constant)
         if date is None:
-            raise self.error(f"{self._of(node)} is not to be compared with {constant!r}")
+            raise self.error(f"{self._of(node)} cannot be compared with {constant!r}")
         return self._compare_terms(sign, term, Number(float(date), 1))
 
     def _compare_label(self, sign: str, column: Column, constant: Any) -> Condition:

@@ -141,8 +141,8 @@ class Rules:
                     impossible = True
                 if impossible:
                     raise ValueError(
-                        f"the rule {text!r} cannot hold together with what else is declared or "
-                        "asked for: bounds, categories, other rules, or given."
+                        f"the rule {text!r} contradicts other declarations or conditions: bounds, "
+                        "categories, other rules, or given."
                     )
             if boxes == before:
                 break
@@ -224,7 +224,8 @@ def _check(text: str, formula: Formula) -> None:
         )
     if not isinstance(source, SameLabel) and column.integer and not source.whole:
         raise ValueError(
-            f"the rule {text!r} computes integers of {column.name!r} from numbers that are none."
+            f"the rule {text!r} computes {column.name!r}, a column of integers, from numbers that "
+            "are not integers."
         )
 
 
@@ -241,10 +242,10 @@ def _check_equalities(text: str, condition: Condition, computed: set[Any]) -> No
         )
         if not exact and not is_formula:
             raise ValueError(
-                f"the rule {text!r} asks real numbers to be equal. Only a rule that is nothing but "
-                "such an equation can, with a column of numbers alone on its left, as in "
-                "'total == food + rent'. At a bound, write <= or >=, as in 'tip <= 0' of amounts "
-                "from 0; integers may be equal."
+                f"the rule {text!r} requires real numbers to be equal. That is possible only if "
+                "the whole rule is one equation with a column of numbers alone on its left, as in "
+                "'total == food + rent'. At a bound, write <= or >=, as in 'tip <= 0' for amounts "
+                "from 0. Integers may be equal."
             )
 
 

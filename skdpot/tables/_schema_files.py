@@ -75,4 +75,4 @@ def _read_json(schema: str | os.PathLike) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise ValueError(f"schema must be JSON, and {source} is none: {error}.") from None
+        raise ValueError(f"schema must be JSON, but {source} is not: {error}.") from None

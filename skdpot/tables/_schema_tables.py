@@ -90,8 +90,8 @@ def _mistaken(table: Table, place: int, column: Column) -> list[str]:
     if not any(type(v) is float and abs(v) >= least for v in table.column(place).tolist()):
         return []
     return [
-        f"column {column.name!r} has floating-point numbers, and declares integers that these do "
-        "not tell apart: read it as text, or as integers that may be missing (Int64)"
+        f"column {column.name!r} has floating-point numbers, which do not distinguish all of its "
+        "declared integers: read it as text, or as integers that may be missing (Int64)"
     ]
 
 

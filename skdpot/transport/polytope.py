@@ -140,7 +140,8 @@ def normalise_rows(weights):
     if empty.size:
         raise ValueError(
             f"row {empty[0]} is all zero, so it is no distribution. Give it weights that do not "
-            "depend on anybody's data, such as all ones: to leave it out tells that it is empty."
+            "depend on anybody's data, such as all ones: leaving it out would reveal that it is "
+            "empty."
         )
     lengths = np.diff(rows.indptr)
     rows.data /= np.repeat(largest, lengths)

@@ -162,7 +162,7 @@ def test_declared_categories_may_have_no_rows_and_set_the_order():
         ({"categories": {"number": [1, 2]}}, "which is not one of the categorical columns"),
         ({"categories": [["a"]]}, "declares 1 columns, and there are 4"),
         ({"categories": {"word": ["a", "a"]}}, "must be a list of different labels"),
-        ({"categories": {"word": []}}, "are none; it needs some"),
+        ({"categories": {"word": []}}, "are empty; declare at least one"),
     ],
 )
 def test_declarations_that_do_not_match_are_refused(params, message):

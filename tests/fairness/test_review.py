@@ -50,7 +50,7 @@ def test_private_kinds_are_those_declared_whatever_one_value_makes_of_a_type(for
 
 def test_private_categories_as_a_list_need_the_names_of_columns():
     frame = pd.DataFrame({"u": [0.5, 0.25], "v": ["x", "x"]})
-    with pytest.raises(ValueError, match="give a dict by columns, or categorical_features"):
+    with pytest.raises(ValueError, match="a list of categories needs categorical_features"):
         kinds_of(frame, categories=[["x"]])
     assert kinds_of(frame, categories=[["x"]], categorical_features=["v"]) == ["numeric", "nominal"]
 

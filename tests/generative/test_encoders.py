@@ -653,7 +653,7 @@ def test_an_encoder_is_tried_on_what_is_public(encode, decode, options, message)
 def test_an_own_encoder_of_a_file_must_be_given_again():
     header = own().header()
     space = RecordSpace(unit_box(3))
-    with pytest.raises(ValueError, match="give it again"):
+    with pytest.raises(ValueError, match="pass it again"):
         encoder_from_header(header, space)
     with pytest.raises(ValueError, match="makes 1 numbers of a record, and made 2"):
         encoder_from_header(header, space, (lambda r: r[:, :1], lambda c: c[:, [0] * 3]))

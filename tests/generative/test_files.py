@@ -152,11 +152,11 @@ def test_folders_and_files_that_are_not_there_are_errors_of_the_system(tmp_path)
 @pytest.mark.parametrize(
     "header, message",
     [
-        ({"x": np.float32(1)}, "must be what JSON can hold"),
-        ({"x": float("nan")}, "must be what JSON can hold"),
-        ({"x": {1}}, "must be what JSON can hold"),
-        ({"x": (1, 2)}, "would not be read as it is"),
-        ({1: 2}, "would not be read as it is"),
+        ({"x": np.float32(1)}, "must have values of JSON"),
+        ({"x": float("nan")}, "must have values of JSON"),
+        ({"x": {1}}, "must have values of JSON"),
+        ({"x": (1, 2)}, "would change when it is read"),
+        ({1: 2}, "would change when it is read"),
         ([1], "must be a dictionary"),
     ],
 )

@@ -70,7 +70,7 @@ def test_tables_without_statistics_say_so(tmp_path):
     generator.save(tmp_path / "again")
     for table in (generator._fitted, DPSinkhornGenerator.load(tmp_path / "again")._fitted):
         assert table.statistics is None
-        with pytest.raises(ValueError, match="a file of an earlier version, which does not hold"):
+        with pytest.raises(ValueError, match="by an earlier version, without the released counts"):
             table.known_statistics  # noqa: B018
 
 

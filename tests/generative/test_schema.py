@@ -546,7 +546,9 @@ def test_one_missing_value_changes_no_label_of_others(library):
     if library is pl:
         assert units_of(lacking, schema)[:, 0].tolist() == [0, 1, 2]
         return
-    with pytest.raises(ValueError, match="integers that these do not tell apart") as error:
+    with pytest.raises(
+        ValueError, match="which do not distinguish all of its declared integers"
+    ) as error:
         units_of(lacking, schema)
     assert str(2**60)[:6] not in str(error.value)
     assert units_of(lacking.astype("Int64"), schema)[:, 0].tolist()[0] == 0

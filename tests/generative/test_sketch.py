@@ -592,7 +592,7 @@ def test_encoders_of_users_are_given_again(tmp_path):
     path = tmp_path / "generator"
     other = PCA(3).fit(make_records(seed=1))
     for encoder, message in [
-        (None, "give it again, as encoder="),
+        (None, "pass it again, as encoder="),
         ("dct", "encoder"),
         (other, "makes 3 numbers of a record, and made 2"),
     ]:

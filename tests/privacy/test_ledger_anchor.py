@@ -113,7 +113,9 @@ class TestRollback:
         places.new().charge(COST, **RECORD)
         places.path.unlink()
         PrivacyLedger(epsilon=1.0, path=places.path)
-        with pytest.raises(LedgerTamperedError, match="the file was replaced, or the anchor belongs"):
+        with pytest.raises(
+            LedgerTamperedError, match="the file was replaced, or the anchor belongs"
+        ):
             places.open()
 
     def test_a_copy_does_not_spend_the_budget_twice(self, places):

@@ -489,7 +489,7 @@ def test_warm_start_refuses_what_the_network_is_not_for(change):
     X, ledger = make_records(), make_ledger()
     estimator = make(warm_start=True, ledger=ledger).fit(X)
     before, state = make_weights(estimator), set(vars(estimator))
-    with pytest.raises(ValueError, match="warm_start=True goes on with the network"):
+    with pytest.raises(ValueError, match="warm_start=True continues with the network"):
         estimator.set_params(**nested(**change)).fit(X)
     with pytest.raises(ValueError, match="has 3 features, but .* is expecting 2"):
         estimator.set_params(bounds=(0, 1)).fit(make_records(10, 3))
@@ -529,7 +529,7 @@ BAD_PARAMETERS = [
     ({"gradient": "per_user"}, TEXT.format("gradient")),
     ({"accounting": "hopeful"}, TEXT.format("accounting")),
     ({"accounting": "paper", "gradient": "per_image"}, "nothing is guaranteed"),
-    ({"accounting": "paper", "ledger": None}, "is that of gradient='per_image'"),
+    ({"accounting": "paper", "ledger": None}, "needs gradient='per_image'"),
     ({"neighbouring": "replace_one"}, "the ledger is for 'add_remove'"),
     ({"neighbouring": "swap"}, TEXT.format("neighbouring")),
     ({"n_iter": 0}, TEXT.format("n_iter")),
@@ -819,7 +819,7 @@ def test_networks_of_users_are_given_again(tmp_path):
     np.testing.assert_array_equal(loaded.sample(5), fitted.sample(5))
     path = tmp_path / "generator"
     for network, message in [
-        (None, "give it again, as network="),
+        (None, "pass it again, as network="),
         ("mlp", "weights of another network"),
         (torch.nn.Linear(3, 2), r"must be float32 of shape \(2, 3\)"),
     ]:
@@ -846,10 +846,10 @@ def test_other_files_are_refused(tmp_path):
         {"parameters": 3},
     ):
         write_generator(path, header | changes, arrays)
-        with pytest.raises(ValueError, match="does not hold what a generator is made of"):
+        with pytest.raises(ValueError, match="does not hold a whole generator"):
             SinkhornGradientGenerator.load(path)
     write_generator(path, {}, {})
-    with pytest.raises(ValueError, match="does not hold what a generator is made of"):
+    with pytest.raises(ValueError, match="does not hold a whole generator"):
         SinkhornGradientGenerator.load(path)
     with pytest.raises(FileNotFoundError):
         SinkhornGradientGenerator.load(tmp_path / "nothing")

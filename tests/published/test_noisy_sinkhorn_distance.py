@@ -58,7 +58,7 @@ def test_guarantee():
 def test_published_accounting_guarantees_nothing(further):
     X, y = make_groups(10, 6)
     estimator = make(accounting="paper", **{"reg": 5.0} | further)
-    with pytest.warns(NoGuaranteeWarning, match="what is released is not private") as caught:
+    with pytest.warns(NoGuaranteeWarning, match="the release is not private") as caught:
         estimator.fit(X, y)
     assert caught[0].filename == __file__
     assert estimator.privacy_guarantee_ is None

@@ -385,5 +385,5 @@ def test_published_accounting_warns_of_the_true_price_and_charges_nothing():
     assert generator.privacy_guarantee_ is None
     with pytest.raises(ValueError, match="nothing is guaranteed"):
         make_generator(make_ledger(), **params).fit(X)
-    with pytest.raises(ValueError, match="accounting='paper' is that of"):
+    with pytest.raises(ValueError, match="accounting='paper' needs"):
         make_generator(None, **(params | {"gradient": "images"})).fit(X)

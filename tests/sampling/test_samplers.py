@@ -492,7 +492,7 @@ def test_rows_of_a_cost_frame_are_the_columns_of_X(sampler_class):
     fitted = sampler_class(cost_matrix=cost).fit(X)
     np.testing.assert_array_equal(fitted.cost_matrix_, line_cost(5))
     alphabetical = cost.sort_index().sort_index(axis=1)
-    with pytest.raises(ValueError, match=r"named differently .* cost.loc\[X.columns, X.columns\]"):
+    with pytest.raises(ValueError, match=r"have other names .* cost.loc\[X.columns, X.columns\]"):
         sampler_class(cost_matrix=alphabetical).fit(X)
     reindexed = sampler_class(cost_matrix=alphabetical.loc[names, names]).fit(X)
     np.testing.assert_array_equal(reindexed.cost_matrix_, line_cost(5))
@@ -926,7 +926,9 @@ def test_a_ledger_that_is_none_is_refused(sampler_class):
 
 # Every number begins with these digits, which no message may show.
 SECRET = 3.14159
-ABSENT = "Input X contains NaN. .* write 0, .*fill_value=0.* do not impute, which would fill in"
+ABSENT = (
+    "Input X contains NaN. .* write 0, .*fill_value=0.* do not impute, because that would fill in"
+)
 BAD_WEIGHTS = {
     "negative": ([[1, 1, 1], [SECRET, 1, -SECRET]], "Negative values in data: row 1 .*must be non"),
     "sparse negative": (
@@ -939,7 +941,7 @@ BAD_WEIGHTS = {
     "NaN frame": (pd.DataFrame([[SECRET, np.nan, 1]]), ABSENT),
     "all zero": (
         [[1, 1, 1], [SECRET, 0, 0], [0, 0, 0], [0, 0, 0]],
-        "row 2 is all zero.*such as all ones: to leave it out tells that it is empty",
+        "row 2 is all zero.*such as all ones: leaving it out would reveal that it is empty",
     ),
     "explicit zeros": (
         sparse.csr_array(([SECRET, 0.0, 0.0], ([0, 1, 1], [0, 1, 2])), shape=(2, 3)),

@@ -85,7 +85,7 @@ def encoder_from_header(header: dict[str, Any], space: RecordSpace, own: Any = N
         return OwnEncoder._from_header(own, header, space)
     kinds = _named()
     if name not in kinds:
-        raise ValueError(f"the file names an encoder that there is not: {name!r}.")
+        raise ValueError(f"the file names an unknown encoder: {name!r}.")
     kind = kinds[name]
     parameters = {key: header.get(key) for key in kind().get_params()}
     encoder = kind(**parameters).prepared(space)

@@ -70,7 +70,9 @@ class OwnEncoder(Encoder):
     def _from_header(cls, own: Any, header: dict[str, Any], space: RecordSpace) -> "OwnEncoder":
         """Return the user's encoder, checked against the header of a file, or raise."""
         if own is None:
-            raise ValueError("the encoder was one of the user's own: give it again, as encoder=...")
+            raise ValueError(
+                "the file was saved with a user's own encoder: pass it again, as encoder=..."
+            )
         if isinstance(own, cls):
             own = own.encoder
         prepared = cls(own, header.get("largest_norm")).prepared(space)
@@ -166,7 +168,7 @@ class OwnEncoder(Encoder):
         if norm is None:
             raise ValueError(
                 "the norm of what an encoder of your own returns is not bounded: declare a bound, "
-                "as OwnEncoder(encoder, largest_norm=...). Longer codes are made shorter, and "
+                "as OwnEncoder(encoder, largest_norm=...). Longer codes are scaled down to it, and "
                 "noise is scaled to it."
             )
         number = isinstance(norm, int | float | np.number) and not isinstance(norm, bool)

@@ -296,7 +296,7 @@ def read_held_out(
         return None
     held_out = with_kinds(arrays, _HELD_OUT)
     if arrays.keys() != held_out.keys() or not _are_held_out(schema, held_out):
-        raise ValueError("the file does not hold what was released of records held out.")
+        raise ValueError("the file lacks the release of held-out records.")
     return held_out
 
 

@@ -90,8 +90,8 @@ class ReleasedTable:
         """Return the released statistics, or raise where a file does not hold them."""
         if self.statistics is None:
             raise ValueError(
-                "the generator is of a file of an earlier version, which does not hold the counts "
-                "that were released, but what was made of them only: fit it again."
+                "the generator was saved by an earlier version, without the released counts: fit "
+                "it again."
             )
         return self.statistics
 

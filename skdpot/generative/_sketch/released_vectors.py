@@ -76,8 +76,8 @@ class ReleasedVectors:
         """Return the noise of the releases, or raise for a file that does not hold it."""
         if self.noise is None:
             raise ValueError(
-                "the generator is of a file of an earlier version, which does not say how large "
-                "the noise was: fit it again."
+                "the generator was saved by an earlier version, without the size of the noise: fit "
+                "it again."
             )
         return self.noise
 

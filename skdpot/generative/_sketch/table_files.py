@@ -127,7 +127,7 @@ def read_further(
         or not _are_statistics(counted, statistics)
         or n_records != released_size(statistics)
     ):
-        raise ValueError("the file does not hold what was released of a table.")
+        raise ValueError("the file lacks the release of a table.")
     return {"statistics": statistics, "held_out": read_held_out(judged, held_out)}
 
 

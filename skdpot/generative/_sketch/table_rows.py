@@ -250,9 +250,9 @@ class WantedRows:
             given = [*self._learned, *(column.name for column in self._computed)]
             conditions = f" and the conditions of given on {given}" if given else ""
             raise ValueError(
-                f"no row was found that keeps all rules {list(self.rules.texts)}{conditions}, "
-                "within what is declared. Wider bounds, or fewer rules or conditions, may help; "
-                "write an equation with the column that it computes alone on its left."
+                f"no row was found that satisfies all rules, {list(self.rules.texts)}{conditions}, "
+                "within the declarations. Wider bounds, fewer rules or fewer conditions may help. "
+                "Write an equation with the computed column alone on its left."
             )
         return TableRows(
             np.concatenate([rows.units for rows in parts]),

@@ -141,9 +141,9 @@ def read_space(declared: Declared, container: str, *, apart: bool) -> TableSpace
     named = apart and declared.classes is None and features.target is not None
     if not named and apart != (declared.classes is not None):
         raise ValueError(
-            "y and classes go together: give the labels of records as y, and all labels that "
-            "there may be as classes=[...]. Or declare y in the schema, and name it as target; "
-            "without y it is a column of the table."
+            "y and classes go together: give the labels of records as y, and all possible labels "
+            "as classes=[...]. Or declare y in the schema, and name it as target; then it is a "
+            "column of the table."
         )
     rules = read_rules(declared.rules, features)
     features = features.computing(rules.computed)

@@ -71,8 +71,8 @@ def check_problem(
     n_support = operator.index(n_support)
     if not 1 <= n_support <= widths[0]:
         raise ValueError(
-            f"n_support must be between 1 and the number of candidates, {widths[0]}, as the points "
-            f"that are chosen are distinct; got {n_support}."
+            f"n_support must be between 1 and the number of candidates, {widths[0]}, because the "
+            f"chosen points are distinct; got {n_support}."
         )
     if masses is None:
         masses = [np.full(len(cost), 1.0 / len(cost)) for cost in arrays]

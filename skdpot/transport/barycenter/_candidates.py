@@ -377,8 +377,8 @@ def _check_candidates(candidates: Any, problem: CandidateProblem) -> np.ndarray 
     points = np.asarray(candidates, dtype=np.float64)
     if points.ndim != 2 or len(points) != problem.n_candidates or not points.shape[1]:
         raise ValueError(
-            f"candidates must have shape ({problem.n_candidates}, n_features), as costs have that "
-            f"many columns; got {points.shape}."
+            f"candidates must have shape ({problem.n_candidates}, n_features), because costs have "
+            f"that many columns; got {points.shape}."
         )
     if not np.isfinite(points).all():
         raise ValueError("candidates contain NaN or infinity.")

@@ -109,8 +109,8 @@ class BarycenterProblem:
             raise ValueError("candidates must be a matrix of finite numbers.")
         if len(candidates) < self.n_support:
             raise ValueError(
-                f"n_support must not be above the number of candidates, {len(candidates)}, as the "
-                f"points that are chosen are distinct; got {self.n_support}."
+                f"n_support must not be above the number of candidates, {len(candidates)}, because "
+                f"the chosen points are distinct; got {self.n_support}."
             )
         return candidates
 
@@ -121,7 +121,7 @@ class BarycenterProblem:
         n_features = low.size if low.ndim == 1 else self.n_features
         n_features = n_features if candidates is None else candidates.shape[1]
         if n_features is None or operator.index(n_features) < 1:
-            raise ValueError("n_features is needed if candidates and bounds do not tell it.")
+            raise ValueError("n_features is needed if candidates and bounds do not determine it.")
         if self.n_features not in (None, n_features):
             raise ValueError(f"n_features={self.n_features}, but points have {n_features}.")
         if self.bounds is None:

@@ -157,7 +157,7 @@ def _edges(adjacency: Any) -> sparse.csr_array:
             f"shape {adjacency.shape} and dtype {adjacency.dtype}."
         )
     if np.isnan(adjacency.data if sparse.issparse(adjacency) else adjacency).any():
-        raise ValueError("adjacency must not have NaN: an edge is what differs from zero.")
+        raise ValueError("adjacency must not have NaN: edges are the nonzero entries.")
     edges = sparse.csr_array(adjacency != 0, copy=True)
     edges.sum_duplicates()
     return edges
