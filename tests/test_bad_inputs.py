@@ -519,7 +519,7 @@ MISTAKES = {
          "classes are not declared", "give all possible labels"),
         ("a label that is no class",
          lambda book: of_vectors(book(), classes=["a", "c"]).fit(X, GROUP),
-         "labels that are not among the declared classes", "Declare all possible labels .* or leave out"),
+         "labels that are not among the declared classes", "all possible labels.* or leave out"),
         ("classes without labels", lambda book: of_vectors(book(), classes=["a", "b"]).fit(X),
          "the target y is None", "give the label of each record"),
         ("images of another size", lambda book: of_vectors(book(), image_shape=(3, 3)).fit(X),

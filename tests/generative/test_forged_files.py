@@ -225,7 +225,7 @@ def test_what_no_table_is_counted_as_is_refused(name, value, saved, tmp_path):
     header, arrays = copy.deepcopy(saved["table"])
     arrays[name][0] = value
     write_generator(tmp_path / "generator.npz", header, arrays)
-    with pytest.raises(ValueError, match="what was released"):
+    with pytest.raises(ValueError, match="the file lacks the release"):
         DPSinkhornGenerator.load(tmp_path / "generator.npz")
 
 
