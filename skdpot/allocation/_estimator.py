@@ -220,11 +220,11 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_targets, n_sources)
-            What a unit from each source is worth to each target.
+            Utility of a unit from each source to each target.
         y : None
             Not used.
         source_utilities : {array-like, sparse matrix} of shape (n_targets, n_sources), default=None
-            What it is worth to the source; None is nothing.
+            Utility of the unit to the source; None is nothing.
 
         Returns
         -------

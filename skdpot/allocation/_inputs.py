@@ -63,7 +63,7 @@ class UtilityReleases(Release):
         return tuple(side.epsilons for side in self.sides)
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
-        """Return the standard errors of a utility; the scale is that of its range's middle."""
+        """Return the standard errors of a utility; the scale is the error without a release."""
         return tuple(
             ExpectedError(
                 f"standard error of a utility of a {node}", side.standard_error, side.spread

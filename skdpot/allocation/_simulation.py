@@ -33,9 +33,9 @@ def share_lost(
 ) -> tuple[ExpectedError, ...]:
     """Return the share of the optimum that a release loses; its scale is the loss of a blind plan.
 
-    Only the public network of the problem is used. `ranges` are those of uniform utilities of
-    targets, and of sources, and `released` makes a release, and plans. The result is empty where
-    any plan is about as good as another.
+    Only the public network of the problem is used. `ranges` are the ranges of uniform utilities of
+    targets and of sources. `released` makes a release, and the plan from it. The result is empty
+    where any plan is about as good as another.
     """
     quick = replace(
         solver,

@@ -84,7 +84,7 @@ class PrivateADMMTransport(AllocationEstimator):
         Amount from each source to each target. Feasible up to rounding. Sparse if X or `adjacency`
         is sparse.
     duals_ : {ndarray, sparse array} of shape (n_targets, n_sources)
-        Prices on the edges, in units of utility: what targets pay for a unit and sources are paid.
+        Prices on the edges, in units of utility: targets pay them for a unit, and sources are paid.
     welfare_ : float
         Total utility of the plan; with an epsilon, by the released utilities.
     gap_ : float

@@ -36,7 +36,7 @@ def make_city_checkins(n_users=500, n_bins=30, random_state=None):
     Homes, workplaces and venues lie along the streets of a city of 15 km by 15 km with six
     districts. Users are seen at home, at work, and at venues that are popular and near to one of
     the two. The numbers of check-ins of users and the popularity of venues have heavy tails; every
-    user has at least ten check-ins. No user is a real one, so that nothing of it is private.
+    user has at least ten check-ins. All users are made up, so nothing is private.
 
     Parameters
     ----------

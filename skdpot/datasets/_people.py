@@ -43,7 +43,7 @@ def load_adult(path):
 
     The data set holds age, education, working hours and more of 48,842 people, and whether they
     earned more than 50,000 dollars in the year 1994. It does not come with this package: download
-    it from https://archive.ics.uci.edu/dataset/2/adult. What is returned is what the files hold,
+    it from https://archive.ics.uci.edu/dataset/2/adult. The result is the content of the files,
     without noise.
 
     Parameters
@@ -69,8 +69,8 @@ def load_adult(path):
         target_names : list of str
             What 0 and 1 stand for.
         is_test : ndarray of shape (n_records,), dtype=bool
-            Which records the data set's authors have set apart: those of ``adult.test``, or those
-            for which a column ``split`` says test.
+            Whether the authors of the data set have set a record apart: it is in ``adult.test``, or
+            its column ``split`` says test.
 
     Raises
     ------

@@ -124,7 +124,7 @@ class PlanDisplay:
         ----------
         estimator : PrivateADMMTransport or PrivateSinkhornDistance
             A fitted estimator; a distance needs two groups and ``mechanism="histogram"``, and its
-            points are those of the public grid.
+            points are on the public grid.
         shown_mass : float, default=1.0
             See :meth:`plot`.
         ax : matplotlib Axes, default=None

@@ -76,7 +76,7 @@ class BaseTransportDistance(PrivateEstimator):
         ------
         ValueError
             If a parameter, a record or a public label is wrong. Nothing has been charged then. No
-            private label raises, whatever it is.
+            private label raises an error.
         BudgetExceededError
             If the ledger does not allow the release. Nothing has been released then.
         """
@@ -94,7 +94,7 @@ class BaseTransportDistance(PrivateEstimator):
         return self._read(X, y, self.groups, reset=True)
 
     def _declared(self, n_records: int, columns: Any, group_sizes: Any = None) -> Records:
-        """Return declared records, of which only the layout is known."""
+        """Return declared records with a known layout and unknown values."""
         d = count_columns(columns, default=np.max([np.size(end) for end in self.bounds or (0, 1)]))
         made = declared_groups(
             n_records,

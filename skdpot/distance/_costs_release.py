@@ -15,10 +15,10 @@ from skdpot.releases import NoisyRelease, VectorRelease
 class CostsRelease(NoisyRelease):
     """All costs between pairs of groups, each in units of its sensitivity, with noise.
 
-    With public labels a record takes part in k - 1 of the costs of k groups, so that in these units
-    it changes the vector of all costs by at most k - 1 in the l1 norm, and the root of that in the
-    l2 norm. With private labels it may take part in the costs of two groups. The bound is computed
-    for the given sizes.
+    With public labels a record takes part in k - 1 of the costs of k groups. So in these units it
+    changes the vector of all costs by at most k - 1 in the l1 norm, and sqrt(k - 1) in the l2 norm.
+    With private labels it may take part in the costs of two groups. The bound is computed for the
+    given sizes.
 
     Parameters
     ----------

@@ -135,8 +135,8 @@ class GridTransport:
 class GridRelease(NoisyRelease):
     """Noisy counts of all groups and cells, and the results computed from them.
 
-    A record that is replaced, or changes its group, or both, leaves one count and joins another:
-    the vector of all counts moves by 2 at most in the l1 norm, and by the root of 2 in the l2 norm.
+    A record that is replaced, or changes its group, or both, leaves one count and joins another. So
+    the vector of all counts moves by at most 2 in the l1 norm, and sqrt(2) in the l2 norm.
 
     Parameters
     ----------

@@ -62,8 +62,8 @@ class Groups:
     def split(self, X: np.ndarray, filler: np.ndarray) -> list[np.ndarray]:
         """Return the records of every group.
 
-        A group of private size with fewer records than declared is filled up with a public point:
-        an error, or a guarantee that did not hold, would reveal its size.
+        If a group of private size has fewer records than declared, a public point is added as often
+        as needed. An error, or a guarantee that did not hold, would reveal its size.
         """
         samples = [X[self.codes == g] for g in range(len(self.names))]
         if self.labels == "public":

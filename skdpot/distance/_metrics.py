@@ -42,8 +42,8 @@ class CostFunction:
     kind : {"sqeuclidean", "euclidean"} or None
         The formula of the cost, if clipping changes none of its values.
     monotone : bool
-        Whether points are numbers and the cost is convex in their difference, so that to couple
-        them in their order is optimal. Then :meth:`between` is there, too.
+        Whether points are numbers and the cost is convex in their difference. Then coupling them in
+        their order is optimal. Then :meth:`between` is there, too.
     """
 
     range: tuple[float, float]

@@ -60,7 +60,7 @@ class BlurredColumn:
 
 @dataclass(frozen=True, eq=False)
 class Blur:
-    """Redraws the numbers of rows, so that no more is left than the release tells.
+    """Redraws the numbers of rows: only the information of the release remains.
 
     The release does not contain numbers that many rows share, nor close ties between columns. A map
     would move them by different errors in each group, and so mark the rows of a group. Images are

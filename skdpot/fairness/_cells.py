@@ -13,8 +13,8 @@ from skdpot.fairness._quantiles import QuantileFunction
 MOST_CELLS = 64
 _FEWEST_CELLS = 2
 # Largest distance of a distribution function from a straight line within a cell, times the squared
-# number of cells, for scores whose standard deviation is a ninth of the width of their bounds: 81 /
-# 8 times the steepest slope of a Gaussian density, exp(-1/2) / sqrt(2 pi).
+# number of cells. Scores are assumed to have a standard deviation of a ninth of the width of their
+# bounds: then it is 81 / 8 times the steepest slope of a Gaussian density, exp(-1/2) / sqrt(2 pi).
 _BEND = 81.0 / 8.0 * math.exp(-0.5) / math.sqrt(2.0 * math.pi)
 # A cell may hold an atom if its mass exceeds this factor times the mean mass of its neighbours, and
 # also the mean mass of all cells.
@@ -100,8 +100,8 @@ class CellDistribution:
         """Return the ranks of predictions.
 
         Ranks are linear within a cell, in the order of predictions. In a cell with far more mass
-        than its neighbours, many predictions may be equal or nearly equal, which counts do not
-        show: ranks are then drawn within the mass of the cell, by uniform random numbers.
+        than its neighbours, many predictions may be equal or nearly equal, and counts do not show
+        it. So ranks are drawn within the mass of the cell, by uniform random numbers.
         """
         cells = cell_numbers(scores, self.edges)
         places = (scores - self.edges[cells]) / np.diff(self.edges)[cells]
@@ -114,10 +114,11 @@ def shrunk_masses(noisy: np.ndarray, deviation: float) -> np.ndarray:
     """Return distributions, above 0, estimated from counts with noise of a known deviation.
 
     First all groups together, then each of them is divided in two parts again and again. The share
-    of a part is what noisy counts say, shrunk towards a share that is known: that of cells, for all
-    groups together, and theirs, for a group. As in James and Stein's rule, it is shrunk by the
-    variance of the noise over the squared difference, and wholly where noise is larger. A group
-    whose sum of counts is below two standard deviations of its noise is taken to be like all.
+    of a part comes from noisy counts, and is shrunk towards a known share: the share of cells for
+    all groups together, and the share of all groups for one group. As in James and Stein's rule, it
+    is shrunk by the variance of the noise over the squared difference, and wholly where noise is
+    larger. A group whose sum of counts is below two standard deviations of its noise is taken to be
+    like all.
 
     Examples
     --------

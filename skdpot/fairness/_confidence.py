@@ -1,8 +1,8 @@
 r"""Upper confidence bounds of areas and differences, for all distributions and sample sizes.
 
 The largest of several unknown quantities is one of them, and which one does not depend on the
-sample. So if each has an upper bound that fails with some risk, the largest of these bounds is an
-upper bound of the largest quantity at the same risk, however many there are. Proofs:
+sample. If each quantity has an upper bound that fails with some risk, the largest bound is an upper
+bound of the largest quantity at the same risk. The number of quantities does not matter. Proofs:
 :ref:`certificate`.
 """
 

@@ -130,7 +130,7 @@ def read_groups(policy: FoundGroups | DeclaredGroups, weights: Any) -> Groups:
 
 
 def read_box(settings: FitSettings, columns: list[Column]) -> Any:
-    """Return the bounds of numbers, or None if there are none and none are needed; or raise."""
+    """Return the bounds of numbers, or None if they are neither given nor needed; or raise."""
     private = settings.epsilon is not None
     if not private and settings.bounds is None:
         return None

@@ -119,7 +119,7 @@ class KnownRows:
     blur : Blur or None
         Blurs rows of a private fit before they are moved.
     shown : float
-        AUC above 1/2 by which errors of a private map may show groups: where these are not found
+        Excess of the AUC over 1/2 that errors of a private map may cause. If groups are not found
         more easily, nothing is moved.
     """
 

@@ -1,9 +1,9 @@
 r"""Predictions with equalized odds: kernels from score cells to cells, one for every group.
 
-The class is not known when a prediction is made. So the image of a score may depend on the score
-and the group: it is moved to another cell at random, with the probabilities of a row of the group's
-kernel. Kernels are chosen such that in every class their images have the same distribution in all
-groups, and among these such that predictions move least. That is a linear program
+The class is not known when a prediction is made. So the image of a score may depend only on the
+score and the group: the score moves to another cell at random, with the probabilities of a row of
+the group's kernel. In every class, images must have the same distribution in all groups. Among the
+kernels with this property, those are chosen that move predictions least. That is a linear program
 (:ref:`proof-equalized-odds`).
 """
 
@@ -33,8 +33,8 @@ class OddsKernels:
     edges : ndarray of shape (n_cells + 1,)
         Edges of the cells.
     inner : ndarray of shape (n_cells, n_steps + 1)
-        Quantiles of scores within each cell, over all groups: images in a cell have this
-        distribution, whatever group and cell they come from.
+        Quantiles of scores within each cell, over all groups. Images in a cell have this
+        distribution, for all groups and cells that they come from.
     kernels : ndarray of shape (n_groups, n_cells, n_cells)
         Probabilities to go from a cell to another one.
     quantiles : QuantileFunction

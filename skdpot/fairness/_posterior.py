@@ -96,13 +96,13 @@ def fit_kinds(
 ) -> tuple[Kinds, np.ndarray, np.ndarray]:
     """Return the kinds of rows, the rows they were learned from, and the kinds of those.
 
-    The kinds of training rows are by classifiers trained without the row, as those of new rows are.
+    The kind of a training row comes from classifiers trained without the row, as for new rows.
     """
     posterior, rows, held_out = fit_posterior(columns, codes, groups, n_groups, seed)
     n_kinds = max(1, min(_KINDS_PER_GROUP * n_groups, len(rows) // _ROWS_PER_KIND))
     clusters = KMeans(n_kinds, n_init=3, random_state=seed)
     with warnings.catch_warnings():
-        # If rows tell nothing about their group, there are fewer kinds.
+        # If rows reveal nothing about their group, there are fewer kinds.
         warnings.simplefilter("ignore", ConvergenceWarning)
         kinds = clusters.fit_predict(_log_ratios(held_out))
     return Kinds(posterior, clusters), rows, kinds

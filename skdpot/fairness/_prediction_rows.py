@@ -1,4 +1,4 @@
-"""Rows of a fit without privacy, and what is learned from their predictions."""
+"""Rows of a fit without privacy, and the result of its predictions."""
 
 import math
 from dataclasses import dataclass

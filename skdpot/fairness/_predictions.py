@@ -6,17 +6,17 @@ every group. So a prediction is moved by its rank in its own group.
 
 A group's distribution is estimated from n predictions, each with the mass 1/n. Equal predictions
 form an atom, with their mass at one value. The rank of a prediction in an atom is drawn at random
-within that mass: a fixed rank would move the whole atom to one value, which would then identify the
+within that mass. A fixed rank would move the whole atom to one value, which would then identify the
 group. A prediction without ties stands for a density: its rank is the middle of its mass, and ranks
-are linear between neighbours. Beyond the extremes of its group nothing is observed; ranks have
-exponential tails there, in the order of the predictions, so that they do not pile up at one value.
+are linear between neighbours. Beyond the extremes of its group nothing is observed; there, ranks
+have exponential tails in the order of the predictions, and do not pile up at one value.
 
 The mass between neighbours is uncertain by as much as itself. So if all predictions are used, the
-densities of new ranks are far from equal although their distribution functions are close, and
-methods that use densities, such as gradient boosting, tell the groups apart. With k of n
-predictions as knots, the mass between them is n / k times as large and has a relative error of (k /
-n)^(1/2). Ranks in the bulk of smooth distributions are then off by the order of 1 / k^2, which is
-less than the sampling error for k above n^(1/4).
+distribution functions of new ranks are close, but their densities are not. Methods that use
+densities, such as gradient boosting, then distinguish the groups. With k of n predictions as knots,
+the mass between them is n / k times as large and has a relative error of (k / n)^(1/2). Ranks in
+the bulk of smooth distributions are then off by the order of 1 / k^2, which is less than the
+sampling error for k above n^(1/4).
 """
 
 import math
@@ -39,7 +39,7 @@ class GroupDistribution:
     sorted_scores : ndarray of shape (n,)
         The predictions that it was estimated from.
     values : ndarray of shape (n_values,)
-        Different ones of these, increasing: those of all atoms, and some of the others.
+        Distinct predictions in increasing order: all atoms, and some of the others.
     low, high : ndarray of shape (n_values,)
         The ranks that a prediction with such a value may have: the ends of an atom's mass, and
         twice the middle of a single prediction's.

@@ -1,4 +1,4 @@
-"""A repair that moves rows so that no model can tell their groups apart."""
+"""A repair that moves rows, so that no model can distinguish their groups."""
 
 from dataclasses import replace
 from numbers import Integral, Real
@@ -559,7 +559,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         Raises
         ------
         ValueError
-            If y is missing, or `epsilon` or `candidates` are set, or for what `fit` raises.
+            If y is missing, if `epsilon` or `candidates` are set, or for the reasons of `fit`.
         """
         validate_parameters(self)
         if self.epsilon is not None or getattr(self.method, "candidates", None) is not None:

@@ -93,7 +93,7 @@ class PrivateScores:
     Attributes
     ----------
     scores, codes, labels : ndarray of shape (n,)
-        Private: predictions, and the numbers of groups and of classes; -1 is none of them.
+        Private: predictions, and the numbers of groups and of classes; -1 means none.
     groups : Groups
         The declared groups, without rows.
     n_classes : int

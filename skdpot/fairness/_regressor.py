@@ -82,9 +82,10 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         or positions. Several columns define groups by their intersections. With None, pass the
         attribute to `fit`, `predict` and `score`.
     constraint : {"demographic_parity", "equalized_odds"}, default="demographic_parity"
-        What must have the same distribution in all groups: predictions, or predictions within each
-        class of the target. The classes of a numeric target are fifths. Equalized odds need random
-        draws, with probabilities that depend on the prediction and on the group, see Notes.
+        Whether all predictions must have the same distribution in all groups, or the predictions
+        within each class of the target. The classes of a numeric target are fifths. Equalized odds
+        need random draws, with probabilities that depend on the prediction and on the group, see
+        Notes.
     weights : {"proportional", "uniform"}, dict or array-like, default="proportional"
         The weights lambda of the groups in the barycenter: proportional to size, which minimises
         the risk; equal; or one for each group, by label or in the order of ``groups_``. They are
@@ -557,7 +558,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         return PredictionRows(self._shown(table, kept), y, params, groups, weights)
 
     def _check_private(self):
-        """Raise unless the public settings go together with epsilon."""
+        """Raise unless the public settings are valid with epsilon."""
         if not isinstance(self.estimator, FrozenEstimator):
             raise ValueError(
                 "with epsilon the estimator must be a sklearn.frozen.FrozenEstimator: a model that "

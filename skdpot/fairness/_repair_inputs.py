@@ -1,4 +1,4 @@
-"""Tables and declarations of a repair: how a fit reads them, for what it releases."""
+"""Tables and declarations of a repair, read for its releases."""
 
 from typing import Any
 
@@ -118,7 +118,7 @@ class RepairInputs(PrivateEstimator):
         return self._rows(table, labels, kept, len(table))
 
     def _declared(self, n_records: int, columns: Any) -> Any:
-        """Return rows of which only the columns are known."""
+        """Return rows with known columns and unknown values."""
         table = columns
         if not hasattr(columns, "shape"):
             table = np.empty((0, count_columns(columns)))

@@ -1,4 +1,4 @@
-"""Keys of rows, and their random numbers: a row and a seed alone determine all of them."""
+"""Keys of rows, and their random numbers: a row and a seed determine them."""
 
 import numpy as np
 
@@ -17,8 +17,8 @@ BLUR_DRAW, BLURRED_IMAGE_DRAW = 2**62 + 3, 2**62 + 2**61
 def row_keys(seed: int, codes: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """Return a key of 64 bits for every row, from a seed, its values and its group.
 
-    Equal rows are counted: the first has the same key in every table, and the others have further
-    keys, so that rows with equal values are drawn separately.
+    Equal rows are numbered. The first has the same key in every table, and the others have further
+    keys, so rows with equal values are drawn separately.
     """
     # Adding 0.0 turns -0.0 into 0.0.
     values = np.column_stack([np.nan_to_num(codes, nan=np.pi) + 0.0, groups])

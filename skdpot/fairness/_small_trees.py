@@ -1,9 +1,9 @@
 """Trees of depth two, searched exhaustively for the largest difference between groups.
 
-A tree asks one question, and then another one that depends on the answer. Whatever it was trained
-for, its outputs in the four leaves can be any numbers in [0, 1]. So the mean output differs between
-two groups by at most the sum, over the leaves that are likelier in one of them, of the differences
-of their probabilities.
+A tree asks one question, and then another one that depends on the answer. Its outputs in the four
+leaves can be any numbers in [0, 1], for any training target. So the mean outputs of two groups
+differ by at most a sum of differences of probabilities: over the leaves that are likelier in one of
+the groups.
 """
 
 from dataclasses import dataclass

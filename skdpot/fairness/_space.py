@@ -20,7 +20,7 @@ class ColumnSpace:
 
     The *codes* of a row are its numbers, and the positions of its levels and categories, -1 for an
     unknown category. The coordinates of its point are numbers and ranks of levels, shifted and
-    scaled, and then a block for every nominal column, with one coordinate per category: the
+    scaled, and then a block for every nominal column. A block has one coordinate per category: the
     column's factor for the row's category, and 0 for all others.
 
     Attributes
@@ -111,7 +111,7 @@ class ColumnSpace:
     def scaled_to(self, codes: np.ndarray) -> "ColumnSpace":
         """Return the space in which every column of these rows has variance 1.
 
-        For a nominal column this is the sum over its categories, so that two random rows are as far
+        For a nominal column this is the sum over its categories. So two random rows are as far
         apart in it as in any other column.
         """
         raw = self.raw(codes.T)

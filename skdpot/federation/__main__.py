@@ -20,7 +20,7 @@ _DONE, _FAILED, _USAGE = 0, 1, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what a command line says, and return its exit status."""
+    """Run a command line, and return its exit status."""
     options = _parser().parse_args(arguments)
     code = _FAILED
     try:
@@ -59,7 +59,7 @@ def _check(options: argparse.Namespace) -> int:
 
 def _serve(options: argparse.Namespace) -> int:
     party, stop = read_party(options.folder), threading.Event()
-    # In a process of its own: what serves for weeks needs a tenth of the memory of what checks.
+    # In its own process: the checks need ten times the memory of a process that serves for weeks.
     looked = [sys.executable, "-P", "-m", "skdpot.federation", "check", "--before-serving"]
     if subprocess.run([*looked, str(party.folder)]).returncode:
         return _FAILED

@@ -98,7 +98,7 @@ class SigningKey:
         Parameters
         ----------
         path : path-like
-            What `save` wrote.
+            The file that `save` wrote.
 
         Returns
         -------
@@ -108,7 +108,7 @@ class SigningKey:
         Raises
         ------
         ValueError
-            If there is no such key in the file.
+            If the file does not hold a key.
         """
         text = Path(path).read_bytes()
         try:
@@ -125,9 +125,9 @@ class SigningKey:
         Parameters
         ----------
         purpose : str
-            What the signature is for: it is valid for nothing else.
+            Purpose of the signature, for which alone it is valid.
         content : bytes
-            What is signed.
+            The signed bytes.
 
         Returns
         -------
@@ -138,7 +138,7 @@ class SigningKey:
 
 
 def is_signed(public: str, purpose: str, content: bytes, signature: bytes) -> bool:
-    """Tell whether a signature is that of a public key, for a purpose and a content.
+    """Tell whether a signature belongs to a public key, a purpose and a content.
 
     The signature may be any bytes. Raises ValueError if the public key is invalid.
 

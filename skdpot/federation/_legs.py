@@ -143,7 +143,7 @@ class Leg:
         """Accept an owner's answer, or return why it is refused.
 
         The answer must have a valid signature of the key `public`, if one is given. `accept` takes
-        what is in it, or returns why it is refused: the cause, and an explanation in words.
+        the content, or returns the cause of a refusal and an explanation.
         """
         try:
             packet = unpack(data, public)

@@ -93,8 +93,8 @@ class SecureAggregation:
         Raises
         ------
         ValueError
-            If there are too few owners for the threshold, or it is too low for them, or neighbours
-            are not an even number, or cannot go with shared noise.
+            If there are too few owners for the threshold, the threshold is too low, or the number
+            of neighbours is odd or not allowed with shared noise.
         """
         # With shared noise a single part has too little noise.
         of_others = n_owners - n_honest if n_honest > 1 else 0
@@ -128,10 +128,10 @@ def default_threshold(n_owners: int, signed: bool) -> int:
 def plan_of(said: dict[str, Any], session: str, attempt: str, roster: Roster = ()) -> Any:
     """Return the plan of a sum, from a message of a session and an attempt.
 
-    `said` has the parameters of the sum (``"plan"``), its number (``"round"``) and a digest of what
-    owners are asked (``"task"``). `roster` has the owners' names and public keys, if they have
-    keys. The keys depend on all of it: owners that were told different things have no common masks,
-    and their sum is noise to everybody.
+    `said` has the parameters of the sum (``"plan"``), its number (``"round"``) and a digest of the
+    question (``"task"``). `roster` has the owners' names and public keys, if they have keys. The
+    keys depend on all of it. Owners that got different values have no common masks, and their sum
+    is noise.
     """
     names = ("n_owners", "size", "threshold", "n_neighbours", "all_or_nothing")
     context = json.dumps([session, said["round"], attempt, said["task"], *roster]).encode()

@@ -102,7 +102,7 @@ class StateFile:
 
 
 def is_only_answer(path: Path, charge: str, number: int, answer: str, is_first: bool) -> bool:
-    """Record an answer in a file, and tell whether it is the only one of its round.
+    """Record an answer in a file. Return whether it is the only one of its round.
 
     The file is beside a ledger, so it is newer than a state that was restored from a backup. It is
     created if it does not exist. `charge` is the token of the charge of this and other rounds, and
@@ -142,7 +142,7 @@ class Remembering(ABC):
 
     @abstractmethod
     def _answer(self, packet: Packet, data: bytes) -> bytes:
-        """Return the answer to a message, after what it releases was stored and charged."""
+        """Return the answer to a message, after its release was stored and charged."""
 
     @abstractmethod
     def _state(self) -> bytes:
@@ -233,11 +233,11 @@ class Remembering(ABC):
         return self._file is not None
 
     def _asking_the_ledger(self, ask: Callable[[], object]) -> None:
-        """Charge a ledger, or ask for a price; refuse what the ledger does not allow."""
+        """Charge a ledger, or ask for a price; refuse a charge that the ledger does not allow."""
         try:
             ask()
         except Exception:
-            # The ledger's own error would tell others how much budget is left.
+            # The ledger's own error would reveal how much budget is left.
             raise Refusal(f"the {self._called}'s ledger does not allow the release.") from None
 
     def _check_is_first(self) -> None:
@@ -272,7 +272,7 @@ class Remembering(ABC):
 
 
 def _is_taken(lock: int) -> bool:
-    """Try to take a lock; tell whether it is held now."""
+    """Try to take a lock; return whether it is held now."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -123,7 +123,7 @@ class Packet:
     sender : str
         Name of the sender.
     fields : dict
-        What JSON can hold: strings, finite numbers, booleans, None, lists, and dicts of these.
+        Values of JSON: strings, finite numbers, booleans, None, lists, and dicts of these.
     arrays : dict of str to ndarray
         Arrays of finite doubles, of integers with 64 bits, or of bytes.
     """
@@ -175,14 +175,14 @@ def digest_of(packet: Packet) -> str:
 
 
 def unpack(data: Any, public: str | None = None) -> Packet:
-    """Return the message in bytes, or raise; whatever the bytes are, nothing is executed.
+    """Return the message in bytes, or raise; no code in the bytes is executed.
 
     `public` is the public key of the required signer. None accepts messages without a signature,
     and does not verify one. The arrays are copies.
 
-    Raises a WireError, and nothing else, if the bytes are no message of this version, sizes differ
-    from the announced ones, or a number is not finite. It is a SignatureError if the message is not
-    signed with the key.
+    Raises only WireError: if the bytes are no message of this version, sizes differ from the
+    announced ones, or a number is not finite. It is a SignatureError if the message is not signed
+    with the key.
     """
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise WireError(f"a message is made of bytes, got {type(data).__name__}.")

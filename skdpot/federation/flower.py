@@ -1,7 +1,7 @@
 """Federated barycenters and allocations on Flower: a carrier, a ServerApp and a ClientApp.
 
 ``flwr run`` starts the apps ``skdpot.federation.flower:server_app`` and ``:client_app``; the page
-on federations says how, and what is configured where. Importing this module imports Flower.
+on federations explains the configuration. Importing this module imports Flower.
 """
 
 import sys
@@ -276,7 +276,7 @@ def _key_of(context: Context) -> SigningKey | None:
 
 @server_app.main()
 def coordinate(grid: Grid, context: Context) -> None:
-    """Coordinate the owners that the run's configuration names, and say what crosses the wire."""
+    """Coordinate the owners in the run's configuration, and log the messages."""
     conduct(grid, read_any_run(context.run_config))
 
 
@@ -328,12 +328,12 @@ class _Telling:
     def exchange(
         self, messages: Mapping[str, bytes], timeout: float | None = None
     ) -> list[tuple[str, bytes]]:
-        """Exchange messages, and say before what came of those before."""
+        """Exchange messages, and log the result of the last ones first."""
         self.tell()
         return self._carrier.exchange(messages, timeout)
 
     def tell(self) -> None:
-        """Say what was not said before."""
+        """Log new crossings."""
         for crossing in self._coordinator.traffic[self._n_told :]:
             about = f" ({crossing.step})" if crossing.step else ""
             _say(

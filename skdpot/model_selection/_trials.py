@@ -57,7 +57,7 @@ def _torch_restorer() -> Callable[[], None]:
         if torch is None:
             return
         if state is None or (on_cuda is None and torch.cuda.is_initialized()):
-            torch.seed()  # what was set up meanwhile had no state before, and gets a new one
+            torch.seed()  # objects set up meanwhile had no state before, and get a new one
         if state is not None:
             torch.set_rng_state(state)
         if on_cuda is not None:

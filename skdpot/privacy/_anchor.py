@@ -1,8 +1,8 @@
 """The anchor of a ledger: its newest record, kept where nobody restores it with the ledger's file.
 
-A charge moves the anchor after it is on disk, and before it is granted. So wherever a process
-stops, the ledger's file holds what the anchor vouches for, or more. A file that holds less, or
-something else, is an old one, a copy, or was cut off. Records beyond the anchor were never granted.
+A charge moves the anchor after it is on disk, and before it is granted. So if a process stops at
+any point, the ledger's file holds what the anchor vouches for, or more. A file that holds less, or
+other records, is old, a copy, or was cut off. Records beyond the anchor were never granted.
 """
 
 import fcntl

@@ -33,9 +33,9 @@ class Entry:
     unit : str
         Whom the release protects: "record", "user", "edge" or "node".
     label : str
-        What was released, in words.
+        The release, in words.
     event : DpEvent
-        What was released, as it was priced.
+        The release, as it was priced.
     epsilon, delta : float
         The pair that it adds where pairs are added up; NaN where it has none.
     seeded : bool
@@ -130,7 +130,7 @@ def entry_of(record: Record) -> Entry | None:
 
 
 def declaration_of(record: Record) -> dict[str, Any] | None:
-    """Return what a record declares of the ledger's file, None if it declares nothing."""
+    """Return a record's declaration about the ledger's file, None without one."""
     body = json.loads(record.body)
     if body["kind"] != "anchor" or body["reason"] is None:
         return None
@@ -186,7 +186,7 @@ class History:
 
     @classmethod
     def expected(cls, settings: Any) -> "History":
-        """Return the history of a ledger of which only the settings are known."""
+        """Return the history of a new ledger with these settings."""
         return cls(ChainMap({("settings",): settings, ("slack",): settings["slack"]}))
 
     def keep(self) -> None:
@@ -330,7 +330,7 @@ class History:
     def _add_term(self, unit: str, partition: str | None, term: Total) -> None:
         """Replace the cost of a partition for a unit.
 
-        The terms are the leaves of a binary tree of sums, so that no update adds all of them.
+        The terms are the leaves of a binary tree of sums: no update adds all of them.
         """
         units = self._facts.get(("units",), ())
         if unit not in units:
@@ -371,7 +371,7 @@ class History:
         return sorted(self._facts.get(("units",), ()))
 
     def combined(self, unit: str, rule: PairFilter | MixtureFilter | None = None) -> Total:
-        """Return the cost of all releases for a unit, whatever part it lies in."""
+        """Return the largest cost of all releases for a unit, over all parts."""
         total = self._facts.get(("combined", unit))
         return (rule or self.rule).nothing if total is None else total
 

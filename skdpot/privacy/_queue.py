@@ -2,8 +2,8 @@
 
 Every writer draws a number, and holds a lock on the byte of that number in a small file beside the
 ledger. Its turn comes when nobody holds a smaller number. The system drops the locks of a process
-that dies, so that nobody waits for it. SQLite's lock, which a writer takes in its turn, keeps
-writers apart, not the queue: if the queue is deleted or disturbed, only fairness is lost.
+that dies, so nobody waits for it. SQLite's lock, which a writer takes in its turn, keeps writers
+apart, not the queue: if the queue is deleted or disturbed, only fairness is lost.
 """
 
 import contextlib
@@ -113,7 +113,7 @@ class _Ticket:
             time.sleep(min(0.0005 * (self.number - first), 0.02))
 
     def _is_next(self) -> bool:
-        # The closed file is that of a fork of the waiting process, which the ledger refuses.
+        # A fork of the waiting process has the closed file; the ledger refuses it.
         if self.number == 0 or self._open_file().closed:
             return True
         return _locks(self._open_file(), fcntl.F_RDLCK, _FIRST, how_many=self.number)
@@ -138,7 +138,7 @@ class _Ticket:
                 return
             with self.file as file:
                 is_last = _locks(file, fcntl.F_WRLCK, _DRAWING) and _locked(file, _FIRST, 0) is None
-                # If somebody went past this writer, the name is that of another queue by now.
+                # If another process overtook this writer, the name belongs to another queue by now.
                 if is_last and os.fstat(file.fileno()).st_nlink:
                     path.unlink()
                 # A copy of the open file in another process would keep the locks.

@@ -38,7 +38,7 @@ def keep_scratch_file(path: Path) -> None:
     if process not in _registered:
         _registered.add(process)
         atexit.register(_let_go)
-        # Processes of multiprocessing skip what is registered with atexit.
+        # Processes of multiprocessing skip functions registered with atexit.
         util.Finalize(None, _let_go, exitpriority=0)
 
 

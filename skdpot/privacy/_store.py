@@ -1,7 +1,7 @@
 """The file of a ledger: a chain of records in SQLite, with one writer at a time.
 
-Every operation opens the file, and closes it again: no connection is carried into another thread,
-a forked process or a pickle, and at rest the ledger is a single file.
+Every operation opens the file, and closes it again. So no connection is carried into another
+thread, a forked process or a pickle, and at rest the ledger is a single file.
 """
 
 import contextlib

@@ -10,7 +10,7 @@ from skdpot.privacy.filters import Total
 class LargestTotals(NamedTuple):
     """The largest and the second largest total of the parts, in every currency.
 
-    Totals only grow, so these are sufficient, whatever part is charged next.
+    Totals only grow, so these are sufficient for any further charge.
 
     Attributes
     ----------

@@ -1,8 +1,8 @@
 """Scores whose sum changes by at most a public amount with one record.
 
 Records are assigned to blocks at random, independent of their values. The score of a block is
-computed from its own records alone, and moved to a public range. A replaced record changes the
-score of its own block only (:ref:`proof-search`).
+computed only from its own records, and moved to a public range. A replaced record changes the score
+of its own block only (:ref:`proof-search`).
 """
 
 from typing import Any
@@ -43,7 +43,7 @@ def in_units(score: Any, low: float, high: float) -> int:
     """
     try:
         number = float(score)
-    except Exception:  # whatever an object of somebody else raises when it is asked for a number
+    except Exception:  # any error of a foreign object when it is asked for a number
         return 0
     if not number > low:
         return 0

@@ -38,7 +38,7 @@ _ADVICE = (
 _spending = threading.Lock()
 # The process in which an accountant was first used: a forked process has a copy of the accountant.
 _process_of: Any = weakref.WeakKeyDictionary()
-# What an accountant was charged, by token. It lives as long as the process, as the accountant does.
+# Charges of an accountant, by token. It lives as long as the process, as the accountant does.
 _named_charges_of: Any = weakref.WeakKeyDictionary()
 
 

@@ -77,10 +77,10 @@ def private_vector(values: Any, n_coordinates: int) -> np.ndarray:
 def private_doubles(values: Any) -> np.ndarray:
     """Return private numbers as an array of doubles, for any kind of numbers.
 
-    Missing values become NaN, and numbers beyond the range of doubles infinite, instead of an
-    error: one that occurs on only one of two neighbouring data sets would tell them apart. Integers
-    beyond ``2**53`` are moved there, also beside other numbers in a list, since neighbours that are
-    1 apart could become doubles that are further apart.
+    Missing values become NaN, and numbers beyond the range of doubles become infinite. An error on
+    only one of two neighbouring data sets would distinguish them. Integers beyond ``2**53`` are
+    moved there, also beside other numbers in a list, since neighbours that are 1 apart could become
+    doubles that are further apart.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Events: frozen descriptions of releases, from which prices are computed.
 
-The vocabulary is that of ``dp_accounting``, whose classes can be imported from here, and four
-events of skdpot: releases known by their privacy parameters only (pure and approximate), sums of
+The vocabulary has the classes of ``dp_accounting``, which can be imported from here, and four
+events of skdpot: releases known only by their privacy parameters (pure and approximate), sums of
 centred contributions, and plans declared as a whole.
 """
 
@@ -30,7 +30,7 @@ from skdpot.privacy.checks import real_number
 class PureDpEvent(DpEvent):
     """A release that is epsilon-differentially private, with nothing else known about it.
 
-    Its price is that of randomised response, which no such release exceeds. Laplace noise with the
+    It costs as much as randomised response, which no such release exceeds. Laplace noise with the
     same epsilon costs less, and its price would be wrong here.
 
     Parameters
@@ -107,7 +107,7 @@ class PlannedDpEvent(DpEvent):
     Parameters
     ----------
     event : DpEvent
-        All of what will be released.
+        The event of the whole plan.
     delta : float
         Above 0 and below 1.
 

@@ -60,7 +60,7 @@ def rounded_gaussian(source: Any, scale: Any, size: Any) -> np.ndarray:
     ``|G|`` exceeds t where a uniform number p is below ``P(|G| > t)``. The first 62 bits of p, and
     a sign, are drawn for all variables at once. The distribution of the result is exact if the
     error of ``scipy.special.ndtri`` is below ``2**-46 (1 + |G|)``, and however bad it is where more
-    bits had to be drawn. How long it takes depends on the noise and the scale alone.
+    bits had to be drawn. Its time depends only on the noise and the scale.
 
     Examples
     --------

@@ -34,7 +34,7 @@ Pair = tuple[float, float]
 _MOST_BITS, _FINEST = 4096, 2**2048
 
 # Orders of Renyi divergence, as multiples of log(1 / slack) / epsilon above 1. The best order for a
-# history near the budget lies among them, whatever mechanisms made it.
+# history near the budget is among them, for all mechanisms.
 _ORDER_FACTORS = (1.2, 1.7, 2.4, 4.0)
 # Share of the slack for the Gaussian term of the mixture; the terms of all orders divide the rest.
 # The shares are fixed: a mixture that is chosen after the fact is no filter.
@@ -239,7 +239,7 @@ class MixtureFilter:
 
     def __init__(self, epsilon: float, delta: float, slack: float) -> None:
         self.epsilon, self.delta, self.slack = epsilon, delta, slack
-        # An unlimited budget admits every charge; its orders serve reports alone.
+        # An unlimited budget admits every charge; its orders are for reports only.
         scale = np.log(1 / slack) / (epsilon if math.isfinite(epsilon) else 1.0)
         self.orders = 1 + scale * np.array(_ORDER_FACTORS)
         self.nothing = Total(renyi=np.zeros(len(self.orders)))
@@ -308,7 +308,7 @@ class MixtureFilter:
             _as_float(total.pure),
             _gaussian_epsilon(total, _GAUSSIAN_WEIGHT * self.slack / RAISED),
         ]
-        # An admitted total costs at most the budget, whatever the search below finds.
+        # An admitted total costs at most the budget, also if the search below finds more.
         if self._bounds_loss(total, self.epsilon):
             candidates.append(self.epsilon)
         upper = min(*candidates, 2.0**40)

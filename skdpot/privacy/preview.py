@@ -1,4 +1,4 @@
-"""Previews of releases: price and expected error, from public values alone."""
+"""Previews of releases: price and expected error, from public values only."""
 
 import math
 import os

@@ -35,8 +35,8 @@ class CapRejection:
     """Draw uniform vectors, which do not depend on the input, until one is accepted.
 
     A proposal is accepted inside the cap around the input, and elsewhere with probability `coin`.
-    The input decides which proposal is released and enters no arithmetic on its coordinates, so
-    that the output is private in every bit. ``coin`` is larger than ``exp(-epsilon)`` by what
+    The input only decides which proposal is released, and enters no arithmetic on its coordinates.
+    So the output is private in every bit. ``coin`` is larger than ``exp(-epsilon)`` by what
     rounding can change in the probability that a proposal is accepted (:ref:`proof-unit-vectors`).
 
     Parameters

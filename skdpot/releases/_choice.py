@@ -30,7 +30,7 @@ _LEAST_EPSILON = 1e-4
 def bernoulli(source: Any, probability: Fraction) -> bool:
     """Return True with an exact rational probability.
 
-    A uniform real number, of which as many bits are drawn as needed, is compared with it.
+    It is compared with a uniform real number, whose bits are drawn as needed.
     """
     while True:
         whole, rest = divmod(probability * 2**62, 1)
@@ -87,8 +87,8 @@ class RepetitionCount:
     def draw(self, source: Any) -> int:
         """Return a number with exactly this distribution; it must stay secret.
 
-        Each k is reached with the probability that the weights say, relative to those before, and
-        what drops out on the way begins anew.
+        Each k is reached with the probability that its weight gives, relative to the weights
+        before. A run that drops out on the way starts again.
         """
         while True:
             count = 1
@@ -138,8 +138,8 @@ class RepetitionCount:
         """Return the largest log-ratio for ranks that the noise cannot separate further.
 
         The ranks for a threshold t are the tails beyond -t and beyond -t - mu. The ratio has one
-        maximum in t, where the logarithmic derivative h of ``g / (1 - g) + ndtr(t)`` has the same
-        value at t and at t + mu: h rises until ``t + h(t) = 0`` and falls from there on.
+        maximum in t. There the logarithmic derivative h of ``g / (1 - g) + ndtr(t)`` has the same
+        value at t and at t + mu, because h rises until ``t + h(t) = 0`` and then falls.
         """
         if self.stop == 1:
             return 0.0
@@ -192,10 +192,9 @@ class ChoiceRelease(Release):
 
     Notes
     -----
-    The guarantee is that of K runs that are independent and alike: every candidate is drawn anew,
-    from the same distribution, and its score depends on the candidate and the data alone, not on
-    what was tried before. One score more is released for each candidate, and only the best is ever
-    shown.
+    The guarantee is for K independent runs of the same kind. Every candidate is drawn from the same
+    distribution, and its score depends only on the candidate and the data, not on earlier
+    candidates. One score more is released for each candidate, and only the best is ever shown.
 
     References
     ----------
@@ -280,7 +279,7 @@ def _mean(stop: float, shape: float) -> float:
     if stop == 1:
         return 1.0
     log_stop = math.log(stop)
-    if shape < 1e-13:  # the logarithmic distribution, but for less than the margin
+    if shape < 1e-13:  # nearly the logarithmic distribution: the difference is below the margin
         return (1 - stop) / (stop * -log_stop)
     return shape * (1 - stop) / (stop * -math.expm1(shape * log_stop))
 

@@ -22,7 +22,7 @@ def plan_release(
     n_particles: int = 1024,
     make_noise: Callable[..., Any] | None = None,
 ) -> HistogramRelease | MomentsRelease:
-    """Return the planned release of groups, made of public quantities alone.
+    """Return the planned release of groups, made from public quantities only.
 
     Parameters
     ----------
@@ -51,15 +51,16 @@ def plan_release(
     Raises
     ------
     ValueError
-        If `kind` is none of these, or there are too many cells or moments: it depends on public
-        quantities only.
+        If `kind` is invalid, or there are too many cells or moments. The error depends only on
+        public quantities.
 
     Notes
     -----
-    Errors are squared transport distances of a group of average size. A histogram's is the blur of
-    its bins, and what the noise of counts moves. That of moments is what noise does to means and
-    covariances, and a part of the variance for what they do not tell of a shape, whatever the
-    budget. So for a large budget and few dimensions it is a histogram, else moments.
+    Errors are squared transport distances of a group of average size. The error of a histogram
+    comes from the width of its bins and from the noise of counts. The error of moments comes from
+    the noise of means and covariances, and from the part of a shape that they do not describe,
+    which no budget reduces. So ``"auto"`` takes a histogram for a large budget and few dimensions,
+    and otherwise moments.
 
     Examples
     --------

@@ -27,7 +27,7 @@ class GroupsRelease(NoisyRelease):
         return self._noise
 
     def use_noise(self, noise: Any) -> None:
-        """Set another noise for the reading of a release, such as that of fewer owners."""
+        """Set another noise for the reading of a release, for example with fewer owners."""
         self._noise = noise
 
     @property

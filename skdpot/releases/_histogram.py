@@ -19,7 +19,7 @@ _MOST_BINS = 64
 _SHARE_THAT_MOVES = 0.25
 # A group whose size is below this many deviations of the noise is unknown.
 _DEVIATIONS = 2.0
-# Fall of the squared error of a division, in variances, from which on the counts are used.
+# The counts are used if they lower the squared error of a division by more than this, in variances.
 _PENALTY = 8.0
 
 
@@ -118,7 +118,7 @@ class HistogramRelease(GroupsRelease):
         """Return what a record adds to its cell: 1."""
         return np.ones(1), np.ones(1)
 
-    # ------------------------------------------------------------------- what touches records
+    # ------------------------------------------------------------------- private records
 
     def values(self, V: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Return the counts without noise: private."""

@@ -94,9 +94,9 @@ def towards_common(
 ) -> np.ndarray:
     """Return vectors of groups, shrunk towards their weighted mean by James and Stein's rule.
 
-    A group of weight 0, of which nothing is known, gets the weighted mean. All groups get the
-    default if none is known, and the weighted mean is moved towards it with `shrink`. Variances are
-    those of the noise.
+    A group of weight 0 is unknown, and gets the weighted mean. All groups get the default if none
+    is known, and the weighted mean is moved towards it with `shrink`. Variances are those of the
+    noise.
 
     Examples
     --------

@@ -46,15 +46,14 @@ def points_with_moments(
     moments. The k-th smallest of a number's Gaussian variables becomes the k-th of equidistant
     quantiles of the beta distribution with its mean and variance: all of these lie in the box. A
     binary number is 1 for the largest ones. The Gaussian variables of a block are transported to
-    the categories in proportion to their frequencies, so that their sum over the chosen categories
-    is largest.
+    the categories in proportion to their frequencies, with the largest sum over the chosen
+    categories.
 
-    A discrete variable has smaller covariances than what it was made of. That of an indicator with
-    share p, cut from a standard Gaussian variable at its quantile, is ``f / sqrt(p (1 - p))`` times
-    the correlation before, with the density f at the quantile: correlations are raised by the
-    inverse before. For binary variables and numbers this is the biserial correlation, and for
-    blocks of more categories an approximation. To correct correlations by what the covariances of
-    the points turned out to be did not bring points nearer.
+    A discrete variable has smaller covariances than its Gaussian variable. An indicator with share
+    p is cut at a quantile, where the density is f, and its correlations shrink by ``f / sqrt(p (1 -
+    p))``. So they are first raised by the inverse. For binary variables and numbers this is the
+    biserial correlation, and for blocks of more categories an approximation. A second correction,
+    by the covariances of the points, did not bring them nearer.
 
     Examples
     --------

@@ -6,7 +6,7 @@ import numpy as np
 
 from skdpot.releases._layout import UnitLayout
 
-# Expected variance of a coordinate: that of a Gaussian whose six standard deviations fill the box.
+# Expected variance of a coordinate: six standard deviations fill the box.
 TYPICAL_VARIANCE = 1.0 / 36.0
 _TINY = 1e-9
 # Weights of v (1 - v) that are tried, as multiples of the weights of coordinates.
@@ -50,18 +50,19 @@ def weights(layout: UnitLayout, delta: float) -> np.ndarray:
 
     Notes
     -----
-    The variance of Gaussian noise is in proportion to the sum of ``w^2 B`` over the kinds of
-    moments, where B is the largest squared norm of a kind, and the error to the sum of ``A / w^2``,
-    where A is the importance: the product of both sums is smallest for ``w^2 = sqrt(A / B)``. So
-    the share of a kind in the budget is in proportion to ``sqrt(A B)``. The scale of Laplace noise
-    is in proportion to the sum of ``w B`` with l1 norms, and then ``w = (A / B)^(1/3)``.
+    The variance of Gaussian noise is proportional to the sum of ``w^2 B`` over the kinds of
+    moments, where B is the largest squared norm of a kind. The error is proportional to the sum of
+    ``A / w^2``, where A is the importance. The product of both sums is smallest for ``w^2 = sqrt(A
+    / B)``. So the share of a kind in the budget is in proportion to ``sqrt(A B)``. The scale of
+    Laplace noise is in proportion to the sum of ``w B`` with l1 norms, and then ``w = (A /
+    B)^(1/3)``.
 
     For Gaussian noise ``v (1 - v)`` costs nothing up to some weight, since it is 0 where all other
     moments are largest; it gets that weight. For Laplace noise its weight is a multiple r of that
     of coordinates, and ``w1 (y + r (1/4 - y^2))`` with y from 0 to 1/2 is ``w1 / 2`` at most for r
     below 1, and ``w1 (r + 1 / r) / 4`` above; the best of some r is taken. Counts get a share that
-    is large enough to make it worst for a record to change its group: the l2 sensitivity is larger
-    than it need be for less.
+    is so large that a change of the group is the worst case: with less, the l2 sensitivity would be
+    larger than needed.
     """
     pays, squares = importance(layout), squared_norms(layout)
     if delta == 0:

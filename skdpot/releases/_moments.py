@@ -23,8 +23,8 @@ _BITS_OF_SUMS, _BITS_OF_NOISE, _BITS_OF_RECORDS = 52, 38, 20
 # A group whose size is below this many deviations of the noise is unknown.
 _DEVIATIONS = 2.0
 # Transport cost of the part of a shape that moments do not describe, as a share of the typical
-# variance of a feature, measured on groups of several shapes. The remaining shapes tell groups
-# apart, so that rows are fairer after a histogram at equal costs: the choice between both weighs
+# variance of a feature, measured on groups of several shapes. The remaining shape distinguishes
+# groups, so at equal costs rows are fairer after a histogram. So the choice between both weighs
 # this cost by the second number.
 _UNKNOWN_SHAPE, _SHAPES_TELL = 0.06, 3.0
 
@@ -53,15 +53,15 @@ class MomentsRelease(GroupsRelease):
     Notes
     -----
     Records are rounded to a public grid of integers, whose zero is the middle of the box. A
-    category is a vertex of a simplex around zero, and what is no category is zero. In the slot of
-    its group a record adds: one; its coordinates; all products of coordinates of different
-    features; and ``v (1 - v)`` of every number that is not binary, which is 0 at the ends, and from
-    which follows the square. Each kind has a multiplier, an integer. Products within a block
-    follow from the frequencies of its categories.
+    category is a vertex of a simplex around zero; an invalid one is zero. In the slot of its group
+    a record adds one, its coordinates, all products of coordinates of different features, and ``v
+    (1 - v)`` of every number that is not binary. The last is 0 at the ends, and gives the square.
+    Each kind has a multiplier, an integer. Products within a block follow from the frequencies of
+    its categories.
 
-    So all sums are integers, below ``2**53`` and therefore exact, and the sensitivities of
-    :func:`skdpot.privacy.sensitivity.moment_sensitivities` are those of what is computed, whatever
-    rounding does to a record. How the multipliers are chosen is said in `_moment_weights.weights`.
+    So all sums are integers below ``2**53``, and therefore exact. The sensitivities of
+    :func:`skdpot.privacy.sensitivity.moment_sensitivities` hold for the computed sums, because
+    records are rounded first. How the multipliers are chosen is said in `_moment_weights.weights`.
     """
 
     kind = "moments"
@@ -172,7 +172,7 @@ class MomentsRelease(GroupsRelease):
     def expected_error(self) -> float:
         """Return about how far, in squared distance, the noise moves a group of average size.
 
-        The lost part of a shape counts more than its cost, since shapes tell groups apart.
+        The lost part of a shape counts more than its cost, since shapes distinguish groups.
         """
         return self._moved_by_noise + _SHAPES_TELL * self._lost_of_shape
 
@@ -205,7 +205,7 @@ class MomentsRelease(GroupsRelease):
         """Return how many points a released group has at most."""
         return self.n_particles
 
-    # ------------------------------------------------------------------- what touches records
+    # ------------------------------------------------------------------- private records
 
     def on_grid(self, V: np.ndarray) -> np.ndarray:
         """Return private records as the integers that `moment_sensitivities` refers to."""
@@ -223,8 +223,7 @@ class MomentsRelease(GroupsRelease):
 
     def _sums_of_one(self, V: np.ndarray) -> np.ndarray:
         integers = self.on_grid(V)
-        # Partial sums are integers below 2**53, too, so that the order of summation does not
-        # matter.
+        # Partial sums are integers below 2**53, too, so the order of summation does not matter.
         products = integers.T @ integers
         spreads = len(V) * float(self.half_width**2) - products[self.continuous, self.continuous]
         k0, k1, k2, k3 = self.multipliers

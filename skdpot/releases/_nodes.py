@@ -89,7 +89,7 @@ def draw_for_nodes(
 ) -> np.ndarray:
     """Return integers for all edges: ``draw(source, nodes, edges)``, at once or node by node.
 
-    With one source per node, the draws of a node depend on its own source alone.
+    With one source per node, the draws of a node depend only on its own source.
     """
     source = check_source(source, len(degrees))
     if isinstance(source, NoiseSource):

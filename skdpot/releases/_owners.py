@@ -52,7 +52,7 @@ class _PartRelease(Release):
 
     @property
     def _largest_part(self) -> int:
-        """Return the largest magnitude of a part with which no sum leaves the range of int64."""
+        """Return the largest magnitude of a part that keeps every sum within int64."""
         return min((2**63 - 1) // self.n_parts, 2**61)
 
     def _set_deviation(self, deviation: float) -> None:
@@ -244,16 +244,16 @@ class SharedRelease(_PartRelease):
     Notes
     -----
     The sum of the parts of `n_honest` owners is private against all others together, including the
-    coordinator: it has the noise that one owner of all their records would add. Other terms of the
+    coordinator. It has the noise that one owner of all their records would add. Other terms of the
     sum do not change this. A single part has too little noise, so it must not be seen: the
     aggregation must be secure.
 
-    Rounded Gaussian variables do not add up to a rounded Gaussian variable. But the distribution of
-    the sum of m of them is, at every point, that of a Gaussian variable and m uniform ones,
-    rounded, up to a factor that `rounding_price` bounds. A slightly larger deviation pays for this
-    factor. So the sum is at least as private as the Gaussian mechanism of `event`, at every epsilon
-    and under any composition. The grid is chosen fine enough for this. Parts are clipped so that no
-    sum leaves 64 bits; the clip is at least 4096 deviations of the noise away.
+    Rounded Gaussian variables do not add up to a rounded Gaussian variable. But their sum is
+    distributed nearly as the sum of one Gaussian and m uniform variables, rounded: at every point
+    up to a factor that `rounding_price` bounds. A slightly larger deviation pays for this factor.
+    So the sum is at least as private as the Gaussian mechanism of `event`, at every epsilon and
+    under any composition. The grid is chosen fine enough for this. Parts are clipped so that no sum
+    leaves 64 bits; the clip is at least 4096 deviations of the noise away.
     (:ref:`proof-shared-noise`.)
 
     A person with records at k owners moves the sum k times as far as the event says. The cost for
@@ -307,8 +307,8 @@ class SharedRelease(_PartRelease):
     def _choose_grid(self, l2: float) -> None:
         """Choose the coarsest grid that is fine enough, and noise that covers its rounding.
 
-        With a multiplier m of the event and a price p, the multiplier of the noise must be at least
-        ``1 / (1 / m - p)``, which is below ``m (1 + 2 m p)``.
+        Let m be the multiplier of the event, and p the price. Then the multiplier of the noise must
+        be at least ``1 / (1 / m - p)``, which is below ``m (1 + 2 m p)``.
         """
         price = rounding_price(_SMALLEST_SCALE, self.n_honest, self.n_coordinates)
         share = _SPARE + 2.0 * self._noise_multiplier * price
@@ -334,8 +334,8 @@ class SharedRelease(_PartRelease):
     def run(self, values: Any, source: Any = None) -> np.ndarray:
         """Return one owner's part of the sum, as int64 in units of `step`.
 
-        It has a share of the noise, is not private, and may only go into a sum of which nothing
-        else is seen. Values beyond `largest` are clipped, and NaN becomes zero, silently.
+        It has only a share of the noise, so it is not private. Send it only into a sum whose parts
+        nobody sees. Values beyond `largest` are clipped, and NaN becomes zero, silently.
         """
         doubles = private_vector(values, self.n_coordinates)
         doubles = np.clip(np.where(np.isnan(doubles), 0.0, doubles), -self.largest, self.largest)
@@ -365,10 +365,9 @@ def median_of_parts(parts: np.ndarray, n_rows: Sequence[int]) -> np.ndarray:
 def rounding_price(scale: float, n_parts: int, n_coordinates: int = 1) -> float:
     """Return the loss from rounding Gaussian variables before the addition instead of after it.
 
-    If the noise of the sum makes neighbours as hard to tell apart as Gaussians of variance 1 whose
-    means are mu apart, where mu is the sensitivity over ``scale * sqrt(n_parts)``, then the sum of
-    rounded variables does so for mu plus this number (:ref:`proof-shared-noise`). The scale, at
-    least 1, is that of each variable, in units of the grid.
+    Let mu be the sensitivity over ``scale * sqrt(n_parts)``. A sum without rounding is mu-Gaussian
+    private. The sum of rounded variables is so for mu plus this number (:ref:`proof-shared-noise`).
+    The scale, at least 1, is that of each variable, in units of the grid.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Checks of owners' sums against what so many records can give, with noise."""
+"""Checks whether owners' sums are possible for their numbers of records, with noise."""
 
 import math
 from typing import Any

@@ -9,7 +9,7 @@ from skdpot.privacy.random import NoiseSource
 
 
 class Release(HasExpectedErrors, ABC):
-    """A release of private values, planned from public quantities alone.
+    """A release of private values, planned from public quantities only.
 
     The event is charged first; then it is run, once. The sensitivity is computed by a function of
     :mod:`skdpot.privacy.sensitivity`, which states the proof.
@@ -30,7 +30,7 @@ class Release(HasExpectedErrors, ABC):
 
 
 class NoisyRelease(Release):
-    """A release whose noise, event and sensitivity are those of another release.
+    """A release that takes its noise, event and sensitivity from another release.
 
     A subclass sets ``_noise``.
     """

@@ -24,10 +24,9 @@ class UtilityResponse(UtilityRelease):
     """Report the part of its range that each parameter lies in, or sometimes a random one.
 
     A range is divided into levels of equal width. A parameter's level is released with a certain
-    probability, and otherwise a level drawn from all. Their number is chosen so that the answer
-    explains as much of a uniform parameter as possible, on average. If the unit of privacy is a
-    node, only some randomly drawn edges of it answer, so that each answer is informative; which
-    ones is public.
+    probability, and otherwise a level drawn from all. Their number is the one for which an answer
+    explains most of a uniform parameter, on average. If the unit of privacy is a node, only some
+    randomly drawn edges of it answer, so that each answer is informative; which ones is public.
 
     Parameters
     ----------
@@ -62,8 +61,8 @@ class UtilityResponse(UtilityRelease):
 
     Notes
     -----
-    With k levels a level is kept with the probability ``(exp(e) - 1) / (exp(e) + k - 1)``, so that
-    none is more than ``exp(e)`` times as likely with one parameter as with another. The mean of a
+    With k levels a level is kept with the probability ``(exp(e) - 1) / (exp(e) + k - 1)``. So no
+    level is more than ``exp(e)`` times as likely with one parameter as with another. The mean of a
     uniform parameter, given the answer, then has ``explained_share(e, k)`` of its variance; Laplace
     noise of the same price leaves far more open. Coins are integers, and nothing depends on
     rounding. (:ref:`proof-private-utilities`.)

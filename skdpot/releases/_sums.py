@@ -45,9 +45,9 @@ def ball_points(rows: np.ndarray, radius: float) -> np.ndarray:
     """Return rows in units of ``radius / RADIUS``, as integers in the ball of radius RADIUS.
 
     Rows that are not finite become zero, and rows beyond the public radius are moved to the sphere.
-    Norms are at most RADIUS, despite rounding: rounding moves a row by at most ``sqrt(d) / 2``, so
-    it is clipped to a ball that is smaller by this much, and by one more for the rounding errors of
-    the norm. In more than about ``RADIUS**2 / 4`` dimensions entries are rounded towards zero,
+    Norms are at most RADIUS, despite rounding. Rounding moves a row by at most ``sqrt(d) / 2``, so
+    rows are clipped to a ball that is smaller by this much, and by one more for the rounding errors
+    of the norm. In more than about ``RADIUS**2 / 4`` dimensions entries are rounded towards zero,
     which makes no norm larger (:ref:`proof-exact-sums`).
 
     Examples
@@ -146,8 +146,8 @@ class SketchReleases(ReleaseSeries):
     Parameters
     ----------
     noise_multiplier : float
-        Multiplier of the whole: Gaussian releases with multipliers ``s_i`` together cost exactly as
-        much as a single one with ``1 / sqrt(sum(1 / s_i**2))``, also if later ones and their noise
+        Multiplier of the whole: Gaussian releases with multipliers ``s_i`` cost exactly as much as
+        one with ``1 / sqrt(sum(1 / s_i**2))``. That is true even if later releases and their noise
         depend on earlier results. With 0 there is no noise, and no guarantee.
     shares : mapping of str to float
         Share of ``1 / noise_multiplier**2`` of each release, by name. They are divided by their

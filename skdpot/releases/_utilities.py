@@ -32,9 +32,9 @@ class UtilityRelease(Release):
     """Base of single releases of one parameter per edge, in a public range.
 
     The released values are the parameters of all nodes, one after another, of shape (n_edges,).
-    Values beyond the range are clipped, and NaN becomes its lower end. A subclass computes in
-    :meth:`_prepare` what depends on public arguments only. Noise comes from one source, or from one
-    source per node; then the noise of a node does not depend on others.
+    Values beyond the range are clipped, and NaN becomes its lower end. A subclass computes its
+    public quantities in :meth:`_prepare`. Noise comes from one source, or from one source per node;
+    then the noise of a node does not depend on others.
     """
 
     def __init__(
@@ -82,10 +82,10 @@ class UtilityRelease(Release):
     def estimate(self, released: Any) -> np.ndarray:
         """Return the mean of every edge's parameter, given its release; private by post-processing.
 
-        A parameter is assumed to be uniform over the declared range. If welfare is linear in
-        independent, uniform parameters, the best plan for these means has the largest expected
-        welfare of all plans that are functions of the releases. Raises ValueError if there is not
-        one number per edge.
+        A parameter is assumed to be uniform over the declared range. If parameters are independent
+        and uniform, and welfare is linear in them, then no plan from the releases has a larger
+        expected welfare than the best plan for these means. Raises ValueError if there is not one
+        number per edge.
         """
 
 

@@ -49,7 +49,7 @@ class UserSamples:
 class BaseLocalSampler(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator, metaclass=ABCMeta
 ):
-    """Base of the mechanisms that turn what a user holds into private samples.
+    """Base of the mechanisms that draw private samples from a user's data.
 
     ``fit`` releases nothing. It prepares a public mechanism (with an ``epsilon``), kept as
     ``_fitted``. A subclass reads X in ``_validate``, returns the mechanism in ``_plan_mechanism``,
@@ -243,7 +243,8 @@ class BaseLocalSampler(
         """
         n_samples = check_n_samples(n_samples)
         users = self._read_users(X)
-        # The charge is the epsilon of the fitted mechanism, whatever was set since.
+        # The charge is the epsilon of the fitted mechanism, even if the parameter was changed
+        # since.
         samples = UserSamples(self._fitted, n_samples, self._plan_chunks(users.shape[0], n_samples))
         plan = self._plan_samples(samples, make_source(self.random_state))
         released = self._release(plan, users)

@@ -255,7 +255,7 @@ def _exponential_projection(logits, base_measure, epsilon, rows):
 def _relative_costs(cost_matrix, sensitivity):
     """Return the costs of outputs minus an input's lowest cost, in units of the sensitivity."""
     if sensitivity == 0:
-        # All inputs are alike: there is nothing to protect, and nothing to tell.
+        # All inputs have the same utilities: there is nothing to protect.
         return np.zeros_like(cost_matrix)
     beyond = cost_matrix - cost_matrix.min(axis=1, keepdims=True)
     with np.errstate(over="ignore"):

@@ -184,7 +184,7 @@ class BaseDistributionSampler(BaseLocalSampler):
         return rows
 
     def _prepare_work(self, n_points: np.ndarray) -> None:  # noqa: B027
-        """Compile what users with so many points need, before the charge."""
+        """Compile the kernels for users with so many points, before the charge."""
 
     def _doubles_per_user(self, n_samples):
         return len(self.output_points_)

@@ -1,8 +1,8 @@
 """A column of a table: its declared values, and the conversion of values to units and back.
 
 A label becomes its position. A declared number becomes the number of its *unit*: an integer, or a
-cell of the declared bounds, the narrowest that is ever told apart. A missing value has the last
-unit. Declarations are public; they must not be learned from private data.
+cell of the declared bounds. Numbers in one cell are never distinguished. A missing value has the
+last unit. Declarations are public; they must not be learned from private data.
 """
 
 import math
@@ -60,7 +60,7 @@ class Column:
     unit : {"D", "h", "min", "s"} or None
         The unit of dates, which are integers since 1970, or of durations; None for other numbers.
     duration : bool
-        Whether a unit is that of durations.
+        Whether values are durations.
     values : tuple
         Levels or categories.
     position : int or None
@@ -96,7 +96,7 @@ class Column:
 
     @property
     def n_coordinates(self) -> int:
-        """Return how many coordinates of a point are for it: one per category, else one."""
+        """Return its number of coordinates of a point: one per category, otherwise one."""
         return len(self.values) if self.kind == NOMINAL else 1
 
     @property
@@ -311,7 +311,7 @@ class Column:
         return int(number) if self.integer else float(number)
 
     def number_of(self, value: Any) -> float | None:
-        """Return a user's value as a number of this column; None if it is none."""
+        """Return a user's value as a number of this column; None if that is impossible."""
         number: Any = None
         if self.unit is not None:
             number = (duration_number if self.duration else date_number)(value, self.unit)

@@ -99,7 +99,8 @@ def numbers_of_dates(values: Any, unit: str, duration: bool) -> np.ndarray | Non
     number = duration_number if duration else date_number
     values = typed.tolist()
     numbers = [np.nan if is_missing(value) else number(value, unit) for value in values]
-    # One value of another kind makes objects of times: what a frame's type is would tell of it.
+    # A single value of another kind turns times into objects, so the type of a frame would reveal
+    # it.
     kinds = {_kind_of(value) for value in values if not is_missing(value)}
     return None if None in numbers or len(kinds) > 1 else np.array(numbers, dtype=np.float64)
 

@@ -204,6 +204,6 @@ def _wrong(name: Any, declared: Any, why: str = "") -> str:
 
 
 def _declared(declared: Any) -> str:
-    """Return a declaration as text; for a frame's column, which is private, its type alone."""
+    """Return a declaration as text; for a frame's column, which is private, only its type."""
     is_one = isinstance(declared, list | tuple | dict | range)
     return repr(declared) if is_one else shown(declared)

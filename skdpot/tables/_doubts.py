@@ -9,10 +9,10 @@ from skdpot.tables._column import NUMERIC, Column
 # A column with more labels than this share of the rows identifies rows. Many columns of smaller
 # tables have as many.
 _IDENTIFYING_PART, _FEWEST_ROWS = 0.5, 20
-# The share of numbers that are farthest from the mean, and the share of the variance from which on
-# their tail is heavy. (One hundredth has 0.08 of the variance of a Gaussian, 0.22 of an exponential
-# and 0.5 of a lognormal distribution.) Then the fewest rows, and the fewest different numbers, for
-# which this is asked.
+# The share of numbers that are farthest from the mean, and the least share of the variance for
+# which their tail is heavy. (One hundredth has 0.08 of the variance of a Gaussian, 0.22 of an
+# exponential and 0.5 of a lognormal distribution.) Then the fewest rows, and the fewest different
+# numbers, for this check.
 _FAR_PART, _HEAVY = 0.01, 0.5
 _FEWEST_IN_TAIL, _FEWEST_NUMBERS = 200, 20
 # Numbers are crowded if this share of them lies within this share of their bounds.

@@ -11,7 +11,7 @@ from skdpot.tables._declarations import is_missing, objects
 
 
 def check_index(X: Any, groups: Any) -> None:
-    """Raise if the index of pandas rows differs from that of their people."""
+    """Raise if pandas rows and their people have different indices."""
     if hasattr(X, "iloc") and hasattr(groups, "iloc") and not X.index.equals(groups.index):
         raise ValueError(
             "groups has another index than X, or another order: reindex it like X, or pass "
@@ -62,7 +62,7 @@ def person_codes(groups: Any, n_rows: int) -> tuple[np.ndarray, list[Any]]:
 
 
 def check_one_kind(people: Iterable[Any]) -> None:
-    """Raise if people are named by values of several kinds, so that one might have two names."""
+    """Raise if people are named by values of several kinds: one person might have two names."""
     if len(set(map(_kind_of, people))) > 1:
         raise ValueError(
             "groups names people by values of different types, such as 7 and '7', and one person "

@@ -27,7 +27,7 @@ _IN_PRIVATE_ROWS = (
 
 
 def numbers_in(table: Table, place: Any, column: Column) -> tuple[np.ndarray, list[str]]:
-    """Return a column as doubles, NaN for missing ones, and what is wrong with it.
+    """Return a column as doubles, NaN for missing ones, and its problems.
 
     Dates and durations become numbers if they are declared. Wrong columns are replaced.
     """
@@ -127,7 +127,7 @@ def column_codes(table: Table, column: Column, missing: str) -> np.ndarray:
 
 
 def labels_of_other_types(column: Column, labels: np.ndarray, codes: np.ndarray) -> list[str]:
-    """Return what is wrong if unknown labels are declared ones that are written as another type.
+    """Return the problem of unknown labels that are declared ones of another type.
 
     A single text makes text of all numbers that pandas reads from a file: one record would make
     the labels of all others unknown. `codes` are those of `Column.codes`.

@@ -168,7 +168,7 @@ _OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two terms, of which one is below, above or equal to the other."""
+    """A comparison of two terms: below, above or equal."""
 
     sign: str
     left: Term
@@ -308,7 +308,7 @@ class IsMissing:
 
 @dataclass(frozen=True)
 class Joined:
-    """Conditions that hold together, or of which any holds."""
+    """Conditions joined by "and" or by "or"."""
 
     parts: tuple["Condition", ...]
     all: bool

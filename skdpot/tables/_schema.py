@@ -69,8 +69,8 @@ class TableSchema:
     def features(self) -> list[int]:
         """Return the positions of the columns that depend on the class.
 
-        These are all columns but the target, and the target too if it is a number, since its class
-        only tells its band.
+        These are all columns but the target. A numeric target is included, since its class gives
+        only its band.
         """
         return [j for j in range(len(self.columns)) if j != self.target or self.has_bands]
 
@@ -91,7 +91,7 @@ class TableSchema:
         return _schema_of(self.declared, target, set(names))
 
     def typed(self, table: Table, declared: Any = None) -> "TableSchema":
-        """Return the schema with types for frames, but for those that users declared."""
+        """Return the schema with types for frames, except where users declared a type."""
         if table.container == "array":
             return self
         dtypes = {name: table.dtype(place) for place, name in enumerate(table.names)}
@@ -106,7 +106,7 @@ class TableSchema:
             return replace(column, dtype=dtype) if taken else column
 
         columns = tuple(typed(column, dtypes.get(column.name)) for column in self.columns)
-        # Computed columns are not read, and what they hold would decide about their types.
+        # Computed columns are not read: their values would decide about their types.
         others = tuple((place, typed(column, None)) for place, column in self.others)
         return replace(self, columns=columns, others=others)
 
@@ -127,7 +127,7 @@ class TableSchema:
         ------
         ValueError
             If a column has values that are missing or no declared category, and missing ones are
-            not declared. That it has is not protected; it is all that the message tells.
+            not declared. That it has is not protected; the message tells nothing more.
         """
         units, problems = self.units_and_problems(values)
         refuse(problems)
@@ -161,8 +161,8 @@ class TableSchema:
     ) -> list[np.ndarray]:
         """Return the values of units in the form for rules: doubles, or units of labels.
 
-        `uniforms`, from 0 to 1, place real numbers within their units. `given` are conditions by
-        the name of the column, as of `intervals`, that the units are in: a real number shares its
+        `uniforms`, from 0 to 1, place real numbers within their units. The units satisfy the
+        conditions `given`, by the name of the column, as in `intervals`. A real number shares its
         unit with others, which a condition may exclude.
         """
         values = [
@@ -199,7 +199,7 @@ class TableSchema:
         Raises
         ------
         ValueError
-            If there is no such column, or it never has such values.
+            If the column is unknown, or never has such values.
         """
         if name not in self.names:
             raise ValueError(f"there is no column {shown(name)} in the schema.")
@@ -212,7 +212,7 @@ class TableSchema:
 
 
 def read_schema(schema: Any, target: Any = None) -> TableSchema:
-    """Return what a table is declared to hold, or raise.
+    """Return the declaration of a table, or raise.
 
     Parameters
     ----------

@@ -80,7 +80,7 @@ def _values_in(table: Table, schema: TableSchema) -> tuple[list[np.ndarray], lis
 
 
 def _mistaken(table: Table, place: int, column: Column) -> list[str]:
-    """Return what is wrong with floating-point numbers that stand for several labels.
+    """Return the problem of floating-point numbers that stand for several labels.
 
     One missing value makes them of integers in pandas, and rounds the labels of other records.
     """

@@ -45,8 +45,8 @@ def type_in_frame(dtype: Any, column: Column) -> str | None:
     """Return the name of the type that this column has in drawn frames; None if none is named.
 
     A column takes how text is stored. Types of numbers, dates and truth values follow from the
-    declaration, since a single value can change them: a missing one turns integers into doubles,
-    1.0 does so with labels, a large number makes longer integers, and 1 turns truth values into
+    declaration, since a single value can change them. A missing value turns integers into doubles,
+    as does the label 1.0. A large number makes longer integers, and 1 turns truth values into
     objects. pandas leaves all dates of a file as text if one of them is written in another way,
     such as with a time or another zone. An undeclared label changes the type where such labels
     count as missing; then only the type of categories is taken, which the maker of the frame asked

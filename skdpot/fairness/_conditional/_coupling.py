@@ -39,7 +39,7 @@ def along_the_order(
 def by_a_race(
     states: np.ndarray, logits: np.ndarray, groups: np.ndarray, draws: Draws, first_draw: int
 ) -> np.ndarray:
-    """Return states in every group from clocks that groups share, if there is no order.
+    """Return states without an order in every group, from clocks that groups share.
 
     In a group with probabilities p, the state is the one with the smallest clock divided by p.
     Clocks are drawn conditionally on the row's own state, and are independent of its group. Changes

@@ -18,9 +18,9 @@ def minimise(
 ) -> tuple[np.ndarray, float]:
     """Return the slopes that minimise the penalised loss, and their loss without the penalty.
 
-    `features` have one row per feature; `offset` and slopes have one per state. Slopes are sought
-    in coordinates in which the curvature is nearly the identity: if all rows have the same
-    probabilities, it is a product of a matrix of states and one of features.
+    `features` have one row per feature; `offset` and slopes have one per state. Slopes are found in
+    coordinates in which the curvature is nearly the identity. If all rows have the same
+    probabilities, the curvature is a product of a matrix of states and one of features.
     """
     n_states, n_rows = offset.shape
     width, own = len(features), np.arange(n_rows)

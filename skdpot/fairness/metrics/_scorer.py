@@ -37,7 +37,7 @@ def make_fairness_scorer(
         with "ratio".
     response_method : {"predict", "predict_proba", "decision_function"} or list of such, \
             default="predict"
-        What of the estimator is measured; of a list, the first that it has.
+        The method of the estimator whose result is measured; of a list, the first that it has.
     **options : dict
         Options of the metric.
 
@@ -53,10 +53,10 @@ def make_fairness_scorer(
 
     Notes
     -----
-    Scores are not private, and neither is what is chosen by them.
+    Scores are not private, nor are choices by them.
 
     When it is called, the scorer raises a ValueError if the attribute is given twice or not at all,
-    and whatever the metric raises.
+    and passes on errors of the metric.
 
     Examples
     --------

@@ -48,7 +48,7 @@ class AllocationAgreement:
     agreed : ndarray of shape (n_edges,)
         Mean of the amounts that both ends sent; feasible only in the limit.
     prices : ndarray of shape (n_edges,)
-        What targets pay and sources are paid.
+        Prices that targets pay and sources receive.
     primal_residual, dual_residual : float
         Last measured Euclidean norms of the difference of the two sides' amounts, and of eta times
         the last change of their mean.
@@ -250,7 +250,7 @@ class AllocationCoordinator:
         return Announcement(self.n_iter + 1, rates.eta, rates.shift, self._relaxation)
 
     def incoming(self, role: str, node: int) -> AllocationMessage:
-        """Return what a node's neighbours sent to it in the last round.
+        """Return the amounts that a node's neighbours sent to it in the last round.
 
         Parameters
         ----------
@@ -278,7 +278,7 @@ class AllocationCoordinator:
         Parameters
         ----------
         targets, sources : dict of int to AllocationMessage
-            What each node sent, by its index.
+            The message of each node, by its index.
 
         Raises
         ------
@@ -307,7 +307,7 @@ class AllocationCoordinator:
             self._check()
 
     def result(self) -> AllocationAgreement:
-        """Return what was agreed on so far.
+        """Return the agreement so far.
 
         Returns
         -------
@@ -335,12 +335,12 @@ class AllocationCoordinator:
         )
 
     def checkpoint(self) -> bytes:
-        """Return what a new coordinator with the same parameters needs to go on.
+        """Return the state from which a new coordinator with the same parameters continues.
 
         Returns
         -------
         bytes
-            For `restore`. It holds what follows from messages, and no more.
+            For `restore`. It holds only what follows from messages.
         """
         sums = self._sums or (np.zeros(0), np.zeros(0))
         names = ("targets", "sources", "prices", "summed amounts", "summed prices")

@@ -1,4 +1,4 @@
-"""The messages of an allocation: integers and floats alone, which any engine can carry."""
+"""The messages of an allocation: only integers and floats, which any engine can carry."""
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
@@ -25,7 +25,7 @@ class Announcement:
     eta : float
         Penalty of a squared difference of amounts, positive.
     shift : float
-        What is added to all prices.
+        Amount added to all prices.
     relaxation : float
         Factor of over-relaxation, in (0, 2); 1 is the plain iteration.
 
@@ -74,9 +74,9 @@ def read_amounts(
 ) -> np.ndarray:
     """Return the finite amounts of a message in the order of some neighbours, or raise.
 
-    `subject` is what an error calls the message. Raises TypeError if it is no AllocationMessage,
-    and ValueError if it is of another round, a neighbour is missing or unknown, or an amount is not
-    a finite number below 1e50. An error names neighbours, and shows no amounts.
+    Errors call the message `subject`. Raises TypeError if it is no AllocationMessage. Raises
+    ValueError if it is of another round, a neighbour is missing or unknown, or an amount is not a
+    finite number below 1e50. An error names neighbours, and shows no amounts.
     """
     if not isinstance(message, AllocationMessage) or not isinstance(message.amounts, Mapping):
         raise TypeError(f"{subject} must be an AllocationMessage, got {type(message).__name__}.")

@@ -40,7 +40,7 @@ _PRECISION = 1e-9
 class AllocationNode(Remembering):
     """A target or a source of an allocation, which sees only its own utility and messages.
 
-    In every round it reads the last messages of its neighbours, and answers with the amounts that
+    In every round it reads the last messages of its neighbours. It answers with the amounts that
     are best for itself, close to the amounts agreed so far. Without `privacy`, anybody who sees
     enough answers can compute its utility. With `privacy`, noise is added to every answer, and the
     node itself continues from the noisy answer. So everything that it stores, except its utility,
@@ -322,7 +322,7 @@ class AllocationNode(Remembering):
             raise
 
     def _welcome(self, packet: Packet) -> Packet:
-        """Return what is public about the node."""
+        """Return the public facts about the node."""
         fields = {"n_rounds": self._most_rounds, "bounds": list(self.bounds)}
         neighbours = np.array(self._order, dtype=np.int64)
         return packet.reply("welcome", self.address, fields, {"neighbours": neighbours})

@@ -1,4 +1,4 @@
-"""A coordinator's part in a run over a carrier: a greeting, rounds, and what was agreed on."""
+"""A coordinator's part in a run over a carrier: a greeting, rounds, and the agreement."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Privacy of a node: its declarations, what it releases, and the noise of its messages."""
+"""Privacy of a node: its declarations, its releases, and the noise of its messages."""
 
 import math
 from dataclasses import dataclass, field
@@ -55,7 +55,7 @@ class NodePrivacy:
     Raises
     ------
     ValueError
-        If there is no such `mechanism`, or it goes without `delta`.
+        If the `mechanism` is unknown, or does not allow a `delta`.
 
     See Also
     --------

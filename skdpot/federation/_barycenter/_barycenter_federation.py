@@ -131,7 +131,7 @@ class BarycenterFederation:
         Parameters
         ----------
         release : GroupRelease
-            What they agreed to.
+            The agreement.
 
         Returns
         -------
@@ -141,7 +141,7 @@ class BarycenterFederation:
         Raises
         ------
         FederationError
-            If owners do not answer, or agreed to something else.
+            If owners do not answer, or agreed to another release.
         RuntimeError
             If the federation came out of a pickle.
         """

@@ -52,9 +52,9 @@ class BarycenterOwner(Remembering):
     """An owner of rows in a federation, which answers with sums of its rows.
 
     **With `release`,** the owner sends one vector of noisy counts or moments, which is charged to
-    its own ledger before; it answers nothing else. **Without it, the answers are not private,**
-    although rows do not leave. From plain messages the coordinator can compute many rows exactly.
-    From sums over owners it can compute weighted means of rows, and some rows. The page on
+    its own ledger before; it refuses all other questions. **Without it, the answers are not
+    private,** although rows do not leave. From plain messages the coordinator can compute many rows
+    exactly. From sums over owners it can compute weighted means of rows, and some rows. The page on
     federations shows how.
 
     Parameters
@@ -294,7 +294,7 @@ class BarycenterOwner(Remembering):
         return pack(asked.reply(kind, self.name, fields, arrays), self._key)
 
     def _welcome(self, packet: Packet) -> _Answer:
-        """Join a session, if it is what the owner agreed to."""
+        """Join a session, if the owner agreed to it."""
         # A misdirected greeting would give this owner the place of another one.
         if packet.fields.get("name") != self.name:
             raise Refusal("the greeting is for an owner of another name.")

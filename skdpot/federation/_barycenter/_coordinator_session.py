@@ -25,7 +25,7 @@ _AGAIN = (
 
 
 class CoordinatorSession:
-    """The part of a coordinator that decides what is asked next.
+    """The part of a coordinator that decides about the next question.
 
     A *leg* sends one message to every owner and waits for the answers. The first leg greets the
     owners, and the last one tells them the result. A round between them has one leg, or several if

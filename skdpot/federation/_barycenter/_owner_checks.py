@@ -57,7 +57,7 @@ def check_keys(
 def check_hello(
     packet: Packet, release: GroupRelease | None, must_be_secure: bool, n_rows: int
 ) -> None:
-    """Refuse a session that differs from what the owner agreed to."""
+    """Refuse a session that differs from the owner's agreement."""
     fields = packet.fields
     if not 0 < len(packet.session) <= _LONGEST_SESSION:
         raise Refusal("a session needs a name.")
@@ -121,7 +121,7 @@ def check_round(packet: Packet, session: Session, task: str) -> None:
 
 
 def check_release_step(step: Any, packet: Packet, n_rows: int, n_owners: int) -> None:
-    """Refuse any other step than that of the release, before anything is charged."""
+    """Refuse any step but the release, before anything is charged."""
     if packet.round != 0:
         raise Refusal("a release has one round.")
     if not isinstance(step, dict) or set(step) != _OF_RELEASE or step["kind"] != RELEASE:

@@ -51,7 +51,7 @@ def check_attempt(packet: Packet, session: Session) -> None:
 
 
 def check_masked(packet: Packet, session: Session) -> tuple[Packet, Arrays]:
-    """Return the step, and the shares of others; refuse what differs from the announcement.
+    """Return the step, and the shares of others; refuse differences from the announcement.
 
     All sealed shares are opened and checked before the owner computes or charges anything.
     """

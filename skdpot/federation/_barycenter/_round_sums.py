@@ -31,7 +31,7 @@ Letter = Callable[[str, str, dict[str, Any], dict[str, np.ndarray]], Packet]
 
 
 class OutOfRange(ValueError):
-    """An owner's message is impossible by public facts; the error says what is out of range."""
+    """An owner's message is impossible by public facts; the error states the range."""
 
 
 @dataclass
@@ -87,7 +87,7 @@ class PlainRound:
     def total(self) -> tuple[np.ndarray, int]:
         """Return the sum of doubles, or of integers modulo ``2**64``, and the number of vectors.
 
-        Vectors are added in the order of owners, not in that of their answers.
+        Vectors are added in the order of owners, not of answers.
         """
         total = np.zeros(self.task["size"], dtype=self.task["type"])
         for name in self.contributors:
@@ -220,8 +220,8 @@ def at_fault(accusations: Mapping[str, str], threshold: int) -> dict[str, str]:
 
     `accusations` maps an accusing owner to the one whose shares it cannot use. Fewer owners than
     the threshold lie. So if as many as the threshold accuse an owner, one of them is honest, and
-    the accused is left out. Otherwise nobody can tell who lies, and accuser and accused are left
-    out in pairs. Then at most one honest owner is left out for every liar.
+    the accused is left out. Otherwise it is unknown who lies, and accuser and accused are left out
+    in pairs. Then at most one honest owner is left out for every liar.
     """
     counts, left_out = Counter(accusations.values()), {}
     for accuser, accused in accusations.items():

@@ -1,1 +1,1 @@
-"""Operation of a federation: a folder for each party, and what runs from it."""
+"""Operation of a federation: a folder for each party, and the processes that run from it."""

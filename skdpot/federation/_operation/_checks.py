@@ -1,4 +1,4 @@
-"""Findings on a party's folder before a run, and what to do about each."""
+"""Findings on a party's folder before a run, each with a remedy."""
 
 import importlib.metadata
 import importlib.util

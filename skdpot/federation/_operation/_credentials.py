@@ -66,7 +66,7 @@ def make_server_certificate(
 
 
 def problems_of_certificates(host: str, authority: Path, server: Path, key: Path) -> list[str]:
-    """Return what is wrong with the SuperLink's certificate, in words."""
+    """Return the problem of the SuperLink's certificate, in words."""
     x509, form = library(_X509), library(_SERIALIZATION)
     problems = problems_of_authority(authority)
     if problems:
@@ -93,7 +93,7 @@ def problems_of_certificates(host: str, authority: Path, server: Path, key: Path
 
 
 def problems_of_authority(authority: Path) -> list[str]:
-    """Return what is wrong with an authority's certificate, in words."""
+    """Return the problem of an authority's certificate, in words."""
     try:
         certificate = library(_X509).load_pem_x509_certificate(authority.read_bytes())
     except (OSError, ValueError):

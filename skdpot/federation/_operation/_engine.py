@@ -97,7 +97,7 @@ def is_served(party: Party) -> bool:
 
 
 def serving(party: Party) -> dict[str, Any]:
-    """Return what the serving process has written about its state."""
+    """Return the state that the serving process has written."""
     try:
         told = json.loads(party.private(SERVING).read_text())
     except (OSError, ValueError):

@@ -38,9 +38,9 @@ _ERROR = re.compile(r"\S*(Error|Exception)\b")
 def run(party: Party, say: Callable[[str], None]) -> dict[str, Any]:
     """Run the task of a coordinator's file, until it is completed or fails.
 
-    If owners did not answer, or the SuperLink stopped, the run is started again from its
-    checkpoint, after the time that a node needs to be admitted again. `say` gets lines to show.
-    Returns the record of the last start, whose ``outcome`` is ``"completed"`` or ``"failed"``.
+    If owners did not answer, or the SuperLink stopped, the run starts again from its checkpoint,
+    after the time that a node needs to be admitted again. `say` gets lines to show. Returns the
+    record of the last start, whose ``outcome`` is ``"completed"`` or ``"failed"``.
     """
     record = _once(party, say)
     for _ in range(party.tables["run"]["restarts"]):

@@ -13,9 +13,9 @@ from skdpot.privacy.accounting.pricing import composed_delta, composed_epsilon, 
 from skdpot.privacy.accounting.relations import check_relation
 from skdpot.privacy.checks import check_count, check_delta, check_flag, check_positive, real_number
 
-# Arguments are rounded to this many binary digits, always to the side that costs more. Two
-# arguments that are rounded differently then differ by far more than the rounding error of a price,
-# so that prices are monotone. Exact formulas allow more digits than sums over a grid.
+# Arguments are rounded to this many binary digits, always to the side that costs more. Then two
+# arguments that are rounded differently differ by far more than the rounding error of a price, so
+# prices are monotone. Exact formulas allow more digits than sums over a grid.
 _EXACT_BITS, _GRID_BITS = 32, 20
 # Numbers beyond this, or below its inverse, are replaced by it where that costs more.
 _EXTREME = 1e50

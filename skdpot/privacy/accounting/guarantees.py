@@ -1,6 +1,6 @@
-"""Guarantees that add up: what a single event costs in a privacy filter.
+"""Guarantees that add up: the cost of a single event in a privacy filter.
 
-Under fully adaptive composition, where a release may depend on earlier ones, only such guarantees
+Under fully adaptive composition a release may depend on earlier ones. Then only these guarantees
 may be added as charges arrive: pairs (epsilon, delta), Renyi divergences at orders fixed
 beforehand, and squared Gaussian parameters. Every function returns the sum over the parts of an
 event, and raises as `check_event` does.
@@ -9,9 +9,9 @@ An (epsilon, delta)-private release counts as an epsilon-private one that fails 
 delta; the deltas are added separately.
 
 A guarantee of a Poisson-sampled event must also bound the comparison of a sample with the record to
-the sample without it. So under "replace_one" its parameters hold for adding and for removing a
-record of the sample as well as for replacing one, as they do for sums of contributions from a set
-that contains zero.
+the sample without it. So under "replace_one" its parameters must hold for adding, removing and
+replacing a record of the sample. They do so for sums of contributions from a set that contains
+zero.
 
 References
 ----------

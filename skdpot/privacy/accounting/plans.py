@@ -1,8 +1,8 @@
 """The price of a plan: of releases that are declared together beforehand.
 
 Every release is replaced by a pair of distributions that dominates its outputs on two neighbours.
-The pairs are composed exactly, and the price of the composition is rounded up. A release of which
-only a Renyi divergence is known (zero-concentrated privacy) is priced by that.
+The pairs are composed exactly, and the price of the composition is rounded up. A release with only
+a known Renyi divergence (zero-concentrated privacy) is priced by that.
 """
 
 import math
@@ -94,7 +94,7 @@ def _plan_epsilon(event_text: str, delta: float, neighbouring: str) -> float:
     if failure > delta:
         return math.inf
     bounds = [pure_epsilon(event)]
-    # What is left where nothing fails.
+    # The rest, without failures.
     delta = (delta - failure) / (1 - failure)
     if delta > 0:
         mu = math.sqrt(squared_gaussian_mu(event))

@@ -41,9 +41,9 @@ def convert_event(event: ev.DpEvent, source: str, target: str) -> ev.DpEvent:
     Raises
     ------
     ValueError
-        If `source` is "replace_one" and `target` is not: two data sets of different sizes cannot
-        be reached from each other by replacing records, and so nothing follows about them. Or if
-        the converted delta would be 1 or more.
+        If `source` is "replace_one" and `target` is not: replacing records never changes the size
+        of a data set, so nothing follows about data sets of different sizes. Or if the converted
+        delta would be 1 or more.
 
     Notes
     -----

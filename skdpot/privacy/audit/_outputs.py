@@ -21,7 +21,7 @@ class Raised:
     Attributes
     ----------
     kind : str
-        Name of the exception's class, by which such outcomes are told apart.
+        Name of the exception's class, which distinguishes such outcomes.
     message : str
         The message of the exception.
     """
@@ -119,7 +119,7 @@ def _as_numbers(output: Any) -> np.ndarray | None:
         return None
     try:
         array = np.asarray(output)
-    except Exception:  # Whatever refuses to be an array is compared as text.
+    except Exception:  # An output that cannot be an array is compared as text.
         return None
     return array if array.dtype.kind in "biufc" else None
 

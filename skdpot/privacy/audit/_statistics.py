@@ -45,8 +45,8 @@ class Statistic(ABC):
 class DensityRatio(Statistic):
     """The score of a function that knows the densities and needs no learning.
 
-    Scores are rounded: for a constant ratio, the noise in its last bits tells which numbers were
-    added in floating point, and such a leak is not the question here.
+    Scores are rounded. For a constant ratio, the noise in its last bits would show which numbers
+    were added in floating point, and this leak is not the question here.
     """
 
     name = "likelihood_ratio"
@@ -105,8 +105,8 @@ class Value(Statistic):
 class Bits(Statistic):
     """Log-odds by the first and last bits of floating-point numbers, one number at a time.
 
-    The last bits of a sum show what noise was added to: if the noise is smaller than the value, the
-    sum is a multiple of a power of two that depends on the value.
+    The last bits of a sum may reveal the value: if the noise is smaller than the value, the sum is
+    a multiple of a power of two that depends on the value.
     """
 
     name = "bits"

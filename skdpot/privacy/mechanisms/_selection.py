@@ -71,7 +71,7 @@ class _SelectionMechanism(ABC):
         Raises
         ------
         ValueError
-            If there is no candidate, the shape is another, or `size` or `random_state` is none.
+            If there is no candidate, the shape is wrong, or `size` or `random_state` is invalid.
         """
         if size is not None and (not isinstance(size, (int, np.integer)) or size < 0):
             raise ValueError(f"size must be None or a non-negative integer, got {size!r}.")
