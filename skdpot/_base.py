@@ -141,7 +141,7 @@ def tells_of_charges(method: Method) -> Method:
     return telling  # type: ignore[return-value]
 
 
-# The attribute that tells copies in worker processes that useless releases are allowed.
+# The attribute by which copies in worker processes know that useless releases are allowed.
 _PERMIT = "_permit"
 
 
@@ -183,11 +183,11 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
 
     @abstractmethod
     def _plan(self, data: Any) -> ReleasePlan:
-        """Return what will be released, from public values alone, or raise."""
+        """Return the plan of the release, from public values only, or raise."""
 
     @abstractmethod
     def _declared(self, n_records: int, columns: Any) -> Any:
-        """Return a stand-in for the data with what is declared of them, for `_plan`; or raise."""
+        """Return a stand-in for the data from their declaration, for `_plan`; or raise."""
 
     def _simulated_errors(self, declared: Any) -> tuple[ExpectedError, ...]:
         """Return the errors of simulated releases of made-up data, for `preview`; may be slow."""
@@ -199,7 +199,7 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
 
     @abstractmethod
     def _keep(self, plan: ReleasePlan, released: Any) -> None:
-        """Set the fitted attributes from what was released."""
+        """Set the fitted attributes from the release."""
 
     def preview(self, n_records, columns=None, **public) -> Preview:
         """Return what a fit would release, its price and its expected errors; charges nothing.
@@ -312,7 +312,7 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
             return self._run(plan, data)
 
     def _forget(self) -> None:
-        """Remove the attributes of the last fit, but not what was just read of X's columns."""
+        """Remove the attributes of the last fit, except those just read from X's columns."""
         for name in self._fitted_state():
             if name not in _OF_COLUMNS:
                 delattr(self, name)

@@ -141,7 +141,7 @@ def _read_table(
     names = [column.name for column in declared.declared]
     container = "array" if find_spec("pandas") is None else "pandas"
     labelled = {column.name for column in declared.columns if column.kind != NUMERIC}
-    # Labels stay what they are: of integers of which some are missing pandas would make doubles.
+    # Labels keep their types: pandas would turn integers with missing values into doubles.
     types = ["object" if name in labelled else None for name in names]
     table = make_table(container, names, [columns.get(name, unread) for name in names], types)
     return table, None if groups is None else values[-1]

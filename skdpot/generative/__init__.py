@@ -1,4 +1,4 @@
-"""Generators of synthetic data, and what they are made of."""
+"""Generators of synthetic data, and their parts."""
 
 from ._base import BaseGenerator as BaseGenerator
 from ._combine import combine

@@ -17,7 +17,7 @@ from skdpot.generative._sketch.people_sketch import ReleasedPeople
 from skdpot.generative._sketch.released_table import ReleasedTable
 from skdpot.privacy.checks import check_count
 
-# What floating-point arithmetic would warn of, or raise, may be due to private values.
+# Warnings and errors of floating-point arithmetic may depend on private values.
 _SILENT = np.errstate(all="ignore")
 
 
@@ -60,8 +60,8 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         n_sets : int, default=None
             For tables: return a list of this many sets, for example 20, to compute confidence
             intervals. Each set comes from a different model, drawn from those that agree with the
-            release. :func:`~skdpot.generative.combine` says what intervals cover. Draw several
-            times as many rows as there were records.
+            release. See :func:`~skdpot.generative.combine` for their intervals. Draw several times
+            as many rows as there were records.
 
         Returns
         -------
@@ -193,12 +193,12 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         for name, value in saved.attributes.items():
             setattr(generator, name, value)
         generator._set_fitted(saved.fitted, saved.noise_multiplier)
-        # Raises if the network is not that of the weights, or the arrays are of no use.
+        # Raises if the network does not fit the weights, or the arrays are invalid.
         generator.sample()
         return generator
 
     def _set_fitted(self, fitted: FittedRecords | ReleasedTable, noise_multiplier: float) -> None:
-        """Set what was fitted: functions of what was released, and of public parameters."""
+        """Set the fitted attributes: functions of the release and of public parameters."""
         self._fitted = fitted
         self.noise_multiplier_ = noise_multiplier
         if fitted.classes is not None:

@@ -8,8 +8,8 @@ from scipy import special, stats
 
 __all__ = ["CombinedEstimate", "combine"]
 
-# Where the distribution of a variance is looked at, in shares of it from the largest on: there it
-# has a long tail, which has more nodes.
+# Where the distribution of a variance is evaluated, in shares of it from the largest on. Its long
+# tail there has more nodes.
 _STEPS = (np.arange(400) + 0.5) / 400
 _NODES, _WEIGHTS = _STEPS**3, 3 * _STEPS**2 / np.sum(3 * _STEPS**2)
 # Of a smaller number a chi-square distribution is a power.
@@ -157,7 +157,7 @@ def combine(estimates: Any, variances: Any) -> CombinedEstimate:
 def _totals(spread, within, freedom):
     """Return quantiles of the variance of sets, which is no less than it is within them.
 
-    Of `freedom` times what was seen of it, over what it is, the distribution is chi-square.
+    `freedom` times the ratio of the estimate and the variance has a chi-square distribution.
     """
     nodes = _NODES.reshape(-1, *[1] * np.ndim(spread))
     most = np.divide(freedom * spread, within, out=np.full_like(spread, np.inf), where=within > 0)

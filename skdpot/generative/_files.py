@@ -1,7 +1,7 @@
 """Files of fitted generators: archives of arrays (.npz), the first of which is a JSON text.
 
-Nothing in a file is executed. Nothing is compressed, so that the content of a file is never larger
-than the file.
+Nothing in a file is executed. Nothing is compressed, so the content of a file is never larger than
+the file.
 """
 
 import io

@@ -14,7 +14,7 @@ from skdpot.generative._score import SCORED_ROWS, sinkhorn_divergence
 
 @dataclass(frozen=True, eq=False)
 class FittedRecords:
-    """What records are made of: a sketch, or a network; all of it was released, or is public.
+    """The source of records: a sketch, or a network; all of it was released, or is public.
 
     Attributes
     ----------

@@ -189,7 +189,7 @@ class DPSinkhornGenerator(BaseGenerator):
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
-    # With groups, people are protected: whoever passes them on shall do so.
+    # With groups, people are protected, so meta-estimators must pass them on.
     __metadata_request__fit = {"groups": True}
     _in_files = ("epsilon", "delta", "neighbouring", "score_reg", "verbose")
 
@@ -282,19 +282,19 @@ class DPSinkhornGenerator(BaseGenerator):
         else:
             records = model._read(self, X, y, declared, reset=True)
         check_exact_sums(len(records.points))
-        # With epsilon nothing may be said of what records are like.
+        # With epsilon no message may describe records.
         if self.epsilon is None and self.schema is None and self.image_shape is None:
             names = getattr(self, "feature_names_in_", range(self.n_features_in_))
             warn_user(doubts_about_crowding(names, records.points[:]))
         return _Data(model, self._training(), records)
 
     def _declared(self, n_records: int, columns: Any, groups: Any = None) -> _Data:
-        """Return a sketch of records of which nothing is known but what was declared."""
+        """Return a sketch of records that are known only by their declaration."""
         declared, model = self._read_model(by_person=groups is not None)
         return _Data(model, self._training(), model._unseen(declared, columns))
 
     def _read_model(self, *, by_person: bool) -> tuple[Declared, Any]:
-        """Return what is declared of records, and how they are sketched, or raise."""
+        """Return the declaration of records and the plan of their sketch, or raise."""
         declared = Declared(
             self.bounds, self.classes, self.image_shape, self.schema, self.target, self.rules
         )
@@ -343,7 +343,7 @@ class DPSinkhornGenerator(BaseGenerator):
 
     @property
     def _bar(self) -> Any:
-        """Return what makes a progress bar."""
+        """Return a function that makes a progress bar."""
         return partial(progress_bar, desc=type(self).__name__, disable=not self.verbose)
 
     def _learn(self) -> None:
@@ -353,7 +353,7 @@ class DPSinkhornGenerator(BaseGenerator):
         """
         if self.network is None or not isinstance(self._fitted, FittedRecords):
             return
-        # Of numbers that depend on no record, and are others than those of the sketch.
+        # Random numbers that depend on no record, and differ from those of the sketch.
         source = make_source(self.random_state).for_user(1)
         rng = np.random.default_rng(source.bits(62, 2).tolist())
         with np.errstate(all="ignore"):

@@ -17,7 +17,7 @@ from skdpot.privacy.random import make_source
 
 # From so many records of a sketch a network learns.
 _N_LESSONS = 20_000
-# How often a progress bar is told the loss and what has been spent so far.
+# How often a progress bar shows the loss and the amount spent so far.
 _UPDATES = 20
 # Names of arrays in files.
 _LOSSES, _WEIGHTS = "loss_curve", "weights."
@@ -151,7 +151,7 @@ class TrainedNetwork:
     losses : list of float
         Of every step.
     state : dict
-        What a further training goes on from; in no file.
+        The state from which a further training continues; in no file.
     """
 
     network: Any
@@ -265,7 +265,7 @@ class Training:
         )
 
     def make_trainer(self, network: Any, seed: int) -> Any:
-        """Return what trains a network."""
+        """Return the trainer of a network."""
         return self.engine.Trainer(
             network,
             self.settings,

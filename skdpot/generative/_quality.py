@@ -1,4 +1,4 @@
-"""Measures of synthetic records, by what was released: noise, misfits, and held-out records."""
+"""Measures of synthetic records, from the release: noise, misfits, and held-out records."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -24,20 +24,20 @@ from skdpot.generative._sketch.released_table import ReleasedTable
 from skdpot.generative._sketch.vector_summaries import summary_schema
 from skdpot.tables import TableSchema
 
-# Noise alone has this chance to leave a parity farther off than is said to be explained.
+# Probability that noise alone moves a parity farther than the stated limit.
 _FALSE_ALARM = 0.01
 _TINY = 1e-300
 
 
 def quality_of(fitted: ReleasedTable | FittedRecords, guarantee: Any) -> QualityReport:
-    """Return the report on what was fitted; that costs nothing.
+    """Return the report on a fitted model; that costs nothing.
 
     Parameters
     ----------
     fitted : ReleasedTable or FittedRecords
-        With what was released.
+        The fitted model, with its release.
     guarantee : PrivacyGuarantee or None
-        What was guaranteed.
+        The guarantee.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def quality_of(fitted: ReleasedTable | FittedRecords, guarantee: Any) -> Quality
     Raises
     ------
     ValueError
-        If what was released is not known any more.
+        If the release is no longer known.
     """
     stated = "none" if guarantee is None else str(guarantee)
     if isinstance(fitted, ReleasedTable):
@@ -111,7 +111,7 @@ def _fits(table: ReleasedTable) -> tuple[list[Fit], list[Fit]]:
 
 
 def _parity_fit(table: ReleasedTable) -> ParityFit | None:
-    """Return how a model fits the parities that were released, None where there are none."""
+    """Return how a model fits the released parities, None without any."""
     released, model, schema = table.known_statistics, table.model, table.space.schema
     if "parities" not in released:
         return None
@@ -172,13 +172,13 @@ def _fit(
 
 
 def _sketched_classes(fitted: FittedRecords) -> list[SketchedClass]:
-    """Return what noise left of every class."""
+    """Return the information that noise leaves of every class."""
     noise, mixture = fitted.sketch.known_noise, fitted.sketch.mixture
     n_classes, n_clusters, n_codes = mixture.means.shape
     labels = [None] * n_classes if fitted.classes is None else fitted.classes.tolist()
     found = []
     for c, label in enumerate(labels):
-        # In one order, so that a file has the same report to the last bit.
+        # In a fixed memory order, so a loaded file gives the same report to the last bit.
         means, factor = (
             part.astype(np.float64, order="C")
             for part in (mixture.means[c], mixture.factors[c % len(mixture.factors)])
@@ -186,7 +186,7 @@ def _sketched_classes(fitted: FittedRecords) -> list[SketchedClass]:
         weights, variances = mixture.weights[c], np.square(factor).sum(axis=1)
         around = weights @ np.square(means - weights @ means).sum(axis=1)
         spread = math.sqrt(max(float(variances.sum() + around), _TINY))
-        # No eigenvalue of noise alone is above this, about: off the diagonal it is half as large.
+        # About the largest eigenvalue of noise alone, which is half as large off the diagonal.
         seen = variances > noise["variance"][c] * math.sqrt(2 * n_codes)
         found.append(SketchedClass(
             label,
@@ -202,7 +202,7 @@ def _sketched_classes(fitted: FittedRecords) -> list[SketchedClass]:
 
 
 def _held_out(schema: TableSchema, held_out: Mapping[str, np.ndarray] | None) -> HeldOut | None:
-    """Return what records say of samples, by what was released of them, if anything was."""
+    """Return the comparison of samples with held-out records, None without any."""
     if held_out is None:
         return None
     of_values, of_scores, *of_utility = held_out["deviations"]
@@ -230,9 +230,10 @@ def _held_out(schema: TableSchema, held_out: Mapping[str, np.ndarray] | None) ->
 
 
 def _distance(counts: np.ndarray, shares: np.ndarray, deviation: float, n: float) -> Estimate:
-    """Return a distance in total variation without what noise and sampling add to it.
+    """Return a distance in total variation, without the part due to noise and sampling.
 
-    That is taken away from the squares of differences. The error is at least that of their sum.
+    That part is subtracted from the squares of differences. The error is at least the error of
+    their sum.
     """
     if n <= 0:
         return Estimate(math.nan, math.nan)
@@ -251,12 +252,12 @@ def _mean_of(values: np.ndarray, counts: np.ndarray, deviation: float) -> Estima
         return Estimate(math.nan, math.nan)
     mean = float((values * counts).sum()) / n
     variance = ((values - mean) ** 2 * (deviation**2 + np.maximum(counts, 0))).sum()
-    # Noise of few records may be anything, and what it leaves unknown is still from 0 to 1.
+    # With few records noise may give any number, but the mean is from 0 to 1.
     return Estimate(min(max(mean, 0.0), 1.0), math.sqrt(float(variance)) / n)
 
 
 def _ranks(shares: np.ndarray) -> np.ndarray:
-    """Return what part of a distribution is below each bin, with half of its own."""
+    """Return the share of a distribution below each bin, plus half of the bin."""
     return np.cumsum(shares) - shares / 2
 
 

@@ -1,4 +1,4 @@
-"""Reports on synthetic records: what they hold, and how they are written."""
+"""Reports on synthetic records: their content and their text."""
 
 import json
 import math
@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# A model is said not to fit where it is off by so much of all records more than noise explains,
+# A model is reported not to fit if it is off by this share of all records more than noise explains,
 # and noise explains less than half of the squared differences.
 _LARGE_MISFIT, _LARGE_DISTANCE = 2.0, 0.01
 # So many pairs of columns are shown: those that are farthest off.
@@ -21,7 +21,7 @@ _STYLE = (
 
 
 class Estimate(NamedTuple):
-    """What was estimated with noise, and its standard error; NaN where nothing can be told."""
+    """An estimate from noisy data, and its standard error; NaN if nothing is known."""
 
     value: float
     error: float
@@ -41,7 +41,7 @@ class Fit:
     columns : tuple
         One column, two, or more that a workload has.
     noise : float
-        The distance in total variation that noise alone is expected to make.
+        The expected distance in total variation from noise alone.
     distance : float
         That of the model from the counts.
     misfit : float
@@ -55,7 +55,7 @@ class Fit:
 
     @property
     def fits(self) -> bool:
-        """Tell whether noise explains most of what the model and the counts differ by."""
+        """Tell whether noise explains most of the difference of the model and the counts."""
         return self.misfit <= _LARGE_MISFIT or self.distance <= self.noise + _LARGE_DISTANCE
 
 
@@ -93,7 +93,7 @@ class ParityFit:
 
 @dataclass(frozen=True)
 class SketchedClass:
-    """What noise left of a class of vectors or images.
+    """The information that noise leaves of a class of vectors or images.
 
     Attributes
     ----------
@@ -104,15 +104,16 @@ class SketchedClass:
     mean_error : float
         The length that noise alone makes in the mean, in units of the spread of the class.
     directions : int
-        Along so many directions the variance within clusters is above what noise makes.
+        Number of directions along which the variance within clusters exceeds the noise.
     n_codes : int
         Of so many.
     seen : float
-        What part of the variance these directions have.
+        The share of the variance along these directions.
     clusters : list of float
         The shares of clusters, the largest first.
     radius : float
-        What records are clipped to, around a common point, in units of the spread of the class.
+        The radius to which records are clipped, around a common point, in units of the spread of
+        the class.
     """
 
     label: Any
@@ -132,7 +133,7 @@ class SketchedClass:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What records say that were held out.
+    """The comparison with held-out records.
 
     Attributes
     ----------
@@ -142,9 +143,9 @@ class HeldOut:
         By column, or by public summary of vectors and images, the distance of the records from
         samples, in total variation.
     telling : Estimate
-        The AUC by which a classifier tells records from samples; 1/2 if it does not.
+        The AUC of a classifier that distinguishes records from samples; 1/2 if it does not.
     target : str or int or None
-        What is predicted: of numbers, in which band they are.
+        The name of the prediction; for numbers, of their band.
     accuracy, auc : Estimate or None
         Of a model that learned from samples, on records; the AUC only of two classes.
     accuracy_of_samples, auc_of_samples : float or None
@@ -178,11 +179,11 @@ class QualityReport:
     held_out : HeldOut or None
         Comparison with held-out records; None if no records were held out.
     parities : ParityFit or None
-        Fit to the released parities; None if there are none.
+        Fit to the released parities; None without any.
     classes : list of SketchedClass
         For vectors and images, one entry per class.
     counted : str
-        What `n_records` counts: records, or people with several rows.
+        The unit of `n_records`: records, or people with several rows.
     encoder : str or None
         For vectors and images, the encoder; if records voted, the chosen one.
     """

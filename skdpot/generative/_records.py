@@ -30,7 +30,7 @@ _INSTEAD = {
 
 @dataclass(frozen=True)
 class Declared:
-    """What users declare of records: public, and read once the number of features is known."""
+    """Users' declarations of records: public, and read once the number of features is known."""
 
     bounds: Any = None
     classes: Any = None
@@ -49,7 +49,7 @@ class Declared:
                 )
 
     def space(self, n_features: int) -> RecordSpace:
-        """Return what records of so many features are declared to be, or raise."""
+        """Return the declaration of records with so many features, or raise."""
         shape = None if self.image_shape is None else whole_shape(self.image_shape, n_features)
         classes = read_classes(self.classes)
         of_images = DEFAULT_BOUNDS if shape is not None and self.bounds is None else self.bounds
@@ -130,7 +130,7 @@ def read_points(estimator: Any, X: Any, y: Any, declared: Declared, *, reset: bo
     try:
         numbers = validate_private_data(estimator, X, instead=_INSTEAD, dtype=_KINDS, reset=reset)
     except ValueError as error:
-        # Whoever fits a frame is told of the schema.
+        # A user who fits a frame gets a hint at the schema.
         if not reset or not hasattr(X, "columns"):
             raise
         message = f"{str(error).removesuffix('.')}; for a table declare schema={{column: ...}}."
@@ -147,7 +147,7 @@ def read_points(estimator: Any, X: Any, y: Any, declared: Declared, *, reset: bo
 
 
 def _read_labels(estimator, y, classes, n_records):
-    """Return the codes of labels, None where there are none, or raise."""
+    """Return the codes of labels, None without labels, or raise."""
     if classes is None:
         if y is not None:
             raise ValueError(
@@ -164,7 +164,7 @@ def _read_labels(estimator, y, classes, n_records):
 
 
 def unseen_points(declared: Declared, columns: Any) -> Points:
-    """Return no records, of which is known what was declared, or raise."""
+    """Return records that are known only by their declaration, or raise."""
     d = None if declared.image_shape is None else int(np.prod(declared.image_shape))
     space = declared.space(count_columns(columns, d))
     return Points(space, ScaledRecords(space, np.empty((0, 0))), None)
@@ -182,7 +182,7 @@ def read_codes(y, number, n_records):
 
 
 def read_each(y, n_records):
-    """Return what y has for each record as objects, or raise."""
+    """Return the label of each record in y as objects, or raise."""
     if np.ma.isMaskedArray(y):
         raise TypeError("y is a masked array, whose mask would be lost: use NaN, or None.")
     labels = without_quotes(
@@ -197,7 +197,7 @@ def read_each(y, n_records):
 
 
 def read_classes(classes):
-    """Return the declared labels with the code of each, None where there are none, or raise."""
+    """Return the declared labels with the code of each, None without any, or raise."""
     if classes is None:
         return None
     names, number = declared_labels(classes, "classes")

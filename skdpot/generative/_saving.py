@@ -30,7 +30,7 @@ _OF_STEPS = ("accounting", "noise_multiplier", "clip_norm", "secure_noise", "war
 
 @dataclass(frozen=True, eq=False)
 class SavedGenerator:
-    """What a file holds of a generator."""
+    """The content of a generator's file."""
 
     parameters: dict[str, Any]
     attributes: dict[str, Any]
@@ -41,7 +41,7 @@ class SavedGenerator:
     def describe(
         fitted: FittedRecords | ReleasedTable, model: Any
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return what a header says of a fitted model, and its arrays."""
+        """Return the header of a fitted model, and its arrays."""
         parameters = {} if model in (None, "auto") else model.get_params(deep=False)
         for name in ("encoder", "augment"):
             parameters.pop(name, None)
@@ -77,7 +77,7 @@ class SavedGenerator:
         encoder: Any = None,
         container: Any = None,
     ) -> "SavedGenerator":
-        """Return what a file holds of a generator of this class, with such parameters, or raise."""
+        """Return the content of a file for a generator of this class and parameters, or raise."""
         try:
             if "class" not in header:
                 header = _of_first_version(header)

@@ -5,7 +5,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 from skdpot.transport.sinkhorn import entropic_transport
 
-# What a row of another class costs: as much as all features at the other ends of their ranges.
+# Cost of a row of another class: as if all features were at the other ends of their ranges.
 _OTHER_CLASS = 4.0
 _TOLERANCE = 1e-3
 # More are represented by so many when a score is computed.

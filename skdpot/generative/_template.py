@@ -1,4 +1,4 @@
-"""The template of a schema: the columns of a table, and what must be declared of them."""
+"""The template of a schema: the columns of a table, and their missing declarations."""
 
 import json
 from collections.abc import Mapping
@@ -74,7 +74,7 @@ def schema_template(frame, path=None, *, categories=False) -> dict:
 
 
 def _declaration(table: Table, place: int, categories: bool) -> Mapping[str, Any]:
-    """Return what is to be declared of a column of this type."""
+    """Return the template of a declaration for a column of this type."""
     dtype: Any = table.dtype(place)
     dtype = getattr(table.X, "dtype", None) if dtype is None else dtype
     kind, bounds = _kind(dtype), [FILL_IN, FILL_IN]

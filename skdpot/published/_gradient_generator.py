@@ -61,7 +61,7 @@ class SinkhornGradientGenerator(BaseGenerator):
         is the number of steps; with a `noise_multiplier`, the largest number. Its `reg` of None is
         0.04 per feature for ``gradient="per_record"``, and the published 0.05 otherwise.
     gradient : {"per_record", "images", "per_image", "parameters"}, default="per_record"
-        What a step releases. ``"per_record"`` releases sums over records with clipped
+        The release of a step. ``"per_record"`` releases sums over records with clipped
         contributions; the noise is scaled to one contribution, so it becomes small with many
         records. ``"per_image"`` releases the gradient at the generated points, clipped for each
         point separately, as published. ``"images"`` clips it as a whole, and ``"parameters"`` is
@@ -447,8 +447,8 @@ class GradientSteps(HasExpectedErrors):
         plan, mechanism = self.plan, None
         if plan.noise_multiplier:
             # Replacing a record moves centred sums by twice as much as adding one. Rounding to the
-            # grid adds the same to both, so that half of the sensitivity to replacement would not
-            # cover an addition.
+            # grid adds the same to both. So half of the sensitivity to replacement would not cover
+            # an addition.
             halved = plan.centred and plan.neighbouring == "replace_one"
             vector = self.vector
             mechanism = GaussianMechanism.from_noise_multiplier(

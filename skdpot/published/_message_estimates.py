@@ -13,11 +13,11 @@ from ._message_rounds import DeclaredUtilities, released_answers
 # How nearly linear utilities are along the way that a message moves, and how far amounts may be
 # from the choice of one edge.
 _NEAR, _FAR = 2.0**10, 2.0**12
-# Nodes whose bounds leave less room, relative to the largest node, tell nothing, or no sum.
+# Nodes whose bounds leave less room, relative to the largest node, give no information, or no sum.
 _LEAST_ROOM = 1e-6
 # Number of quantiles that represent the length of spherical noise.
 _N_LENGTHS = 16
-# Noise of this many ranges tells nothing.
+# With noise of this many ranges, a message is useless.
 _USELESS = 1e4
 
 

@@ -1,4 +1,4 @@
-"""The choice of rounds, queries and penalties from public quantities alone."""
+"""The choice of rounds, queries and penalties, from public quantities only."""
 
 import math
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class RoundPlan:
 
 
 class PlainNoise:
-    """Noise for simulations: distributed like that of `MessageReleases`, but not exactly.
+    """Noise for simulations, distributed nearly as in `MessageReleases`.
 
     It gives no privacy.
 
@@ -106,10 +106,10 @@ def plan_rounds(
     *One message.* Let no bound of a node matter, as with a large penalty. Then the message is
     :math:`z + (a - \\alpha) / \\eta`, and noise for :math:`R / \\eta` hides :math:`a` by as much as
     noise for R hides it in a release of its own, whatever :math:`\\eta` is. K rounds of Gaussian
-    noise tell the same in all; of spherical noise, less. So one round is enough. Whole nodes
-    differ: :math:`\\sqrt d R / \\eta` grows with the degree, and :math:`\\sqrt 2 h`, the most by
-    which any message moves, does not. So a small penalty, with which a message names the best edge,
-    tells more where there is much noise.
+    noise have the same information in total; of spherical noise, less. So one round is enough.
+    Whole nodes differ: :math:`\\sqrt d R / \\eta` grows with the degree, and :math:`\\sqrt 2 h`,
+    the most by which any message moves, does not. So with much noise a small penalty is better, for
+    which a message names the best edge.
 
     *Rounds* are simulated, with utilities drawn from the declared ranges and plain noise of the
     same standard deviation. Networks with more than 4,000 edges are simulated on some targets.
@@ -141,7 +141,7 @@ def plan_rounds(
 
 
 def _query(side: Side, declared: DeclaredUtilities | None, factors: Any, budget: dict) -> str:
-    """Return what the nodes of a side report in their only message."""
+    """Return the query of the single message of the nodes of a side."""
     if declared is None or declared.family != "linear" or budget["protect"] == "parameter":
         return "utilities"
     caps = side.upper[(side.upper > 0) & (side.degrees > 0)]

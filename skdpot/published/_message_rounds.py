@@ -211,8 +211,8 @@ def private_consensus(
     """Return the agreement of nodes by rounds of noisy messages; a function of those messages.
 
     Utilities are in the order of the targets, and None for a side without any, whose answers follow
-    from released messages. All rounds are made, whatever the messages are. Amounts and prices are
-    averaged from the round `average_from` on; None takes the last.
+    from released messages. All rounds are made, for any messages. Amounts and prices are averaged
+    from the round `average_from` on; None takes the last.
 
     A node starts from its last multiplier, which is private; it reaches the same minimiser from any
     start, up to `error_of_answers`, which the noise covers. (Hughes and Chen, Algorithm 2, with the

@@ -113,7 +113,7 @@ class NoisySinkhornDistance(BaseTransportDistance):
     groups_ : ndarray of shape (n_groups,)
         Labels of the groups.
     privacy_guarantee_ : PrivacyGuarantee or None
-        What is guaranteed; None for ``accounting="paper"`` and for seeded releases.
+        The guarantee; None for ``accounting="paper"`` and for seeded releases.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -134,7 +134,7 @@ class NoisySinkhornDistance(BaseTransportDistance):
     -----
     The cost is ``<c, pi>`` of the plan that the potentials stand for, without the penalty; with
     ``accounting="sound"`` it is moved into the range of costs. Proof: :ref:`proof-noisy-sinkhorn`.
-    :doc:`/published` says what is wrong with the published claims.
+    :doc:`/published` lists the errors of the published claims.
 
     References
     ----------

@@ -76,7 +76,7 @@ def plan_paper_sinkhorn(
         "reg": problem.reg,
     }
     if noise_variance is None:
-        # The claim is a function of K C / M alone.
+        # The claim depends only on K C / M.
         with_unit_variance = published_privacy(n_iter, 1.0, delta, **of_problem)
         noise_variance = _rate(with_unit_variance, delta) / _rate(epsilon / 2, delta)
     first_claim = published_privacy(n_iter, noise_variance, delta, **of_problem)

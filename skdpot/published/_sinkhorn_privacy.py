@@ -101,7 +101,7 @@ def sound_privacy(
     delta : float
         Above 0 and below 1.
     n_samples : int or tuple of two ints
-        Size of both samples, or their sizes. They are public, as is who is in which.
+        Size of both samples, or their sizes. They are public, and so is the sample of each record.
     cost_range : float
         Costs lie between 0 and this.
     reg : float

@@ -196,5 +196,5 @@ def _affordable(epsilon: float, n_iter: int, price: Callable[[int], float]) -> i
             "sampling_rate and delta: the smallest epsilon that does is "
             f"{rounded_up(smallest, 4)!r}. Use that, or more noise, or noise_multiplier=None."
         )
-    # False for what is affordable, True for what is not, or for no number.
+    # False for affordable numbers, True for others and for no number.
     return bisect_left(range(1, n_iter), True, key=lambda n_steps: not price(n_steps) <= epsilon)

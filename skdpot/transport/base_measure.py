@@ -95,8 +95,8 @@ def uniform_base_measure(cost_matrix, epsilon) -> BaseMeasureResult:
     Returns
     -------
     BaseMeasureResult
-        Its `lower_bound` holds for the scaled uniform measures alone, and `n_iter` is 0. All of it
-        is public.
+        Its `lower_bound` holds only for scaled uniform measures, and `n_iter` is 0. All of it is
+        public.
 
     Raises
     ------
@@ -167,11 +167,11 @@ def optimal_base_measure(
 
     Notes
     -----
-    The lower bound owes nothing to the accuracy of the linear programming solver: whatever
-    multipliers it returns are made non-negative and normalised, the mixture of minorants they
-    define is minimised in closed form, and a bound on the rounding of that computation is
-    subtracted. The solver's base measure is clipped to non-negative values and its mass scaled
-    into ``[exp(-epsilon), 1]`` before its cost is computed.
+    The lower bound does not rely on the accuracy of the linear programming solver. Its multipliers
+    are made non-negative and normalised, the mixture of minorants that they define is minimised in
+    closed form, and a bound on the rounding of that computation is subtracted. The solver's base
+    measure is clipped to non-negative values and its mass scaled into ``[exp(-epsilon), 1]`` before
+    its cost is computed.
 
     Examples
     --------

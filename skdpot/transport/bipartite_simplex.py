@@ -2,12 +2,12 @@
 
 Every target has a supply, all of which goes to sources along edges or straight to a root; sources
 send on to the root what they get. Straight to the root it costs nothing up to a kink, and beyond
-it the price of a shortage; what a source sends earns as much up to its kink. So whatever the
-bounds are, nothing moves at first, which is a feasible tree.
+it the price of a shortage; what a source sends earns as much up to its kink. So for all bounds,
+nothing moves at first, which is a feasible tree.
 
 Masses and costs are integers, so small that all sums are exact. The trees are strongly feasible
-(W. H. Cunningham, "A network simplex method", 1976), which excludes cycling: the simplex ends
-whatever the data are.
+(W. H. Cunningham, "A network simplex method", 1976), which excludes cycling: the simplex ends for
+all data.
 """
 
 import math
@@ -23,10 +23,10 @@ _EDGE, _MORE, _LESS = np.int64(0), np.int64(1), np.int64(2)
 UNLIMITED = np.int64(1 << 62)
 # Sums of two prices and of a cost that forbids an edge are below 2**63.
 LARGEST_PRICE, FORBIDDEN = 1 << 60, np.int64(1 << 61)
-# A block is of 2 sqrt(n) of n edges, and of so many for each node that got another price in one of
-# the last pivots, of which there are about so many (measured).
+# A block has 2 sqrt(n) of n edges, and as many for each node whose price changed in one of the last
+# pivots (measured).
 _LOOKS_PER_SHIFT, _SPAN = 5, 32
-# Edges without gaps between their neighbours, from which on so many are looked at in one look.
+# Number of edges without gaps between their neighbours from which on so many are checked at once.
 _SHORT_ROW, _LOOKS_IN_ROW = 8, 4
 # Of the interpreter: looks at an edge, and at a node as at so many edges.
 _SECONDS, _LOOKS = 1e-5, 50
@@ -38,16 +38,16 @@ _LOW, _HIGH = np.int64(-1), np.int64(-2)
 
 
 class BipartiteSimplex:
-    """A network simplex, each solution of which starts from the tree that the last one ended with.
+    """A network simplex. Each solution starts from the tree of the last one.
 
     Parameters
     ----------
     indptr, neighbours : ndarray
         The edges of the targets, as of a `Side`.
     supplies : ndarray of int64, shape (n_nodes,)
-        What every node has at first: targets come before sources, which have nothing.
+        The first amount of every node: of targets, and then of sources, which have nothing.
     kinks, limits : ndarray of int64, shape (n_nodes,)
-        Up to what a node sends the root at its lower cost, and at all.
+        The largest amounts that a node sends to the root at its lower cost, and in total.
     """
 
     def __init__(
@@ -72,14 +72,14 @@ class BipartiteSimplex:
         self._flow, self._price = np.zeros((2, n_nodes + 1), np.int64)
 
     def solve(self, costs: np.ndarray, low_costs: np.ndarray, high_costs: np.ndarray) -> None:
-        """Find the cheapest flow for costs of the edges, and of what nodes send the root.
+        """Find the cheapest flow for the costs of edges and of arcs to the root.
 
         Parameters
         ----------
         costs : ndarray of int64, shape (n_edges,)
             Those of a path, and prices of shortages, are 2**60 at most; or `FORBIDDEN`.
         low_costs, high_costs : ndarray of int64, shape (n_nodes,)
-            Of what nodes send the root, up to the kink and beyond it.
+            Costs of the arcs to the root, up to the kink and beyond it.
         """
         n_edges = len(costs)
         least_block = max(math.isqrt(4 * n_edges), 1)
@@ -95,7 +95,7 @@ class BipartiteSimplex:
         return self._price[:-1]
 
     def flow(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the edges of the tree, and what they carry."""
+        """Return the edges of the tree, and their flows."""
         arcs = self._tree[:-1, ARC]
         nodes = np.flatnonzero(arcs >= 0)
         return arcs[nodes], self._flow[nodes]
@@ -276,8 +276,8 @@ def _optimise(
 ):  # fmt: skip
     """Pivot until no arc has a negative reduced cost.
 
-    Targets are looked at one after the other, until so many edges as are a block were seen: the
-    best of their arcs enters. The more work the last pivots were, the larger is a block.
+    Targets are checked one after the other until a block of edges is complete: the best of their
+    arcs enters. The more work the last pivots were, the larger is a block.
     """
     n_targets, n_nodes = len(indptr) - 1, len(kinks)
     root = n_nodes

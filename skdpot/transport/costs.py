@@ -86,7 +86,7 @@ class MatrixCosts(Costs):
     Raises
     ------
     ValueError
-        If there are none, they are no matrix, or one of them is not finite.
+        If they are empty, not a matrix, or not all finite.
 
     Examples
     --------

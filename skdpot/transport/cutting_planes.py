@@ -56,7 +56,7 @@ class BaseMeasureResult:
 
 
 def make_result(geometry, masses, scaled_cost, scaled_bound, n_iter):
-    """Return what was found in the caller's units, with a bound that is never above the cost."""
+    """Return the result in the caller's units, with a bound that is never above the cost."""
     is_rounding = scaled_cost - scaled_bound <= ROUNDING_OF_RANGE
     cost = geometry.to_cost(scaled_cost)
     lower_bound = min(cost, geometry.to_lower_bound(scaled_bound))
@@ -110,7 +110,7 @@ class Geometry:
         remaining, slots, filled_up_to = self._capacities(masses)
         placed = np.clip(remaining - (filled_up_to - slots), 0.0, slots)
         placed[:, -1] += np.maximum(0.0, remaining - filled_up_to[:, -1])
-        # Sums of non-negative terms only, so that tiny costs keep their relative accuracy.
+        # Sums of non-negative terms only: tiny costs keep their relative accuracy.
         return self.costs @ masses + np.einsum("ij,ij->i", placed, self.sorted_costs)
 
     def minorants(self, masses, rows):
@@ -164,13 +164,13 @@ class CuttingPlanes:
         return self.result().gap <= tol
 
     def result(self):
-        """What the search has found so far."""
+        """The result of the search so far."""
         return make_result(
             self.geometry, self.best_masses, self.best_cost, self.lower_bound, self.n_iter
         )
 
     def improve(self):
-        """Solve one master problem and take in what it teaches."""
+        """Solve one master problem, and use its result."""
         geometry = self.geometry
         self.n_iter += 1
         largest_mass = geometry.largest_mass(self.best_cost)

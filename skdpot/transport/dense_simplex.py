@@ -1,9 +1,9 @@
 """The network simplex for all pairs of points, which starts from the tree that it ended with.
 
-As masses stay the same, the flow of that tree is feasible whatever the costs are, and where costs
-changed little, few pivots are left to do. Masses are integers, and costs are rounded to integers so
-small that all sums along a path are exact. The trees are strongly feasible, which excludes cycling:
-the simplex ends whatever the data are, without a limit on its pivots.
+As masses stay the same, the flow of that tree is feasible for all costs, and if costs changed
+little, few pivots are left. Masses are integers, and costs are rounded to integers so small that
+all sums along a path are exact. The trees are strongly feasible, which excludes cycling: the
+simplex ends for all data, without a limit on its pivots.
 
 Costs are a matrix, or squared distances that are computed whenever they are needed: then all memory
 is linear in the number of points. Of many coordinates, they are computed in blocks of rows.
@@ -37,8 +37,8 @@ _LARGEST_SHARE = 4
 def common_masses(weights: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return weights (each of sum 1) as integers with one sum, exactly if all are equal weights.
 
-    That sum is below 2**53, so that sums of these masses are exact as doubles, too. Otherwise
-    weights are rounded to multiples of 2**-52.
+    That sum is below 2**53, so sums of these masses are exact as doubles, too. Otherwise weights
+    are rounded to multiples of 2**-52.
     """
     total = math.lcm(*(len(one) for one in weights))
     if total <= _LARGEST_TOTAL and all((one == one[0]).all() for one in weights):
@@ -47,7 +47,7 @@ def common_masses(weights: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 class SquaredDistances:
-    """Squared distances between the rows x and the columns y, of which none are kept.
+    """Squared distances between the rows x and the columns y, none of them kept.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class SquaredDistances:
 class DistancesByProducts(SquaredDistances):
     """Squared distances of points with many coordinates, of which blocks are products of matrices.
 
-    Points are taken relative to the mean of y, so that products are rounded by little.
+    Points are taken relative to the mean of y, which makes rounding errors of products small.
     """
 
     def __init__(self, x: np.ndarray, y: np.ndarray) -> None:
@@ -141,7 +141,7 @@ class Coupling(NamedTuple):
     masses: np.ndarray
 
     def cost(self, cost: SquaredDistances | np.ndarray) -> float:
-        """Return what the coupling costs."""
+        """Return the cost of the coupling."""
         return float(np.sum(self.masses * cost[self.rows, self.columns]))
 
 
@@ -165,7 +165,7 @@ class WarmTransport:
         self._n_quanta = self._largest = 0.0
 
     def tree(self) -> dict[str, np.ndarray]:
-        """Return what the next solution starts from, as arrays of doubles' size."""
+        """Return the start of the next solution, as arrays of doubles' size."""
         return {
             "tree": self._tree.astype(np.int64),
             "flow": self._flow.astype(np.int64),
@@ -210,7 +210,7 @@ class WarmTransport:
         """Return certified bounds on the optimum for the costs that were solved for last.
 
         The upper one is the cost of the coupling; the lower one is the value of the last prices,
-        made feasible for the true costs, less what rounding may have added.
+        made feasible for the true costs, minus the largest effect of rounding.
         """
         return self.certify(cost, coupling)[:2]
 
@@ -281,7 +281,7 @@ def _write_row(x, y_columns, n_quanta, row, costs):
 
 @kernel
 def _plant(matrix, x, y_columns, n_quanta, tree, flow, at_root, row_masses, column_masses):
-    """Grow the first tree: columns take what is left of their cheapest rows, one by one."""
+    """Grow the first tree: columns take the rest of their cheapest rows, one by one."""
     n_rows = len(row_masses)
     supply, demand = row_masses.copy(), column_masses.copy()
     parents = np.full(len(tree) - 1, NONE)
@@ -304,8 +304,8 @@ def _optimise(
 ):  # fmt: skip
     """Let the cheapest arc of one row after the other enter, until no row has one to offer.
 
-    The tree hangs from the root by the first column alone. That arc is on no cycle, so that what
-    the columns send to the root is fixed.
+    Only the first column connects the tree with the root. That arc is on no cycle, so the flow of
+    the columns to the root is fixed.
     """
     root, n_columns = len(tree) - 1, len(amount)
     n_rows = root - n_columns

@@ -6,10 +6,10 @@ The block ascent on the dual (mathematical notes: :ref:`proof-entropic-projectio
 
 Three things make it fast. A sweep reads every row of the kernel once, for the product with `v`
 and for the accumulation of `q`. The column step is over-relaxed. And `reg` is annealed by
-*squaring*: absorbing the scalings and halving `reg` turns each entry x of the kernel into
-``(u x v) ** 2``, so that no exponential is ever taken per user and single precision suffices at
-any `reg`; what the rounding of the kernel costs is seen by the certificate, which is computed in
-double precision from the costs themselves.
+*squaring*: absorbing the scalings and halving `reg` turns each entry x of the kernel into ``(u x v)
+** 2``. So no exponential is computed per user, and single precision suffices for any `reg`; the
+certificate, which is computed in double precision from the costs themselves, includes the rounding
+of the kernel.
 """
 
 import numpy as np
@@ -31,13 +31,13 @@ SWEEPS_PER_LEVEL = 10
 _ROWS_AT_ONCE = 4
 # Of masses, in the step that balances them.
 _LEAST_SLOPE = np.float32(0.02)
-# Sweeps with which one level may wait for its column sums to settle, once `reg` is small enough
-# for the certificate to be within reach.
+# Largest number of sweeps in which the column sums of a level may settle, once `reg` is small
+# enough for the certificate.
 MAX_SWEEPS_PER_LEVEL = 200
-# Column sums are settled when what repairs them costs this fraction of the tolerance.
+# Column sums are settled when their repair costs this fraction of the tolerance.
 SETTLED = 0.08
 MAX_LEVELS = 24
-# Error in columns with which a level is good enough for a start.
+# Error in columns at which a level is good enough for a start.
 _WARM_SETTLED = np.float32(0.015)
 # Of the bits of a number in single precision.
 _FRACTION = np.int32((1 << 23) - 1)
@@ -45,7 +45,7 @@ _LOG_2 = np.float32(np.log(2.0))
 
 
 def starting_kernel(cost_matrix):
-    """Return the single-precision kernel at the coarsest regularisation, and what it was made with.
+    """Return the single-precision kernel at the coarsest regularisation, and its parameters.
 
     Returns
     -------
@@ -90,9 +90,9 @@ def _sweep(kernel, weights, v, u, q):
 def _step_columns(v, q, free, lower, upper, relax):
     """Update `v` for the column bounds; return how far column sums were from them (L1).
 
-    `free` is the scaling of a column that neither bound holds: that of potential zero. With `relax`
-    the step is taken with exponent 1.5, where the square root of the ratio r is replaced by
-    ``(1 + 3 r) / (3 + r)``, which is faster and tamer.
+    `free` is the scaling of a column with no active bound, whose potential is zero. With `relax`
+    the step is taken with exponent 1.5, where the square root of the ratio r is replaced by ``(1 +
+    3 r) / (3 + r)``, which is faster and tamer.
     """
     three = np.float32(3)
     error = np.float32(0)
@@ -276,8 +276,8 @@ def warm_potential(
     """Anneal until the regularisation is at most `ratio` times the estimated cost; return it.
 
     `kernel` is the starting kernel, of all rows; `nu` receives the masses of the columns, and
-    `potential` their dual potential ``reg log v``. Nothing is certified, so that rows of little
-    mass may be left out.
+    `potential` their dual potential ``reg log v``. Nothing is certified, so rows of little mass may
+    be left out.
     """
     n_kept, total = 0, 0.0
     for i in range(len(rows)):

@@ -1,8 +1,8 @@
 """Exact optimal transport, with a certificate: network simplex, or sorting on a line.
 
-The network simplex is exact for integers, so that how far from the optimum it ends is known
-beforehand. It is not trusted for that: its prices are made feasible for the true costs, and its
-plan is measured against them.
+The network simplex is exact for integers, so its distance from the optimum is known beforehand. It
+is not trusted for that: its prices are made feasible for the true costs, and its plan is measured
+against them.
 """
 
 import math
@@ -22,7 +22,7 @@ _TURNED = 4
 
 @dataclass(frozen=True, eq=False)
 class TransportResult:
-    """What an exact solver found: a bound on the cost, how good it is, and potentials.
+    """The result of an exact solver: a bound on the cost, its gap, and potentials.
 
     Attributes
     ----------
@@ -30,8 +30,8 @@ class TransportResult:
         Lower bound on the transport cost, up to rounding: the dual value of the potentials, or a
         better bound.
     gap : float
-        Certified: the transport cost is at most ``cost + gap``. What rounding does to either of
-        these bounds is included.
+        Certified: the transport cost is at most ``cost + gap``. Both bounds include the effect of
+        rounding.
     row_potential, column_potential : ndarray of shape (n,), (m,)
         Dual potentials, also of points without weight: no sum ``row_potential[i] +
         column_potential[j]`` is above ``cost[i, j]`` by more than rounding.
@@ -49,7 +49,7 @@ class TransportResult:
 def certifiable_gap(n_rows: int, n_columns: int, low: float, high: float) -> float:
     """Return the gap within which `exact_transport` ends for all costs between two bounds.
 
-    It is in units of cost, and depends on nothing else, so that it may be public.
+    It is in units of cost, and depends only on these arguments, so it may be public.
 
     Notes
     -----
@@ -94,9 +94,9 @@ def exact_transport(cost: Any, a: Any, b: Any) -> TransportResult:
     -----
     *Certificate.* Potentials with ``phi_i + psi_j <= c_ij`` bound the cost from below by
     ``<a, phi> + <b, psi>``, and ``phi_i = min_j c_ij - psi_j`` is feasible for any psi. A plan P
-    with marginals r and s bounds it from above: what of P is within the marginals a and b can be
-    completed to a coupling, and with costs in [0, R] that costs
-    ``<c, P> + R (|a - r|_1 + |b - s|_1)`` at most.
+    with marginals r and s bounds it from above: the part of P within the marginals a and b can be
+    completed to a coupling. With costs in [0, R] its cost is at most ``<c, P> + R (|a - r|_1 + |b -
+    s|_1)``.
 
     *Not private*: cost, potentials and plan depend on single points.
 
@@ -147,7 +147,7 @@ def _solved(cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> TransportResult:
     potential = np.full(len(b), -np.inf)
     potential[columns] = simplex.prices()[0 if turned else 1]
     dual, phi, psi = _best_dual(cost, a, b, potential)
-    # What of the plan is within the marginals can be completed, at a cost of 1 at most.
+    # The part of the plan within the marginals can be completed, at a cost of at most 1.
     missing = np.abs(a - plan.sum(axis=1)).sum() + np.abs(b - plan.sum(axis=0)).sum()
     upper = float(np.sum(plan.data * cost[plan.coords])) + missing
     rounding = (sum(cost.shape) + 16) * _EPS

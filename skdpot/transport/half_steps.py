@@ -1,8 +1,8 @@
 """Half steps of Sinkhorn's algorithm over panels of rows, in threads, and a plan that is kept.
 
 A half step answers column potentials by row potentials, and adds up the columns of the plan that
-both describe. Potentials are in units of the regularisation, for costs that begin at 0. What comes
-out is as private as the costs and weights are.
+both describe. Potentials are in units of the regularisation, for costs that begin at 0. The results
+are as private as the costs and weights.
 """
 
 import math
@@ -101,7 +101,7 @@ def _run(work: Callable[[int], None], count: int, executor: Any) -> None:
     """Call a function with 0, 1, ..., in threads if there are any; errors come through."""
 
     def quietly(k: int) -> None:
-        # What the caller of the solver set for its own thread does not hold in others.
+        # Settings of the caller's thread do not hold in other threads.
         with np.errstate(all="ignore"):
             work(k)
 

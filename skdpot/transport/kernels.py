@@ -1,8 +1,8 @@
 """Kernels: functions that Numba compiles and keeps on disk, or that the interpreter runs instead.
 
-To compile a kernel takes seconds, once on a machine. Where nothing is compiled yet, little work is
-left to the interpreter, which does the same steps in the same order: results are the same, bit by
-bit, as long as neither a kernel nor its parts may reorder what they add or multiply.
+To compile a kernel takes seconds, once on a machine. Before kernels are compiled, small tasks run
+in the interpreter, with the same steps in the same order. Results are the same, bit by bit, unless
+a kernel or its parts may reorder sums or products.
 """
 
 import logging
@@ -25,7 +25,7 @@ _MESSAGE = (
 
 
 class Patience:
-    """What the interpreter may do in place of kernels that are not compiled.
+    """Limit of the work that the interpreter does in place of kernels that are not compiled.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ def without_patience():
 def kernel(function=None, **options):
     """Return a function that is compiled when it is first called, for the types it is called with.
 
-    What it is for the interpreter stays at hand as its attribute `py_func`.
+    The plain function is its attribute `py_func`.
     """
     if function is None:
         return lambda function: kernel(function, **options)
@@ -73,7 +73,7 @@ def kernel(function=None, **options):
 
 
 def part(function=None, **options):
-    """Return a function for kernels to call, which is compiled with them and else is plain Python.
+    """Return a function for kernels to call: compiled with them, and otherwise plain Python.
 
     It takes half as long to compile as a kernel of its own, which can be called from outside.
     """
@@ -85,7 +85,7 @@ def part(function=None, **options):
 def leaf(function=None, **options):
     """Return a part that makes no arrays, and in which nobody counts references to those it gets.
 
-    Whoever calls it holds them. To count takes a third of the time of short work such as a pivot.
+    The caller must hold them. To count takes a third of the time of short work such as a pivot.
     """
     return part(function, _nrt=False, **options)
 
@@ -131,7 +131,7 @@ def load_compiler() -> None:
 def prepare(kernel, seconds, *arguments) -> bool:
     """Compile a kernel for such arguments unless work of so many `seconds` is done sooner without.
 
-    Tell whether it is compiled. `seconds` are those that the interpreter would take.
+    Tell whether it is compiled. `seconds` is the time that the interpreter would take.
     """
     if kernel.signatures:
         return True

@@ -6,7 +6,7 @@ A half step answers column potentials by row potentials,
 
 and the same pass over the costs adds up the columns of the plan that both describe. Potentials are
 in units of reg here, and `biased` is ``g / reg + log b``. The largest exponent of a row is
-subtracted before exponentials are taken, so that nothing overflows, and what underflows is
+subtracted before exponentials are taken. So nothing overflows, and terms that underflow are
 negligible. Costs are read once, or computed on the fly: a pass needs memory for a row or two.
 """
 
@@ -30,8 +30,8 @@ _SMALLEST_EXPONENT = -708.0
 def exponentials(values, scratch):
     """Replace values of at most 700 by their exponentials, in place; 1e-16 from the right ones.
 
-    Written as loops that compilers turn into vector instructions, of which libraries for doubles
-    have none on most machines. Values below -708 are taken for that.
+    Written as loops that compilers turn into vector instructions. Libraries for doubles have none
+    on most machines. Values below -708 are taken for that.
     """
     bits = scratch.view(np.int64)
     for j in range(len(values)):

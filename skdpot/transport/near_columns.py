@@ -1,8 +1,8 @@
 """The network simplex for costs that are not kept: each row has a list of near columns.
 
 Pivots take arcs from these lists. Of the other columns, a row knows how far away they are at least.
-Its costs are computed again once prices have risen by more than that: in blocks of rows, so that
-all memory is linear in the number of points. The end is the same as that of a whole matrix.
+Its costs are computed again once prices have risen by more than that, in blocks of rows. So all
+memory is linear in the number of points. The result is the same as with a whole matrix.
 """
 
 from typing import Any

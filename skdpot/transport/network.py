@@ -2,14 +2,14 @@
 
 The linear program is a flow problem: row i sends ``P_i`` to the columns at cost ``C_ij``, and
 column j sends on to a root between ``s_j`` and ``E s_j`` at no cost. Masses are integers (2**52 in
-all), so that flows are exact, ties are ties, and the strongly feasible trees kept below exclude
+total). So flows are exact, ties are ties, and the strongly feasible trees kept below exclude
 cycling. A basis is a tree that hangs from the root: rows 0..k-1, columns k..k+m-1, root k+m; a
 column whose arc to the root is not in the tree sends its smallest or its largest amount.
 
 The start comes from an entropic solution. Columns that it has at a bound are served first, along
-the arcs of smallest reduced cost. What is left of the rows goes to the others, each of which then
-carries a tree of its own: few pivots are left to do. Where that is not feasible, columns are filled
-in the order of their prices.
+the arcs of smallest reduced cost. The rest of the rows goes to the other columns, each with its own
+tree: few pivots are left. Where that is not feasible, columns are filled in the order of their
+prices.
 """
 
 import numpy as np
@@ -143,7 +143,7 @@ def _candidate_arcs(cost, used, row_prices, column_prices, width):
 
 @part
 def serve(i, j, supply, demand, parents, masses):
-    """Send what row i has to column j: the one of them that this exhausts hangs from the other."""
+    """Send the mass of row i to column j: the one that this exhausts hangs from the other."""
     mass = min(supply[i], demand[j])
     supply[i] -= mass
     demand[j] -= mass
@@ -159,8 +159,8 @@ def _greedy_forest(
 ):
     """Serve the column amounts along the candidate arcs, then along the cheapest others.
 
-    What is left of the rows then goes to the free columns, up to their amounts, which are set to
-    what they take. Every arc takes all it can, so that each exhausts a row or a column: the arcs
+    The rest of the rows then goes to the free columns, up to their amounts, which are set to the
+    mass that they take. Every arc takes all it can, and so exhausts a row or a column: the arcs
     form a forest. Returns the parent of each node, or `NONE`, and the mass between them. No column
     is the top of a tree but those that are free and could take more, or have no arc.
     """
@@ -210,8 +210,8 @@ def _first_forest(
 ):  # fmt: skip
     """Return a feasible forest, and set the amounts and which columns may have more or less.
 
-    Columns whose share is between their bounds take what is left of the rows. Those that get too
-    little are given their smallest amount in the next attempt.
+    Columns whose share is between their bounds take the rest of the rows. Those that get too little
+    are given their smallest amount in the next attempt.
     """
     for j in range(len(amount)):
         share = np.int64(shares[j] * TOTAL_MASS)
@@ -294,8 +294,8 @@ def _optimise(
 
     When no candidate is violated any more, other violated arcs become candidates.
 
-    Prices of leaves are set once a round and may be stale after a pivot: what looks violated is
-    looked at again, and what is missed is found in the next round.
+    Prices of leaves are set once a round and may be stale after a pivot. Violations are checked
+    again, and missed ones are found in the next round.
     """
     n_rows, n_columns = len(used), len(amount)
     size = n_candidates
@@ -369,20 +369,20 @@ def network_projection(
 ):
     """Project one user's distribution exactly, from the prices of an entropic solution.
 
-    `nu` has what columns may have at first, and receives the projected distribution (up to 2**-52);
+    `nu` has the first amounts of columns, and receives the projected distribution (up to 2**-52);
     `potential` receives the columns' dual prices. Returns the cost of the flow.
     """
     n_rows, n_columns = len(rows), len(nu)
     n_nodes = n_rows + n_columns + 1
     tree = empty_tree(n_nodes)
-    # The flow on each node's arc to its parent, but for the arcs to the root.
+    # The flow on each node's arc to its parent, without the arcs to the root.
     flow = np.empty(n_nodes, np.int64)
     price = np.empty(n_nodes)
     arc_cost = np.empty(n_nodes)
     for node in range(n_nodes):
         flow[node] = 0
         price[node] = arc_cost[node] = 0.0
-    # What each column sends to the root, and whether it does so through the tree.
+    # The flow of each column to the root, and whether it is in the tree.
     amount = np.empty(n_columns, np.int64)
     at_root = np.empty(n_columns, np.bool_)
     for j in range(n_columns):

@@ -61,9 +61,9 @@ def check_cost_matrix(cost_matrix):
 
 
 def check_weights(weights, length, name):
-    """Return non-negative weights with sum 1 as float64; raise if they are not, but for 1e-9.
+    """Return non-negative weights with sum 1 as float64; raise if they are not, up to 1e-9.
 
-    Private weights have to be such before: what is raised tells that they are not.
+    Private weights must be valid before, because an error reveals that they are not.
     """
     weights = np.asarray(weights, dtype=np.float64)
     if weights.shape != (length,):
@@ -105,7 +105,7 @@ def check_base_measure(base_measure, epsilon, n_outputs):
             f"infeasible base_measure: exp(epsilon) times its sum is {ratio * total:.6g}, less "
             "than 1, so no distribution lies below exp(epsilon) times it. Scale it up."
         )
-    # Rounding is left alone, so that a measure that was checked once is not changed again.
+    # Rounding is not corrected, so a measure that was checked once is not changed again.
     if 1 - _ROUNDING <= ratio * total and total <= 1 + _ROUNDING:
         return base
     return base * (np.clip(total, 1 / ratio, 1.0) / total)
@@ -134,7 +134,7 @@ def normalise_rows(weights):
         raise ValueError("weights contain NaN or infinity.")
     if rows.data.size and rows.data.min() < 0:
         raise ValueError("weights must be non-negative.")
-    # The largest weight first, so that sums can neither overflow nor vanish.
+    # Division by the largest weight first, so sums neither overflow nor vanish.
     largest = rows.max(axis=1).toarray().ravel()
     empty = np.flatnonzero(largest == 0)
     if empty.size:
@@ -188,8 +188,8 @@ def largest_spread(cost, rows):
 def round_into_box(columns, lower, upper):
     """Move `columns` in place into the box, with sum 1; return the L1 distance moved.
 
-    What clipping adds or removes is taken from or given to the remaining slack in proportion;
-    the box holds a vector of sum 1 up to rounding, so a few rounds end at rounding error.
+    The mass that clipping adds or removes is balanced by the remaining slack in proportion; the box
+    holds a vector of sum 1 up to rounding, so a few rounds end at rounding error.
     """
     moved = 0.0
     for j in range(len(columns)):

@@ -116,7 +116,7 @@ class Projector:
         return self.project(weights).projections
 
     def project(self, weights):
-        """Project normalised CSR rows, and bound what that costs.
+        """Project normalised CSR rows, and bound the cost.
 
         Parameters
         ----------
@@ -138,9 +138,9 @@ class Projector:
         )
 
     def prepare(self, n_points):
-        """Compile now what `project` would compile first for users of so many points each.
+        """Compile the kernels that `project` needs for users with so many points each.
 
-        Whoever pays for what is done with projections should have nothing to wait for afterwards.
+        Then nothing is compiled after a charge.
         """
         rows = sparse.csr_array((0, self.n_inputs))
         result, n_columns = self._empty_result(rows), self.cost.shape[1]
@@ -267,7 +267,7 @@ def _project_rows(
             nu[:] = potential[:] = 0.0
         bound = 0.0
         for turn in range(2):
-            # Before the simplex, and for what it ends with: in one place, which is compiled once.
+            # Used before the simplex and for its result: in one place, which is compiled once.
             bound = c_transform(cost, rows, weights, potential, prices, column_prices)
             if turn == 0:
                 costs[user] = network_projection(
@@ -284,7 +284,7 @@ def _anneal_rows(
     indptr, indices, data, cost, lower, upper, kernel, row_minima, reg, tol, max_sweeps,
     projections, costs, lower_bounds,
 ):  # fmt: skip
-    """Project every row onto one polytope by the entropic solver, up to what it certifies."""
+    """Project every row onto one polytope by the entropic solver, up to its certified gap."""
     n_columns = cost.shape[1]
     row_prices = np.empty(_longest_row(indptr))
     column_prices = np.empty(n_columns)

@@ -6,15 +6,15 @@ Sinkhorn's algorithm maximises the semi-dual objective
 
 whose gradient is b minus the column sums of the plan that f and g describe. The update that makes
 the columns right raises D by reg KL(b || columns) at least. Anderson's extrapolation of several
-such updates, an over-relaxation whose factors adapt themselves, needs far fewer of them. A point
-is taken only if it raises D by a part of what the update does, so that convergence is certain.
+such updates, an over-relaxation whose factors adapt themselves, needs far fewer of them. A point is
+accepted only if it raises D by a part of the gain of the update, so convergence is certain.
 
 Between clusters of points, a small mass may have a long way to go: the potentials then move at a
 constant speed for thousands of updates. There extrapolation fails, and multiples of the update are
-tried, twice as large every time. Where the regularisation is small, it is also lowered in steps,
-each solved to the tolerance: the potentials that belong to the next are nearly on the line through
-those of the last two. Where that is still slow, as between parts of the plan that next to no mass
-joins, a step of Newton's method is tried from time to time, unless the Hessian would be too large.
+tried, twice as large every time. If the regularisation is small, it is also lowered in steps, each
+solved to the tolerance. The next potentials are nearly on the line through the last two. This may
+still be slow, for example between parts of the plan that hardly any mass joins. So a step of
+Newton's method is tried from time to time, unless the Hessian would be too large.
 """
 
 import math
@@ -47,7 +47,7 @@ _EPS = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True, eq=False)
 class EntropicResult:
-    """What the entropic solver found: a bound on the cost, how good it is, and potentials.
+    """The result of the entropic solver: a bound on the cost, its gap, and potentials.
 
     Attributes
     ----------
@@ -55,8 +55,8 @@ class EntropicResult:
         Lower bound on the entropic transport cost, up to rounding: the dual objective at the
         potentials.
     gap : float
-        Certified: the entropic transport cost is at most ``cost + gap``. What rounding may do to
-        either of these bounds is included.
+        Certified: the entropic transport cost is at most ``cost + gap``. Both bounds include the
+        effect of rounding.
     row_potential, column_potential : ndarray of shape (n,), (m,)
         Dual potentials. The plan has the density ``exp((f_i + g_j - c_ij) / reg)`` with respect to
         the product of the weights.
@@ -74,8 +74,8 @@ class EntropicResult:
 def smallest_tolerance(n_rows: int, n_columns: int, cost_range: float, reg: float) -> float:
     """Return the smallest gap that the entropic solver can certify in double precision.
 
-    It is in units of cost, and depends on nothing else, so that it may be public. `cost_range` is
-    the largest minus the smallest cost.
+    It is in units of cost, and depends only on these arguments, so it may be public. `cost_range`
+    is the largest minus the smallest cost.
 
     Notes
     -----
@@ -122,7 +122,7 @@ def entropic_transport(
     tol : float
         Certified gap at which to stop, in units of cost.
     max_iter : int, default=None
-        Passes after which to stop, or up to ten later, with a warning, whatever is certified. None
+        Passes after which to stop (or up to ten later) with a warning, for any certified gap. None
         goes on until the gap is reached.
     n_threads : int, default=1
         Threads; the result does not depend on it.
@@ -146,15 +146,15 @@ def entropic_transport(
     -----
     *Certificate.* Let f be the row potentials that answer some g, and h the column potentials that
     answer f. The objective of f and h is concave in f, and its gradient is a minus the row sums of
-    their plan, so that the optimum is higher by at most ``<a - rows, f* - f>``. Answers have a
-    range of at most R, that of the costs; those that attain the optimum, f*, are such. A Markov
-    kernel makes ``rows - a`` out of ``b - columns``, of the plan of f and g, so that the first has
-    no larger l1 norm. As the sum of ``a - rows`` is 0, the optimum is higher by at most
-    ``(R + range(f)) / 2 * |b - columns|_1``.
+    their plan. So the optimum is higher by at most ``<a - rows, f* - f>``. Answers have a range of
+    at most R, that of the costs; those that attain the optimum, f*, are such. A Markov kernel maps
+    ``b - columns``, of the plan of f and g, to ``rows - a``, which therefore has no larger l1 norm.
+    As the sum of ``a - rows`` is 0, the optimum is higher by at most ``(R + range(f)) / 2 *
+    |b - columns|_1``.
 
     *Not private*: cost and potentials depend on single points. How long it takes does, too.
 
-    By plain updates alone, the objective would be within `tol` after ``2 R**2 / (reg tol)`` passes
+    With plain updates only, the objective would be within `tol` after ``2 R**2 / (reg tol)`` passes
     at most; usually it is after ten.
 
     References
@@ -286,7 +286,7 @@ class _Ascent:
         self.update = self._update()
 
     def _advances_to(self, candidate: np.ndarray) -> bool:
-        """Move to column potentials if that is progress, and tell whether it is."""
+        """Move to column potentials if that is progress; return whether it is."""
         if not np.isfinite(candidate).all():
             return False
         # Constants change nothing, but large ones would drown the objective in rounding.
@@ -349,7 +349,7 @@ class _Ascent:
         assert self._plan is not None
         scale = np.sqrt(self.b)
         inverse = np.divide(1.0, scale, out=np.zeros(len(scale)), where=self._support)
-        # Constants change nothing, so that the Hessian is singular but for this product; the small
+        # Constants change nothing, so without this product the Hessian is singular; the small
         # number is for parts that nothing joins, and the one for empty columns.
         hessian = np.outer(scale, scale) - self._plan.overlaps(self.g, inverse)
         np.einsum("jj->j", hessian)[:] += (
@@ -380,7 +380,7 @@ def _levels(cost_range: float, reg: float) -> list[float]:
 
 
 def _rounding_allowance(n_points: int, cost_range: float, reg: float) -> float:
-    """Return a bound on what rounding can hide from the certificate: in exponents, and in sums."""
+    """Return a bound on rounding errors that the certificate does not see."""
     return 2 * _EPS * (cost_range + reg) * (16.0 * (1.0 + cost_range / reg) + n_points)
 
 

@@ -1,8 +1,8 @@
 """The spanning trees of the network simplex: links, prices and pivots.
 
-Nodes are rows 0..k-1, columns k..k+m-1 and the root k+m. Most columns are leaves: lists of children
-hold the other nodes only, so that a pivot touches few of them; depth and price of a leaf column are
-made from its parent's when wanted.
+Nodes are rows 0..k-1, columns k..k+m-1 and the root k+m. Most columns are leaves. Lists of children
+hold only the other nodes, so a pivot touches few of them; depth and price of a leaf column are made
+from its parent's when wanted.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from .kernels import leaf, part
 # Kernels compile anew for every literal that they are called with, and for every type of integers:
 # these, and the numbers of nodes, are of one type.
 NONE: Any = np.int64(-1)
-# What can enter the basis: an arc from a row to a column, or a column's arc to the root.
+# Arcs that can enter the basis: from a row to a column, or from a column to the root.
 ROW_ARC, MORE_TO_ROOT, LESS_TO_ROOT = np.int64(0), np.int64(1), np.int64(2)
 _UNLIMITED = np.int64(1 << 62)
 # A node of the tree is a row of small integers: few arrays to pass around, and all in the fastest
@@ -93,7 +93,7 @@ def _detach(tree, node, n_rows):
 
 @leaf
 def _label(tree, price, arc_cost, node):
-    """Set depth and price of a node from those of its parent."""
+    """Set depth and price of a node from its parent."""
     parent = tree[node, PARENT]
     tree[node, DEPTH] = tree[parent, DEPTH] + 1
     price[node] = arc_cost[node] - price[parent]
@@ -150,7 +150,7 @@ def _push(tree, flow, amount, node, apex, n_rows, mass):
 def pivot(
     tree, price, arc_cost, flow, amount, at_root, smallest, largest, n_rows, kind, row, column, cost
 ):
-    """Let an arc of this cost enter the basis: push mass around its cycle, exchange what blocks.
+    """Let an arc enter the basis: push mass around its cycle, and remove the blocking arc.
 
     Among the arcs that block, the last one along the cycle (from its apex, in the direction of
     the push) leaves: this keeps the tree strongly feasible, which excludes cycling.

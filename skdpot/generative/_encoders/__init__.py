@@ -38,7 +38,7 @@ def make_encoder(encoder: Any, space: RecordSpace, *, ample: bool = False) -> En
     Parameters
     ----------
     encoder : str, Encoder, transformer or pair of callables
-        A name, an encoder with parameters, or what `OwnEncoder` takes.
+        A name, an encoder with parameters, or a value that `OwnEncoder` takes.
     space : RecordSpace
         Public.
     ample : bool, default=False

@@ -26,9 +26,9 @@ _FINE, _COLOURS = 22, 10
 # Codes are relative to a ground of one brightness, since shorter vectors have less noise. For
 # photographs the guess is this one.
 _MIDDLE = 0.5
-# Mean squares of the coefficients of images with edges fall off by this power of the frequency. Of
-# frequencies between these parts of the highest one that is kept, noise leaves enough to tell how
-# large they are.
+# Mean squares of the coefficients of images with edges fall off by this power of the frequency.
+# Noise leaves enough of frequencies between these parts of the highest kept one to estimate their
+# size.
 _FALL = 3
 _KNOWN = 0.4, 0.8
 # Of the largest standard deviation that pixels of a mean can have, and in addition to it.
@@ -219,8 +219,8 @@ def vary_within_range(images: np.ndarray, means: np.ndarray, spreads: np.ndarray
     Returns
     -------
     ndarray of shape (n, n_pixels)
-        From 0 to 1. No standard deviation is larger than 0.6 of the largest that a variable from 0
-        to 1 with this mean can have, but for a little.
+        From 0 to 1. No standard deviation is much larger than 0.6 times the largest one of a
+        variable from 0 to 1 with this mean.
 
     Examples
     --------

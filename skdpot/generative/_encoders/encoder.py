@@ -16,7 +16,7 @@ from skdpot.generative._encoders.pixels import jitter
 AUTO = "auto"
 # Squares of norms beyond, and products of them, are out of the range of doubles.
 SMALLEST_NORM, LARGEST_NORM = 1e-100, 1e100
-# A vector that is clipped to a norm has at most this part of it, whatever rounding does.
+# A vector that is clipped to a norm has at most this part of it, despite rounding.
 INSIDE = 1 - 2.0**-40
 
 # Grounds are multiples of one over this.
@@ -27,7 +27,7 @@ Box = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class RecordSpace:
-    """What records are declared to be: public.
+    """The public declaration of records.
 
     Attributes
     ----------
@@ -65,11 +65,11 @@ class RecordSpace:
 
 
 class Encoder(BaseEstimator, ABC):
-    """What turns records into vectors of bounded norm, and back.
+    """An encoder of records as vectors of bounded norm, and back.
 
     A subclass is a file of its own in this folder. Its parameters are public, and it is prepared
-    for a space of records before any record is seen. No code depends on another record, bit by
-    bit, and nothing raises because of what a record is.
+    for a space of records before any record is seen. No bit of a code depends on another record,
+    and no record causes an error.
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ class Encoder(BaseEstimator, ABC):
         return False
 
     def votes(self, points: Any) -> np.ndarray:
-        """Return the vote of each record on this encoder, a function of that record alone.
+        """Return the vote of each record on this encoder, a function of that record only.
 
         Parameters
         ----------
@@ -168,7 +168,7 @@ class Encoder(BaseEstimator, ABC):
         Raises
         ------
         ValueError
-            If there is no such encoder for these records.
+            If the encoder does not exist for these records.
         """
         validate_parameters(self)
         if self.for_images and space.image_shape is None:
@@ -204,7 +204,7 @@ class Encoder(BaseEstimator, ABC):
         """Set `n_codes`, `largest_norm` and private attributes, or raise."""
 
     def encode(self, points: Any) -> np.ndarray:
-        """Return the codes of records. Each code is a function of its record alone, in all bits.
+        """Return the codes of records. Each bit of a code depends only on its record.
 
         Parameters
         ----------
@@ -227,7 +227,7 @@ class Encoder(BaseEstimator, ABC):
         Parameters
         ----------
         codes : ndarray of shape (n, n_codes)
-            What was drawn.
+            The drawn codes.
 
         Returns
         -------

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 # Pixels, from 0 to 1, are integers in this unit, and entries of matrices in the next one. A row of
-# an orthonormal matrix has a sum of magnitudes of up to the root of its length, so that products
-# with both matrices are integers below 2**53 for images of up to 2**34 pixels, and without rounding
-# errors in whatever order they are added up.
+# an orthonormal matrix has a sum of magnitudes of at most the root of its length. So products with
+# both matrices are integers below 2**53 for images of up to 2**34 pixels, and have no rounding
+# errors in any order of summation.
 PIXEL = 2.0**-16
 _ENTRY = 2.0**-20
 # Images of a block have about so many pixels, so that memory is bounded.
@@ -91,7 +91,7 @@ def pixel_units(points: np.ndarray) -> np.ndarray:
     Returns
     -------
     ndarray
-        In the same shape; entry by entry, so that no record has a say in another's.
+        In the same shape; entry by entry, so no record affects another one.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def interpolate(images: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np
     Returns
     -------
     ndarray of shape (n, ...)
-        Computed entry by entry, so that no image has a say in another's.
+        Computed entry by entry, so no image affects another one.
 
     Examples
     --------
@@ -171,7 +171,7 @@ class CosineTransform:
         self.frequencies = side * np.sqrt(down**2 + across**2)
 
     def coefficients(self, units: np.ndarray) -> np.ndarray:
-        """Return coefficients that are exact: a record's own, whatever the other ones are.
+        """Return exact coefficients, which depend only on the record itself.
 
         Parameters
         ----------
@@ -184,7 +184,7 @@ class CosineTransform:
             For pixels in units of 1.
         """
         rows, columns = (np.rint(m / _ENTRY) for m in (self._along_rows, self._along_columns))
-        # Adding zero makes every zero positive, whatever signs its terms had.
+        # Adding zero makes every zero positive.
         half = np.rint((units @ columns.T) * _ENTRY) + 0.0
         return (rows @ half) * (_ENTRY * PIXEL) + 0.0
 
@@ -194,7 +194,7 @@ class CosineTransform:
         Parameters
         ----------
         coefficients : ndarray of shape (n, n_rows, n_columns)
-            What was released, or drawn.
+            Released or drawn coefficients.
 
         Returns
         -------

@@ -22,14 +22,14 @@ class OwnEncoder(Encoder):
     """An encoder of your own: a fitted transformer, or a pair of functions.
 
     It is public, must be a function of the record, and must not have learned from private records.
-    It is given one record at a time, in the units of the data. Where it fails on a record, or
-    returns something else than finite numbers, the code is zero, silently.
+    It is given one record at a time, in the units of the data. If it fails on a record, or does not
+    return finite numbers, the code is zero, silently.
 
     Parameters
     ----------
     encoder : transformer or pair of callables
         A fitted transformer with an ``inverse_transform``, or a pair (encode, decode). For
-        searches, whose clones forget what was fitted, wrap a transformer in
+        searches, whose clones are not fitted, wrap a transformer in
         `sklearn.frozen.FrozenEstimator`.
     largest_norm : float, default=None
         The largest norm of a code: longer ones are made shorter, and noise is scaled to it. None
@@ -127,7 +127,7 @@ class OwnEncoder(Encoder):
         }
 
     def _encode_into(self, code: np.ndarray, record: np.ndarray) -> None:
-        """Write the code of a record, or leave zeros where there is none."""
+        """Write the code of a record; zeros stay if there is no valid code."""
         try:
             # A copy, because instructions of processors go by where in memory a row begins.
             found = np.asarray(self._forward(record[None].copy()), dtype=np.float64)

@@ -8,17 +8,17 @@ import numpy as np
 
 from skdpot.generative._encoders.images import CosineTransform, blocks, interpolate
 
-# Intensities are told apart in so many steps.
+# Number of steps of intensities.
 _INTENSITIES = 2**16
 # Bends are made of so many of the slowest waves along either side.
 _WAVES = 4
 
 
 class IntensityMap:
-    """The monotone map of pixels that sends images to those of a histogram of intensities.
+    """The monotone map of pixels that gives images a histogram of intensities.
 
-    It is the one-dimensional optimal transport of all pixels together. Within a bin it is linear,
-    but for the lowest and the highest one, where they have more weight than the next: those hold
+    It is the one-dimensional optimal transport of all pixels together. Within a bin it is linear.
+    The lowest and the highest bin are exceptions if they have more weight than the next: they hold
     a ground, or strokes, and are sent to 0 and to 1.
 
     Parameters
@@ -86,7 +86,7 @@ def jitter(
     Returns
     -------
     ndarray of shape (n, n_pixels)
-        Pixels beyond the border are those of the border.
+        Pixels beyond the border repeat the border.
 
     Examples
     --------

@@ -22,22 +22,22 @@ from skdpot.generative._encoders.pixels import Moves
 # The template's standard deviations, along the height and along a row, in parts of the sides.
 _TALL, _WIDE = 0.17, 0.14
 # A pose is moved into these bounds: a move in parts of the sides, factors of the template's
-# standard deviations, so that a thin stroke stays thin, and pixels to the side per pixel down.
+# standard deviations (so a thin stroke stays thin), and pixels to the side per pixel down.
 _MOVE = 6 / 28
 _SCALES_DOWN = (0.6, 1.5)
 _SCALES_ACROSS = (0.4, 1.5)
 _SLANT = 0.8
 # Of a stroke that is thinner than a pixel, in pixels.
 _LEAST_VARIANCE = 0.25
-# What a pose's numbers are worth beside pixels of images of 28 x 28: two moves, in pixels, the
-# logarithms of two scales, and a slant.
+# The weights of a pose's numbers, relative to pixels of images of 28 x 28: two moves, in pixels,
+# the logarithms of two scales, and a slant.
 _WEIGHTS = np.array([0.5, 0.5, 5.0, 5.0, 3.0])
 _WEIGHTS_OF_SIZE = 28
 # Moments of so many pixels, times the square of the longer side, are integers below 2**53.
 _LARGEST = 2**36
-# Images of strokes in a frame vote for poses: pixels of at least half of the range are few of all,
-# less than one in so many, and pixels of the border are dark, but for one in so many. What reaches
-# the border is cut off when it is brought into a pose.
+# Images of strokes in a frame vote for poses. Less than one in so many pixels has at least half of
+# the range, and all but one in so many pixels of the border are dark. A stroke at the border is cut
+# off by the change of the pose.
 _BRIGHT, _OF_ALL, _DARK, _OF_BORDER = 1 / 2, 4, 1 / 16, 20
 # Of fewer pixels along a side too little is left of strokes for their pose to help.
 _LEAST_SIDE = 16
@@ -138,7 +138,7 @@ class PoseEncoder(Encoder):
         codes : ndarray of shape (n, n_codes)
             Drawn codes.
         places : tuple of two ndarray of shape (n, height, width), default=None
-            Rows and columns at which images are evaluated; None means those of the pixels.
+            Rows and columns at which images are evaluated; None means the places of the pixels.
 
         Returns
         -------
@@ -243,7 +243,7 @@ def _columns(poses: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def _logarithms(numbers: np.ndarray) -> np.ndarray:
-    """Return logarithms, each a function of its number alone, unlike those of whole arrays."""
+    """Return logarithms one by one, because logarithms of arrays may depend on other entries."""
     return np.fromiter(map(math.log, numbers.tolist()), np.float64, numbers.size)
 
 

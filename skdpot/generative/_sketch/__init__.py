@@ -1,1 +1,1 @@
-"""Private sketches of distributions: sums over records with noise, and what is made of them."""
+"""Private sketches of distributions: sums over records with noise, and models made from them."""

@@ -124,7 +124,7 @@ def possible_counts(
     Parameters
     ----------
     schema : TableSchema
-        What the table is declared to hold.
+        The declaration of the table.
     starts, groups : sequence of ndarray of shape (n_cells,)
         The first unit and the group of each cell, of all columns that depend on the class.
 

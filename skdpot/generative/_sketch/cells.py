@@ -131,7 +131,7 @@ def empty_tails(
         Released counts in all classes together, of all columns but the target; and the first unit
         of each cell.
     schema : TableSchema
-        What the table is declared to hold. The lower end of a logarithmic scale from 0 is kept,
+        The declaration of the table. The lower end of a logarithmic scale from 0 is kept,
         because small values change little.
     deviations : sequence of float
         Of the noise of a count of each column.

@@ -25,7 +25,7 @@ _SMALLEST_SHARE = 1e-3
 def pool_classes(
     released: Mapping[str, np.ndarray], n_classes: int
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Return what was released, with the classes as alike as noise and chance allow.
+    """Return the release, with the classes as similar as noise and chance allow.
 
     Parameters
     ----------
@@ -43,8 +43,8 @@ def pool_classes(
 
     Notes
     -----
-    The pairs of a class are compared with those of all classes together, after these are given the
-    margins of the class: columns may be distributed differently and still depend on each other in
+    The pairs of a class are compared with the pairs of all classes together, adjusted to the
+    margins of the class. Columns may be distributed differently and still depend on each other in
     the same way.
 
     Examples
@@ -92,8 +92,8 @@ def pool_classes(
         class_margins = zip(margins[a], margins[b], strict=True)
         expected = np.array([_fit_to_margins(common_table, *m).ravel() for m in class_margins])
         noise = np.full(expected.shape[1], pair_noise**2)
-        # Differences in pairs are judged by the cells with the least noise: a dependence that is
-        # repaired by mistake shows the group more clearly than one that is left as it is.
+        # Differences in pairs are judged by the cells with the least noise. A dependence that is
+        # repaired by mistake reveals the group more clearly than one that is left unchanged.
         pooled, deviations = _pooled_shares(
             table.reshape(n_classes, -1), expected, shares, n_records, noise, np.ones_like(expected)
         )

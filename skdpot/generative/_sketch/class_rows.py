@@ -1,4 +1,4 @@
-"""The private rows of one class, and exact sums over them: what a mixture computes of records."""
+"""The private rows of one class, and the exact sums over them that a mixture needs."""
 
 import math
 from typing import Any
@@ -23,9 +23,9 @@ _AT_ONCE = 1 << 13
 class ClassRows:
     """The codes of a class, which are moved as one learns where they are, and clipped for a sum.
 
-    A row is clipped to a ball, and to integers there, so that sums are exact: one record changes
-    them by its own row and nothing else, in whatever order rows are. Nothing that is computed of a
-    row depends on another row.
+    A row is clipped to a ball, and rounded to integers there, so sums are exact. One record changes
+    them only by its own row, in any order of rows. Nothing that is computed of a row depends on
+    another row.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class ClassRows:
         grid = np.clip(np.nan_to_num(np.rint(centres.points)), -RADIUS, RADIUS)
         closeness = 2 * (self._projected @ grid.T) - np.add.reduce(grid * grid, axis=1)
         scores = closeness / centres.reg + centres.potentials
-        # What all scores of a row have in common makes no difference.
+        # A common offset of all scores of a row has no effect.
         below = scores - np.maximum.reduce(scores, axis=1)[:, None]
         likeness = _exponentials(below.ravel()).reshape(below.shape)
         totals = np.add.reduce(np.ascontiguousarray(likeness), axis=1)
@@ -135,8 +135,8 @@ class ClassRows:
 def _exponentials(numbers: np.ndarray) -> np.ndarray:
     """Return the exponentials of numbers up to 0, nearly.
 
-    They are made of operations that are rounded in one way only, wherever a number stands among
-    others; the exponential function of a library need not be.
+    They use only operations whose rounding does not depend on the position of a number in an array;
+    the exponential function of a library need not be.
     """
     result = np.empty_like(numbers)
     for start in range(0, len(numbers), _AT_ONCE):

@@ -1,8 +1,8 @@
 """Clusters of similar sizes, found by balanced transport between records and centres.
 
-A round is a step of the semi-dual of entropic transport: records share themselves out among the
-centres, by squared distance less the potential of a centre, and the sums of these shares are
-released. Centres move to the means, and potentials of crowded ones fall.
+A round is a step of the semi-dual of entropic transport. Each record is shared among the centres,
+by squared distance minus the potential of a centre, and the sums of these shares are released.
+Centres move to the means, and potentials of crowded ones fall.
 """
 
 from functools import partial
@@ -16,14 +16,14 @@ from skdpot.releases import RADIUS
 
 # By how much a record more or less changes the sums of a round, in the Euclidean norm.
 ROUND = partial(share_sum_sensitivity, radius=RADIUS, count_weight=COUNT, whole=RADIUS)
-# Steps of potentials, and what none exceeds, in units of the regularisation.
+# Steps of potentials, and their largest magnitude, in units of the regularisation.
 _POTENTIAL_STEP, _LARGEST_POTENTIAL = 0.5, 3.0
 # A centre is not taken for having less than this part of an equal share.
 _LEAST_SHARE = 0.1
 
 
 class Centres:
-    """Centres of one class, which move by what rounds release.
+    """Centres of one class, which move by the releases of rounds.
 
     Parameters
     ----------

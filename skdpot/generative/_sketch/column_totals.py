@@ -95,7 +95,7 @@ def likely_counts(
     Returns
     -------
     ndarray of shape (n_cells,)
-        A function of what was released.
+        A function of the release.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def _nonnegative(precision, weighted, possible):
     """Return the nonnegative least-squares solution, which is 0 for entries that are not possible.
 
     Pivoting: entries below 0 are fixed at 0, and entries at 0 with a slope below 0 are freed, all
-    at once for some rounds. After these, one entry moves at a time, so that the method ends.
+    at once for some rounds. After these, one entry moves at a time, which makes the method end.
     """
     free, solution, least = possible.copy(), np.zeros(len(weighted)), len(weighted) + 1
     patience = _PATIENCE

@@ -1,4 +1,4 @@
-"""Steps towards distributions that are nearest to what was released: Adam, on logits of columns."""
+"""Steps towards the distributions nearest to a release: Adam, on logits of columns."""
 
 from itertools import combinations
 
@@ -30,7 +30,7 @@ class Adam:
     def descend(self, gradients, rate):
         """Make a step."""
         self._n_steps += 1
-        # Means begin at zero, and these are the weights of what they have seen.
+        # Means begin at zero; these are the weights of the gradients in them.
         mean_weight, square_weight = (1 - decay**self._n_steps for decay in _DECAYS)
         for part, gradient, mean, square in zip(
             self._parameters, gradients, self._means, self._squares, strict=True
@@ -78,6 +78,6 @@ def through_softmax(slopes, shares, columns):
 
 
 def rate_of_step(step, n_iter):
-    """Return what part of the learning rate a step has: rising at first, and then falling."""
+    """Return the share of the learning rate for a step: rising at first, and then falling."""
     falling = 0.5 * (1 + np.cos(np.pi * step / n_iter))
     return min(1.0, (step + 1) / _WARM_UP) * (0.05 + 0.95 * falling)

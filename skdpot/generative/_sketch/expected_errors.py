@@ -47,7 +47,7 @@ def expected_errors(
     n_records : int
         Number of records.
     schema : TableSchema
-        What the table is declared to hold.
+        The declaration of the table.
     releases : SketchReleases
         With the shares of `share_marginals`.
     workload, totals : Workload, bool

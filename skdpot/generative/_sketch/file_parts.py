@@ -7,7 +7,7 @@ import numpy as np
 
 
 def with_prefix(arrays: Mapping[str, np.ndarray] | None, prefix: str) -> dict[str, np.ndarray]:
-    """Return arrays by names that begin like this; none where there are none.
+    """Return arrays by names that begin like this; empty without any.
 
     Examples
     --------
@@ -21,7 +21,7 @@ def with_prefix(arrays: Mapping[str, np.ndarray] | None, prefix: str) -> dict[st
 
 
 def part_of(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    """Return the arrays whose names begin like this, by what follows."""
+    """Return the arrays whose names have a prefix, by the rest of the name."""
     return {
         name.removeprefix(prefix): array
         for name, array in arrays.items()

@@ -1,9 +1,9 @@
 """Records that are held out of a sketch, and the releases of them that judge it.
 
-One part of them trains a classifier that tells records from samples. The others are counted: by
-their values, by the score of that classifier, and by the prediction of a model that was trained on
-samples. Where a record is counted depends on the record and the sketch alone. A record is a row of
-whole numbers: of a table its values, and of vectors and images public summaries.
+One part of them trains a classifier that distinguishes records from samples. The others are
+counted: by their values, by the score of that classifier, and by the prediction of a model that was
+trained on samples. The place where a record is counted depends only on the record and the sketch. A
+record is a row of whole numbers: of a table its values, and of vectors and images public summaries.
 """
 
 import math
@@ -69,7 +69,7 @@ _LEARNING_SEED, _TEST_SEED = 1, 2
 
 
 class Judged(NamedTuple):
-    """What held-out records judge: samples, as rows of whole numbers.
+    """The samples that held-out records judge, as rows of whole numbers.
 
     Attributes
     ----------
@@ -127,8 +127,8 @@ def hold_out(n_records: int, share: float, source: Any) -> np.ndarray:
 def held_out_plans(schema: TableSchema, whole: int = 1) -> list[dict[str, PlannedRelease]]:
     """Return the planned releases of records that teach, and of those that are counted.
 
-    The two parts and the sketch have no record in common, so that each has the whole budget.
-    `whole` is the largest sum of the weights of the rows of a record, or of a person.
+    The two parts and the sketch have no record in common, so each has the whole budget. `whole` is
+    the largest sum of the weights of the rows of a record, or of a person.
 
     Examples
     --------
@@ -154,10 +154,10 @@ def held_out_plans(schema: TableSchema, whole: int = 1) -> list[dict[str, Planne
 def expected_report_error(
     n_records: float, schema: TableSchema, budget: SketchBudget
 ) -> ExpectedError:
-    """Return the standard error of the AUC by which records are told from samples.
+    """Return the standard error of the AUC between records and samples.
 
-    `n_records` is the number of held-out records, and `budget` that of each part. The error is
-    useless from 0.5, the AUC of a classifier that cannot tell records from samples.
+    `n_records` is the number of held-out records, and `budget` that of each part. An error of 0.5
+    is useless: it is the AUC of a classifier that cannot distinguish them.
 
     Examples
     --------

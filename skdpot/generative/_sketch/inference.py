@@ -1,4 +1,4 @@
-"""Models of a table as it may have been, given what was released of it: for inference.
+"""Models of a table that agree with its release: for inference.
 
 The model that is fitted for samples is shrunk towards independence, a bias that no interval would
 show. The models of this module have the released moments of columns and of their pairs as they
@@ -50,14 +50,14 @@ def draw_models(
     n_sets: int,
     rng: np.random.RandomState,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Yield models of the population that a table may have come from, given what was released.
+    """Yield models of the population of a table that agree with its release.
 
     Parameters
     ----------
     statistics : mapping of str to ndarray
         Of `release_marginals`.
     schema : TableSchema
-        What the table is declared to hold.
+        The declaration of the table.
     n_records : int
         About how many records there are.
     n_sets : int
@@ -121,7 +121,7 @@ class _Layout:
     statistics : mapping of str to ndarray
         Of `release_marginals`.
     schema : TableSchema
-        What the table is declared to hold.
+        The declaration of the table.
     """
 
     def __init__(self, statistics: Mapping[str, np.ndarray], schema: TableSchema) -> None:
@@ -217,7 +217,7 @@ class _Layout:
 
 
 def _errors(layout, model, expected, n_records, rng):
-    """Return random errors of counts: those of drawing records from a model, and of the noise."""
+    """Return random errors of counts: from drawing records, and from the noise."""
     n_rows = min(n_records, _MOST_ROWS)
     units = sample_units(model, layout.schema, n_rows, rng)
     chance = layout.count_units(units).plus(expected, -n_rows)
@@ -395,7 +395,7 @@ def _tilted(shares, counts, group, places, movable):
         tilted /= np.bincount(group, tilted)[group]
         current = np.bincount(group, tilted * relative)
         variance = np.maximum(np.bincount(group, tilted * relative**2) - current**2, 1e-4)
-        # Short steps, so that the next one does not go back, and tilts that do not overflow.
+        # Steps are short, so the next one does not go back, and tilts do not overflow.
         tilt = np.clip(tilt + np.clip((goal - current) / variance, -5, 5), -50, 50)
     tilted = shares * np.exp(tilt[group] * relative)
     return tilted / np.bincount(group, tilted)[group]

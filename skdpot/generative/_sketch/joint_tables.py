@@ -1,4 +1,4 @@
-"""Joint tables of three and more columns, for a mixture that is fitted to what was released."""
+"""Joint tables of three and more columns, for a mixture that is fitted to the release."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,10 +17,10 @@ def joint_tables(
     n_records: np.ndarray,
     fitted: Sequence[tuple[np.ndarray, np.ndarray]],
 ) -> list[list[JointTable]] | None:
-    """Return what each class has of more than two columns that its mixture has not.
+    """Return the dependence of more than two columns in each class that its mixture lacks.
 
     `n_records` of shape (n_classes,) is about the number of records of each class. `fitted` has the
-    mixture of each class, of pairs alone, as `fit_mixture` returns it. None means that there is
+    mixture of each class from pairs only, as `fit_mixture` returns it. None means that there is
     nothing.
     """
     sizes = [released["groups"][column].max() + 1 for column in columns]

@@ -1,4 +1,4 @@
-"""Judges of samples: a classifier that tells records from samples, and a predictor of classes.
+"""Judges of samples: a classifier of records and samples, and a predictor of classes.
 
 The classifier learns from released sums over records and from samples; the predictor learns from
 samples only.
@@ -91,7 +91,7 @@ def fit_discriminator(
     teachers: Any, samples: np.ndarray, columns: list[_ColumnCells],
     releases: SketchReleases, whole: int,
 ) -> tuple[Callable[[np.ndarray], np.ndarray], float]:  # fmt: skip
-    """Return the score of a classifier that tells records from samples, and its number of records.
+    """Return the score of a classifier of records and samples, and its number of records.
 
     It is Fisher's linear discriminant of products of signs. Of records, it uses only the sums of
     these products; the covariance is that of samples.
@@ -109,7 +109,7 @@ def fit_discriminator(
     ridge = _LEAST_RIDGE + deviation**2 / n_teachers
     difference = np.clip(noisy[:-1] / n_teachers, -1.0, 1.0) - means
     weights = np.linalg.solve(spread + ridge * np.eye(len(products)), difference)
-    # Sums of integers have no rounding errors, so that the score of a record depends on it alone.
+    # Sums of integers have no rounding errors, so the score of a record depends only on it.
     weights = np.rint(weights / max(np.abs(weights).max(initial=0.0), _TINY) * _LARGEST_WEIGHT)
 
     def score(units: np.ndarray) -> np.ndarray:

@@ -1,8 +1,8 @@
 """Mixtures of products of distributions, fitted to counts with noise of pairs of columns.
 
 Within a component columns are independent, so that it is easy to sample from a mixture, and to
-condition it on any columns; with enough components it has whatever dependence pairs show. What
-is fitted was released: nothing here is private, nor costs anything.
+condition it on any columns; with enough components it has any dependence of pairs. Only releases
+are fitted: nothing here is private, and nothing costs budget.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ _MANY_COLUMNS = 13
 _MOST_ADDED = 300
 _MOST_SPLIT = 0.9
 _LEAST_SPLIT = 0.02
-# What is less than so many deviations of its noise is no reason to split.
+# A difference of fewer deviations of its noise is no reason to split.
 _SPLIT_DEVIATIONS = 2.0
 _LEAST_PROFILE = 1e-4
 _LEAST_SHARE = np.float32(1e-9)
@@ -40,7 +40,7 @@ _LEAST_SHARE = np.float32(1e-9)
 
 @dataclass(frozen=True, eq=False)
 class JointTable:
-    """What is known of several columns together.
+    """The known dependence of several columns.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class JointTable:
     deviation : float
         Of the noise of the target.
     contrast : ndarray of shape (n_cells,) or None
-        What the target is the mean of, as of a parity.
+        The mean that the target has, as for a parity.
     """
 
     columns: tuple
@@ -83,7 +83,7 @@ class JointTable:
         return (shares @ self.contrast - self.target) * self.contrast
 
     def add_slopes(self, slopes, profiles, weights, slices):
-        """Add the gradient per unit of a component's weight, and return that of weights."""
+        """Add the gradient per unit of a component's weight, and return the gradient of weights."""
         parts = self.parts(profiles, slices)
         *products, combined = self.products(parts)
         inner = np.float32(self.deviation**-2) * self.errors(weights[:, 0] @ combined)[None]
@@ -99,7 +99,7 @@ class JointTable:
 def penalty_of(n_columns):
     """Return how strongly components of so many columns are pulled together.
 
-    Of few columns there are few pairs, from which strong dependence is to be seen.
+    Few columns have few pairs, which must show strong dependence.
 
     Examples
     --------
@@ -143,8 +143,8 @@ def fit_mixture(
     start : tuple of (ndarray, ndarray), default=None
         Weights and profiles, as they are returned: the first guess.
     joints : sequence of JointTable
-        What is known of more than two columns together. Components of the first guess are split
-        where it has less of it.
+        The known dependence of more than two columns. Components of the first guess are split where
+        it has less of it.
     penalty : float, default=2.0
         How strongly components are pulled together, over the noise of pairs.
 
@@ -157,11 +157,10 @@ def fit_mixture(
 
     Notes
     -----
-    Squared errors over their variances are minimised, while each component is pulled towards the
-    mean of all, as by a penalty ``sum_k w_k KL(k || mean)`` whose mean is held. It is finite where
-    a component has nothing of what others have: columns may determine each other. The errors that
-    noise makes pull components apart with a force that grows as one over its deviation, and so
-    does the penalty.
+    Squared errors over their variances are minimised. A penalty ``sum_k w_k KL(k || mean)``, with a
+    fixed mean, pulls each component towards the mean of all. It is finite if a component lacks a
+    value that others have: columns may determine each other. The errors that noise makes pull
+    components apart with a force that grows as one over its deviation, and so does the penalty.
 
     Examples
     --------
@@ -226,7 +225,7 @@ def _pull_gradient(profiles, mean, columns):
 
 
 def _split(mixture, joints, columns):
-    """Return a mixture with more components, which has more of what joint tables show."""
+    """Return a mixture with more components, which fits joint tables better."""
     weights, profiles = mixture
     labels, n_first = np.zeros(len(weights), dtype=np.int64), len(weights)
     for joint in joints:

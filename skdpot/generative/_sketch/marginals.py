@@ -73,7 +73,7 @@ def share_marginals(
     Parameters
     ----------
     schema : TableSchema
-        What the table is declared to hold.
+        The declaration of the table.
     parities : bool, default=False
         Whether parities of columns are released, unless there are too many columns.
     totals : bool, default=False
@@ -123,7 +123,7 @@ def release_marginals(
     units : ndarray of shape (n, n_columns), dtype int64
         Private, of `TableSchema.encode`.
     schema : TableSchema
-        What the table is declared to hold.
+        The declaration of the table.
     releases : SketchReleases
         With the shares of `share_marginals`.
     parities, totals, workload : bool, bool, Workload
@@ -269,7 +269,7 @@ class _Groups(NamedTuple):
 
 
 def _release_cells(units: np.ndarray, schema: TableSchema, releases: SketchReleases) -> _Cells:
-    """Release counts by which cells are cut where many records are, and return the cells."""
+    """Release counts, cut cells with many records by them, and return the cells."""
     edges = {j: first_edges(schema.columns[j]) for j in schema.features}
     rounds: dict[int, list[tuple[np.ndarray, np.ndarray, float]]] = {j: [] for j in edges}
     refined = refined_columns(schema)

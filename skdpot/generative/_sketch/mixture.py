@@ -1,7 +1,7 @@
 """A mixture of Gaussian distributions for each class of vectors, from noisy sums.
 
-`MixtureSketch` says what is released, in this order, and what one record adds to it. The proofs
-are in :ref:`proof-sketch-releases`. All else is computed from what was released.
+`MixtureSketch` lists the releases in order, and the contribution of one record. The proofs are in
+:ref:`proof-sketch-releases`. All else is computed from the releases.
 """
 
 from dataclasses import dataclass
@@ -37,9 +37,9 @@ _REG = 0.6
 _LEAST_CLASS, _LEAST_CLUSTER = 0.05, 0.1
 # The least and largest factor of distances, which makes up for clipping.
 _RESTORED = 0.8, 1.5
-# The part of the covariance within clusters of images that is common to all classes: a covariance
-# of one class gives its images a texture that reveals the class, and that real images do not have.
-# In small classes, where noise makes this worse, all of it is.
+# The part of the covariance within clusters of images that is common to all classes. A covariance
+# of one class would give its images a texture that reveals the class, and that real images do not
+# have. In small classes, where noise makes this worse, all of it is.
 _IN_COMMON = 0.5
 # The number of leading directions that are shrunk one by one; others are shrunk by tens.
 _FIRST = 30
@@ -50,7 +50,7 @@ NOISE = ("size", "mean", "variance", "radius")
 
 @dataclass(frozen=True)
 class MixturePlan:
-    """What of a mixture is released: public.
+    """The public plan of a mixture's releases.
 
     Parameters
     ----------
@@ -88,13 +88,13 @@ class Mixture:
     counts : ndarray of shape (n_classes,)
         Records of each class, about.
     weights : ndarray of shape (n_classes, n_clusters)
-        Of the clusters; those of a class add up to one.
+        Of the clusters; weights of a class add up to one.
     means : ndarray of shape (n_classes, n_clusters, n_codes)
         Of the clusters.
     factors : ndarray of shape (n_factors, n_directions, n_codes)
         Roots of the covariances within clusters: of each class, or one of all.
     unit : ndarray of shape ()
-        What means and factors are multiples of.
+        The step of which means and factors are multiples.
     """
 
     counts: np.ndarray
@@ -155,7 +155,7 @@ class Drawn:
     labels, clusters : ndarray of shape (n,)
         The class and the cluster of each.
     mixture : Mixture
-        What they were drawn from.
+        The mixture that they were drawn from.
     """
 
     codes: np.ndarray
@@ -171,7 +171,7 @@ class Drawn:
 
 
 class MixtureSketch:
-    """The releases of a mixture, one after another, and what is known after each of them.
+    """The releases of a mixture, one after another, and the knowledge after each of them.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ class MixtureSketch:
     Attributes
     ----------
     noise : dict of str to ndarray of shape (n_classes,)
-        A function of what was released, by `NOISE`; in the unit of the codes.
+        A function of the releases, by `NOISE`; in the unit of the codes.
     """
 
     def __init__(self, rows, plan, releases, advance):
@@ -365,7 +365,7 @@ class MixtureSketch:
     def _release_symmetric(self, name, lost):
         """Return covariances without noise as far as possible: of all, or of each class.
 
-        What clipping took from them, `lost`, is given back along all directions alike.
+        The part that clipping took, `lost`, is given back equally along all directions.
         """
         n_codes, separate = self._plan.n_codes, self._plan.own_covariances
         sums = np.stack([rows.symmetric_sums() for rows in self._rows])
@@ -395,7 +395,7 @@ class MixtureSketch:
         vectors = np.linalg.eigh(self._pooled)[1][:, ::-1]
         along = means @ vectors
         ranks = np.arange(len(vectors))
-        # Leading directions, which tell most, are shrunk one by one.
+        # Leading directions, which are the most informative, are shrunk one by one.
         groups = (
             np.minimum(ranks, _FIRST + ranks // 10)
             if self._plan.own_histograms

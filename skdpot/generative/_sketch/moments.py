@@ -12,11 +12,11 @@ from skdpot.privacy.sensitivity import (
 )
 from skdpot.releases import RADIUS
 
-# The entries of a symmetric matrix and those beside its diagonal, which stand for two each, are
-# weighted by integers whose ratio is just below the root of two: the norm of the weighted entries
-# of x x' is then at most the first weight times the squared norm of x.
+# Entries on and off the diagonal of a symmetric matrix are weighted by integers whose ratio is just
+# below the root of two, because each off the diagonal stands for two. Then the norm of the weighted
+# entries of x x' is at most the first weight times the squared norm of x.
 DIAGONAL, _BESIDE = 29, 41
-# What a record adds to a count of its class beside a vector in the ball.
+# Contribution of a record to a count of its class, next to a vector in the ball.
 COUNT = RADIUS // 2
 # By how much a record can change counts, and sums: of vectors, of both, and of products.
 COUNTED = cell_count_sensitivity

@@ -1,8 +1,8 @@
 """Parities of three and more columns: their sums over records, and those that stand out.
 
-Every column is cut in two halves, by what was released of it. A record has the sign +1 or -1 in
-each, and the parity of some columns is the product of its signs. Where pairs of columns are all
-that there is, a model that has them predicts parities.
+Every column is cut in two halves, by its released counts. A record has the sign +1 or -1 in each,
+and the parity of some columns is the product of its signs. Where pairs of columns are all that
+there is, a model that has them predicts parities.
 """
 
 import math
@@ -35,7 +35,7 @@ _MOST_DEVIATION = 0.2
 # A table without any has this chance to show one, and shows no more than so many.
 _FALSE_ALARM = 0.01
 _MOST_SHOWN = 16
-# What is off by less is not worth more components.
+# A smaller error is not worth more components.
 _LEAST_EXCESS = 0.35
 _RECORDS_OF_BLOCK, _TESTS_OF_BLOCK = 2**16, 512
 
@@ -209,7 +209,7 @@ def standing_out(
     sizes: np.ndarray,
     subsets: Sequence[np.ndarray],
 ) -> list[tuple[tuple[int, ...], np.ndarray]]:
-    """Return the parities that are further from what is predicted than noise explains.
+    """Return the parities whose distance from the prediction noise does not explain.
 
     Parameters
     ----------

@@ -84,7 +84,7 @@ def release_people(
 def _release_columns(
     parts: Any, table: PeopleTable, releases: SketchReleases, noise: float
 ) -> _ColumnCounts:
-    """Release counts by which cells are cut where many people are, and then those of all cells."""
+    """Release counts, cut cells with many people by them, and then release counts of all cells."""
     edges, sensitivities = table.first_edges, people_sensitivities(table)
     for name in ROUNDS:
         exact = parts.sums(partial(_count_cells, table, edges, table.refined))

@@ -42,7 +42,7 @@ def fit_people(
     released : mapping of str to ndarray
         Of `release_people`.
     table : PeopleTable
-        What the table is declared to hold.
+        The declaration of the table.
     n_types, n_states : int
         The number of types of people, and of states of rows in each type.
     n_iter : int

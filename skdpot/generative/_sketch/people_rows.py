@@ -19,7 +19,7 @@ from skdpot.tables import Rules
 __all__ = ["draw_people"]
 
 # Rows are drawn anew up to 1 + 4 + ... + 256 times. Before each of the last rounds, the columns of
-# people are drawn anew this often: in earlier rounds, that would favour people whose rows hardly
+# people are drawn again this often. In earlier rounds this would favour people whose rows hardly
 # ever break a rule.
 _ROUNDS, _FACTOR = 5, 4
 _ROUNDS_OF_ROWS, _PROPOSALS = 3, 4
@@ -39,7 +39,7 @@ def draw_people(
     people : mapping of str to ndarray
         Of `fit_people`.
     table : PeopleTable
-        What the table is declared to hold.
+        The declaration of the table.
     wanted : WantedRows
         The rules, of all columns but the number of rows.
     n_users : int
@@ -56,11 +56,11 @@ def draw_people(
 
     Notes
     -----
-    Rules on columns of people alone are applied to people, others to rows. For a rule on both, rows
-    are drawn anew while their person stays as she is. In the last rounds her columns are drawn anew
-    as well, if more of her rows keep the rule then. At the end, all rows of a person with a broken
-    row get the values of a row that keeps the rule. Columns that share a rule with the column of
-    the order are sorted with it.
+    Rules that use only columns of people are applied to people, others to rows. For a rule on both,
+    rows are drawn anew while their person stays as she is. In the last rounds her columns are drawn
+    anew as well, if more of her rows keep the rule then. At the end, all rows of a person with a
+    broken row get the values of a row that keeps the rule. Columns that share a rule with the
+    column of the order are sorted with it.
     """
     drawn = _DrawnPeople(people, table, wanted, n_users, rng)
     for part in wanted.rules.parts:

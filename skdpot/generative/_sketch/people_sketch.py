@@ -1,4 +1,4 @@
-"""The sketch of a table in which people have several rows: its release, and what was released."""
+"""The sketch of a table in which people have several rows: its plan and its release."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -46,7 +46,7 @@ from skdpot.privacy.preview import ExpectedError
 from skdpot.releases import SketchReleases
 from skdpot.tables import Column, TableSchema, check_index, columns_in, make_table
 
-# Numbers of rows of a person are told apart up to here; she may have more, which are this many.
+# Numbers of rows of a person are distinguished up to here; she may have more, which are this many.
 _MOST_ROWS = 1000
 # States of a chain of rows; the others of `n_components` make types of people.
 _N_STATES = 8
@@ -63,7 +63,7 @@ _MODEL = {
 
 
 def split_roles(schema: Any) -> tuple[Any, tuple, Any]:
-    """Return a schema without what it says of people, the columns that they have, and the order.
+    """Return a schema without its roles, the columns of people, and the order.
 
     Examples
     --------
@@ -101,18 +101,18 @@ def split_roles(schema: Any) -> tuple[Any, tuple, Any]:
 
 @dataclass(frozen=True)
 class PeopleSpace:
-    """What a table of the rows of people is declared to hold: public.
+    """The public declaration of a table of the rows of people.
 
     Parameters
     ----------
     rows : TableSpace
-        What each row holds.
+        The declaration of each row.
     own : tuple of str or int
         Names of columns that people have, and not their rows.
     order : str, int or None
         Name of the column by which the rows of a person are in order.
     user : str
-        What the column of people is called.
+        The name of the column of people.
     """
 
     rows: TableSpace
@@ -131,7 +131,7 @@ class PeopleSpace:
         return PeopleTable(TableSchema(columns), own, order)
 
     def check(self) -> "PeopleSpace":
-        """Return this one, or raise where roles of columns do not go together."""
+        """Return itself, or raise if the roles of columns contradict each other."""
         computed = {formula.column.name: formula for formula in self.rows.rules.formulas}
         names = self.rows.schema.names
         if self.order not in (None, *names) or not set(self.own) <= {*names, *computed}:
@@ -429,7 +429,7 @@ def _is_model(
     chains: np.ndarray,
     cells: np.ndarray,
 ) -> bool:
-    """Tell whether arrays are a model of people, of which any number can be drawn."""
+    """Tell whether arrays are a model from which any number of people can be drawn."""
     # The order of checks matters: shapes are checked before entries are read.
     if (
         types.ndim != 1

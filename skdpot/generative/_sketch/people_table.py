@@ -28,7 +28,8 @@ __all__ = [
     "share_people",
 ]
 
-# The largest norm of what a person adds to a table of means of products of two points of the ball.
+# The largest norm of a person's contribution to a table of means of products of two points of the
+# ball.
 LARGEST_PRODUCT = RADIUS**2
 # The first cells of numbers of rows: each is wider than the one before by this factor.
 _SIZE_STEP = 1.4

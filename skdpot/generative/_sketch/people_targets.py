@@ -20,8 +20,8 @@ from skdpot.transport import nearest_distribution
 __all__ = ["N_LAGS", "WEIGHT_OF_MEANS", "Targets"]
 
 # Weights of the errors of single columns, of products over the rows of a person, and of pairs of a
-# column of people with one of rows, relative to other pairs. These are few numbers, each of which
-# tells much, and the penalty would hide them.
+# column of people with one of rows, relative to other pairs. These are few numbers, all of them
+# informative, and the penalty would hide them.
 WEIGHT_OF_MEANS, _WEIGHT_OF_PRODUCTS, _WEIGHT_OF_OWN = 30.0, 30.0, 5.0
 # The longest lag at which two rows depend on each other, given the type.
 N_LAGS = 100
@@ -78,7 +78,7 @@ class Targets:
 
     @classmethod
     def read(cls, released: Mapping[str, np.ndarray], table: PeopleTable) -> "Targets":
-        """Return what was released, in shares of people and units of noise."""
+        """Return the release, in shares of people and units of noise."""
         counted = _Counted.read(released, table)
         return cls(
             **_count_targets(released, table, counted),

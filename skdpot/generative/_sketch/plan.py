@@ -38,14 +38,14 @@ class SketchBudget:
     Parameters
     ----------
     epsilon : float or None
-        What may be spent; None asks for no noise, and no guarantee.
+        The budget; None asks for no noise, and no guarantee.
     noise_multiplier : float
         Standard deviation of the noise over the sensitivity, of all releases as one; 0 for no
         noise, and no guarantee.
     delta : float
         At which they are sold.
     neighbouring : {"add_remove", "replace_one"}
-        What a neighbour of the data is.
+        The neighbouring relation.
     """
 
     epsilon: float | None
@@ -55,7 +55,7 @@ class SketchBudget:
 
     @property
     def event(self) -> DpEvent | None:
-        """Return what is charged; None where nothing is guaranteed."""
+        """Return the event of the charge; None where nothing is guaranteed."""
         if not self.noise_multiplier:
             return None
         return PlannedDpEvent(GaussianDpEvent(self.noise_multiplier), self.delta)

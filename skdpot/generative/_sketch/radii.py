@@ -11,7 +11,7 @@ from skdpot.generative._sketch.shrinkage import kept_shares
 # Bins of a geometric grid of norms, each this much wider than the one before.
 _N_BINS = 48
 _RATIO = 2.0**0.25
-# What clipping takes is not taken for more than this.
+# Limit of the factor by which clipping is compensated.
 _MOST_LOST = 3.0
 # The distributions that norms may have: the root of their mean square, in bins, and of how many
 # independent Gaussian numbers of the same variance they could be the norms.
@@ -92,8 +92,8 @@ def fit_norms(counts: np.ndarray, deviation: float, largest: float) -> NormDistr
 
     `counts` of shape (n_classes, 48) are those of `norm_counts`, with noise of this standard
     deviation. They are fitted by least squares. The noise of all counts then averages out, whereas
-    a quantile of the counts themselves would add it up. Classes of which noise leaves little get
-    the distribution of all classes.
+    a quantile of the counts themselves would add it up. Classes that are mostly noise get the
+    distribution of all classes.
     """
     total = counts.sum(axis=0)
     share = np.maximum(counts.sum(axis=1, keepdims=True), 0.0) / max(total.sum(), 1e-300)
@@ -107,7 +107,7 @@ def fit_norms(counts: np.ndarray, deviation: float, largest: float) -> NormDistr
 
 
 def _shapes() -> np.ndarray:
-    """Return what every distribution says of the bins, up to a factor: columns of shape (48,)."""
+    """Return the bins of every distribution, up to a factor: columns of shape (48,)."""
     centres = np.arange(-_N_BINS, 0)[:, None] + 0.5
     logarithms = (centres - _SCALES) * math.log(_RATIO)
     return np.exp(_FREEDOMS / 2 * (2 * logarithms - np.expm1(2 * logarithms)))

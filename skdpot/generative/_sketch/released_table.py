@@ -47,7 +47,8 @@ class ReleasedTable:
     n_records : int
         About how many records were sketched.
     statistics : mapping of str to ndarray, default=None
-        Of `release_marginals`: what the model was fitted to. Files of earlier versions have none.
+        The statistics of `release_marginals` to which the model was fitted. Files of earlier
+        versions have none.
     held_out : mapping of str to ndarray, default=None
         Of `release_held_out`, where records were held out.
     """
@@ -67,7 +68,7 @@ class ReleasedTable:
 
     @property
     def classes(self) -> np.ndarray | None:
-        """Return the labels of the target; None where there is none."""
+        """Return the labels of the target; None without one."""
         return self.space.classes
 
     @property
@@ -234,7 +235,7 @@ class ReleasedTable:
         return {"table": header}, {**self.model, **self._further_arrays()}
 
     def _further_arrays(self) -> dict[str, np.ndarray]:
-        """Return what a file holds of the release beside the model."""
+        """Return the part of the release that a file holds besides the model."""
         count_arrays = with_prefix(self.statistics, STATISTICS_PREFIX)
         return count_arrays | with_prefix(self.held_out, HELD_OUT_PREFIX)
 

@@ -1,9 +1,9 @@
 """Empirical Bayes estimates of means and covariances, under noise of a known size.
 
 A number that was released is its true value plus noise of a known variance. True values are taken
-for draws around a guess, with a variance that groups of them have in common; the mean square of
-what was seen, less that of the noise, says how large it is. All of this is computed from what was
-released, and from public numbers.
+for draws around a guess, with a variance that groups of them have in common; its size is estimated
+by the mean square of the data minus that of the noise. All of this is computed from releases and
+public numbers.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ _LAST_GROUP = 7
 # Variances are not below this share of the largest, nor below this, in units of the largest norm.
 _LEAST_SHARE, _LEAST_VARIANCE = 1e-9, 1e-12
 _TINY = 1e-300
-# What is to exceed noise for sure exceeds it by so many standard errors.
+# A value surely exceeds noise if it does so by this many standard errors.
 _SURE = 2.0
 # Directions with so small a part of all variance are not worth keeping.
 _LEFT_OUT = 1e-3
@@ -23,11 +23,11 @@ _LEFT_OUT = 1e-3
 def kept_shares(
     observed: np.ndarray, noise: np.ndarray, groups: np.ndarray, *, sure: bool = False
 ) -> np.ndarray:
-    """Return what part of each deviation from a guess is no noise, as far as its group tells.
+    """Return the share of each deviation from a guess that is not noise, estimated by groups.
 
     `noise` has the variances of the noise of the `observed` deviations, and `groups` the group of
     each coordinate. If `sure`, the mean square must be above that of the noise by more than chance
-    allows. The results, from 0 to 1, are what to multiply the deviations by.
+    allows. Deviations are to be multiplied by the results, which are from 0 to 1.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def kept_shares(
 def expected_variances(
     seen: np.ndarray, deviation: float, frequencies: np.ndarray | None
 ) -> np.ndarray:
-    """Return a guess of variances of which noise has left little.
+    """Return a guess of variances that are mostly noise.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def expected_variances(
         Standard deviation of the noise.
     frequencies : ndarray of shape (d,) or None
         Of coordinates of images, along which variances fall off smoothly; -1 for other coordinates.
-        None where there are none.
+        None without any.
 
     Returns
     -------
@@ -68,8 +68,8 @@ def expected_variances(
 
     Notes
     -----
-    Where noise is as large as a variance, this is what a variance may be at most. The logarithm of
-    those of images is fitted as a parabola of that of one plus the frequency.
+    The largest variance where noise is as large as the variance. The logarithm of those of images
+    is fitted as a parabola of that of one plus the frequency.
     """
     guess = np.maximum(seen, max(deviation, _LEAST_SHARE * float(np.max(seen)), _LEAST_VARIANCE))
     if frequencies is None or np.sum(frequencies >= 0) < 8:
@@ -90,7 +90,7 @@ def expected_variances(
 
 
 def clean_covariance(seen: np.ndarray, deviation: float, guess: np.ndarray) -> np.ndarray:
-    """Return the covariance that was seen with noise, as far as it can be told from it.
+    """Return an estimate of a covariance from one with noise.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def clean_covariance(seen: np.ndarray, deviation: float, guess: np.ndarray) -> n
     for label in np.unique(block):
         members = block == label
         scales, block_noise = scale[members], noise[members]
-        # In units of the scale, so that large entries do not speak for small ones.
+        # In units of the scale, so large entries do not dominate small ones.
         relative = _excess(deviations[members] ** 2 / scales, block_noise / scales)
         shares[members] = relative * scales / (relative * scales + block_noise)
     return _positive_part(vectors @ (np.diag(values) + shares * deviations) @ vectors.T)

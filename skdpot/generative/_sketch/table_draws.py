@@ -43,7 +43,7 @@ def sample_units(
     model : mapping of str to ndarray
         Of `fit_table`.
     schema : TableSchema
-        What the table is declared to hold.
+        The declaration of the table.
     n_samples : int
         How many.
     rng : RandomState
@@ -106,7 +106,8 @@ def sample_units(
     draw = partial(
         draw_entries, rng=rng, uniforms=even_uniforms if evenly else independent_uniforms
     )
-    # Trees find a parity because chance makes a column, or a pair, tell a little of the target.
+    # Trees find a parity because, by chance, a column or a pair is slightly informative about the
+    # target.
     draw_component = partial(draw_entries, rng=rng) if "n_parities" in model else draw
     components = _draw_components(
         posterior, prior, model["classes"], n_samples, labels, draw_component
@@ -133,7 +134,7 @@ def draw_column(column, ends, cells, weights, rows, draw, rng, intervals=None):
     column : Column
         Its declaration.
     ends : tuple of two ndarray of shape (n_cells,)
-        The units with which cells start, and where they stop.
+        The first units of cells, and the ends of cells.
     cells : ndarray of shape (n_rows, n_cells)
         Distributions over cells.
     weights : ndarray of shape (n_rows,)
@@ -178,7 +179,8 @@ def draw_column(column, ends, cells, weights, rows, draw, rng, intervals=None):
 def _heaps(column, starts, stops, shares):
     """Return the only unit that a cell has, if it has a heap, and -1 otherwise.
 
-    Where people write round numbers, cells are cut until a narrow one has each of them alone.
+    Where people write round numbers, cells are cut until each round number is in a narrow cell of
+    its own.
     """
     units = np.full(len(starts), -1)
     if column.kind != NUMERIC or column.integer or column.step is not None:

@@ -22,7 +22,7 @@ _ARRAYS = {
     **dict.fromkeys(("n_cells", "starts", "stops", "classes"), np.int64),
     **dict.fromkeys(("weights", "cells"), np.float64),
 }
-# How many parities the model of a file has; without it, there are none.
+# How many parities the model of a file has; without it, arrays are empty.
 _N_PARITIES = {"n_parities": np.int64}
 # Arrays of released statistics in a file, and their types.
 _STATISTICS = {

@@ -25,7 +25,7 @@ _EVEN_SHARE = 1e-6
 _SMALLEST_CLASS = 1.0
 _FIT_SEED = 0
 _TINY = 1e-300
-# The least part of its expected count that a cell keeps, whatever its noisy count.
+# The least part of its expected count that a cell keeps, for any noisy count.
 _SMALLEST_PART = 0.01
 # The largest factor by which the noise of pairs with a clear dependence is divided.
 _MOST_CLEAR = 2.0
@@ -48,7 +48,7 @@ def fit_table(
     released : mapping of str to ndarray
         Of `release_marginals`.
     schema : TableSchema
-        What the table is declared to hold.
+        The declaration of the table.
     n_components : int, default=400
         Number of components of all mixtures together. Half of them are divided equally among the
         classes, the others in proportion to class size.
@@ -179,7 +179,7 @@ def class_shares(model: Mapping[str, np.ndarray], n_classes: int) -> np.ndarray:
 
 
 def _class_targets(released, columns, c, n_records, pair_noise):
-    """Return what the mixture of a class is fitted to.
+    """Return the counts to which the mixture of a class is fitted.
 
     These are the distributions of groups in each column, the shares of pairs of groups, and the
     standard deviations of the noise of both.
@@ -290,6 +290,6 @@ def shares_within(counts, group, c, noise, totals=None):
         expected = np.maximum(
             expected + spread / (spread + noise**2) * differences, _SMALLEST_PART * expected
         )
-    # Where a class has no records in a group, shares are those of all classes.
+    # If a class has no records in a group, it gets the shares of all classes.
     expected += _EVEN_SHARE * noise * shares
     return expected / np.bincount(group, expected)[group]

@@ -131,7 +131,7 @@ def draw_rows(
 
 
 def check_rules(schema: TableSchema, rules: Rules) -> None:
-    """Raise where no row of what is declared keeps all rules, as far as a search finds one.
+    """Raise if a search finds no row within the declaration that satisfies all rules.
 
     Warn where rules that relate columns exclude a declared label.
 
@@ -260,7 +260,7 @@ class WantedRows:
         )
 
     def _possible_units(self) -> list[list[tuple[int, int]]]:
-        """Return the intervals of units that each column may have within what rules leave."""
+        """Return the intervals of units that rules allow in each column."""
         boxes, possible = self._boxes, []
         for column in self.schema.columns:
             allowed = self._intervals.get(column.name, [(0, column.n_units)])

@@ -108,7 +108,7 @@ class TableSketch(BaseEstimator):
         return TableRecords(space, space.read(estimator, X, y, reset=reset))
 
     def _space_of(self, X: Any, y: Any, declared: Declared) -> "TableSpace":
-        """Return what a table is declared to hold, with the types that a frame has, or raise."""
+        """Return the declaration of a table, with the types of a frame, or raise."""
         table = Table(X)
         space = read_space(declared, table.container, apart=y is not None)
         return replace(space, schema=space.schema.typed(table, declared.schema))
@@ -148,7 +148,7 @@ class TableReleases(SketchSeries):
     n_components: int
     n_iter: int
     progress: Callable[..., Any]
-    # Whether classes are the groups of a map, which what noise makes of them would show.
+    # Whether classes are the groups of a map, which noise in them would reveal.
     pooled: bool = False
     quality_share: float = 0.0
     workload: Workload | None = None
@@ -221,7 +221,7 @@ class TableReleases(SketchSeries):
 
     @property
     def _options(self) -> dict[str, Any]:
-        """Return what is released; classes that are groups of a map need no parities or totals."""
+        """Return the release; classes that are groups of a map need no parities or totals."""
         apart = not self.pooled
         totals = apart and self.budget.noise_multiplier > _NOISE_OF_TOTALS
         return {"parities": apart, "totals": totals, "workload": self.workload}
@@ -239,11 +239,11 @@ def plan_table(
     Parameters
     ----------
     schema : TableSchema
-        What the table is declared to hold; its target is what all columns depend on.
+        The declaration of the table; all columns depend on its target.
     epsilon, delta : float
-        Budget, of which all is spent.
+        Budget, which is spent completely.
     neighbouring : {"add_remove", "replace_one"}
-        What a neighbour of the table is.
+        The neighbouring relation.
     progress : callable
         Makes a progress bar, as tqdm does.
 

@@ -26,14 +26,14 @@ __all__ = ["TableRecords", "TableSpace", "read_space"]
 
 @dataclass(frozen=True)
 class TableSpace:
-    """What a table is declared to hold: public.
+    """The public declaration of a table.
 
     Parameters
     ----------
     schema : TableSchema
         Target included.
     container : str
-        What tables are held by.
+        The container of tables.
     apart : bool
         Whether the target is no column of tables, and goes beside them.
     rules : Rules
@@ -78,7 +78,7 @@ class TableSpace:
 
     @classmethod
     def from_file(cls, header: Mapping[str, Any]) -> "TableSpace":
-        """Return what a file says of a table, or raise."""
+        """Return the declaration of a table from a file, or raise."""
         schema, container, apart = (header[name] for name in ("schema", "container", "apart"))
         named = header.get("named", False)
         schema = schema_from_plain(schema)
@@ -129,7 +129,7 @@ class TableRecords:
 
 
 def read_space(declared: Declared, container: str, *, apart: bool) -> TableSpace:
-    """Return what a table is declared to hold, or raise."""
+    """Return the declaration of a table, or raise."""
     declared.refuse("a table", "image_shape")
     if declared.schema is None:
         raise ValueError(

@@ -1,8 +1,8 @@
 """Mixtures whose columns have given distributions, and whose pairs of columns have given moments.
 
 Within a component columns are independent, and each has the distribution that all components share,
-times the exponential of a few functions of its cells. These tilts are changed no more than the
-moments need, so that small changes of the moments change the mixture smoothly.
+times the exponential of a few functions of its cells. Tilts change no more than the moments need.
+So small changes of the moments change the mixture smoothly.
 """
 
 from collections.abc import Sequence
@@ -38,8 +38,8 @@ class ColumnFunctions:
     tilts : ndarray of shape (n_tilts, n_cells)
         By which the column is tilted.
     tests : ndarray of shape (n_tests, n_cells)
-        Whose products with those of other columns have known means. The first ones are nearly the
-        tilts, in their order.
+        Functions whose products with those of other columns have known means. The first ones are
+        nearly the tilts, in their order.
     """
 
     tilts: np.ndarray

@@ -31,10 +31,10 @@ SHARE_NAMES = tuple(_MUCH)
 _STAGES = {"size": 0.002, "sketch": 0.998}
 # As well, where records vote on the encoder.
 _VOTED_STAGES = {"size": 0.002, "vote": 0.001, "sketch": 0.997}
-# The noise of a mean of a class, in units of a radius, from which on classes share histograms, or
-# have no covariances of their own: vectors, and images, whose classes share half of them anyway.
+# The least noise of a mean of a class, in units of a radius, at which classes share histograms, or
+# share covariances: for vectors, and for images, whose classes share half of them anyway.
 _SHARED_HISTOGRAMS, _SHARED_COVARIANCES, _SHARED_BY_IMAGES = 0.02, 0.004, 0.03
-# The noise from which on a small class of images has only the common covariance, and the part of
+# The least noise at which a small class of images has only the common covariance, and the part of
 # the mean size below which a class is small.
 _SHARED_BY_SMALL, _SMALL = 0.02, 0.5
 # Clusters are as many as this over the noise, and no more than these.
@@ -42,16 +42,16 @@ _CLUSTERS_AT, _MOST_CLUSTERS = 0.25, 30
 # A cluster has at least so many records on an average.
 _RECORDS_OF_CLUSTER = 30
 _N_DIRECTIONS, _N_ROUNDS = 30, 3
-# The share of vectors that are not clipped, where noise is small, and otherwise: to clip half of
-# them costs less than the noise of a larger radius.
+# The share of vectors that are not clipped if noise is small, and otherwise. Clipping half of them
+# costs less than the noise of a larger radius.
 _MOST_KEPT, _HALF_KEPT = 0.8, 0.5
-# For all of these numbers of records there must be noise enough; what is released depends on them.
+# For all of these numbers of records there must be noise enough; the releases depend on them.
 _SIZES = np.logspace(0, 12, 61)
 
 
 @dataclass(frozen=True)
 class VectorPlan:
-    """What of a sketch of vectors is public before anything is released.
+    """The public facts about a sketch of vectors before any release.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class VectorPlan:
 
     @property
     def stages(self) -> Mapping[str, float]:
-        """Return the parts of the budget of what is released first, and of all else."""
+        """Return the parts of the budget for the first releases, and for all others."""
         return _VOTED_STAGES if self.is_voted else _STAGES
 
     @property

@@ -57,7 +57,7 @@ class VectorReleases(SketchSeries):
     budget : SketchBudget
         Their noise.
     codings : tuple of Coding
-        That of the only encoder, or those of two encoders between which records vote.
+        The plan of the only encoder, or of two encoders between which records vote.
     progress : callable
         Makes a progress bar.
     quality_share : float
@@ -127,7 +127,7 @@ class VectorReleases(SketchSeries):
     def _sketched(self, records: Points, rng: Any, source: Any) -> "ReleasedVectors":
         """Release the sketch; `rng` chooses the first centres of clusters."""
         releases = self._releases(source)
-        # Products are small, and one thread rounds alike whatever the machine has.
+        # Products are small, and with one thread rounding does not depend on the machine.
         with one_blas_thread(), self.progress(unit=" releases") as bar:
             size = float(releases.run("size", np.array(len(records.points)), COUNTED))
             bar.update()
@@ -177,7 +177,7 @@ class VectorReleases(SketchSeries):
     def _intensities(self, records: Points, releases: SketchReleases) -> np.ndarray:
         """Release the shares of the intensities of pixels, of all classes together.
 
-        With intensities of each class, the maps of pixels alone would tell classes apart.
+        With intensities of each class, the maps of pixels alone would distinguish classes.
         """
         counts = intensity_counts(records.points)
         noisy = releases.run("intensities", counts, self.plan.intensity_sensitivity)

@@ -13,8 +13,8 @@ from skdpot.tables import TableSchema, read_schema
 
 # Means are whole numbers below this.
 _N_LEVELS = 256
-# So many means of the features of a vector, and along either side of an image: of brightness, of
-# each channel, and of differences of neighbouring pixels.
+# Numbers of means: of the features of a vector, and along either side of an image, for brightness,
+# each channel, and differences of neighbouring pixels.
 _OF_VECTOR = 64
 _BRIGHTNESS, _COLOUR, _ROUGHNESS = 7, 2, 4
 # Pixels are dark or bright within this part of their range.
@@ -23,7 +23,7 @@ _TARGET = "label"
 
 
 def summary_schema(space: RecordSpace) -> TableSchema:
-    """Return what the summaries of records are; the label is the last, where there are several.
+    """Return the schema of the summaries of records, with the label last if there are classes.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def summary_schema(space: RecordSpace) -> TableSchema:
     >>> len(names), names[3], names[-1]
     (68, 'brightness, row 1 of 7, column 4 of 7', 'label')
     """
-    # A summary has the same name whatever a record is.
+    # Names of summaries do not depend on records.
     names = [name for name, _ in _summaries(np.zeros((1, space.n_features)), space)]
     declared: dict[str, Any] = dict.fromkeys(names, range(_N_LEVELS))
     if space.n_classes < 2:
@@ -44,7 +44,7 @@ def summary_schema(space: RecordSpace) -> TableSchema:
 
 
 def summaries(points: np.ndarray, labels: np.ndarray, space: RecordSpace) -> np.ndarray:
-    """Return the summaries of records, each a function of its record alone, bit by bit.
+    """Return the summaries of records, each in all bits a function of its record only.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def summaries(points: np.ndarray, labels: np.ndarray, space: RecordSpace) -> np.
 
 
 def judged_vectors(space: RecordSpace, sketch: Any) -> Judged:
-    """Return what records judge that were held out of a sketch of vectors.
+    """Return the samples that held-out records of a sketch of vectors judge.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from skdpot.tables import TableSchema
 
 __all__ = ["Workload", "read_workload", "workload_from_plain", "workload_to_plain"]
 
-# The weight of what is wanted in a list; what is not wanted has 1.
+# The weight of entries of a list; all others have 1.
 _WEIGHT_OF_LISTED = 10.0
 _MOST_COLUMNS = 5
 _HOW = (
@@ -63,7 +63,7 @@ class Workload:
         return self.pairs + joint if kind == "pairs" else self.columns
 
     def shares(self, kind: str, share: float) -> dict[str, float]:
-        """Return the share of each release, where this would be that of even weights."""
+        """Return the share of each release, from its share for even weights."""
         weights = self.weights(kind)
         n_even = len(self.pairs if kind == "pairs" else self.columns)
         return {
@@ -79,10 +79,10 @@ def read_workload(workload: Any, schema: TableSchema) -> Workload:
     ----------
     workload : mapping, sequence or None
         Weights above 0, by the name of a column or a tuple of names. In a sequence each has the
-        weight 10. What is not named has 1. The target, within whose classes everything is counted,
-        may be one of the columns of a tuple.
+        weight 10. Tables that are not named have 1. The target, within whose classes everything is
+        counted, may be one of the columns of a tuple.
     schema : TableSchema
-        What the table is declared to hold.
+        The declaration of the table.
 
     Returns
     -------

@@ -1,8 +1,8 @@
 """Architectures of networks: perceptrons for vectors, and two published ones for images.
 
-None of them normalises batches, so that a record depends on its own input only. Layers start as
-PyTorch's do, with small signals. Where signals keep their size from layer to layer, the published
-learning rate of 1e-4 was too high for images of digits: after fifty steps all were about the same.
+None of them normalises batches, so a record depends on its own input only. Layers start as
+PyTorch's do, with small signals. If signals keep their size from layer to layer, the published
+learning rate of 1e-4 is too high for images of digits: after fifty steps all were about the same.
 """
 
 import math
@@ -12,8 +12,8 @@ from torch import nn
 
 __all__ = ["dcgan", "perceptron", "residual_network"]
 
-# The published sizes: of the classes' embedding, of the maps between the transposed convolutions,
-# and of those of the residual blocks, the last of which is as large as the image.
+# The published sizes of the classes' embedding, of the maps between the transposed convolutions,
+# and of the maps of the residual blocks. The last of these is as large as the image.
 _EMBEDDING_DIM = 4
 _DCGAN_CHANNELS = (256, 128, 64)
 _RESIDUAL_CHANNELS = 256
@@ -127,7 +127,7 @@ class _Inputs(nn.Module):
 
 
 class _Cropped(nn.Module):
-    """Images without what they are too large at the bottom and on the right."""
+    """Images that are cropped at the bottom and on the right."""
 
     def __init__(self, height: int, width: int) -> None:
         super().__init__()
@@ -138,7 +138,7 @@ class _Cropped(nn.Module):
 
 
 class _ResidualBlock(nn.Module):
-    """Images, doubled in size if wanted, plus what three convolutions make of them."""
+    """Images, doubled in size if wanted, plus the result of three convolutions."""
 
     def __init__(self, channels: int, doubling: bool) -> None:
         super().__init__()
@@ -156,8 +156,8 @@ class _ResidualBlock(nn.Module):
 class _NormalisedConvolution(nn.Module):
     """A convolution whose weights, as a matrix, have a largest singular value of about 1.
 
-    PyTorch's own cannot be pickled. The singular vector comes closer with every call in training,
-    and stays as it is otherwise, so that then an output depends on its input only.
+    PyTorch's own cannot be pickled. The singular vector comes closer with every call in training.
+    Otherwise it stays unchanged, so an output depends on its input only.
     """
 
     left_vector: torch.Tensor

@@ -1,4 +1,4 @@
-"""Networks that make records of random numbers: those that come along, and those of the user."""
+"""Networks that make records from random numbers: built-in ones, and the user's."""
 
 import copy
 import math
@@ -53,7 +53,7 @@ def make_network(
         (height, width) or (height, width, channels) where a record is an image, flattened in this
         order.
     seed : int
-        The first weights depend on nothing else. PyTorch uses 32 bits of it.
+        The first weights depend only on it. PyTorch uses 32 bits of it.
 
     Returns
     -------
@@ -73,11 +73,11 @@ def make_network(
     "dcgan" [1]_ makes a map of a quarter of the image's size of the input, in which a class is
     embedded in 4 dimensions, and doubles it twice by transposed convolutions. "residual" makes a
     map of an eighth of the size, and has four blocks, three of which double it; in each of them
-    three convolutions, normalised by their largest singular values, are added to what goes in.
-    Where the size is no multiple, images are cut at the bottom and on the right.
+    three convolutions, normalised by their largest singular values, are added to the input. Where
+    the size is no multiple, images are cut at the bottom and on the right.
 
-    PyTorch's own generator is seeded for the time of the call, and then restored. Whatever else
-    draws from it in another thread, meanwhile, is drawn from the same seed.
+    PyTorch's own generator is seeded for the time of the call, and then restored. Another thread
+    that draws from it in the meantime gets draws of the same seed.
 
     References
     ----------
@@ -142,7 +142,7 @@ class RowGenerator(nn.Module):
     n_features : int
         Numbers in a row.
     image_shape : tuple of three int, default=None
-        (height, width, channels), the order of an image in its row; None for what is no image.
+        (height, width, channels), the order of an image in its row; None without images.
 
     Examples
     --------
@@ -218,7 +218,7 @@ def check_network(network: RowGenerator, n_inputs: int) -> None:
 
 
 def weights_to_arrays(network: nn.Module) -> dict[str, Any]:
-    """Return all weights of a network, and whatever else belongs to its state.
+    """Return all weights of a network, and the rest of its state.
 
     The arrays are copies, which training does not change. Raises a ValueError if the state holds
     something other than tensors, or has a type that NumPy does not know.

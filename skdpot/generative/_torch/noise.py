@@ -49,9 +49,8 @@ def normal_noise(
     of a seed, few enough to try them all.
 
     Noise is drawn in double precision, and no magnitude above about 9 standard deviations can
-    occur. **To add it to floating-point numbers is not private:** the last bits of a sum tell what
-    it was added to. Round both to a common grid, and add integers, as the releases of training
-    steps do.
+    occur. **Adding it to floating-point numbers is not private:** the last bits of a sum may reveal
+    the number. Round both to a common grid, and add integers, as the releases of training steps do.
 
     Examples
     --------

@@ -103,7 +103,7 @@ class NoisyRelease:
             return values
         if self._device.type == "cpu":
             return torch.as_tensor(mechanism.release(values.numpy(), self._source))
-        # As the mechanism does it: integers plus integers, the last bits of which tell nothing.
+        # As in the mechanism: integers plus integers, whose last bits reveal nothing.
         nearest = torch.floor(values / mechanism.granularity + 0.5)
         return (nearest + self._integer_noise(values)) * mechanism.granularity
 

@@ -1,19 +1,18 @@
 r"""Entropic transport between small samples, for every step of a training loop.
 
-Sinkhorn's updates are done in rounds. A round computes both potentials anew by logarithms of sums,
-which no cost can make overflow, keeps the kernel ``exp((f + g - c) / reg)`` that belongs to them,
-and goes on with products of that kernel and vectors, which are several times cheaper. The
-potentials that belong to the first rounds are for regularisations that fall from the range of the
-costs to the one that is wanted, by the same factor each time. As the regularisation goes to 0, they
-come to lie on a line, and so each of these rounds begins where the line through the last two leads.
+Sinkhorn's updates are done in rounds. A round computes both potentials by logarithms of sums, which
+no cost can make overflow. It keeps their kernel ``exp((f + g - c) / reg)``, and continues with
+products of that kernel and vectors, which are several times cheaper. The first rounds have
+regularisations that fall from the range of the costs to the final one, by the same factor each
+time. As the regularisation goes to 0, potentials approach a line. So each of these rounds begins on
+the line through the last two.
 
-No entry of a kernel is let below a number that is small enough to be lost in rounding, and so the
-scalings of rows and columns to which updates lead are numbers of moderate size. Updates bring
-scalings nearer to these, and never farther away: those on the way stay in the range of
-floating-point numbers, too.
+Entries of a kernel are at least a number that is so small that rounding loses it. So the scalings
+of rows and columns are of moderate size. Updates bring scalings nearer to these, and never farther
+away: those on the way stay in the range of floating-point numbers, too.
 
-The number of rounds is fixed, and only values depend on values: no number is waited for by the
-processor that feeds a GPU, and the shapes and the count of operations tell nothing of the data.
+The number of rounds is fixed, and only values depend on values. So the processor that feeds a GPU
+waits for no number, and the shapes and the count of operations do not depend on the data.
 """
 
 import math

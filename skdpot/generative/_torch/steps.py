@@ -1,9 +1,9 @@
-"""Steps of training: what they compute from a sample of records, and how that is made private.
+"""Steps of training: their computation from a sample of records, and its privacy.
 
 There are three ways: the gradient at the generated points, which is clipped; sums over records of
 clipped shares of it; and the gradient at the parameters of the network. Each turns one sample into
-one vector of bounded sensitivity, adds noise to it, and backpropagates what came out. Nothing else
-that depends on records leaves a step.
+one vector of bounded sensitivity, adds noise to it, and backpropagates the result. No other
+function of records leaves a step.
 """
 
 import math
@@ -26,11 +26,11 @@ __all__ = ["Batch", "ParameterStep", "PointStep", "RecordStep", "Settings", "Ste
 # the weight. Terms are multiples of the last.
 _POINT_GRID, _SHARE_GRID, _L1_GRID, _TERM_GRID = 2.0**-12, 2.0**-18, 2.0**-10, 2.0**-30
 _BLOCK = 2**16
-# And what is added up over the points for a record: the odds of points, and squares.
+# And sums over the points for a record: the odds of points, and squares.
 _ODDS_GRID, _SQUARE_GRID = 2.0**-32, 2.0**-20
-# More than what double precision may make the length of a record's gradient wrong by.
+# More than the rounding error of the length of a record's gradient in double precision.
 _ROUNDING = 2.0**-40
-# Of the range of a record's loss or a batch's, what is released; what is above is cut off.
+# The released part of the range of a record's or a batch's loss; larger losses are cut off.
 _LOSS_SHARE = 0.25
 
 
@@ -53,7 +53,7 @@ class Settings:
     per_point : bool
         Whether each generated point's gradient is clipped on its own.
     loss_weight, count_weight : float
-        What a loss from 0 to 1, and the number of records, are multiplied by in the vector.
+        The factors of a loss from 0 to 1, and of the number of records, in the vector.
     count_noise : float
         Standard deviation of the noise on the number of records.
     """
@@ -206,7 +206,7 @@ class Step(ABC):
 
     @property
     def _range(self) -> float:
-        """Return the loss of which the released entry is 1."""
+        """Return the loss whose released entry is 1."""
         return 2 * self._settings.largest_loss / self._settings.loss_weight
 
     def _share_of_range(self, value: torch.Tensor) -> torch.Tensor:
@@ -217,7 +217,7 @@ class Step(ABC):
 class PointStep(Step):
     """The gradient at the generated points, clipped: algorithm 1 of the paper.
 
-    The plan depends on the batch as a whole, so that one more record may change all entries of the
+    The plan depends on the batch as a whole, so one more record may change all entries of the
     gradient.
     """
 
@@ -296,7 +296,7 @@ class RecordStep(Step):
     """Sums over records of bounded terms.
 
     Given public potentials of the generated points, a record's shares in these points are a
-    function of the record alone (the semi-dual of transport). So the release is a sum with one term
+    function of the record only (the semi-dual of transport). So the release is a sum with one term
     for each record. The potentials are those of the self term. They are exact if generated points
     are distributed like the records.
     """
@@ -346,7 +346,7 @@ class RecordStep(Step):
         """Return the exact sums over records of clipped gradients, of 1, and of losses.
 
         In all bits, a record's terms are functions of the record and of public values. They lie on
-        grids, so that one record changes the sums by its own terms only.
+        grids, so one record changes the sums by its own terms only.
         """
         settings, n_records = self._settings, len(batch.points)
         points = _on_grid(points.to(torch.float64), _POINT_GRID)

@@ -51,7 +51,7 @@ _CHUNK, _IMAGES_IN_CACHE = 1024, 64
 
 
 def find_device(device: Any) -> torch.device:
-    """Return the device that a user means, or raise where there is none such.
+    """Return the requested device, or raise if it does not exist.
 
     "auto" is a GPU with CUDA if there is one, and the CPU otherwise. The device can hold numbers in
     double precision.
@@ -77,7 +77,7 @@ def find_device(device: Any) -> torch.device:
 def within_memory(function: Callable[..., Any], *arguments: Any) -> Any:
     """Return what a function returns, or raise the same error wherever memory is short.
 
-    Errors of PyTorch tell how much was asked for, which may tell how many records there are.
+    Errors of PyTorch state the requested memory, which may reveal the number of records.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def generate(
 
 
 class Trainer:
-    """What is trained, and how.
+    """The training and its settings.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ class Trainer:
     def make_private(
         self, mechanism: GaussianMechanism | None, source: Any, *, secure: bool
     ) -> None:
-        """Have steps release what they do by a mechanism; None adds no noise."""
+        """Set the mechanism by which steps release; None adds no noise."""
         self._step.release = NoisyRelease(mechanism, source, self._device, secure)
 
     def hold(self, points: Any, labels: Any) -> Batch:
@@ -217,7 +217,7 @@ class Trainer:
         return loss
 
     def rehearse(self) -> None:
-        """Try a step on records made up, and forget it: what fails does so before it costs.
+        """Try a step on made-up records, and forget it: errors then occur before a charge.
 
         Raises a MemoryError if memory is short.
         """
@@ -231,11 +231,11 @@ class Trainer:
         self._generator.set_state(drawn)
 
     def numbers(self, losses: list[torch.Tensor]) -> list[float]:
-        """Return what steps returned, as numbers."""
+        """Return the results of steps as numbers."""
         return torch.stack(losses).tolist()
 
     def state(self) -> dict[str, Any]:
-        """Return what a training goes on from, on the CPU."""
+        """Return the state from which a training continues, on the CPU."""
         return _to_cpu({"optimizer": self._optimizer.state_dict(), "step": self._step.state()})
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -259,7 +259,7 @@ def _to_cpu(state: Any) -> Any:
 
 
 def _is_of_memory(error: Exception) -> bool:
-    """Tell whether memory was short: on a CPU that is an error like any other, but for its text."""
+    """Tell whether memory was short: on a CPU only the text of the error shows it."""
     short = isinstance(error, torch.OutOfMemoryError | MemoryError)
     return short or any(words in str(error) for words in _SHORT_OF_MEMORY)
 

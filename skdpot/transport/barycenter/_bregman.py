@@ -1,10 +1,11 @@
 r"""Iterative Bregman projections with a cap, in the logarithmic domain.
 
 The regularised problem is to minimise ``sum_s lambda_s (<c_s, P_s> + reg KL(P_s))`` over plans with
-rows a_s and common columns q in the capped simplex. One projection makes rows exact. The other one
-makes columns equal and keeps them in the capped simplex: by the conditions of optimality,
-``q_k = min(1/M, C prod_s columns_sk ** lambda_s)`` with the C that makes the sum 1. A round of both
-is one pass over the costs: a group sends the logarithms of its columns, and gets those of q.
+rows a_s and common columns q in the capped simplex. One projection makes rows exact. The other
+projection makes columns equal and keeps them in the capped simplex. By the conditions of
+optimality, ``q_k = min(1/M, C prod_s columns_sk ** lambda_s)``, with the C that makes the sum 1. A
+round of both is one pass over the costs: a group sends the logarithms of its columns, and gets
+those of q.
 """
 
 import numpy as np
@@ -95,7 +96,8 @@ def capped(means: np.ndarray, n_support: int) -> np.ndarray:
     return np.minimum(scales[fits.argmax()] + means, -np.log(n_support))
 
 
-# ------------------------------------------------------------------------------ what groups do
+# ------------------------------------------------------------------------------ computations of
+# groups
 
 
 @answers("bregman")

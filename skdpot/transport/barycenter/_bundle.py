@@ -1,11 +1,11 @@
 r"""Cutting planes in a trust region: exact transport of the groups, and a small linear program.
 
 In each round groups are sent shares; each answers by its exact transport cost to them and by the
-minorant that touches it there. The next shares minimise the sum of the largest planes of every part
-of the groups near the best shares known: a part is all groups in a federation, where only sums over
-all of them are known. The multipliers of that linear program mix each part's planes to one that is
-as good as all of them, which proves the lower bound. Nothing is believed of the program's solution
-but that it is a proposal.
+minorant that touches it there. The next shares are near the best known ones, and minimise the sum
+of the largest planes of every part of the groups. In a federation, where only sums over all groups
+are known, all groups are one part. The multipliers of that linear program mix each part's planes to
+one that is as good as all of them, which proves the lower bound. Nothing is believed of the
+program's solution but that it is a proposal.
 """
 
 from collections.abc import Sequence
@@ -81,7 +81,7 @@ def _next_radius(radius: float, decrease: float, expected: float, gap: float) ->
         radius *= 2.0
     elif decrease < 0:
         radius /= 2.0 if decrease > -expected else 4.0
-    # If a step within the region has nothing to win, the bound is what must be improved.
+    # If no step within the region can gain anything, the bound must be improved.
     if expected <= _ACCEPTED * gap:
         radius *= 4.0
     return min(radius, 1.0)
@@ -89,7 +89,7 @@ def _next_radius(radius: float, decrease: float, expected: float, gap: float) ->
 
 @dataclass(frozen=True, eq=False)
 class _Proposal:
-    """Shares to try, what they may gain, and each model's multipliers of its planes."""
+    """Shares to try, their possible gain, and each model's multipliers of its planes."""
 
     shares: np.ndarray
     decrease: float
@@ -106,9 +106,9 @@ def _propose(
 ) -> _Proposal | None:
     """Minimise the models near the center: shares, expected decrease, multipliers of the planes.
 
-    A model is its planes, and `heights` are what models are worth at the center.
-    Variables are the moves in units of the cap, and the models' changes in units of the gap: the
-    solver's absolute tolerances then act as relative ones.
+    A model is its planes, and `heights` are the values of models at the center. Variables are the
+    moves in units of the cap, and the models' changes in units of the gap: the solver's absolute
+    tolerances then act as relative ones.
     """
     n_candidates = len(center)
     planes = [plane for model in models for plane in model]

@@ -15,7 +15,7 @@ from ._minorants import Minorant, rounding_allowance
 
 @dataclass(frozen=True, eq=False)
 class CandidateProblem:
-    """Costs between each group's points and the candidates, and what they are weighted with."""
+    """Costs between each group's points and the candidates, and their weights."""
 
     costs: list[np.ndarray]
     masses: list[np.ndarray]
@@ -58,7 +58,7 @@ class CandidateProblem:
 def check_problem(
     costs: Any, group_weights: Any, n_support: Any, masses: Any = None
 ) -> CandidateProblem:
-    """Return the problem as arrays of doubles, or raise where it is none."""
+    """Return the problem as arrays of doubles, or raise if it is invalid."""
     arrays = [_check_costs(cost, s) for s, cost in enumerate(costs)]
     if not arrays:
         raise ValueError("costs must hold one matrix per group, got none.")
@@ -116,7 +116,7 @@ def lower_bound(problem: CandidateProblem, minorants: Sequence[Minorant]) -> flo
 
 
 def _rounding_allowance(problem: CandidateProblem, minorants: Sequence[Minorant]) -> float:
-    """Return what rounding may add to a bound: in sums of masses, and in prices and levels."""
+    """Return the largest effect of rounding on a bound, in masses, prices and levels."""
     n_terms = max(map(len, problem.costs)) + problem.n_candidates + len(problem.costs)
     return rounding_allowance(
         n_terms, *problem.bounds_of_costs, [minorant.potential for minorant in minorants]

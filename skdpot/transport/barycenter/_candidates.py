@@ -28,7 +28,7 @@ METHODS: dict[str, type[RelaxedMethod]] = {
 }
 # Below this number of pairs of points and candidates, HiGHS needs a fraction of a second.
 _TINY = 2_000
-# Cutting planes know so many sums over groups apart, so that their linear program stays small.
+# Number of separate sums over groups in cutting planes, so that their linear program stays small.
 _MOST_PARTS = 16
 
 
@@ -146,16 +146,16 @@ def candidate_barycenter(
     -----
     *Relaxation.* With M = n_support, it is to minimise :math:`F(q) = \sum_s \lambda_s OT_s(q)` over
     :math:`0 \le q_k \le 1/M, \sum_k q_k = 1`. The cap is part of it: without the cap this is the
-    barycenter with fixed support, which can be cheaper than any choice. Every choice is a q, so
-    that the lower bound is one for all of them.
+    barycenter with fixed support, which can be cheaper than any choice. Every choice is a q, so the
+    lower bound holds for all choices.
 
     *Certificate.* For any potentials :math:`\phi_s` of the groups' points, and
     :math:`\psi_{sk} = \min_i c_{sik} - \phi_{si}`, duality of transport gives
     :math:`OT_s(q) \ge \langle a_s, \phi_s \rangle + \langle q, \psi_s \rangle`. A linear function
-    has its minimum over the capped simplex at a vertex, so that
+    has its minimum over the capped simplex at a vertex. So
     :math:`\sum_s \lambda_s \langle a_s, \phi_s \rangle` and the mean of the M smallest
-    :math:`\sum_s \lambda_s \psi_{sk}` bound F from below. What rounding may add is subtracted. This
-    is the dual value (13) of the paper at the best :math:`\theta_0`, with
+    :math:`\sum_s \lambda_s \psi_{sk}` bound F from below. The largest effect of rounding is
+    subtracted. This is the dual value (13) of the paper at the best :math:`\theta_0`, with
     :math:`\theta_s = \lambda_s \phi_s / M`. The upper bound is F at the shares, by exact transport.
 
     *Methods.* "dual" is the paper's Algorithm 1: subgradient steps with momentum .9, of
@@ -165,8 +165,8 @@ def candidate_barycenter(
     alternately on their rows and on equal, capped columns, while the regularisation falls.
     "bundle" begins with that; then the groups answer shares by their exact transport and its
     subgradient, from which a linear program proposes new shares. "auto" is "exact" for a few
-    points and "bundle" else, which ends with the projections if they reach `tol`. "exact" solves
-    one sparse linear program. Gaps are certified alike for all of them.
+    points, and otherwise "bundle", which ends with the projections if they reach `tol`. "exact"
+    solves one sparse linear program. Gaps are certified alike for all of them.
 
     *Rounding.* Along a space-filling order of the candidates, one is chosen wherever the running
     sum of shares passes another 1/M. If that is worse than the M largest shares, those are the
@@ -251,7 +251,7 @@ def _relax(
 
 
 class _CostGroup(Group):
-    """A group of this process, of any costs: it keeps potentials, and tells plans of a choice."""
+    """A group of this process, with any costs: it keeps potentials, and plans of a choice."""
 
     def __init__(self, cost: np.ndarray, masses: np.ndarray, weight: float, n_groups: int) -> None:
         super().__init__()
@@ -260,7 +260,7 @@ class _CostGroup(Group):
         self.enter(weight, n_groups)
 
     def answer(self, kind: str, arrays: Arrays, place: int) -> np.ndarray:
-        """Answer a step of a method; or, for a choice, its cost, and what it would be elsewhere."""
+        """Answer a step of a method; or, for a choice, its cost, and its cost with other points."""
         if kind != "choice":
             return super().answer(kind, arrays, place)
         chosen = arrays["chosen"]
@@ -281,7 +281,7 @@ def _coupling(cost: np.ndarray, masses: np.ndarray, chosen: np.ndarray) -> Any:
 
 
 def _place_among(relaxation: Relaxation) -> Callable[[np.ndarray], Rounds[Choice]]:
-    """Return how groups are asked what a choice costs."""
+    """Return the step that asks groups for the cost of a choice."""
     shape = relaxation.n_support, relaxation.n_candidates
 
     def place(chosen: np.ndarray) -> Rounds[Choice]:
@@ -295,7 +295,7 @@ def _place_among(relaxation: Relaxation) -> Callable[[np.ndarray], Rounds[Choice
 def _result(
     problem: CandidateProblem, relaxation: Relaxation, groups: list[_CostGroup], chosen: np.ndarray
 ) -> CandidateBarycenter:
-    """Return what is known about all groups and all points, also those that had no part in it."""
+    """Return the results for all groups and all points, also for those without weight or mass."""
     results = [
         _coupling(cost, own, chosen)
         for cost, own in zip(problem.costs, problem.masses, strict=True)
@@ -324,7 +324,7 @@ def _result(
 
 
 def _potentials_of_all(problem: CandidateProblem, proven: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return potentials, continued to where no mass is so that no price falls."""
+    """Return potentials, continued to points without mass so that no price falls."""
     known = iter(proven)
     potentials = []
     for cost, masses, weight in zip(problem.costs, problem.masses, problem.weights, strict=True):

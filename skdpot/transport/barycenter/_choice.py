@@ -1,9 +1,9 @@
 """The rounding of shares to distinct candidates: systematic sampling, then relocation.
 
-The largest shares may all lie in one place. Taken instead along an order in which neighbours are
-near each other, every stretch of candidates gets as many points as its shares add up to, but for
-one: mass moves a short way only. The choice is then improved as Lloyd's method does: with the
-couplings kept, every point moves to the candidate that is cheapest for the mass it receives.
+The largest shares may all lie in one place. If they are chosen along an order in which neighbours
+are close, every stretch of candidates gets as many points as the sum of its shares, up to one. So
+mass moves only a short way. The choice is then improved as Lloyd's method does: with the couplings
+kept, every point moves to the candidate that is cheapest for the mass it receives.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from ._exchange import Rounds
 _N_LANDMARKS = 8
 # Beyond this number of pairs, an optimal assignment would take longer than the solver did.
 _LARGEST_ASSIGNMENT = 2_000_000
-# Relative: what less than this is gained takes longer than it is worth.
+# Relative: a smaller gain is not worth its time.
 _SMALLEST_GAIN = 3e-4
 _MOST_MOVES = 5
 

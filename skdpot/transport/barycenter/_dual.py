@@ -1,10 +1,10 @@
 r"""The paper's single-loop dual subgradient method, with a certificate.
 
-A group keeps potentials phi of its points; theta_i of the paper is ``w_s phi_i``, with
-``w_s = lambda_s / M``, so that a step in units of w_s is a step in units of cost here. Its message
-is ``T_k = max_i (theta_i - w_s c_ik) - sum_i a_i theta_i``, K numbers. The best multiplier theta_0
-of the number of points is known for given messages: it lets the M candidates of the largest sums
-pass, and the dual value is minus their sum. Groups are told which candidates these are.
+A group keeps potentials phi of its points; theta_i of the paper is ``w_s phi_i``, with ``w_s =
+lambda_s / M``. So a step in units of w_s is a step in units of cost here. Its message is ``T_k =
+max_i (theta_i - w_s c_ik) - sum_i a_i theta_i``, K numbers. The best multiplier theta_0 of the
+number of points is known for given messages. It selects the M candidates with the largest sums, and
+the dual value is minus their sum. Groups receive these candidates.
 """
 
 import math
@@ -30,7 +30,7 @@ POTENTIAL_MINORANT, _BEST_POTENTIAL_MINORANT = 1, 2
 
 @dataclass(eq=False)
 class DualSubgradient(RelaxedMethod):
-    """Subgradient steps: groups send T, and are told which candidates were selected."""
+    """Subgradient steps: groups send T, and receive the selected candidates."""
 
     name = "dual"
     default_rounds = 3000
@@ -102,7 +102,8 @@ def _largest_potential(relaxation: Relaxation, n_steps: int) -> float:
     return 4 * unit * relaxation.n_support * math.sqrt(n_steps) if n_steps else 0.0
 
 
-# ------------------------------------------------------------------------------ what groups do
+# ------------------------------------------------------------------------------ computations of
+# groups
 
 
 @answers("dual")

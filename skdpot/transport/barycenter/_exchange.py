@@ -1,4 +1,4 @@
-"""Steps of barycenter methods: what is asked of groups, who answers, and who adds up.
+"""Steps of barycenter methods: questions, answers of groups, and their sums.
 
 A method is written once, as a generator: it yields steps and is sent the sums of all groups'
 answers. `drive` lets groups of one process answer; in a federation every group stays with its
@@ -21,7 +21,7 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """What all groups are asked, and what is known of their answers beforehand.
+    """A question for all groups, and the known facts about its answers.
 
     Attributes
     ----------
@@ -53,10 +53,10 @@ class Exchange:
     # No cost or coordinate is larger, if points are within the declared bounds.
     largest_cost: float = math.inf
     largest_coordinate: float = math.inf
-    # How far sums may be from those of the answers, in units of `Step.largest`.
+    # Largest error of sums of the answers, in units of `Step.largest`.
     resolution: float = 0.0
     n_rounds: int = 0
-    # What groups learn with the next step from the sum of the last one.
+    # The part of the last sum that groups learn with the next step.
     news: Arrays = field(default_factory=dict)
 
     def ask(self, kind: str, size: int, largest: float, **arrays: np.ndarray) -> Rounds[np.ndarray]:
@@ -76,13 +76,13 @@ class Exchange:
         return parts
 
     def unheard(self, largest: float) -> float:
-        """Return how far entries of a sum may be from those of the answers."""
+        """Return the largest error of an entry of a sum."""
         return self.resolution * largest if self.resolution else 0.0
 
 
 @dataclass(eq=False)
 class Method:
-    """A barycenter method, found by its name; its file also says what groups answer to its steps.
+    """A barycenter method, found by its name; its file also has the answers of groups to its steps.
 
     A subclass sets `name`, and its fields are options besides tol and max_iter. Importing its file
     is all it takes to be known here, to `candidate_barycenter` or to coordinators.
@@ -98,7 +98,7 @@ class Method:
             Method.known[cls.name] = cls
 
     def rounds(self, problem: Any, exchange: Exchange) -> Rounds[Any]:
-        """Return the barycenter of groups whose points are known to them alone."""
+        """Return the barycenter of groups that keep their points to themselves."""
         raise NotImplementedError
 
 
@@ -107,7 +107,7 @@ _LESSONS: dict[str, Callable[[Any, Arrays], None]] = {}
 
 
 def answers(kind: str) -> Callable[[Callable], Callable]:
-    """Register what a group answers to a kind of step."""
+    """Register a group's answer to a kind of step."""
     return lambda function: _ANSWERS.setdefault(kind, function)
 
 
@@ -119,7 +119,7 @@ def learns(news: str) -> Callable[[Callable], Callable]:
 class Group:
     """A group's costs to the candidates, its masses and weight, its state, and its answers.
 
-    Every answer is weighted here, so that answers of all groups only have to be added up.
+    Every answer is weighted here, so answers of all groups only have to be added.
     """
 
     cost: np.ndarray
@@ -176,7 +176,7 @@ class Group:
         return self.state.setdefault(name, np.zeros(length))
 
     def answer(self, kind: str, arrays: Arrays, place: int) -> np.ndarray:
-        """Return the group's summand, after what it learns of the last step; state changes."""
+        """Return the group's summand, after it learns from the last step; state changes."""
         if kind not in _ANSWERS:
             raise ValueError(f"there is no step {kind!r}.")
         for news, learn in _LESSONS.items():
@@ -186,7 +186,7 @@ class Group:
 
 
 def drive(rounds: Rounds[_Result], groups: Sequence[Any], n_parts: int = 1) -> _Result:
-    """Let groups of this process answer until the end, and return what was found."""
+    """Let groups of this process answer until the end, and return the result."""
     step = next(rounds)
     while True:
         given = [group.answer(step.kind, step.arrays, s) for s, group in enumerate(groups)]

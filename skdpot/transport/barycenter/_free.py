@@ -113,8 +113,8 @@ def free_support_barycenter(
     Raises
     ------
     ValueError
-        If points are not finite or of different dimensions, or differ by more than a double can
-        hold, weights or masses are no weights, or a parameter is out of range.
+        If points are not finite, have different dimensions or differ by more than a double can
+        hold, weights or masses are invalid, or a parameter is out of range.
 
     Warns
     -----
@@ -123,8 +123,8 @@ def free_support_barycenter(
 
     Notes
     -----
-    *What is lowered.* A coupling of group s gives each support point its image :math:`b_{sj}`, the
-    mean of the mass that it receives. For fixed couplings the best support is :math:`x_j = \sum_s
+    *Objective.* A coupling of group s gives each support point its image :math:`b_{sj}`, the mean
+    of the mass that it receives. For fixed couplings the best support is :math:`x_j = \sum_s
     \lambda_s b_{sj}`, which leaves, with the scatter :math:`v_s = \langle \pi_s, |y - b_s|^2
     \rangle` of the mass about the images,
 
@@ -132,7 +132,7 @@ def free_support_barycenter(
 
     *A sweep.* The usual round couples every group with x and moves x. This is slow to leave a
     bad arrangement, since x was drawn towards the very images that the group is asked to
-    reconsider. Here, after two such rounds, one group after the other is coupled with
+    reconsider. After two such rounds, the method couples one group after the other with
     :math:`r_j = \sum_{t \neq s} \lambda_t b_{tj} / (1 - \lambda_s)`, where the points would be
     without it. As a function of :math:`\pi_s` alone,
 
@@ -147,8 +147,8 @@ def free_support_barycenter(
     starts from where it ended for the same group, which makes all but the first round cheap. For a
     group, a step is a message of its M targets, and one of its M images.
 
-    *Means.* Translations of groups move the barycenter and nothing else: all is computed for
-    groups about their means, and :math:`\sum_s \lambda_s |m_s - m|^2` is added.
+    *Means.* Translations of groups only move the barycenter. So everything is computed for groups
+    about their means, and :math:`\sum_s \lambda_s |m_s - m|^2` is added.
 
     *Lower bound.* Let random points :math:`y_s` of all groups be coupled with a point z of q such
     that each pair :math:`(y_s, z)` is coupled optimally. Then

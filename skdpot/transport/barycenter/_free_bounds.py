@@ -1,7 +1,7 @@
 """Lower bounds on the objective of any barycenter of order 2, from pairs of groups.
 
 ``sum_(s < t) lambda_s lambda_t W_2(Q_s, Q_t)**2`` is one, and is proved in the Notes of
-`free_support_barycenter`; what is below these distances will do as well.
+`free_support_barycenter`; lower bounds of these distances are also sufficient.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ def moment_bound(
 def pair_bound(
     points: Sequence[np.ndarray], masses: Sequence[np.ndarray], weights: Sequence[float]
 ) -> float:
-    """Return the bound that exact transport implies, certified up to what rounding may add."""
+    """Return the bound that exact transport implies, minus the largest effect of rounding."""
 
     def distance(s: int, t: int) -> float:
         transport = WarmTransport(*common_masses([masses[s], masses[t]]))

@@ -68,7 +68,7 @@ def exact_answer(
 def rounding_allowance(
     n_terms: int, low: float, high: float, potentials: Sequence[np.ndarray]
 ) -> float:
-    """Return what sums of so many terms may add to a bound, for costs within `low` and `high`."""
+    """Return the rounding error of so many terms in a bound, for costs in `low` to `high`."""
     n_terms += 16
     spread = max(float(np.ptp(potential)) for potential in potentials)
     largest = max(float(np.abs(potential).max()) for potential in potentials)

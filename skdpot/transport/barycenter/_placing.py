@@ -1,8 +1,8 @@
 r"""Couplings of groups' points with a support, and the images of its points.
 
 A group's optimal coupling with a support of M points gives each of them its image, the mean of the
-mass it receives. Of squared costs, the sums :math:`b_j` of the weighted images are all that is
-needed: with couplings kept, point j would cost :math:`|b_j - z|^2 / M` at z, but for a constant.
+mass it receives. For squared costs, the sums :math:`b_j` of the weighted images are sufficient:
+with fixed couplings, point j costs :math:`|b_j - z|^2 / M` at z, up to a constant.
 """
 
 from typing import NamedTuple

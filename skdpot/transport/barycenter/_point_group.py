@@ -23,7 +23,7 @@ class PointGroup(Group):
     Parameters
     ----------
     points : array-like of shape (n, n_features)
-        The group's points, which leave this object in no form but that of answers.
+        The group's points, which leave this object only in answers.
     masses : array-like of shape (n,), default=None
         Masses of the points, non-negative with sum 1. None is equal masses.
     size : float, default=None
@@ -38,12 +38,12 @@ class PointGroup(Group):
 
     Notes
     -----
-    *Not private.* Answers, and sums of them, tell much about single points. What is private must
-    be so before it gets here: these points may be ones that a release with noise led to.
+    *Not private.* Answers, and sums of them, reveal much about single points. Private points must
+    be protected before: for example, these points may come from a release with noise.
 
-    *State.* It changes with each step as the steps alone say, so that a group that was put away
-    (:meth:`state`) goes on as if it had stayed (:meth:`restore`). A step must be answered once: an
-    answer that may be asked for again has to be kept.
+    *State.* It changes with each step, by the steps only. So a group that was stored
+    (:meth:`put_away`) continues as if it had stayed (:meth:`restore`). A step must be answered
+    once: an answer that may be asked for again has to be kept.
 
     Examples
     --------
@@ -75,7 +75,7 @@ class PointGroup(Group):
         kind : str
             Kind of the step.
         arrays : dict of str to ndarray
-            What the step says, the same to all groups.
+            The arrays of the step, the same for all groups.
         place : int
             Position of the group among all, which its weight is found at.
 
@@ -87,7 +87,7 @@ class PointGroup(Group):
         Raises
         ------
         ValueError
-            If there is no such step, or it does not follow on those before.
+            If the step is unknown, or does not follow on those before.
         """
         if kind == "size":
             return np.array([self._size])
@@ -137,7 +137,7 @@ def solve(problem: BarycenterProblem) -> Rounds[BarycenterResult]:
     Parameters
     ----------
     problem : BarycenterProblem
-        What is public.
+        The public facts.
 
     Yields
     ------
@@ -158,14 +158,13 @@ def solve(problem: BarycenterProblem) -> Rounds[BarycenterResult]:
     -----
     It minimises :math:`\sum_s \lambda_s W_2^2(Q_s, q)` over distributions q of a given number of
     points of equal mass: :func:`~skdpot.transport.barycenter.candidate_barycenter` and
-    :func:`~skdpot.transport.barycenter.free_support_barycenter` say what the algorithms do, and
-    these are the same generators. But where only sums over all groups are known, "bundle" has one
-    model of the sum instead of a model of each group, and "free" moves all groups at once, as
-    Cuturi and Doucet do.
+    :func:`~skdpot.transport.barycenter.free_support_barycenter` describe the algorithms, which are
+    the same generators. But if only sums over all groups are known, "bundle" has one model of the
+    sum instead of a model of each group, and "free" moves all groups at once, as Cuturi and Doucet
+    do.
 
-    All that is used of the answers is their sum. The same sums lead to the same steps, bit by bit:
-    a coordinator that was interrupted goes on if a new generator is sent the sums that the old one
-    got.
+    All that is used of the answers is their sum. The same sums lead to the same steps, bit by bit.
+    So an interrupted coordinator can continue: send the old sums to a new generator.
 
     *Not private.* Neither sums nor results are, unless points were made private before.
 

@@ -1,4 +1,4 @@
-"""Barycenters of groups whose points are known to them alone: problem and result."""
+"""Barycenters of groups that keep their points to themselves: problem and result."""
 
 import math
 import operator
@@ -16,7 +16,7 @@ _LARGEST_SIZE = 2.0**40
 
 @dataclass(frozen=True, eq=False)
 class BarycenterProblem:
-    """What is public about a federated barycenter with squared Euclidean costs.
+    """The public facts about a federated barycenter with squared Euclidean costs.
 
     Parameters
     ----------
@@ -41,15 +41,15 @@ class BarycenterProblem:
         Largest number of rounds of the algorithm. Beginning, and choosing candidates by the shares
         that were found, takes up to ten more. None is 3000 for "dual", 100 for "free", else 200.
     n_features : int, default=None
-        Number of coordinates, needed if neither candidates nor arrays of bounds tell it.
+        Number of coordinates, needed if neither candidates nor arrays of bounds determine it.
     resolution : float, default=0.0
-        How far, in units of `Step.largest`, the sums that the coordinator gets may be from those
-        of the answers: what fixed-point numbers round off. Certificates allow for it.
+        Largest error of the sums that the coordinator gets, in units of `Step.largest`: the
+        rounding of fixed-point numbers. Certificates allow for it.
 
     Raises
     ------
     ValueError
-        If a parameter is not what it should be.
+        If a parameter is invalid.
 
     Examples
     --------
@@ -152,7 +152,7 @@ class BarycenterProblem:
         return Exchange(self.largest_cost, self.largest_coordinate, self.resolution)
 
     def weighing(self, exchange: Exchange) -> Rounds[Arrays]:
-        """Return what groups need to know their weights."""
+        """Return the arrays from which groups know their weights."""
         n_groups = {"n_groups": np.array([self.n_groups])}
         if isinstance(self.weights, np.ndarray):
             return {**n_groups, "weights": self.weights}
@@ -171,7 +171,7 @@ class BarycenterProblem:
 
 @dataclass(frozen=True, eq=False)
 class BarycenterResult:
-    """A barycenter, and what is certain about it.
+    """A barycenter, and its certified bounds.
 
     Attributes
     ----------

@@ -93,11 +93,11 @@ def quantile_barycenter(
     .. math:: \int_0^1 \min_z \sum_s \lambda_s |F_s^{-1}(u) - z|^p \, du.
 
     The minimum is attained by the weighted mean of the quantiles for p = 2 and by their lower
-    weighted median for p = 1. Both ascend in each quantile and hence in u: they are a quantile
-    function, and no distribution does better. With M points of equal mass, point j is the quantile
-    for all levels between (j - 1) / M and j / M, and the sum separates in the points: the best one
-    is the mean of the barycenter's quantiles over its levels, or the weighted median of all the
-    groups' quantiles over them. Again they ascend, so that this is the best of all choices, too.
+    weighted median for p = 1. Both ascend in each quantile, and therefore in u. So they are a
+    quantile function, and no distribution is better. With M points of equal mass, point j is the
+    quantile for all levels between (j - 1) / M and j / M, and the sum separates in the points: the
+    best one is the mean of the barycenter's quantiles over its levels, or the weighted median of
+    all the groups' quantiles over them. Again they ascend, so this is the best of all choices, too.
 
     *Levels* where a quantile changes are merged as integers, and so exactly if masses are equal
     within each group and the least common multiple of all numbers of points is below 2**52;

@@ -6,7 +6,8 @@ the relaxed problem is to minimise ``F(q) = sum_s lambda_s OT_s(q)`` over the ca
 
 Only sums over groups are needed. Of the groups' minorants these are planes: ``prices @ shares`` is
 below the cost for all shares, as levels are part of the prices. The mean of the M smallest prices
-bounds F from below. What rounding may add to a plane, its slack, is a sum over groups, too.
+bounds F from below. The largest effect of rounding on a plane, its slack, is a sum over groups,
+too.
 """
 
 import math
@@ -37,7 +38,7 @@ def own_minorant(number: int) -> Callable[[Callable], Callable]:
 
 @dataclass(eq=False)
 class Plane:
-    """A function ``prices @ shares`` below the cost of some groups, but for its slack.
+    """A function ``prices @ shares`` below the cost of some groups, up to its slack.
 
     It mixes minorants in the parts `made_of`, by evaluation and position in it.
     """
@@ -89,7 +90,7 @@ class Relaxation:
         self._callback = callback
 
     def begin(self, **arrays: np.ndarray) -> Rounds[None]:
-        """Tell groups what there is to choose, and learn the scale of costs."""
+        """Send groups the candidates, and learn the scale of costs."""
         self.scale, self._noise = yield from self.exchange.ask(
             "begin", 2, self.exchange.largest_cost, n_support=np.array([self.n_support]), **arrays
         )
@@ -173,7 +174,7 @@ class RelaxedMethod(Method):
         raise NotImplementedError
 
     def rounds(self, problem: BarycenterProblem, exchange: Exchange) -> Rounds[BarycenterResult]:
-        """Return the barycenter of groups, each of which keeps its points to itself."""
+        """Return the barycenter of groups that keep their points to themselves."""
         weighing = yield from problem.weighing(exchange)
         relaxation = relaxation_of(problem, exchange)
         yield from relaxation.begin(candidates=problem.candidates, **weighing)

@@ -1,6 +1,6 @@
 """Answers of nodes with user-defined utilities, by safeguarded Newton steps in NumPy.
 
-All nodes are solved at once, but each stops by itself, so that no node's answer depends on others.
+All nodes are solved at once, but each stops by itself, so no node's answer depends on others.
 """
 
 from typing import Any

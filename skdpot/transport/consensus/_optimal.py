@@ -37,7 +37,8 @@ class OptimalPlan:
     Attributes
     ----------
     plan : ndarray of shape (n_edges,)
-        Amounts, in the order of the targets, as precisely feasible as those of :func:`repair`.
+        Amounts, in the order of the targets, with the same precision of feasibility as
+        :func:`repair`.
     prices : ndarray of shape (n_edges,)
         Prices of a unit that targets pay to sources; they prove `bound`. The price of an edge
         without an amount is the middle of all valid prices.
@@ -79,7 +80,7 @@ def optimal_plan(
         The network.
     target_utility, source_utility : LinearUtility
         Utilities of the edges to their targets and to their sources, both in the order of the
-        targets. The plan depends on their sums alone.
+        targets. The plan depends only on their sums.
     start : ndarray of shape (n_edges,) or None, default=None
         Prices near the best ones, such as those of :func:`consensus`. Edges that are good at these
         prices are tried first. The optimum does not depend on them, and the time hardly does.

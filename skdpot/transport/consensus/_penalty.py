@@ -1,4 +1,4 @@
-"""Penalty and price shift of the iteration, computed from the messages alone."""
+"""Penalty and price shift of the iteration, computed only from the messages."""
 
 import math
 
@@ -62,7 +62,7 @@ class Coordinator:
         self._sign = 0.0
 
     def state(self) -> dict[str, float]:
-        """Return what changes from round to round."""
+        """Return the state that changes from round to round."""
         return {name: getattr(self, name) for name in _STATE}
 
     def restore(self, state: dict[str, float]) -> None:
