@@ -317,7 +317,7 @@ class DPSinkhornGenerator(BaseGenerator):
         return None if self.network is None else training_of(self.network)
 
     def _plan(self, data: _Data) -> ReleasePlan:
-        relation = relation_of(self.ledger, self.neighbouring, "add_remove")
+        relation = relation_of(self.ledger, self.neighbouring)
         source = make_source(self.random_state).for_user(0)
         budget = sketch_budget(self.epsilon, self.delta, relation)
         space: Any = data.records.space

@@ -113,23 +113,23 @@ def _check_privacy_ledger(ledger: PrivacyLedger, plan: "ReleasePlan") -> None:
     ledger.check_seeded(plan.source.seeded)
 
 
-def relation_of(ledger: Any, neighbouring: str, default: str) -> str:
+def relation_of(ledger: Any, neighbouring: str) -> str:
     """Return the neighbouring relation of a release: the requested one, or the ledger's.
 
-    ``"auto"`` is the relation of a `PrivacyLedger`, and `default` without one.
+    ``"auto"`` is the relation of a `PrivacyLedger`, and "add_remove" without one.
 
     Examples
     --------
     >>> from skdpot.privacy import PrivacyLedger
     >>> from skdpot.privacy.charging import relation_of
-    >>> relation_of(PrivacyLedger(3.0), "auto", "add_remove")
+    >>> relation_of(PrivacyLedger(3.0), "auto")
     'replace_one'
-    >>> relation_of(None, "auto", "add_remove")
+    >>> relation_of(None, "auto")
     'add_remove'
     """
     if neighbouring != "auto":
         return neighbouring
-    return ledger.neighbouring if isinstance(ledger, PrivacyLedger) else default
+    return ledger.neighbouring if isinstance(ledger, PrivacyLedger) else "add_remove"
 
 
 @dataclass(frozen=True, eq=False)

@@ -249,7 +249,7 @@ class SinkhornGradientGenerator(BaseGenerator):
         return self._fit(X, y)
 
     def _validate(self, X: Any, y: Any) -> "_Prepared":
-        relation = relation_of(self.ledger, self.neighbouring, "add_remove")
+        relation = relation_of(self.ledger, self.neighbouring)
         continued = self.warm_start and hasattr(self, "_fitted")
         earlier: Any = self._fitted if continued else None
         declared = Declared(self.bounds, self.classes, self.image_shape)
@@ -270,7 +270,7 @@ class SinkhornGradientGenerator(BaseGenerator):
 
     def _declared(self, n_records: int, columns: Any) -> "_Prepared":
         """Return the steps of a new training, without records and without a network."""
-        relation = relation_of(self.ledger, self.neighbouring, "add_remove")
+        relation = relation_of(self.ledger, self.neighbouring)
         declared = Declared(self.bounds, self.classes, self.image_shape)
         load_engine()
         parameters = training_of(self.network)

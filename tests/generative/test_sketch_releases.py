@@ -88,7 +88,7 @@ def of_votes(rows, public):
 
 # What is released of rows, its sensitivity, and the share of twice as much that two rows reach.
 RELEASES = {
-    "norms": (lambda rows, public: ClassRows(rows).norm_counts(public.radius), COUNTED(), 0.7),
+    "norms": (lambda rows, _: ClassRows(rows).norm_counts(), COUNTED(), 0.7),
     "means": (lambda rows, public: public.in_ball(rows).sums(), BALL(), 0.97),
     "covariances": (lambda rows, public: public.in_ball(rows).symmetric_sums(), SYMMETRIC(), 0.48),
     "assignments": (of_assignments, ROUND(), 0.68),

@@ -134,7 +134,7 @@ def test_a_radius_that_is_the_largest_norm_of_private_records_is_noticed(seed, m
     def largest_norms(sketch, name):
         laws = honest(sketch, name)
         norms = np.array([np.linalg.norm(rows._rows, axis=1).max() for rows in sketch._rows])
-        return LargestNorms(norms, laws.freedoms, 1.0)
+        return LargestNorms(norms, laws.freedoms)
 
     monkeypatch.setattr(mixture.MixtureSketch, "_release_norms", largest_norms)
     assert Attack(1.0).bound(seed) > 1.0

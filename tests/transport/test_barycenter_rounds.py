@@ -436,11 +436,6 @@ def test_weights_in_proportion_to_sizes():
     assert found.relaxed_objective == expected.relaxed_objective
     assert np.array_equal(found.chosen, expected.chosen)
     assert found.n_rounds == expected.n_rounds + 1
-    problem = BarycenterProblem(3, 5, candidates=candidates, method="bregman")
-    members = [PointGroup(group, size=size) for group, size in zip(groups, (5, 3, 2), strict=True)]
-    declared, _, _ = run(problem, members)
-    expected = barycenter(groups, candidates, [0.5, 0.3, 0.2], 5, method="bregman")
-    assert declared.relaxed_objective == pytest.approx(expected.relaxed_objective, rel=1e-12)
 
 
 @pytest.mark.parametrize("method", [*CHOOSING, "free"])
@@ -500,8 +495,6 @@ def test_bad_members_and_answers():
     for points in ([], [1.0], [[np.inf]], np.empty((3, 0))):
         with pytest.raises(ValueError, match="non-empty matrix"):
             PointGroup(points)
-    with pytest.raises(ValueError, match="size must be positive"):
-        PointGroup([[1.0]], size=0)
     member = PointGroup([[1.0]])
     with pytest.raises(ValueError, match="before a beginning"):
         member.answer("dual", {}, 0)

@@ -52,10 +52,10 @@ class ClassRows:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def norm_counts(self, largest: float = 1.0) -> np.ndarray:
+    def norm_counts(self) -> np.ndarray:
         """Return how many rows have which norm; a record changes one count."""
         squares = np.square(np.ascontiguousarray(self._rows))
-        return norm_counts(np.sqrt(np.add.reduce(squares, axis=1)), largest)
+        return norm_counts(np.sqrt(np.add.reduce(squares, axis=1)))
 
     def subtract(self, vector: np.ndarray) -> None:
         """Move all rows."""

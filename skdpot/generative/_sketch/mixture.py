@@ -350,7 +350,7 @@ class MixtureSketch:
         counts = np.stack([rows.norm_counts() for rows in self._rows])
         if not self._plan.own_histograms:
             counts = counts.sum(axis=0, keepdims=True)
-        norms = fit_norms(self._release(name, counts, COUNTED), self._deviation(name, COUNTED), 1.0)
+        norms = fit_norms(self._release(name, counts, COUNTED), self._deviation(name, COUNTED))
         return norms.of(len(self._rows))
 
     def _radii_of_products(self, norms):

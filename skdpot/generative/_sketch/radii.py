@@ -20,19 +20,19 @@ _SCALES, _FREEDOMS = (
 )
 
 
-def norm_counts(norms: np.ndarray, largest: float) -> np.ndarray:
-    """Return how many norms are in each bin; a record more or less changes one count by one.
+def norm_counts(norms: np.ndarray) -> np.ndarray:
+    """Return how many norms, at most 1, are in each of 48 bins.
 
-    The norms are private. `largest` is public: the end of the last of 48 bins.
+    The norms are private. A record more or less changes one count by one.
 
     Examples
     --------
     >>> import numpy as np
     >>> from skdpot.generative._sketch.radii import norm_counts
-    >>> norm_counts(np.array([0.0, 0.9, 1.0]), 1.0)[[0, -2, -1]]
+    >>> norm_counts(np.array([0.0, 0.9, 1.0]))[[0, -2, -1]]
     array([1, 0, 2])
     """
-    bins = np.searchsorted(_edges(largest)[:-1], norms)
+    bins = np.searchsorted(_RATIO ** np.arange(1.0 - _N_BINS, 0.0), norms)
     return np.bincount(bins, minlength=_N_BINS).astype(np.int64)
 
 
@@ -46,15 +46,13 @@ class NormDistributions:
         Roots of the mean squared norms.
     freedoms : ndarray of shape (n_classes,)
         How many Gaussian numbers of the same variance a vector could have.
-    largest : float
-        No norm is larger.
 
     Examples
     --------
     >>> import numpy as np
     >>> from skdpot.generative._sketch.radii import norm_counts, fit_norms
-    >>> norms = np.linalg.norm(np.random.default_rng(0).standard_normal((1000, 3)), axis=1)
-    >>> found = fit_norms(norm_counts(norms, 9.0)[None], 0.0, 9.0)
+    >>> norms = np.linalg.norm(np.random.default_rng(0).standard_normal((1000, 3)), axis=1) / 9
+    >>> found = fit_norms(norm_counts(norms)[None], 0.0)
     >>> (radius,) = found.quantiles(0.5)
     >>> bool(abs(radius / np.median(norms) - 1) < 0.1)
     True
@@ -65,18 +63,17 @@ class NormDistributions:
 
     scales: np.ndarray
     freedoms: np.ndarray
-    largest: float
 
     def of(self, n_classes: int) -> "NormDistributions":
         """Return the distribution of every class, where there may be one in common."""
         scales, freedoms = (np.resize(values, n_classes) for values in (self.scales, self.freedoms))
-        return NormDistributions(scales, freedoms, self.largest)
+        return NormDistributions(scales, freedoms)
 
     def quantiles(self, level: float) -> np.ndarray:
         """Return a radius for every class, below which this share of its norms lies, about."""
         halves = self.freedoms / 2
         radii = self.scales * np.sqrt(gammaincinv(halves, level) / halves)
-        return np.minimum(radii, self.largest)
+        return np.minimum(radii, 1.0)
 
     def lost(self, radii: np.ndarray) -> np.ndarray:
         """Return how much larger mean squared norms are than those of clipped vectors, about."""
@@ -87,7 +84,7 @@ class NormDistributions:
         return np.clip(1 / np.maximum(clipped, 1e-300), 1.0, _MOST_LOST)
 
 
-def fit_norms(counts: np.ndarray, deviation: float, largest: float) -> NormDistributions:
+def fit_norms(counts: np.ndarray, deviation: float) -> NormDistributions:
     """Return the distributions of norms that noisy counts are most like.
 
     `counts` of shape (n_classes, 48) are those of `norm_counts`, with noise of this standard
@@ -103,7 +100,7 @@ def fit_norms(counts: np.ndarray, deviation: float, largest: float) -> NormDistr
     likely = alike + np.stack(shares) * (counts - alike)
     shapes = _shapes()
     best = np.argmax(np.maximum(likely @ shapes, 0.0) / np.linalg.norm(shapes, axis=0), axis=1)
-    return NormDistributions(largest * _RATIO ** _SCALES[best], _FREEDOMS[best], largest)
+    return NormDistributions(_RATIO ** _SCALES[best], _FREEDOMS[best])
 
 
 def _shapes() -> np.ndarray:
@@ -111,7 +108,3 @@ def _shapes() -> np.ndarray:
     centres = np.arange(-_N_BINS, 0)[:, None] + 0.5
     logarithms = (centres - _SCALES) * math.log(_RATIO)
     return np.exp(_FREEDOMS / 2 * (2 * logarithms - np.expm1(2 * logarithms)))
-
-
-def _edges(largest: float) -> np.ndarray:
-    return largest * _RATIO ** np.arange(1.0 - _N_BINS, 1.0)

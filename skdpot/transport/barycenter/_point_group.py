@@ -26,15 +26,11 @@ class PointGroup(Group):
         The group's points, which leave this object only in answers.
     masses : array-like of shape (n,), default=None
         Masses of the points, non-negative with sum 1. None is equal masses.
-    size : float, default=None
-        What the group counts for if groups are weighted in proportion to their sizes. None is the
-        number of points.
 
     Raises
     ------
     ValueError
-        If points are not a non-empty matrix of finite numbers, masses are no weights, or the size
-        is not positive.
+        If points are not a non-empty matrix of finite numbers, or masses are no weights.
 
     Notes
     -----
@@ -54,16 +50,14 @@ class PointGroup(Group):
     array([2.])
     """
 
-    def __init__(self, points: Any, masses: Any = None, *, size: float | None = None) -> None:
+    def __init__(self, points: Any, masses: Any = None) -> None:
         super().__init__()
         points = np.array(points, dtype=np.float64)
         if points.ndim != 2 or 0 in points.shape or not np.isfinite(points).all():
             raise ValueError("points must be a non-empty matrix of finite numbers.")
-        if size is not None and not 0 < size < np.inf:
-            raise ValueError("size must be positive and finite.")
         n = len(points)
+        self._size = float(n)
         own = np.full(n, 1.0 / n) if masses is None else check_weights(masses, n, "masses")
-        self._size = float(n if size is None else size)
         # Points without mass have no part in anything.
         self.points, self.masses = points[own > 0], own[own > 0]
 
