@@ -94,9 +94,9 @@ def make_city_checkins(n_users=500, n_bins=30, random_state=None):
     )
     visits = _draw_visits(n_checkins, attraction, rng)
     users, places = np.nonzero(visits)
-    own = np.stack([homes, workplaces], axis=1)
+    pair = np.stack([homes, workplaces], axis=1)
     coordinates = np.where(
-        (places < 2)[:, None], own[users, np.minimum(places, 1)], venues[np.maximum(places - 2, 0)]
+        (places < 2)[:, None], pair[users, np.minimum(places, 1)], venues[np.maximum(places - 2, 0)]
     )
     return _as_bunch(
         users, coordinates, visits[users, places], (n_users, n_bins), (_CITY_SIZE, _CITY_SIZE)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from itertools import combinations
+from itertools import combinations, starmap
 from typing import Any
 
 import numpy as np
@@ -238,7 +238,9 @@ class GroupDistributionDisplay:
             show = _show_numbers if numeric else _show_categories
             self.artists_[row] = show(self.axes_[row], parts, kind)
             distance = wasserstein_distance if numeric else _total_variation
-            self.distances_[row] = [_largest(distance, part) for part in parts]
+            self.distances_[row] = [
+                max(starmap(distance, combinations(part.values(), 2))) for part in parts
+            ]
             measure = "$W_1$" if numeric else "total variation"
             for panel, stage, value in zip(
                 self.axes_[row], _STAGES, self.distances_[row], strict=True
@@ -319,11 +321,6 @@ def _category_text(category: Any) -> str:
     text = str(category)
     missing = not isinstance(category, str) and text in ("None", "nan", "NaT", "<NA>")
     return "missing" if missing else text
-
-
-def _largest(distance: Any, parts: dict[Any, np.ndarray]) -> float:
-    """Return the largest distance between two groups."""
-    return max(distance(first, second) for first, second in combinations(parts.values(), 2))
 
 
 def _total_variation(first: np.ndarray, second: np.ndarray) -> float:

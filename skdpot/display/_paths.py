@@ -56,19 +56,19 @@ def measure_paths(
     measured = []
     with tqdm(total=len(folds) * len(estimators), unit=" folds", disable=not verbose) as bar:
         for name, estimator in estimators.items():
-            own = list(levels) if has_levels(estimator) else [None]
+            chosen = list(levels) if has_levels(estimator) else [None]
             measure = _Measure(check_scoring(estimator, scoring), parity)
-            found = np.empty((2, len(own), len(folds)))
+            found = np.empty((2, len(chosen), len(folds)))
             for k, fold in enumerate(folds):
-                path = Path(estimator, own)
+                path = Path(estimator, chosen)
                 scores = cross_validate(path, X, y, cv=[fold], scoring=measure, error_score="raise")
                 found[:, :, k] = [
-                    [scores[f"test_{what}_{place}"].item() for place in range(len(own))]
+                    [scores[f"test_{what}_{place}"].item() for place in range(len(chosen))]
                     for what in ("parity", "score")
                 ]
                 bar.update()
             # Scorers of quantities that should be small are negative.
-            texts = ["" if level is None else f"{level:g}" for level in own]
+            texts = ["" if level is None else f"{level:g}" for level in chosen]
             measured.append(MeasuredPath(name, texts, np.abs(found[0]), found[1]))
     return measured
 

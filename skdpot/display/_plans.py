@@ -8,23 +8,15 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from ._style import (
-    COLOURS,
-    GREY,
-    aspect_of,
-    axes_for,
-    check_points,
-    colour_of,
-    load_pyplot,
-    name_axes,
-    names_or_numbers,
-)
+from ._style import COLOURS, GREY, axes_for, check_points, colour_of, load_pyplot, names_or_numbers
 
 # In points: the widest line of a plan, and the largest diameters of nodes with and without names.
 _WIDEST, _LARGEST_NODE, _LARGEST_DISC, _SMALLEST_NODE = 7.0, 26.0, 12.0, 2.5
 _WIDTHS_SHOWN = (1.0, 0.5, 0.1)
 # With more nodes on a side, names would overlap.
 _MOST_NAMES = 40
+# Up to this ratio of its sides, a plane is drawn to scale.
+_MOST_OBLONG = 4.0
 # More lines are drawn thinner and paler.
 _FEW_LINES = 150
 
@@ -204,9 +196,11 @@ class PlanDisplay:
         self._plot_lines(plan, places, [GREY] * n_sources if in_plane else colours, shown_mass)
         self._plot_nodes(plan, places, colours, in_plane)
         if in_plane:
-            self.ax_.set_aspect(aspect_of(np.concatenate(places)))
+            sides = np.ptp(np.concatenate(places), axis=0)
+            self.ax_.set_aspect("equal" if sides.max() <= _MOST_OBLONG * sides.min() else "auto")
             self.ax_.margins(0.08)
-            name_axes(self.ax_, self.coordinate_names)
+            names = () if self.coordinate_names is None else self.coordinate_names
+            self.ax_.set(**dict(zip(("xlabel", "ylabel"), names, strict=False)))
             self.ax_.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
         else:
             self._finish_sides(plan, places, names)

@@ -10,8 +10,6 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES = ("-", "--", "-.", (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5, 1, 1.5)), (0, (8, 2)))
 GREY = "0.35"
-# Up to this ratio of its sides, a plane is drawn to scale.
-_MOST_OBLONG = 4.0
 
 
 def load_pyplot() -> Any:
@@ -87,15 +85,3 @@ def names_or_numbers(names: Any, n: int, what: str) -> list[str]:
 def colour_of(number: int) -> str:
     """Return the colour of a curve."""
     return COLOURS[number % len(COLOURS)]
-
-
-def aspect_of(points: np.ndarray) -> str:
-    """Return the aspect of axes of the plane: equal, unless one side is far longer."""
-    sides = np.ptp(points, axis=0)
-    return "equal" if sides.max() <= _MOST_OBLONG * sides.min() else "auto"
-
-
-def name_axes(ax: Any, names: Sequence[str] | None) -> None:
-    """Write the names of one or two coordinates beside the axes."""
-    for write, name in zip((ax.set_xlabel, ax.set_ylabel), names or (), strict=False):
-        write(name)

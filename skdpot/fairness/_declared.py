@@ -66,7 +66,7 @@ class Declared:
         Rows to choose the support from, as codes.
     box : tuple of two ndarray
         Bounds of numbers.
-    own, space : ColumnSpace
+    unscaled, space : ColumnSpace
         Rows in their own units, and where distances are taken.
     low, high : ndarray of shape (n_ranked,)
         Bounds of numbers and ranks.
@@ -76,14 +76,14 @@ class Declared:
     groups: Groups
     candidates: np.ndarray | None
     box: tuple[np.ndarray, np.ndarray]
-    own: ColumnSpace
+    unscaled: ColumnSpace
     space: ColumnSpace
     low: np.ndarray
     high: np.ndarray
 
     def units(self, table: Table) -> np.ndarray:
         """Return private rows in unit coordinates; only values of another type raise."""
-        units = self.own.raw(column_codes(table, column, "none") for column in self.columns)
+        units = self.unscaled.raw(column_codes(table, column, "none") for column in self.columns)
         ranked = units[:, : len(self.low)]
         ranked[:] = (np.clip(ranked, self.low, self.high) - self.low) / (self.high - self.low)
         return units
@@ -111,12 +111,12 @@ def declare(settings: FitSettings, columns: list[Column]) -> Declared:
     groups = read_groups(settings.groups, settings.weights)
     candidates = read_candidates(settings, columns)
     box = read_box(settings, columns)
-    own = in_own_units(columns)
-    low, high = own.box(*box)
-    space = own.of_box(low, high, scaled=settings.method.scale)
-    corner = np.concatenate([high, np.ones(len(own.factor) - len(high))])
+    unscaled = in_own_units(columns)
+    low, high = unscaled.box(*box)
+    space = unscaled.of_box(low, high, scaled=settings.method.scale)
+    corner = np.concatenate([high, np.ones(len(unscaled.factor) - len(high))])
     _check_extent(settings, space, corner, candidates)
-    return Declared(columns, groups, candidates, box, own, space, low, high)
+    return Declared(columns, groups, candidates, box, unscaled, space, low, high)
 
 
 def read_groups(policy: FoundGroups | DeclaredGroups, weights: Any) -> Groups:

@@ -258,8 +258,8 @@ class OpenRows:
         names = [columns[j].name for j in numeric]
         if len(columns) > 1:
             warn_user(doubts_about_heavy_tails(names, codes[:, numeric]))
-        own = in_own_units(columns)
-        return own.scaled_to(codes) if self.settings.method.scale else own.centred_on(codes)
+        units = in_own_units(columns)
+        return units.scaled_to(codes) if self.settings.method.scale else units.centred_on(codes)
 
     def _points(
         self, space: ColumnSpace, codes: np.ndarray, groups: Groups, rng: Any
@@ -294,7 +294,7 @@ class PrivateRows:
         settings, groups = self.settings, self.declared.groups
         release = plan_release(
             settings.method.private_release,
-            self.declared.own.layout,
+            self.declared.unscaled.layout,
             len(groups.names),
             self.n_records,
             settings.epsilon,
@@ -364,7 +364,7 @@ def release_of(
         kind=settings.method.private_release,
         noise=noise,
         n_honest=n_honest,
-        layout=declared.own.layout,
+        layout=declared.unscaled.layout,
         meaning=declared.meaning(),
     )
 

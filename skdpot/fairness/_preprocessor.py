@@ -676,14 +676,14 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         seed = check_random_state(self.random_state).randint(2**63 - 1, dtype=np.int64)
         keys = row_keys(seed, codes, groups)
         images = fitted.images(codes, groups, keys, method, self.n_jobs)
-        own = [self._own_values(method, table, column, y) for column in fitted.columns]
+        original = [self._original_values(method, table, column, y) for column in fitted.columns]
         moved, level, drawn = groups != -1, float(self.repair_level), uniforms(keys, BLEND_DRAW)
         if self.interpolation == "mixture":
             moved, level = moved & (drawn < level), 1.0
             images = np.where(moved[:, None], images, codes)
-        return blend(fitted.columns, own, codes, images, moved, drawn, level)
+        return blend(fitted.columns, original, codes, images, moved, drawn, level)
 
-    def _own_values(self, method, table: Table, column: Column, y) -> np.ndarray | None:
+    def _original_values(self, method, table: Table, column: Column, y) -> np.ndarray | None:
         """Return the rows' own labels for columns that keep them; None for numbers."""
         if column.kind == NUMERIC:
             return None

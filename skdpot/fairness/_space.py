@@ -173,7 +173,7 @@ def in_own_units(columns: list[Column]) -> ColumnSpace:
 
 def blend(
     columns: list[Column],
-    own: list[Any],
+    original: list[Any],
     codes: np.ndarray,
     images: np.ndarray,
     moved: np.ndarray,
@@ -182,15 +182,16 @@ def blend(
 ) -> list[np.ndarray]:
     """Return rows moved part of the way to their images, as columns in the user's terms.
 
-    `own` has the labels of rows, None for columns of numbers. `moved` tells which rows are moved at
-    all; among these, rows with one of `uniforms` below `level` get all categories of their images.
+    `original` has the labels of rows, None for columns of numbers. `moved` tells which rows are
+    moved at all; among these, rows with one of `uniforms` below `level` get all categories of their
+    images.
     """
     drawn = moved & (uniforms < level)
     return [
         _numbers_between(codes[:, j], images[:, j], drawn, level)
         if column.kind == NUMERIC
         else _labels_between(column, labels, codes[:, j], images[:, j], moved, drawn, level)
-        for j, (column, labels) in enumerate(zip(columns, own, strict=True))
+        for j, (column, labels) in enumerate(zip(columns, original, strict=True))
     ]
 
 

@@ -180,9 +180,9 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         return {**header, **described}, arrays
 
     @classmethod
-    def _load(cls, path: Any, ledger: Any, **own: Any) -> Any:
-        """Return the generator of a file; `own` are parts that the user gives again."""
-        saved = SavedGenerator.read(*read_generator(path), cls.__name__, cls._in_files, **own)
+    def _load(cls, path: Any, ledger: Any, **parts: Any) -> Any:
+        """Return the generator of a file; `parts` are those that the user gives again."""
+        saved = SavedGenerator.read(*read_generator(path), cls.__name__, cls._in_files, **parts)
         try:
             generator = cls(**saved.parameters, ledger=ledger)
         except TypeError as error:

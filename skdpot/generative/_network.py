@@ -179,11 +179,11 @@ class TrainedNetwork:
 
     @classmethod
     def from_file(
-        cls, header: Mapping[str, Any], arrays: dict[str, np.ndarray], space: RecordSpace, own: Any
+        cls, header: dict[str, Any], arrays: dict[str, np.ndarray], space: RecordSpace, given: Any
     ) -> "TrainedNetwork":
         """Return the network of a file, whose arrays are taken out, or raise."""
         name, latent_dim = header["name"], header["latent_dim"]
-        network = name if own is None else own
+        network = name if given is None else given
         if network is None:
             raise ValueError(
                 "the file was saved with a user's own network: pass it again, as network=..., for "

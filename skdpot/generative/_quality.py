@@ -51,7 +51,7 @@ def quality_of(fitted: ReleasedTable | FittedRecords, guarantee: Any) -> Quality
     """
     stated = "none" if guarantee is None else str(guarantee)
     if isinstance(fitted, ReleasedTable):
-        columns, pairs = _fits(fitted)
+        columns, pairs = _count_fits(fitted)
         held_out = _held_out(fitted.space.schema, fitted.held_out)
         counted = "people" if isinstance(fitted, ReleasedPeople) else "records"
         return QualityReport(
@@ -65,7 +65,7 @@ def quality_of(fitted: ReleasedTable | FittedRecords, guarantee: Any) -> Quality
     )
 
 
-def _fits(table: ReleasedTable) -> tuple[list[Fit], list[Fit]]:
+def _count_fits(table: ReleasedTable) -> tuple[list[Fit], list[Fit]]:
     """Return how a model fits the counts of columns, and of pairs of them."""
     released, (schema, model) = table.known_statistics, table.counted
     n_records = max(float(table.n_records), 1.0)
@@ -77,7 +77,7 @@ def _fits(table: ReleasedTable) -> tuple[list[Fit], list[Fit]]:
     cells = np.split(model["cells"], ends, axis=1)
     precisions = released.get("column_weights", np.ones(len(names)))
     columns = [
-        _fit(
+        _fit_of(
             (name,),
             count,
             _joint_shares([cell], weights),
@@ -89,24 +89,26 @@ def _fits(table: ReleasedTable) -> tuple[list[Fit], list[Fit]]:
     sums = [_group_shares(cell, group) for cell, group in zip(cells, groups, strict=True)]
     tables: list[tuple[int, ...]] = list(combinations(range(len(names)), 2))
     precisions = released.get("pair_weights", np.ones(len(tables)))
-    made = [[sums[a], sums[b]] for a, b in tables]
-    counted = released["pairs"]
+    group_shares = [[sums[a], sums[b]] for a, b in tables]
+    joint_counts = released["pairs"]
     if "joints" in released:
         # Those that were wanted: three columns and more.
         ends_of_groups = np.cumsum([of_column.shape[1] for of_column in sums])[:-1]
         for joint, parts in zip(released["joint_columns"], released["joint_parts"], strict=True):
             tables.append(tuple(int(j) for j in joint if j >= 0))
             part_of_group = np.split(parts, ends_of_groups)
-            made.append([_group_shares(sums[j], part_of_group[j]) for j in tables[-1]])
+            group_shares.append([_group_shares(sums[j], part_of_group[j]) for j in tables[-1]])
         precisions = np.concatenate([precisions, released["joint_weights"]])
-        counted = np.concatenate([counted, released["joints"]])
+        joint_counts = np.concatenate([joint_counts, released["joints"]])
     fits, start = [], 0
-    for table_columns, parts, w in zip(tables, made, precisions, strict=True):
+    for table_columns, parts, w in zip(tables, group_shares, precisions, strict=True):
         expected = _joint_shares(parts, weights)
-        table_counts = counted[start : start + expected.size].reshape(expected.shape)
+        table_counts = joint_counts[start : start + expected.size].reshape(expected.shape)
         start += expected.size
         named = tuple(names[j] for j in table_columns)
-        fits.append(_fit(named, table_counts, expected, noise_of_pairs / math.sqrt(w), n_records))
+        fits.append(
+            _fit_of(named, table_counts, expected, noise_of_pairs / math.sqrt(w), n_records)
+        )
     return columns, fits
 
 
@@ -157,7 +159,7 @@ def _joint_shares(parts: Sequence[np.ndarray], weights: Sequence[np.ndarray]) ->
     return np.column_stack([((joint * w[:, None]).T @ last).ravel() for w in weights])
 
 
-def _fit(
+def _fit_of(
     columns: tuple[Any, ...], counts: np.ndarray, shares: np.ndarray, deviation: float, n: float
 ) -> Fit:
     # One record more or less is as little noise as matters.
@@ -184,8 +186,8 @@ def _sketched_classes(fitted: FittedRecords) -> list[SketchedClass]:
             for part in (mixture.means[c], mixture.factors[c % len(mixture.factors)])
         )
         weights, variances = mixture.weights[c], np.square(factor).sum(axis=1)
-        around = weights @ np.square(means - weights @ means).sum(axis=1)
-        spread = math.sqrt(max(float(variances.sum() + around), _TINY))
+        between = weights @ np.square(means - weights @ means).sum(axis=1)
+        spread = math.sqrt(max(float(variances.sum() + between), _TINY))
         # About the largest eigenvalue of noise alone, which is half as large off the diagonal.
         seen = variances > noise["variance"][c] * math.sqrt(2 * n_codes)
         found.append(SketchedClass(
@@ -214,14 +216,15 @@ def _held_out(schema: TableSchema, held_out: Mapping[str, np.ndarray] | None) ->
         name: _distance(count, share, of_values, n_records.value)
         for name, count, share in zip(schema.names, counts, shares, strict=True)
     }
-    telling = _auc_against_samples(held_out["scores"], held_out["score_shares"], of_scores)
+    # The chance that a record has a higher score than a sample.
+    auc = _mean_of(_ranks(held_out["score_shares"]), held_out["scores"], of_scores)
     if schema.target is None or not of_utility:
-        return HeldOut(n_records, columns, telling)
+        return HeldOut(n_records, columns, auc)
     table_of, samples = held_out["utility"], held_out["utility_shares"]
     right = held_out["predictions"][:, None] == np.arange(schema.n_classes)
     target = schema.names[schema.target]
     return HeldOut(
-        n_records, columns, telling, f"band of {target}" if schema.has_bands else target,
+        n_records, columns, auc, f"band of {target}" if schema.has_bands else target,
         _mean_of(right.astype(np.float64), table_of, of_utility[0]),
         _auc_between_classes(table_of, of_utility[0]) if schema.n_classes == 2 else None,
         float(samples[right].sum()),
@@ -259,11 +262,6 @@ def _mean_of(values: np.ndarray, counts: np.ndarray, deviation: float) -> Estima
 def _ranks(shares: np.ndarray) -> np.ndarray:
     """Return the share of a distribution below each bin, plus half of the bin."""
     return np.cumsum(shares) - shares / 2
-
-
-def _auc_against_samples(counts: np.ndarray, shares: np.ndarray, deviation: float) -> Estimate:
-    """Return the chance that a record has a higher score than a sample."""
-    return _mean_of(_ranks(shares), counts, deviation)
 
 
 def _auc_between_classes(counts: np.ndarray, deviation: float) -> Estimate:

@@ -30,5 +30,5 @@ def sinkhorn_divergence(rows, columns, row_labels=None, column_labels=None, *, r
         a, b = (np.full(n, 1 / n) for n in costs.shape)
         return entropic_transport(costs, a, b, reg, _TOLERANCE).cost
 
-    own = transport("rows", "rows") + transport("columns", "columns")
-    return transport("rows", "columns") - own / 2
+    within = transport("rows", "rows") + transport("columns", "columns")
+    return transport("rows", "columns") - within / 2

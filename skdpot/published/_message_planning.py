@@ -104,9 +104,9 @@ def plan_rounds(
     a named family, nodes send a single message, from which utilities are estimated.
 
     *One message.* Let no bound of a node matter, as with a large penalty. Then the message is
-    :math:`z + (a - \\alpha) / \\eta`, and noise for :math:`R / \\eta` hides :math:`a` by as much as
-    noise for R hides it in a release of its own, whatever :math:`\\eta` is. K rounds of Gaussian
-    noise have the same information in total; of spherical noise, less. So one round is enough.
+    :math:`z + (a - \\alpha) / \\eta`. Noise for :math:`R / \\eta` hides :math:`a` for any
+    :math:`\\eta` as well as noise for R hides :math:`a` itself. K rounds of Gaussian noise have the
+    same information in total; of spherical noise, less. So one round is enough.
     Whole nodes differ: :math:`\\sqrt d R / \\eta` grows with the degree, and :math:`\\sqrt 2 h`,
     the most by which any message moves, does not. So with much noise a small penalty is better, for
     which a message names the best edge.

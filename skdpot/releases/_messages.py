@@ -303,7 +303,7 @@ class MessageRelease(Release):
         noise = draw_for_nodes(
             source,
             degrees,
-            lambda own, nodes, edges: series._draw(own, self._scales[nodes], degrees[nodes]),
+            lambda stream, nodes, edges: series._draw(stream, self._scales[nodes], degrees[nodes]),
         )
         sums = np.clip(integers + noise, -LARGEST_SUM, LARGEST_SUM)
         # The minimiser is public if its bounds leave no choice, or if utilities are not secret.

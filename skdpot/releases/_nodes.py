@@ -96,8 +96,8 @@ def draw_for_nodes(
         return draw(source, slice(None), slice(None))
     ends = np.concatenate([[0], np.cumsum(degrees)])
     parts = [
-        draw(own, slice(p, p + 1), slice(int(ends[p]), int(ends[p + 1])))
-        for p, own in enumerate(source)
+        draw(stream, slice(p, p + 1), slice(int(ends[p]), int(ends[p + 1])))
+        for p, stream in enumerate(source)
     ]
     return np.concatenate(parts)
 

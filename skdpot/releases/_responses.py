@@ -132,7 +132,9 @@ class UtilityResponse(UtilityRelease):
         """Return levels from 0, and -1 for an edge that does not answer."""
         levels = self._levels_of(check_values(values, len(self._of_edge)))
         return draw_for_nodes(
-            source, self._degrees, lambda own, nodes, edges: self._answer(own, levels[edges], nodes)
+            source,
+            self._degrees,
+            lambda stream, nodes, edges: self._answer(stream, levels[edges], nodes),
         )
 
     def estimate(self, released: Any) -> np.ndarray:

@@ -1,6 +1,11 @@
 """The parts of rules: terms of numbers, and conditions, for rows and within bounds.
 
 A condition on a missing value is unknown. A rule is violated only if its condition is false.
+
+``truth`` returns where a condition is true and where it is false. A box has the values that a
+column may still take. ``narrow`` makes boxes smaller: it takes out values with which a condition is
+false, or with which a term is outside an interval. ``must_be`` tells whether a condition is true
+(or false) for all values in the boxes.
 """
 
 import operator
@@ -184,11 +189,11 @@ class Comparison:
         holds = COMPARISONS[self.sign](left, right)
         return known & holds, known & ~holds
 
-    def surely(self, boxes: Boxes, value: bool) -> bool:
+    def must_be(self, boxes: Boxes, value: bool) -> bool:
         if any(column.missing for column in self.columns):
             return False
         if not value:
-            return Comparison(NEGATED[self.sign], self.left, self.right).surely(boxes, True)
+            return Comparison(NEGATED[self.sign], self.left, self.right).must_be(boxes, True)
         (a, b), (c, d) = self.left.interval(boxes), self.right.interval(boxes)
         if self.sign in ("==", "!="):
             return a == b == c == d if self.sign == "==" else b < _low(c) or a > _high(d)
@@ -226,7 +231,7 @@ class OneOf:
         known, holds = codes < self.column.n_known, np.isin(codes, list(self.codes))
         return known & holds, known & ~holds
 
-    def surely(self, boxes: Boxes, value: bool) -> bool:
+    def must_be(self, boxes: Boxes, value: bool) -> bool:
         may_be = boxes[self.column.name] & self.codes
         return not self.column.missing and (
             may_be == boxes[self.column.name] if value else not may_be
@@ -267,7 +272,7 @@ class SameLabel:
         holds = (left == right) == self.same
         return known & holds, known & ~holds
 
-    def surely(self, boxes: Boxes, value: bool) -> bool:
+    def must_be(self, boxes: Boxes, value: bool) -> bool:
         return False
 
     def narrow(self, boxes: Boxes) -> None:
@@ -294,12 +299,12 @@ class IsMissing:
         holds = (np.isnan(values) if is_number else values >= self.column.n_known) == self.missing
         return holds, ~holds
 
-    def surely(self, boxes: Boxes, value: bool) -> bool:
+    def must_be(self, boxes: Boxes, value: bool) -> bool:
         # A column without missing values is never missing.
         return not self.column.missing and self.missing != value
 
     def narrow(self, boxes: Boxes) -> None:
-        if self.surely(boxes, False):
+        if self.must_be(boxes, False):
             raise EmptyBoxError
 
     def negated(self) -> "Condition":
@@ -325,14 +330,14 @@ class Joined:
             other.reduce([false for _, false in truths]),
         )
 
-    def surely(self, boxes: Boxes, value: bool) -> bool:
-        truths = (part.surely(boxes, value) for part in self.parts)
+    def must_be(self, boxes: Boxes, value: bool) -> bool:
+        truths = (part.must_be(boxes, value) for part in self.parts)
         return all(truths) if value == self.all else any(truths)
 
     def narrow(self, boxes: Boxes) -> None:
         parts: Sequence[Condition] = self.parts
         if not self.all:
-            parts = [part for part in parts if not part.surely(boxes, False)]
+            parts = [part for part in parts if not part.must_be(boxes, False)]
             if not parts:
                 raise EmptyBoxError
             # If several parts may hold, no single part is required.

@@ -136,7 +136,7 @@ class Rules:
             for text, condition in self.conditions:
                 try:
                     condition.narrow(boxes)
-                    impossible = condition.surely(boxes, False)
+                    impossible = condition.must_be(boxes, False)
                 except EmptyBoxError:
                     impossible = True
                 if impossible:

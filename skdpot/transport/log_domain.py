@@ -100,9 +100,9 @@ def answer_matrix(cost, low, reg, biased, weights, potential, columns, kept):
     From the costs `low` is taken off first. The rows of the plan, with sum 1, are written to `kept`
     unless that is empty.
     """
-    own, scratch = np.empty(len(biased)), np.empty(len(biased))
+    buffer, scratch = np.empty(len(biased)), np.empty(len(biased))
     for i in range(len(weights)):
-        exponents = kept[i] if len(kept) else own
+        exponents = kept[i] if len(kept) else buffer
         row = cost[i]
         for j in range(len(biased)):
             exponents[j] = biased[j] - (row[j] - low) / reg
@@ -112,9 +112,9 @@ def answer_matrix(cost, low, reg, biased, weights, potential, columns, kept):
 @kernel(fastmath={"contract"})
 def answer_points(x, y_columns, squared, high, reg, biased, weights, potential, columns, kept):
     """Answer as `answer_matrix` does, for costs of at most `high` between points x and y."""
-    own, scratch = np.empty(len(biased)), np.empty(len(biased))
+    buffer, scratch = np.empty(len(biased)), np.empty(len(biased))
     for i in range(len(weights)):
-        exponents = kept[i] if len(kept) else own
+        exponents = kept[i] if len(kept) else buffer
         exponents[:] = 0.0
         for k in range(len(y_columns)):
             coordinate, others = x[i, k], y_columns[k]

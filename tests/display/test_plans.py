@@ -1,6 +1,7 @@
 """The plot of plans: what is drawn is what was passed."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib import pyplot
 from matplotlib.colors import to_rgb
@@ -152,15 +153,18 @@ def test_points_of_one_coordinate_are_heights():
 
 @pytest.mark.parametrize("n_features", [1, 2])
 def test_plan_of_a_distance_is_the_released_one(rng, n_features):
-    X, groups = rng.random((300, n_features)), np.repeat(["May", "June"], 150)
+    names = ["east", "north"][:n_features]
+    X = pd.DataFrame(rng.random((300, n_features)), columns=names)
     estimator = PrivateSinkhornDistance(
         1.0, bounds=(0, 1), mechanism="histogram", grid=4, random_state=0
-    ).fit(X, groups)
+    ).fit(X, np.repeat(["May", "June"], 150))
     axes = pyplot.subplots()[1]
     display = PlanDisplay.from_estimator(estimator, ax=axes)
     assert display.ax_ is axes and display.figure_ is axes.figure
     assert_drawn(display, estimator.plan_)
     assert display.side_names == tuple(estimator.groups_)
+    if n_features == 2:
+        assert [axes.get_xlabel(), axes.get_ylabel()] == names
 
 
 def test_estimators_without_a_plan_are_refused(rng):

@@ -123,7 +123,9 @@ def test_means_of_rows_are_rounded_towards_zero():
     points = low + np.array([np.roll(high, i) for i in range(8)])
     nearest = np.rint(points.mean(axis=0)).astype(int)
     assert max(map(squared_norm, points)) <= RADIUS**2 < squared_norm(nearest)
-    rows = SimpleNamespace(row_columns=[0, 1], own=(), schema=SimpleNamespace(columns=[None] * 3))
+    rows = SimpleNamespace(
+        row_columns=[0, 1], shared=(), schema=SimpleNamespace(columns=[None] * 3)
+    )
     person = PeoplePart([np.arange(8)] * 2, np.array([8]))
     (sums,) = mean_products(rows, dict.fromkeys((0, 1), np.arange(9)), [points, points], person)
     assert squared_norm(sums) <= RADIUS**4

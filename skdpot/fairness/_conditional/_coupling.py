@@ -18,15 +18,15 @@ def along_the_order(
 
     Changes `logits` in place.
     """
-    own, known = np.arange(len(states)), states != UNKNOWN
+    rows, known = np.arange(len(states)), states != UNKNOWN
     logits -= logits.max(axis=1, keepdims=True)
     running = np.exp(logits, out=logits)
-    share = running[groups, states, own]
+    share = running[groups, states, rows]
     for state in range(1, running.shape[1]):
         running[:, state] += running[:, state - 1]
     totals = running[:, -1]
-    total = totals[groups, own]
-    high = np.where(known, running[groups, states, own], total)
+    total = totals[groups, rows]
+    high = np.where(known, running[groups, states, rows], total)
     low = np.where(known, high - share, 0.0)
     ranks = (low + draws.uniforms(first_draw) * (high - low)) / total
     wanted = ranks * totals
@@ -45,12 +45,12 @@ def by_a_race(
     Clocks are drawn conditionally on the row's own state, and are independent of its group. Changes
     `logits` in place. Proof: :ref:`proof-race`.
     """
-    own, known = np.arange(len(states)), states != UNKNOWN
+    rows, known = np.arange(len(states)), states != UNKNOWN
     n_states = logits.shape[1]
     drawn = draws.exponentials(range(first_draw, first_draw + n_states + 1))
-    first = softmax(logits[groups, :, own].T) * drawn[-1]
+    first = softmax(logits[groups, :, rows].T) * drawn[-1]
     clocks = drawn[:-1] + np.where(known, first, 0.0)
-    clocks[states[known], own[known]] = first[states[known], own[known]]
+    clocks[states[known], rows[known]] = first[states[known], rows[known]]
     logits -= np.log(clocks)
     found, best = np.zeros((len(logits), len(states)), dtype=np.int8), logits[:, 0].copy()
     for state in range(1, n_states):

@@ -68,8 +68,8 @@ def _mixtures(residuals: np.ndarray, groups: np.ndarray) -> np.ndarray:
     scale = residuals.std(axis=0)
     residuals = (residuals - residuals.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
     shares = np.bincount(groups) / len(groups)
-    own = np.sqrt(1 / np.maximum(shares, 0.02))
-    indicators = (np.eye(len(shares))[groups] - shares) * own / np.sqrt(len(shares))
+    scales = np.sqrt(1 / np.maximum(shares, 0.02))
+    indicators = (np.eye(len(shares))[groups] - shares) * scales / np.sqrt(len(shares))
     by_group = (residuals[:, :, None] * indicators[:, None]).reshape(len(groups), -1)
     every = np.hstack([residuals, by_group])
     if every.shape[1] <= _N_MIXTURES:

@@ -263,9 +263,9 @@ def _fit_sequence(
                     states, earlier, groups, folds, len(weights), part.n_states
                 )
             if part.scale is not None:
-                own = states == 0
+                rows = states == 0
                 number_model = fit_numbers(
-                    scores[own], earlier[:, own], groups[own], folds[own], len(weights)
+                    scores[rows], earlier[:, rows], groups[rows], folds[rows], len(weights)
                 )
         differs = any(model is not None and model.differs for model in (state_model, number_model))
         moves = is_free and part.width > 0 and (differs or moved_before)

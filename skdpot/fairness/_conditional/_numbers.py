@@ -59,14 +59,14 @@ class NumberModel:
         `features` are the rows' images in every group, of shape (n_groups, n_features, n_rows), and
         `means` are the values of the lines for them. A score that is NaN is drawn.
         """
-        own, known = np.arange(len(scores)), ~np.isnan(scores)
-        residuals = scores - means[groups, own]
+        rows, known = np.arange(len(scores)), ~np.isnan(scores)
+        residuals = scores - means[groups, rows]
         if self._is_shift:
             drawn = _between(self.knots, uniforms)
             moved = means + np.where(known, residuals, drawn)
         else:
             moved = means + self._exchanged(residuals, features, groups, uniforms)
-        moved[groups[known], own[known]] = scores[known]
+        moved[groups[known], rows[known]] = scores[known]
         return moved
 
     @property
@@ -78,13 +78,13 @@ class NumberModel:
         self, residuals: np.ndarray, features: np.ndarray, groups: np.ndarray, uniforms: np.ndarray
     ) -> np.ndarray:
         """Return the residuals in every group that have the same rank there."""
-        n_groups, own = len(features), np.arange(len(residuals))
+        n_groups, rows = len(features), np.arange(len(residuals))
         functions = np.arange(n_groups)[:, None]
         if self.leaves is not None:
             functions = functions + n_groups * self.leaves.numbers(features)
         functions = np.broadcast_to(functions, (n_groups, len(residuals)))
         inside = np.clip(residuals, self.knots[0], self.knots[-1])
-        ranks = _forward(self.running.reshape(-1, _N_BINS + 1), functions[groups, own],
+        ranks = _forward(self.running.reshape(-1, _N_BINS + 1), functions[groups, rows],
                          self._to_ranks(inside))  # fmt: skip
         ranks = np.where(np.isnan(residuals), uniforms, np.minimum(ranks, _ALMOST_ONE))
         pooled = self._backward(functions + ranks)

@@ -41,8 +41,8 @@ class Lines:
 
     def predict(self, features: np.ndarray, groups: np.ndarray) -> np.ndarray:
         """Return predictions for rows in their groups; `features` have one row per feature."""
-        own = np.arange(len(groups))
-        return (self.slopes @ features)[groups, own] + self.intercepts[groups]
+        rows = np.arange(len(groups))
+        return (self.slopes @ features)[groups, rows] + self.intercepts[groups]
 
     def error(self, sums: np.ndarray) -> float:
         """Return the sum of squared errors on the rows of moments (n_groups, width, width)."""

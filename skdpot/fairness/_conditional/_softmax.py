@@ -23,10 +23,10 @@ def minimise(
     probabilities, the curvature is a product of a matrix of states and one of features.
     """
     n_states, n_rows = offset.shape
-    width, own = len(features), np.arange(n_rows)
+    width, rows = len(features), np.arange(n_rows)
     if not width or not n_rows:
         found = softmax(offset)
-        return np.zeros((n_states, width)), -np.log(found[states, own]).sum()
+        return np.zeros((n_states, width)), -np.log(found[states, rows]).sum()
     shares = (np.bincount(states, minlength=n_states) + 1) / (n_rows + n_states)
     products = features @ features.T
     sizes, axes = np.linalg.eigh(np.diag(shares) - np.outer(shares, shares))
@@ -42,8 +42,8 @@ def minimise(
         logits = slopes @ features
         logits += offset
         found = softmax(logits)
-        loss = -np.log(found[states, own] + _LITTLE).sum()
-        found[states, own] -= 1
+        loss = -np.log(found[states, rows] + _LITTLE).sum()
+        found[states, rows] -= 1
         gradient = found @ features.T + penalties * slopes
         penalised = loss + 0.5 * (penalties * slopes**2).sum()
         return penalised, (turns @ (axes.T @ gradient)[:, :, None]).ravel()

@@ -73,9 +73,9 @@ def allocation_nodes(
         for node, budget in enumerate(of_side):
             edges = slice(side.indptr[node], side.indptr[node + 1])
             bounds = float(side.lower[node]), float(side.upper[node])
-            own, neighbours = utility.take(order[edges]), side.neighbours[edges].tolist()
+            node_utility, neighbours = utility.take(order[edges]), side.neighbours[edges].tolist()
             own_budget = None if known else budget
-            nodes.append(AllocationNode(role, node, neighbours, bounds, own, own_budget))
+            nodes.append(AllocationNode(role, node, neighbours, bounds, node_utility, own_budget))
     return nodes
 
 

@@ -70,9 +70,9 @@ def _engine(party: Party) -> Iterator[Finding]:
 def _keys(party: Party) -> Iterator[Finding]:
     public = party.signing_key().public
     if party.is_owner:
-        own = party.tables["owners"][party.name]
-        advice = "" if own == public else ": the agreement is of another key. Send your card again"
-        yield Finding(own == public, f"the signing key is that of {party.name}{advice}")
+        key = party.tables["owners"][party.name]
+        advice = "" if key == public else ": the agreement is of another key. Send your card again"
+        yield Finding(key == public, f"the signing key is that of {party.name}{advice}")
         public_node_key(party.private(NODE_KEY))
     names = (SIGNING_KEY, NODE_KEY) if party.is_owner else (SIGNING_KEY, AUTHORITY_KEY)
     paths = [party.private(name) for name in names]

@@ -73,23 +73,23 @@ def problems_of_certificates(host: str, authority: Path, server: Path, key: Path
         return problems
     issuer = x509.load_pem_x509_certificate(authority.read_bytes())
     try:
-        own = x509.load_pem_x509_certificate(server.read_bytes())
+        presented = x509.load_pem_x509_certificate(server.read_bytes())
         private = form.load_pem_private_key(key.read_bytes(), password=None)
     except (OSError, ValueError):
         return [f"{server} or {key} cannot be read."]
     try:
-        own.verify_directly_issued_by(issuer)
+        presented.verify_directly_issued_by(issuer)
     except (ValueError, TypeError, library("cryptography.exceptions").InvalidSignature):
         problems.append(f"{server} was not signed by {authority}.")
-    if own.public_key() != private.public_key():
+    if presented.public_key() != private.public_key():
         problems.append(f"{key} is not the key of {server}.")
-    names = own.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    names = presented.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     problems += [
         f"{server} is not for {name}."
         for name in dict.fromkeys([host, "127.0.0.1"])
         if _alternative(name) not in names
     ]
-    return problems + _problems_of_dates(own, server)
+    return problems + _problems_of_dates(presented, server)
 
 
 def problems_of_authority(authority: Path) -> list[str]:

@@ -78,11 +78,11 @@ def make_rival(encoder: Any, space: RecordSpace, *, ample: bool = False) -> Enco
     return None if rival is None else rival().prepared(space, ample=ample)
 
 
-def encoder_from_header(header: dict[str, Any], space: RecordSpace, own: Any = None) -> Encoder:
-    """Return the encoder that a file describes; `own` is the user's, where it was one."""
+def encoder_from_header(header: dict[str, Any], space: RecordSpace, given: Any = None) -> Encoder:
+    """Return the encoder of a file; `given` is the user's own one, given again."""
     name = header.get("name")
     if name == OwnEncoder.NAME_IN_FILES:
-        return OwnEncoder._from_header(own, header, space)
+        return OwnEncoder._from_header(given, header, space)
     kinds = _named()
     if name not in kinds:
         raise ValueError(f"the file names an unknown encoder: {name!r}.")

@@ -67,15 +67,15 @@ class OwnEncoder(Encoder):
         return _two_ways(encoder) is not None
 
     @classmethod
-    def _from_header(cls, own: Any, header: dict[str, Any], space: RecordSpace) -> "OwnEncoder":
+    def _from_header(cls, given: Any, header: dict[str, Any], space: RecordSpace) -> "OwnEncoder":
         """Return the user's encoder, checked against the header of a file, or raise."""
-        if own is None:
+        if given is None:
             raise ValueError(
                 "the file was saved with a user's own encoder: pass it again, as encoder=..."
             )
-        if isinstance(own, cls):
-            own = own.encoder
-        prepared = cls(own, header.get("largest_norm")).prepared(space)
+        if isinstance(given, cls):
+            given = given.encoder
+        prepared = cls(given, header.get("largest_norm")).prepared(space)
         if prepared.n_codes != header.get("n_codes"):
             raise ValueError(
                 f"the encoder makes {prepared.n_codes} numbers of a record, and made "

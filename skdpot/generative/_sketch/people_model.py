@@ -134,7 +134,7 @@ class _Guess:
     chains: np.ndarray
     states: np.ndarray
     rows: np.ndarray
-    own: np.ndarray
+    person: np.ndarray
     profiles: np.ndarray
     # Means of the points of rows, and of numbers of rows: see `Targets`.
     points: np.ndarray
@@ -147,7 +147,7 @@ class _Guess:
         """Return the model of these parameters."""
         n_types = parameters[3].shape[1]
         rows = softmax(parameters[0], targets.row_columns).reshape(n_types, -1, len(targets.points))
-        own = softmax(parameters[1], targets.own_columns)
+        person = softmax(parameters[1], targets.own_columns)
         n_states = rows.shape[1]
         chains = softmax(parameters[2], _WHOLE).reshape(n_types, n_states, -1)
         if targets.next_products is None:
@@ -159,10 +159,10 @@ class _Guess:
             chains = _MEMORY * chains + (1 - _MEMORY) * chance
         profiles = np.empty((n_types, n_states, len(targets.is_own)))
         profiles[:, :, ~targets.is_own] = rows
-        profiles[:, :, targets.is_own] = own[:, None]
-        sizes = own[:, targets.own_columns[-1]]
+        profiles[:, :, targets.is_own] = person[:, None]
+        sizes = person[:, targets.own_columns[-1]]
         return cls(
-            softmax(parameters[3], _WHOLE)[0], chains, states, rows, own, profiles,
+            softmax(parameters[3], _WHOLE)[0], chains, states, rows, person, profiles,
             rows @ targets.points, sizes @ targets.inverse_sizes, sizes @ targets.has_several,
             sizes @ targets.lag_shares,
         )  # fmt: skip
@@ -226,7 +226,7 @@ def _gradients(guess, chances, targets):
     return [
         through_softmax(row_slopes, rows, targets.row_columns)
         + pulls[:, :, ~is_own].reshape(rows.shape),
-        through_softmax(own_slopes, guess.own, targets.own_columns) + pulls[:, 0, is_own],
+        through_softmax(own_slopes, guess.person, targets.own_columns) + pulls[:, 0, is_own],
         through_softmax(chain_slopes.reshape(n_types, -1), chains.reshape(n_types, -1), _WHOLE),
         through_softmax(type_slopes[None], guess.types[None], _WHOLE),
     ]

@@ -52,10 +52,10 @@ class PeoplePart:
         rows = np.repeat(people, self.sizes)
         return PeoplePart([units[rows] for units in self.units], self.sizes[people])
 
-    def column(self, j: int, own: Sequence[int]) -> np.ndarray:
-        """Return a column; in a column of `own`, the first row of a person sets all."""
+    def column(self, j: int, shared: Sequence[int]) -> np.ndarray:
+        """Return a column; in `shared` columns, the first row of a person sets all."""
         units = self.units[j]
-        return np.repeat(units[self.starts], self.sizes) if j in own else units
+        return np.repeat(units[self.starts], self.sizes) if j in shared else units
 
     @property
     def weights(self) -> np.ndarray:

@@ -85,10 +85,10 @@ class _DrawnPeople:
         self._starts = np.cumsum(sizes) - sizes
         self.person = np.repeat(np.arange(n_users), sizes)
         self._states = self._types[self.person] + _walk(people["chains"], types, sizes, rng)
-        self._person_names = [wanted.schema.names[j] for j in table.own[:-1]]
+        self._person_names = [wanted.schema.names[j] for j in table.shared[:-1]]
         units = np.empty((len(self.person), last), dtype=np.int64, order="F")
         for j in range(last):
-            is_own = j in table.own
+            is_own = j in table.shared
             values = self._draw(j, self._types if is_own else self._states)
             units[:, j] = values[self.person] if is_own else values
         self.rows = wanted.rows(units, rng)

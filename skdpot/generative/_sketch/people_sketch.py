@@ -107,7 +107,7 @@ class PeopleSpace:
     ----------
     rows : TableSpace
         The declaration of each row.
-    own : tuple of str or int
+    shared : tuple of str or int
         Names of columns that people have, and not their rows.
     order : str, int or None
         Name of the column by which the rows of a person are in order.
@@ -116,7 +116,7 @@ class PeopleSpace:
     """
 
     rows: TableSpace
-    own: tuple
+    shared: tuple
     order: Any
     user: Any
 
@@ -125,22 +125,22 @@ class PeopleSpace:
         """Return the columns that are counted: those of rows, and numbers of rows."""
         schema, levels = self.rows.schema, tuple(map(str, range(1, _MOST_ROWS + 1)))
         columns = (*schema.columns, Column("number of rows", "ordinal", values=levels))
-        learned = [name for name in schema.names if name in self.own]
-        own = (*map(schema.names.index, learned), len(columns) - 1)
+        learned = [name for name in schema.names if name in self.shared]
+        shared = (*map(schema.names.index, learned), len(columns) - 1)
         order = None if self.order is None else schema.names.index(self.order)
-        return PeopleTable(TableSchema(columns), own, order)
+        return PeopleTable(TableSchema(columns), shared, order)
 
     def check(self) -> "PeopleSpace":
         """Return itself, or raise if the roles of columns contradict each other."""
         computed = {formula.column.name: formula for formula in self.rows.rules.formulas}
         names = self.rows.schema.names
-        if self.order not in (None, *names) or not set(self.own) <= {*names, *computed}:
+        if self.order not in (None, *names) or not set(self.shared) <= {*names, *computed}:
             raise ValueError(
                 "columns that are declared with 'order': True, or 'per': 'user', must be learned: "
                 "they are no identifiers, and no rule computes the order."
             )
-        for name in self.own:
-            if name in computed and not computed[name].needs <= set(self.own):
+        for name in self.shared:
+            if name in computed and not computed[name].needs <= set(self.shared):
                 raise ValueError(
                     f"column {name!r} is declared 'per': 'user', and a rule computes it from "
                     "columns that rows have."
@@ -175,7 +175,7 @@ class PeopleSketch:
     """The sketch of a table in which people have several rows."""
 
     row_model: TableSketch
-    own: tuple
+    shared: tuple
     order: Any
 
     @classmethod
@@ -183,8 +183,8 @@ class PeopleSketch:
         """Return the declaration of rows, and the sketch, or raise."""
         if not isinstance(model, TableSketch):
             raise ValueError("groups are for tables with a schema: declare schema={column: ...}.")
-        schema, own, order = split_roles(declared.schema)
-        return replace(declared, schema=schema), cls(model, own, order)
+        schema, shared, order = split_roles(declared.schema)
+        return replace(declared, schema=schema), cls(model, shared, order)
 
     def read(
         self, estimator: Any, X: Any, y: Any, groups: Any, declared: Declared
@@ -215,7 +215,7 @@ class PeopleSketch:
         name = "user" if user is None else user
         while name in rows.schema.names:
             name += "_"
-        return PeopleSpace(rows, self.own, self.order, name).check()
+        return PeopleSpace(rows, self.shared, self.order, name).check()
 
     def _plan(
         self, space: PeopleSpace, budget: SketchBudget, training: Any, progress: Callable[..., Any]
@@ -286,7 +286,7 @@ class PeopleReleases(SketchSeries):
         if not self.quality_share:
             return sketch
         teachers, counted = (
-            _PeopleHeldOut(parts.restricted(uses == use), table.own) for use in (1, 2)
+            _PeopleHeldOut(parts.restricted(uses == use), table.shared) for use in (1, 2)
         )
         held_out = release_held_out(
             teachers, counted, sketch.judged, self.budget, source, LARGEST_WEIGHT
@@ -303,14 +303,14 @@ class _PeopleHeldOut:
     """People who are held out: `release_held_out` adds up the rows of each, with her weights."""
 
     parts: Any
-    own: tuple[int, ...]
+    shared: tuple[int, ...]
 
     def sums(self, sum_rows: Callable[..., list[np.ndarray]]) -> list[np.ndarray]:
-        return self.parts.sums(partial(_sum_part_rows, sum_rows, self.own))
+        return self.parts.sums(partial(_sum_part_rows, sum_rows, self.shared))
 
 
-def _sum_part_rows(sum_rows: Callable[..., Any], own: tuple[int, ...], part: PeoplePart) -> Any:
-    columns = [part.column(j, own) for j in range(len(part.units))]
+def _sum_part_rows(sum_rows: Callable[..., Any], shared: tuple[int, ...], part: PeoplePart) -> Any:
+    columns = [part.column(j, shared) for j in range(len(part.units))]
     return sum_rows(np.column_stack(columns).astype(np.int64), part.weights)
 
 
@@ -339,7 +339,7 @@ class ReleasedPeople(ReleasedTable):
 
     @property
     def declaration(self) -> dict[Any, Any]:
-        return with_roles(self.space.declaration, self.by_person.own, self.by_person.order)
+        return with_roles(self.space.declaration, self.by_person.shared, self.by_person.order)
 
     @property
     def counted(self) -> tuple[TableSchema, Mapping[str, np.ndarray]]:
@@ -366,7 +366,7 @@ class ReleasedPeople(ReleasedTable):
     def to_file(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         header, _ = super().to_file()
         space = self.by_person
-        people = {"own": list(space.own), "order": space.order, "user": space.user}
+        people = {"own": list(space.shared), "order": space.order, "user": space.user}
         arrays = {**self.people, **self._further_arrays()}
         return {"table": header["table"] | {"people": people}}, arrays
 
@@ -376,17 +376,17 @@ class ReleasedPeople(ReleasedTable):
     ) -> "ReleasedPeople":
         declared = header["people"]
         rows = TableSpace.from_file(header)
-        own, order, user = (declared[name] for name in ("own", "order", "user"))
+        shared, order, user = (declared[name] for name in ("own", "order", "user"))
         names = [column.name for column in rows.schema.declared]
         numbers = {name: arrays[name].astype(kind, casting="safe") for name, kind in _MODEL.items()}
         if (
-            not isinstance(own, list)
-            or not set(own) <= set(names)
+            not isinstance(shared, list)
+            or not set(shared) <= set(names)
             or not (order is None or order in rows.schema.names)
             or not isinstance(user, str)
         ):
             raise ValueError("the file does not hold a sketch of people.")
-        space = PeopleSpace(rows, tuple(own), order, user).check()
+        space = PeopleSpace(rows, tuple(shared), order, user).check()
         if not _is_model(space.table, **numbers):
             raise ValueError("the file does not hold a sketch of people.")
         counted = space.table.schema
@@ -394,7 +394,7 @@ class ReleasedPeople(ReleasedTable):
         return cls.of(space, numbers, n_records, **further)
 
 
-def with_roles(columns: Mapping[Any, Any], own: Iterable, order: Any) -> dict[Any, Any]:
+def with_roles(columns: Mapping[Any, Any], shared: Iterable, order: Any) -> dict[Any, Any]:
     """Return a plain schema with the roles of columns, which `split_roles` takes away.
 
     Examples
@@ -404,7 +404,7 @@ def with_roles(columns: Mapping[Any, Any], own: Iterable, order: Any) -> dict[An
     {'sex': {'categories': ['F', 'M'], 'per': 'user'}}
     """
     return {
-        name: {**declared, **({"per": "user"} if name in own else {})}
+        name: {**declared, **({"per": "user"} if name in shared else {})}
         | ({"order": True} if name == order else {})
         for name, declared in columns.items()
     }

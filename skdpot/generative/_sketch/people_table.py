@@ -47,7 +47,7 @@ class PeopleTable:
     schema : TableSchema
         All columns, the target among them, and last the number of rows of a person. It has no
         target.
-    own : tuple of int
+    shared : tuple of int
         Positions of the columns with one value for each person, including the last column.
     order : int or None
         Position of the column by which rows of a person are in order.
@@ -56,7 +56,7 @@ class PeopleTable:
     """
 
     schema: TableSchema
-    own: tuple[int, ...]
+    shared: tuple[int, ...]
     order: int | None
     user_workload: Workload | None = None
 
@@ -84,7 +84,7 @@ class PeopleTable:
     @property
     def row_columns(self) -> list[int]:
         """Return the positions of the columns with a value for each row."""
-        return [j for j in range(len(self.schema.columns)) if j not in self.own]
+        return [j for j in range(len(self.schema.columns)) if j not in self.shared]
 
     @property
     def chained_columns(self) -> list[int]:

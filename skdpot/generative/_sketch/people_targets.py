@@ -148,7 +148,7 @@ def _count_targets(
         column_pairs, combinations(shares, 2), pair_roots, strict=True
     ):
         pairs[place] = _denoised(pairs[place], distributions, counted.pair_deviation / root)
-    is_own = np.repeat(np.isin(np.arange(len(sizes)), table.own), sizes)
+    is_own = np.repeat(np.isin(np.arange(len(sizes)), table.shared), sizes)
     pair_precisions *= np.where(is_own[:, None] != is_own, _WEIGHT_OF_OWN, 1.0)
     group_of_cell = [c.start + group for c, group in zip(columns, counted.groups, strict=True)]
     return {
@@ -162,7 +162,7 @@ def _count_targets(
         "pair_precisions": pair_precisions,
         "is_own": is_own,
         "row_columns": column_slices([sizes[j] for j in table.row_columns]),
-        "own_columns": column_slices([sizes[j] for j in table.own]),
+        "own_columns": column_slices([sizes[j] for j in table.shared]),
         "group_of_cell": np.concatenate(group_of_cell),
         "cell_shares": np.concatenate(counted.cell_shares),
     }

@@ -134,13 +134,13 @@ class ReleasedVectors:
 
     @classmethod
     def from_file(
-        cls, header: Mapping[str, Any], arrays: dict[str, np.ndarray], space: RecordSpace, own: Any
+        cls, header: dict[str, Any], arrays: dict[str, np.ndarray], space: RecordSpace, given: Any
     ) -> "ReleasedVectors":
-        """Return the sketch of a file, or raise; `own` is the user's encoder, if there is one."""
+        """Return the sketch of a file, or raise; `given` is the user's encoder, given again."""
         mixture = Mixture(**{name: arrays.pop(name) for name in _MIXTURE_ARRAYS})
         shares = arrays.pop("intensities", None)
         noise, held_out = (part_of(arrays, prefix) for prefix in (_NOISE_PREFIX, _HELD_OUT_PREFIX))
-        encoder = encoder_from_header(header["encoder"], space, own)
+        encoder = encoder_from_header(header["encoder"], space, given)
         augment = header["augment"]
         n_classes = max(space.n_classes, 1)
         if (

@@ -79,7 +79,7 @@ def cells_of_rows(
     if j == len(table.schema.columns) - 1:
         units = np.minimum(part.sizes, table.schema.columns[j].n_units) - 1
         return np.repeat(np.searchsorted(edges[j], units, side="right") - 1, part.sizes)
-    return np.searchsorted(edges[j], part.column(j, table.own), side="right") - 1
+    return np.searchsorted(edges[j], part.column(j, table.shared), side="right") - 1
 
 
 def _means_of(part, table, edges, points):

@@ -297,8 +297,8 @@ def _result(
 ) -> CandidateBarycenter:
     """Return the results for all groups and all points, also for those without weight or mass."""
     results = [
-        _coupling(cost, own, chosen)
-        for cost, own in zip(problem.costs, problem.masses, strict=True)
+        _coupling(cost, mass, chosen)
+        for cost, mass in zip(problem.costs, problem.masses, strict=True)
     ]
     proven = [
         group.mixed_potential(relaxation.proof[s % len(relaxation.proof)].made_of)
@@ -333,8 +333,8 @@ def _potentials_of_all(problem: CandidateProblem, proven: Sequence[np.ndarray]) 
             continue
         potential, empty = np.empty(len(masses)), masses == 0
         potential[~empty] = next(known)
-        own = minorant_of_potential(cost[~empty], masses[~empty], potential[~empty])
-        potential[empty] = (cost[empty] - own.prices).min(axis=1)
+        minorant = minorant_of_potential(cost[~empty], masses[~empty], potential[~empty])
+        potential[empty] = (cost[empty] - minorant.prices).min(axis=1)
         potentials.append(potential)
     return potentials
 

@@ -31,14 +31,14 @@ def space_filling_order(points: np.ndarray, shares: np.ndarray) -> np.ndarray:
     cells = [(0, len(points))]
     while cells:
         start, end = cells.pop()
-        own = order[start:end]
-        coordinates = points[own]
+        cell = order[start:end]
+        coordinates = points[cell]
         lengths = coordinates.max(axis=0) - coordinates.min(axis=0)
         if end - start < 2 or not lengths.max() > 0:
             continue
-        own = own[np.argsort(coordinates[:, lengths.argmax()], kind="stable")]
-        order[start:end] = own
-        filled = np.cumsum(shares[own])
+        cell = cell[np.argsort(coordinates[:, lengths.argmax()], kind="stable")]
+        order[start:end] = cell
+        filled = np.cumsum(shares[cell])
         middle = int(np.searchsorted(filled, 0.5 * filled[-1])) + 1
         middle = start + min(max(middle, 1), end - start - 1)
         cells += [(start, middle), (middle, end)]

@@ -57,9 +57,9 @@ class PointGroup(Group):
             raise ValueError("points must be a non-empty matrix of finite numbers.")
         n = len(points)
         self._size = float(n)
-        own = np.full(n, 1.0 / n) if masses is None else check_weights(masses, n, "masses")
+        weights = np.full(n, 1.0 / n) if masses is None else check_weights(masses, n, "masses")
         # Points without mass have no part in anything.
-        self.points, self.masses = points[own > 0], own[own > 0]
+        self.points, self.masses = points[weights > 0], weights[weights > 0]
 
     def answer(self, kind: str, arrays: Arrays, place: int) -> np.ndarray:
         """Return the group's summand, of the length that the step says.
@@ -108,10 +108,12 @@ class PointGroup(Group):
 
     def restore(self, state: Arrays) -> None:
         """Take on a state of a group with the same points."""
-        own = {name: np.array(array) for name, array in state.items()}
-        tree = {name.removeprefix(_TREE): own.pop(name) for name in state if name.startswith(_TREE)}
-        n_placed = own.pop(_PLACED, None)
-        self.state, self.placing = own, None
+        kept = {name: np.array(array) for name, array in state.items()}
+        tree = {
+            name.removeprefix(_TREE): kept.pop(name) for name in state if name.startswith(_TREE)
+        }
+        n_placed = kept.pop(_PLACED, None)
+        self.state, self.placing = kept, None
         self._measure()
         if n_placed is not None:
             self.placed(int(n_placed[0])).transport.start_from(tree)

@@ -229,11 +229,11 @@ def begin(group: Group, arrays: Arrays) -> np.ndarray:
 def evaluate(group: Group, arrays: Arrays) -> np.ndarray:
     """Answer the cost of shares, the minorant that is tangent there, and requested ones."""
     cost, touching = exact_answer(group.cost, group.masses, arrays["shares"])
-    own = [OWN_MINORANTS[number](group) for number in arrays["minorants"].tolist()]
+    requested = [OWN_MINORANTS[number](group) for number in arrays["minorants"].tolist()]
     if group.kept is not None:
-        group.kept.append([minorant.potential for minorant in (touching, *own)])
+        group.kept.append([minorant.potential for minorant in (touching, *requested)])
     rounded_up = cost + abs(cost) * group.relative_rounding
-    messages = [_message(group, minorant) for minorant in (touching, *own)]
+    messages = [_message(group, minorant) for minorant in (touching, *requested)]
     return group.weight * np.concatenate([[rounded_up], *messages])
 
 
