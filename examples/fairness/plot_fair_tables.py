@@ -226,10 +226,10 @@ REPAIRS = {
 # simulation with groups of the same sizes: 95 in 100 simulated values are smaller. *AUC* belongs
 # to another gradient boosting that predicts the group from repaired rows: 0.5 means guessing.
 #
-# *Fair thresholds* are a reference: the scores of the logistic regression without repair, with a
-# threshold for each group, such that all groups have the same rate of positive decisions, at the
-# rate with the best accuracy. They fit the decisions of that model only, and show what equal rates
-# cost here, however they are reached.
+# *Fair thresholds* are a reference. The logistic regression without repair has a threshold for each
+# group, so that all groups have the same rate of positive decisions, the one with the best
+# accuracy. They fit the decisions of that model only, and show what equal rates cost here, however
+# they are reached.
 
 
 def logistic_regression():

@@ -148,8 +148,8 @@ def compare_widths(widths=N_COLUMNS, n_rows=N_ROWS):
 # twelve columns on the conditional method keeps more.
 #
 # *The group.* After the conditional repair boosting finds the group with an AUC of .50 to .57,
-# after a support with .51 to .65. In few columns a support may even reveal more than no repair: how
-# many rows of each group go to each of its points is known from 1,500 rows only.
+# after a support with .51 to .65. In few columns a support may even reveal more than no repair:
+# only 1,500 rows tell how many rows of each group go to each of its points.
 
 # %%
 # The frontier
