@@ -174,7 +174,7 @@ def read_owner(node_config: Mapping[str, Any]) -> OwnerSettings:
             points,
             group,
             release=release,
-            secure=_insisted_in(given),
+            secure=_secure_in(given) or False,
             ledger=ledger,
             state=state,
             key=values.key_in(given),
@@ -206,7 +206,9 @@ def read_run(run_config: Mapping[str, Any]) -> RunSettings:
             "are not private."
         )
     with values.readable():
-        secure = _secure_in(given, len(owners))
+        secure = _secure_in(given)
+        if secure is not None:
+            secure.for_owners(len(owners), given["n-honest"] or 1)
         publics = values.publics_in(given)
         if publics is not None and set(publics) != set(owners):
             raise SettingsError("owner-keys must have a public key of each of the owners.")
@@ -262,20 +264,12 @@ def _bounds_in(given: Mapping[str, Any]) -> tuple[list[float], list[float]] | No
     return low, high
 
 
-def _insisted_in(given: Mapping[str, Any]) -> SecureAggregation | bool:
-    if not given["secure"]:
-        if given["threshold"] or given["n-neighbours"]:
-            raise SettingsError("threshold and n-neighbours are for secure = true.")
-        return False
-    return SecureAggregation(given["threshold"] or None, given["n-neighbours"] or None)
-
-
-def _secure_in(given: Mapping[str, Any], n_owners: int) -> SecureAggregation | None:
-    secure = _insisted_in(given) or None
-    if not isinstance(secure, SecureAggregation):
-        return None
-    secure.for_owners(n_owners, given["n-honest"] or 1)
-    return secure
+def _secure_in(given: Mapping[str, Any]) -> SecureAggregation | None:
+    if given["secure"]:
+        return SecureAggregation(given["threshold"] or None, given["n-neighbours"] or None)
+    if given["threshold"] or given["n-neighbours"]:
+        raise SettingsError("threshold and n-neighbours are for secure = true.")
+    return None
 
 
 def _weights_in(text: str) -> Any:

@@ -196,8 +196,7 @@ def environment(party: Party) -> dict[str, str]:
 
 
 def _superlink(party: Party) -> list[str]:
-    network, host = party.tables["network"], None
-    host, port = split_address(network["listen"], "listen")
+    host, port = split_address(party.tables["network"]["listen"], "listen")
     return [
         *_launcher("flower-superlink"),
         f"--host={host}",
