@@ -141,9 +141,7 @@ def _as_bunch(users, films, ratings, genres, titles, genre_names):
     """Check users and films, which are numbered from 1, and return the data set."""
     n_films = len(titles)
     if len(users) == 0 or users.min() < 1 or films.min() < 1 or films.max() > n_films:
-        raise ValueError(
-            f"users must be numbered from 1, and films from 1 to {n_films}, the films described."
-        )
+        raise ValueError(f"users must be numbered from 1, and films from 1 to {n_films}.")
     if genres.shape != (n_films, len(genre_names)) or not genres.any(axis=1).all():
         raise ValueError("every film must belong to one of the genres, or to several.")
     if not np.isin(ratings, (1, 2, 3, 4, 5)).all():

@@ -160,9 +160,7 @@ class LedgerDisplay:
     def _checked_spent(self) -> np.ndarray:
         spent = numbers(self.spent)
         if spent.shape != (len(self.labels),) or not np.isfinite(spent).all():
-            raise ValueError(
-                f"spent must be one number for each of {len(self.labels)} labels, and finite."
-            )
+            raise ValueError(f"spent must be {len(self.labels)} finite numbers, one per label.")
         return spent
 
     def _places(self, by: str, n_charges: int) -> list[Any]:

@@ -299,9 +299,7 @@ def _checked_plan(plan: Any) -> sparse.coo_array:
     if not sparse.issparse(plan):
         plan = np.asarray(plan, dtype=np.float64)
     if plan.ndim != 2 or 0 in plan.shape:
-        raise ValueError(
-            f"plan must be a matrix of shape (n_sources, n_targets), got shape {plan.shape}."
-        )
+        raise ValueError(f"plan must have shape (n_sources, n_targets), got {plan.shape}.")
     amounts = sparse.coo_array(plan, dtype=np.float64)
     amounts.sum_duplicates()
     if not (np.isfinite(amounts.data) & (amounts.data >= 0)).all():

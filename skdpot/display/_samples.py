@@ -340,9 +340,7 @@ def _columns(
         return [column for column in columns if len(column)], []
     targets = np.asarray(targets)
     if targets.shape != images.shape[:1]:
-        raise ValueError(
-            f"there must be one label for each of {len(images)} images, got shape {targets.shape}."
-        )
+        raise ValueError(f"{len(images)} images need as many labels, got shape {targets.shape}.")
     labels = np.unique(targets) if classes is None else classes
     return [images[targets == label] for label in labels], [str(label) for label in labels]
 

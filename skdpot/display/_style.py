@@ -17,9 +17,7 @@ def load_pyplot() -> Any:
     try:
         from matplotlib import pyplot
     except ImportError as error:
-        raise ImportError(
-            "plots need matplotlib; install it with `pip install skdpot[plot]`."
-        ) from error
+        raise ImportError("plots need matplotlib: `pip install skdpot[plot]`.") from error
     return pyplot
 
 

@@ -136,9 +136,7 @@ def positions_of(named: Any, columns: list[Column]) -> tuple[int, ...]:
         place = place_of(name, columns)
         if place is None:
             known = [column.name for column in columns]
-            raise ValueError(
-                f"conditional_on names {name!r}, which is not one of the repaired columns: {known}."
-            )
+            raise ValueError(f"conditional_on names {name!r}; the repaired columns are {known}.")
         found.append(place)
     if len(set(found)) == len(columns):
         raise ValueError("conditional_on names all columns, so none is left to repair.")

@@ -196,9 +196,7 @@ def read_network(path: Path) -> dict[str, np.ndarray]:
     """Return the arrays of a file that holds a network."""
     network = values.loaded(path, "network")
     if isinstance(network, np.ndarray) or set(network) != _OF_NETWORK:
-        raise SettingsError(
-            f"network: {path} must hold the arrays {', '.join(sorted(_OF_NETWORK))} (.npz)."
-        )
+        raise SettingsError(f"network: {path} must hold {', '.join(sorted(_OF_NETWORK))} (.npz).")
     return network
 
 
@@ -228,9 +226,7 @@ def _utility_in(given: Mapping[str, Any], n_edges: int) -> Any:
     data = values.loaded(path, "data")
     utilities = None if isinstance(data, np.ndarray) else data.get("utilities")
     if utilities is None or utilities.dtype.kind not in "fiu" or utilities.shape != (n_edges,):
-        raise SettingsError(
-            f"data: {path} must hold the array utilities (.npz), a number for each neighbour."
-        )
+        raise SettingsError(f"data: {path} must hold an array utilities (.npz), one per neighbour.")
     utilities, scale = utilities.astype(np.float64), np.full(n_edges, float(given["utility-scale"]))
     return make_utility(family, utilities, scale)
 

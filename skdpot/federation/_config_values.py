@@ -93,9 +93,7 @@ def numbers_in(text: str, name: str) -> list[float]:
     try:
         return [float(number) for number in text.split(",")]
     except ValueError:
-        raise SettingsError(
-            f"{name} must be numbers with commas between them, got {text!r}."
-        ) from None
+        raise SettingsError(f"{name} must be numbers separated by commas, got {text!r}.") from None
 
 
 def whole_numbers_in(text: str, name: str) -> list[int] | None:

@@ -180,9 +180,7 @@ def _public_key(public: Any) -> Any:
             return library(_ED25519).Ed25519PublicKey.from_public_bytes(raw)
     except (ValueError, AttributeError):
         pass
-    raise ValueError(
-        f"a public key is a text like 'ed25519:...', see SigningKey.public; got {public!r}."
-    )
+    raise ValueError(f"a public key is like 'ed25519:...', see SigningKey.public; got {public!r}.")
 
 
 def _signed(purpose: str, content: bytes) -> bytes:

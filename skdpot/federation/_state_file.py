@@ -243,9 +243,7 @@ class Remembering(ABC):
     def _check_is_first(self) -> None:
         """Refuse a second release without a ledger."""
         if self._has_released:
-            raise Refusal(
-                f"the {self._called} has released once, and has no ledger to charge another time."
-            )
+            raise Refusal(f"the {self._called} released once, and has no ledger to charge again.")
 
     @contextlib.contextmanager
     def _remembering(self) -> Iterator[None]:

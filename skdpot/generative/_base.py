@@ -186,9 +186,7 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         try:
             generator = cls(**saved.parameters, ledger=ledger)
         except TypeError as error:
-            raise ValueError(
-                f"the parameters in the file are invalid for this generator: {error}."
-            ) from None
+            raise ValueError(f"parameters in the file are invalid: {error}.") from None
         validate_nested_parameters(generator)
         for name, value in saved.attributes.items():
             setattr(generator, name, value)

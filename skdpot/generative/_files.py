@@ -90,9 +90,7 @@ def read_generator(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[s
 def _as_npy(name: Any, values: Any) -> bytes:
     """Return the content of an .npy file that is the same on every machine, or raise."""
     if not isinstance(name, str) or not name.isprintable() or "\\" in name:
-        raise ValueError(
-            f"names of arrays must be printable texts without a backslash, got {name!r}."
-        )
+        raise ValueError(f"names of arrays must be printable, without a backslash, got {name!r}.")
     array = np.asarray(values)
     dtype = array.dtype.newbyteorder("<")
     if dtype.str not in _DTYPES:

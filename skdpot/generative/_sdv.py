@@ -239,9 +239,7 @@ def _read_metadata(metadata: Any) -> dict[str, Any]:
     described = metadata.to_dict() if hasattr(metadata, "to_dict") else metadata
     if isinstance(described, Mapping) and isinstance(described.get("tables"), Mapping):
         if len(described["tables"]) != 1:
-            raise ValueError(
-                f"metadata must be those of one table, and are of {len(described['tables'])}."
-            )
+            raise ValueError(f"metadata must be of one table, got {len(described['tables'])}.")
         [described] = described["tables"].values()
     columns = described.get("columns") if isinstance(described, Mapping) else None
     if not isinstance(columns, Mapping) or not all(

@@ -187,9 +187,7 @@ def read_costs(cost: Any, problem: Problem) -> np.ndarray:
     """Return costs as doubles, or raise if the plan is for other costs."""
     costs = np.asarray(cost, dtype=np.float64)
     if costs.shape != (problem.n, problem.m):
-        raise ValueError(
-            f"the plan is for costs of shape {problem.n, problem.m}, got {costs.shape}."
-        )
+        raise ValueError(f"costs must have shape {problem.n, problem.m}, got {costs.shape}.")
     return costs
 
 
@@ -216,9 +214,7 @@ def _event(noise_multiplier: float, second_epsilon: float, delta: float) -> Plan
 def check_gaussian_delta(delta: Any) -> float:
     """Return delta, or raise, with a reason if it is zero."""
     if isinstance(delta, (int, float)) and delta == 0:
-        raise ValueError(
-            "noisy Sinkhorn adds Gaussian noise, for which delta must be above 0, got 0."
-        )
+        raise ValueError("noisy Sinkhorn adds Gaussian noise: delta must be above 0, got 0.")
     return check_delta(delta)
 
 

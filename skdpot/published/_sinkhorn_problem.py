@@ -39,9 +39,7 @@ def check_problem(n_samples: Any, cost_range: Any, reg: Any, bound: Any = None) 
     """Return the public quantities, or raise."""
     sizes = n_samples if isinstance(n_samples, (tuple, list)) else (n_samples, n_samples)
     if len(sizes) != 2:
-        raise ValueError(
-            f"n_samples must be the size of both samples, or their two sizes, got {n_samples!r}."
-        )
+        raise ValueError(f"n_samples must be one size for both samples, or two, got {n_samples!r}.")
     n, m = (check_count("n_samples", size) for size in sizes)
     cost_range, reg = check_positive("cost_range", cost_range), check_positive("reg", reg)
     return Problem(

@@ -240,9 +240,7 @@ class MessageReleases(ReleaseSeries):
         moved = self._fineness + 2.0 * np.sqrt(degrees)
         lengths = 1.0 if self._budgets.delta else np.sqrt(degrees + 1.0) + LONGEST
         if (self._multipliers * moved * lengths > LARGEST_SCALE / 2).any():
-            raise ValueError(
-                "the noise would be too large to be drawn: choose a larger epsilon or fewer rounds."
-            )
+            raise ValueError("noise would be too large: choose a larger epsilon or fewer rounds.")
 
     def _grids(self, eta: Any, error: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the width of each node's grid, and the scale of its noise in grid units."""

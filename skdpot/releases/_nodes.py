@@ -107,9 +107,7 @@ def fineness(multipliers: np.ndarray) -> np.ndarray:
     exponents = np.frexp(multipliers)[1]
     bits = np.minimum(_FINENESS_BITS, _LARGEST_SCALE_BITS - exponents)
     if (bits < 1).any():
-        raise ValueError(
-            "the noise would be more than 2**35 times the range: choose a larger epsilon."
-        )
+        raise ValueError("noise would be more than 2**35 times the range: choose a larger epsilon.")
     return np.ldexp(1.0, bits)
 
 

@@ -83,9 +83,7 @@ class _PartRelease(Release):
         the promised noise.
         """
         if not self._fewest <= check_count("n", n) <= self.n_parts:
-            raise ValueError(
-                f"a sum has from {self._fewest} to {self.n_parts} contributors, got {n}."
-            )
+            raise ValueError(f"a sum has {self._fewest} to {self.n_parts} contributors, got {n}.")
         other = copy.copy(self)
         other.n_contributors, other._spread = int(n), math.sqrt(n)
         return other

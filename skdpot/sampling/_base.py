@@ -274,9 +274,7 @@ class BaseLocalSampler(
 def check_n_samples(n_samples: Any) -> int:
     """Return a number of samples as an integer, or raise."""
     if not isinstance(n_samples, Integral):
-        raise ValueError(
-            f"n_samples must be a positive integer, got an object of {type(n_samples)}."
-        )
+        raise ValueError(f"n_samples must be a positive integer, got {type(n_samples)}.")
     if n_samples < 1:
         raise ValueError(f"n_samples must be a positive integer, got {n_samples}.")
     return int(n_samples)

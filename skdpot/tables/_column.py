@@ -268,9 +268,7 @@ class Column:
             return [self._interval_of(condition)]
         units = sorted({self._unit_of(value) for value in _condition_values(condition)})
         if not units:
-            raise ValueError(
-                f"the condition on column {self.name!r} allows no value. Name at least one."
-            )
+            raise ValueError(f"the condition on column {self.name!r} allows no value: name one.")
         return [(unit, unit + 1) for unit in units]
 
     def conditioned(self, numbers: np.ndarray, units: np.ndarray, condition: Any) -> np.ndarray:
@@ -325,9 +323,7 @@ class Column:
         if len(ends) == 2 and self.unit is not None and not self.duration:
             ends[1] = last_number(condition[1], self.unit)
         if len(ends) != 2 or None in ends or not ends[0] <= ends[1]:
-            raise ValueError(
-                f"a condition on a range of column {self.name!r} is (low, high), got {condition!r}."
-            )
+            raise ValueError(f"a range of column {self.name!r} is (low, high), got {condition!r}.")
         return ends[0], ends[1]
 
     @property

@@ -160,9 +160,7 @@ def _parquet() -> Any:
     try:
         from pyarrow import parquet
     except ImportError:
-        raise ImportError(
-            "files that end with .parquet need pyarrow: python -m pip install pyarrow."
-        ) from None
+        raise ImportError(".parquet files need pyarrow: python -m pip install pyarrow.") from None
     return parquet
 
 

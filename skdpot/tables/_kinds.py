@@ -162,9 +162,7 @@ def _position(name: Any, names: list[Any], parameter: str) -> int:
         return names.index(name)
     if isinstance(name, Integral) and -len(names) <= int(name) < len(names):
         return int(name) % len(names)
-    raise ValueError(
-        f"{parameter} names a column that X does not have. {no_such_column(name, names)}"
-    )
+    raise ValueError(f"{parameter} names a column that X lacks. {no_such_column(name, names)}")
 
 
 def _declared(categories: Any, categorical: list[int], names: list[Any]) -> dict[int, Any]:

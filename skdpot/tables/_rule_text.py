@@ -199,9 +199,7 @@ class _Reader:
             raise self.error(f"{self._of(node)} is not allowed")
         name = self._quoted.get(node.id, node.id)
         if name not in self._columns:
-            raise self.error(
-                f"there is no column {name!r} that is learned, among {list(self._columns)}"
-            )
+            raise self.error(f"there is no learned column {name!r} among {list(self._columns)}")
         return self._columns[name]
 
     def _label_column(self, node: ast.expr) -> Column | None:

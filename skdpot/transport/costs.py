@@ -99,9 +99,7 @@ class MatrixCosts(Costs):
     def __init__(self, matrix: Any) -> None:
         self.matrix = np.ascontiguousarray(matrix, dtype=np.float64)
         if self.matrix.ndim != 2 or 0 in self.matrix.shape:
-            raise ValueError(
-                f"costs must be a matrix that is not empty, got shape {self.matrix.shape}."
-            )
+            raise ValueError(f"costs must be a non-empty matrix, got shape {self.matrix.shape}.")
         if not np.isfinite(self.matrix).all():
             raise ValueError("costs must be finite, and these contain NaN or infinity.")
         self.shape = self.matrix.shape

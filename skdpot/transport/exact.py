@@ -242,9 +242,7 @@ def monotone_transport(
 def _check_points(points: Any, name: str) -> np.ndarray:
     points = np.asarray(points, dtype=np.float64)
     if points.ndim != 1 or not points.size or not np.isfinite(points).all():
-        raise ValueError(
-            f"{name} must be a one-dimensional array of finite numbers, and not empty."
-        )
+        raise ValueError(f"{name} must be a one-dimensional array of finite numbers, not empty.")
     return points
 
 

@@ -162,9 +162,7 @@ def _check_dimension(n_features):
     """Return the parameter (d - 1) / 2 of the beta distribution."""
     n_features = operator.index(n_features)
     if n_features < 2:
-        raise ValueError(
-            f"n_features={n_features}: a sphere of unit vectors needs at least 2 features."
-        )
+        raise ValueError(f"n_features={n_features}: a sphere needs at least 2 features.")
     return (n_features - 1) / 2
 
 

@@ -114,8 +114,8 @@ def test_without_charges_and_without_a_limit():
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        (([0.5], ["a", "b"]), {}, "one number for each of 2 labels"),
-        (([np.inf], ["a"]), {}, "and finite"),
+        (([0.5], ["a", "b"]), {}, "2 finite numbers, one per label"),
+        (([np.inf], ["a"]), {}, "finite numbers"),
         (([0.5], ["a"]), {"by": "day"}, "by must be one of"),
         (([0.5], ["a"]), {"by": "time"}, "times must be given"),
     ],

@@ -180,8 +180,8 @@ def test_estimators_without_a_plan_are_refused(rng):
 @pytest.mark.parametrize(
     ("plan", "options", "message"),
     [
-        ([1.0, 2.0], {}, "matrix of shape"),
-        (np.zeros((0, 2)), {}, "matrix of shape"),
+        ([1.0, 2.0], {}, "must have shape"),
+        (np.zeros((0, 2)), {}, "must have shape"),
         ([[1.0, -1.0]], {}, "at least 0"),
         ([[np.nan]], {}, "finite"),
         ([[1.0]], {"target_names": ["a", "b"]}, "target_names must name 1 targets, got 2"),

@@ -125,7 +125,7 @@ def test_a_run_that_stopped_goes_on_and_is_charged_once(nodes, ledgers, tmp_path
         ({"state": ""}, "state= must be a file"),
         ({"bounds": "0"}, "least and the largest amount"),
         ({"bounds": "2, 1"}, "bounds must be finite"),
-        ({"neighbours": "0"}, "a number for each neighbour"),
+        ({"neighbours": "0"}, "one per neighbour"),
         ({"neighbours": "0, x"}, "neighbours must be numbers"),
         ({"utility": "cubic"}, "utility must be one of"),
         ({"epsilon": 1.0}, "marginals"),

@@ -256,7 +256,7 @@ def test_without_a_ledger_there_is_one_run():
     nodes = private_nodes([None] * 3)
     first = coordinator()
     run_allocation(nodes, first, n_iter=2)
-    with pytest.raises(FederationError, match="has no ledger to charge another time"):
+    with pytest.raises(FederationError, match="has no ledger to charge again"):
         run_allocation(nodes, coordinator())
     # What was begun goes on.
     assert run_allocation(nodes, first).n_iter == N_ROUNDS
@@ -343,7 +343,7 @@ def ask(node, kind, session="abc", number=0, fields=None, arrays=None):
         ({"kind": "tell"}, "no such message"),
         ({"fields": {"node": "target 9"}}, "the node is target 0"),
         ({"session": "xyz"}, "no session that the node was greeted in"),
-        ({"number": 2}, "of round 1, got round 2"),
+        ({"number": 2}, "of round 1, got 2"),
         ({"fields": {"eta": 0.0}}, "eta must be positive"),
         ({"fields": {"eta": None}}, "announcement of the round is invalid"),
         ({"fields": {"shift": "much"}}, "could not convert|not announced"),
@@ -503,7 +503,7 @@ def test_a_node_that_has_forgotten_its_noise_is_charged_again_or_refuses():
     ledgers = make_ledgers()
     run = coordinator()
     run_allocation(private_nodes(ledgers), run, n_iter=3)
-    with pytest.raises(FederationError, match="of round 1, got round 4"):
+    with pytest.raises(FederationError, match="of round 1, got 4"):
         run_allocation(private_nodes(ledgers), run)
     run_allocation(private_nodes(ledgers), coordinator(), n_iter=1)
     assert n_charges(ledgers) == [2, 2, 2]

@@ -611,7 +611,7 @@ def test_a_server_app_that_stopped_goes_on(open_nodes, tmp_path, capfd):
         ({"candidates": "/nonexistent/c.npy"}, "candidates: there is no file /nonexistent/c.npy"),
         ({"weights": "0.5,0.5"}, "one for every owner"),
         ({"weights": "equal"}, "weights must be numbers"),
-        ({"secure": True}, "declare the bounds of the rows"),
+        ({"secure": True}, "the bounds of the rows"),
         ({"threshold": 2}, "are for secure = true"),
         ({"secure": True, "threshold": 9, "low": "0,0", "high": "1,1"}, "threshold from 2 to 3"),
         ({"low": "0,0"}, "low and high are the bounds"),

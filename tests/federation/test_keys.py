@@ -91,7 +91,7 @@ def test_a_signature_is_valid_for_one_purpose_and_content(purpose, content, othe
 )  # fmt: skip
 def test_there_is_one_text_for_a_public_key(public):
     assert checked_public(KEY.public) == KEY.public
-    with pytest.raises(ValueError, match="a public key is a text"):
+    with pytest.raises(ValueError, match="a public key is like"):
         checked_public(public)
 
 

@@ -286,7 +286,7 @@ def test_a_label_that_the_rules_exclude_is_warned_of_and_a_rare_one_is_drawn():
 def test_a_rule_is_about_columns_that_are_learned():
     schema = {"id": {"identifier": True}, "land": {"constant": "NL"}, "age": range(9)}
     for rule in ("id > 3", "land == 'NL'"):
-        with pytest.raises(ValueError, match="no column"):
+        with pytest.raises(ValueError, match="no learned column"):
             make(rule, schema=schema).preview(100)
     with pytest.raises(ValueError, match="rules is declared"):
         DPSinkhornGenerator(bounds=(0, 1), rules=["a > 3"]).fit(np.zeros((5, 2)))

@@ -548,7 +548,7 @@ BAD_PARAMETERS = [
     ({"network": "dcgan"}, "needs an image_shape"),
     ({"network": 3}, "network must be"),
     ({"network": lambda i, o: torch.nn.Linear(i + 1, o)}, "the network fails on an input"),
-    ({"network": lambda i, o: torch.nn.Linear(i, o + 1)}, "output of shape"),
+    ({"network": lambda i, o: torch.nn.Linear(i, o + 1)}, "must return shape"),
     ({"latent_dim": 0}, TEXT.format("latent_dim")),
     ({"image_shape": (2, 2)}, "image_shape must be .* with a product of 2"),
     ({"image_shape": (2.0, 1.0)}, "image_shape must be .* with a product of 2"),

@@ -236,7 +236,7 @@ def test_default_number_of_rounds():
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"delta": 0}, "Gaussian noise, for which delta must be above 0"),
+        ({"delta": 0}, "Gaussian noise: delta must be above 0"),
         ({"delta": 1.0}, "delta must be above 0 and below 1"),
         ({"epsilon": 0.0}, "epsilon must be a finite number above 0"),
         ({"reg": 0.0}, "reg must be a finite number above 0"),

@@ -257,7 +257,7 @@ def test_other_bad_arguments():
         CALLS["delta"](1.0)
     with pytest.raises(ValueError, match="adaptive_noise must be below 1"):
         CALLS["adaptive_noise"](1.0)
-    with pytest.raises(ValueError, match="the size of both samples, or their two sizes"):
+    with pytest.raises(ValueError, match="one size for both samples, or two"):
         CALLS["n_samples"]((1, 2, 3))
     with pytest.raises(ValueError, match=r"bound must be at least cost_range=1\.5"):
         CALLS["bound"](1.0)

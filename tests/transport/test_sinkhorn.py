@@ -610,7 +610,7 @@ def test_on_the_fly_memory_grows_with_the_points_only(monkeypatch):
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"cost": [1.0, 2.0]}, "must be a matrix"),
+        ({"cost": [1.0, 2.0]}, "must be a non-empty matrix"),
         ({"cost": [[math.nan, 1.0]]}, "must be finite"),
         ({"a": [0.5, 0.5]}, r"a must have shape \(1,\)"),
         ({"b": [0.5, 0.6]}, "b must hold non-negative weights with sum 1"),

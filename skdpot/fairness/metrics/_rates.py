@@ -357,6 +357,6 @@ def _aggregated(values, agg, worst):
     defined = [value for value in values if not np.isnan(value)]
     if not defined:
         raise ValueError(
-            "no two groups have rows of the same true label, so that no rates can be compared."
+            "no two groups have rows of the same true label: no rates can be compared."
         )
     return worst(defined) if agg == "worst_case" else float(np.mean(defined))

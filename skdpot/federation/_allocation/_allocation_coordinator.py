@@ -183,7 +183,7 @@ class AllocationCoordinator:
         check_rates(eta, relaxation, tol)
         if n_rounds < 1 or check_every < 1:
             raise ValueError(
-                f"n_rounds and check_every must be at least 1, got {n_rounds} and {check_every}."
+                f"n_rounds={n_rounds} and check_every={check_every} must be at least 1."
             )
         check_feasible(network)
         self.network = network

@@ -81,9 +81,7 @@ def read_amounts(
     if not isinstance(message, AllocationMessage) or not isinstance(message.amounts, Mapping):
         raise TypeError(f"{subject} must be an AllocationMessage, got {type(message).__name__}.")
     if message.round != expected_round:
-        raise ValueError(
-            f"{subject} must be of round {expected_round}, got round {message.round!r}."
-        )
+        raise ValueError(f"{subject} must be of round {expected_round}, got {message.round!r}.")
     known = set(neighbours)
     unknown = [name for name in message.amounts if name not in known]
     if unknown:
@@ -107,7 +105,7 @@ def check_announcement(announcement: Announcement, expected_round: int) -> None:
         raise TypeError(f"announcement must be an Announcement, got {type(announcement).__name__}.")
     if announcement.round != expected_round:
         raise ValueError(
-            f"announcement must be of round {expected_round}, got round {announcement.round!r}."
+            f"announcement must be of round {expected_round}, got {announcement.round!r}."
         )
     eta, shift, relaxation = announcement.eta, announcement.shift, announcement.relaxation
     if not 1 / LARGEST_NUMBER < _number(eta) < LARGEST_NUMBER:

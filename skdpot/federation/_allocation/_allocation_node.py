@@ -264,9 +264,7 @@ class AllocationNode(Remembering):
         if isinstance(announcement, Announcement) and announcement.round == work.n_rounds > 0:
             number = work.n_rounds
         elif self._most_rounds is not None and number > self._most_rounds:
-            raise RuntimeError(
-                f"all {self._most_rounds} rounds that the node's budget is for were made."
-            )
+            raise RuntimeError(f"all {self._most_rounds} rounds of the node's budget were made.")
         check_announcement(announcement, number)
         received = read_amounts(incoming, number - 1, self.neighbours, "the incoming message")
         if number == work.n_rounds and digest_of_round(announcement, received) != work.asked:

@@ -94,9 +94,7 @@ def _budgets(
             for node in range(n_nodes)
         ]
     if len(privacy) != n_nodes:
-        raise ValueError(
-            f"privacy must have one entry for each of {n_nodes} nodes, got {len(privacy)}."
-        )
+        raise ValueError(f"privacy must have {n_nodes} entries, one per node, got {len(privacy)}.")
     seeds = [
         side.random_state for side in privacy if side is not None and side.random_state is not None
     ]

@@ -207,16 +207,12 @@ class BarycenterSettings:
                 "public keys."
             )
         if self.n_honest > len(self.owners):
-            raise ValueError(
-                f"n_honest={self.n_honest} is more than the {len(self.owners)} owners there are."
-            )
+            raise ValueError(f"n_honest={self.n_honest} exceeds the {len(self.owners)} owners.")
         if self.secure is None:
             return
         self.secure_for(len(self.owners))
         if self.release is None and self.bounds is None:
-            raise ValueError(
-                "secure sums of doubles need a bound on them: declare the bounds of the rows."
-            )
+            raise ValueError("secure sums of doubles need the bounds of the rows: declare bounds.")
 
     def _assumed_width(self) -> int | None:
         """Return a number of features for a check of the problem before owners declare theirs.

@@ -83,9 +83,7 @@ def unseal_shares(
         ) from None
     pairs = (SEED, points[:POINT_BYTES]), (MASKING, points[POINT_BYTES:])
     if not all(has_point(shares[half], point) for half, point in pairs):
-        raise FaultyOwnerError(
-            f"the shares of owner {sender} do not match its published points.", sender
-        )
+        raise FaultyOwnerError(f"shares of owner {sender} do not fit its published points.", sender)
     return shares
 
 

@@ -215,9 +215,7 @@ class SecureSumCoordinator:
         arrived so far.
         """
         if self._leg < _REVEAL:
-            raise SecureSumError(
-                "there is no total before survivors were asked to reveal their shares."
-            )
+            raise SecureSumError("there is no total before survivors are asked to reveal shares.")
         if self._total is None:
             self._total = self._unmasked()
         return self._total.copy()

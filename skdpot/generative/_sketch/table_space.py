@@ -132,9 +132,7 @@ def read_space(declared: Declared, container: str, *, apart: bool) -> TableSpace
     """Return the declaration of a table, or raise."""
     declared.refuse("a table", "image_shape")
     if declared.schema is None:
-        raise ValueError(
-            "TableSketch is for tables, and needs a schema: declare schema={column: ...}."
-        )
+        raise ValueError("TableSketch is for tables: declare schema={column: ...}.")
     if declared.bounds is not None:
         raise ValueError("bounds are for records without a schema. Give them in the schema.")
     features = read_schema(declared.schema, declared.target)

@@ -180,9 +180,7 @@ class RowGenerator(nn.Module):
             if shape == (n, channels, height, width):
                 return output.permute(0, 2, 3, 1).flatten(1)
             expected += f" or ({n}, {channels}, {height}, {width})"
-        raise ValueError(
-            f"the network must make an output of shape {expected} of {n} rows, got {shape}."
-        )
+        raise ValueError(f"the network must return shape {expected} for {n} rows, got {shape}.")
 
 
 def check_network(network: RowGenerator, n_inputs: int) -> None:
@@ -202,9 +200,7 @@ def check_network(network: RowGenerator, n_inputs: int) -> None:
     ValueError: the network fails on an input of shape (2, 4): mat1 and mat2 shapes cannot be ...
     """
     if any(map(nn.parameter.is_lazy, _tensors(network))):
-        raise ValueError(
-            "the network has weights without a shape: call it once, so that they get one."
-        )
+        raise ValueError("the network has weights without a shape: call it once to give them one.")
     if not any(weight.requires_grad for weight in network.parameters()):
         raise ValueError("the network has no weights to train.")
     _check_finite(_tensors(network), "weights")

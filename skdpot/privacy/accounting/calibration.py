@@ -235,9 +235,7 @@ def calibrate_noise_multiplier(
     check_delta(delta)
     _check_steps(sampling_rate, steps, neighbouring, centred)
     if sampling_rate == 0:
-        raise ValueError(
-            "sampling_rate must be above 0: records that are never sampled need no noise."
-        )
+        raise ValueError("sampling_rate must be above 0: records never sampled need no noise.")
 
     # A smaller budget needs more noise.
     epsilon = min(epsilon, _EXTREME)

@@ -184,9 +184,7 @@ def _guess_sizes(n_canaries: Any, n_guesses: Any) -> list[int]:
         halved = [int(n_canaries) >> power for power in range(_MOST_HALVINGS + 1)]
         return [size for size in halved if size >= _FEWEST_GUESSES] or [int(n_canaries)]
     if not isinstance(n_guesses, (int, np.integer)) or not 1 <= n_guesses <= n_canaries:
-        raise ValueError(
-            f"n_guesses must be None or from 1 to n_canaries={n_canaries}, got {n_guesses!r}."
-        )
+        raise ValueError(f"n_guesses must be None or from 1 to {n_canaries}, got {n_guesses!r}.")
     return [int(n_guesses)]
 
 

@@ -236,6 +236,4 @@ def _join(chunks: list) -> Any:
 def _check_some_worked(outputs: list) -> None:
     if all(isinstance(output, Raised) for output in outputs):
         first = outputs[0]
-        raise RuntimeError(
-            f"release raised at every trial, at the first one {first.kind}: {first.message}"
-        )
+        raise RuntimeError(f"release raised at every trial, at first {first.kind}: {first.message}")

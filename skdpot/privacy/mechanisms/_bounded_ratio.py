@@ -76,9 +76,7 @@ class BoundedRatioMechanism:
     def __init__(self, base_measure: Any, epsilon: float) -> None:
         base = np.asarray(base_measure, dtype=np.float64)
         if not (base.ndim == 1 and base.size and np.isfinite(base).all() and (base >= 0).all()):
-            raise ValueError(
-                "base_measure must be one-dimensional, not empty, finite and non-negative."
-            )
+            raise ValueError("base_measure must be a vector, not empty, finite and non-negative.")
         epsilon = check_positive("epsilon", epsilon)
         ratio = scaled_exp(epsilon)
         # Rounded up, so that exp(epsilon) times it reaches exp(epsilon) s for the smallest s, too.

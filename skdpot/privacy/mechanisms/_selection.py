@@ -250,8 +250,6 @@ def _ordered_doubles(utilities: Any) -> np.ndarray:
     """Return utilities as finite doubles, with NaN as the smallest."""
     values = private_doubles(utilities)
     if values.ndim != 1 or not len(values):
-        raise ValueError(
-            f"utilities must be an array of shape (n_candidates,), got shape {values.shape}."
-        )
+        raise ValueError(f"utilities must have shape (n_candidates,), got {values.shape}.")
     largest = np.finfo(np.float64).max
     return np.nan_to_num(values, nan=-largest, posinf=largest, neginf=-largest)

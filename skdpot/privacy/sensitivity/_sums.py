@@ -204,7 +204,5 @@ def product_sum_sensitivity(
     2900.0
     """
     if beside**2 > 2 * diagonal**2:
-        raise ValueError(
-            "the weight off the diagonal must be at most sqrt(2) times the weight on it."
-        )
+        raise ValueError("the weight off the diagonal must be at most sqrt(2) times that on it.")
     return doubled_if_replaced(diagonal * float(radius) ** 2, relation)

@@ -64,9 +64,7 @@ def check_problem(
         raise ValueError("costs must hold one matrix per group, got none.")
     widths = sorted({cost.shape[1] for cost in arrays})
     if len(widths) > 1:
-        raise ValueError(
-            f"all groups must have costs to the same candidates: costs have {widths} columns."
-        )
+        raise ValueError(f"all groups need the same candidates: costs have {widths} columns.")
     weights = check_weights(group_weights, len(arrays), "group_weights")
     n_support = operator.index(n_support)
     if not 1 <= n_support <= widths[0]:

@@ -350,6 +350,4 @@ def _check_parameters(eta, relaxation, criterion, tol, max_iter, check_every):
     if criterion not in ("gap", "residuals", None):
         raise ValueError(f"criterion must be 'gap', 'residuals' or None, got {criterion!r}.")
     if max_iter < 1 or check_every < 1:
-        raise ValueError(
-            f"max_iter and check_every must be at least 1, got {max_iter} and {check_every}."
-        )
+        raise ValueError(f"max_iter={max_iter} and check_every={check_every} must be at least 1.")
