@@ -195,9 +195,8 @@ def range_within(
         bounds = proven or imposed
         if bounds is None:
             raise ValueError(
-                f"metric={name!r} has no proven range on this box, or none that a double can "
-                "hold. Give cost_range=(lo, hi), the smallest and the largest cost; others are "
-                "clipped."
+                f"metric={name!r} has no proven range on this box, or none that a double can hold. "
+                "Give cost_range=(smallest, largest); other costs are clipped."
             )
         return bounds
     low, high = max(proven[0], imposed[0]), min(proven[1], imposed[1])

@@ -139,8 +139,7 @@ def _public_array(value: Any, name: str, shape: tuple[int, ...]) -> np.ndarray:
     array = np.array(value, dtype=np.float64)
     if array.shape != shape or not np.isfinite(array).all():
         raise ValueError(
-            f"metric_params[{name!r}] must hold finite numbers in the shape {shape}, got shape "
-            f"{array.shape}."
+            f"metric_params[{name!r}] must hold finite numbers of shape {shape}, got {array.shape}."
         )
     return array
 

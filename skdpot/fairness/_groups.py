@@ -87,8 +87,7 @@ class FoundGroups(BaseEstimator):
         groups = find_groups(labels, min_group_size=self.min_size, small_groups=self.small)
         if not len(groups.names):
             raise ValueError(
-                f"no group has min_size={self.min_size} rows, and small='drop' leaves out all of "
-                "them."
+                f"no group has min_size={self.min_size} rows, and small='drop' leaves out all."
             )
         return groups
 
@@ -154,10 +153,9 @@ def doubts_about_small_groups(policy: FoundGroups | DeclaredGroups, groups: "Gro
     return (
         f"the group {groups.names.tolist()[g]!r} has {groups.sizes[g]} rows, and {needed} are "
         "needed to know its distribution: then the share of rows below any value is off by at most "
-        f"{_LARGEST_ERROR} (with a probability of {100 * (1 - _ERROR_PROBABILITY):.0f} %)"
-        f"{others}. What is fair for such a group in these rows may not be in new ones. Merge "
-        f"small groups by FoundGroups(min_size={needed}, small='merge'), or accept them by another "
-        "min_size."
+        f"{_LARGEST_ERROR} (with a probability of {100 * (1 - _ERROR_PROBABILITY):.0f} %){others}. "
+        "What is fair for such a group in these rows may not be in new ones. Merge small groups by "
+        f"FoundGroups(min_size={needed}, small='merge'), or accept them by min_size."
     )
 
 

@@ -181,8 +181,8 @@ def _cheapest_kernels(masses: np.ndarray, of_cells: np.ndarray, costs: np.ndarra
     )
     if found.x is None:
         raise RuntimeError(
-            f"the linear program of equalized odds was not solved: {found.message} Use fewer cells "
-            "(n_quantiles)."
+            f"the linear program of equalized odds was not solved: {found.message} Use fewer "
+            "n_quantiles."
         )
     plans = np.maximum(found.x[:n_entries].reshape(n_groups, n_cells, n_cells), 0.0)
     sent = plans.sum(axis=2, keepdims=True)

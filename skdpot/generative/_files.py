@@ -129,8 +129,7 @@ def _as_json(content: dict[str, Any]) -> bytes:
         raise ValueError(f"the header must have values of JSON: {error}") from error
     if json.loads(text) != content:
         raise ValueError(
-            "the header would change when it is read: it must have lists and no tuples, and keys "
-            "of text."
+            "the header would change when read: it must have lists, no tuples, and keys of text."
         )
     return text.encode()
 

@@ -53,8 +53,7 @@ def choose_n_blocks(n_blocks: int | None, cv: Any, n_records: int, noise: float)
         fewest = 2
     else:
         raise ValueError(
-            "cv must be an integer or a splitter: positions of records make no sense within a "
-            "block."
+            "cv must be an integer or splitter: positions of records make no sense in a block."
         )
     if n_blocks is None:
         wanted = math.ceil(noise / _NOISE_SHARE)

@@ -303,8 +303,7 @@ class Chain:
             if link.digest != record.digest or link.number != record.number:
                 raise LedgerTamperedError(
                     f"record {link.number} of the ledger at {self.path} does not follow from those "
-                    "before it: the file was tampered with, or the key is not the one it was "
-                    "written with."
+                    "before it: the file was tampered with, or written with another key."
                 )
             previous = link
         return records

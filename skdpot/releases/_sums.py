@@ -36,8 +36,7 @@ def check_exact_sums(n_records: int) -> None:
     """
     if n_records > _MOST_RECORDS:
         raise ValueError(
-            f"there are more than {_MOST_RECORDS} records, whose sums would not be exact: fit a "
-            "part of them."
+            f"sums of more than {_MOST_RECORDS} records would not be exact: fit a part of them."
         )
 
 

@@ -66,8 +66,7 @@ def _check_points(points, name):
     points = check_array(points, dtype=np.float64, ensure_all_finite=False, input_name=name)
     if not np.isfinite(points).all():
         raise ValueError(
-            f"{name} contains NaN or infinity. Every point needs all of its coordinates, as finite "
-            "numbers."
+            f"{name} contains NaN or infinity. Every coordinate must be a finite number."
         )
     return points
 
@@ -136,7 +135,6 @@ def power_of_distances(inputs, outputs, metric, order):
         i, j = np.argwhere(~np.isfinite(cost))[0]
         raise ValueError(
             f"metric={metric!r} to the power order={order!r} gives no finite cost between input "
-            f"point {i} and output point {j}. Choose another metric or order, or rescale the "
-            "points."
+            f"point {i} and output point {j}. Change metric or order, or rescale the points."
         )
     return check_cost_matrix(cost)

@@ -175,8 +175,7 @@ class SphericalProjectionSampler(BaseLocalSampler):
         if empty.size:
             raise ValueError(
                 f"row {empty[0]} is all zero, so it has no direction. Give it one that does not "
-                "depend on anybody's data, such as all ones: leaving it out would reveal that it "
-                "is empty."
+                "depend on anybody's data, such as all ones: its absence reveals that it is empty."
             )
         # Scaled before squares are added, which could overflow or underflow.
         X = X / largest[:, None]

@@ -231,8 +231,7 @@ def _read_text(
     while chunk := list(islice(rows, _ROWS_AT_ONCE)):
         if any(len(row) != len(header) for row in chunk):
             raise ValueError(
-                f"the file has lines with more or fewer fields than the {len(header)} names in its "
-                "first line."
+                f"the file has lines with more or fewer fields than its {len(header)} names."
             )
         fields = list(zip(*chunk, strict=True))
         for values, place, reader in zip(columns, places, readers, strict=True):

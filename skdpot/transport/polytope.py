@@ -88,8 +88,7 @@ def check_base_measure(base_measure, epsilon, n_outputs):
     base = np.array(base_measure, dtype=np.float64)
     if base.shape != (n_outputs,):
         raise ValueError(
-            f"base_measure must have one entry per output point, shape ({n_outputs},), got shape "
-            f"{base.shape}."
+            f"base_measure must have one entry per output point ({n_outputs}), got {base.shape}."
         )
     if not np.isfinite(base).all() or base.min() < 0:
         raise ValueError("base_measure must be finite and non-negative.")
@@ -140,8 +139,7 @@ def normalise_rows(weights):
     if empty.size:
         raise ValueError(
             f"row {empty[0]} is all zero, so it is no distribution. Give it weights that do not "
-            "depend on anybody's data, such as all ones: leaving it out would reveal that it is "
-            "empty."
+            "depend on anybody's data, such as all ones: its absence reveals that it is empty."
         )
     lengths = np.diff(rows.indptr)
     rows.data /= np.repeat(largest, lengths)

@@ -178,8 +178,7 @@ def _exp(log_cost):
         return math.exp(log_cost)
     except OverflowError:
         raise ValueError(
-            "the cost overflows: distances reach 2, and 2**order is too large. Choose a smaller "
-            "order."
+            "the cost overflows, as distances reach 2: choose a smaller order."
         ) from None
 
 

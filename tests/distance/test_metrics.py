@@ -235,7 +235,7 @@ def test_of_the_proven_and_the_imposed_range_the_smaller_is_taken():
 
 @pytest.mark.parametrize("metric", UNPROVEN)
 def test_other_metrics_of_scipy_need_a_range(metric):
-    with pytest.raises(ValueError, match="cost_range=\\(lo, hi\\)"):
+    with pytest.raises(ValueError, match="cost_range=\\(smallest, largest\\)"):
         cost_of(metric)
     cost = cost_of(metric, cost_range=(0.25, 0.5))
     assert cost.range == (0.25, 0.5)

@@ -200,7 +200,7 @@ def test_lower_bounds_are_not_negative():
 
 def test_dropping_all_groups_is_refused():
     X, _ = two_groups(6)
-    with pytest.raises(ValueError, match="leaves out all of them"):
+    with pytest.raises(ValueError, match="leaves out all"):
         FairBarycenterPreprocessor(groups=FoundGroups(small="drop")).fit(
             X, sensitive_features=np.arange(6)
         )

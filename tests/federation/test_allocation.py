@@ -596,7 +596,7 @@ def test_a_node_charges_all_its_messages_before_the_first(protect, unit):
 def test_nodes_do_not_share_their_noise(rng):
     network, *utilities = draw_problem("sparse", "linear", rng)
     same = [NodePrivacy(1.0, (0.0, 6.0), random_state=0)] * sum(network.shape)
-    with pytest.raises(ValueError, match="same random_state"):
+    with pytest.raises(ValueError, match="one random_state"):
         allocation_nodes(network, *utilities, same)
 
 

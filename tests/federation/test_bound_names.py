@@ -119,7 +119,7 @@ def test_shared_noise_is_refused_without_the_keys_of_all_others():
     for wrong in ({"owners": {"south": "ed25519:"}}, {"coordinator_key": "no key"}):
         with pytest.raises(ValueError, match="a public key is like"):
             owner_of("north", **wrong)
-    with pytest.raises(ValueError, match="mapping of their names to public keys"):
+    with pytest.raises(ValueError, match="mapping of names to public keys"):
         coordinator_of(SHARED, NAMES, secure=SecureAggregation())
 
 

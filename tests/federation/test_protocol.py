@@ -760,7 +760,7 @@ def test_groups_and_widths_must_go_together():
                 "secure": SecureAggregation(),
                 "owners": NAMES,
             },
-            "mapping of their names to public keys",
+            "mapping of names to public keys",
         ),
         (
             {

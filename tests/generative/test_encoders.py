@@ -232,7 +232,7 @@ def test_auto_goes_by_the_image_shape():
     [
         ("fourier", {"n_features": 4}, "encoder must be one of"),
         (7, {"n_features": 4}, "encoder must be one of"),
-        ((abs,), {"n_features": 4, "encoder_norm": 1.0}, "a pair of callables"),
+        ((abs,), {"n_features": 4, "encoder_norm": 1.0}, "or a pair"),
         ("dct", {"n_features": 4}, "needs an image_shape"),
         ("pose", {"n_features": 4}, "needs an image_shape"),
         ("pose", {"image_shape": (2, 2, 3)}, "of one channel, got 3"),

@@ -155,8 +155,8 @@ def test_folders_and_files_that_are_not_there_are_errors_of_the_system(tmp_path)
         ({"x": np.float32(1)}, "must have values of JSON"),
         ({"x": float("nan")}, "must have values of JSON"),
         ({"x": {1}}, "must have values of JSON"),
-        ({"x": (1, 2)}, "would change when it is read"),
-        ({1: 2}, "would change when it is read"),
+        ({"x": (1, 2)}, "would change when read"),
+        ({1: 2}, "would change when read"),
         ([1], "must be a dictionary"),
     ],
 )

@@ -70,7 +70,9 @@ def test_tables_without_statistics_say_so(tmp_path):
     generator.save(tmp_path / "again")
     for table in (generator._fitted, DPSinkhornGenerator.load(tmp_path / "again")._fitted):
         assert table.statistics is None
-        with pytest.raises(ValueError, match="by an earlier version, without the released counts"):
+        with pytest.raises(
+            ValueError, match="an earlier version saved the generator without the released counts"
+        ):
             table.known_statistics  # noqa: B018
 
 

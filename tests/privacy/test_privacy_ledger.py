@@ -632,7 +632,7 @@ class TestVerification:
             ledger.charge(PureDpEvent(0.25), **RECORD)
             forge(path)
             if recognised:
-                with pytest.raises(LedgerTamperedError, match="or the key is not the one"):
+                with pytest.raises(LedgerTamperedError, match="or written with another key"):
                     PrivacyLedger.open(path, key=key)
             else:
                 assert PrivacyLedger.open(path).spent() == (0.05, 0.0)

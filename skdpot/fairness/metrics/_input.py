@@ -85,8 +85,7 @@ def check_positives(y: Any, pos_label: Any, name: str) -> np.ndarray:
         pos_label = 1
     if len(values | {pos_label}) > 2:
         raise ValueError(
-            f"{name} must have at most two different labels, pos_label among them; it has "
-            f"{len(values)}."
+            f"{name} must have at most two labels, pos_label among them, got {len(values)}."
         )
     return y == pos_label
 

@@ -181,7 +181,6 @@ class AllocationRun:
             left = most - self._coordinator.n_iter if type(most) is int else 0
             return (
                 f"there are {self._last - self._coordinator.n_iter} rounds to make, and its budget "
-                f"is for {left} more: give NodePrivacy as many n_rounds as the coordinator has, or "
-                "run fewer"
+                f"is for {left} more: give NodePrivacy the coordinator's n_rounds, or run fewer"
             )
         return None

@@ -101,7 +101,6 @@ def _budgets(
     integers = [seed for seed in seeds if isinstance(seed, Integral)]
     if len(set(integers)) < len(integers):
         raise ValueError(
-            "two nodes have the same random_state, so they know each other's noise. Give every "
-            "node its own."
+            "two nodes have one random_state and know each other's noise: give each its own."
         )
     return list(privacy)

@@ -172,8 +172,7 @@ class CoordinatorSession:
         except OutOfRange as error:
             self.rejected["out of range"] += 1
             raise self._too_few(
-                f"an owner sent an impossible answer: of the sum, {error}. Masks hide which owner "
-                "it was."
+                f"an owner sent an impossible answer: of the sum, {error}. Masks hide which owner."
             ) from error
         except SecureSumError as error:
             raise self._too_few(str(error)) from error

@@ -203,8 +203,7 @@ class BarycenterSettings:
             raise ValueError("shared noise needs secure aggregation: set secure, too.")
         if shared and not self.publics:
             raise ValueError(
-                "shared noise is for owners with keys: owners must be a mapping of their names to "
-                "public keys."
+                "shared noise needs keys: owners must be a mapping of names to public keys."
             )
         if self.n_honest > len(self.owners):
             raise ValueError(f"n_honest={self.n_honest} exceeds the {len(self.owners)} owners.")

@@ -322,10 +322,7 @@ class GroupRelease:
             return points
         low, high = map(np.array, self.bounds)
         if points.shape[1] != len(low):
-            raise ValueError(
-                f"points have {points.shape[1]} features, and the release declares bounds of "
-                f"{len(low)}."
-            )
+            raise ValueError(f"points have {points.shape[1]} features, and the bounds {len(low)}.")
         return (np.clip(points, low, high) - low) / (high - low)
 
     def codes_of(self, labels: Any, n_records: int) -> np.ndarray:

@@ -97,6 +97,5 @@ def _message(encoder: Any, kinds: dict[str, type[Encoder]]) -> str:
     names = ", ".join(f'"{name}"' for name in (AUTO, *sorted(kinds)))
     return (
         f"encoder must be one of {names}, an encoder of skdpot.generative, a fitted transformer "
-        "with transform and inverse_transform, or a pair of callables (encode, decode); got "
-        f"{encoder!r}."
+        f"with transform and inverse_transform, or a pair (encode, decode); got {encoder!r}."
     )

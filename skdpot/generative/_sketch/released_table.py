@@ -91,8 +91,7 @@ class ReleasedTable:
         """Return the released statistics, or raise where a file does not hold them."""
         if self.statistics is None:
             raise ValueError(
-                "the generator was saved by an earlier version, without the released counts: fit "
-                "it again."
+                "an earlier version saved the generator without the released counts: fit again."
             )
         return self.statistics
 

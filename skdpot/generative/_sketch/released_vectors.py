@@ -76,8 +76,7 @@ class ReleasedVectors:
         """Return the noise of the releases, or raise for a file that does not hold it."""
         if self.noise is None:
             raise ValueError(
-                "the generator was saved by an earlier version, without the size of the noise: fit "
-                "it again."
+                "an earlier version saved the generator without the size of the noise: fit again."
             )
         return self.noise
 
