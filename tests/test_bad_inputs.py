@@ -726,7 +726,7 @@ MISTAKES = {
     ],
     optimal_base_measure: [
         ("a vector of costs", lambda book: optimal_base_measure([1.0, 2.0], 1.0),
-         r"got shape \(2,\)", r"array of shape \(n_inputs, n_outputs\)"),
+         r"got shape \(2,\)", r"of shape \(n_inputs, n_outputs\)"),
         ("gaps", lambda book: optimal_base_measure([[np.nan, 1.0], [1.0, 0.0]], 1.0),
          "contains NaN", "costs must be finite"),
         ("epsilon 0", lambda book: optimal_base_measure(COST, 0), "got 0.0", "must be positive"),

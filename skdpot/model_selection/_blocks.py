@@ -22,8 +22,7 @@ def check_score_range(score_range: Any, scoring: Any, estimator: Any) -> tuple[f
         good = False
     if not good:
         raise ValueError(
-            "score_range must be two finite numbers (low, high) with low < high, got "
-            f"{score_range!r}."
+            f"score_range must be finite (low, high) with low < high, got {score_range!r}."
         )
     if isinstance(scoring, str) and scoring.startswith("neg_") and low >= 0:
         raise ValueError(

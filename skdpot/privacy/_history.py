@@ -287,8 +287,8 @@ class History:
     def _begin(self, body: dict[str, Any]) -> None:
         if body["format"] != FORMAT:
             raise LedgerError(
-                f"the ledger was written in format {body['format']}, and this version of skdpot "
-                f"reads format {FORMAT}."
+                f"the ledger is of format {body['format']}, and this version of skdpot reads "
+                f"{FORMAT}."
             )
         self._facts["settings",], self._facts["slack",] = body, body["slack"]
 

@@ -422,8 +422,8 @@ def _as_receipts(receipt: Any) -> list[Receipt]:
     for each in receipts:
         if not isinstance(each, Receipt):
             raise TypeError(
-                "receipt must be a Receipt, such as ledger.receipt() returns, or several; got an "
-                f"object of {type(each)}."
+                "receipt must be a Receipt, such as ledger.receipt() returns, or several; got "
+                f"{type(each)}."
             )
     return receipts
 

@@ -36,8 +36,7 @@ def group_weights(weights: Any, sizes: np.ndarray, names: np.ndarray | None = No
     weights = np.asarray(weights, dtype=np.float64)
     if weights.shape != (len(sizes),):
         raise ValueError(
-            f"weights must be one number for each of the {len(sizes)} groups, got shape "
-            f"{weights.shape}."
+            f"weights must be {len(sizes)} numbers, one per group, got shape {weights.shape}."
         )
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
         raise ValueError("weights must be finite and non-negative, and not all zero.")

@@ -291,8 +291,7 @@ class SharedRelease(_PartRelease):
             raise ValueError(f"n_honest={n_honest} must be at most n_parts={n_parts}.")
         if delta == 0:
             raise ValueError(
-                "shares of noise need a delta above 0, because they are Gaussian. Choose "
-                "SummedRelease instead."
+                "shares of noise are Gaussian: delta must be above 0. Or choose SummedRelease."
             )
         self._delta = check_delta(delta)
         self._noise_multiplier = calibrate_noise_multiplier(

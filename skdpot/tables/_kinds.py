@@ -175,8 +175,7 @@ def _declared(categories: Any, categorical: list[int], names: list[Any]) -> dict
             position = _position(name, names, "categories")
             if position not in categorical:
                 raise ValueError(
-                    f"categories are declared for column {name!r}, which is not one of the "
-                    "categorical columns."
+                    f"categories are declared for column {name!r}, which is not categorical."
                 )
             labels_by_position[position] = labels
         return labels_by_position

@@ -224,8 +224,7 @@ def _check(text: str, formula: Formula) -> None:
         )
     if not isinstance(source, SameLabel) and column.integer and not source.whole:
         raise ValueError(
-            f"the rule {text!r} computes {column.name!r}, a column of integers, from numbers that "
-            "are not integers."
+            f"the rule {text!r} computes {column.name!r}, a column of integers, from other numbers."
         )
 
 

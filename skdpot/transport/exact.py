@@ -119,8 +119,8 @@ def exact_transport(cost: Any, a: Any, b: Any) -> TransportResult:
     unit = high - low
     if not math.isfinite(unit):
         raise ValueError(
-            f"costs from {low:.3g} to {high:.3g} differ by more than a double can hold: divide "
-            "them by a number."
+            f"costs from {low:.3g} to {high:.3g} differ by more than a double can hold: rescale "
+            "them."
         )
     result = _solved((cost - low) / (unit or 1.0), a, b)
     return TransportResult(

@@ -52,7 +52,7 @@ def check_cost_matrix(cost_matrix):
     cost_matrix = np.ascontiguousarray(cost_matrix, dtype=np.float64)
     if cost_matrix.ndim != 2 or 0 in cost_matrix.shape:
         raise ValueError(
-            "cost_matrix must be a non-empty array of shape (n_inputs, n_outputs), got shape "
+            "cost_matrix must be non-empty, of shape (n_inputs, n_outputs), got "
             f"{cost_matrix.shape}."
         )
     if not np.isfinite(cost_matrix).all():

@@ -159,7 +159,7 @@ def test_declared_categories_may_have_no_rows_and_set_the_order():
         ({"categorical_features": [9]}, "categorical_features names a .*X has no column 9"),
         ({"categories": {"colour": ["a"]}}, "categories names a column that is none of X"),
         ({"categorical_features": {"color": "ranked"}}, "'ordinal' or 'nominal'"),
-        ({"categories": {"number": [1, 2]}}, "which is not one of the categorical columns"),
+        ({"categories": {"number": [1, 2]}}, "which is not categorical"),
         ({"categories": [["a"]]}, "declares 1 columns, and there are 4"),
         ({"categories": {"word": ["a", "a"]}}, "must be a list of different labels"),
         ({"categories": {"word": []}}, "are empty; declare at least one"),

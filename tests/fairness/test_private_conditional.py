@@ -166,7 +166,7 @@ BAD = {
     "a range of one": ({"bounds": {"number": (-4, 5), "whole": range(1)}}, "must be a pair"),
     "no groups": ({"groups": None}, "groups must be declared"),
     "one group": ({"groups": ["f"]}, "needs two or more groups"),
-    "weights": ({"weights": [1.0, 2.0, 3.0]}, "one number for each"),
+    "weights": ({"weights": [1.0, 2.0, 3.0]}, "numbers, one per group"),
     "no categories": ({"categories": {"level": ["low"]}}, "categories must be declared"),
     "missing": ({"missing": "category"}, "is for fits without epsilon"),
     "tol": ({"method": ConditionalRepair(tol=2.0)}, "'tol' parameter"),

@@ -702,7 +702,7 @@ class TestVerification:
 
     def test_file_of_a_newer_version_is_refused(self, path, monkeypatch):
         monkeypatch.setattr(ledger_module, "FORMAT", 2)
-        with pytest.raises(LedgerError, match="written in format 2, and this version"):
+        with pytest.raises(LedgerError, match="of format 2, and this version"):
             PrivacyLedger(epsilon=1.0, path=path)
 
     def test_file_without_a_first_record_is_no_ledger(self, path):

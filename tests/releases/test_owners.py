@@ -485,7 +485,7 @@ def test_events():
 
 
 def test_parameters_out_of_range_are_refused():
-    with pytest.raises(ValueError, match="shares of noise need a delta above 0"):
+    with pytest.raises(ValueError, match="shares of noise are Gaussian"):
         shared(delta=0.0)
     for delta in (-1.0, 1.0, math.nan):
         with pytest.raises(ValueError, match="delta must be"):

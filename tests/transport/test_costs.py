@@ -117,7 +117,7 @@ def test_whatever_is_an_array_becomes_a_matrix_of_costs():
     "matrix, message",
     [
         ([1.0, 2.0], "must be a non-empty matrix"),
-        (np.empty((0, 3)), "not empty"),
+        (np.empty((0, 3)), "non-empty"),
         ([[np.nan]], "finite"),
         ([[np.inf, 0.0]], "finite"),
     ],

@@ -88,8 +88,7 @@ class OwnEncoder(Encoder):
         if ways is None:
             raise ValueError(
                 "your own encoder must be a fitted transformer with transform and "
-                "inverse_transform, or a pair of callables (encode, decode); got "
-                f"{self.encoder!r}."
+                f"inverse_transform, or a pair (encode, decode); got {self.encoder!r}."
             )
         self._forward, self._back = ways
         self.largest_norm = self._read_norm()

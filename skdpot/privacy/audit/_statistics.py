@@ -66,8 +66,8 @@ class DensityRatio(Statistic):
         ratios = np.asarray(self.log_density_ratio(outputs), dtype=np.float64)
         if ratios.shape != (sum(worked),):
             raise ValueError(
-                f"log_density_ratio must return one number per output, of shape ({sum(worked)},), "
-                f"got {ratios.shape}."
+                f"log_density_ratio must return {sum(worked)} numbers, one per output, got "
+                f"{ratios.shape}."
             )
         scores[worked] = np.round(ratios, _RATIO_DECIMALS)
         return np.where(np.isnan(scores), 0.0, scores)

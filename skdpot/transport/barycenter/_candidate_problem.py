@@ -84,8 +84,8 @@ def check_problem(
     low, high = problem.bounds_of_costs
     if not math.isfinite(high - low):
         raise ValueError(
-            f"costs from {low:.3g} to {high:.3g} differ by more than a double can hold: divide "
-            "them by a number."
+            f"costs from {low:.3g} to {high:.3g} differ by more than a double can hold: rescale "
+            "them."
         )
     return problem
 
@@ -94,8 +94,8 @@ def _check_costs(cost: Any, group: int) -> np.ndarray:
     cost = np.ascontiguousarray(cost, dtype=np.float64)
     if cost.ndim != 2 or 0 in cost.shape:
         raise ValueError(
-            f"costs[{group}] must be a non-empty array of shape (n_points, n_candidates), got "
-            f"shape {cost.shape}."
+            f"costs[{group}] must be non-empty, of shape (n_points, n_candidates), got "
+            f"{cost.shape}."
         )
     if not np.isfinite(cost).all():
         raise ValueError(f"costs[{group}] contains NaN or infinity; costs must be finite.")

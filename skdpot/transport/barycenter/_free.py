@@ -453,7 +453,6 @@ def _check_points(points: Any, name: str) -> np.ndarray:
     points = np.asarray(points, dtype=np.float64)
     if points.ndim != 2 or 0 in points.shape or not np.isfinite(points).all():
         raise ValueError(
-            f"{name} must be a two-dimensional array of finite numbers, and not empty, got shape "
-            f"{points.shape}."
+            f"{name} must be a non-empty matrix of finite numbers, got shape {points.shape}."
         )
     return points

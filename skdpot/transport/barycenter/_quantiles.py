@@ -200,8 +200,7 @@ def _check_sample(sample: Any, name: str) -> np.ndarray:
     sample = np.asarray(sample, dtype=np.float64)
     if sample.ndim != 1 or not sample.size or not np.isfinite(sample).all():
         raise ValueError(
-            f"{name} must be a one-dimensional array of finite numbers, and not empty, got shape "
-            f"{sample.shape}."
+            f"{name} must be a non-empty vector of finite numbers, got shape {sample.shape}."
         )
     return sample
 
@@ -213,5 +212,5 @@ def _check_range(arrays: list[np.ndarray], order: int) -> None:
         if not math.isfinite((high - low) ** order):
             raise ValueError(
                 f"points from {low:.3g} to {high:.3g} differ by more than a double can hold: "
-                "divide them by a number."
+                "rescale them."
             )

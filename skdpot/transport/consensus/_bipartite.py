@@ -174,8 +174,8 @@ def _bounds(bounds: Any, n_nodes: int, side: str) -> tuple[np.ndarray, np.ndarra
         ) from None
     if bounds.shape != (2,) and bounds.shape != (n_nodes, 2):
         raise ValueError(
-            f"{side}_bounds must have shape (2,) or ({n_nodes}, 2), one pair for each {side}; got "
-            f"shape {bounds.shape}."
+            f"{side}_bounds must have shape (2,) or ({n_nodes}, 2), a pair per {side}; got "
+            f"{bounds.shape}."
         )
     lower, upper = np.ascontiguousarray(np.broadcast_to(bounds, (n_nodes, 2)).T)
     for wrong, what in (

@@ -216,8 +216,7 @@ def repair(network: BipartiteNetwork, amounts: np.ndarray) -> np.ndarray:
     amounts = np.asarray(amounts, dtype=np.float64)
     if amounts.shape != (network.n_edges,) or not np.isfinite(amounts).all():
         raise ValueError(
-            f"amounts must be finite and of shape ({network.n_edges},), one per edge; got shape "
-            f"{amounts.shape}."
+            f"amounts must be finite, of shape ({network.n_edges},), got {amounts.shape}."
         )
     return Repairer(network)(amounts)
 
