@@ -199,8 +199,8 @@ class PlanDisplay:
             sides = np.ptp(np.concatenate(places), axis=0)
             self.ax_.set_aspect("equal" if sides.max() <= _MOST_OBLONG * sides.min() else "auto")
             self.ax_.margins(0.08)
-            names = () if self.coordinate_names is None else self.coordinate_names
-            self.ax_.set(**dict(zip(("xlabel", "ylabel"), names, strict=False)))
+            axes = () if self.coordinate_names is None else self.coordinate_names
+            self.ax_.set(**dict(zip(("xlabel", "ylabel"), axes, strict=False)))
             self.ax_.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
         else:
             self._finish_sides(plan, places, names)

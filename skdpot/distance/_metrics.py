@@ -220,8 +220,7 @@ def _callable_cost(
         )
     if bounds is None:
         raise ValueError(
-            "a callable metric needs cost_range=(lo, hi), the smallest and the largest cost; "
-            "others are clipped."
+            "a callable metric needs cost_range=(smallest, largest); other costs are clipped."
         )
     try:
         _number(metric(_read_only(box.low), _read_only(box.high)))

@@ -545,7 +545,7 @@ def test_wrong_parameters_of_runs_are_refused(rng):
         run_allocation(nodes[:-1], coordinator)
     with pytest.raises(ValueError, match="names that differ"):
         run_allocation([nodes[0], *nodes], coordinator)
-    with pytest.raises(ValueError, match="privacy must be of 21 nodes"):
+    with pytest.raises(ValueError, match="privacy must have 21 entries"):
         allocation_nodes(network, *utilities, [None])
     with pytest.raises(ValueError, match="role must be"):
         coordinator.incoming("edge", 0)

@@ -516,7 +516,7 @@ def test_owners_without_a_node_are_missed(private_nodes):
 
 def test_two_nodes_of_one_owner_are_an_error(open_nodes):
     grid = direct_grid(open_nodes | {13: open_nodes[11]})
-    with pytest.raises(FederationError, match="two nodes say that they are the owner 'south'"):
+    with pytest.raises(FederationError, match="two nodes claim to be the owner 'south'"):
         coordinate(grid, plain("free"))
     assert {kind for _, kind in grid.delivered} == {"query.barycenter_owner"}
 

@@ -719,7 +719,7 @@ def test_sums_that_make_no_sense_are_an_error_and_the_round_is_asked_again(monke
 def test_groups_and_widths_must_go_together():
     two = [BarycenterOwner(name, rows_of(name), "x") for name in "ab"]
     coordinator = BarycenterCoordinator(["a", "b"], 3, method="free")
-    with pytest.raises(FederationError, match="'a' and 'b' have rows of one group.*no sum"):
+    with pytest.raises(FederationError, match="'a' and 'b' have rows of one group.*not a sum"):
         run_barycenter(coordinator, InProcessCarrier(two))
     same = BarycenterOwner("a", rows_of("a"), np.str_("x"))
     with pytest.raises(FederationError, match="one group"):
@@ -746,7 +746,7 @@ def test_groups_and_widths_must_go_together():
         ({"weights": "fair"}, "weights must be"),
         ({"weights": [1.0, 1.0]}, "one for every owner"),
         ({"weights": [0.0, 0.0, 0.0]}, "no positive sum"),
-        ({"method": "release", "weights": [1.0, 1.0, 1.0]}, "each of the 2 groups"),
+        ({"method": "release", "weights": [1.0, 1.0, 1.0]}, "2 numbers, one per group"),
         ({"tol": 0.0}, "tol"),
         ({"method": "dual"}, "needs candidates"),
         ({"secure": SecureAggregation()}, "bounds of the rows"),
@@ -768,7 +768,7 @@ def test_groups_and_widths_must_go_together():
                 "release": dataclasses.replace(SHARED, n_honest=4),
                 "secure": SecureAggregation(),
             },
-            "more than the 3 owners",
+            "exceeds the 3 owners",
         ),
         (
             {"method": "release", "release": MANY_HONEST, "secure": SecureAggregation(2)},

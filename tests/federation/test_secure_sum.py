@@ -554,7 +554,7 @@ class TestClientRefuses:
                     context.setattr(_sum_owner, "seal_shares", seal_another)
                 answer = run.answer(1, number)
             run.coordinator.receive_shares(number, answer)
-        with pytest.raises(FaultyOwnerError, match="not those that it published") as caught:
+        with pytest.raises(FaultyOwnerError, match="do not fit its published points") as caught:
             run.owners[0].opened(run.incoming(2, 0))
         assert caught.value.owner == 1
 
@@ -669,7 +669,7 @@ class TestClientRefuses:
             (plan, 0, {}, "must have the arrays"),
             (plan, 0, state | {"more": state["seed"]}, "must have the arrays"),
             (plan, 0, state | {"seed": state["seed"][1:]}, "seed must have the shape"),
-            (plan, 0, state | {"position": np.array([0, 6])}, "of no leg"),
+            (plan, 0, state | {"position": np.array([0, 6])}, "of an unknown leg"),
             (plan, 0, state | {"position": np.array([0, 0])}, "no others"),
         ]:
             with pytest.raises(ValueError, match=match):
