@@ -216,8 +216,7 @@ def _held_out(schema: TableSchema, held_out: Mapping[str, np.ndarray] | None) ->
         name: _distance(count, share, of_values, n_records.value)
         for name, count, share in zip(schema.names, counts, shares, strict=True)
     }
-    # The chance that a record has a higher score than a sample.
-    auc = _mean_of(_ranks(held_out["score_shares"]), held_out["scores"], of_scores)
+    auc = _auc_against_samples(held_out["scores"], held_out["score_shares"], of_scores)
     if schema.target is None or not of_utility:
         return HeldOut(n_records, columns, auc)
     table_of, samples = held_out["utility"], held_out["utility_shares"]
@@ -262,6 +261,11 @@ def _mean_of(values: np.ndarray, counts: np.ndarray, deviation: float) -> Estima
 def _ranks(shares: np.ndarray) -> np.ndarray:
     """Return the share of a distribution below each bin, plus half of the bin."""
     return np.cumsum(shares) - shares / 2
+
+
+def _auc_against_samples(counts: np.ndarray, shares: np.ndarray, deviation: float) -> Estimate:
+    """Return the chance that a record has a higher score than a sample."""
+    return _mean_of(_ranks(shares), counts, deviation)
 
 
 def _auc_between_classes(counts: np.ndarray, deviation: float) -> Estimate:

@@ -158,7 +158,7 @@ def test_arrays_with_the_attribute_in_them_or_beside(rng):
     with pytest.raises(NotFittedError):
         GroupDistributionDisplay.from_estimator(FairBarycenterPreprocessor(), X)
     for wrong in (make_pipeline(fair), FairBarycenterRegressor()):
-        with pytest.raises(TypeError, match=r"not a \w+: of a pipeline pass its step"):
+        with pytest.raises(TypeError, match=r"not a \w+: for a pipeline, pass its step"):
             GroupDistributionDisplay.from_estimator(wrong, X)
 
 

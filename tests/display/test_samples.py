@@ -156,7 +156,7 @@ def test_real_images_in_place_of_a_generator_are_not_quoted(real):
         (np.ones((2, 5)), None, (2, 3), r"images of shape \(2, 3\) have 6 values"),
         (np.ones((2, 12)), None, (2, 3, 2), "with 1, 3 or 4 channels"),
         (np.ones((2, 6)), None, 6, "image_shape must be"),
-        (np.ones((2, 6)), [0], (2, 3), "2 images need as many labels"),
+        (np.ones((2, 6)), [0], (2, 3), "one label for each of 2 images"),
         (np.ones((0, 6)), None, (2, 3), "have 6 values"),
     ],
 )

@@ -185,7 +185,7 @@ def test_a_forged_file_is_refused_or_is_one_of_a_generator(kind, n_trials, saved
         (("noise_multiplier",), -1.0, "no noise_multiplier"),
         (("guarantee", "epsilon"), "x", "no epsilon"),
         (("guarantee", "delta"), -1, "no delta"),
-        (("guarantee", "unit"), 3, "in words"),
+        (("guarantee", "unit"), 3, "no text of the guarantee"),
         (("feature_names",), ["age", "wage", "sex", "height"], "columns of other names"),
     ],
 )

@@ -163,7 +163,7 @@ def test_roles_and_rules_that_do_not_go_together_are_refused_before_the_charge()
     refused("computes it from columns that rows have", X, "user", schema=VISITS,
             rules=["high == low + days"])  # fmt: skip
     refused("no rule computes the order", X, "user", schema=VISITS, rules=["start == end - days"])
-    refused("no row was found|cannot hold", X, "user", schema=VISITS, rules=["age > 200"])
+    refused("no row was found|contradicts other", X, "user", schema=VISITS, rules=["age > 200"])
     named = {**VISITS, "room": {"identifier": True, "per": "user"}}
     refused("they are no identifiers", X.assign(room=1), "user", schema=named)
 

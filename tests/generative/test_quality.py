@@ -552,7 +552,7 @@ def test_a_file_with_other_arrays_is_refused(name, tmp_path):
     damaged = {**fitted.held_out, name: fitted.held_out[name][:-1]}
     object.__setattr__(fitted, "held_out", damaged)
     generator.save(tmp_path / "file.npz")
-    with pytest.raises(ValueError, match="held out"):
+    with pytest.raises(ValueError, match="held-out"):
         DPSinkhornGenerator.load(tmp_path / "file.npz")
 
 

@@ -172,7 +172,7 @@ def test_a_file_holds_what_was_released_and_no_range_of_the_metadata(tmp_path):
     json.dumps(described)
     assert DPSinkhornGenerator.load(tmp_path / "file.npz").sample(5).shape == (5, 8)
     synthesizer.generator.save(tmp_path / "other.npz")
-    with pytest.raises(ValueError, match="no SdvSynthesizer"):
+    with pytest.raises(ValueError, match="hold an SdvSynthesizer"):
         SdvSynthesizer.load(tmp_path / "other.npz")
 
 

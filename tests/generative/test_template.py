@@ -95,7 +95,7 @@ def test_names_that_may_be_values_are_refused():
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        ('{"age": ', "schema must be JSON, and the text is none"),
+        ('{"age": ', "schema must be JSON, but the text is not"),
         ('{"columns": [{"name": "a"}, {"name": "a"}]}', "declares a column twice"),
         ("{}", "schema must be a dict"),
     ],

@@ -262,7 +262,7 @@ def test_copies_do_not_spend_a_budget_of_their_own(kind, duplicate_of):
     assert isinstance(duplicate.ledger, DetachedLedger)
     assert original.ledger is ledger
     for call in (lambda: duplicate.transform(X), lambda: duplicate.fit(X)):
-        with pytest.raises(RuntimeError, match="Nothing is released"):
+        with pytest.raises(RuntimeError, match="nothing is released"):
             call()
     # A clone, or a copy, of a copy is no way around it.
     assert isinstance(clone(duplicate).ledger, DetachedLedger)
@@ -277,7 +277,7 @@ def test_copies_do_not_spend_a_budget_of_their_own(kind, duplicate_of):
 def test_other_processes_release_nothing():
     ledger = BudgetAccountant(epsilon=1.0, delta=0.0)
     sampler = KLProjectionSampler(0.25, ledger=ledger).fit(X)
-    with pytest.raises(RuntimeError, match="Nothing is released"):
+    with pytest.raises(RuntimeError, match="nothing is released"):
         Parallel(n_jobs=2)(delayed(sampler.transform)(X) for _ in range(2))
     assert ledger.total() == (0.0, 0.0)
 

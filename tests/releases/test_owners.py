@@ -472,7 +472,7 @@ def test_owners_may_drop_out():
         assert fewer.standard_deviation == pytest.approx(noise.standard_deviation * (n / 5) ** 0.5)
     assert noise.n_contributors == 5
     for n in (2, 6):
-        with pytest.raises(ValueError, match=f"from 3 to 5 contributors, got {n}"):
+        with pytest.raises(ValueError, match=f"has 3 to 5 contributors, got {n}"):
             noise.with_parts(n)
     assert summed(n_parts=5).with_parts(1).n_contributors == 1
 
