@@ -324,7 +324,7 @@ BAD = {
     "one group": ({"groups": ["a"]}, "needs two or more groups"),
     "equal groups": ({"groups": ["a", "a"]}, "list of different labels"),
     "no categories": ({"categorical_features": [1]}, "categories must be declared for column 1"),
-    "empty categories": ({"categorical_features": [1], "categories": [[]]}, "are none"),
+    "empty categories": ({"categorical_features": [1], "categories": [[]]}, "are empty"),
     "epsilon": ({"epsilon": 0}, "'epsilon' parameter"),
     "delta": ({"delta": 1.0}, "'delta' parameter"),
     "weights": ({"weights": [1, 2, 3]}, "one number for each of the 2 groups"),

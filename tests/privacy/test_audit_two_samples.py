@@ -211,7 +211,7 @@ def test_a_classifier_of_ones_own_is_used_and_left_as_it_was(seed):
 
 
 def test_a_ratio_per_output_is_asked_for():
-    message = re.escape("one number per output, of shape (10,), got (10, 1)")
+    message = re.escape("must return 10 numbers, one per output, got (10, 1)")
     with pytest.raises(ValueError, match=message):
         audit(lambda data: 0.0, 0, 1, n_trials=20, log_density_ratio=lambda out: out[:, None])
 
