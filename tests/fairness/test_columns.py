@@ -157,7 +157,7 @@ def test_declared_categories_may_have_no_rows_and_set_the_order():
             "X has no column 'colour'. Its columns are .'number",
         ),
         ({"categorical_features": [9]}, "categorical_features names a .*X has no column 9"),
-        ({"categories": {"colour": ["a"]}}, "categories names a column that is none of X"),
+        ({"categories": {"colour": ["a"]}}, "categories names a column that X lacks"),
         ({"categorical_features": {"color": "ranked"}}, "'ordinal' or 'nominal'"),
         ({"categories": {"number": [1, 2]}}, "which is not categorical"),
         ({"categories": [["a"]]}, "declares 1 columns, and there are 4"),

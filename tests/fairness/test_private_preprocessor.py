@@ -327,7 +327,7 @@ BAD = {
     "empty categories": ({"categorical_features": [1], "categories": [[]]}, "are empty"),
     "epsilon": ({"epsilon": 0}, "'epsilon' parameter"),
     "delta": ({"delta": 1.0}, "'delta' parameter"),
-    "weights": ({"weights": [1, 2, 3]}, "one number for each of the 2 groups"),
+    "weights": ({"weights": [1, 2, 3]}, "2 numbers, one per group"),
     "weights of others": ({"weights": {"a": 1, "c": 1}}, "as keys"),
     "options": ({"method": CandidateSupport(batch_size=2)}, "has no .'batch_size'"),
     "an option": ({"method": FreeSupport(max_iter=0)}, "must be an int"),
