@@ -110,7 +110,7 @@ class SdvSynthesizer:
             if len(data) != 1:
                 raise ValueError(f"data must have one table, and has {len(data)}.")
             [(name, table)] = data.items()
-        self.generator.fit(_with_dates(table, self._table["columns"]))
+        self.generator.fit(_with_dates(table, self._described["columns"]))
         self._name = name
 
     def sample(
