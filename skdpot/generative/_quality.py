@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm
+from scipy.stats import chi2, norm
 
 from skdpot.generative._fitted import FittedRecords
 from skdpot.generative._quality_report import (
@@ -24,7 +24,7 @@ from skdpot.generative._sketch.released_table import ReleasedTable
 from skdpot.generative._sketch.vector_summaries import summary_schema
 from skdpot.tables import TableSchema
 
-# Probability that noise alone moves a parity farther than the stated limit.
+# Probability that noise alone moves a parity, or a table, farther than the stated limit.
 _FALSE_ALARM = 0.01
 _TINY = 1e-300
 
@@ -71,6 +71,7 @@ def _count_fits(table: ReleasedTable) -> tuple[list[Fit], list[Fit]]:
     n_records = max(float(table.n_records), 1.0)
     names = [schema.names[j] for j in schema.features]
     ends, n_classes = np.cumsum(released["n_cells"])[:-1], schema.n_classes
+    n_tables = math.comb(len(names) + 1, 2) + len(released.get("joint_columns", ()))
     counts, groups = (np.split(released[name], ends) for name in ("counts", "groups"))
     noise_of_columns, noise_of_pairs = released["deviations"][:2]
     weights = [np.where(model["classes"] == c, model["weights"], 0.0) for c in range(n_classes)]
@@ -83,6 +84,7 @@ def _count_fits(table: ReleasedTable) -> tuple[list[Fit], list[Fit]]:
             _joint_shares([cell], weights),
             noise_of_columns / math.sqrt(w),
             n_records,
+            n_tables,
         )
         for name, count, cell, w in zip(names, counts, cells, precisions, strict=True)
     ]
@@ -106,9 +108,8 @@ def _count_fits(table: ReleasedTable) -> tuple[list[Fit], list[Fit]]:
         table_counts = joint_counts[start : start + expected.size].reshape(expected.shape)
         start += expected.size
         named = tuple(names[j] for j in table_columns)
-        fits.append(
-            _fit_of(named, table_counts, expected, noise_of_pairs / math.sqrt(w), n_records)
-        )
+        deviation = noise_of_pairs / math.sqrt(w)
+        fits.append(_fit_of(named, table_counts, expected, deviation, n_records, n_tables))
     return columns, fits
 
 
@@ -160,8 +161,9 @@ def _joint_shares(parts: Sequence[np.ndarray], weights: Sequence[np.ndarray]) ->
 
 
 def _fit_of(
-    columns: tuple[Any, ...], counts: np.ndarray, shares: np.ndarray, deviation: float, n: float
-) -> Fit:
+    columns: tuple[Any, ...], counts: np.ndarray, shares: np.ndarray, deviation: float, n: float,
+    n_tables: int,
+) -> Fit:  # fmt: skip
     # One record more or less is as little noise as matters.
     differences, unit = counts - n * shares, max(float(deviation), 1.0)
     noise = deviation * math.sqrt(2 / math.pi) * counts.size / (2 * n)
@@ -170,6 +172,7 @@ def _fit_of(
         min(float(noise), 1.0),
         min(float(np.abs(differences).sum() / (2 * n)), 1.0),
         float(np.mean((differences / unit) ** 2)),
+        float(chi2.isf(_FALSE_ALARM / n_tables, counts.size)) / counts.size,
     )
 
 

@@ -46,17 +46,22 @@ class Fit:
         That of the model from the counts.
     misfit : float
         The mean squared difference in units of the noise: about 1, or below, if noise explains it.
+    explained : float
+        The misfit that noise alone exceeds for any table, in one of a hundred reports. It is larger
+        for tables of few counts.
     """
 
     columns: tuple[Any, ...]
     noise: float
     distance: float
     misfit: float
+    explained: float
 
     @property
     def fits(self) -> bool:
         """Tell whether noise explains most of the difference of the model and the counts."""
-        return self.misfit <= _LARGE_MISFIT or self.distance <= self.noise + _LARGE_DISTANCE
+        explained = max(self.explained, _LARGE_MISFIT)
+        return self.misfit <= explained or self.distance <= self.noise + _LARGE_DISTANCE
 
 
 @dataclass(frozen=True)

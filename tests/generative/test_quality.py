@@ -274,6 +274,15 @@ def test_a_model_that_does_not_fit_is_named(monkeypatch):
     assert "DOES NOT FIT 2 of 3" in str(report) and report.held_out is None
 
 
+def test_noise_in_many_small_tables_is_no_misfit():
+    coins = np.random.default_rng(0).integers(0, 2, (1000, 10))
+    schema = {j: [0, 1] for j in range(10)}
+    for seed in range(3):
+        generator = DPSinkhornGenerator(4.0, schema=schema, random_state=seed).fit(coins)
+        report = generator.quality()
+        assert len(report.pairs) == 45 and "DOES NOT FIT" not in str(report)
+
+
 def test_a_preview_says_how_exact_the_report_will_be():
     def of_report(n_records):
         errors = make_generator(1.0).preview(n_records).errors
