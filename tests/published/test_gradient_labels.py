@@ -165,7 +165,7 @@ BAD_Y = [
     (
         WORDS,
         {"classes": None},
-        r"classes are not declared: give all possible labels .* classes=\[...\]",
+        r"classes are not declared: give all possible labels.* classes=\[...\]",
     ),
     (np.where(np.arange(10) == 3, SECRET, WORDS), {}, "not among the declared classes"),
     (np.where(np.arange(10) == 3, None, WORDS), {}, "not among the declared classes"),
