@@ -30,7 +30,7 @@ def doubts_about_identifiers(columns: Iterable[Column], n_records: int) -> str |
     --------
     >>> from skdpot.tables import read_schema, doubts_about_identifiers
     >>> columns = read_schema({"name": [f"name {i}" for i in range(90)], "sex": ["F", "M"]}).columns
-    >>> doubts_about_identifiers(columns, 100).partition(", as an")[0]
+    >>> doubts_about_identifiers(columns, 100).partition(", like")[0]
     "column 'name' has 90 different labels for 100 rows"
     >>> doubts_about_identifiers(columns, 1000)
     """

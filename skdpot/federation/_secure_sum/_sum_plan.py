@@ -24,7 +24,7 @@ class SecureSumError(RuntimeError):
     ...     coordinator.total()
     ... except SecureSumError as error:
     ...     print(error)
-    there is no total before survivors were asked to reveal their shares.
+    there is no total before survivors are asked to reveal shares.
     """
 
 
