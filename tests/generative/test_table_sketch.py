@@ -602,11 +602,33 @@ def test_even_samples_are_nearer_to_the_model_and_as_independent():
     assert (np.abs(mean - joint) < 5 * deviation + 1e-12).all()
 
 
+def test_even_draws_have_even_totals_and_no_bias():
+    rng = np.random.RandomState(0)
+    weights = rng.dirichlet(np.full(6, 0.4), 20)
+    row_shares = rng.dirichlet(np.ones(20))
+    rows = np.sort(draws.IndependentDraws(rng).entries(row_shares[None], np.zeros(80, dtype=int)))
+    counts = np.zeros((20, 6))
+    n_tables = 4000
+    for _ in range(n_tables):
+        entries = draws.EvenDraws(rng).entries(weights, rows)
+        table = np.bincount(rows * 6 + entries, minlength=120).reshape(20, 6)
+        sizes = table.sum(axis=1)
+        np.testing.assert_array_equal(sizes, np.bincount(rows, minlength=20))
+        assert (np.abs(table.sum(axis=0) - sizes @ weights) <= 1 + 1e-9).all()
+        counts += table
+    expected = n_tables * sizes[:, None] * weights
+    # A record that is moved to the wrong row would be seen: it is one in ten.
+    assert (np.abs(counts - expected) < 5 * np.sqrt(expected) + 0.01 * n_tables).all()
+    # With shares of rows, totals are those of all rows that might have been drawn.
+    entries = draws.EvenDraws(rng, row_shares).entries(weights, rows)
+    assert (np.abs(np.bincount(entries) - 80 * row_shares @ weights) <= 1 + 1e-9).all()
+
+
 def test_no_sample_has_what_has_no_weight():
     certain = SimpleNamespace(
         uniform=lambda size: np.full(size, 1 - 2.0**-53), permutation=np.arange
     )
     weights = np.tile([0.5, 0.5, 0.0], (3000, 1))
     rows = np.arange(3000)
-    for uniforms in (draws.independent_uniforms, draws.even_uniforms):
-        assert (draws.draw_entries(weights, rows, certain, uniforms) == 1).all()
+    assert (draws.IndependentDraws(certain).entries(weights, rows) == 1).all()
+    assert (draws.EvenDraws(np.random.RandomState(0)).entries(weights, rows) < 2).all()

@@ -5,12 +5,11 @@ common column are applied one after another: where one is broken, its columns ar
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from skdpot.generative._sketch.draws import draw_entries, draw_units
+from skdpot.generative._sketch.draws import IndependentDraws, draw_units
 from skdpot.generative._sketch.people_table import PeopleTable
 from skdpot.generative._sketch.table_draws import draw_column
 from skdpot.generative._sketch.table_rows import TableRows, WantedRows, nearest_rows
@@ -74,17 +73,18 @@ class _DrawnPeople:
 
     def __init__(self, people, table, wanted, n_users, rng):
         n_states = people["chains"].shape[1]
-        types = draw_entries(people["types"][None], np.zeros(n_users, dtype=np.int64), rng)
+        self._draws = draws = IndependentDraws(rng)
+        types = draws.entries(people["types"][None], np.zeros(n_users, dtype=np.int64))
         self._people, self._table, self._wanted, self._rng = people, table, wanted, rng
         # Columns of people have the same distribution in all states of a type.
         self._types = types * n_states
         last = len(table.schema.columns) - 1
         (starts, stops), distributions = self._cell_distributions(last)
-        cells = draw_entries(distributions, self._types, rng)
-        sizes = 1 + draw_units(starts[cells], stops[cells], None, rng)
+        cells = draws.entries(distributions, self._types)
+        sizes = 1 + draw_units(starts[cells], stops[cells], None, draws.uniforms(cells))
         self._starts = np.cumsum(sizes) - sizes
         self.person = np.repeat(np.arange(n_users), sizes)
-        self._states = self._types[self.person] + _walk(people["chains"], types, sizes, rng)
+        self._states = self._types[self.person] + _walk(people["chains"], types, sizes, draws)
         self._person_names = [wanted.schema.names[j] for j in table.shared[:-1]]
         units = np.empty((len(self.person), last), dtype=np.int64, order="F")
         for j in range(last):
@@ -156,10 +156,7 @@ class _DrawnPeople:
         weights = (people["types"][:, None] * people["chains"].sum(axis=2)).ravel()
         name, conditions = schema.names[j], self._wanted.conditions
         intervals = schema.intervals(name, conditions[name]) if name in conditions else None
-        draw = partial(draw_entries, rng=self._rng)
-        return draw_column(
-            schema.columns[j], ends, cells, weights, states, draw, self._rng, intervals
-        )
+        return draw_column(schema.columns[j], ends, cells, weights, states, self._draws, intervals)
 
     def _put_values(self, places: Any, others: TableRows, names: Sequence) -> None:
         """Put values of other rows into columns, and update the columns that rules compute."""
@@ -219,17 +216,17 @@ class _DrawnPeople:
             rows.overwrite(places, donors.select(nearest[positions]), self._wanted.schema, names)
 
 
-def _walk(chains, types, sizes, rng):
+def _walk(chains, types, sizes, draws):
     """Return a state for each row of each person, one after another."""
     n_states = chains.shape[1]
     shares = chains.sum(axis=2)
     states = np.empty(sizes.sum(), dtype=np.int64)
     starts = np.cumsum(sizes) - sizes
-    states[starts] = draw_entries(shares, types, rng)
+    states[starts] = draws.entries(shares, types)
     steps = chains.reshape(-1, n_states)
     walking = np.arange(len(sizes))
     for t in range(1, int(sizes.max(initial=0))):
         walking = walking[sizes[walking] > t]
         rows = starts[walking] + t
-        states[rows] = draw_entries(steps, types[walking] * n_states + states[rows - 1], rng)
+        states[rows] = draws.entries(steps, types[walking] * n_states + states[rows - 1])
     return states

@@ -5,17 +5,11 @@ given others, is a sum over components, and conditional sampling is exact.
 """
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from skdpot.generative._sketch.draws import (
-    draw_entries,
-    draw_units,
-    even_uniforms,
-    independent_uniforms,
-)
+from skdpot.generative._sketch.draws import EvenDraws, IndependentDraws, draw_units
 from skdpot.tables import NUMERIC, TableSchema
 
 __all__ = ["draw_column", "sample_units"]
@@ -54,9 +48,10 @@ def sample_units(
     labels : ndarray of shape (n_samples,), default=None
         The class of each record. None draws them, given the conditions.
     evenly : bool, default=False
-        Whether shares of components, and of each one's cells, are hardly changed by chance. Each
-        record is drawn as if it were the only one, and all together are nearer to the model than
-        independent ones. Components of a model with parities are drawn independently.
+        Whether shares of components, of cells, and of each component's cells, are hardly changed
+        by chance. Each record is drawn almost as if it were the only one, and all are nearer to
+        the model than independent ones. Components of a model with parities are drawn
+        independently.
 
     Returns
     -------
@@ -103,15 +98,17 @@ def sample_units(
         probability = model["cells"][:, columns[j]] @ _allowed_shares(*cell_ends[j], conditions[j])
         # A value that no component has, as in an empty tail, does not change the posterior.
         posterior *= probability if probability.any() else 1.0
-    draw = partial(
-        draw_entries, rng=rng, uniforms=even_uniforms if evenly else independent_uniforms
-    )
+    of_labels, labels = _component_weights(posterior, prior, model["classes"], n_samples, labels)
     # Trees find a parity because, by chance, a column or a pair is slightly informative about the
     # target.
-    draw_component = partial(draw_entries, rng=rng) if "n_parities" in model else draw
-    components = _draw_components(
-        posterior, prior, model["classes"], n_samples, labels, draw_component
+    even_components = evenly and "n_parities" not in model
+    components = (EvenDraws if even_components else IndependentDraws)(rng).entries(
+        of_labels, labels
     )
+    component_shares = (
+        np.bincount(labels, minlength=len(of_labels)) / max(len(labels), 1) @ of_labels
+    )
+    draws = EvenDraws(rng, component_shares) if evenly else IndependentDraws(rng)
     # Records are drawn faster in the order of their components.
     order = np.argsort(components, kind="stable")
     components = components[order]
@@ -121,12 +118,12 @@ def sample_units(
     for j, span in columns.items():
         cells, column = model["cells"][:, span], schema.columns[j]
         units[order, j] = draw_column(
-            column, cell_ends[j], cells, prior, components, draw, rng, conditions.get(j)
+            column, cell_ends[j], cells, prior, components, draws, conditions.get(j)
         )
     return units
 
 
-def draw_column(column, ends, cells, weights, rows, draw, rng, intervals=None):
+def draw_column(column, ends, cells, weights, rows, draws, intervals=None):
     """Return a unit of a column for each record.
 
     Parameters
@@ -141,10 +138,8 @@ def draw_column(column, ends, cells, weights, rows, draw, rng, intervals=None):
         The frequency of each distribution.
     rows : ndarray of shape (n,)
         The distribution of each record.
-    draw : callable
-        As `draw_entries`, of weights and rows.
-    rng : RandomState
-        Source of randomness.
+    draws : IndependentDraws or EvenDraws
+        How records are drawn.
     intervals : list of (int, int), default=None
         The allowed units; None for all.
 
@@ -156,23 +151,21 @@ def draw_column(column, ends, cells, weights, rows, draw, rng, intervals=None):
     Examples
     --------
     >>> import numpy as np
-    >>> from functools import partial
-    >>> from skdpot.generative._sketch.draws import draw_entries
+    >>> from skdpot.generative._sketch.draws import IndependentDraws
     >>> from skdpot.generative._sketch.table_draws import draw_column
     >>> from skdpot.tables import read_schema
     >>> column = read_schema({"age": range(10)}).columns[0]
     >>> ends, cells = (np.array([0, 9]), np.array([9, 10])), np.array([[0.0, 1.0], [0.5, 0.5]])
-    >>> rng = np.random.RandomState(0)
-    >>> draw = partial(draw_entries, rng=rng)
-    >>> draw_column(column, ends, cells, np.ones(2), np.array([0, 0, 1]), draw, rng, [(8, 10)])
+    >>> draws = IndependentDraws(np.random.RandomState(0))
+    >>> draw_column(column, ends, cells, np.ones(2), np.array([0, 0, 1]), draws, [(8, 10)])
     array([9, 9, 9])
     """
     starts, stops = ends
     allowed = _allowed_shares(starts, stops, intervals)
     # A row without any allowed cell gets all allowed units with equal probability.
-    chosen = draw(_with_fallback(cells * allowed, allowed * (stops - starts)), rows)
+    chosen = draws.entries(_with_fallback(cells * allowed, allowed * (stops - starts)), rows)
     heaps = _heaps(column, starts, stops, weights @ cells)[chosen]
-    units = draw_units(starts[chosen], stops[chosen], intervals, rng)
+    units = draw_units(starts[chosen], stops[chosen], intervals, draws.uniforms(chosen))
     return units if intervals is not None else np.where(heaps < 0, units, heaps)
 
 
@@ -204,12 +197,20 @@ def _allowed_shares(starts, stops, intervals):
     return np.sum(overlaps, axis=0) / (stops - starts)
 
 
-def _draw_components(posterior, prior, classes, n_samples, labels, draw):
-    """Return the component of each record: from the prior, where the posterior is 0."""
+def _component_weights(posterior, prior, classes, n_samples, labels):
+    """Return the probability of each component for each label, and the label of each record.
+
+    It is the prior where the posterior is 0. All records have the label 0 if there are none.
+    """
     if labels is None:
-        return draw(_with_fallback(posterior[None], prior), np.zeros(n_samples, dtype=np.int64))
-    is_of_class = classes == np.arange(classes.max() + 1)[:, None]
-    return draw(_with_fallback(is_of_class * posterior, is_of_class * prior), labels)
+        weights, labels = (
+            _with_fallback(posterior[None], prior),
+            np.zeros(n_samples, dtype=np.int64),
+        )
+    else:
+        is_of_class = classes == np.arange(classes.max() + 1)[:, None]
+        weights = _with_fallback(is_of_class * posterior, is_of_class * prior)
+    return weights / weights.sum(axis=1, keepdims=True), labels
 
 
 def _with_fallback(weights, fallback):
