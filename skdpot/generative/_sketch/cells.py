@@ -32,7 +32,7 @@ ROUNDS = ("cells 1", "cells 2", "cells 3")
 # made wider by this factor.
 _HIDDEN_DEVIATIONS, WIDENING = 0.5, 4
 # A cell is cut if its count is above this share of all records and this number of deviations.
-_CUT_SHARE = 0.01
+_CUT_SHARE = 0.003
 CUT_DEVIATIONS = 4.0
 _MOST_PARTS = 16
 # Adjacent cells of a tail are clearly not empty if their sum exceeds this number of deviations.

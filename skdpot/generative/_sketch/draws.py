@@ -5,6 +5,9 @@ import numpy as np
 __all__ = ["EvenDraws", "IndependentDraws", "draw_units"]
 
 _LARGEST_UNIFORM = 1 - 2.0**-30
+# No record is moved to an entry that fewer than this number would have, if all records of its entry
+# were drawn again.
+_LEAST_CHANCE = 0.1
 _TINY = 1e-300
 
 
@@ -101,16 +104,17 @@ class EvenDraws(IndependentDraws):
     def _moves(self, surplus, counts, shares):
         """Return from which entries of which rows records are moved, in order, and where to.
 
-        A row is chosen with the probability with which independent draws would make this move. The
-        opposite move is about as likely, so that rows hardly gain an entry on average.
+        Records move to an entry that is near in the order, which rows that have the first are
+        likely to have. A row is chosen with the probability with which independent draws would make
+        this move. The opposite move is about as likely, so rows hardly gain entries on average.
         """
-        givers = np.repeat(np.arange(len(surplus)), np.maximum(surplus, 0))
-        takers = self._rng.permutation(np.repeat(np.arange(len(surplus)), np.maximum(-surplus, 0)))
+        givers, takers = (
+            np.repeat(np.arange(len(surplus)), np.maximum(sign * surplus, 0)) for sign in (1, -1)
+        )
         moves = []
         for giver, taker in zip(givers, takers, strict=False):
             ladder = np.cumsum(counts[:, giver] * shares[:, taker])
-            # No row may have both.
-            if ladder[-1] > 0:
+            if ladder[-1] >= _LEAST_CHANCE:
                 row = np.searchsorted(ladder, self._rng.uniform() * ladder[-1], side="right")
                 counts[row, giver] -= 1
                 moves.append((row * len(surplus) + giver, taker))
