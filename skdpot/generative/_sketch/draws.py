@@ -77,9 +77,11 @@ class EvenDraws(IndependentDraws):
 
     def uniforms(self, rows: np.ndarray) -> np.ndarray:
         """Return numbers from 0 to 1, evenly spread over the records of each row."""
-        order = self._rng.permutation(len(rows))
-        order = order[np.argsort(rows[order], kind="stable")]
         sizes = np.bincount(rows)
+        order = self._rng.permutation(len(rows))
+        # Short integers are sorted in linear time.
+        keys = rows.astype(np.uint16) if len(sizes) <= 2**16 else rows
+        order = order[np.argsort(keys[order], kind="stable")]
         starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
         offsets = np.repeat(self._rng.uniform(size=len(sizes)), sizes)
         uniforms = np.empty(len(rows))
