@@ -37,9 +37,9 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
     def sample(self, n_samples=1, y=None, given=None, *, n_users=None, n_sets=None) -> Any:
         """Generate records from the release, at no cost.
 
-        Rows of a table are drawn evenly: each single row has the distribution of the model, and
-        together they are closer to the model than independent rows. With several sets (`n_sets`),
-        rows are independent.
+        Rows of a table are drawn evenly: each single row has nearly the distribution of the model,
+        and together they are closer to the model than independent rows. With several sets
+        (`n_sets`), rows are independent.
 
         Parameters
         ----------
