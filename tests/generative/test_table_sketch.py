@@ -11,7 +11,7 @@ import pytest
 from skdpot import DPSinkhornGenerator
 from skdpot.generative import TableSketch
 from skdpot.generative._sketch import draws
-from skdpot.generative._sketch.cells import empty_tails
+from skdpot.generative._sketch.cells import cut_cells, empty_tails
 from skdpot.generative._sketch.class_effects import pool_classes
 from skdpot.generative._sketch.latent_classes import fit_mixture
 from skdpot.generative._sketch.marginals import release_marginals, share_marginals
@@ -171,6 +171,13 @@ def test_cells_are_narrow_where_many_records_are():
     assert (released["starts"][0], released["stops"][0]) == (0, 1)
     assert released["counts"][0, 0] == 9_001
     assert released["n_cells"][0] < 200
+
+
+@pytest.mark.parametrize(("final_deviation", "n_cells"), [(0.0, 7), (10.0, 4), (20.0, 1)])
+def test_cells_are_so_narrow_that_noise_stays_below_sampling_error(final_deviation, n_cells):
+    counts = np.array([200.0, 19_800.0])
+    edges = cut_cells(np.array([0, 1000, 2000]), counts, 1.0, final_deviation)
+    assert np.searchsorted(edges, 1000) == n_cells
 
 
 def test_a_mixture_has_the_pairs_it_is_fitted_to():

@@ -31,9 +31,11 @@ ROUNDS = ("cells 1", "cells 2", "cells 3")
 # With fewer records in a cell on average than this number of deviations of the noise, cells are
 # made wider by this factor.
 _HIDDEN_DEVIATIONS, WIDENING = 0.5, 4
-# A cell is cut if its count is above this share of all records and this number of deviations.
-_CUT_SHARE = 0.003
+# A cell is cut if its count is above this number of deviations, and above the smaller share of all
+# records. It is also so large that the noise of its final count is below the sampling error, unless
+# it has more than the larger share.
 CUT_DEVIATIONS = 4.0
+_CUT_SHARES = 0.003, 0.01
 _MOST_PARTS = 16
 # Adjacent cells of a tail are clearly not empty if their sum exceeds this number of deviations.
 _TAIL_DEVIATIONS = 4.0
@@ -84,17 +86,24 @@ def cells_of_units(units, edges):
     return np.repeat(np.arange(len(edges) - 1, dtype=np.int32), np.diff(edges))[units]
 
 
-def cut_cells(edges: np.ndarray, counts: np.ndarray, deviation: float) -> np.ndarray:
+def cut_cells(
+    edges: np.ndarray, counts: np.ndarray, deviation: float, final_deviation: float
+) -> np.ndarray:
     """Return the edges of cells, after those with many records were cut.
+
+    The deviations are those of the noise of these counts, and of the counts that will be released
+    of the cells that are returned.
 
     Examples
     --------
     >>> import numpy as np
     >>> from skdpot.generative._sketch.cells import cut_cells
-    >>> cut_cells(np.array([0, 10, 20]), np.array([3.0, 30.0]), 5.0)
+    >>> cut_cells(np.array([0, 10, 20]), np.array([3.0, 30.0]), 5.0, 2.0)
     array([ 0, 10, 13, 16, 20])
     """
-    least = max(CUT_DEVIATIONS * deviation, _CUT_SHARE * counts.sum(), 1.0)
+    smallest, largest = (share * counts.sum() for share in _CUT_SHARES)
+    precise = min(final_deviation**2, largest)
+    least = max(CUT_DEVIATIONS * deviation, smallest, precise, 1.0)
     parts = np.clip(np.ceil(2 * counts / least), 2, _MOST_PARTS).astype(np.int64)
     parts = np.where(counts > least, np.minimum(parts, np.diff(edges)), 1)
     cut = [

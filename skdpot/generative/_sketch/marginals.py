@@ -180,7 +180,7 @@ def release_marginals(
     """
     has_workload = workload is not None
     workload = workload or Workload.even(len(schema.features))
-    cells = _release_cells(units, schema, releases)
+    cells = _release_cells(units, schema, releases, workload)
     columns = _release_columns(cells, schema, releases, workload, totals=totals)
     # Noise of these sums is independent; that of what they are combined with below is not.
     largest_noise = [noise.max() for noise in columns.noise]
@@ -268,8 +268,11 @@ class _Groups(NamedTuple):
         return [len(mass) for mass in self.masses]
 
 
-def _release_cells(units: np.ndarray, schema: TableSchema, releases: SketchReleases) -> _Cells:
+def _release_cells(
+    units: np.ndarray, schema: TableSchema, releases: SketchReleases, workload: Workload
+) -> _Cells:
     """Release counts, cut cells with many records by them, and return the cells."""
+    final_deviation = math.sqrt(schema.n_classes) * noise_of_tables(releases, "values", workload)
     edges = {j: first_edges(schema.columns[j]) for j in schema.features}
     rounds: dict[int, list[tuple[np.ndarray, np.ndarray, float]]] = {j: [] for j in edges}
     refined = refined_columns(schema)
@@ -287,7 +290,7 @@ def _release_cells(units: np.ndarray, schema: TableSchema, releases: SketchRelea
             deviation *= math.sqrt(WIDENING)
         for j, count in zip(refined, noisy, strict=True):
             rounds[j].append((edges[j], count, deviation))
-            edges[j] = cut_cells(edges[j], count, deviation)
+            edges[j] = cut_cells(edges[j], count, deviation, final_deviation)
     classes = np.zeros(len(units), dtype=np.int64)
     if schema.target is not None:
         classes = schema.classes_of(units[:, schema.target])

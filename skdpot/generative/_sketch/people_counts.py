@@ -91,7 +91,7 @@ def _release_columns(
         deviation = releases.standard_deviation(name, sensitivities[name]) / LARGEST_WEIGHT
         noisy = release_tables(releases, name, exact, LARGEST_WEIGHT)
         for j, count in zip(table.refined, noisy, strict=True):
-            edges[j] = cut_cells(edges[j], count, deviation)
+            edges[j] = cut_cells(edges[j], count, deviation, noise)
     exact = parts.sums(partial(_count_cells, table, edges, edges))
     counts = release_weighted(releases, "values", exact, table.workload, LARGEST_WEIGHT)
     columns = _ColumnCounts(edges, counts)
