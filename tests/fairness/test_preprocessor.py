@@ -127,7 +127,7 @@ def test_groups_are_in_order_and_weights_in_that_of_groups():
 @pytest.mark.parametrize(
     "weights, message",
     [
-        ([1, 2, 3], "one number for each of the 2 groups"),
+        ([1, 2, 3], "2 numbers, one per group"),
         ({"a": 1}, "as keys"),
         ({"a": 1, "b": 1, "c": 1}, "as keys"),
         ([1, -1], "finite and non-negative"),

@@ -333,7 +333,7 @@ REFUSED = {
     "other bounds": ({"bounds": (1, 0)}, "must be a pair"),
     "folds": ({"cv": 3}, "are for fits without epsilon"),
     "all quantiles": ({"n_quantiles": None}, "are for fits without epsilon"),
-    "weights": ({"weights": [1, 2, 3]}, "one number for each of the 2 groups"),
+    "weights": ({"weights": [1, 2, 3]}, "2 numbers, one per group"),
     "epsilon": ({"epsilon": 0.0}, "'epsilon' parameter"),
     "delta": ({"delta": 1.0}, "'delta' parameter"),
     "odds of numbers": ({"constraint": "equalized_odds"}, "is for classifiers"),

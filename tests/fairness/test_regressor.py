@@ -287,7 +287,7 @@ def test_a_refused_refit_keeps_the_earlier_fit():
     scores, groups = np.arange(20.0), np.repeat([0.0, 1.0], 10)
     fair, predictions = fair_of(scores, groups)
     X = np.column_stack([scores, groups])
-    with pytest.raises(ValueError, match="one number for each of the 2 groups"):
+    with pytest.raises(ValueError, match="2 numbers, one per group"):
         fair.set_params(weights=[1, 2, 3]).fit(X, scores)
     np.testing.assert_array_equal(fair.predict(X), predictions)
     assert fair.privacy_guarantee_ is None
@@ -304,7 +304,7 @@ def test_a_refused_refit_keeps_the_earlier_fit():
         ({"sensitive_features": "x"}, {}, "X is no data frame with names"),
         ({"sensitive_features": 2}, {}, "has the position 2, and X has 2 columns"),
         ({"sensitive_features": None}, {"sensitive_features": [0, 1]}, "has 2 rows, and X has 20"),
-        ({"weights": [1, 2, 3]}, {}, "one number for each of the 2 groups"),
+        ({"weights": [1, 2, 3]}, {}, "2 numbers, one per group"),
         ({"weights": {0: 1, 2: 1}}, {}, "must have the labels of the 2 groups as keys"),
         ({"weights": [1, -1]}, {}, "finite and non-negative"),
         ({"cv": ShuffleSplit(3, random_state=0)}, {}, "leave out every row in one fold"),

@@ -173,7 +173,7 @@ def test_cells_are_narrow_where_many_records_are():
     assert released["n_cells"][0] < 200
 
 
-@pytest.mark.parametrize(("final_deviation", "n_cells"), [(0.0, 7), (10.0, 4), (20.0, 1)])
+@pytest.mark.parametrize(("final_deviation", "n_cells"), [(0.0, 7), (7.0, 4), (20.0, 1)])
 def test_cells_are_so_narrow_that_noise_stays_below_sampling_error(final_deviation, n_cells):
     counts = np.array([200.0, 19_800.0])
     edges = cut_cells(np.array([0, 1000, 2000]), counts, 1.0, final_deviation)

@@ -32,9 +32,10 @@ ROUNDS = ("cells 1", "cells 2", "cells 3")
 # made wider by this factor.
 _HIDDEN_DEVIATIONS, WIDENING = 0.5, 4
 # A cell is cut if its count is above this number of deviations, and above the smaller share of all
-# records. It is also so large that the noise of its final count is below the sampling error, unless
-# it has more than the larger share.
+# records. It is also so large that the noise of its final count is below this part of the sampling
+# error, unless it has more than the larger share.
 CUT_DEVIATIONS = 4.0
+_NOISE_TO_SAMPLING_ERROR = 0.7
 _CUT_SHARES = 0.003, 0.01
 _MOST_PARTS = 16
 # Adjacent cells of a tail are clearly not empty if their sum exceeds this number of deviations.
@@ -102,7 +103,7 @@ def cut_cells(
     array([ 0, 10, 13, 16, 20])
     """
     smallest, largest = (share * counts.sum() for share in _CUT_SHARES)
-    precise = min(final_deviation**2, largest)
+    precise = min((final_deviation / _NOISE_TO_SAMPLING_ERROR) ** 2, largest)
     least = max(CUT_DEVIATIONS * deviation, smallest, precise, 1.0)
     parts = np.clip(np.ceil(2 * counts / least), 2, _MOST_PARTS).astype(np.int64)
     parts = np.where(counts > least, np.minimum(parts, np.diff(edges)), 1)
