@@ -32,6 +32,7 @@ ESTIMATORS_IMPORT = NUMERICS | {
     "skdpot._conformance",
     "skdpot.tables",
     "skdpot.releases",
+    "skdpot._progress",
     "skdpot._sklearn_compat",
     "skdpot._threads",
 }
@@ -57,6 +58,7 @@ MAY_IMPORT = {
     "skdpot.tables": NUMERICS | {"sklearn", "skdpot.privacy"},
     "skdpot._sklearn_compat": NUMERICS | {"sklearn"},
     "skdpot._threads": {"threadpoolctl"},
+    "skdpot._progress": {"tqdm"},
     "skdpot._lazy": set(),
 }
 # Modules with a rule of their own instead of their room's.
