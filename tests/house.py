@@ -19,7 +19,7 @@ PACKAGE = "skdpot"
 N_RECORDS = 1009
 # Hardly more than the package has: to be lowered when it gets smaller, and raised by nothing but
 # what users get for it: charges with a token, and of many parts at once, were the last.
-CODE_LINES = 44_682
+CODE_LINES = 44_684
 ESTIMATOR_ROOMS = (
     "allocation", "distance", "fairness", "generative", "model_selection", "published", "sampling",
 )  # fmt: skip

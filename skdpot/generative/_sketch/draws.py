@@ -2,7 +2,7 @@
 
 import numpy as np
 
-__all__ = ["EvenDraws", "IndependentDraws", "draw_units"]
+__all__ = ["EvenDraws", "IndependentDraws", "draw_units", "shares_of_rows"]
 
 _LARGEST_UNIFORM = 1 - 2.0**-30
 # No record is moved to an entry that fewer than this number would have, if all records of its entry
@@ -92,7 +92,7 @@ class EvenDraws(IndependentDraws):
         """Return an entry for each record, with a probability proportional to those of its row."""
         entries = super().entries(weights, rows)
         n_entries = weights.shape[1]
-        shares = weights / np.maximum(weights.sum(axis=1, keepdims=True), _TINY)
+        shares = shares_of_rows(weights)
         sizes = np.bincount(rows, minlength=len(weights))
         expected = (sizes if self._row_shares is None else len(rows) * self._row_shares) @ shares
         wanted = np.diff(np.floor(np.cumsum(expected) + self._rng.uniform()), prepend=0)
@@ -130,6 +130,11 @@ class EvenDraws(IndependentDraws):
         records = records[np.argsort(keys[records], kind="stable")]
         ranks = np.arange(len(wanted)) - np.searchsorted(wanted, wanted)
         return records[np.searchsorted(keys[records], wanted) + ranks]
+
+
+def shares_of_rows(weights):
+    """Return the share that each entry has of its row; a row of zeros remains one."""
+    return weights / np.maximum(weights.sum(axis=1, keepdims=True), _TINY)
 
 
 def draw_units(starts, stops, intervals, uniforms):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.generative._sketch.draws import EvenDraws, IndependentDraws, draw_units
+from skdpot.generative._sketch.draws import EvenDraws, IndependentDraws, draw_units, shares_of_rows
 from skdpot.tables import NUMERIC, TableSchema
 
 __all__ = ["draw_column", "sample_units"]
@@ -210,7 +210,7 @@ def _component_weights(posterior, prior, classes, n_samples, labels):
     else:
         is_of_class = classes == np.arange(classes.max() + 1)[:, None]
         weights = _with_fallback(is_of_class * posterior, is_of_class * prior)
-    return weights / weights.sum(axis=1, keepdims=True), labels
+    return shares_of_rows(weights), labels
 
 
 def _with_fallback(weights, fallback):
