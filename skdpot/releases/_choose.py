@@ -19,7 +19,6 @@ def plan_release(
     epsilon: float,
     delta: float,
     *,
-    n_particles: int = 1024,
     make_noise: Callable[..., Any] | None = None,
 ) -> HistogramRelease | MomentsRelease:
     """Return the planned release of groups, made from public quantities only.
@@ -37,8 +36,6 @@ def plan_release(
     epsilon, delta : float
         Budget of one release that protects a record's values and its group; Laplace noise for delta
         0, Gaussian noise above.
-    n_particles : int, default=1024
-        Number of points that represent a group with released moments.
     make_noise : callable, default=None
         Makes the noise of integers; None is a `VectorRelease` of counts.
 
@@ -74,7 +71,7 @@ def plan_release(
     public = layout, n_groups, n_records, epsilon, delta
     if kind == "histogram":
         return HistogramRelease(*public, make_noise)
-    moments = MomentsRelease(*public, n_particles, make_noise)
+    moments = MomentsRelease(*public, make_noise)
     if kind == "moments":
         return moments
     try:

@@ -16,6 +16,8 @@ from skdpot.releases._moment_weights import TYPICAL_VARIANCE, importance, weight
 from skdpot.releases._vector import VectorRelease
 
 _MOST_MOMENTS = 1 << 22
+# How many points a released group has.
+_N_POINTS = 1024
 # Multipliers are integers of at least this size, so that their ratios can be chosen.
 _SMALLEST_MULTIPLIER = 16
 # Maximum bits of sums, of noise, and of coordinates of records.
@@ -40,8 +42,6 @@ class MomentsRelease(GroupsRelease):
         Numbers of groups and of records.
     epsilon, delta : float
         Budget; Laplace noise for delta 0, Gaussian noise above.
-    n_particles : int, default=1024
-        How many points a released group has.
     make_noise : callable, default=None
         Makes the noise of integers; None is a `VectorRelease` of counts.
 
@@ -73,11 +73,9 @@ class MomentsRelease(GroupsRelease):
         n_records: int,
         epsilon: float,
         delta: float,
-        n_particles: int = 1024,
         make_noise: Callable[..., Any] | None = None,
     ) -> None:
         self.layout, self.n_groups, self.n_records = layout, n_groups, n_records
-        self.n_particles = n_particles
         self.continuous = np.flatnonzero(~layout.binary)
         if n_groups * layout.n_coordinates**2 > 2 * _MOST_MOMENTS:
             raise ValueError(
@@ -203,7 +201,7 @@ class MomentsRelease(GroupsRelease):
     @property
     def most_points(self) -> int:
         """Return how many points a released group has at most."""
-        return self.n_particles
+        return _N_POINTS
 
     # ------------------------------------------------------------------- private records
 
@@ -250,10 +248,9 @@ class MomentsRelease(GroupsRelease):
                 strict=True,
             )
             points = [
-                points_with_moments(self.layout, *of_group, self.n_particles)
-                for of_group in moments
+                points_with_moments(self.layout, *of_group, _N_POINTS) for of_group in moments
             ]
-        masses = [np.full(self.n_particles, 1.0 / self.n_particles) for _ in points]
+        masses = [np.full(_N_POINTS, 1.0 / _N_POINTS) for _ in points]
         return ReleasedGroups(averages.sizes, points, masses)
 
     def averages_of(self, released: np.ndarray, deviations: Any = None) -> NoisyAverages:

@@ -20,8 +20,8 @@ LAYOUTS = {
 SMALL = [name for name in LAYOUTS if name != "wide"]
 
 
-def make_plan(kind, name="mixed", n_groups=3, n_records=500, epsilon=1.0, delta=DELTA, **options):
-    return plan_release(kind, LAYOUTS[name], n_groups, n_records, epsilon, delta, **options)
+def make_plan(kind, name="mixed", n_groups=3, n_records=500, epsilon=1.0, delta=DELTA):
+    return plan_release(kind, LAYOUTS[name], n_groups, n_records, epsilon, delta)
 
 
 def random_records(layout, n, rng, undeclared=0.2):

@@ -67,7 +67,7 @@ def neighbours(name, change):
 
 def make_plan(kind, name, epsilon, delta):
     # Nothing but the multiplier of the noise depends on the number of records.
-    return plan_release(kind, LAYOUTS[name], 2, 6, epsilon, delta, n_particles=16)
+    return plan_release(kind, LAYOUTS[name], 2, 6, epsilon, delta)
 
 
 def exact_values(plan, V, codes):

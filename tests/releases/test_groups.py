@@ -55,7 +55,7 @@ def assert_valid(layout, groups, n_groups):
 @pytest.mark.parametrize("epsilon", [1e-3, 1e6])
 @pytest.mark.parametrize("name", SMALL)
 def test_whatever_the_records_are_nothing_raises_or_warns(kind, delta, epsilon, name):
-    plan = make_plan(kind, name, n_records=40, epsilon=epsilon, delta=delta, n_particles=64)
+    plan = make_plan(kind, name, n_records=40, epsilon=epsilon, delta=delta)
     rng = np.random.default_rng(4)
     d = plan.layout.n_coordinates
     tables = {
