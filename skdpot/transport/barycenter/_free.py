@@ -205,9 +205,9 @@ def free_support_barycenter(
     between = float(weights @ ((means - mean) ** 2).sum(axis=1))
     beginning = beginning - beginning.mean(axis=0)
     heard = [group for group in groups if group.weight > 0]
-    scale = _scale([group.own.points for group in heard], [beginning, *arrays])
+    scale = _scale([group.placing.points for group in heard], [beginning, *arrays])
     for group in groups:
-        group.own.points /= scale
+        group.placing.points /= scale
 
     def report(n_iter: int, shape: np.ndarray, value: float) -> None:
         if callback is not None:
@@ -227,8 +227,8 @@ def free_support_barycenter(
     plans, bounds = zip(*(group.optimal_plan(shape) for group in groups), strict=True)
     lower, upper = weights @ np.array(bounds)
     shape_bound = (moment_bound if bound == "moments" else pair_bound)(
-        [group.own.points for group in heard],
-        [group.own.masses for group in heard],
+        [group.placing.points for group in heard],
+        [group.placing.masses for group in heard],
         [group.weight for group in heard],
     )
     objective = between + float(scale**2 * upper)
@@ -246,20 +246,22 @@ def free_support_barycenter(
 class _FreeGroup(Group):
     """A group of this process, with its points about their mean."""
 
+    placing: PlacedPoints
+
     def __init__(
         self, points: np.ndarray, masses: np.ndarray, weight: float, place: int, n_support: int
     ) -> None:
         super().__init__()
         self.enter(float(weight), 0, place)
         self.n_points = len(points)
-        self.placing = self.own = PlacedPoints(points, masses, n_support)
-        self.mean = self.own.masses @ self.own.points
-        self.own.points = self.own.points - self.mean
+        self.placing = PlacedPoints(points, masses, n_support)
+        self.mean = self.placing.masses @ self.placing.points
+        self.placing.points = self.placing.points - self.mean
 
     def optimal_plan(self, support: np.ndarray) -> tuple[sparse.csr_array, tuple[float, float]]:
         """Return an optimal coupling with the support, and bounds on its cost."""
-        lower, upper, coupling = self.own.place(support)
-        where = (self.own.used[coupling.columns], coupling.rows)
+        lower, upper, coupling = self.placing.place(support)
+        where = (self.placing.used[coupling.columns], coupling.rows)
         plan = sparse.csr_array((coupling.masses, where), shape=(self.n_points, len(support)))
         return plan, (lower, upper)
 
@@ -304,27 +306,27 @@ def _reconsider(group: Group, arrays: Arrays) -> np.ndarray:
     If it is the group's turn, it first couples with the points that the others pull to, or with the
     support, if either lowers the objective.
     """
-    support, own, weight = arrays["support"], group.placed(len(arrays["support"])), group.weight
+    support, placed, weight = arrays["support"], group.placed(len(arrays["support"])), group.weight
     if arrays["turn"] == group.place:
         alone = not weight < 1
-        rest = own.image if alone else (support - weight * own.image) / (1 - weight)
+        rest = placed.image if alone else (support - weight * placed.image) / (1 - weight)
 
         def beside(image: np.ndarray, scatter: float) -> float:
             """Return the group's part of the objective, per weight, if others pull to `rest`."""
             return scatter + (1 - weight) * _mean_square(image - rest)
 
-        now = beside(own.image, own.scatter)
+        now = beside(placed.image, placed.scatter)
         for targets in (support,) if alone else (rest, support):
             # No name is given to the costs: a matrix would be kept until the next one is made.
-            coupling = own.transport.solve(
-                squared_distances(targets, own.points, _fast_matrix), overwrite=True
+            coupling = placed.transport.solve(
+                squared_distances(targets, placed.points, _fast_matrix), overwrite=True
             )
-            proposal = own.images(coupling)
+            proposal = placed.images(coupling)
             if beside(*proposal) < now:
-                own.image, own.scatter = proposal
+                placed.image, placed.scatter = proposal
                 break
-    level = own.scatter + _mean_square(own.image - support)
-    return weight * np.concatenate([[level], own.image.ravel()])
+    level = placed.scatter + _mean_square(placed.image - support)
+    return weight * np.concatenate([[level], placed.image.ravel()])
 
 
 class FreeSupport(Method):
