@@ -13,10 +13,11 @@ _SUM_PRECISION = 1e-13
 
 
 def general_side(
-    indptr, positions, lower, upper, utility, sent, received, sign, rates, agreed, prices,
+    indptr, positions, lower, upper, parameters, sent, received, sign, rates, agreed, prices,
     multipliers, amounts,
 ):  # fmt: skip
     """Let every node of a side absorb the last messages and answer; see :mod:`._nodes`."""
+    (utility,) = parameters
     eta, relaxation, shift = rates
     other_messages = received[positions]
     agreed *= 1.0 - relaxation

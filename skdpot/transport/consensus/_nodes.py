@@ -143,31 +143,47 @@ def nearest_on_side(indptr, lower, upper, values, multipliers, amounts):
             amounts[edge] = max(values[edge] - level, 0.0)
 
 
-@kernel
-def linear_side(
-    indptr, positions, lower, upper, slopes, sent, received, sign, rates, agreed, prices,
-    multipliers, amounts,
-):  # fmt: skip
-    """Let every node of a side absorb the last messages and answer, with utilities a x."""
-    eta = rates[0]
-    most = _most_edges(indptr)
-    scratch = np.empty(most)
-    arrived = np.empty(most + _BLOCK)
-    start, end = 0, 0
-    for node in range(len(lower)):
-        first, last = indptr[node], indptr[node + 1]
-        if first == last:
-            continue
-        if last > end:
-            start, end = first, _gather(first, last, positions, received, arrived)
-        values = scratch[: last - first]
-        _absorb(first, sent, arrived[first - start :], sign, rates, agreed, prices, values)
-        for edge in range(first, last):
-            values[edge - first] += slopes[edge]
-        level = _level_within(values, eta * lower[node], eta * upper[node], multipliers[node])
-        multipliers[node] = level
-        for edge in range(first, last):
-            amounts[edge] = max(values[edge - first] - level, 0.0) / eta
+def _side(answer):
+    """Return a kernel: every node of a side absorbs the last messages and answers.
+
+    `answer` is a part that turns a node's values into its amounts, and returns its multiplier. It
+    may also write to `spare`, which is as long.
+    """
+
+    def side(
+        indptr, positions, lower, upper, parameters, sent, received, sign, rates, agreed, prices,
+        multipliers, amounts,
+    ):  # fmt: skip
+        arrived = np.empty(_most_edges(indptr) + _BLOCK)
+        start, end = 0, 0
+        for node in range(len(lower)):
+            first, last = indptr[node], indptr[node + 1]
+            if first == last:
+                continue
+            if last > end:
+                start, end = first, _gather(first, last, positions, received, arrived)
+            values, spare = amounts[first:last], arrived[first - start : last - start]
+            _absorb(first, sent, spare, sign, rates, agreed, prices, values)
+            multipliers[node] = answer(
+                values, spare, first, parameters, rates[0], lower[node], upper[node],
+                multipliers[node],
+            )  # fmt: skip
+
+    # Kernels of one name would share files on disk, and processes could mix them up.
+    side.__qualname__ = f"side{answer.__name__}"
+    return kernel(side)
+
+
+@part
+def _linear_answer(values, spare, first, parameters, eta, least, most, start):
+    """Answer with utilities ``a x``."""
+    (slopes,) = parameters
+    for k in range(len(values)):
+        values[k] += slopes[first + k]
+    level = _level_within(values, eta * least, eta * most, start)
+    for k in range(len(values)):
+        values[k] = max(values[k] - level, 0.0) / eta
+    return level
 
 
 @part(fastmath=_SUMS)
@@ -202,39 +218,23 @@ def _weighted_level(values, weights, mass, start):
     return level
 
 
-@kernel
-def quadratic_side(
-    indptr, positions, lower, upper, slopes, curvatures, sent, received, sign, rates, agreed,
-    prices, multipliers, amounts,
-):  # fmt: skip
-    """Let every node absorb the last messages and answer, with utilities ``a x - b x^2 / 2``."""
-    eta = rates[0]
-    most = _most_edges(indptr)
-    scratch = np.empty((2, most))
-    arrived = np.empty(most + _BLOCK)
-    start, end = 0, 0
-    for node in range(len(lower)):
-        first, last = indptr[node], indptr[node + 1]
-        if first == last:
-            continue
-        if last > end:
-            start, end = first, _gather(first, last, positions, received, arrived)
-        values = scratch[0, : last - first]
-        weights = scratch[1, : last - first]
-        _absorb(first, sent, arrived[first - start :], sign, rates, agreed, prices, values)
-        for edge in range(first, last):
-            values[edge - first] += slopes[edge]
-            weights[edge - first] = 1.0 / (eta + curvatures[edge])
-        total, weight = _weighted_above(values, weights, 0.0)
-        level = 0.0
-        if total > upper[node]:
-            level = _weighted_level(values, weights, upper[node], multipliers[node])
-        elif total < lower[node]:
-            level = _weighted_level(values, weights, lower[node], multipliers[node])
-        multipliers[node] = level
-        for edge in range(first, last):
-            k = edge - first
-            amounts[edge] = weights[k] * max(values[k] - level, 0.0)
+@part
+def _quadratic_answer(values, spare, first, parameters, eta, least, most, start):
+    """Answer with utilities ``a x - b x^2 / 2``."""
+    slopes, curvatures = parameters
+    weights = spare
+    for k in range(len(values)):
+        values[k] += slopes[first + k]
+        weights[k] = 1.0 / (eta + curvatures[first + k])
+    total, weight = _weighted_above(values, weights, 0.0)
+    level = 0.0
+    if total > most:
+        level = _weighted_level(values, weights, most, start)
+    elif total < least:
+        level = _weighted_level(values, weights, least, start)
+    for k in range(len(values)):
+        values[k] = weights[k] * max(values[k] - level, 0.0)
+    return level
 
 
 @part
@@ -291,36 +291,23 @@ def _log_level(values, weights, scales, eta, mass, start):
     return level
 
 
-@kernel
-def log_side(
-    indptr, positions, lower, upper, utility_weights, utility_scales, sent, received, sign, rates,
-    agreed, prices, multipliers, amounts,
-):  # fmt: skip
-    """Let every node absorb the last messages and answer, with utilities ``w log(1 + x / c)``."""
-    eta = rates[0]
-    most = _most_edges(indptr)
-    scratch = np.empty(most)
-    arrived = np.empty(most + _BLOCK)
-    start, end = 0, 0
-    for node in range(len(lower)):
-        first, last = indptr[node], indptr[node + 1]
-        if first == last:
-            continue
-        if last > end:
-            start, end = first, _gather(first, last, positions, received, arrived)
-        values = scratch[: last - first]
-        weights = utility_weights[first:last]
-        scales = utility_scales[first:last]
-        _absorb(first, sent, arrived[first - start :], sign, rates, agreed, prices, values)
-        for k in range(len(values)):
-            values[k] += eta * scales[k]
-        total, slope = _log_sum(values, weights, scales, eta, 0.0)
-        level = 0.0
-        if total > upper[node]:
-            level = _log_level(values, weights, scales, eta, upper[node], multipliers[node])
-        elif total < lower[node]:
-            level = _log_level(values, weights, scales, eta, lower[node], multipliers[node])
-        multipliers[node] = level
-        for edge in range(first, last):
-            k = edge - first
-            amounts[edge] = _log_amount(values[k] - level, weights[k], scales[k], eta)[0]
+@part
+def _log_answer(values, spare, first, parameters, eta, least, most, start):
+    """Answer with utilities ``w log(1 + x / c)``."""
+    all_weights, all_scales = parameters
+    weights = all_weights[first : first + len(values)]
+    scales = all_scales[first : first + len(values)]
+    for k in range(len(values)):
+        values[k] += eta * scales[k]
+    total, slope = _log_sum(values, weights, scales, eta, 0.0)
+    level = 0.0
+    if total > most:
+        level = _log_level(values, weights, scales, eta, most, start)
+    elif total < least:
+        level = _log_level(values, weights, scales, eta, least, start)
+    for k in range(len(values)):
+        values[k] = _log_amount(values[k] - level, weights[k], scales[k], eta)[0]
+    return level
+
+
+linear_side, quadratic_side, log_side = map(_side, (_linear_answer, _quadratic_answer, _log_answer))

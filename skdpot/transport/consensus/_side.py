@@ -55,7 +55,7 @@ class SideState:
         self._answers = last, amounts
         self._solver(
             self.side.indptr, self.side.positions, self.side.lower, self.side.upper,
-            *self._parameters, sent, received, self.sign, (eta, relaxation, shift), self.agreed,
+            self._parameters, sent, received, self.sign, (eta, relaxation, shift), self.agreed,
             self.prices, self.multipliers, amounts,
         )  # fmt: skip
         return amounts
