@@ -141,8 +141,15 @@ def tells_of_charges(method: Method) -> Method:
     return telling  # type: ignore[return-value]
 
 
-# The attribute by which copies in worker processes know that useless releases are allowed.
-_PERMIT = "_permit"
+_NO_NAME = (
+    "fit needs one value for each row of X, and got a text. If it is the name of a column of X, "
+    "pass the values of this column, and X without it; or name it in the constructor, as the "
+    "target of a generator, or as sensitive_features."
+)
+_TO_CLONES = (
+    "This estimator is a clone, as searches and cross-validations make them. These fit once for "
+    "each candidate and fold, and every fit is charged. PrivateSearchCV charges a search once."
+)
 
 
 class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
@@ -176,6 +183,9 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
     epsilon: Any
     ledger: Any
     privacy_guarantee_: Any
+    _is_clone = False
+    # By this, copies in worker processes know that useless releases are allowed.
+    _permit: int | None = None
 
     @abstractmethod
     def _validate(self, *inputs: Any) -> Any:
@@ -279,12 +289,14 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         """Return why every fit to the data of scikit-learn's checks is refused, if it is."""
         return None
 
-    def _fit(self, *inputs: Any) -> Self:
+    def _fit(self, X: Any, beside: Any, *others: Any) -> Self:
         """Validate, plan, charge, run and keep. If anything raises, the earlier fit is kept."""
+        if isinstance(beside, str):
+            raise ValueError(_NO_NAME)
         with self._kept_if_refused(), np.errstate(all="ignore"):
-            data = self._validate(*inputs)
+            data = self._validate(X, beside, *others)
             plan = self._plan(data)
-            warn_user(plan.refuse_useless(vars(self).get(_PERMIT)))
+            warn_user(plan.refuse_useless(self._permit))
             warn_user(plan.doubts)
             self._replace_fit(plan, self._release(plan, data))
         return self
@@ -293,7 +305,7 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         """Validate, plan and check the ledger, without a release; keep the plan."""
         with self._kept_if_refused(), np.errstate(all="ignore"):
             plan = self._plan(self._validate(*inputs))
-            warn_user(plan.refuse_useless(vars(self).get(_PERMIT)))
+            warn_user(plan.refuse_useless(self._permit))
             plan.check(self.ledger)
             self._replace_fit(plan, plan.release)
         return self
@@ -306,7 +318,13 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
 
     def _release(self, plan: ReleasePlan, data: Any) -> Any:
         """Charge a plan to the ledger, then run it."""
-        plan.charge_to(self.ledger)
+        plan.check(self.ledger)
+        try:
+            plan.charge_to(self.ledger)
+        except ValueError as error:  # that of a budget
+            if self._is_clone:
+                error.add_note(_TO_CLONES)
+            raise
         # Floating-point warnings and errors may depend on private values.
         with np.errstate(all="ignore"):
             return self._run(plan, data)
@@ -339,19 +357,17 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
 
     def __sklearn_clone__(self) -> "PrivateEstimator":
         duplicate = clone_parametrized(self)
+        duplicate._is_clone = True
         if "ledger" in vars(self):
             duplicate.ledger = self.ledger
-        if _PERMIT in vars(self):
-            setattr(duplicate, _PERMIT, vars(self)[_PERMIT])
+        duplicate._permit = self._permit
         return duplicate
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         if is_budget_accountant(state.get("ledger")):
             state["ledger"] = DetachedLedger()
-        state.pop(_PERMIT, None)
-        if permit := permit_of_process():
-            state[_PERMIT] = permit
+        state["_permit"] = permit_of_process()
         return state
 
 

@@ -306,6 +306,8 @@ MISTAKES = {
          "Sparse data was passed", r"Use '.toarray\(\)'"),
         ("no groups", lambda book: distance(book()).fit(X),
          "the target y is None", "Give the group of every record as y"),
+        ("the name of a column", lambda book: distance(book()).fit(X, "year"),
+         "got a text", "pass the values of this column, and X without it"),
         ("one group", lambda book: distance(book()).fit(X, ["a"] * 40),
          "got 1", "needs two or more groups"),
         ("fewer groups than records", lambda book: distance(book()).fit(X, GROUP[:-1]),
@@ -366,6 +368,9 @@ MISTAKES = {
          "Input X contains NaN", OWN),
     ],
     FairBarycenterPreprocessor: [
+        ("the name of a column beside X",
+         lambda book: repair(sensitive_features=None).fit(PEOPLE, sensitive_features="sex"),
+         "got a text", "or name it in the constructor, .* as sensitive_features"),
         ("a column that there is not", lambda book: repair(sensitive_features="gender").fit(PEOPLE),
          "has no column 'gender'", "Its columns are"),
         ("a name in an array", lambda book: repair().fit(NUMBERS.to_numpy()),
@@ -439,6 +444,13 @@ MISTAKES = {
         ("no fit", lambda book: repair().transform(PEOPLE), *FITTED_FIRST),
     ],
     FairBarycenterRegressor: [
+        ("the name of a column beside X",
+         lambda book: regressor(sensitive_features=None).fit(
+             PEOPLE, WAGE, sensitive_features="sex"
+         ),
+         r"got an object of shape \(\)", "takes the name of a column in its constructor"),
+        ("the name of a column", lambda book: regressor().fit(PEOPLE, "income"),
+         "got a text", "pass the values of this column, and X without it"),
         ("no target", lambda book: regressor().fit(NUMBERS_AND_SEX, None),
          "the target y is None", r"Pass the target: fit\(X, y\)"),
         ("fewer targets than rows", lambda book: regressor().fit(NUMBERS_AND_SEX, WAGE[:-1]),
@@ -484,6 +496,11 @@ MISTAKES = {
         ("no fit", lambda book: regressor().predict(NUMBERS_AND_SEX), *FITTED_FIRST),
     ],
     DPSinkhornGenerator: [
+        ("the name of a column", lambda book: of_tables(book(), target="city").fit(TABLE, "city"),
+         "got a text", "or name it in the constructor, as the target"),
+        ("the name of a column of numbers",
+         lambda book: of_vectors(book(), classes=["a", "b"]).fit(X, "group"),
+         "got a text", "pass the values of this column, and X without it"),
         ("a schema of column names",
          lambda book: of_tables(book(), schema=["age", "city"]).fit(TABLE),
          "schema must be a dict", r"range\(low, high \+ 1\) for integers"),
@@ -567,6 +584,8 @@ MISTAKES = {
          "not a file of a generator", "Give a file that its method save has written"),
     ],
     SinkhornGradientGenerator: [
+        ("the name of a column", lambda book: gradients(book(), classes=["a", "b"]).fit(X, "group"),
+         "got a text", "pass the values of this column, and X without it"),
         ("a gradient that there is not",
          lambda book: gradients(book(), gradient="per_pixel").fit(X),
          "Got 'per_pixel' instead", "must be a str among"),
@@ -610,6 +629,8 @@ MISTAKES = {
          "Got 0 instead", "'n_rounds' parameter .* must be an int in the range"),
     ],
     PrivateSearchCV: [
+        ("the name of a column", lambda book: search(book()).fit(PEOPLE, "sex"),
+         "got a text", "pass the values of this column, and X without it"),
         ("a parameter that there is not",
          lambda book: search(book(), param_distributions={"c": [1.0]}).fit(RECORDS, LABELS),
          "Invalid parameter 'c'", "Valid parameters are"),

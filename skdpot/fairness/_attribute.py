@@ -127,7 +127,7 @@ def read_labels(
     else:
         raise ValueError(
             f"{name} must have one label, or one row of labels, for every row of X; got an object "
-            f"of shape {shape}."
+            f"of shape {shape}. An estimator takes the name of a column in its constructor."
         )
     if not may_miss:
         _refuse_missing(labels, names, remedy, counted=check)

@@ -135,8 +135,8 @@ class DPSinkhornGenerator(BaseGenerator):
     All releases together are one Gaussian event with `noise_multiplier_`. Proofs:
     :ref:`proof-sketch-releases`.
 
-    *Searches.* In a grid search every fit spends epsilon, and the choice by :meth:`score` is **not
-    private**: search on public data.
+    *Searches.* In a grid search every fit spends epsilon (:ref:`search-costs`), and the choice by
+    :meth:`score` is **not private**: search on public data.
 
     *Files.* A pickle, and a file of :meth:`save`, contain only the release and public parameters.
 

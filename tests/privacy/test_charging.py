@@ -337,17 +337,25 @@ def test_grid_search_over_a_pipeline_spends_the_users_budget(rng):
     assert len(charges) == 13
 
 
-def test_budget_of_a_grid_search_runs_out(rng):
-    ledger = BudgetAccountant(epsilon=3.0, delta=0.0)
+@pytest.mark.parametrize("kind", [BudgetAccountant, PrivacyLedger])
+def test_budget_of_a_grid_search_runs_out(kind, rng):
+    ledger = kind(epsilon=3.0, delta=0.0)
     pipeline = make_pipeline(
         KLProjectionSampler(1.0, ledger=ledger), KMeans(2, n_init=1, random_state=0)
     )
     search = GridSearchCV(
         pipeline, {"klprojectionsampler__base_measure": [0.5, 0.6]}, cv=3, error_score="raise"
     )
-    with pytest.raises(BudgetError):
-        search.fit(rng.random((12, 4)))
-    assert ledger.total() == (3.0, 0.0)
+    rows = rng.random((12, 4))
+    with pytest.raises((BudgetError, BudgetExceededError)) as refused:
+        search.fit(rows)
+    (note,) = refused.value.__notes__
+    assert "once for each candidate and fold" in note and "PrivateSearchCV" in note
+    assert (ledger.total() if kind is BudgetAccountant else ledger.spent()) == (3.0, 0.0)
+    # No clone fits here, and nothing is said of searches.
+    with pytest.raises((BudgetError, BudgetExceededError)) as refused:
+        pipeline.fit_transform(rows)
+    assert not hasattr(refused.value, "__notes__")
 
 
 def test_an_accountant_is_charged_the_pair_of_an_event():
