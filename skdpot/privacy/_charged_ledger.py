@@ -14,7 +14,7 @@ from skdpot.privacy._store import Link, Pen, Record
 from skdpot.privacy.accounting import convert_event
 from skdpot.privacy.checks import check_choice
 from skdpot.privacy.errors import BudgetExceededError
-from skdpot.privacy.events import DpEvent, PlannedDpEvent, event_from_json, plain_event
+from skdpot.privacy.events import DpEvent, PlannedDpEvent, event_from_json, in_words, plain_event
 from skdpot.privacy.filters import Pair, sold_pair
 
 # Releases of at most this part of the budget are small.
@@ -185,7 +185,7 @@ class ChargedLedger(AnchoredLedger):
         spent, left = rule.spent(total), rule.left(total)
         would_be = rule.spent(after.combined(unit))
         return BudgetExceededError(
-            f"the budget does not allow this {type(event).__name__}: asked for (epsilon, delta) = "
+            f"the budget does not allow {in_words(event)}: asked for (epsilon, delta) = "
             f"{format_pair(asked)}, spent {format_pair(spent)}, left {format_pair(left)} of "
             f"{format_pair((self.epsilon, self.delta))} per {unit}, by {rule.name}; with it, "
             f"{format_pair(would_be)} would be spent. Nothing was charged."
@@ -217,7 +217,9 @@ class ChargedLedger(AnchoredLedger):
                 " All of delta is set aside as slack, so that no release may have a delta of its "
                 "own. Create a ledger with a smaller slack."
             )
-        return ""
+        if left[0] == 0:
+            return " Nothing is left of epsilon, so the ledger allows no further release."
+        return " Give the release more noise, and so a smaller epsilon."
 
 
 def _format_content(content: tuple) -> str:

@@ -7,6 +7,7 @@ centred contributions, and plans declared as a whole.
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -123,6 +124,8 @@ class PlannedDpEvent(DpEvent):
     delta: float
 
 
+# Most kinds of noise that are described in words.
+_MOST_KINDS = 3
 # Events that a ledger can record and read back, with their fields.
 _FIELDS: dict[type, tuple[str, ...]] = {
     ApproximateDpEvent: ("epsilon", "delta"),
@@ -203,6 +206,48 @@ def _leaves(event: Any, count: int) -> Iterator[tuple[Any, int]]:
                 yield from _leaves(part, count)
         case _:
             yield event, count
+
+
+def in_words(event: DpEvent) -> str:
+    """Return what an event releases, and with which noise or epsilon.
+
+    More than three kinds of noise are only counted.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.events import GaussianDpEvent, PlannedDpEvent, PureDpEvent
+    >>> from skdpot.privacy.events import SelfComposedDpEvent, in_words
+    >>> in_words(PureDpEvent(0.5))
+    'a release with epsilon 0.5'
+    >>> in_words(PlannedDpEvent(SelfComposedDpEvent(GaussianDpEvent(10.0), 20), delta=1e-6))
+    '20 releases with Gaussian noise of multiplier 10'
+    """
+    counts: Counter[str] = Counter()
+    for leaf, count in leaves(event):
+        counts[_noise_in_words(leaf)] += count
+    if len(counts) > _MOST_KINDS:
+        return f"{counts.total():,} releases"
+    kinds = [
+        f"{'a release' if count == 1 else f'{count:,} releases'} with {noise}"
+        for noise, count in counts.items()
+    ]
+    return ", and ".join(kinds) or "no release"
+
+
+def _noise_in_words(leaf: Any) -> str:
+    match leaf:
+        case PureDpEvent():
+            return f"epsilon {leaf.epsilon:g}"
+        case ApproximateDpEvent():
+            return f"epsilon {leaf.epsilon:g} and delta {leaf.delta:g}"
+        case GaussianDpEvent():
+            return f"Gaussian noise of multiplier {leaf.noise_multiplier:g}"
+        case LaplaceDpEvent():
+            return f"Laplace noise of multiplier {leaf.noise_multiplier:g}"
+        case PoissonSampledDpEvent():
+            noise = " and ".join(_noise_in_words(part) for part, _ in leaves(leaf.event))
+            return f"{noise}, on a sample of share {leaf.sampling_probability:g}"
+    return f"zero-concentrated privacy of rho {leaf.rho:g}"
 
 
 # The condition on each number, and its wording in errors.

@@ -164,12 +164,40 @@ class TestCharging:
         full.charge(PureDpEvent(1.0), **RECORD)
         with pytest.raises(BudgetExceededError, match="is created with slack, a part of its delta"):
             full.charge(PureDpEvent(0.1), **RECORD)
-        with pytest.raises(BudgetExceededError, match=r"Nothing was charged\.$"):
+        with pytest.raises(BudgetExceededError, match="Nothing is left of epsilon"):
             full.charge(PureDpEvent(0.5), **RECORD)
+        half = PrivacyLedger(epsilon=1.0)
+        half.charge(PureDpEvent(0.5), **RECORD)
+        with pytest.raises(BudgetExceededError, match="more noise, and so a smaller epsilon"):
+            half.charge(PureDpEvent(0.7), **RECORD)
         sums.charge(ApproximateDpEvent(0.1, 1e-5), **RECORD)
         for ledger in (sums, pure):
             with pytest.raises(BudgetExceededError, match="pass a smaller delta"):
                 ledger.charge(ApproximateDpEvent(0.1, 1e-6), **RECORD)
+
+    @pytest.mark.parametrize(
+        "event, words",
+        [
+            (PureDpEvent(2.0), "a release with epsilon 2"),
+            (ApproximateDpEvent(2.0, 1e-6), "a release with epsilon 2 and delta 1e-06"),
+            (LaplaceDpEvent(0.25), "a release with Laplace noise of multiplier 0.25"),
+            (ZCDpEvent(3.0), "a release with zero-concentrated privacy of rho 3"),
+            (
+                PlannedDpEvent(SelfComposedDpEvent(GaussianDpEvent(2.0), 20), 1e-6),
+                "20 releases with Gaussian noise of multiplier 2",
+            ),
+            (
+                ComposedDpEvent([PoissonSampledDpEvent(0.5, GaussianDpEvent(0.2)), PureDpEvent(1)]),
+                "a release with Gaussian noise of multiplier 0.2, on a sample of share 0.5, and a "
+                "release with epsilon 1",
+            ),
+            (ComposedDpEvent([PureDpEvent(i) for i in range(4)]), "4 releases"),
+        ],
+    )
+    def test_refusals_say_in_words_what_was_refused(self, event, words):
+        with pytest.raises(BudgetExceededError) as refused:
+            PrivacyLedger(epsilon=1.0, delta=1e-5).charge(event, **RECORD)
+        assert str(refused.value).startswith(f"the budget does not allow {words}: asked for")
 
     def test_event_without_any_finite_epsilon_is_refused_at_delta_zero(self):
         ledger = PrivacyLedger(epsilon=100.0)

@@ -95,9 +95,7 @@ def _for_two_records(event: Any) -> ev.DpEvent:
         case ev.PoissonSampledDpEvent():
             part = _for_two_records(event.event)
             return ev.PoissonSampledDpEvent(event.sampling_probability, part)
-        case ev.SelfComposedDpEvent():
-            return ev.SelfComposedDpEvent(_for_two_records(event.event), event.count)
-    raise TypeError(f"no rule for a {type(event).__name__}.")
+    return ev.SelfComposedDpEvent(_for_two_records(event.event), event.count)
 
 
 def _approximate_for_two_records(event: ev.ApproximateDpEvent) -> ev.ApproximateDpEvent:
@@ -106,6 +104,7 @@ def _approximate_for_two_records(event: ev.ApproximateDpEvent) -> ev.Approximate
     delta = growth * event.delta if event.delta else 0.0
     if delta >= 1:
         raise ValueError(
-            f"{event} has no guarantee under 'replace_one': (1 + exp(epsilon)) delta is {delta}."
+            f"{ev.in_words(event)} has no guarantee under 'replace_one': (1 + exp(epsilon)) delta "
+            f"is {delta}, and must be below 1. Describe it with a smaller delta."
         )
     return ev.ApproximateDpEvent(2 * event.epsilon, delta)
