@@ -1,23 +1,17 @@
 """Reports on synthetic records: their content and their text."""
 
-import json
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from html import escape
-from pathlib import Path
 from typing import Any, NamedTuple
+
+from skdpot.privacy.sections import Report, Section
 
 # A model is reported not to fit if it is off by this share of all records more than noise explains,
 # and noise explains less than half of the squared differences.
 _LARGE_MISFIT, _LARGE_DISTANCE = 2.0, 0.01
 # So many pairs of columns are shown: those that are farthest off.
 _MOST_SHOWN = 10
-_STYLE = (
-    "body{font-family:sans-serif;max-width:60em;margin:2em auto}"
-    "td,th{text-align:left;padding:.1em .8em .1em 0;vertical-align:top}"
-)
 
 
 class Estimate(NamedTuple):
@@ -168,7 +162,7 @@ class HeldOut:
 
 
 @dataclass(frozen=True)
-class QualityReport:
+class QualityReport(Report):
     """A report on synthetic records, at no cost: ``print`` it, or `save` it.
 
     It is computed from the release only, so you may publish it.
@@ -203,31 +197,6 @@ class QualityReport:
     counted: str = "records"
     encoder: str | None = None
 
-    def __str__(self) -> str:
-        lines: list[str] = []
-        for section in self._sections():
-            lines += [section.title, "-" * len(section.title), *section.paragraphs]
-            widths = [max(map(len, cells)) for cells in zip(*section.table, strict=True)]
-            lines += [
-                "  ".join(
-                    cell.ljust(width) for cell, width in zip(row, widths, strict=True)
-                ).rstrip()
-                for row in section.table
-            ]
-            lines.append("")
-        return "\n".join(lines).rstrip()
-
-    def _repr_html_(self) -> str:
-        return "".join(_as_html(section) for section in self._sections())
-
-    def to_html(self) -> str:
-        """Return the report as a page."""
-        return (
-            "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'><title>"
-            f"{self._title}</title><style>{_STYLE}</style></head><body>{self._repr_html_()}"
-            "</body></html>\n"
-        )
-
     def to_dict(self) -> dict[str, Any]:
         """Return the report as what JSON can hold; what cannot be told is None."""
         fits = [
@@ -246,39 +215,27 @@ class QualityReport:
         }  # fmt: skip
         return _plain(plain)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the report to a file that ends with .txt, .html or .json."""
-        path = Path(path)
-        written = {
-            ".txt": lambda: f"{self}\n",
-            ".html": self.to_html,
-            ".json": lambda: json.dumps(self.to_dict(), indent=1, allow_nan=False),
-        }
-        if path.suffix not in written:
-            raise ValueError(f"a report ends with .txt, .html or .json, got {path.name!r}.")
-        path.write_text(written[path.suffix](), encoding="utf-8")
+    def _plain(self) -> dict[str, Any]:
+        return self.to_dict()
 
-    @property
-    def _title(self) -> str:
-        return f"Quality of {'synthetic records' if self.classes else 'a synthetic table'}"
-
-    def _sections(self) -> Iterator["_Section"]:
+    def _sections(self) -> Iterator[Section]:
         verdict = _verdict_on_classes(self.classes) if self.classes else self._verdict_on_fits()
         about = f"About {self.n_records:,} {self.counted}. Guarantee: {self.guarantee}."
-        yield _Section(self._title, [about, verdict])
+        records = "synthetic records" if self.classes else "a synthetic table"
+        yield Section(f"Quality of {records}", [about, verdict])
         if self.classes:
             table = _table_of_classes(self.classes)
             paragraphs = [f"Encoder: {self.encoder}.", _ABOUT_CLASSES]
-            yield _Section("Classes, from the release alone", paragraphs, table)
+            yield Section("Classes, from the release alone", paragraphs, table)
         if self.columns:
-            yield _Section("Columns, from the release alone", [_ABOUT_FITS], _table(self.columns))
+            yield Section("Columns, from the release alone", [_ABOUT_FITS], _table(self.columns))
         if self.pairs:
             shown = sorted(self.pairs, key=lambda fit: fit.noise - fit.distance)[:_MOST_SHOWN]
             note = f"{len(shown)} of {len(self.pairs)}, the farthest off first."
-            yield _Section("Pairs of columns, from the release alone", [note], _table(shown))
+            yield Section("Pairs of columns, from the release alone", [note], _table(shown))
         if self.parities is not None:
             title = "Three columns and more, from the release alone"
-            yield _Section(title, [str(self.parities)])
+            yield Section(title, [str(self.parities)])
         if self.held_out is not None:
             yield from _sections_of_held_out(
                 self.held_out, self.counted, farthest=bool(self.classes)
@@ -293,12 +250,6 @@ class QualityReport:
             f"THE MODEL DOES NOT FIT {len(wrong)} of {len(self.columns) + len(self.pairs)} "
             f"tables of counts by more than noise explains: {tables}."
         )
-
-
-class _Section(NamedTuple):
-    title: str
-    paragraphs: Sequence[str]
-    table: Sequence[Sequence[str]] = ()
 
 
 _ABOUT_FITS = (
@@ -344,7 +295,7 @@ def _table_of_classes(classes: Sequence[SketchedClass]) -> list[list[str]]:
     return [head, *rows]
 
 
-def _sections_of_held_out(held_out: HeldOut, counted: str, *, farthest: bool) -> Iterator[_Section]:
+def _sections_of_held_out(held_out: HeldOut, counted: str, *, farthest: bool) -> Iterator[Section]:
     rows = [
         ["classifier that tells records from samples: AUC", str(held_out.telling), "0.5 is best"]
     ]
@@ -360,7 +311,7 @@ def _sections_of_held_out(held_out: HeldOut, counted: str, *, farthest: bool) ->
         f"About {held_out.n_records.value:,.0f} {counted} were counted that the sketch has not "
         "seen. Errors are standard errors, of noise and of sampling."
     )
-    yield _Section(f"{counted.capitalize()} that were held out", [about], rows)
+    yield Section(f"{counted.capitalize()} that were held out", [about], rows, has_header=False)
     columns, kind = list(held_out.columns.items()), "Columns"
     note = "In total variation, without the part that noise and sampling cause."
     if farthest:
@@ -371,7 +322,7 @@ def _sections_of_held_out(held_out: HeldOut, counted: str, *, farthest: bool) ->
         note += f" {len(columns)} of {len(held_out.columns)}, the farthest off first."
     rows = [[str(name), str(distance)] for name, distance in columns]
     head = ["", "distance of samples"]
-    yield _Section(f"{kind} of {counted} that were held out", [note], [head, *rows])
+    yield Section(f"{kind} of {counted} that were held out", [note], [head, *rows])
 
 
 def _plain(value: Any) -> Any:
@@ -383,12 +334,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _as_html(section: _Section) -> str:
-    paragraphs = "".join(f"<p>{escape(paragraph)}</p>" for paragraph in section.paragraphs)
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
-        for row in section.table
-    )
-    return f"<h3>{escape(section.title)}</h3>{paragraphs}<table>{rows}</table>"

@@ -2,13 +2,9 @@
 
 import json
 import math
-import os
 import re
-import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from html import escape
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from skdpot.privacy._history import Entry, json_number
@@ -23,8 +19,8 @@ from skdpot.privacy._report_numbers import (
 from skdpot.privacy.checks import check_choice
 from skdpot.privacy.events import event_to_json, leaves
 from skdpot.privacy.filters import Pair
+from skdpot.privacy.sections import Report, Section
 
-_WIDTH = 100
 _IN_PLACE = {
     "replace_one": "as with any other data in their place",
     "add_remove": "as without them, or the other way round",
@@ -39,10 +35,6 @@ _ABOUT_SENSITIVITIES = (
     'name is in the label, the table "Every release at a glance" of doc/theory/index.rst names the '
     "sensitivity, the function that computes it, and the section that proves it. Other charges "
     "rest on the word of whoever charged them."
-)
-_STYLE = (
-    "body{font-family:sans-serif;max-width:60em;margin:2em auto}"
-    "td,th{text-align:left;padding:.1em .8em .1em 0;vertical-align:top}"
 )
 
 
@@ -63,12 +55,6 @@ class UnitSummary:
     left: Pair
 
 
-class _Section(NamedTuple):
-    title: str
-    paragraphs: Sequence[str]
-    table: Sequence[Sequence[str]] = ()
-
-
 class _Releases(NamedTuple):
     """Charges that differ in their time only."""
 
@@ -78,7 +64,7 @@ class _Releases(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LedgerReport:
+class LedgerReport(Report):
     """A summary of a ledger: ``print`` it, end a notebook cell with it, or `save` it.
 
     Attributes
@@ -102,6 +88,8 @@ class LedgerReport:
         ``number``, ``time`` and ``reason``, and how many records are known to be ``missing``.
     """
 
+    _width = 100
+
     time: str
     identity: str
     place: str
@@ -113,45 +101,8 @@ class LedgerReport:
     entries: list[Entry]
     declarations: list[dict[str, Any]]
 
-    def __str__(self) -> str:
-        lines: list[str] = []
-        for section in self._sections():
-            lines += [section.title, "-" * len(section.title)]
-            for paragraph in section.paragraphs:
-                lines += textwrap.wrap(paragraph, _WIDTH)
-            lines += [*_in_columns(section.table), ""]
-        return "\n".join(lines).rstrip()
-
-    def _repr_html_(self) -> str:
-        return "".join(_as_html(section) for section in self._sections())
-
-    def save(self, path: str | os.PathLike) -> None:
-        """Write the report to a file.
-
-        Parameters
-        ----------
-        path : str or Path
-            Ends with ".txt", ".html" or ".json".
-
-        Raises
-        ------
-        ValueError
-            If the path has another ending.
-        """
-        path = Path(path)
-        if path.suffix == ".txt":
-            text = f"{self}\n"
-        elif path.suffix == ".html":
-            text = (
-                "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>"
-                f"<title>{escape(self._sections()[0].title)}</title><style>{_STYLE}</style></head>"
-                f"<body>{self._repr_html_()}</body></html>\n"
-            )
-        elif path.suffix == ".json":
-            text = json.dumps(self.as_dict(), indent=1)
-        else:
-            raise ValueError(f"path must end with .txt, .html or .json, got {path.name!r}.")
-        path.write_text(text, encoding="utf-8")
+    def _plain(self) -> dict[str, Any]:
+        return self.as_dict()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as values for JSON; an infinite number is "inf".
@@ -293,22 +244,22 @@ class LedgerReport:
             },
         }
 
-    def _sections(self) -> list[_Section]:
+    def _sections(self) -> list[Section]:
         sections = [
-            _Section(
+            Section(
                 f"Privacy report of {day(self.time)}",
                 [
                     f"On all that is recorded in ledger {self.identity}, in {self.place}. Amounts "
                     "that are spent are rounded up, and what is left is rounded down."
                 ],
             ),
-            _Section("Who is protected, and against what", self._who()),
+            Section("Who is protected, and against what", self._who()),
             self._what(),
-            _Section("What is left", self._left()),
+            Section("What is left", self._left()),
         ]
         if self.declarations:
             sections.append(
-                _Section("Declarations", [_declared(each) for each in self.declarations])
+                Section("Declarations", [_declared(each) for each in self.declarations])
             )
         return [*sections, self._appendix()]
 
@@ -361,15 +312,15 @@ class LedgerReport:
     def _seeded(self, unit: str) -> int:
         return sum(entry.seeded for entry in self.entries if entry.unit == unit)
 
-    def _what(self) -> _Section:
+    def _what(self) -> Section:
         if not self.entries:
-            return _Section("What was released", ["Nothing was released."])
+            return Section("What was released", ["Nothing was released."])
         rows: list[tuple[str, ...]]
         rows = [("when", "what", "for", "times", "epsilon of each", "delta of each")]
         rows += [_row(releases) for releases in _grouped(self.entries)]
         count = f"{len(self.entries):,} release" + ("s" if len(self.entries) > 1 else "")
         said = [f"{count}, {_period(self.entries[0], self.entries[-1])}:"]
-        return _Section("What was released", said, rows)
+        return Section("What was released", said, rows)
 
     def _left(self) -> list[str]:
         if not math.isfinite(self.epsilon):
@@ -384,7 +335,7 @@ class LedgerReport:
             for each in self.units
         ]
 
-    def _appendix(self) -> _Section:
+    def _appendix(self) -> Section:
         exact = [
             f"Spent per {each.unit}: {each.spent!r}; left: {each.left!r}." for each in self.units
         ]
@@ -399,7 +350,7 @@ class LedgerReport:
             *exact,
             *([_ABOUT_SENSITIVITIES] if self.entries else []),
         ]
-        return _Section("Technical appendix", said, rows if self.entries else ())
+        return Section("Technical appendix", said, rows if self.entries else ())
 
 
 def _declared(declaration: dict[str, Any]) -> str:
@@ -445,23 +396,3 @@ def _part_of(entry: Entry) -> str:
 def _kinds(entries: Iterable[Entry]) -> list[str]:
     """Return the kinds of the events, each named once."""
     return sorted({type(leaf).__name__ for entry in entries for leaf, _ in leaves(entry.event)})
-
-
-def _in_columns(table: Sequence[Sequence[str]]) -> list[str]:
-    if not table:
-        return []
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in table
-    ]
-
-
-def _as_html(section: _Section) -> str:
-    said = "".join(f"<p>{escape(paragraph)}</p>" for paragraph in section.paragraphs)
-    header, *rows = [
-        "<tr>" + "".join(f"<{kind}>{escape(cell)}</{kind}>" for cell in row) + "</tr>"
-        for row, kind in zip(section.table, ["th"] + ["td"] * len(section.table), strict=False)
-    ] or [""]
-    table = f"<table><thead>{header}</thead><tbody>{''.join(rows)}</tbody></table>"
-    return f"<h3>{escape(section.title)}</h3>{said}" + (table if section.table else "")

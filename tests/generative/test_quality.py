@@ -548,9 +548,11 @@ def test_a_file_has_the_report_and_pages_quote_names_as_text(tmp_path):
     assert (tmp_path / "report.txt").read_text() == f"{report}\n"
     page = (tmp_path / "report.html").read_text()
     assert "&lt;b&gt;" in page and "<b>" not in page and report._repr_html_() in page
+    # Tables with names of columns have them in a header.
+    assert "<th>distance</th>" in page and "<td>0.5 is best</td>" in page
     plain = json.loads((tmp_path / "report.json").read_text())
     assert plain["held_out"]["telling"]["value"] == report.held_out.telling.value
-    with pytest.raises(ValueError, match="ends with"):
+    with pytest.raises(ValueError, match="must end with"):
         report.save(tmp_path / "report.pdf")
 
 
