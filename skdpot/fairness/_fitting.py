@@ -268,7 +268,7 @@ class OpenRows:
 
         They are of all rows, or of as many as the method takes, drawn at random.
         """
-        most, drawn = self.settings.method._largest_rows(), []
+        most, drawn = self.settings.method._most_rows(), []
         for g in range(len(groups.names)):
             rows = np.flatnonzero(groups.codes == g)
             drawn.append(rows if len(rows) <= most else rng.choice(rows, most, replace=False))

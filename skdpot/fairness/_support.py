@@ -164,7 +164,7 @@ class Support(BaseEstimator, metaclass=ABCMeta):
     def _check_size(self, n_points: int, candidates: np.ndarray | None) -> None:
         """Raise if the problem of released points may be too large for the method."""
 
-    def _largest_rows(self) -> int:
+    def _most_rows(self) -> int:
         return _MOST_ROWS if self.max_rows is None else self.max_rows
 
     @abstractmethod

@@ -216,7 +216,7 @@ class ReleasePlan:
             return ()
         return tuple(self.release.expected_errors(self.n_records))
 
-    def refuse_useless(self, permit: int | None = None) -> str | None:
+    def refuse_useless(self, permit: int | None) -> str | None:
         """Raise if public values show that the release is useless.
 
         That is so if the expected error of all that is released is no smaller than its scale.

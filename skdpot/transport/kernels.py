@@ -90,6 +90,15 @@ def leaf(function=None, **options):
     return part(function, _nrt=False, **options)
 
 
+@part
+def longest_row(indptr):
+    """Return the number of entries of the longest row of a compressed matrix."""
+    longest = 0
+    for row in range(len(indptr) - 1):
+        longest = max(longest, indptr[row + 1] - indptr[row])
+    return longest
+
+
 def lesser(one, other):
     """Return the lesser of two finite numbers, in loops that become vector instructions.
 

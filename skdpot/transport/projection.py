@@ -7,7 +7,7 @@ import numpy as np
 from scipy import sparse
 
 from .entropic import entropic_projection, starting_kernel, warm_potential
-from .kernels import kernel, part, prepare, run
+from .kernels import kernel, longest_row, part, prepare, run
 from .network import integer_bounds, network_projection
 from .polytope import (
     c_transform,
@@ -244,7 +244,7 @@ def _project_rows(
 ):  # fmt: skip
     """Project every row onto one polytope, or onto its own where the bounds have as many rows."""
     n_columns = cost.shape[1]
-    longest = _longest_row(indptr)
+    longest = longest_row(indptr)
     row_prices = np.empty(longest)
     column_prices = np.empty(n_columns)
     potential = np.empty(n_columns)
@@ -286,7 +286,7 @@ def _anneal_rows(
 ):  # fmt: skip
     """Project every row onto one polytope by the entropic solver, up to its certified gap."""
     n_columns = cost.shape[1]
-    row_prices = np.empty(_longest_row(indptr))
+    row_prices = np.empty(longest_row(indptr))
     column_prices = np.empty(n_columns)
     filling = np.empty(n_columns)
     potential = np.empty(n_columns)
@@ -297,14 +297,6 @@ def _anneal_rows(
             max_sweeps, row_prices[: last - first], column_prices, filling, projections[user],
             potential,
         )  # fmt: skip
-
-
-@part
-def _longest_row(indptr):
-    longest = 0
-    for row in range(len(indptr) - 1):
-        longest = max(longest, indptr[row + 1] - indptr[row])
-    return longest
 
 
 def transport_costs(weights, targets, cost_matrix) -> np.ndarray:

@@ -92,7 +92,7 @@ class _DrawnPeople:
             values = self._draw(j, self._types if is_own else self._states)
             units[:, j] = values[self.person] if is_own else values
         self.rows = wanted.rows(units, rng)
-        self._put_values(_ALL, self.rows.select(self._starts[self.person]), self._person_names)
+        self._put_values(self.rows.select(self._starts[self.person]), self._person_names)
 
     def keep(self, part: Rules) -> None:
         """Make all rows keep these rules, by changes in the columns of the rules."""
@@ -123,7 +123,7 @@ class _DrawnPeople:
         if len(broken):
             self._mend(rows, broken, owners, part, names)
         if not row_names:
-            self._put_values(_ALL, rows.select(self.person), names)
+            self._put_values(rows.select(self.person), names)
 
     def sort(self) -> None:
         """Sort the column of the order, with all columns that share a rule with it.
@@ -138,7 +138,7 @@ class _DrawnPeople:
             names = {column.name for column in part.columns}
             tied |= names if name in names else set()
         order = np.lexsort((self.rows.plain[name], self.person))
-        self._put_values(_ALL, self.rows.select(order), sorted(tied, key=str))
+        self._put_values(self.rows.select(order), sorted(tied, key=str))
 
     def _cell_distributions(self, j):
         """Return the ends of a column's cells, and their distributions in all states and types."""
@@ -158,9 +158,9 @@ class _DrawnPeople:
         intervals = schema.intervals(name, conditions[name]) if name in conditions else None
         return draw_column(schema.columns[j], ends, cells, weights, states, self._draws, intervals)
 
-    def _put_values(self, places: Any, others: TableRows, names: Sequence) -> None:
+    def _put_values(self, others: TableRows, names: Sequence) -> None:
         """Put values of other rows into columns, and update the columns that rules compute."""
-        self.rows.overwrite(places, others, self._wanted.schema, names)
+        self.rows.overwrite(_ALL, others, self._wanted.schema, names)
         self.rows.plain = self._wanted.rules.complete(self.rows.plain)
 
     def _redrawn(self, rows: TableRows, names: Sequence, states: np.ndarray) -> TableRows:

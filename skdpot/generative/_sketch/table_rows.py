@@ -238,7 +238,7 @@ class WantedRows:
         parts, n_kept = [], 0
         for _ in range(_SEARCHES):
             units = np.column_stack(
-                [_units_in(column_intervals, _TRIED, rng) for column_intervals in intervals]
+                [_units_in(column_intervals, rng) for column_intervals in intervals]
             )
             rows = self.rows(units, rng)
             kept = np.flatnonzero(self.kept(rows))
@@ -377,12 +377,12 @@ def _range_of(column: Column, condition: tuple) -> tuple[float, float]:
     return max(low, float(column.low)), min(high, float(column.high))
 
 
-def _units_in(intervals: list[tuple[int, int]], n: int, rng: Any) -> np.ndarray:
+def _units_in(intervals: list[tuple[int, int]], rng: Any) -> np.ndarray:
     """Return units of intervals: some of them ends, all others evenly."""
     starts, stops = np.array(intervals, dtype=np.int64).T
     sizes = stops - starts
-    piece = rng.choice(len(sizes), n, p=np.where(sizes > 0, sizes, 0) / sizes.sum())
-    ends = rng.uniform(size=n)
-    units = starts[piece] + np.floor(rng.uniform(size=n) * sizes[piece]).astype(np.int64)
+    piece = rng.choice(len(sizes), _TRIED, p=np.where(sizes > 0, sizes, 0) / sizes.sum())
+    ends = rng.uniform(size=_TRIED)
+    units = starts[piece] + np.floor(rng.uniform(size=_TRIED) * sizes[piece]).astype(np.int64)
     units = np.where(ends < _AT_ENDS / 2, starts.min(), units)
     return np.where((ends >= _AT_ENDS / 2) & (ends < _AT_ENDS), stops.max() - 1, units)

@@ -21,7 +21,7 @@ import math
 
 import numpy as np
 
-from ..kernels import kernel, part
+from ..kernels import kernel, longest_row, part
 
 # Fast-math flags for sums over the edges of one node.
 _SUMS = {"nnan", "nsz", "reassoc"}
@@ -59,14 +59,6 @@ def _absorb(first, sent, arrived, sign, rates, agreed, prices, values):
         agreed[first + k] = amount
         prices[first + k] = price
         values[k] = eta * amount - sign * price
-
-
-@part
-def _most_edges(indptr):
-    largest = 0
-    for node in range(len(indptr) - 1):
-        largest = max(largest, indptr[node + 1] - indptr[node])
-    return largest
 
 
 @part(fastmath=_SUMS)
@@ -154,7 +146,7 @@ def _side(answer):
         indptr, positions, lower, upper, parameters, sent, received, sign, rates, agreed, prices,
         multipliers, amounts,
     ):  # fmt: skip
-        arrived = np.empty(_most_edges(indptr) + _BLOCK)
+        arrived = np.empty(longest_row(indptr) + _BLOCK)
         start, end = 0, 0
         for node in range(len(lower)):
             first, last = indptr[node], indptr[node + 1]
