@@ -87,20 +87,16 @@ def utility_bound(
     if adaptive_noise >= 1:
         raise ValueError(f"adaptive_noise must be below 1, got {adaptive_noise!r}.")
     ratio = cost_range / reg
-    if initial_gap is None:
-        # Upper bound for potentials that are zero.
-        gap = max(cost_range + reg * math.expm1(-ratio), 0.0)
-    else:
+    # That of potentials that are zero.
+    gap = max(cost_range + reg * math.expm1(-ratio), 0.0)
+    if initial_gap is not None:
         gap = check_not_negative("initial_gap", initial_gap)
-    # Logarithms of rho, of -log(1 - rho), and of the exponent after K iterations, however small.
-    log_gain = math.log1p(-adaptive_noise) - 24 * ratio - math.log(8)
-    gain = exp(log_gain)
-    log_exponent = math.log(n_iter) + (math.log(-math.log1p(-gain)) if gain > 0 else log_gain)
-    exponent = exp(log_exponent)
-    # The logarithm of 1 - (1 - rho)^k, which is k rho if that underflows.
-    log_lost = log(-math.expm1(-exponent)) if exponent > 0 else log_exponent
-    log_floor = log(noise_variance / (4 * reg)) - 6 * ratio - log_gain
-    return math.exp(-exponent) * gap + exp(log_floor + log_lost)
+    rho = (1 - adaptive_noise) / 8 * math.exp(-24 * ratio)
+    log_left = n_iter * math.log1p(-rho)
+    # The bound is (1 - rho)^k a0, and the sum of (1 - rho)^i tau M / 2 over all i < k.
+    n_noises = -math.expm1(log_left) / rho if rho > 0 else n_iter
+    noise = exp(log(noise_variance) - math.log(4 * reg) - 6 * ratio)
+    return math.exp(log_left) * gap + noise * n_noises
 
 
 def sound_utility_bound(
