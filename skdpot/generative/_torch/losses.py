@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 
 from skdpot.generative._torch.costs import GroundCost
-from skdpot.generative._torch.sinkhorn import DEFAULT_N_ITER, sinkhorn
+from skdpot.generative._torch.sinkhorn import sinkhorn
 
 __all__ = ["SelfTransport", "SemiDebiasedLoss", "self_transport", "semi_debiased"]
 
@@ -31,6 +31,7 @@ class SemiDebiasedLoss(NamedTuple):
     public_gradient: torch.Tensor
 
 
+@torch.no_grad()
 def semi_debiased(
     X: torch.Tensor,
     x_labels: torch.Tensor | None,
@@ -40,7 +41,6 @@ def semi_debiased(
     n: int,
     cost: GroundCost,
     reg: float,
-    n_iter: int = DEFAULT_N_ITER,
 ) -> SemiDebiasedLoss:
     r"""Return the semi-debiased Sinkhorn loss, and its gradients in generated points.
 
@@ -64,8 +64,6 @@ def semi_debiased(
         Cost between two points.
     reg : float
         Regularisation, above 0, in units of cost.
-    n_iter : int, default=16
-        Rounds of :func:`~skdpot.generative._torch.sinkhorn.sinkhorn`.
 
     Returns
     -------
@@ -97,11 +95,13 @@ def semi_debiased(
     """
     if not 1 <= n <= len(X) <= 2 * n:
         raise ValueError(f"n must be at least 1, and X have n to 2 n rows, got {n} and {len(X)}.")
-    with torch.no_grad():
-        private_value, private_gradient = _private_part(
-            X[:n], None if x_labels is None else x_labels[:n], Y, y_labels, cost, reg, n_iter
-        )
-    public = self_transport(X, x_labels, n=n, cost=cost, reg=reg, n_iter=n_iter)
+    first, labels = X[:n], None if x_labels is None else x_labels[:n]
+    private_value, private_gradient = X.new_zeros(()), torch.zeros_like(first)
+    if len(Y):
+        result = sinkhorn(cost.matrix(first, Y, labels, y_labels), reg)
+        private_value = 2 * result.value
+        private_gradient = 2 * cost.pull(first, Y, result.plan)
+    public = self_transport(X, x_labels, n=n, cost=cost, reg=reg)
     return SemiDebiasedLoss(private_value, public.value, private_gradient, -public.gradient)
 
 
@@ -125,13 +125,7 @@ class SelfTransport(NamedTuple):
 
 @torch.no_grad()
 def self_transport(
-    X: torch.Tensor,
-    labels: torch.Tensor | None,
-    *,
-    n: int,
-    cost: GroundCost,
-    reg: float,
-    n_iter: int = DEFAULT_N_ITER,
+    X: torch.Tensor, labels: torch.Tensor | None, *, n: int, cost: GroundCost, reg: float
 ) -> SelfTransport:
     """Return the transport cost among generated points, its gradient, and potentials.
 
@@ -147,8 +141,6 @@ def self_transport(
         Cost between two points.
     reg : float
         Regularisation, above 0, in units of cost.
-    n_iter : int, default=16
-        Rounds of :func:`~skdpot.generative._torch.sinkhorn.sinkhorn`.
 
     Returns
     -------
@@ -167,27 +159,10 @@ def self_transport(
     """
     first, last = slice(n), slice(len(X) - n, None)
     sides = (None, None) if labels is None else (labels[first], labels[last])
-    result = sinkhorn(cost.matrix(X[first], X[last], *sides), reg, n_iter=n_iter)
+    result = sinkhorn(cost.matrix(X[first], X[last], *sides), reg)
     plan = result.plan
     gradient = torch.zeros_like(X)
     # A point that is on both sides has two parts.
     gradient[first] += cost.pull(X[first], X[last], plan)
     gradient[last] += cost.pull(X[last], X[first], plan.T)
     return SelfTransport(result.value, gradient, result.f)
-
-
-def _private_part(
-    X: torch.Tensor,
-    x_labels: torch.Tensor | None,
-    Y: torch.Tensor,
-    y_labels: torch.Tensor | None,
-    cost: GroundCost,
-    reg: float,
-    n_iter: int,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return twice the transport cost to private points, and its gradient."""
-    if len(Y) == 0:
-        return X.new_zeros(()), torch.zeros_like(X)
-    costs = cost.matrix(X, Y, x_labels, y_labels)
-    result = sinkhorn(costs, reg, n_iter=n_iter)
-    return 2 * result.value, 2 * cost.pull(X, Y, result.plan)
