@@ -169,9 +169,7 @@ def _best_dual(
 
 
 @np.errstate(all="ignore")
-def monotone_transport(
-    x: Any, y: Any, a: Any = None, b: Any = None, *, cost: Any = 1, return_plan: bool = False
-) -> Any:
+def monotone_transport(x: Any, y: Any, a: Any = None, b: Any = None, *, cost: Any = 1) -> float:
     r"""Return the transport cost between points on a line, for a convex function of differences.
 
     The coupling of the sorted points is then optimal. Where its mass changes from one pair of
@@ -187,15 +185,11 @@ def monotone_transport(
         An order p >= 1, for the cost ``|x - y|**p``, or a function of two arrays of equal length
         that returns the costs between corresponding points. It must be convex in x - y, which is
         not checked.
-    return_plan : bool, default=False
-        Whether to return the plan, too.
 
     Returns
     -------
-    cost : float
-        Exact up to rounding.
-    plan : scipy.sparse.coo_array of shape (n, m)
-        The coupling, with n + m - 1 entries at most. Only if `return_plan` is True.
+    float
+        The cost, exact up to rounding.
 
     Raises
     ------
@@ -204,7 +198,7 @@ def monotone_transport(
 
     Notes
     -----
-    *Not private*: cost and plan depend on single points.
+    *Not private*: the cost depends on single points.
 
     References
     ----------
@@ -215,9 +209,6 @@ def monotone_transport(
     >>> from skdpot.transport import monotone_transport
     >>> monotone_transport([0.0, 1.0], [3.0, 2.0], cost=2)
     4.0
-    >>> cost, plan = monotone_transport([0.0, 1.0, 2.0], [5.0], return_plan=True)
-    >>> cost, plan.nnz
-    (4.0, 3)
     """
     x, y = _check_points(x, "x"), _check_points(y, "y")
     pair_cost = cost if callable(cost) else _power(cost)
@@ -233,10 +224,7 @@ def monotone_transport(
     masses = np.diff(ends, prepend=0) / ends[-1]
     rows = row_order[np.searchsorted(row_ends, ends)]
     columns = column_order[np.searchsorted(column_ends, ends)]
-    value = float(np.sum(masses * pair_cost(x[rows], y[columns])))
-    if not return_plan:
-        return value
-    return value, sparse.coo_array((masses, (rows, columns)), shape=(len(x), len(y)))
+    return float(np.sum(masses * pair_cost(x[rows], y[columns])))
 
 
 def _check_points(points: Any, name: str) -> np.ndarray:

@@ -31,6 +31,7 @@ from skdpot.transport.consensus import (
     consensus,
     make_network,
     nearest_amounts,
+    repair,
 )
 from tests.oracles.consensus import RootUtility, draw_network
 
@@ -147,9 +148,7 @@ def test_utilities_of_a_user_agree_as_well(rng):
     assert_same_result(coordinator.result(), result)
 
 
-@pytest.mark.parametrize(
-    "options", [{"adaptive": False}, {"shifting": False}, {"average_from": 31}, {"tol": 0.03}]
-)
+@pytest.mark.parametrize("options", [{"adaptive": False}, {"shifting": False}, {"tol": 0.03}])
 def test_options_are_those_of_all_at_once(options, rng):
     network, *utilities = draw_problem("lower bounds", "linear", rng)
     criterion = "residuals" if "tol" in options else None
@@ -159,6 +158,23 @@ def test_options_are_those_of_all_at_once(options, rng):
     assert_same_result(agreement, result)
     assert agreement.converged == ("tol" in options)
     assert (agreement.n_iter < 600) == ("tol" in options)
+
+
+def test_averages_are_those_of_the_rounds(rng):
+    network, *utilities = draw_problem("lower bounds", "linear", rng)
+    nodes = allocation_nodes(network, *utilities)
+    coordinator = AllocationCoordinator(network, n_rounds=40)
+    rounds = []
+    while not coordinator.finished:
+        coordinator.observe(*one_round(nodes, coordinator).values())
+        rounds.append(coordinator.result())
+    averaging = AllocationCoordinator(network, n_rounds=40, average_from=31)
+    found = run_allocation(allocation_nodes(network, *utilities), averaging)
+    for name in ("agreed", "prices"):
+        means = np.mean([getattr(one, name) for one in rounds[30:]], axis=0)
+        np.testing.assert_allclose(getattr(found, name), means, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(found.plan, repair(network, found.agreed), atol=1e-12)
+    assert np.abs(found.agreed - rounds[-1].agreed).max() > 1e-6
 
 
 def make_noises(network, epsilon, delta, factors, source, n_rounds, unit):
@@ -197,9 +213,7 @@ def test_noisy_nodes_agree_bit_by_bit_with_all_at_once(kind, delta, unit, rng, s
         return tuple(map(nearest_amounts, (network.targets, network.sources), noisy))
 
     recorder = Recorder(release)
-    result = consensus(
-        network, *utilities, criterion=None, max_iter=n_rounds, average_from=9, release=recorder
-    )
+    result = consensus(network, *utilities, criterion=None, max_iter=n_rounds, release=recorder)
     budgets = [
         NodePrivacy(
             40.0 * factor,
@@ -213,10 +227,10 @@ def test_noisy_nodes_agree_bit_by_bit_with_all_at_once(kind, delta, unit, rng, s
         for node, factor in enumerate(factors)
     ]
     nodes = allocation_nodes(network, *utilities, budgets)
-    coordinator = AllocationCoordinator(network, n_rounds=n_rounds, average_from=9)
+    coordinator = AllocationCoordinator(network, n_rounds=n_rounds)
     assert_same_rounds(step_by_step(nodes, coordinator), recorder.rounds)
     assert_same_result(coordinator.result(), result)
-    silent = consensus(network, *utilities, criterion=None, max_iter=n_rounds, average_from=9)
+    silent = consensus(network, *utilities, criterion=None, max_iter=n_rounds)
     assert np.abs(silent.agreed - result.agreed).max() > 1e-3
     epsilons = np.concatenate([noise.epsilons for noise in noises])
     assert [node.epsilon for node in nodes] == epsilons.tolist()

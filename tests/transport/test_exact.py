@@ -247,13 +247,8 @@ def test_sorting_is_optimal_on_a_line(n, m, order, weighted):
     b = rng.dirichlet(np.full(m, 0.5)) if weighted else uniform(m)
     cost = np.abs(x[:, None] - y) ** order
     weights = (a, b) if weighted else (None, None)
-    value, plan = monotone_transport(x, y, *weights, cost=order, return_plan=True)
+    value = monotone_transport(x, y, *weights, cost=order)
     assert value == pytest.approx(exact_transport(cost, a, b).cost, abs=1e-9)
-    assert plan.nnz <= n + m - 1
-    assert (plan.data > 0).all()
-    assert np.sum(plan.toarray() * cost) == pytest.approx(value, abs=1e-12)
-    np.testing.assert_allclose(plan.sum(axis=1), a, atol=1e-13)
-    np.testing.assert_allclose(plan.sum(axis=0), b, atol=1e-13)
     assert monotone_transport(y, x, *weights[::-1], cost=order) == pytest.approx(value, rel=1e-12)
     if order == 1:
         assert value == pytest.approx(wasserstein_distance(x, y, a, b), abs=1e-12)
@@ -275,20 +270,15 @@ def test_the_cost_may_be_a_function():
 def test_equal_weights_are_coupled_exactly(n, m, random):
     x = np.array([random.randrange(5) for _ in range(n)], dtype=float)
     y = np.array([random.randrange(5) for _ in range(m)], dtype=float)
-    value, plan = monotone_transport(x, y, return_plan=True)
+    value = monotone_transport(x, y)
     # Every point repeated until there are equally many.
     long_x, long_y = np.sort(np.repeat(x, m)), np.sort(np.repeat(y, n))
     assert value == pytest.approx(np.abs(long_x - long_y).mean(), abs=1e-13)
-    counts = np.round(plan.toarray() * math.lcm(n, m), 6)
-    np.testing.assert_array_equal(counts, np.rint(counts))
 
 
 def test_points_without_weight_take_no_part():
     x, y = [5.0, -100.0, 1.0, 100.0], [2.0, 1e9]
-    value, plan = monotone_transport(x, y, [0.5, 0.0, 0.5, 0.0], [1.0, 0.0], return_plan=True)
-    assert value == 2.0
-    np.testing.assert_array_equal(plan.toarray()[[1, 3]], 0.0)
-    np.testing.assert_array_equal(plan.toarray()[:, 1], 0.0)
+    assert monotone_transport(x, y, [0.5, 0.0, 0.5, 0.0], [1.0, 0.0]) == 2.0
 
 
 def test_costs_on_a_line_that_overflow_are_infinite():

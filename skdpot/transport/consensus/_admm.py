@@ -21,6 +21,8 @@ Release = Callable[[int, float, np.ndarray, np.ndarray], Messages]
 
 # With fewer edges, starting a second thread takes longer than it saves.
 _WORTH_A_THREAD = 20_000
+# Number of rounds between two checks of the criterion.
+_CHECK_EVERY = 20
 # Projections are slow: the number of rounds between two of them grows by this factor.
 _PROJECTION_GROWTH = 1.25
 
@@ -35,7 +37,7 @@ class ConsensusResult:
         Feasible plan, in the order of the targets: with the criterion "gap" the best that was
         found, otherwise the one nearest to `agreed`.
     agreed : ndarray of shape (n_edges,)
-        Amounts that targets and sources agreed on (or their average), feasible only in the limit.
+        Amounts that targets and sources agreed on, feasible only in the limit.
     prices : ndarray of shape (n_edges,)
         Dual variables alpha: prices that targets pay to sources.
     welfare : float
@@ -105,8 +107,6 @@ def consensus(
     criterion: str | None = "gap",
     tol: float = 1e-3,
     max_iter: int = 1000,
-    check_every: int = 20,
-    average_from: int | None = None,
     release: Release | None = None,
     n_threads: int = 2,
 ) -> ConsensusResult:
@@ -142,11 +142,6 @@ def consensus(
         Relative tolerance of the criterion.
     max_iter : int, default=1000
         Largest number of rounds.
-    check_every : int, default=20
-        Number of rounds between two checks of the criterion.
-    average_from : int or None, default=None
-        The result has the mean of the agreed amounts and prices from this round on. None takes
-        those of the last round.
     release : callable or None, default=None
         ``release(n_iter, eta, targets, sources)`` returns the messages to send instead of the
         amounts of the targets and of the sources, each in the order of its side.
@@ -184,8 +179,8 @@ def consensus(
     >>> result.plan.round(3) + 0.0, round(result.welfare, 3)
     (array([1., 0., 0., 1.]), 8.0)
     """
-    _check_parameters(eta, relaxation, criterion, tol, max_iter, check_every)
-    run = _Run(network, target_utility, source_utility, eta, relaxation, average_from)
+    _check_parameters(eta, relaxation, criterion, tol, max_iter)
+    run = _Run(network, target_utility, source_utility, relaxation)
     coordinator = Coordinator(network, eta, adaptive, shifting, max_iter)
     check = _Check(run, coordinator, criterion, tol)
     two = n_threads > 1 and network.n_edges >= _WORTH_A_THREAD
@@ -194,7 +189,7 @@ def consensus(
         while n_iter < max_iter and not check.converged:
             n_iter += 1
             run.advance(n_iter, coordinator, release, threads.map if two else map)
-            if n_iter % check_every == 0 or n_iter == max_iter:
+            if n_iter % _CHECK_EVERY == 0 or n_iter == max_iter:
                 check(n_iter)
     return check.result(n_iter)
 
@@ -202,7 +197,7 @@ def consensus(
 class _Run:
     """The two sides, and the messages between them."""
 
-    def __init__(self, network, target_utility, source_utility, eta, relaxation, average_from):
+    def __init__(self, network, target_utility, source_utility, relaxation):
         for utility, name in ((target_utility, "target"), (source_utility, "source")):
             check_utility(utility, network.n_edges, f"{name}_utility")
         self.network = network
@@ -213,9 +208,6 @@ class _Run:
         self.sources = SideState(network.sources, source_utility.take(order), -1, start[order])
         self.messages: Messages = (start, start[order])
         self.relaxation = relaxation
-        self.average_from = average_from
-        self._sums: list[np.ndarray] = []
-        self._n_averaged = 0
 
     def advance(self, n_iter, coordinator, release, mapping):
         """Do one round."""
@@ -232,28 +224,11 @@ class _Run:
             messages = release(n_iter, eta, *messages)
         coordinator.observe(n_iter, *messages, targets, sources, self.targets.prices)
         self.messages = messages
-        if self.average_from is not None and n_iter >= self.average_from:
-            self._average()
 
-    def _last_state(self) -> list[np.ndarray]:
+    def state(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the agreed amounts and the prices after the last round."""
         targets, sources = self.messages
-        return [0.5 * (targets + sources[self.network.targets.positions]), self.targets.prices]
-
-    def _average(self) -> None:
-        values = self._last_state()
-        self._n_averaged += 1
-        if not self._sums:
-            self._sums = [value.copy() for value in values]
-            return
-        for total, value in zip(self._sums, values, strict=True):
-            total += value
-
-    def state(self) -> list[np.ndarray]:
-        """Return the agreed amounts and the prices: the means if they are averaged."""
-        if self._sums:
-            return [total / self._n_averaged for total in self._sums]
-        return self._last_state()
+        return 0.5 * (targets + sources[self.network.targets.positions]), self.targets.prices
 
 
 class _Check:
@@ -344,10 +319,10 @@ class _Check:
         )
 
 
-def _check_parameters(eta, relaxation, criterion, tol, max_iter, check_every):
+def _check_parameters(eta, relaxation, criterion, tol, max_iter):
     """Raise if a parameter of the iteration is invalid."""
     check_rates(eta, relaxation, tol)
     if criterion not in ("gap", "residuals", None):
         raise ValueError(f"criterion must be 'gap', 'residuals' or None, got {criterion!r}.")
-    if max_iter < 1 or check_every < 1:
-        raise ValueError(f"max_iter={max_iter} and check_every={check_every} must be at least 1.")
+    if max_iter < 1:
+        raise ValueError(f"max_iter must be at least 1, got {max_iter}.")
