@@ -50,6 +50,8 @@ DRAWN = np.random.default_rng(0)
 PLACES = np.array([[0.0, 0.0], [1.0, 0.0], [4.0, 3.0]])
 VISITS = np.array([[2, 1, 0], [0, 1, 3]])
 NAMED_VISITS = pd.DataFrame(VISITS, columns=["home", "work", "park"])
+NUMBERED_VISITS = pd.DataFrame(VISITS, columns=[5, 30, 70])
+NUMBERED_PLACES = pd.DataFrame(PLACES, index=[5, 30, 70])
 OTHER_VISITS = pd.DataFrame(VISITS, columns=["home", "work", "lake"])
 
 
@@ -205,6 +207,22 @@ FINITE = "Leave out the rows that have one, or write a finite number"
 # By class or function: what the user does, with a ledger of `book`, what is wrong, what to do.
 MISTAKES = {
     WassersteinProjectionSampler: [
+        ("places in another order than columns with numbers as names",
+         lambda book: sampler(book(), input_points=NUMBERED_PLACES[::-1]).fit(NUMBERED_VISITS),
+         "input_points has the names of X in another order", "in the order of X, as by reindex"),
+        ("columns with numbers as names in another order than in fit",
+         lambda book: sampler(book(), input_points=NUMBERED_PLACES).fit(NUMBERED_VISITS).transform(
+             NUMBERED_VISITS.iloc[:, ::-1]
+         ),
+         "input_points has the names of X in another order", "in the order of X, as by reindex"),
+        ("costs in another order than columns with numbers as names",
+         lambda book: sampler(
+             book(), input_points=None, cost_matrix=pd.DataFrame(np.eye(3), index=[70, 30, 5])
+         ).fit(NUMBERED_VISITS),
+         "rows of cost_matrix have other names", r"reindex it with cost.loc\[X.columns\]"),
+        ("places on earth in degrees",
+         lambda book: fitted_sampler(book(), input_points=PLACES + [51, 0], metric="haversine"),
+         "numbers above 2 pi", "Convert degrees by numpy.radians"),
         ("as many places as columns", lambda book: fitted_sampler(book(), input_points=PLACES[:2]),
          "input_points has 2 rows but X has 3 features", "one input point per column of X"),
         ("a place without a coordinate",
@@ -292,6 +310,14 @@ MISTAKES = {
          "Input X contains NaN", OWN),
     ],
     PrivateSinkhornDistance: [
+        ("places on earth in degrees",
+         lambda book: distance(
+             book(), bounds=([51, 0], [52, 1]), metric="haversine"
+         ).fit(X, GROUP),
+         "numbers above 2 pi", "Convert degrees by numpy.radians"),
+        ("bounds as a pair for each feature",
+         lambda book: distance(book(), bounds=[(5, 6), (0, 1)]).fit(X, GROUP),
+         r"must be a pair \(low, high\)", r"becomes such bounds by zip\(\*pairs\)"),
         ("no bounds", lambda book: distance(book(), bounds=None).fit(X, GROUP),
          "bounds must be declared", r"\(low, high\), each a number or one number per feature"),
         ("bounds the wrong way round", lambda book: distance(book(), bounds=(1, 0)).fit(X, GROUP),
@@ -368,6 +394,13 @@ MISTAKES = {
          "Input X contains NaN", OWN),
     ],
     FairBarycenterPreprocessor: [
+        ("text without categories",
+         lambda book: private_repair(book(), categories=None, bounds=(0, 60)).fit(PEOPLE),
+         "holds what cannot be read as a number", "with epsilon by categories"),
+        ("text without categories, and no bounds",
+         lambda book: private_repair(book(), categories=None, bounds=None).fit(PEOPLE),
+         r"The columns without categories are, in order: \['age', 'income', 'city'\]",
+         "For columns of text or categories, declare categories="),
         ("the name of a column beside X",
          lambda book: repair(sensitive_features=None).fit(PEOPLE, sensitive_features="sex"),
          "got a text", "or name it in the constructor, .* as sensitive_features"),
@@ -496,6 +529,23 @@ MISTAKES = {
         ("no fit", lambda book: regressor().predict(NUMBERS_AND_SEX), *FITTED_FIRST),
     ],
     DPSinkhornGenerator: [
+        ("None among the categories of a schema",
+         lambda book: of_tables(
+             book(), schema=SCHEMA | {"city": ["Oslo", "Rome", None]}
+         ).fit(TABLE),
+         "have None or NaN", "declare 'missing': True instead"),
+        ("dates as a table writes them",
+         lambda book: of_tables(book(), schema=SCHEMA | {"born": ("2000-01-01", "2010-01-01")}).fit(
+             TABLE.assign(born="27-08-2001")
+         ),
+         "it has others", "read them before, as by pandas.to_datetime"),
+        ("samples of one label, as a text", lambda book: people().sample(3, y="Rome"),
+         "y asks for labels", "ask for its values with given="),
+        ("samples of one class, as a text",
+         lambda book: of_vectors(
+             None, classes=["a", "b"], random_state=0
+         ).fit(X, GROUP).sample(y="a"),
+         "got a text", r"a dict \{label: number\}"),
         ("the name of a column", lambda book: of_tables(book(), target="city").fit(TABLE, "city"),
          "got a text", "or name it in the constructor, as the target"),
         ("the name of a column of numbers",

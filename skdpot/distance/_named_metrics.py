@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from skdpot.transport import refuse_degrees
+
 _ALIASES = {"l1": "cityblock", "l2": "euclidean", "manhattan": "cityblock"}
 # Metrics of scipy without parameters whose range on a box is not proven here.
 _WITHOUT_PROOF = (
@@ -176,6 +178,7 @@ def proven_range(name: str, params: dict[str, Any], box: Box) -> tuple[float, fl
             "metric='haversine' is about two features, latitude and longitude in radians, and the "
             f"bounds have {box.n_features}."
         )
+    refuse_degrees(name, box)
     with np.errstate(all="ignore"):
         high = float(_PROVEN[name](box, params))
     return (0.0, high) if SMALLEST_RANGE <= high <= LARGEST_RANGE else None

@@ -29,6 +29,7 @@ from skdpot.tables import (
 # Factor by which sums of costs may exceed a single cost.
 _ROOM = 1e6
 _WHY_BOUNDS = "They determine the grid or the clipping of the release."
+_OR_CATEGORIES = "For columns of text or categories, declare categories={column: [labels]} instead."
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +155,8 @@ def _bounds_in_order(bounds: Any, columns: list[Column]) -> tuple[np.ndarray, np
         return check_bounds(bounds, len(columns), _WHY_BOUNDS)
     except ValueError as error:
         raise ValueError(
-            f"{error} The numeric columns are, in order: {names}. A dict gives bounds by column."
+            f"{error} A dict gives bounds by column. The columns without categories are, in order: "
+            f"{names}. {_OR_CATEGORIES}"
         ) from error
 
 
@@ -170,8 +172,7 @@ def _bounds_by_column(
     unbounded = [one.name for one, end in zip(columns, high, strict=True) if np.isinf(end)]
     if all_needed and unbounded:
         raise ValueError(
-            f"bounds must be declared for the columns {unbounded}. {_WHY_BOUNDS} For columns of "
-            "text or categories, declare categories={column: [labels]} instead."
+            f"bounds must be declared for the columns {unbounded}. {_WHY_BOUNDS} {_OR_CATEGORIES}"
         )
     return low, high
 

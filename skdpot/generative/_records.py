@@ -224,6 +224,8 @@ def wanted_labels(n_samples, y, classes, rng, counts=None):
         return rng.choice(len(classes), n_samples, p=counts / counts.sum())
     if y is None:
         return rng.permutation(np.arange(n_samples) % len(classes))
+    if isinstance(y, str):
+        raise ValueError("y must be a list of labels, or a dict {label: number}, got a text.")
     number = declared_labels(classes, "classes")[1]
     labels, counts = (list(y), list(y.values())) if isinstance(y, dict) else (y, 1)
     codes = label_codes(one_by_one(labels), number)

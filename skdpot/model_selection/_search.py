@@ -37,6 +37,11 @@ from skdpot.releases import ChoiceRelease
 from skdpot.tables import check_index, person_codes
 
 NEIGHBOURING = "replace_one"
+_NO_NAN = (
+    "which the estimator does not accept. Begin the estimator with an imputer, as in "
+    "make_pipeline(SimpleImputer(), ...), or take one that supports missing values, such as "
+    "HistGradientBoostingClassifier."
+)
 _MODEL = "the fitted model best_estimator_ (this guarantee is about the choice)"
 
 
@@ -412,10 +417,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             refused = all(refuses_nan(trial, data.X.shape[1], with_nan) for trial in trials)
         if refused:
             raise ValueError(
-                "X contains NaN, which the estimator does not accept: every candidate would fail, "
-                "so nothing was charged. Begin the estimator with an imputer, as in "
-                "make_pipeline(SimpleImputer(), ...), or take one that supports missing values, "
-                "such as HistGradientBoostingClassifier."
+                f"X contains NaN, {_NO_NAN} Every candidate would fail, so nothing was charged."
             )
 
     def _run(self, plan, data):
@@ -477,6 +479,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             "the estimator with best_params_ could not be fitted to all records. Its error may "
             "quote private values, so it is not shown. To see it, fit the estimator to invented "
             "records with the same columns.",
+            instead={"Input X contains NaN": f"Input X contains NaN, {_NO_NAN}"},
         )
         if hasattr(chosen, "feature_names_in_"):
             self.feature_names_in_ = chosen.feature_names_in_

@@ -206,6 +206,8 @@ class Chain:
 
     def _check_file(self) -> None:
         """Raise unless the file exists under one name only: locks go by file, not by name."""
+        if self.path.is_dir():
+            raise LedgerError(f"{self.path} is a folder: give the path of a file in it.")
         if not self.path.is_file():
             raise LedgerError(
                 f"there is no ledger at {self.path}. (A temporary one ends with the processes "

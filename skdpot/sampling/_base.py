@@ -133,7 +133,9 @@ class BaseLocalSampler(
     def _declared(self, n_records: int, columns: Any) -> None:
         """Keep the declared number of columns, the only thing that a fit learns from X."""
         if columns is not None or not hasattr(self, "n_features_in_"):
-            self.n_features_in_ = count_columns(columns)
+            places = [getattr(self, name, None) for name in ("input_points", "cost_matrix")]
+            sizes = [len(each) for each in places if each is not None]
+            self.n_features_in_ = count_columns(columns, sizes[0] if sizes else None)
 
     def _plan(self, data: Any) -> ReleasePlan:
         """Return the plan of one sample of each user."""

@@ -11,12 +11,12 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import gen_batches
 
-from skdpot._base import validate_private_data
+from skdpot._base import refuse_other_order, validate_private_data
 from skdpot._sklearn_compat import StrOptions
 from skdpot._threads import one_blas_thread
 from skdpot.privacy.mechanisms import WEIGHT_BITS, BoundedRatioMechanism
 from skdpot.sampling._base import BaseLocalSampler
-from skdpot.sampling._geometry import Geometry, make_geometry, power_of_distances
+from skdpot.sampling._geometry import Geometry, check_row_names, make_geometry, power_of_distances
 from skdpot.transport import load_compiler, normalise_rows, transport_costs
 
 # A sum this close to an end leaves a single distribution.
@@ -160,7 +160,6 @@ class BaseDistributionSampler(BaseLocalSampler):
             self.metric,
             self.order,
             n_inputs=self.n_features_in_,
-            feature_names=getattr(self, "feature_names_in_", None),
         )
         with one_blas_thread():
             projection = self._plan_projection(geometry.cost_matrix, epsilon)
@@ -277,6 +276,9 @@ class BaseDistributionSampler(BaseLocalSampler):
 
 def _validate_weights(estimator, X, reset):
     """Return X as float64, dense or CSR, with finite and non-negative entries."""
+    names = list(getattr(X, "columns", ()))
+    refuse_other_order("input_points", estimator.input_points, names)
+    check_row_names(estimator.cost_matrix, names)
     X = validate_private_data(
         estimator, X, instead=_INSTEAD, accept_sparse="csr", dtype=np.float64, reset=reset
     )

@@ -7,8 +7,7 @@ from sklearn.metrics import pairwise_distances
 from sklearn.metrics.pairwise import PAIRWISE_BOOLEAN_FUNCTIONS
 from sklearn.utils.validation import check_array
 
-from skdpot._base import refuse_other_order
-from skdpot.transport import check_cost_matrix
+from skdpot.transport import check_cost_matrix, refuse_degrees
 
 # Distances below zero by no more than this fraction of the largest are rounding.
 _NEGLIGIBLE = 1e-12
@@ -30,10 +29,8 @@ def make_geometry(
     order: float,
     *,
     n_inputs: int,
-    feature_names: Any,
 ) -> Geometry:
     """Return the geometry that a sampler's parameters describe, or raise."""
-    refuse_other_order("input_points", input_points, () if feature_names is None else feature_names)
     inputs = _check_points(input_points, "input_points")
     outputs = _check_points(output_points, "output_points")
     if inputs is not None and len(inputs) != n_inputs:
@@ -46,7 +43,6 @@ def make_geometry(
         outputs = inputs if outputs is None else outputs
         return Geometry(inputs, outputs, power_of_distances(inputs, outputs, metric, order))
     cost = _check_cost_shape(cost_matrix, n_inputs, outputs)
-    _check_row_names(cost_matrix, feature_names)
     if outputs is None and inputs is not None and cost.shape[1] == n_inputs:
         outputs = inputs
     elif outputs is None:
@@ -90,12 +86,13 @@ def _check_cost_shape(cost_matrix, n_inputs, outputs):
     return cost
 
 
-def _check_row_names(cost_matrix, feature_names):
-    """Raise if rows and columns of X both have names, and these differ."""
-    if feature_names is None or not hasattr(cost_matrix, "iloc"):
+def check_row_names(cost_matrix: Any, names: list[Any]) -> None:
+    """Raise if rows of costs and columns of X have other names, or the same in another order."""
+    if not names or not hasattr(cost_matrix, "iloc"):
         return
     rows = list(cost_matrix.index)
-    if all(isinstance(row, str) for row in rows) and rows != list(feature_names):
+    are_words = all(isinstance(name, str) for name in rows + names)
+    if rows != names and (are_words or set(rows) == set(names)):
         raise ValueError(
             "rows of cost_matrix have other names than the columns of X. They are matched by "
             "position: reindex it with cost.loc[X.columns], or with cost.loc[X.columns, X.columns] "
@@ -118,6 +115,7 @@ def power_of_distances(inputs, outputs, metric, order):
         )
     if isinstance(metric, str) and metric == "precomputed":
         raise ValueError('metric="precomputed" has no meaning here; give costs as cost_matrix.')
+    refuse_degrees(metric, [inputs, outputs])
     with np.errstate(all="ignore"):
         try:
             distances = pairwise_distances(

@@ -34,7 +34,7 @@ def check_bounds(
     message = (
         f"{name} must be a pair (low, high) of finite numbers, or of arrays with one number for "
         f"each of the {n_features} features, with low < high and magnitudes up to 1e150; got "
-        f"{shown(bounds)}."
+        f"{shown(bounds)}. A pair for each feature becomes such bounds by zip(*pairs)."
     )
     if isinstance(bounds, dict):
         raise ValueError(

@@ -20,7 +20,7 @@ from skdpot.tables._dates import (
     last_number,
     says_time,
 )
-from skdpot.tables._declarations import LARGEST_BOUND, declared_labels
+from skdpot.tables._declarations import LARGEST_BOUND, declared_labels, is_missing
 from skdpot.tables._scales import LINEAR, SCALES
 from skdpot.tables._types import default_type, holds_integers, is_type
 from skdpot.tables._unlearned import Constant, Identifier, Unlearned, is_pattern
@@ -173,6 +173,8 @@ def _stepped(column: Column, declared: Mapping) -> Column:
 
 def _labelled(name: Any, kind: str, values: Any, missing: bool, dtype: Any) -> Column:
     what = f"{LABEL_KEYS[kind]} of column {name!r}"
+    if isinstance(values, list) and any(map(is_missing, values)):
+        raise ValueError(f"{what} have None or NaN: declare 'missing': True instead.")
     labels = declared_labels(values, what)[0].tolist()
     if not labels or not all(map(_is_label, labels)):
         raise ValueError(f"{what} must be a list of words or numbers, got {_declared(values)}.")

@@ -15,6 +15,9 @@ from skdpot.tables._declarations import is_missing, label_codes, objects
 
 # Longer integers cannot be written.
 _LARGEST_WRITTEN = 1e300
+_DATES = (
+    "dates: write them in ISO 8601, as 2024-12-31, or read them before, as by pandas.to_datetime"
+)
 # What to do about missing numbers.
 _IN_OPEN_ROWS = (
     "Impute it before, in the same pipeline; or keep it with missing='category', for which missing "
@@ -33,7 +36,7 @@ def numbers_in(table: Table, place: Any, column: Column) -> tuple[np.ndarray, li
     """
     if column.unit is not None:
         dates = numbers_of_dates(table.series(place), column.unit, column.duration)
-        wanted = "durations" if column.duration else "dates: write them in ISO 8601, as 2024-12-31"
+        wanted = "durations" if column.duration else _DATES
         wrong = f"column {column.name!r} is declared to hold {wanted}; it has others, or two kinds"
         return (np.full(len(table), column.low), [wrong]) if dates is None else (dates, [])
     values = table.column(place)

@@ -7,7 +7,7 @@ from .base_measure import (
     uniform_base_measure,
     worst_case_cost,
 )
-from .costs import Costs, FunctionCosts, MatrixCosts, PointCosts
+from .costs import Costs, FunctionCosts, MatrixCosts, PointCosts, refuse_degrees
 from .exact import TransportResult, certifiable_gap, exact_transport, monotone_transport
 from .kernels import load_compiler
 from .polytope import (

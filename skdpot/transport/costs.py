@@ -17,6 +17,23 @@ _PANEL_SIZE = 1 << 20
 _N_PANELS = 16
 
 
+def refuse_degrees(metric: Any, points: Any) -> None:
+    """Raise if a metric needs radians, and points or bounds are in degrees.
+
+    Examples
+    --------
+    >>> from skdpot.transport import refuse_degrees
+    >>> refuse_degrees("haversine", [[51.5, -0.1]])
+    Traceback (most recent call last):
+    ValueError: metric='haversine' needs latitude and longitude in radians, and there are ...
+    """
+    if metric == "haversine" and any(np.abs(each).max() > 2 * np.pi for each in points):
+        raise ValueError(
+            "metric='haversine' needs latitude and longitude in radians, and there are numbers "
+            "above 2 pi. Convert degrees by numpy.radians."
+        )
+
+
 class Costs(ABC):
     """Costs between n rows and m columns, as private as the points between which they are.
 

@@ -186,6 +186,9 @@ def test_columns_are_a_number_names_or_a_table_without_rows():
             distance.preview(50, wrong)
     with pytest.raises(ValueError, match=r"columns must say how many columns X .*; it is missing"):
         PrivateADMMTransport(2.0, **ALLOCATION).preview(5)
+    for places in ({"input_points": np.eye(3)}, {"cost_matrix": np.eye(3)}):
+        sampler = WassersteinProjectionSampler(2.0, **places)
+        assert str(sampler.preview(50)) == str(sampler.preview(50, 3))
     with pytest.raises(ValueError, match="add up to n_records=50"):
         distance.preview(50, group_sizes=[20, 20])
 

@@ -954,7 +954,7 @@ class TestBadInput:
             PrivacyLedger.open(tmp_path / "nowhere.sqlite")
         with pytest.raises(LedgerError, match="cannot be opened or written to"):
             PrivacyLedger(epsilon=1.0, path=tmp_path / "nowhere" / "ledger.sqlite")
-        with pytest.raises(LedgerError):
+        with pytest.raises(LedgerError, match="is a folder: give the path of a file"):
             PrivacyLedger(epsilon=1.0, path=tmp_path)
 
     def test_damaged_file_is_said(self, path):
