@@ -257,7 +257,7 @@ MISTAKES = {
          lambda book: fitted_sampler(book()).transform(np.where(VISITS == 3, np.inf, VISITS)),
          "contains infinity", FINITE),
         ("text", lambda book: sampler(book()).fit([["much", "none", "some"]]),
-         "X holds text", "pandas.crosstab makes it of a list of events"),
+         "X holds text", r"pandas.crosstab\(users, places\).reindex\(columns=all_places"),
         ("one user's vector", lambda book: fitted_sampler(book()).transform(VISITS[0]),
          "must be two-dimensional", r"array.reshape\(1, -1\)"),
         ("fewer columns", lambda book: fitted_sampler(book()).transform(VISITS[:, :2]),
@@ -533,7 +533,7 @@ MISTAKES = {
          lambda book: of_tables(
              book(), schema=SCHEMA | {"city": ["Oslo", "Rome", None]}
          ).fit(TABLE),
-         "have None or NaN", "declare 'missing': True instead"),
+         "none of them missing", r"declare \{'categories': \[\.\.\.\], 'missing': True\}"),
         ("dates as a table writes them",
          lambda book: of_tables(book(), schema=SCHEMA | {"born": ("2000-01-01", "2010-01-01")}).fit(
              TABLE.assign(born="27-08-2001")

@@ -33,7 +33,8 @@ _INSTEAD = {
     ),
     "could not convert": (
         "X holds text that cannot be read as numbers. It must have weights, in a row for each user "
-        "and a column for each place; pandas.crosstab makes it of a list of events."
+        "and a column for each place, visited or not. Of a list of visits it is made by "
+        "pandas.crosstab(users, places).reindex(columns=all_places, fill_value=0)."
     ),
 }
 

@@ -174,7 +174,10 @@ def _stepped(column: Column, declared: Mapping) -> Column:
 def _labelled(name: Any, kind: str, values: Any, missing: bool, dtype: Any) -> Column:
     what = f"{LABEL_KEYS[kind]} of column {name!r}"
     if isinstance(values, list) and any(map(is_missing, values)):
-        raise ValueError(f"{what} have None or NaN: declare 'missing': True instead.")
+        raise ValueError(
+            f"{what} must be words or numbers, none of them missing (None or NaN): where values may "
+            f"be missing, declare {{{LABEL_KEYS[kind]!r}: [...], 'missing': True}}."
+        )
     labels = declared_labels(values, what)[0].tolist()
     if not labels or not all(map(_is_label, labels)):
         raise ValueError(f"{what} must be a list of words or numbers, got {_declared(values)}.")

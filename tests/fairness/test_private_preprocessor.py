@@ -289,7 +289,7 @@ def test_bounds_can_be_given_by_column():
         ({"x": (-9, 9)}, r"declared for the columns \['y'\].* declare categories="),
         ({"z": (-9, 9)}, r"column 'z', which is not one of the numeric columns: \['x', 'y'\]"),
         ({"x": (9, -9)}, r"bounds\['x'\] must be a pair"),
-        (([0, 1, 2], [3, 3, 3]), r"numeric columns are, in order: \['x', 'y'\]"),
+        (([0, 1, 2], [3, 3, 3]), r"columns without categories are, in order: \['x', 'y'\]"),
     ):
         with pytest.raises(ValueError, match=message):
             fit(frame, labels, bounds=bounds)
