@@ -533,12 +533,12 @@ MISTAKES = {
          lambda book: of_tables(
              book(), schema=SCHEMA | {"city": ["Oslo", "Rome", None]}
          ).fit(TABLE),
-         "none of them missing", r"declare \{'categories': \[\.\.\.\], 'missing': True\}"),
+         "none of them missing", "with 'missing': True where values may be missing"),
         ("dates as a table writes them",
          lambda book: of_tables(book(), schema=SCHEMA | {"born": ("2000-01-01", "2010-01-01")}).fit(
              TABLE.assign(born="27-08-2001")
          ),
-         "it has others", "read them before, as by pandas.to_datetime"),
+         "it has others", "or read them by pandas.to_datetime"),
         ("samples of one label, as a text", lambda book: people().sample(3, y="Rome"),
          "y asks for labels", "ask for its values with given="),
         ("samples of one class, as a text",

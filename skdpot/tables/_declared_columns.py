@@ -174,10 +174,8 @@ def _stepped(column: Column, declared: Mapping) -> Column:
 def _labelled(name: Any, kind: str, values: Any, missing: bool, dtype: Any) -> Column:
     what = f"{LABEL_KEYS[kind]} of column {name!r}"
     if isinstance(values, list) and any(map(is_missing, values)):
-        raise ValueError(
-            f"{what} must be words or numbers, none of them missing (None or NaN): where values may "
-            f"be missing, declare {{{LABEL_KEYS[kind]!r}: [...], 'missing': True}}."
-        )
+        why = f"{LABEL_KEYS[kind]} are words or numbers, none of them missing (None or NaN)"
+        raise ValueError(_wrong(name, values, why))
     labels = declared_labels(values, what)[0].tolist()
     if not labels or not all(map(_is_label, labels)):
         raise ValueError(f"{what} must be a list of words or numbers, got {_declared(values)}.")

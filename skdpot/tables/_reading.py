@@ -15,9 +15,7 @@ from skdpot.tables._declarations import is_missing, label_codes, objects
 
 # Longer integers cannot be written.
 _LARGEST_WRITTEN = 1e300
-_DATES = (
-    "dates: write them in ISO 8601, as 2024-12-31, or read them before, as by pandas.to_datetime"
-)
+_DATES = "dates: write them in ISO 8601, as 2024-12-31, or read them by pandas.to_datetime"
 # What to do about missing numbers.
 _IN_OPEN_ROWS = (
     "Impute it before, in the same pipeline; or keep it with missing='category', for which missing "
