@@ -167,11 +167,10 @@ class ChoiceRelease(Release):
         From 0 to less than 1. Noise is Laplace's, and Gaussian if that is less at this delta.
     sensitivity : callable
         A function of :mod:`skdpot.privacy.sensitivity` that returns, for ``relation=``, the largest
-        difference of the integer score of any candidate between neighbours.
+        difference of the integer score of any candidate between neighbours. The noise is for
+        "replace_one".
     shape : float, default=1.0
         Shape of the distribution of the number of candidates, from 0 to 1.
-    relation : {"replace_one", "add_remove"}, default="replace_one"
-        The neighbouring relation that the noise is for.
 
     Attributes
     ----------
@@ -225,7 +224,6 @@ class ChoiceRelease(Release):
         sensitivity: Callable[..., int],
         *,
         shape: float = 1.0,
-        relation: str = "replace_one",
     ) -> None:
         if not epsilon >= _LEAST_EPSILON:
             raise ValueError(
@@ -234,7 +232,7 @@ class ChoiceRelease(Release):
             )
         self.count = RepetitionCount(n_iter, shape)
         self._sensitivity = sensitivity
-        bound = self.sensitivity(relation)
+        bound = self.sensitivity("replace_one")
         options: dict[str, Any] = {"granularity": 1.0, "on_grid": True}
         run_epsilon = _largest(self.count.pure_price, epsilon)
         self.mechanism: LaplaceMechanism | GaussianMechanism

@@ -33,7 +33,7 @@ class VectorRelease(Release):
         part is spent that the range of the grid can use.
     sensitivities : callable
         A function of :mod:`skdpot.privacy.sensitivity` that returns, for ``relation=``, the largest
-        l1 and l2 distances of the vectors of neighbours.
+        l1 and l2 distances of the vectors of neighbours. The noise is for "replace_one".
     n_coordinates : int
         Length of the vector, at most.
     largest : float
@@ -41,8 +41,6 @@ class VectorRelease(Release):
     counts : bool, default=False
         Whether values are integers. Their noise is rounded to integers, too, which makes it smaller
         for a large epsilon.
-    relation : {"replace_one", "add_remove"}, default="replace_one"
-        The neighbouring relation that the noise is for.
 
     Attributes
     ----------
@@ -81,11 +79,10 @@ class VectorRelease(Release):
         n_coordinates: int,
         largest: float,
         counts: bool = False,
-        relation: str = "replace_one",
     ) -> None:
         self._delta, self._sensitivities = delta, sensitivities
         grid: dict[str, Any] = {"granularity": 1.0, "on_grid": True} if counts else {}
-        sensitivity = self.sensitivity(relation)
+        sensitivity = self.sensitivity("replace_one")
         epsilon = min(epsilon, _LARGEST_PRECISION * sensitivity / largest)
         self._mechanism: LaplaceMechanism | GaussianMechanism
         if delta == 0:
