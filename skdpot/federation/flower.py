@@ -145,7 +145,6 @@ def _record(data: bytes) -> RecordDict:
 
 
 def _bytes_in(message: Message) -> bytes | None:
-    """Return the bytes in a message, or None."""
     record = message.content.get(_RECORD) if message.has_content() else None
     array = record.get(_FIELD) if isinstance(record, ArrayRecord) else None
     return None if array is None else bytes(array.data)

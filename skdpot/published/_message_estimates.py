@@ -162,7 +162,5 @@ def _ask_for_best(side, utility, noise, declared, *, spherical):
 
 def _softmax(side, values):
     """Return shares of the edges of every node."""
-    most = np.full(side.n_nodes, -np.inf)
-    np.maximum.at(most, side.nodes, values)
-    shares = np.exp(values - most[side.nodes])
+    shares = np.exp(values - side.maxima(values)[side.nodes])
     return shares / side.sums(shares)[side.nodes]

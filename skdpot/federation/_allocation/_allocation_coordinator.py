@@ -444,7 +444,6 @@ def neighbours_of(side: Side, node: int) -> list[int]:
 
 
 def _digest(network: BipartiteNetwork, rules: tuple) -> str:
-    """Return a digest of the network and of the rules."""
     digest = hashlib.sha256(repr(rules).encode())
     for side in (network.targets, network.sources):
         for name in ("indptr", "neighbours", "lower", "upper"):

@@ -412,7 +412,6 @@ class MixtureSketch:
         return np.where(frequencies < 0, own_groups, np.rint(frequencies / 2)).astype(int)
 
     def _by_class(self, covariances):
-        """Return the covariance of every class."""
         return [covariances[c % len(covariances)] for c in range(self._plan.n_classes)]
 
 

@@ -216,7 +216,6 @@ class TableReleases(SketchSeries):
 
     @property
     def _shares(self) -> dict[str, float]:
-        """Return the shares of the budget."""
         return share_marginals(self.space.schema, **self._options)
 
     @property

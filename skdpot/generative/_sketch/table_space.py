@@ -161,7 +161,6 @@ def read_space(declared: Declared, container: str, *, apart: bool) -> TableSpace
 
 
 def _with_target_last(schema: TableSchema) -> TableSchema:
-    """Return the schema with the target as the last column."""
     target = schema.columns[schema.target or 0]
     features = [column for column in schema.declared if column is not target]
     computed = [column.name for _, column in schema.others if isinstance(column, Column)]

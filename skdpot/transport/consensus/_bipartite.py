@@ -50,6 +50,12 @@ class Side:
         """Return the sum at every node of values in the order of this side."""
         return np.bincount(self.nodes, values, self.n_nodes)
 
+    def maxima(self, values: np.ndarray) -> np.ndarray:
+        """Return the maximum of the values of every node's edges; minus infinity without edges."""
+        maxima = np.full(self.n_nodes, -np.inf)
+        np.maximum.at(maxima, self.nodes, values)
+        return maxima
+
 
 @dataclass(frozen=True, eq=False)
 class BipartiteNetwork:

@@ -159,8 +159,7 @@ def _levels_of_prices(network, target_utility, source_utility, prices):
         (network.targets, target_utility.slopes - prices),
         (network.sources, (source_utility.slopes + prices)[network.sources.positions]),
     ):
-        best = np.full(side.n_nodes, -np.inf)
-        np.maximum.at(best, side.nodes, gains)
+        best = side.maxima(gains)
         # A node that may have nothing never loses.
         levels.append(np.where(np.isfinite(best) & ((best > 0) | (side.lower > 0)), best, 0.0))
     return tuple(levels)

@@ -235,8 +235,7 @@ def nearest_amounts(side: Side, amounts: np.ndarray) -> np.ndarray:
     >>> nearest_amounts(network.targets, np.array([1000.0, 999.0, 1.0, 3.0]))
     array([3., 2., 1., 3.])
     """
-    peaks = np.full(side.n_nodes, -np.inf)
-    np.maximum.at(peaks, side.nodes, amounts)
+    peaks = side.maxima(amounts)
     # If a bound is active, only differences of amounts matter. They are taken first, because huge
     # numbers would lose digits.
     beyond = np.maximum(peaks - 2.0 * side.upper, 0.0) + np.minimum(peaks, 0.0)
