@@ -1,14 +1,42 @@
-"""Progress bars whose clocks go on during long steps."""
+"""Progress bars that end no release, and whose clocks go on during long steps."""
 
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from tqdm.auto import tqdm
 
 # Seconds between two looks at the clock.
 _PAUSE = 1.0
+
+
+class _ErrorStream:
+    """The standard error stream, for bars: where it is closed, the release goes on without."""
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            sys.stderr.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            sys.stderr.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
+
+
+def plain_bar(*iterable: Any, **options: Any) -> Any:
+    """Return a bar of tqdm, which may fail to be shown.
+
+    Examples
+    --------
+    >>> from skdpot._progress import plain_bar
+    >>> list(plain_bar([1, 2], disable=True))
+    [1, 2]
+    """
+    return tqdm(*iterable, **({"file": _ErrorStream()} | options))
 
 
 @contextmanager
@@ -24,7 +52,7 @@ def progress_bar(*iterable: Any, **options: Any) -> Iterator[Any]:
     ...     _ = bar.update()
     """
     over = threading.Event()
-    with tqdm(*iterable, **options) as bar:
+    with plain_bar(*iterable, **options) as bar:
 
         def refresh() -> None:
             while not over.wait(_PAUSE):

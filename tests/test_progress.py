@@ -1,10 +1,14 @@
 """Progress bars: their clock goes on during a step, and ends with the bar."""
 
 import io
+import sys
 import threading
 import time
 
-from skdpot import _progress
+import numpy as np
+import pytest
+
+from skdpot import DPSinkhornGenerator, WassersteinProjectionSampler, _progress
 
 
 def clocks():
@@ -31,3 +35,22 @@ def test_a_hidden_bar_has_no_clock():
     before = clocks()
     with _progress.progress_bar([1, 2], disable=True) as bar:
         assert list(bar) == [1, 2] and clocks() == before
+
+
+@pytest.mark.parametrize(
+    "release",
+    [
+        lambda X: DPSinkhornGenerator(bounds=(0, 1), verbose=1).fit(X).sample(),
+        lambda X: WassersteinProjectionSampler(verbose=1).fit(X).transform(X),
+    ],
+)
+def test_a_release_goes_on_where_nothing_can_be_shown(release, monkeypatch):
+    class Closed(io.StringIO):
+        tried = 0
+
+        def write(self, text):
+            Closed.tried += 1
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stderr", Closed())
+    assert np.size(release(np.random.default_rng(0).uniform(size=(500, 2)))) and Closed.tried

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from tqdm.auto import tqdm
 
 from skdpot._base import warn_user
+from skdpot._progress import plain_bar
 from skdpot.transport.consensus import BipartiteNetwork, consensus, optimal_plan, starting_eta
 
 from ._problem import Problem
@@ -100,7 +100,7 @@ class Solver:
     def agree(self, problem: Problem, **further: Any) -> Solution:
         """Return the plan that the nodes agree on by messages without noise."""
         spread = max(float(np.ptp(values)) if len(values) else 0.0 for values in problem.values)
-        with tqdm(total=self.max_iter, unit=" rounds", **self.progress) as bar:
+        with plain_bar(total=self.max_iter, unit=" rounds", **self.progress) as bar:
 
             def pass_on(n_iter, eta, *answers):
                 """Return answers as they are; it is called once in every round."""

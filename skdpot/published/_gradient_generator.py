@@ -7,9 +7,9 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from skdpot._base import tells_of_charges, warn_user
+from skdpot._progress import plain_bar
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context, validate_parameters
 from skdpot.generative import (
     DEFAULT_BOUNDS,
@@ -264,7 +264,7 @@ class SinkhornGradientGenerator(BaseGenerator):
         trainer = within(self._trainer, steps.training, source, earlier, relation)
         held = within(trainer.hold, records.points[:], records.codes)
         within(trainer.rehearse)
-        bar = partial(tqdm, desc=type(self).__name__, unit=" steps", disable=not self.verbose)
+        bar = partial(plain_bar, desc=type(self).__name__, unit=" steps", disable=not self.verbose)
         steps = replace(steps, trainer=trainer, earlier=earlier, progress=bar)
         return _Prepared(steps, held, source, relation)
 

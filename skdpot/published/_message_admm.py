@@ -5,9 +5,9 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from skdpot._base import tells_of_charges
+from skdpot._progress import plain_bar
 from skdpot._sklearn_compat import Interval, fit_context
 from skdpot.allocation import (
     ALLOCATION_CONSTRAINTS,
@@ -301,5 +301,5 @@ class PrivateMessageADMM(AllocationEstimator):
             return solver.best_plan(
                 problem.with_values(estimate for estimate in estimates if estimate is not None)
             )
-        with tqdm(total=rounds.n_rounds, unit=" rounds", **solver.progress) as bar:
+        with plain_bar(total=rounds.n_rounds, unit=" rounds", **solver.progress) as bar:
             return Solution.from_agreement(problem, plan.release.run(utilities, bar.update))

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import joblib
 import numpy as np
-from tqdm.auto import tqdm
 
+from skdpot._progress import plain_bar
 from skdpot.privacy import PrivacyLedger, Receipt
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import event_to_json
@@ -289,7 +289,7 @@ class FilesRelease:
         self, results: Iterable[Any], title: str, total: int | None = None
     ) -> Iterator[Any]:
         hidden = not self._is_watched
-        yield from tqdm(results, title, total, unit="file", delay=_PATIENCE, disable=hidden)
+        yield from plain_bar(results, title, total, unit="file", delay=_PATIENCE, disable=hidden)
 
 
 def _refuse_targets(files: Iterable[tuple[str, str]]) -> None:

@@ -2,8 +2,8 @@
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
-from tqdm.auto import tqdm
 
+from skdpot._progress import plain_bar
 from skdpot._threads import one_blas_thread
 
 # Doubles that the work on one chunk of users may take: 1 MiB, so that all of it fits into a cache.
@@ -33,6 +33,6 @@ def map_chunks(function, chunks, *per_user, n_jobs=None, title=None):
     tasks = (delayed(function)(*(array[chunk] for array in per_user)) for chunk in chunks)
     with (
         one_blas_thread(),
-        tqdm(tasks, desc=title, total=len(chunks), disable=title is None) as watched,
+        plain_bar(tasks, desc=title, total=len(chunks), disable=title is None) as watched,
     ):
         return np.concatenate(parallel(watched))

@@ -3,9 +3,9 @@
 from numbers import Integral, Real
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from skdpot._conformance import PRIVATE_COUNT, Failures
+from skdpot._progress import plain_bar
 from skdpot._sklearn_compat import Interval, StrOptions
 from skdpot.sampling._distributions import BaseDistributionSampler, Projection, scaled_uniform
 from skdpot.transport import (
@@ -196,7 +196,7 @@ class WassersteinProjectionSampler(BaseDistributionSampler):
         return base, np.nan
 
     def _optimal_base_measure(self, cost, epsilon):
-        with tqdm(desc="optimal base measure", disable=not self.verbose) as progress:
+        with plain_bar(desc="optimal base measure", disable=not self.verbose) as progress:
 
             def show(result):
                 progress.set_postfix(gap=f"{result.gap:.1e}", refresh=False)
