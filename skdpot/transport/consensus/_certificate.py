@@ -35,26 +35,21 @@ def welfare_bound(
 
     Any prices give a bound; those of :func:`consensus` come near the optimum.
     """
-    target_bound = side_bound(network.targets, target_utility, prices)
-    if isinstance(source_utility, LinearUtility):
-        # Same as below, without a permutation into the order of the sources.
-        best = np.full(network.shape[1], -np.inf)
-        np.maximum.at(best, network.targets.neighbours, source_utility.slopes + prices)
-        return target_bound + _linear_bound(network.sources, best)
     order = network.sources.positions
+    target_bound = side_bound(network.targets, target_utility, prices)
     return target_bound + side_bound(network.sources, source_utility.take(order), -prices[order])
 
 
 def side_bound(side: Side, utility: Any, prices: np.ndarray) -> float:
     """Return the largest total gain of a side's nodes at prices, all in the order of the side."""
     connected = side.degrees > 0
+    if not connected.any():
+        return 0.0
     starts = side.indptr[:-1][connected]
-    if isinstance(utility, LinearUtility):
-        best = np.full(side.n_nodes, -np.inf)
-        if len(starts):
-            best[connected] = np.maximum.reduceat(utility.slopes - prices, starts)
-        return _linear_bound(side, best)
     lower, upper = side.lower[connected], side.upper[connected]
+    if isinstance(utility, LinearUtility):
+        best = np.maximum.reduceat(utility.slopes - prices, starts)
+        return float(np.where(best > 0, upper * best, lower * best).sum())
     nodes = np.repeat(np.arange(len(starts)), side.degrees[connected])
     caps = upper[nodes]
     levels = _best_levels(nodes, starts, lower, upper, caps, utility, prices)
@@ -62,12 +57,6 @@ def side_bound(side: Side, utility: Any, prices: np.ndarray) -> float:
     amounts = best_demand(utility, costs, caps)
     gains = utility.value(amounts) - costs * amounts
     return float(gains.sum() + np.where(levels > 0, upper * levels, lower * levels).sum())
-
-
-def _linear_bound(side: Side, best: np.ndarray) -> float:
-    """Return the largest total gain of nodes, given the `best` gain per unit of each."""
-    best, lower, upper = (bound[side.degrees > 0] for bound in (best, side.lower, side.upper))
-    return float(np.where(best > 0, upper * best, lower * best).sum())
 
 
 def _best_levels(
@@ -80,8 +69,6 @@ def _best_levels(
     prices: np.ndarray,
 ) -> np.ndarray:
     """Return the multipliers that minimise the bound of every node, by bisection."""
-    if not len(starts):
-        return np.zeros(0)
     free = np.bincount(nodes, best_demand(utility, prices, caps))
     mass = np.clip(free, lower, upper)
     high = np.maximum.reduceat(utility.derivative(np.zeros_like(caps)) - prices, starts)
