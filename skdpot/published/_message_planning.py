@@ -50,6 +50,7 @@ class RoundPlan:
     average_from: int | None = None
 
 
+@dataclass(frozen=True, eq=False)
 class PlainNoise:
     """Noise for simulations, distributed nearly as in `MessageReleases`.
 
@@ -67,22 +68,19 @@ class PlainNoise:
         Where it comes from.
     """
 
-    def __init__(
-        self, spreads: np.ndarray, degrees: np.ndarray, spherical: bool, rng: np.random.Generator
-    ):
-        self._spreads = spreads
-        self._degrees = degrees
-        self._spherical = spherical
-        self._rng = rng
+    spreads: np.ndarray
+    degrees: np.ndarray
+    spherical: bool
+    rng: np.random.Generator
 
     def run(self, messages: np.ndarray, eta: float, *, error: Any = 0.0) -> np.ndarray:
         """Return messages with noise."""
-        spreads = self._spreads
-        if self._spherical:
-            lengths = self._rng.chisquare(self._degrees + 1.0) / (self._degrees + 1.0)
+        spreads = self.spreads
+        if self.spherical:
+            lengths = self.rng.chisquare(self.degrees + 1.0) / (self.degrees + 1.0)
             spreads = spreads * np.sqrt(lengths)
-        each = np.repeat(spreads, self._degrees)
-        return messages + each * self._rng.standard_normal(len(messages))
+        each = np.repeat(spreads, self.degrees)
+        return messages + each * self.rng.standard_normal(len(messages))
 
 
 def plan_rounds(

@@ -75,19 +75,15 @@ def fit_states(
     return model
 
 
+@dataclass(frozen=True, eq=False)
 class _Problem:
     """The rows of a regression of states."""
 
-    def __init__(
-        self,
-        states: np.ndarray,
-        features: np.ndarray,
-        groups: np.ndarray,
-        n_groups: int,
-        level: np.ndarray,
-    ) -> None:
-        self.states, self.features, self.groups = states, features, groups
-        self.n_groups, self.level = n_groups, level
+    states: np.ndarray
+    features: np.ndarray
+    groups: np.ndarray
+    n_groups: int
+    level: np.ndarray
 
     def rows(self, chosen: np.ndarray) -> "_Problem":
         """Return the problem with these rows only."""

@@ -1,6 +1,7 @@
 """The vectors that leave a step of training: of bounded sensitivity, with noise."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -53,6 +54,7 @@ def clip_rows(gradient: torch.Tensor, clip_norm: float) -> torch.Tensor:
     return (gradient * factors).to(gradient.dtype)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class NoisyRelease:
     """Gaussian noise on the vectors that the steps of a training release.
 
@@ -80,13 +82,10 @@ class NoisyRelease:
     [torch.Size([2]), torch.Size([])]
     """
 
-    def __init__(
-        self, mechanism: GaussianMechanism | None, source: Any, device: torch.device, secure: bool
-    ) -> None:
-        self._mechanism = mechanism
-        self._source = source
-        self._device = device
-        self._secure = secure
+    mechanism: GaussianMechanism | None
+    source: Any
+    device: torch.device
+    secure: bool
 
     def __call__(self, parts: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Return the parts of one vector with noise, in double precision."""
@@ -98,27 +97,27 @@ class NoisyRelease:
         ]
 
     def _with_noise(self, values: torch.Tensor) -> torch.Tensor:
-        mechanism = self._mechanism
+        mechanism = self.mechanism
         if mechanism is None:
             return values
-        if self._device.type == "cpu":
-            return torch.as_tensor(mechanism.release(values.numpy(), self._source))
+        if self.device.type == "cpu":
+            return torch.as_tensor(mechanism.release(values.numpy(), self.source))
         # As in the mechanism: integers plus integers, whose last bits reveal nothing.
         nearest = torch.floor(values / mechanism.granularity + 0.5)
         return (nearest + self._integer_noise(values)) * mechanism.granularity
 
     def _integer_noise(self, values: torch.Tensor) -> torch.Tensor:
         """Return noise in units of the grid, on the device."""
-        mechanism: Any = self._mechanism
-        if self._secure:
-            drawn = torch.as_tensor(mechanism.noise(len(values), self._source))
-            return drawn.pin_memory().to(self._device, non_blocking=True)
+        mechanism: Any = self.mechanism
+        if self.secure:
+            drawn = torch.as_tensor(mechanism.noise(len(values), self.source))
+            return drawn.pin_memory().to(self.device, non_blocking=True)
         return torch.round(
             normal_noise(
                 values.shape,
                 mechanism.grid_scale,
-                device=self._device,
+                device=self.device,
                 dtype=torch.float64,
-                random_state=self._source,
+                random_state=self.source,
             )
         )
