@@ -310,6 +310,11 @@ MISTAKES = {
          "Input X contains NaN", OWN),
     ],
     PrivateSinkhornDistance: [
+        ("a fold with one group",
+         lambda book: distance(None).fit(X, GROUP).set_params(ledger=book()).score(
+             X[:20], GROUP[:20]
+         ),
+         "there is no record of group 'b' in y", "take folds with all of them: StratifiedKFold"),
         ("places on earth in degrees",
          lambda book: distance(
              book(), bounds=([51, 0], [52, 1]), metric="haversine"

@@ -199,7 +199,7 @@ def _check_public(
     if not sizes.all():
         raise ValueError(
             f"there is no record of group {names[sizes == 0].tolist()[0]!r} in y. Declare only "
-            "groups that have records."
+            "groups that have records. In a search, take folds with all of them: StratifiedKFold."
         )
     if declared is not None and (sizes < declared).any():
         g = int(np.argmax(sizes < declared))
