@@ -10,9 +10,9 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from ._keys import SigningKey
+from ._keys import SigningKey, checked_public
 from ._wire import Packet, Refusal, WireError, pack, unpack
 
 # How long a process waits for another process that holds the lock, in seconds.
@@ -125,15 +125,18 @@ class Remembering(ABC):
     _file: StateFile | None = None
     # The known content of the file; None if it must be read again.
     _on_file: bytes | None = None
-    # Held while a message is answered.
-    _lock: threading.Lock
-
-    # The key that signs answers, and the public key that verifies questions.
-    _key: SigningKey | None
-    _coordinator_key: str | None
     _called: ClassVar[str]
     # Whether it has released. Without a ledger it releases once.
     _has_released = False
+
+    def __init__(self, state: Any, key: SigningKey | None, coordinator_key: str | None) -> None:
+        # The key that signs answers, and the public key that verifies questions.
+        self._key = key
+        self._coordinator_key = None if coordinator_key is None else checked_public(coordinator_key)
+        # Held while a message is answered.
+        self._lock = threading.Lock()
+        if state is not None:
+            self.remember_in(Path(state))
 
     @property
     @abstractmethod

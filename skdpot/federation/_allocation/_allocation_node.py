@@ -3,9 +3,7 @@
 import hashlib
 import math
 import secrets
-import threading
 from collections.abc import Callable, Hashable, Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -15,7 +13,7 @@ from skdpot.privacy.events import DpEvent
 from skdpot.privacy.ledger import PrivacyLedger
 from skdpot.transport.consensus import LinearUtility, QuadraticUtility, SideState, check_utility
 
-from .._keys import SigningKey, checked_public
+from .._keys import SigningKey
 from .._state_file import Remembering, is_only_answer
 from .._wire import Arrays, Packet, Refusal, pack, unpack
 from ._allocation_messages import (
@@ -160,11 +158,7 @@ class AllocationNode(Remembering):
             self._plan.check(privacy.ledger)
         self.outcome: Arrays = {}
         self._sessions, self._work = NodeSessions(), self._new_work()
-        self._key = key
-        self._coordinator_key = None if coordinator_key is None else checked_public(coordinator_key)
-        self._lock = threading.Lock()
-        if state is not None:
-            self.remember_in(Path(state))
+        super().__init__(state, key, coordinator_key)
 
     def __repr__(self) -> str:
         return (

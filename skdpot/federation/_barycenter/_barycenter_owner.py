@@ -2,9 +2,7 @@
 
 import contextlib
 import secrets
-import threading
 from collections.abc import Hashable, Mapping
-from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -15,7 +13,7 @@ from skdpot.privacy.quotes import without_quotes
 from skdpot.privacy.random import make_source
 from skdpot.transport.barycenter import PointGroup
 
-from .._keys import SigningKey, checked_public, checked_publics
+from .._keys import SigningKey, checked_publics
 from .._legs import digest_of_bytes
 from .._secure_aggregation import SIGNED_LEGS, SecureAggregation, task_digest
 from .._state_file import Remembering
@@ -200,10 +198,7 @@ class BarycenterOwner(Remembering):
         if secure or (release is not None and release.noise == "shared"):
             told = secure if isinstance(secure, SecureAggregation) else SecureAggregation()
             self._insisted = told
-        self._key, self._coordinator_key = key, coordinator_key
         self._pinned = None if owners is None else checked_publics(owners)
-        if coordinator_key is not None:
-            checked_public(coordinator_key)
         check_keys(name, key, self._pinned, release)
         self._source = make_source(random_state)
         self._plan_of(None if release is None else release.promise).check(ledger)
@@ -211,9 +206,7 @@ class BarycenterOwner(Remembering):
         self._sessions = Sessions()
         # The session that the state of the algorithm belongs to.
         self._at_work = ""
-        self._lock = threading.Lock()
-        if state is not None:
-            self.remember_in(Path(state))
+        super().__init__(state, key, coordinator_key)
 
     def __repr__(self) -> str:
         epsilon = None if self._release is None else self._release.epsilon
