@@ -10,7 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from ._keys import SigningKey, checked_public
 from ._wire import Packet, Refusal, WireError, pack, unpack
@@ -137,6 +137,12 @@ class Remembering(ABC):
         self._lock = threading.Lock()
         if state is not None:
             self.remember_in(Path(state))
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(
+            f"the {self._called} cannot be copied or pickled: a copy would hold its private data, "
+            f"and release them again. Create the {self._called} where its data are."
+        )
 
     @property
     @abstractmethod

@@ -4,7 +4,7 @@ import hashlib
 import math
 import secrets
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -164,12 +164,6 @@ class AllocationNode(Remembering):
         return (
             f"{type(self).__name__}({self.role!r}, {self.name!r}, "
             f"n_neighbours={len(self.neighbours)}, bounds={self.bounds}, epsilon={self.epsilon})"
-        )
-
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise TypeError(
-            "a node of an allocation cannot be copied or pickled: a copy would contain its utility "
-            "and spend its budget again. Create the node where its utility is."
         )
 
     @property

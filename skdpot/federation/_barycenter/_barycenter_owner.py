@@ -3,7 +3,7 @@
 import contextlib
 import secrets
 from collections.abc import Hashable, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -213,12 +213,6 @@ class BarycenterOwner(Remembering):
         return (
             f"{type(self).__name__}({self.name!r}, n_features={self._n_features}, "
             f"epsilon={epsilon})"
-        )
-
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise TypeError(
-            "an owner cannot be copied or pickled: a copy would contain its rows, and release "
-            "them again. Create the owner where its rows are; state= keeps its answers."
         )
 
     @property
