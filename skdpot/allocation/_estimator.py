@@ -1,21 +1,22 @@
 """Base of the allocation estimators: it reads networks, keeps plans and returns shares."""
 
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from skdpot._base import PrivateEstimator, count_columns, validate_private_data
+from skdpot._base import PrivateEstimator, count_columns, tells_of_charges, validate_private_data
 from skdpot._conformance import FITTED_TARGETS, Failures
-from skdpot._sklearn_compat import Interval, StrOptions
+from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.random import NoiseSource
 from skdpot.privacy.sensitivity import PROTECTED
+from skdpot.transport import load_compiler
 from skdpot.transport.consensus import FAMILIES, BipartiteNetwork, check_feasible, welfare
 
 from ._problem import (
@@ -60,10 +61,40 @@ ALLOCATION_CONSTRAINTS: dict[str, Any] = {
 
 
 class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
-    """Base of the allocation estimators. A subclass has `fit`, and plans and runs releases."""
+    """Base of the allocation estimators. A subclass plans and runs releases."""
 
     plan_: Any
     _fitted: BipartiteNetwork
+
+    @tells_of_charges
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None, *, source_utilities=None) -> Self:
+        """Find a plan for these utilities; with an epsilon, from the nodes' releases.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_targets, n_sources)
+            Utility of one unit from each source to each target: the parameter a of `utility`.
+            Private.
+        y : None
+            Not used.
+        source_utilities : {array-like, sparse matrix} of shape (n_targets, n_sources), default=None
+            Utility of the unit to the source. Private, like X. None means zero.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If utilities are not numbers or are outside their declared range, shapes differ, or the
+            network has no plan. Nothing is charged in this case.
+        BudgetExceededError
+            If the ledger does not allow the release. Nothing is released in this case.
+        """
+        return self._fit(X, source_utilities)
 
     def _validate(self, X: Any, source_utilities: Any) -> tuple[Problem, Solver]:
         solver = self._solver()
@@ -115,7 +146,8 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
 
     def _solver(self) -> Solver:
         """Return the solver, or raise; nothing has been charged yet."""
-        return Solver()
+        load_compiler()
+        return Solver(progress=self._progress())
 
     def _progress(self) -> dict[str, Any]:
         return {"desc": type(self).__name__, "disable": not self.verbose}

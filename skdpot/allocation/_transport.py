@@ -1,12 +1,10 @@
 """The estimator of allocations over a network, in which nodes release their utilities."""
 
 from numbers import Integral, Real
-from typing import Self
 
 from joblib import effective_n_jobs
 
-from skdpot._base import tells_of_charges
-from skdpot._sklearn_compat import Interval, StrOptions, fit_context
+from skdpot._sklearn_compat import Interval, StrOptions
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.random import make_source
 from skdpot.releases import UTILITY_MECHANISMS
@@ -247,36 +245,6 @@ class PrivateADMMTransport(AllocationEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
-
-    @tells_of_charges
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, *, source_utilities=None) -> Self:
-        """Find a plan for these utilities; with an epsilon, from the nodes' releases.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_targets, n_sources)
-            Utility of one unit from each source to each target: the parameter a of `utility`.
-            Private.
-        y : None
-            Not used.
-        source_utilities : {array-like, sparse matrix} of shape (n_targets, n_sources), default=None
-            Utility of the unit to the source. Private, like X. None means zero.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If utilities are not numbers or are outside their declared range, shapes differ, or the
-            network has no plan. Nothing is charged in this case.
-        BudgetExceededError
-            If the ledger does not allow the release. Nothing is released in this case.
-        """
-        return self._fit(X, source_utilities)
 
     def _solver(self) -> Solver:
         n_threads = min(effective_n_jobs(self.n_jobs), 2)

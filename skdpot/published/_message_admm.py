@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from skdpot._base import tells_of_charges
 from skdpot._progress import plain_bar
-from skdpot._sklearn_compat import Interval, fit_context
+from skdpot._sklearn_compat import Interval
 from skdpot.allocation import (
     ALLOCATION_CONSTRAINTS,
     AllocationEstimator,
@@ -22,7 +21,6 @@ from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.random import make_source
 from skdpot.releases import ReleaseSeries
-from skdpot.transport import load_compiler
 from skdpot.transport.consensus import BipartiteNetwork
 
 from ._message_estimates import estimate_utilities
@@ -233,40 +231,6 @@ class PrivateMessageADMM(AllocationEstimator):
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose
-
-    @tells_of_charges
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, *, source_utilities=None) -> Self:
-        """Find a plan by messages with noise.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_targets, n_sources)
-            Utility of one unit from each source to each target: the parameter a of `utility`.
-            Private.
-        y : None
-            Not used.
-        source_utilities : {array-like, sparse matrix} of shape (n_targets, n_sources), default=None
-            Utility of the unit to the source. Private, like X. None means zero.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If utilities are not numbers or are outside their declared range, shapes differ, or the
-            network has no plan. Nothing is charged in this case.
-        BudgetExceededError
-            If the ledger does not allow the release. Nothing is released in this case.
-        """
-        return self._fit(X, source_utilities)
-
-    def _solver(self) -> Solver:
-        load_compiler()
-        return Solver(progress=self._progress())
 
     def _plan(self, data: tuple[Problem, Solver]) -> ReleasePlan:
         problem, _ = data
