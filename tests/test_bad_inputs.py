@@ -399,6 +399,16 @@ MISTAKES = {
          "Input X contains NaN", OWN),
     ],
     FairBarycenterPreprocessor: [
+        ("gaps in several columns",
+         lambda book: repair().fit(PEOPLE.assign(age=AGE_WITH_GAP, income=AGE_WITH_GAP)),
+         "Input X contains NaN or infinity, in column 'age'",
+         r"Columns with missing values: \['age', 'income'\]"),
+        ("gaps in several columns, first in words",
+         lambda book: repair().fit(
+             PEOPLE.assign(city=PEOPLE["city"].mask(FIRST), pay=AGE_WITH_GAP)
+         ),
+         "Input X contains NaN, in column 'city'",
+         r"Columns with missing values: \['city', 'pay'\]"),
         ("text without categories",
          lambda book: private_repair(book(), categories=None, bounds=(0, 60)).fit(PEOPLE),
          "holds what cannot be read as a number", "with epsilon by categories"),

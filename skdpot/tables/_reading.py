@@ -3,6 +3,7 @@
 import math
 from contextlib import suppress
 from decimal import Decimal
+from itertools import compress
 from numbers import Real
 from typing import Any
 
@@ -81,7 +82,9 @@ def finite_numbers(table: Table, column: Column, missing: str) -> np.ndarray:
             "make it NaN, or a number."
         )
     if not finite:
-        advice = _IN_PRIVATE_ROWS if missing == "none" else _IN_OPEN_ROWS
+        advice = _IN_PRIVATE_ROWS
+        if missing != "none":
+            advice = f"{_IN_OPEN_ROWS} {_columns_with_missing(table)}"
         raise ValueError(f"Input X contains NaN or infinity, in column {column.name!r}. {advice}")
     raise kind(
         f"column {column.name!r} of X holds what cannot be read as a number: the argument must be "
@@ -108,9 +111,17 @@ def labels_of(table: Table, column: Column, missing: str) -> np.ndarray:
     if missing == "error":
         raise ValueError(
             f"Input X contains NaN, in column {column.name!r} of categories. Impute it, or, if it "
-            "is nominal, make it a category of its own with missing='category'."
+            "is nominal, make it a category of its own with missing='category'. "
+            f"{_columns_with_missing(table)}"
         )
     return labels
+
+
+def _columns_with_missing(table: Table) -> str:
+    """Return a sentence that names all columns with missing values, for errors about open rows."""
+    values = [table.column(place).tolist() for place in range(len(table.names))]
+    missing = [any(map(is_missing, column)) for column in values]
+    return f"Columns with missing values: {list(compress(table.names, missing))}."
 
 
 def column_codes(table: Table, column: Column, missing: str) -> np.ndarray:
