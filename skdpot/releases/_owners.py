@@ -12,7 +12,7 @@ from skdpot.privacy.checks import check_count, check_delta, check_positive, priv
 from skdpot.privacy.events import DpEvent, GaussianDpEvent, PlannedDpEvent
 from skdpot.privacy.exact_noise import LARGEST_SCALE, rounded_gaussian
 from skdpot.privacy.random import make_source
-from skdpot.releases._release import Release
+from skdpot.releases._release import NoisyRelease, Release
 from skdpot.releases._tails import NoiseTail
 from skdpot.releases._vector import Sensitivities, VectorRelease
 
@@ -96,7 +96,7 @@ class _PartRelease(Release):
         return np.ldexp(total.astype(np.float64), -self._shift)
 
 
-class SummedRelease(_PartRelease):
+class SummedRelease(_PartRelease, NoisyRelease):
     """Noise that every owner adds in full, as its own records need it.
 
     Parameters
@@ -168,13 +168,6 @@ class SummedRelease(_PartRelease):
         self._noise = VectorRelease(epsilon, delta, sensitivities, counts=True, **options)
         self.tail = self._noise.tail
         self._set_deviation(self._noise.standard_deviation)
-
-    @property
-    def event(self) -> DpEvent:
-        return self._noise.event
-
-    def sensitivity(self, relation: str) -> float:
-        return self._noise.sensitivity(relation)
 
     def of_median(self, n_rows: Sequence[int]) -> "SummedRelease":
         """Return the noise of `median_of_parts`, for owners with these numbers of rows.
