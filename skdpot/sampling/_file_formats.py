@@ -47,6 +47,11 @@ def _read_parquet(path: str, n_columns: int, names: Any) -> Any:
     lists = [types.is_list(kind) or types.is_large_list(kind) for kind in table.schema.types]
     if lists == [True, True]:
         return _rows_of_lists(n_columns, *(column.combine_chunks() for column in table.columns))
+    if len(lists) != n_columns:
+        raise ValueError(
+            f"the file has {len(lists)} columns, and fit had {n_columns} without names. Fit to "
+            "columns with names of text, as by X.rename(columns=str): they are read by name."
+        )
     return np.column_stack([column.to_numpy() for column in table.columns])
 
 

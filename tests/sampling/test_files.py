@@ -499,6 +499,11 @@ def test_tables_are_read_by_their_columns(tmp_path):
     parquet.write_table(pa.table(columns), tmp_path / "users.parquet")
     found = read_users(str(tmp_path / "users.parquet"), 2, ["a", "b"])
     np.testing.assert_array_equal(found, [[3, 1], [4, 2]])
+    # Without names, the column of users would be read as one of places.
+    with pytest.raises(
+        ValueError, match=r"the file has 3 columns, and fit had 2 .*rename\(columns"
+    ):
+        read_users(str(tmp_path / "users.parquet"), 2)
 
 
 def test_lists_in_tables_are_sparse_rows(tmp_path):
