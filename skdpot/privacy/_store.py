@@ -305,7 +305,8 @@ class Chain:
             if link.digest != record.digest or link.number != record.number:
                 raise LedgerTamperedError(
                     f"record {link.number} of the ledger at {self.path} does not follow from those "
-                    "before it: the file was tampered with, or written with another key."
+                    "before it: the file was tampered with, or written with another key. Open it "
+                    "with the key= that it was created with, if any."
                 )
             previous = link
         return records
