@@ -140,9 +140,8 @@ class Remembering(ABC):
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError(
-            f"the {self._called} cannot be copied or pickled: a copy would hold its private data, "
-            f"and release them again. Create the {self._called} where its data are. "
-            "A file named by state= keeps its answers."
+            f"the {self._called} cannot be copied or pickled: a copy would hold its private data, and "
+            "release them again. Create it where its data are; state= keeps its answers."
         )
 
     @property
