@@ -140,7 +140,7 @@ class Remembering(ABC):
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError(
-            f"the {self._called} cannot be copied or pickled: a copy would hold its private data, and "
+            f"the {self._called} cannot be copied or pickled: a copy would hold private data, and "
             "release them again. Create it where its data are; state= keeps its answers."
         )
 

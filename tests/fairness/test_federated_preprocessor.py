@@ -267,7 +267,7 @@ def test_what_rows_are_does_not_show():
     fair = FairBarycenterPreprocessor(**DECLARED)
     owner = make_owners(fair)[0]
     assert repr(owner) == "BarycenterOwner('north', n_features=2, epsilon=3.0)"
-    with pytest.raises(TypeError, match="hold its private data, and release them again"):
+    with pytest.raises(TypeError, match="hold private data, and release them again"):
         pickle.dumps(owner)
 
 

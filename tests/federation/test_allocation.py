@@ -451,7 +451,7 @@ def test_nodes_hold_their_own_utilities_alone_and_the_coordinator_none(family, r
 
 def test_nothing_shows_a_utility(node):
     for copying in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError, match="hold its private data, and release them again"):
+        with pytest.raises(TypeError, match="hold private data, and release them again"):
             copying(node)
     text = "AllocationNode('target', 'a', n_neighbours=2, bounds=(0.0, 3.0), epsilon=1.0)"
     assert repr(node) == str(node) == text
