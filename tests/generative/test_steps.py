@@ -343,7 +343,7 @@ class Watched(NoisyRelease):
 
     def _with_noise(self, values):
         released = super()._with_noise(values)
-        if self._mechanism is not None:
+        if self.mechanism is not None:
             self.values.append(values.cpu().numpy().copy())
             self.noisy.append(released.cpu().numpy().copy())
         return released

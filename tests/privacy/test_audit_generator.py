@@ -68,7 +68,7 @@ def transcript(monkeypatch):
     class Watched(NoisyRelease):
         def _with_noise(self, values):
             noisy = super()._with_noise(values)
-            if self._mechanism is not None:
+            if self.mechanism is not None:
                 released.append(noisy.numpy().copy())
             return noisy
 
