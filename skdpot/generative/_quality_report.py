@@ -215,8 +215,7 @@ class QualityReport(Report):
         }  # fmt: skip
         return _plain(plain)
 
-    def _plain(self) -> dict[str, Any]:
-        return self.to_dict()
+    _for_json = to_dict
 
     def _sections(self) -> Iterator[Section]:
         verdict = _verdict_on_classes(self.classes) if self.classes else self._verdict_on_fits()

@@ -101,9 +101,6 @@ class LedgerReport(Report):
     entries: list[Entry]
     declarations: list[dict[str, Any]]
 
-    def _plain(self) -> dict[str, Any]:
-        return self.as_dict()
-
     def as_dict(self) -> dict[str, Any]:
         """Return the report as values for JSON; an infinite number is "inf".
 
@@ -141,6 +138,8 @@ class LedgerReport(Report):
             ],
             "declarations": self.declarations,
         }
+
+    _for_json = as_dict
 
     def registry_entry(
         self,

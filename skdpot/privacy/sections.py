@@ -35,7 +35,7 @@ class Report(ABC):
         """Return the sections; the title of the first one is that of the report."""
 
     @abstractmethod
-    def _plain(self) -> Any:
+    def _for_json(self) -> Any:
         """Return the report as values for JSON."""
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ class Report(ABC):
         elif path.suffix == ".html":
             text = self.to_html()
         elif path.suffix == ".json":
-            text = json.dumps(self._plain(), indent=1)
+            text = json.dumps(self._for_json(), indent=1, allow_nan=False)
         else:
             raise ValueError(f"path must end with .txt, .html or .json, got {path.name!r}.")
         path.write_text(text, encoding="utf-8")

@@ -175,7 +175,7 @@ BAD_Y = [
     (["0"] * 10, {"classes": [0, 1]}, "not among the declared"),
     ([SECRET] * 9, {}, "must have one label for each row"),
     (np.full((10, 2), SECRET), {}, "y should be a 1d array"),
-    (SECRET, {}, "fit needs one value for each row|y should be a 1d array"),
+    (SECRET, {}, "fit needs one value for each row"),
     (WORDS, {"classes": []}, "classes must name at least one label"),
     (WORDS, {"classes": ["cat", "dog", "cat"]}, "classes must be a list of different labels"),
     (WORDS, {"classes": [["cat", "dog"]]}, "classes must be a list of different labels"),
@@ -194,7 +194,8 @@ def test_bad_labels_are_refused_before_the_charge(y, params, message):
     assert not ledger.entries()
     if not params:
         model = make().fit(X, WORDS)
-        with pytest.raises(ValueError, match=message) as caught:
+        of_score = "y should be a 1d array" if isinstance(y, str) else message
+        with pytest.raises(ValueError, match=of_score) as caught:
             model.score(X, y)
         assert SECRET not in "".join(traceback.format_exception(caught.value, limit=0))
 

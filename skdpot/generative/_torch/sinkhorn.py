@@ -20,12 +20,12 @@ from typing import NamedTuple
 
 import torch
 
-__all__ = ["DEFAULT_N_ITER", "SinkhornResult", "sinkhorn"]
+__all__ = ["SinkhornResult", "sinkhorn"]
 
 # Between labelled images, so many rounds leave less than 0.2 % of a plan's mass in the wrong place
 # for 50 points on each side, about 1 % for 100, and up to 20 % for 200. The noise of a gradient
 # that is released is larger than the gradient.
-DEFAULT_N_ITER = 16
+_N_ITER = 16
 # Pairs of updates with the kernel of a round: together about as dear as the kernel.
 _KEPT_UPDATES = 16
 # The part of all rounds in which the regularisation falls.
@@ -54,7 +54,7 @@ class SinkhornResult(NamedTuple):
 
 
 @torch.no_grad()
-def sinkhorn(costs: torch.Tensor, reg: float, *, n_iter: int = DEFAULT_N_ITER) -> SinkhornResult:
+def sinkhorn(costs: torch.Tensor, reg: float, *, n_iter: int = _N_ITER) -> SinkhornResult:
     r"""Return potentials and a plan for entropic transport between equally weighted points.
 
     The value is :math:`\min_P \langle C, P \rangle + reg \, KL(P | \mu \otimes \nu)` over plans

@@ -95,7 +95,9 @@ def _for_two_records(event: Any) -> ev.DpEvent:
         case ev.PoissonSampledDpEvent():
             part = _for_two_records(event.event)
             return ev.PoissonSampledDpEvent(event.sampling_probability, part)
-    return ev.SelfComposedDpEvent(_for_two_records(event.event), event.count)
+        case ev.SelfComposedDpEvent():
+            return ev.SelfComposedDpEvent(_for_two_records(event.event), event.count)
+    raise TypeError(f"no rule for a {type(event).__name__}.")
 
 
 def _approximate_for_two_records(event: ev.ApproximateDpEvent) -> ev.ApproximateDpEvent:
