@@ -14,7 +14,14 @@ from skdpot.privacy._store import ORIGIN, Link, Record
 from skdpot.privacy._totals import LargestTotals
 from skdpot.privacy.errors import LedgerError, LedgerTamperedError
 from skdpot.privacy.events import DpEvent, event_from_json
-from skdpot.privacy.filters import MixtureFilter, Pair, PairFilter, Total, price_for_report
+from skdpot.privacy.filters import (
+    MixtureFilter,
+    Pair,
+    PairFilter,
+    Total,
+    counted_pair,
+    price_for_report,
+)
 
 # Version of the format of records.
 FORMAT = 1
@@ -118,13 +125,13 @@ def entry_of(record: Record) -> Entry | None:
     if body.pop("kind") != "charge":
         return None
     body.pop("nonce", None)
-    epsilon, delta = body.pop("pair") or (math.nan, math.nan)
+    epsilon, delta = _pair_of(body.pop("pair"), body["event"]) or (math.nan, math.nan)
     body["event"] = event_from_json(body["event"])
     return Entry(
         number=record.number,
         digest=record.digest,
-        epsilon=float(epsilon),
-        delta=float(delta),
+        epsilon=epsilon,
+        delta=delta,
         **body,
     )
 
@@ -163,6 +170,7 @@ class History:
     ``("slack",)``                      the part of delta for tight composition
     ``("anchored",)``                   whether charges need the ledger's anchor
     ``("last charge",)``                the last record that is a charge
+    ``("corrected",)``                  the number of charges recorded with too small a delta
     ``("partition", name)``             the declaration of a partition
     ``("parts", name)``                 the number of each part of a partition, by its name
     ``("token", token)``                the record with a token, and its content
@@ -208,6 +216,11 @@ class History:
     def last_charge(self) -> Link | None:
         """Return the last record that is a charge."""
         return self._facts.get(("last charge",))
+
+    @property
+    def corrected(self) -> int:
+        """Return the number of charges that were recorded with too small a delta."""
+        return self._facts.get(("corrected",), 0)
 
     @property
     def is_anchored(self) -> bool:
@@ -304,7 +317,9 @@ class History:
         self._facts["parts", name] = {part: number for number, part in enumerate(parts)}
 
     def _add_charge(self, body: dict[str, Any], for_report: bool) -> None:
-        pair = _checked_pair(body["pair"])
+        pair = _pair_of(body["pair"], body["event"])
+        if pair is not None and pair[1] > body["pair"][1]:
+            self._facts["corrected",] = self.corrected + 1
         unit, partition, part = body["unit"], body["partition"], body["part"]
         number = 0
         if partition is not None:
@@ -382,13 +397,19 @@ class History:
         return 1 if self.partition(partition)["fixed_key"] else 2
 
 
-def _checked_pair(pair: Any) -> Pair | None:
-    if pair is None:
+def _pair_of(recorded: Any, event: str) -> Pair | None:
+    """Return the pair that a recorded charge counts as."""
+    if recorded is None:
         return None
-    epsilon, delta = (float(number) for number in pair)
-    if not (epsilon >= 0 and 0 <= delta < 1):
+    epsilon, delta = (float(number) for number in recorded)
+    if not (epsilon >= 0 and delta >= 0):
         raise ValueError("no such pair")
-    return epsilon, delta
+    return _counted(event, (epsilon, delta))
+
+
+@lru_cache(maxsize=2**15)
+def _counted(event: str, pair: Pair) -> Pair:
+    return counted_pair(event_from_json(event), pair)
 
 
 @lru_cache(maxsize=256)

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import warnings
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from skdpot.privacy._history import Entry, History, declaration_of, entry_of
-from skdpot.privacy._ledger_checks import UNITS, check_anchor
+from skdpot.privacy._ledger_checks import UNITS, check_anchor, format_pair
 from skdpot.privacy._scratch import scratch_file
 from skdpot.privacy._store import Chain, Link, Record, one_at_a_time
 from skdpot.privacy.checks import check_choice, check_probability
@@ -85,6 +86,25 @@ class LedgerReader:
         self._history = History()
         self._history.after(self._chain.read()).keep()
         self.identity: str = self._settings["identity"]
+        if self._history.corrected:
+            warnings.warn(self._correction(), stacklevel=3)
+
+    def _correction(self) -> str:
+        """Return how many charges were recorded with too small a delta, and the right totals."""
+        rule, units = self._history.rule, self._history.units()
+        totals = {unit: self._history.combined(unit) for unit in units}
+        spent = [f"{format_pair(rule.spent(each))} per {unit}" for unit, each in totals.items()]
+        beyond = [unit for unit, each in totals.items() if not rule.admits(each)]
+        return (
+            f"{self._history.corrected} charges in the ledger at {self.path} were recorded with "
+            "too small a delta: skdpot 0.1.0 counted none for Poisson samples of (epsilon, "
+            f"delta)-private releases. They count in full now. Spent: {', '.join(spent)}, of "
+            f"{format_pair((self.epsilon, self.delta))}."
+        ) + (
+            f" That is more than the budget, so nothing more is charged per {' or '.join(beyond)}."
+            if beyond
+            else ""
+        )
 
     @property
     def _settings(self) -> Any:

@@ -40,6 +40,9 @@ _spending = threading.Lock()
 _process_of: Any = weakref.WeakKeyDictionary()
 # Charges of an accountant, by token. It lives as long as the process, as the accountant does.
 _named_charges_of: Any = weakref.WeakKeyDictionary()
+# The attribute of an accountant with the unit and the relation of what it was charged: it is in
+# copies and pickles of the accountant, as these charges are.
+_MEANING = "_skdpot_meaning"
 
 
 class DetachedLedger:
@@ -79,6 +82,26 @@ def _check_ledger(ledger: Any, plan: "ReleasePlan") -> None:
             "process would not know what is spent here. Nothing is released. Give the estimator an "
             "accountant of this process with set_params(ledger=...), or use threads, or use a "
             "PrivacyLedger, which processes share."
+        )
+    _check_meaning(ledger, plan)
+    if plan.source.seeded:
+        raise ValueError(
+            "a release with a random_state is not private, and a BudgetAccountant cannot record "
+            "that, so it is refused. Leave random_state=None, or, for tests and teaching, use a "
+            "PrivacyLedger that is created with allow_seeded=True."
+        )
+
+
+def _check_meaning(accountant: Any, plan: "ReleasePlan") -> None:
+    """Raise unless the pair of a release may be added to those of earlier releases."""
+    unit, neighbouring = getattr(accountant, _MEANING, plan.meaning)
+    if (unit, neighbouring) != plan.meaning:
+        raise ValueError(
+            f"{plan.label}: this release protects every {plan.unit} under neighbouring="
+            f"{plan.neighbouring!r}, and the BudgetAccountant was charged for releases that "
+            f"protect every {unit} under neighbouring={neighbouring!r}. Such guarantees do not add "
+            "up. Use an accountant for each, or the same relation where neighbouring is a "
+            "parameter, or a PrivacyLedger, which keeps units apart."
         )
 
 
@@ -196,7 +219,9 @@ class ReleasePlan:
 
         Raises TypeError if it is no ledger. Raises ValueError if nothing is guaranteed, and there
         is a ledger. Or if it is a ledger for another relation, one that takes no seeded releases,
-        or, under replace_one, that of a part of the data whose size is not public. Raises
+        or, under replace_one, that of a part of the data whose size is not public. Or if the
+        release is seeded, or has another unit or relation than earlier ones, and it is a
+        BudgetAccountant. Raises
         RuntimeError if it was left behind when the estimator was pickled or copied, or is the copy
         that a forked process has of an accountant in use before the fork.
         """
@@ -208,6 +233,11 @@ class ReleasePlan:
                 f"{self.label}: nothing is guaranteed, so there is nothing that a ledger could "
                 f"charge. Set {remedy}, or use no ledger (ledger=None)."
             )
+
+    @property
+    def meaning(self) -> tuple[str, str]:
+        """Return the unit and the relation: only guarantees with the same ones add up."""
+        return self.unit, self.neighbouring
 
     @cached_property
     def errors(self) -> tuple[ExpectedError, ...]:
@@ -301,6 +331,8 @@ class ReleasePlan:
                 "Use a PrivacyLedger."
             )
         with _spending:
+            _check_meaning(ledger, self)
+            is_first = not hasattr(ledger, _MEANING)
             named = _named_charges_of.setdefault(ledger, {})
             if token in named:
                 if named[token] != pair:
@@ -315,11 +347,14 @@ class ReleasePlan:
                 f"{self.label!r}, {format_pair(pair)}",
                 lambda: not refused and pair in ledger.spent_budget[charges:],
             )
+            setattr(ledger, _MEANING, self.meaning)
             try:
                 ledger.spend(*pair)
             except Exception:
                 # An accountant checks before it records. Others may spend before anybody asks.
                 refused = True
+                if is_first:
+                    delattr(ledger, _MEANING)
                 raise
             if token is not None:
                 named[token] = pair

@@ -185,25 +185,25 @@ def plain_event(event: Any) -> DpEvent:
     return event_from_json(event_to_json(event))
 
 
-def leaves(event: Any) -> Iterator[tuple[Any, int]]:
+def leaves(event: Any, *, into_plans: bool = True) -> Iterator[tuple[Any, int]]:
     """Yield basic and sampled events with their counts, with doubles for numbers.
 
-    Raises as `check_event` does.
+    Without `into_plans`, a plan is yielded as a whole. Raises as `check_event` does.
     """
-    return _leaves(plain_event(event), 1)
+    return _leaves(plain_event(event), 1, into_plans)
 
 
-def _leaves(event: Any, count: int) -> Iterator[tuple[Any, int]]:
+def _leaves(event: Any, count: int, into_plans: bool) -> Iterator[tuple[Any, int]]:
     match event:
         case NoOpDpEvent() | SelfComposedDpEvent(count=0):
             return
-        case PlannedDpEvent():
-            yield from _leaves(event.event, count)
+        case PlannedDpEvent() if into_plans:
+            yield from _leaves(event.event, count, into_plans)
         case SelfComposedDpEvent():
-            yield from _leaves(event.event, count * int(event.count))
+            yield from _leaves(event.event, count * int(event.count), into_plans)
         case ComposedDpEvent():
             for part in event.events:
-                yield from _leaves(part, count)
+                yield from _leaves(part, count, into_plans)
         case _:
             yield event, count
 

@@ -20,6 +20,7 @@ from skdpot.privacy.accounting import (
     squared_gaussian_mu,
 )
 from skdpot.privacy.accounting.gaussian import gaussian_delta, gaussian_epsilon
+from skdpot.privacy.accounting.guarantees import exact_failure
 from skdpot.privacy.rounding import (
     RAISED,
     as_written,
@@ -107,25 +108,43 @@ def sold_pair(event: ev.DpEvent, neighbouring: str) -> tuple[float, float] | Non
     return None if pair is None else (written_rounded_up(pair[0]), written_rounded_up(pair[1]))
 
 
-def _exact_pair(event: ev.DpEvent, neighbouring: str) -> tuple[Fraction, Fraction] | None:
-    if isinstance(event, ev.PlannedDpEvent):
-        epsilon = plan_epsilon(event.event, event.delta, neighbouring=neighbouring)
-        return (as_written(epsilon), as_written(event.delta)) if math.isfinite(epsilon) else None
-    if isinstance(event, ev.ApproximateDpEvent):
-        return as_written(event.epsilon), as_written(event.delta)
-    if isinstance(event, ev.SelfComposedDpEvent):
-        pair = _exact_pair(event.event, neighbouring)
-        return None if pair is None else (pair[0] * int(event.count), pair[1] * int(event.count))
-    if isinstance(event, ev.ComposedDpEvent):
-        pairs = [_exact_pair(part, neighbouring) for part in event.events]
-        if any(pair is None for pair in pairs):
+def _exact_pair(
+    event: ev.DpEvent, neighbouring: str, plan_price: Any = plan_epsilon
+) -> tuple[Fraction, Fraction] | None:
+    epsilon = delta = Fraction(0)
+    for leaf, count in ev.leaves(event, into_plans=False):
+        if isinstance(leaf, ev.PlannedDpEvent):
+            price = _exact(plan_price(leaf.event, leaf.delta, neighbouring=neighbouring))
+            failure = as_written(leaf.delta)
+        else:
+            price, failure = _exact_loss(leaf), exact_failure(leaf)
+        if not isinstance(price, Fraction):
             return None
-        return (
-            sum((pair[0] for pair in pairs if pair), Fraction(0)),
-            sum((pair[1] for pair in pairs if pair), Fraction(0)),
-        )
-    epsilon = _exact_pure_epsilon(event)
-    return (epsilon, Fraction(0)) if isinstance(epsilon, Fraction) else None
+        epsilon, delta = epsilon + count * price, delta + count * failure
+    return epsilon, delta
+
+
+def counted_pair(event: ev.DpEvent, recorded: Pair) -> Pair:
+    """Return the pair that a recorded charge counts as: its delta is at least that of the event.
+
+    Version 0.1.0 recorded no delta for Poisson samples of releases that may fail.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.events import ApproximateDpEvent, PoissonSampledDpEvent
+    >>> from skdpot.privacy.filters import counted_pair
+    >>> counted_pair(PoissonSampledDpEvent(0.5, ApproximateDpEvent(0.0, 1e-6)), (0.0, 0.0))
+    (0.0, 5e-07)
+    """
+    # The epsilon of a plan is slow to compute, and no delta depends on it.
+    exact = _exact_pair(event, "", _no_price)
+    delta = 0.0 if exact is None else written_rounded_up(exact[1])
+    return recorded[0], max(recorded[1], delta)
+
+
+def _no_price(event: ev.DpEvent, delta: float, **_: Any) -> float:
+    """Return 0 for a plan with a finite epsilon at a delta, else infinity."""
+    return 0.0 if exact_failure(event) <= as_written(delta) else math.inf
 
 
 def _exact_pure_epsilon(event: ev.DpEvent) -> Any:
@@ -141,20 +160,8 @@ def _exact_loss(leaf: Any) -> Any:
             return 1 / Fraction(leaf.noise_multiplier)
         case ev.PoissonSampledDpEvent():
             # This is computed in doubles, with a few roundings.
-            inner = pure_epsilon(leaf.event)
-            return _exact(min(pure_epsilon(leaf) * RAISED, inner))
+            return min(_exact(pure_epsilon(leaf) * RAISED), _exact_pure_epsilon(leaf.event))
     return _exact(pure_epsilon(leaf))
-
-
-def _exact_failure(event: ev.DpEvent) -> Fraction:
-    """Return the exact probability with which an event may fail."""
-    return sum((count * _failure_of(leaf) for leaf, count in ev.leaves(event)), Fraction(0))
-
-
-def _failure_of(leaf: Any) -> Fraction:
-    if isinstance(leaf, ev.PoissonSampledDpEvent):
-        return Fraction(leaf.sampling_probability) * _exact_failure(leaf.event)
-    return as_written(leaf.delta) if isinstance(leaf, ev.ApproximateDpEvent) else Fraction(0)
 
 
 class PairFilter:
@@ -246,14 +253,8 @@ class MixtureFilter:
         self._log_weight = np.log((1 - _GAUSSIAN_WEIGHT) / len(self.orders) * slack)
 
     def price(self, event: ev.DpEvent, neighbouring: str, pair: Pair | None) -> Total:
-        """Return the price of one release, given the pair that it was sold as, if any."""
-        priced = _priced(event, neighbouring, tuple(self.orders))
-        if np.isfinite(priced.renyi).any() or np.isfinite(priced.squared_mu) or pair is None:
-            return priced
-        # Nothing finer is known: the event counts as its pair, and its delta as a failure
-        # probability.
-        known = ev.ApproximateDpEvent(*pair)
-        return _priced(known, neighbouring, tuple(self.orders))
+        """Return the price of one release, whatever pair it was sold as."""
+        return _priced(event, neighbouring, tuple(self.orders))
 
     def admits(self, total: Total) -> bool:
         """Tell whether releases with this total are within the budget."""
@@ -386,18 +387,15 @@ def _difference(budget: Any, amount: Any) -> float:
 
 def _is_planned(event: ev.DpEvent) -> bool:
     """Tell whether the pair of an event is slow to compute, and therefore looked up."""
-    if isinstance(event, ev.ComposedDpEvent):
-        return any(_is_planned(part) for part in event.events)
-    if isinstance(event, ev.SelfComposedDpEvent):
-        return _is_planned(event.event)
-    return isinstance(event, ev.PlannedDpEvent)
+    parts = ev.leaves(event, into_plans=False)
+    return any(isinstance(leaf, ev.PlannedDpEvent) for leaf, _ in parts)
 
 
 def _priced(event: ev.DpEvent, neighbouring: str, orders: tuple[float, ...]) -> Total:
     """Return the price of an event in every currency except pairs."""
     return Total(
         pure=_exact_pure_epsilon(event),
-        failure=_exact_failure(event),
+        failure=exact_failure(event),
         renyi=renyi_divergence(event, orders, neighbouring) * RAISED,
         squared_mu=squared_gaussian_mu(event) * RAISED,
     )

@@ -113,9 +113,21 @@ class TestCharging:
         assert admitted(ledger, ApproximateDpEvent(0.1, 1e-7), 11) == 10
         ledger.charge(PureDpEvent(9.0), **RECORD)
 
+    def test_a_release_that_is_sure_to_fail_is_refused_like_any_other(self):
+        """Its delta is above 1."""
+        with pytest.raises(BudgetExceededError, match=r"asked for .* = \(0, 1.8\)"):
+            PrivacyLedger(10.0, 1e-6).charge(
+                SelfComposedDpEvent(ApproximateDpEvent(0.0, 0.9), 2), **RECORD
+            )
+        ledger = PrivacyLedger()
+        ledger.charge(SelfComposedDpEvent(ApproximateDpEvent(0.0, 0.9), 2), **RECORD)
+        assert ledger.spent() == (0.0, 1.8)
+
     @pytest.mark.parametrize(
         "event, pair",
         [
+            (PoissonSampledDpEvent(0.5, ApproximateDpEvent(0.0, 1e-6)), (0.0, 5e-7)),
+            (PoissonSampledDpEvent(1.0, ComposedDpEvent([PureDpEvent(0.1)] * 10)), (1.0, 0.0)),
             (LaplaceDpEvent(4.0), (0.25, 0.0)),
             (SelfComposedDpEvent(PureDpEvent(0.1), 3), (0.3, 0.0)),
             (ComposedDpEvent([PureDpEvent(0.5), ApproximateDpEvent(0.25, 1e-7)]), (0.75, 1e-7)),
@@ -400,6 +412,25 @@ class TestPartitions:
         months["may"].charge(PureDpEvent(0.25), **RECORD)
         assert ledger.spent() == (0.75, 0.0)
 
+    @pytest.mark.parametrize("fixed_key, spent", [(True, 0.5), (False, 0.75)])
+    def test_the_quote_of_a_part_is_what_its_charge_costs(self, fixed_key, spent):
+        ledger, parts = self.parts(fixed_key=fixed_key)
+        parts["north"].charge(PureDpEvent(0.5), **RECORD)
+        assert parts["south"].quote(PureDpEvent(0.25), unit="record") == (spent, 0.0)
+        parts["south"].charge(PureDpEvent(0.25), **RECORD)
+        assert ledger.spent() == (spent, 0.0)
+
+    def test_tight_composition_adds_the_two_largest_parts_of_a_unit_that_moves(self):
+        ledger = PrivacyLedger(epsilon=1.0, delta=1e-5, slack=1e-5)
+        whole = PrivacyLedger(epsilon=1.0, delta=1e-5, slack=1e-5)
+        parts = ledger.partition("region", ["north", "south", "west"])
+        # Each part in turn has the largest divergences, and the earlier largest are the second.
+        for part, rho in (("north", 1e-4), ("south", 2e-4), ("west", 3e-4)):
+            parts[part].charge(ZCDpEvent(rho), **RECORD)
+        for rho in (2e-4, 3e-4):
+            whole.charge(ZCDpEvent(rho), **RECORD)
+        assert ledger.spent() == whole.spent()
+
     def test_tight_composition_has_parallel_parts_too(self):
         ledger = PrivacyLedger(epsilon=1.0, delta=1e-5, neighbouring="add_remove", slack=1e-5)
         parts = ledger.partition("region", ["north", "south"])
@@ -678,7 +709,7 @@ class TestVerification:
             {"kind": "ledger", "epsilon": 9.0},
             {"kind": "refund"},
             {"kind": "charge", "pair": [-7.0, 0.0]},
-            {"kind": "charge", "pair": [0.1, 1.0]},
+            {"kind": "charge", "pair": [0.1, -0.5]},
             {"kind": "charge", "pair": ["nan", 0.0]},
             {"kind": "charge", "partition": "region", "part": "north"},
             {"kind": "charge", "event": "nothing at all"},
@@ -727,6 +758,32 @@ class TestVerification:
             ledger.charge(PureDpEvent(1.0), **RECORD)
         with pytest.raises(LedgerTamperedError):
             PrivacyLedger.open(path, key=b"new")
+
+    def test_charges_that_were_recorded_with_too_small_a_delta_count_in_full(self, path):
+        """Version 0.1.0 recorded no delta for Poisson samples of approximate releases."""
+        connection = sqlite3.connect(path)
+        connection.executescript((Path(__file__).parent / "underpriced_ledger.sql").read_text())
+        connection.close()
+        said = (
+            r"2 charges .* too small a delta: .* Spent: \(0.25, 0.25\) per record, "
+            r"\(0.447078, 3.5e-07\) per user, of \(1, 1e-06\). .* nothing more .* per record."
+        )
+        for opened in (
+            lambda: PrivacyLedger.open(path),
+            lambda: PrivacyLedger(1.0, 1e-6, path=path, neighbouring="add_remove"),
+        ):
+            with pytest.warns(UserWarning, match=said) as caught:
+                ledger = opened()
+            assert [each.filename for each in caught] == [__file__]
+        assert ledger.spent(unit="record") == (0.25, 0.25)
+        assert ledger.spent(unit="user") == (0.4470784241868516, 3.5e-07)
+        assert ledger.spent(1e-6, unit="record")[0] == math.inf
+        pairs = [(0.0, 0.25), (0.25, 0.0), (0.4470784241868516, 3.5e-07)]
+        assert [entry.pair for entry in ledger.entries()] == pairs
+        with pytest.raises(BudgetExceededError, match=r"spent \(0.25, 0.25\), left \(0.75, 0\)"):
+            ledger.charge(PureDpEvent(0.1), **RECORD)
+        ledger.charge(ApproximateDpEvent(0.5, 6.5e-7), unit="user", label="what is left")
+        assert ledger.verify() == 4
 
     def test_file_of_a_newer_version_is_refused(self, path, monkeypatch):
         monkeypatch.setattr(ledger_module, "FORMAT", 2)

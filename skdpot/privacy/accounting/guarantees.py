@@ -23,6 +23,7 @@ References
 """
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from skdpot.privacy.accounting.renyi import (
     renyi_randomised_response,
     renyi_sampled_gaussian,
 )
+from skdpot.privacy.rounding import as_written, written_rounded_up
 
 
 def pure_epsilon(event: ev.DpEvent) -> float:
@@ -94,13 +96,24 @@ def failure_delta(event: ev.DpEvent) -> float:
     >>> failure_delta(SelfComposedDpEvent(ApproximateDpEvent(0.5, 1e-6), 3))
     3e-06
     """
-    return sum((count * _failure_delta(leaf) for leaf, count in ev.leaves(event)), 0.0)
+    return written_rounded_up(exact_failure(event))
 
 
-def _failure_delta(leaf: Any) -> float:
-    if isinstance(leaf, ev.PoissonSampledDpEvent):
-        return leaf.sampling_probability * failure_delta(leaf.event)
-    return float(leaf.delta) if isinstance(leaf, ev.ApproximateDpEvent) else 0.0
+def exact_failure(event: ev.DpEvent) -> Fraction:
+    """Return the exact number that `failure_delta` rounds up."""
+    return sum((count * _failure_of(leaf) for leaf, count in ev.leaves(event)), Fraction(0))
+
+
+def _failure_of(leaf: Any) -> Fraction:
+    # Every kind has its rule: a kind that was forgotten here would fail for free.
+    match leaf:
+        case ev.ApproximateDpEvent():
+            return as_written(leaf.delta)
+        case ev.PoissonSampledDpEvent():
+            return Fraction(leaf.sampling_probability) * exact_failure(leaf.event)
+        case ev.GaussianDpEvent() | ev.LaplaceDpEvent() | ev.PureDpEvent() | ev.ZCDpEvent():
+            return Fraction(0)
+    raise TypeError(f"no rule for a {type(leaf).__name__}.")
 
 
 def squared_gaussian_mu(event: ev.DpEvent) -> float:

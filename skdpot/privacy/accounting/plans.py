@@ -14,7 +14,7 @@ from scipy.special import expit
 
 from skdpot.privacy.accounting.gaussian import gaussian_epsilon
 from skdpot.privacy.accounting.guarantees import (
-    failure_delta,
+    exact_failure,
     pure_epsilon,
     renyi_divergence,
     squared_gaussian_mu,
@@ -23,6 +23,7 @@ from skdpot.privacy.accounting.parts import Parts
 from skdpot.privacy.accounting.relations import check_relation
 from skdpot.privacy.checks import check_probability
 from skdpot.privacy.events import DpEvent, check_event, event_from_json, event_to_json
+from skdpot.privacy.rounding import as_written, written_rounded_down
 
 # Orders of Renyi divergences: any of them gives a bound.
 _ORDERS = np.concatenate([1 + np.geomspace(1e-3, 1, 60, endpoint=False), np.geomspace(2, 1e6, 240)])
@@ -90,12 +91,12 @@ def plan_epsilon(event: DpEvent, delta: float, *, neighbouring: str) -> float:
 @lru_cache(maxsize=1024)
 def _plan_epsilon(event_text: str, delta: float, neighbouring: str) -> float:
     event = event_from_json(event_text)
-    failure = failure_delta(event)
-    if failure > delta:
+    failure, allowed = exact_failure(event), as_written(delta)
+    if failure > allowed:
         return math.inf
     bounds = [pure_epsilon(event)]
     # The rest, without failures.
-    delta = (delta - failure) / (1 - failure)
+    delta = written_rounded_down((allowed - failure) / (1 - failure))
     if delta > 0:
         mu = math.sqrt(squared_gaussian_mu(event))
         bounds.append(gaussian_epsilon(delta, mu) if mu < math.inf else math.inf)
