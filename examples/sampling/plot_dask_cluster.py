@@ -31,8 +31,7 @@ import time
 import numpy as np
 from joblib import parallel_config
 
-from skdpot import WassersteinProjectionSampler
-from skdpot.privacy import BudgetAccountant
+from skdpot import PrivacyLedger, WassersteinProjectionSampler
 
 N_USERS, N_SLOTS = 2000, 48
 
@@ -68,7 +67,8 @@ def timed_release(sampler, days):
 
 def compare(client, days):
     """Release the users' samples twice, first in this process and then on the cluster."""
-    ledger = BudgetAccountant(epsilon=4.0, delta=0.0)
+    # A ledger that takes seeded samples, since the two runs are compared.
+    ledger = PrivacyLedger(epsilon=4.0, allow_seeded=True)
     sampler = WassersteinProjectionSampler(
         epsilon=2.0,
         input_points=on_a_clock(),
@@ -84,7 +84,7 @@ def compare(client, days):
     print(f"{len(days)} users in this process: {seconds_here:.2f} s")
     print(f"{len(days)} users on {n_workers} workers of the cluster: {seconds_there:.2f} s")
     print(f"the same samples: {np.array_equal(here, there)}")
-    print(f"charged to every user: epsilon = {ledger.total()[0]:g} for two releases")
+    print(f"charged to every user: epsilon = {ledger.spent()[0]:g} for two releases")
 
 
 # %%

@@ -127,13 +127,7 @@ def entry_of(record: Record) -> Entry | None:
     body.pop("nonce", None)
     epsilon, delta = _pair_of(body.pop("pair"), body["event"]) or (math.nan, math.nan)
     body["event"] = event_from_json(body["event"])
-    return Entry(
-        number=record.number,
-        digest=record.digest,
-        epsilon=epsilon,
-        delta=delta,
-        **body,
-    )
+    return Entry(number=record.number, digest=record.digest, epsilon=epsilon, delta=delta, **body)
 
 
 def declaration_of(record: Record) -> dict[str, Any] | None:

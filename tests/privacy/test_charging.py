@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,7 @@ from skdpot.privacy import (
     BudgetExceededError,
     GaussianDpEvent,
     PlannedDpEvent,
+    PoissonSampledDpEvent,
     PrivacyGuarantee,
     PrivacyLedger,
     PureDpEvent,
@@ -49,8 +51,8 @@ SAMPLERS = [
 ]
 
 
-def plan_of(event, *, seeded=False):
-    return ReleasePlan(None, event, make_source(0 if seeded else None), "a mean", None)
+def plan_of(event, *, seeded=False, unit="record"):
+    return ReleasePlan(None, event, make_source(0 if seeded else None), "a mean", None, unit)
 
 
 def check_ledger(ledger):
@@ -363,6 +365,7 @@ def test_an_accountant_is_charged_the_pair_of_an_event():
     for event, pair in [
         (SelfComposedDpEvent(PureDpEvent(0.1), 3), (0.3, 0.0)),
         (PlannedDpEvent(ApproximateDpEvent(0.5, 1e-7), 1e-6), (0.5, 1e-6)),
+        (PoissonSampledDpEvent(0.5, ApproximateDpEvent(0.0, 1e-6)), (0.0, 5e-7)),
     ]:
         plan_of(event).charge_to(ledger)
         assert ledger.spent_budget[-1] == pytest.approx(pair, rel=1e-4)
@@ -373,6 +376,64 @@ def test_what_is_not_said_to_be_seeded_is_not():
     plan_of(PureDpEvent(0.5)).charge_to(ledger)
     plan_of(PureDpEvent(0.25), seeded=True).charge_to(ledger)
     assert [entry.seeded for entry in ledger.entries()] == [False, True]
+
+
+# Releases that an accountant refuses after one of records that are replaced.
+OTHERS = {
+    "another relation": ({"neighbouring": "add_remove"}, "Such guarantees do not add up"),
+    "another unit": ({"unit": "user"}, "protects every user under neighbouring='replace_one'"),
+    "a seed": ({"source": make_source(0)}, "random_state is not private(.|\n)*allow_seeded=True"),
+}
+
+
+@pytest.mark.parametrize("about, message", OTHERS.values(), ids=OTHERS)
+def test_an_accountant_takes_releases_of_one_kind(about, message):
+    accountant, plan = BudgetAccountant(1.0, 0.0), plan_of(PureDpEvent(0.25))
+    other = replace(plan, **about)
+    plan.charge_to(accountant)
+    for same in (accountant, copy.deepcopy(accountant), pickle.loads(pickle.dumps(accountant))):
+        for call in (other.check, other.charge_to):
+            with pytest.raises(ValueError, match=message):
+                call(same)
+        plan.charge_to(same)
+        assert same.spent_budget == [(0.25, 0.0)] * 2
+
+
+def test_an_accountant_refuses_seeded_releases_from_the_beginning():
+    accountant = BudgetAccountant()
+    with pytest.raises(ValueError, match="random_state is not private"):
+        plan_of(PureDpEvent(0.25), seeded=True).charge_to(accountant)
+    assert len(accountant) == 0
+
+
+def test_an_accountant_forgets_the_kind_of_what_it_refuses():
+    accountant, plan = BudgetAccountant(1.0, 0.0), plan_of(PureDpEvent(0.25))
+    with pytest.raises(BudgetError):
+        plan_of(PureDpEvent(2.0)).charge_to(accountant)
+    replace(plan, unit="user").charge_to(accountant)
+    with pytest.raises(BudgetError):
+        plan_of(PureDpEvent(2.0), unit="user").charge_to(accountant)
+    with pytest.raises(ValueError, match="do not add up"):
+        plan.charge_to(accountant)
+
+
+def test_threads_cannot_mix_kinds():
+    accountant, both_have_checked = BudgetAccountant(), threading.Barrier(2)
+
+    class HesitantPlan(ReleasePlan):
+        def check(self, ledger):
+            super().check(ledger)
+            both_have_checked.wait()
+
+    def charge_as(unit):
+        source = make_source()
+        HesitantPlan(None, PureDpEvent(0.5), source, "x", None, unit).charge_to(accountant)
+
+    with ThreadPoolExecutor(2) as pool:
+        charges = [pool.submit(charge_as, unit) for unit in ("record", "user")]
+        errors = [charge.exception() for charge in charges]
+    assert sorted(type(error) for error in errors if error) == [ValueError]
+    assert len(accountant) == 1
 
 
 def test_an_accountant_is_not_charged_what_has_no_pair():
