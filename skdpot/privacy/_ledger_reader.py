@@ -91,19 +91,17 @@ class LedgerReader:
 
     def _correction(self) -> str:
         """Return how many charges were recorded with too small a delta, and the right totals."""
-        rule, units = self._history.rule, self._history.units()
-        totals = {unit: self._history.combined(unit) for unit in units}
-        spent = [f"{format_pair(rule.spent(each))} per {unit}" for unit, each in totals.items()]
-        beyond = [unit for unit, each in totals.items() if not rule.admits(each)]
+        history, rule = self._history, self._history.rule
+        spent = ", ".join(
+            f"{format_pair(rule.spent(history.combined(unit)))} per {unit}"
+            for unit in history.units()
+        )
         return (
-            f"{self._history.corrected} charges in the ledger at {self.path} were recorded with "
+            f"{history.corrected} charges in the ledger at {self.path} were recorded with "
             "too small a delta: skdpot 0.1.0 counted none for Poisson samples of (epsilon, "
-            f"delta)-private releases. They count in full now. Spent: {', '.join(spent)}, of "
-            f"{format_pair((self.epsilon, self.delta))}."
-        ) + (
-            f" That is more than the budget, so nothing more is charged per {' or '.join(beyond)}."
-            if beyond
-            else ""
+            f"delta)-private releases. They count in full now. Spent: {spent}, of "
+            f"{format_pair((self.epsilon, self.delta))}. A unit that has spent more than the "
+            "budget is charged for nothing more."
         )
 
     @property

@@ -94,8 +94,8 @@ def _check_ledger(ledger: Any, plan: "ReleasePlan") -> None:
 
 def _check_meaning(accountant: Any, plan: "ReleasePlan") -> None:
     """Raise unless the pair of a release may be added to those of earlier releases."""
-    unit, neighbouring = getattr(accountant, _MEANING, plan.meaning)
-    if (unit, neighbouring) != plan.meaning:
+    unit, neighbouring = getattr(accountant, _MEANING, (plan.unit, plan.neighbouring))
+    if (unit, neighbouring) != (plan.unit, plan.neighbouring):
         raise ValueError(
             f"{plan.label}: this release protects every {plan.unit} under neighbouring="
             f"{plan.neighbouring!r}, and the BudgetAccountant was charged for releases that "
@@ -234,11 +234,6 @@ class ReleasePlan:
                 f"charge. Set {remedy}, or use no ledger (ledger=None)."
             )
 
-    @property
-    def meaning(self) -> tuple[str, str]:
-        """Return the unit and the relation: only guarantees with the same ones add up."""
-        return self.unit, self.neighbouring
-
     @cached_property
     def errors(self) -> tuple[ExpectedError, ...]:
         """Return the expected errors of the release, from public values."""
@@ -347,7 +342,7 @@ class ReleasePlan:
                 f"{self.label!r}, {format_pair(pair)}",
                 lambda: not refused and pair in ledger.spent_budget[charges:],
             )
-            setattr(ledger, _MEANING, self.meaning)
+            setattr(ledger, _MEANING, (self.unit, self.neighbouring))
             try:
                 ledger.spend(*pair)
             except Exception:

@@ -8,6 +8,7 @@ them from its first charge on. Choosing the better one afterwards would not be s
 import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -104,18 +105,16 @@ def sold_pair(event: ev.DpEvent, neighbouring: str) -> tuple[float, float] | Non
     (0.5, 1e-06)
     >>> sold_pair(GaussianDpEvent(2.0), "add_remove")
     """
-    pair = _exact_pair(event, neighbouring)
+    pair = _exact_pair(event, partial(plan_epsilon, neighbouring=neighbouring))
     return None if pair is None else (written_rounded_up(pair[0]), written_rounded_up(pair[1]))
 
 
-def _exact_pair(
-    event: ev.DpEvent, neighbouring: str, plan_price: Any = plan_epsilon
-) -> tuple[Fraction, Fraction] | None:
+def _exact_pair(event: ev.DpEvent, plan_price: Any) -> tuple[Fraction, Fraction] | None:
+    """Return the exact pair of an event, given the epsilon of a plan as a function of its delta."""
     epsilon = delta = Fraction(0)
     for leaf, count in ev.leaves(event, into_plans=False):
         if isinstance(leaf, ev.PlannedDpEvent):
-            price = _exact(plan_price(leaf.event, leaf.delta, neighbouring=neighbouring))
-            failure = as_written(leaf.delta)
+            price, failure = _exact(plan_price(leaf.event, leaf.delta)), as_written(leaf.delta)
         else:
             price, failure = _exact_loss(leaf), exact_failure(leaf)
         if not isinstance(price, Fraction):
@@ -137,12 +136,12 @@ def counted_pair(event: ev.DpEvent, recorded: Pair) -> Pair:
     (0.0, 5e-07)
     """
     # The epsilon of a plan is slow to compute, and no delta depends on it.
-    exact = _exact_pair(event, "", _no_price)
+    exact = _exact_pair(event, _no_price)
     delta = 0.0 if exact is None else written_rounded_up(exact[1])
     return recorded[0], max(recorded[1], delta)
 
 
-def _no_price(event: ev.DpEvent, delta: float, **_: Any) -> float:
+def _no_price(event: ev.DpEvent, delta: float) -> float:
     """Return 0 for a plan with a finite epsilon at a delta, else infinity."""
     return 0.0 if exact_failure(event) <= as_written(delta) else math.inf
 
@@ -193,9 +192,8 @@ class PairFilter:
         """Return the price of one release, given the pair that it was sold as."""
         if pair is None:
             return Total(epsilon=float("inf"))
-        exact = _exact_pair(event, neighbouring) if not _is_planned(event) else None
-        epsilon, delta = exact or (_exact(pair[0]), _exact(pair[1]))
-        return Total(epsilon, delta)
+        # The pair of a plan is slow to compute, and therefore that of the record.
+        return Total(*(_exact_pair(event, lambda *_: math.inf) or map(_exact, pair)))
 
     def admits(self, total: Total) -> bool:
         """Tell whether releases with this total are within the budget."""
@@ -383,12 +381,6 @@ def _difference(budget: Any, amount: Any) -> float:
         return float(budget)
     left = _exact(budget) - _exact(amount)
     return written_rounded_down(left) if left > 0 else 0.0
-
-
-def _is_planned(event: ev.DpEvent) -> bool:
-    """Tell whether the pair of an event is slow to compute, and therefore looked up."""
-    parts = ev.leaves(event, into_plans=False)
-    return any(isinstance(leaf, ev.PlannedDpEvent) for leaf, _ in parts)
 
 
 def _priced(event: ev.DpEvent, neighbouring: str, orders: tuple[float, ...]) -> Total:

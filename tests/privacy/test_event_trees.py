@@ -8,6 +8,7 @@ from functools import reduce
 
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
+from scipy.special import expit
 
 from skdpot.privacy import BudgetExceededError, PrivacyLedger, events
 from skdpot.privacy.accounting import failure_delta, plan_epsilon
@@ -117,10 +118,9 @@ def outcomes(event, has_record):
         case PureDpEvent():
             return outcomes(ApproximateDpEvent(event.epsilon, 0.0), has_record)
         case ApproximateDpEvent():
-            likely = 1 / (1 + math.exp(-event.epsilon if has_record else event.epsilon))
-            rest = 1 - event.delta
-            failure = "with" if has_record else "without"
-            return {"yes": rest * likely, "no": rest * (1 - likely), failure: event.delta}
+            epsilon = event.epsilon if has_record else -event.epsilon
+            yes, no = ((1 - event.delta) * expit(each) for each in (epsilon, -epsilon))
+            return {"yes": yes, "no": no, f"has_record={has_record}": event.delta}
         case PlannedDpEvent():
             return outcomes(event.event, has_record)
         case SelfComposedDpEvent():
@@ -276,3 +276,9 @@ def test_the_delta_of_a_plan_is_compared_with_its_failures_exactly():
     plan = SelfComposedDpEvent(ApproximateDpEvent(0.5, 0.1), 3)
     assert plan_epsilon(plan, 0.3, neighbouring="replace_one") == 1.5
     assert plan_epsilon(plan, 0.3 * (1 - 1e-15), neighbouring="replace_one") == math.inf
+
+
+def test_a_sample_of_everything_costs_its_parts_exactly():
+    """As doubles, ten times 0.1 is less than 1 if they are added one by one."""
+    series = PoissonSampledDpEvent(1.0, ComposedDpEvent([PureDpEvent(0.1)] * 10))
+    assert sold_pair(series, "replace_one") == (1.0, 0.0)
