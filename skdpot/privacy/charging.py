@@ -221,9 +221,8 @@ class ReleasePlan:
         is a ledger. Or if it is a ledger for another relation, one that takes no seeded releases,
         or, under replace_one, that of a part of the data whose size is not public. Or if the
         release is seeded, or has another unit or relation than earlier ones, and it is a
-        BudgetAccountant. Raises
-        RuntimeError if it was left behind when the estimator was pickled or copied, or is the copy
-        that a forked process has of an accountant in use before the fork.
+        BudgetAccountant. Raises RuntimeError if it was left behind when the estimator was pickled
+        or copied, or is the copy that a forked process has of an accountant in use before the fork.
         """
         if self.event is not None:
             _check_ledger(ledger, self)

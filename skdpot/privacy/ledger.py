@@ -168,6 +168,12 @@ class PrivacyLedger(ChargedLedger):
         -------
         PrivacyLedger
             The ledger, checked as `verify` does.
+
+        Warns
+        -----
+        UserWarning
+            If charges were recorded with too small a delta, as version 0.1.0 did for Poisson
+            samples of (epsilon, delta)-private releases. They count in full.
         """
         ledger = cls.__new__(cls)
         ledger._place(Path(path).absolute(), key, anchor)

@@ -247,7 +247,7 @@ def test_before_anything_is_released_nothing_is_spent():
 def test_a_plan_counts_as_the_pair_that_it_was_sold_as():
     rule = PairFilter(1.0, 1e-5)
     plans = [PlannedDpEvent(GaussianDpEvent(5.0), 1e-6)]
-    plans += [ComposedDpEvent(plans), SelfComposedDpEvent(plans[0], 1)]
+    plans = [*plans, ComposedDpEvent(plans), SelfComposedDpEvent(plans[0], 1)]
     for plan in plans:
         total = rule.price(plan, RELATION, (0.25, 1e-6))
         assert (total.epsilon, total.delta) == (Fraction("0.25"), Fraction("1e-6"))
