@@ -27,7 +27,7 @@ from skdpot.privacy.charging import (
     preview_of,
 )
 from skdpot.privacy.preview import ExpectedError, Preview, permit_of_process
-from skdpot.privacy.quotes import shown, without_quotes
+from skdpot.privacy.quotes import shown, without_quotes, without_sizes
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -135,8 +135,12 @@ def tells_of_charges(method: Method) -> Method:
         except BaseException as error:
             after = self._fitted_state()
             has_kept = any(after[name] is not before.get(name) for name in after)
-            add_note_of_charges(error, started, has_kept)
-            raise
+            said = without_sizes(error)
+            add_note_of_charges(said, started, has_kept)
+            if said is error:
+                raise
+        # Outside of the handler, so that the error with a size is no context of this one.
+        raise said
 
     return telling  # type: ignore[return-value]
 

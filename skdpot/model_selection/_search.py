@@ -24,6 +24,7 @@ from skdpot._conformance import NO_FIT_TRANSFORM, Failures
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context, metadata_at
 from skdpot.model_selection._blocks import check_score_range, choose_n_blocks
 from skdpot.model_selection._candidates import draw_candidates, make_candidate, make_trial
+from skdpot.model_selection._copies import as_rows
 from skdpot.model_selection._records import Records
 from skdpot.model_selection._trials import Judgement, refuses_nan, score_block, silence
 from skdpot.privacy.block_scores import SCORE_UNITS, random_blocks
@@ -336,12 +337,19 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
                 f"{type(self).__name__} requires y to be passed, but the target y is None: the "
                 "estimator cannot be fitted without."
             )
+        X, y = as_rows(X, "X"), as_rows(y, "y")
         X, y = without_quotes(lambda: indexable(X, y), "X and y cannot be read as rows.")
         n_records = X.shape[0] if hasattr(X, "shape") else len(X)
         params = without_quotes(lambda: metadata_at(X, params), "parameters of fit cannot be read.")
         fit_params, block_params, groups = self._route(params)
         person = self._person(X, fit_params, n_records)
-        return Records(X, y, n_records, block_params, groups, person)
+        # Without rows, parameters that do not have one value for each record stay as they are.
+        none = metadata_at(X, block_params, indices=np.arange(0))
+        public = {name: value for name, value in block_params.items() if none[name] is value}
+        private = {
+            name: as_rows(value, name) for name, value in block_params.items() if name not in public
+        }
+        return Records(X, y, n_records, private, as_rows(groups, "groups"), public, person)
 
     def _person(self, X, fit_params, n_records):
         """Return the person of each record if fits are given people, else None; or raise."""
@@ -358,7 +366,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
 
     def _declared(self, n_records, columns, groups=None):
         person = None if groups is None else np.arange(n_records)
-        return Records(None, None, n_records, {}, None, person)
+        return Records(None, None, n_records, {}, None, {}, person)
 
     def _plan(self, data):
         low, high = check_score_range(self.score_range, self.scoring, self.estimator)
@@ -374,7 +382,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         # The remaining public errors are raised here.
         effective_n_jobs(self.n_jobs)
         scorer = check_scoring(self.estimator, self.scoring)
-        judgement = Judgement(*copy.deepcopy((self.scoring, self.cv)), (low, high), os.getpid())
+        public = copy.deepcopy((self.scoring, self.cv, data.public))
+        judgement = Judgement(*public, (low, high), os.getpid())
         source = make_source(self.random_state)
         # Prints, warnings and draws of distributions and constructors would reveal the number of
         # candidates.
