@@ -14,10 +14,15 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import has_fit_parameter, validate_data
 
 from skdpot._conformance import ANY_FIT, Failures
-from skdpot._sklearn_compat import InvalidParameterError, clone_parametrized, validate_parameters
+from skdpot._sklearn_compat import (
+    InvalidParameterError,
+    clone_parametrized,
+    groups_are_lost,
+    validate_parameters,
+)
 from skdpot.privacy.charging import (
     DetachedLedger,
     ReleasePlan,
@@ -153,6 +158,12 @@ _NO_NAME = (
 _TO_CLONES = (
     "This estimator is a clone, as searches and cross-validations make them. These fit once for "
     "each candidate and fold, and every fit is charged. PrivateSearchCV charges a search once."
+)
+LOST_GROUPS = (
+    "the estimator's fit takes groups, and without metadata routing they are for the splitter "
+    "alone: people with several records would not be protected. Call "
+    "sklearn.set_config(enable_metadata_routing=True), and set_fit_request(groups=True) of the "
+    "estimator."
 )
 
 
@@ -360,6 +371,9 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
             raise
 
     def __sklearn_clone__(self) -> "PrivateEstimator":
+        # Searches of scikit-learn make a clone before the first fit, which would be charged.
+        if hasattr(self, "fit") and has_fit_parameter(self, "groups") and groups_are_lost():
+            raise ValueError(LOST_GROUPS)
         duplicate = clone_parametrized(self)
         duplicate._is_clone = True
         if "ledger" in vars(self):
