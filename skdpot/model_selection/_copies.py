@@ -198,11 +198,9 @@ def _polars_column(column: Any, name: str) -> Any:
     values = column.to_physical() if dtype.is_temporal() else column
     if isinstance(dtype, pl.Categorical | pl.Enum):
         values = column.cast(pl.String)
-        used = set(values) - {None}
-        is_ordered = isinstance(dtype, pl.Enum)
-        dtype = pl.Enum(
-            [label for label in dtype.categories if label in used] if is_ordered else sorted(used)
-        )
+        used = set(values.drop_nulls())
+        labels = dtype.categories if isinstance(dtype, pl.Enum) else sorted(used)
+        dtype = pl.Enum([label for label in labels if label in used])
     elif not (
         dtype.is_numeric() or dtype.is_temporal() or dtype in (pl.Boolean, pl.String, pl.Null)
     ):

@@ -1,4 +1,4 @@
-"""What a candidate of a search can reach of other blocks' records, from what it is given."""
+"""Other blocks' records, and whether a candidate of a search can reach them."""
 
 import gc
 import pickle
