@@ -14,10 +14,15 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import has_fit_parameter, validate_data
 
 from skdpot._conformance import ANY_FIT, Failures
-from skdpot._sklearn_compat import InvalidParameterError, clone_parametrized, validate_parameters
+from skdpot._sklearn_compat import (
+    InvalidParameterError,
+    clone_parametrized,
+    groups_are_lost,
+    validate_parameters,
+)
 from skdpot.privacy.charging import (
     DetachedLedger,
     ReleasePlan,
@@ -27,7 +32,7 @@ from skdpot.privacy.charging import (
     preview_of,
 )
 from skdpot.privacy.preview import ExpectedError, Preview, permit_of_process
-from skdpot.privacy.quotes import shown, without_quotes
+from skdpot.privacy.quotes import shown, without_quotes, without_sizes
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -135,8 +140,12 @@ def tells_of_charges(method: Method) -> Method:
         except BaseException as error:
             after = self._fitted_state()
             has_kept = any(after[name] is not before.get(name) for name in after)
-            add_note_of_charges(error, started, has_kept)
-            raise
+            said = without_sizes(error)
+            add_note_of_charges(said, started, has_kept)
+            if said is error:
+                raise
+        # Outside of the handler, so that the error with a size is no context of this one.
+        raise said
 
     return telling  # type: ignore[return-value]
 
@@ -149,6 +158,12 @@ _NO_NAME = (
 _TO_CLONES = (
     "This estimator is a clone, as searches and cross-validations make them. These fit once for "
     "each candidate and fold, and every fit is charged. PrivateSearchCV charges a search once."
+)
+LOST_GROUPS = (
+    "the estimator's fit takes groups, and without metadata routing they are for the splitter "
+    "alone: people with several records would not be protected. Call "
+    "sklearn.set_config(enable_metadata_routing=True), and set_fit_request(groups=True) of the "
+    "estimator."
 )
 
 
@@ -356,6 +371,9 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
             raise
 
     def __sklearn_clone__(self) -> "PrivateEstimator":
+        # Searches of scikit-learn make a clone before the first fit, which would be charged.
+        if hasattr(self, "fit") and has_fit_parameter(self, "groups") and groups_are_lost():
+            raise ValueError(LOST_GROUPS)
         duplicate = clone_parametrized(self)
         duplicate._is_clone = True
         if "ledger" in vars(self):

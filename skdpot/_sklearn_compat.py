@@ -1,11 +1,13 @@
 """All uses of private parts of scikit-learn; no other module imports them."""
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.base import _clone_parametrized as clone_parametrized
 from sklearn.utils import _safe_indexing as rows_at
@@ -28,6 +30,7 @@ __all__ = [
     "StrOptions",
     "clone_parametrized",
     "fit_context",
+    "groups_are_lost",
     "metadata_at",
     "output_container",
     "removed_tree_types",
@@ -58,6 +61,21 @@ def validate_nested_parameters(estimator: BaseEstimator) -> None:
     for part in [estimator, *estimator.get_params(deep=True).values()]:
         if isinstance(part, BaseEstimator) and hasattr(part, "_parameter_constraints"):
             validate_parameters(part)
+
+
+def groups_are_lost() -> bool:
+    """Tell whether a running search or cross-validation got groups that no fit will be given.
+
+    Without metadata routing, scikit-learn passes them to the splitter alone.
+    """
+    frame = None if get_config()["enable_metadata_routing"] else sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith("sklearn.model_selection."):
+            given = {"groups": frame.f_locals.get("groups")} | (frame.f_locals.get("params") or {})
+            if given["groups"] is not None:
+                return True
+        frame = frame.f_back
+    return False
 
 
 def output_container(transformer: BaseEstimator) -> str:

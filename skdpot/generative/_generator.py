@@ -262,18 +262,9 @@ class DPSinkhornGenerator(BaseGenerator):
             If a parameter, a record or a label is wrong, or epsilon is too small for a sketch.
             Nothing is charged in this case.
         """
-        try:
-            self._fit(X, y, groups)
-            self._learn()
-            return self
-        except MemoryError:
-            pass
-        # Sizes of classes, and of all records, are private. Outside of the handler, so that the
-        # error in question is no context of this one.
-        raise MemoryError(
-            "there is not enough memory for a sketch of the records: use fewer of them, fewer "
-            "coefficients, or a smaller network."
-        )
+        self._fit(X, y, groups)
+        self._learn()
+        return self
 
     def _validate(self, X: Any, y: Any, groups: Any = None) -> _Data:
         declared, model = self._read_model(by_person=groups is not None)

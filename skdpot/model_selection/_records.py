@@ -6,18 +6,20 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from skdpot._sklearn_compat import metadata_at, rows_at
+from skdpot._sklearn_compat import rows_at
 
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Private records, and the arrays that belong to them."""
+    """Private records, and the arrays of `params` and `groups`, with one value for each."""
 
     X: Any
     y: Any
     n_records: int
     params: dict[str, Any]
     groups: Any
+    # Further parameters of fits.
+    public: dict[str, Any]
     # The number of each record's person, if people have several records.
     person: np.ndarray | None = None
 
@@ -54,9 +56,8 @@ class Records:
 
     def subset(self, rows: np.ndarray) -> tuple[Any, ...]:
         """Return X, y, groups and parameters of some records."""
-        return (
-            rows_at(self.X, rows),
-            None if self.y is None else rows_at(self.y, rows),
-            None if self.groups is None else rows_at(self.groups, rows),
-            metadata_at(self.X, self.params, indices=rows),
+        X, y, groups, *values = (
+            None if each is None else rows_at(each, rows)
+            for each in (self.X, self.y, self.groups, *self.params.values())
         )
+        return X, y, groups, dict(zip(self.params, values, strict=True))

@@ -19,11 +19,12 @@ from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import has_fit_parameter
 
-from skdpot._base import PrivateEstimator, tells_of_charges
+from skdpot._base import LOST_GROUPS, PrivateEstimator, tells_of_charges
 from skdpot._conformance import NO_FIT_TRANSFORM, Failures
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context, metadata_at
 from skdpot.model_selection._blocks import check_score_range, choose_n_blocks
 from skdpot.model_selection._candidates import draw_candidates, make_candidate, make_trial
+from skdpot.model_selection._copies import as_rows
 from skdpot.model_selection._records import Records
 from skdpot.model_selection._trials import Judgement, refuses_nan, score_block, silence
 from skdpot.privacy.block_scores import SCORE_UNITS, random_blocks
@@ -87,10 +88,9 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
     row with its target and its fit parameters; it may be replaced by any other. If metadata
     routing passes `groups` to the estimator, *people* are protected, each with all of their rows,
     which are in one block. Some facts are public: the number of records (or people), names and
-    types of columns, and the categories of a pandas column. *Declare categories,* and do not read
-    them from the records. If X is a numeric array or data frame, NaN in a column is refused before
-    the charge, unless the estimator accepts it there. So the fact that such columns have no NaN is
-    public, too.
+    types of columns, the order of ordered categories, the estimator and its parameters. If X is a
+    numeric array or data frame, NaN in a column is refused before the charge, unless the estimator
+    accepts it there. So the fact that such columns have no NaN is public, too.
 
     **The model is not protected.** `best_estimator_` is the estimator with the chosen parameters,
     fitted to all records. If the estimator is not private, *it is as sensitive as the records, and
@@ -192,7 +192,9 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
     process.
 
     *The estimator, scorer and splitter may be anything*, but they must not keep state between
-    calls in global variables or files: the score of a block must depend on its own records only.
+    calls in global variables, attributes of classes, caches or files, nor look for records in the
+    memory of the process: the score of a block must depend on its own records only. So an estimator
+    must not be fitted to the records before, as a ``FrozenEstimator``.
 
     References
     ----------
@@ -286,7 +288,10 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         Parameters
         ----------
         X : array-like of shape (n_records, n_features)
-            Private records, in any form that the estimator accepts.
+            Private records: a NumPy array, a SciPy matrix, a list, or a table of pandas or polars.
+            Blocks are given copies of the values: without index, and with the categories of their
+            own records. Cells hold numbers, texts, dates, or lists, dictionaries and arrays of
+            these; a block with any other object fails.
         y : array-like of shape (n_records,) or (n_records, n_outputs), default=None
             Private targets.
         **params : dict
@@ -336,12 +341,19 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
                 f"{type(self).__name__} requires y to be passed, but the target y is None: the "
                 "estimator cannot be fitted without."
             )
+        X, y = as_rows(X, "X"), as_rows(y, "y")
         X, y = without_quotes(lambda: indexable(X, y), "X and y cannot be read as rows.")
         n_records = X.shape[0] if hasattr(X, "shape") else len(X)
         params = without_quotes(lambda: metadata_at(X, params), "parameters of fit cannot be read.")
         fit_params, block_params, groups = self._route(params)
         person = self._person(X, fit_params, n_records)
-        return Records(X, y, n_records, block_params, groups, person)
+        # Without rows, parameters that do not have one value for each record stay as they are.
+        none = metadata_at(X, block_params, indices=np.arange(0))
+        public = {name: value for name, value in block_params.items() if none[name] is value}
+        private = {
+            name: as_rows(value, name) for name, value in block_params.items() if name not in public
+        }
+        return Records(X, y, n_records, private, as_rows(groups, "groups"), public, person)
 
     def _person(self, X, fit_params, n_records):
         """Return the person of each record if fits are given people, else None; or raise."""
@@ -358,7 +370,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
 
     def _declared(self, n_records, columns, groups=None):
         person = None if groups is None else np.arange(n_records)
-        return Records(None, None, n_records, {}, None, person)
+        return Records(None, None, n_records, {}, None, {}, person)
 
     def _plan(self, data):
         low, high = check_score_range(self.score_range, self.scoring, self.estimator)
@@ -374,7 +386,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         # The remaining public errors are raised here.
         effective_n_jobs(self.n_jobs)
         scorer = check_scoring(self.estimator, self.scoring)
-        judgement = Judgement(*copy.deepcopy((self.scoring, self.cv)), (low, high), os.getpid())
+        public = copy.deepcopy((self.scoring, self.cv, data.public))
+        judgement = Judgement(*public, (low, high), os.getpid())
         source = make_source(self.random_state)
         # Prints, warnings and draws of distributions and constructors would reveal the number of
         # candidates.
@@ -461,12 +474,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         fit_params = {name: value for name, value in params.items() if name != "groups"}
         groups = params.get("groups")
         if groups is not None and _takes_groups(self.estimator):
-            raise ValueError(
-                "the estimator's fit takes groups, and without metadata routing they are for the "
-                "splitter alone: people with several records would not be protected. Call "
-                "sklearn.set_config(enable_metadata_routing=True), and "
-                "set_fit_request(groups=True) of the estimator."
-            )
+            raise ValueError(LOST_GROUPS)
         return fit_params, fit_params, groups
 
     def _refit(self, X, y, params):

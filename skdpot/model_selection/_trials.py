@@ -18,6 +18,7 @@ from sklearn.model_selection import cross_validate
 from sklearn.utils import get_tags
 
 from skdpot.model_selection._candidates import seed_trial
+from skdpot.model_selection._copies import copy_of
 from skdpot.privacy.block_scores import in_units
 from skdpot.privacy.preview import allow_useless_releases
 
@@ -34,6 +35,8 @@ class Judgement(NamedTuple):
         As in `cross_validate`.
     cv : int, splitter or None
         As in `cross_validate`.
+    params : dict
+        Parameters of fits that are not divided with the records.
     score_range : tuple (low, high)
         The range that the mean over the block's splits is clipped to.
     process : int
@@ -42,6 +45,7 @@ class Judgement(NamedTuple):
 
     scoring: Any
     cv: Any
+    params: dict[str, Any]
     score_range: tuple[float, float]
     process: int
 
@@ -141,9 +145,10 @@ def _score(
         trial = clone(trial)
         seed_trial(trial, seed)
         _seed_globals(seed)
-        # Copies: candidates and blocks must not affect each other.
-        scoring, cv = copy.deepcopy((judgement.scoring, judgement.cv))
-        X, y, groups, params = copy.deepcopy((X, y, groups, params))
+        # Copies: candidates and blocks must neither affect nor see each other.
+        scoring, cv, public = copy.deepcopy(judgement[:3])
+        X, y, groups = copy_of(X), copy_of(y), copy_of(groups)
+        params = public | {name: copy_of(values) for name, values in params.items()}
         # A trial of a private estimator has few records; whether it is useful depends on all of
         # them.
         with np.errstate(all="ignore"), allow_useless_releases():

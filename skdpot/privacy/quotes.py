@@ -47,6 +47,8 @@ _WITHOUT_QUOTES = (
     "X has ", "dtype='numeric'", "float() argument", "int too large", "np.matrix",
     "y should be a 1d",
 )  # fmt: skip
+# The beginning of this package's own message, which names no size.
+_OF_TRAINING = "the training does not fit in memory"
 
 
 def shown(value: Any) -> str:
@@ -97,6 +99,25 @@ def without_quotes(
             raise
     # Raised outside of the handler, so that the original message is not the context of this error.
     raise kind(replaced[0] if replaced else otherwise)
+
+
+def without_sizes(error: BaseException) -> BaseException:
+    """Return an error, or another one of its kind if its message may name a private size or value.
+
+    Libraries name the shape of an array that does not fit in memory, and a number that is too large
+    for its type.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.quotes import without_sizes
+    >>> without_sizes(MemoryError("Unable to allocate an array with shape (4711,)"))
+    MemoryError('there is not enough memory: use fewer records, or smaller settings.')
+    """
+    if isinstance(error, MemoryError) and not str(error).startswith(_OF_TRAINING):
+        return MemoryError("there is not enough memory: use fewer records, or smaller settings.")
+    if isinstance(error, OverflowError):
+        return OverflowError("a number is too large for this computation.")
+    return error
 
 
 def _wants_target(said: str) -> bool:

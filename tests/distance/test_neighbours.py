@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import sklearn
 
 from skdpot import PrivacyLedger, PrivateSinkhornDistance
 from skdpot.distance import _costs
-from skdpot.distance._costs import CostSettings
+from skdpot.distance._costs import CostSettings, pairwise_costs
 from skdpot.distance._metrics import make_cost
 from skdpot.privacy.sensitivity import transport_cost_sensitivity
 
@@ -37,6 +38,20 @@ def test_sorted_points_are_coupled_best_also_where_powers_underflow(metric, para
         for sample in (grid[:100], np.vstack([grid[1:100], grid[-1:]]))
     ]
     assert abs(values[0] - values[1]) <= settings.cost_range / 100 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("short", [(1, 0), (0, 1)], ids=["of a sample to itself", "of a pair"])
+def test_a_divergence_is_within_its_tolerance_whatever_the_solver_leaves(short, monkeypatch):
+    """Its sensitivity is raised by this: the costs of a sample to itself count, too."""
+
+    def as_bad_as_allowed(costs, a, b, reg, tol, **options):
+        return SimpleNamespace(cost=1.0 - tol * short[len(a) != len(b)])
+
+    monkeypatch.setattr(_costs, "entropic_transport", as_bad_as_allowed)
+    settings = CostSettings(make_cost("euclidean", np.zeros(1), np.ones(1)), 0.1, "sinkhorn")
+    samples, tolerances = [np.zeros((n, 1)) for n in (2, 3, 4)], [0.01, 0.02, 0.03]
+    errors = np.abs(pairwise_costs(settings, samples, tolerances))
+    assert 0 < errors.max() and (errors <= np.array(tolerances) + 1e-12).all()
 
 
 @pytest.mark.parametrize("tiny", [3e-160, 3e-310, 5e-324])

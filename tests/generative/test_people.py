@@ -2,6 +2,7 @@
 
 import math
 from decimal import Decimal
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 from scipy.stats import halfnorm, kstest
 from sklearn import config_context
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.metadata_routing import get_routing_for_object
@@ -477,3 +479,22 @@ def test_a_preview_and_routing():
         pipeline = make_pipeline(FunctionTransformer(), generator)
         pipeline.fit(X.drop(columns="user"), groups=X["user"])
         assert pipeline[-1].privacy_guarantee_.unit == "user"
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_groups_that_a_search_would_keep_to_itself_are_refused_before_the_charge(is_nested):
+    """Without metadata routing, fits would protect rows, and no splitter by groups warns."""
+    ledger, X = PrivacyLedger(1000.0, 0.1), make_people(30)
+    rows, people = X.drop(columns="user"), X["user"]
+    generator = DPSinkhornGenerator(1.0, 1e-6, schema=SCHEMA, model=SMALL, ledger=ledger)
+    if is_nested:
+        generator = make_pipeline(FunctionTransformer(), generator)
+    search = GridSearchCV(generator, {}, cv=GroupKFold(2))
+    for call in (search.fit, partial(cross_val_score, generator, cv=GroupKFold(2))):
+        with pytest.raises(ValueError, match=r"enable_metadata_routing=True"):
+            call(rows, groups=people)
+    assert not ledger.entries()
+    if not is_nested:
+        with config_context(enable_metadata_routing=True):
+            search.fit(rows, groups=people)
+        assert {entry.unit for entry in ledger.entries()} == {"user"}

@@ -64,6 +64,9 @@ def test_a_coin_is_thrown_for_every_record_and_looks_at_none():
     uses = hold_out(30_000, 0.3, make_source(0))
     np.testing.assert_allclose(np.bincount(uses) / 30_000, [0.7, 0.1, 0.2], atol=0.01)
     np.testing.assert_array_equal(hold_out(20_000, 0.3, make_source(0)), uses[:20_000])
+    # Whoever could foresee the coins would know in which release a record is.
+    agree = [np.mean(hold_out(30_000, 0.3, make_source(seed)) == uses) for seed in (1, None)]
+    np.testing.assert_allclose(agree, 0.7**2 + 0.1**2 + 0.2**2, atol=0.02)
     source = make_source(0)
     assert not hold_out(100, 0.0, source).any() and source.n_words == 0
 

@@ -163,6 +163,22 @@ def test_shares_depend_on_no_other_record_bit_by_bit(rng):
             np.testing.assert_array_equal(found, shares[start:stop])
 
 
+def test_shares_do_not_depend_on_the_place_of_a_record(rng, monkeypatch):
+    """Nor on processors where the last digits of a library's exponential do."""
+    exponential = np.exp
+
+    def uneven(numbers, *args, **options):
+        found = exponential(numbers, *args, **options)
+        return found * (1 + 0.1 * (np.arange(found.size).reshape(found.shape) % 7))
+
+    units = ball_points(rng.standard_normal((100, 3)), 1.0)
+    centres = Centres(rng.standard_normal((4, 3)) * 4000, 1e7)
+    monkeypatch.setattr(np, "exp", uneven)
+    together = projected(units).round_sums(centres)
+    alone = [projected(units[i : i + 1].copy()).round_sums(centres) for i in range(len(units))]
+    np.testing.assert_array_equal(together, np.sum(alone, axis=0))
+
+
 # Whole fits, on neighbouring records
 # -----------------------------------
 

@@ -326,16 +326,18 @@ def test_an_accountant_is_charged_and_does_not_follow_a_pickle(records):
     assert clone(search).ledger is accountant
 
 
-class Unlooked:
+class Unlooked(list):
     """Records that must not be looked at."""
 
-    shape = (N, 3)
+    def __init__(self):
+        super().__init__([[0.0] * 3] * N)
 
-    def __len__(self):
-        return N
+    def __iter__(self):
+        raise AssertionError("a record was looked at")
 
     def __getitem__(self, key):
-        raise AssertionError("a record was looked at")
+        # Types are looked at without rows.
+        return [] if key == slice(0) else self.__iter__()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,208 @@
+"""Copies of private rows that hold their values, and nothing else of their container.
+
+A container may hold values of rows that are not in it: labels of an index or categories that no row
+has, the memory of a larger array, the width of its longest text.
+"""
+
+import datetime
+import decimal
+import fractions
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from skdpot.privacy.quotes import without_quotes
+from skdpot.tables import objects, take_rows
+
+# Types of values that are kept as they are: they cannot be changed, and refer to no others.
+_KEPT = {
+    type(None), bool, int, float, complex, str, bytes, datetime.date, datetime.datetime,
+    datetime.time, datetime.timedelta, decimal.Decimal, fractions.Fraction, uuid.UUID,
+    *(set(np.sctypeDict.values()) - {np.void, np.object_}),
+}  # fmt: skip
+_KEPT_OF_PANDAS = {"Timestamp", "Timedelta", "Period", "Interval", "NAType", "NaTType"}
+# Types of pandas whose columns are held as arrays of numbers.
+_HELD_AS_NUMBERS = {
+    "BooleanDtype", "DatetimeTZDtype", "Float32Dtype", "Float64Dtype", "Int16Dtype", "Int32Dtype",
+    "Int64Dtype", "Int8Dtype", "IntervalDtype", "PeriodDtype", "UInt16Dtype", "UInt32Dtype",
+    "UInt64Dtype", "UInt8Dtype",
+}  # fmt: skip
+
+
+def as_rows(rows: Any, name: str) -> Any:
+    """Return private rows in a container that `copy_of` copies, or raise.
+
+    Only types decide. Other arrays become NumPy arrays; other containers raise a TypeError.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.model_selection._copies import as_rows
+    >>> as_rows(np.ma.masked_array([1.0, 2.0]), "y")
+    Traceback (most recent call last):
+    TypeError: y has the type MaskedArray of float64, whose rows cannot be separated from ...
+    """
+    if rows is None:
+        return None
+    if sparse.issparse(rows):
+        rows = rows.tocsr()
+    elif not (_library_of(rows) or isinstance(rows, np.ndarray) or _is_list(rows)):
+        if not hasattr(rows, "__array__") or hasattr(rows, "columns"):
+            raise _refused(name, type(rows).__name__)
+        rows = without_quotes(lambda: np.asarray(rows), f"{name} cannot be read as an array.")
+    copy_of(take_rows(rows, slice(0)), name)
+    return rows
+
+
+def copy_of(rows: Any, name: str = "X") -> Any:
+    """Return a copy of rows in the container of `as_rows`, made of their values alone.
+
+    Numbers of rows are their only names. Categories are those that the rows have: in the declared
+    order if it has a meaning. Raises a TypeError if an object is no plain value, nor a list,
+    dictionary or array of these.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skdpot.model_selection._copies import copy_of
+    >>> of_people = pd.Series(["b", "a", "c"], index=["Ann", "Bo", "Cy"], dtype="category")
+    >>> copy_of(of_people[:2])
+    0    b
+    1    a
+    dtype: category
+    Categories (2, ...): ['a', 'b']
+    """
+    library = _library_of(rows)
+    if library == "pandas":
+        return _pandas_copy(rows, name)
+    if library == "polars":
+        return _polars_copy(rows, name)
+    if sparse.issparse(rows):
+        if rows.ndim != 2 or rows.dtype.kind not in "biufc":
+            raise _refused(name, f"{type(rows).__name__} of {rows.dtype}")
+        kind = sparse.csr_array if isinstance(rows, sparse.sparray) else sparse.csr_matrix
+        return kind((rows.data, rows.indices, rows.indptr), shape=rows.shape, copy=True)
+    if isinstance(rows, np.ndarray):
+        return _array_copy(rows, name)
+    return None if rows is None else list(map(_value_copy, rows))
+
+
+def _refused(name: str, kind: str) -> TypeError:
+    return TypeError(
+        f"{name} has the type {kind}, whose rows cannot be separated from all others. Give numbers "
+        "or text, in a NumPy array, SciPy matrix, list, or table of pandas or polars."
+    )
+
+
+def _is_list(rows: Any) -> bool:
+    return isinstance(rows, Sequence) and not isinstance(rows, str | bytes)
+
+
+def _library_of(rows: Any) -> str | None:
+    """Return the library of a table or series, None for all others."""
+    for base in type(rows).__mro__:
+        library = base.__module__.partition(".")[0]
+        if base.__name__ in ("DataFrame", "Series") and library in ("pandas", "polars"):
+            return library
+    return None
+
+
+def _value_copy(value: Any) -> Any:
+    kind = type(value)
+    is_of_pandas = kind.__module__.startswith("pandas.") and kind.__name__ in _KEPT_OF_PANDAS
+    if kind in _KEPT or is_of_pandas:
+        return value
+    if isinstance(value, np.ndarray):
+        return _array_copy(value, "a value")
+    if isinstance(value, dict):
+        return {_value_copy(key): _value_copy(inside) for key, inside in value.items()}
+    for plain in (list, tuple, set, frozenset):
+        if isinstance(value, plain):
+            return plain(map(_value_copy, value))
+    raise TypeError("an object may refer to other records")
+
+
+def _array_copy(values: np.ndarray, name: str) -> np.ndarray:
+    kind = values.dtype.kind
+    if isinstance(values, np.ma.MaskedArray) or kind not in "biufcmMUSO":
+        raise _refused(name, f"{type(values).__name__} of {values.dtype}")
+    values = np.asarray(values)
+    if kind == "O":
+        return objects(map(_value_copy, values.ravel())).reshape(values.shape)
+    if kind in "US":
+        return values.astype(f"{kind}{np.char.str_len(values).max(initial=1)}", order="C")
+    # Of the type by its name: the type itself may hold notes.
+    copied = np.empty(values.shape, values.dtype.str)
+    copied[...] = values
+    return copied
+
+
+def _pandas_copy(rows: Any, name: str) -> Any:
+    import pandas as pd
+
+    if isinstance(rows, pd.Series):
+        return pd.Series(_pandas_column(rows, name), name=rows.name)
+    labels = list(rows.columns)
+    columns = [
+        _pandas_column(rows.iloc[:, j], f"column {label!r} of {name}")
+        for j, label in enumerate(labels)
+    ]
+    made = pd.DataFrame(dict(enumerate(columns)), index=range(len(rows)))
+    made.columns = labels
+    return made
+
+
+def _pandas_column(column: Any, name: str) -> Any:
+    import pandas as pd
+
+    dtype = column.dtype
+    if isinstance(dtype, np.dtype):
+        return _array_copy(column.to_numpy(), name)
+    if isinstance(dtype, pd.CategoricalDtype):
+        codes = column.cat.codes.to_numpy()
+        used = pd.unique(codes[codes >= 0])
+        if dtype.ordered:
+            used.sort()
+        own = _pandas_column(pd.Series(dtype.categories.take(used)), name)
+        # Categories without an order are sorted, as far as they can be.
+        own = pd.Categorical(own, categories=own if dtype.ordered else None, ordered=dtype.ordered)
+        # The last one is that of missing values.
+        renumbered = np.full(len(dtype.categories) + 1, -1)
+        renumbered[used] = own.codes
+        return pd.Categorical.from_codes(renumbered[codes], dtype=own.dtype)
+    is_flat = isinstance(dtype, pd.ArrowDtype) and dtype.kind in "biufmMU"
+    if is_flat or isinstance(dtype, pd.StringDtype):
+        return pd.array(column.tolist(), dtype=dtype)
+    if type(dtype).__name__ in _HELD_AS_NUMBERS:
+        return column.array.copy()
+    raise _refused(name, str(dtype))
+
+
+def _polars_copy(rows: Any, name: str) -> Any:
+    import polars as pl
+
+    if isinstance(rows, pl.Series):
+        return _polars_column(rows, name)
+    return pl.DataFrame(
+        [_polars_column(column, f"column {column.name!r} of {name}") for column in rows]
+    )
+
+
+def _polars_column(column: Any, name: str) -> Any:
+    import polars as pl
+
+    dtype = column.dtype
+    values = column.to_physical() if dtype.is_temporal() else column
+    if isinstance(dtype, pl.Categorical | pl.Enum):
+        values = column.cast(pl.String)
+        used = set(values.drop_nulls())
+        labels = dtype.categories if isinstance(dtype, pl.Enum) else sorted(used)
+        dtype = pl.Enum([label for label in labels if label in used])
+    elif not (
+        dtype.is_numeric() or dtype.is_temporal() or dtype in (pl.Boolean, pl.String, pl.Null)
+    ):
+        raise _refused(name, str(dtype))
+    return pl.Series(column.name, values.to_list(), dtype=values.dtype).cast(dtype)
