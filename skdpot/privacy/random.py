@@ -112,7 +112,7 @@ class SeededSource(NoiseSource):
 class KeyedSource(NoiseSource):
     """A stream of SHAKE-256, determined by a secret key of 32 random bytes.
 
-    *Statement.* If SHAKE-256 behaves as a random function, the words of all keys, users and places
+    *Statement* (:ref:`keyed-noise`). If SHAKE-256 behaves as a random function, the words of all keys, users and places
     in a stream are independent and uniform for everybody who does not have the key. So a release
     made with them has the guarantee of one made with the cryptographic source, against all
     computations that are feasible. Whoever has the key can compute the noise: against her nothing
