@@ -112,11 +112,11 @@ class SeededSource(NoiseSource):
 class KeyedSource(NoiseSource):
     """A stream of SHAKE-256, determined by a secret key of 32 random bytes.
 
-    *Statement* (:ref:`keyed-noise`). If SHAKE-256 behaves as a random function, the words of all keys, users and places
-    in a stream are independent and uniform for everybody who does not have the key. So a release
-    made with them has the guarantee of one made with the cryptographic source, against all
-    computations that are feasible. Whoever has the key can compute the noise: against her nothing
-    is private, as long as any copy of the key exists.
+    *Statement* (:ref:`keyed-noise`). If SHAKE-256 behaves as a random function, the words of all
+    keys, users and places in a stream are independent and uniform for everybody who does not have
+    the key. So a release made with them has the guarantee of one made with the cryptographic
+    source, against all computations that are feasible. Whoever has the key can compute the noise:
+    against her nothing is private, as long as any copy of the key exists.
 
     The holder of the key makes the same release again. She must never make two different releases,
     or one release of two data sets, with one stream: name in :func:`keyed_source` all that a
