@@ -29,7 +29,7 @@ FEDERATION = ("skdpot/federation", "doc/federation.rst", "doc/user_guide/federat
 OF_CLIENTS = ("skdpot/federation/flower.py", "doc/federation.rst", "doc/user_guide/sampling.rst")
 OF_CLIENTS += tuple(f"skdpot/federation/_operation/{name}.py" for name in ("_launched", "_runs"))
 OF_CLIENTS += ("examples/sampling/plot_million_users.py", "examples/sampling/plot_dask_cluster.py")
-OF_CLIENTS += tuple(f"skdpot/sampling/_file{of}.py" for of in ("s", "_journal", "_workers"))
+OF_CLIENTS += tuple(f"skdpot/sampling/_file{of}.py" for of in ("s", "_workers"))
 # What courts apply.
 OF_LAWS = ("doc/user_guide/demographic_parity.rst",)
 DOCUMENTS = ("doc", "examples", "README.md", "CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md")

@@ -1,9 +1,10 @@
-"""Sources of noise: cryptographic by default, seeded only on request.
+"""Sources of noise: cryptographic by default, keyed or seeded only on request.
 
 A seeded release is reproducible, and therefore not private: whoever knows or guesses the seed
-knows the noise.
+knows the noise. A keyed one is reproducible by the holder of a secret key alone.
 """
 
+import hashlib
 import secrets
 from abc import ABC, abstractmethod
 from typing import Any
@@ -106,6 +107,88 @@ class SeededSource(NoiseSource):
     def _words(self, count: int) -> np.ndarray:
         self._n_words += count
         return np.asarray(self._generator.random_raw(count), dtype=np.uint64)
+
+
+class KeyedSource(NoiseSource):
+    """A stream of SHAKE-256, determined by a secret key of 32 random bytes.
+
+    *Statement* (:ref:`keyed-noise`). If SHAKE-256 behaves as a random function, the words of all
+    keys, users and places in a stream are independent and uniform for everybody who does not have
+    the key. So a release made with them has the guarantee of one made with the cryptographic
+    source, against all computations that are feasible. Whoever has the key can compute the noise:
+    against her nothing is private, as long as any copy of the key exists.
+
+    The holder of the key makes the same release again. She must never make two different releases,
+    or one release of two data sets, with one stream: name in :func:`keyed_source` all that a
+    release depends on.
+
+    Parameters
+    ----------
+    key : bytes
+        The key.
+    """
+
+    seeded = False
+
+    def __init__(self, key: bytes) -> None:
+        self._key, self._n_words = key, 0
+
+    @property
+    def n_words(self) -> int:
+        return self._n_words
+
+    def skip(self, n_words: int) -> None:
+        self._n_words += n_words
+
+    def for_user(self, index: int) -> "KeyedSource":
+        """Return the stream of the user with this position in the batch."""
+        return keyed_source(self._key, b"user", int(index).to_bytes(8, "big"))
+
+    def _words(self, count: int) -> np.ndarray:
+        # No two draws begin at the same word.
+        start, self._n_words = self._n_words, self._n_words + count
+        words = _shake(8 * count, b"words", self._key, start.to_bytes(8, "big"))
+        return np.frombuffer(words, dtype="<u8")
+
+
+def derive_key(key: bytes, *what: bytes) -> bytes:
+    """Return the secret key of one purpose; it tells nothing about `key` or other purposes.
+
+    Raises ValueError if `key` has fewer than 32 bytes.
+    """
+    if len(key) < 32:
+        raise ValueError(f"a key must have at least 32 random bytes, got {len(key)}.")
+    return _shake(32, b"key", key, *what)
+
+
+def keyed_source(key: bytes, *what: bytes) -> KeyedSource:
+    """Return the source of noise that a secret key and the name of a release determine.
+
+    Parameters
+    ----------
+    key : bytes
+        At least 32 bytes from a cryptographic source, kept secret.
+    *what : bytes
+        All that the release depends on, such as digests of its data and of its parameters.
+
+    Examples
+    --------
+    >>> import secrets
+    >>> from skdpot.privacy.random import keyed_source
+    >>> key = secrets.token_bytes(32)
+    >>> may, again, june = (keyed_source(key, b"sum", month) for month in (b"5", b"5", b"6"))
+    >>> bool((may.bits(62, 3) == again.bits(62, 3)).all())
+    True
+    >>> bool((may.bits(62, 3) == june.bits(62, 3)).any())
+    False
+    """
+    return KeyedSource(derive_key(key, *what))
+
+
+def _shake(size: int, *parts: bytes) -> bytes:
+    """Return `size` bytes of SHAKE-256 of some parts, each with its length in front."""
+    message = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+    return hashlib.shake_256(message).digest(size)
 
 
 def make_source(random_state: Any = None) -> NoiseSource:

@@ -1,5 +1,6 @@
 """The sources of noise: uniform in every bit, of the right scale, and each stream its own."""
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -9,7 +10,13 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare, kstest, norm
 
-from skdpot.privacy.random import CryptographicSource, NoiseSource, make_source
+from skdpot.privacy.random import (
+    CryptographicSource,
+    NoiseSource,
+    derive_key,
+    keyed_source,
+    make_source,
+)
 
 PROJECT = Path(__file__).parents[2]
 N_DRAWS = 100_000
@@ -17,9 +24,21 @@ N_DRAWS = 100_000
 RARE = 1e-9
 
 
-@pytest.fixture(params=["seeded", "cryptographic"])
+@pytest.fixture(params=["seeded", "cryptographic", "keyed"])
 def source(request, seed):
+    if request.param == "keyed":
+        return keyed(seed)
     return make_source(seed if request.param == "seeded" else None)
+
+
+def keyed(seed, *what):
+    return keyed_source(seed.to_bytes(32, "big"), *what)
+
+
+@pytest.fixture(params=[make_source, keyed])
+def made(request):
+    """Return what makes a source that can be made again."""
+    return request.param
 
 
 class FixedWords(NoiseSource):
@@ -99,26 +118,26 @@ def test_shapes(source):
     assert source.normal((2, 0)).shape == (2, 0)
 
 
-def test_streams_of_users_differ_and_do_not_depend_on_order(seed):
-    source = make_source(seed)
+def test_streams_of_users_differ_and_do_not_depend_on_order(made, seed):
+    source = made(seed)
     forwards = {user: first_words(source.for_user(user)) for user in range(200)}
     backwards = {user: first_words(source.for_user(user)) for user in reversed(range(200))}
     assert forwards == backwards
-    batch = first_words(make_source(seed))
+    batch = first_words(made(seed))
     words = sum(forwards.values(), batch)
     assert len(set(words)) == len(words)
 
 
-def test_drawing_from_one_stream_moves_no_other(seed):
-    source = make_source(seed)
-    expected = first_words(make_source(seed).for_user(3))
+def test_drawing_from_one_stream_moves_no_other(made, seed):
+    source = made(seed)
+    expected = first_words(made(seed).for_user(3))
     source.bits(63, 1000)
     source.for_user(2).bits(63, 1000)
     assert first_words(source.for_user(3)) == expected
 
 
-def test_neighbouring_streams_are_not_correlated(seed):
-    source = make_source(seed)
+def test_neighbouring_streams_are_not_correlated(made, seed):
+    source = made(seed)
     draws = np.stack([source.for_user(user).normal(2000) for user in range(20)])
     correlations = np.corrcoef(draws)[np.triu_indices(20, 1)]
     assert np.abs(correlations).max() < 6 / np.sqrt(2000)
@@ -191,3 +210,39 @@ def test_unseeded_words_are_those_of_the_operating_system(monkeypatch):
     monkeypatch.setattr("secrets.token_bytes", lambda count: given[:count])
     words = np.frombuffer(given, dtype=np.uint64)
     assert (make_source(None).bits(63, 5) == FixedWords(*words).bits(63, 5)).all()
+
+
+def test_a_key_and_names_determine_the_words(seed):
+    names = [(), (b"",), (b"", b""), (b"ab",), (b"a", b"b"), (b"b", b"a"), (b"user", bytes(8))]
+    words = [first_words(keyed(seed, *name)) for name in names]
+    words += [first_words(keyed(seed + 1)), first_words(keyed(seed).for_user(0))]
+    assert len({word for some in words for word in some}) == 8 * len(words)
+    assert words[3] == first_words(keyed(seed, b"ab"))
+    assert not keyed(seed).seeded
+
+
+def test_a_keyed_stream_does_not_repeat_and_can_be_skipped(seed):
+    source = keyed(seed)
+    words = [first_words(source), first_words(source, 3), first_words(source)]
+    assert source.n_words == 19
+    assert len({word for some in words for word in some}) == 19
+    late = keyed(seed)
+    late.skip(11)
+    assert first_words(late) == words[2]
+
+
+def test_keyed_words_are_those_of_shake_256():
+    """Of fixed parts, each with its length in front."""
+    key = bytes(range(32))
+    message = b"".join(len(part).to_bytes(8, "big") + part for part in (b"key", key, b"what"))
+    derived = hashlib.shake_256(message).digest(32)
+    assert derive_key(key, b"what") == derived
+    parts = (b"words", derived, bytes(8))
+    message = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+    words = np.frombuffer(hashlib.shake_256(message).digest(24), "<u8")
+    assert (keyed_source(key, b"what").bits(63, 3) == FixedWords(*words).bits(63, 3)).all()
+
+
+def test_short_keys_are_refused():
+    with pytest.raises(ValueError, match="at least 32 random bytes, got 31"):
+        keyed_source(bytes(31), b"what")

@@ -1,8 +1,10 @@
-"""Releases of many files: every file once, whatever is done twice or stops halfway."""
+"""Releases of many files: every file once, whatever is done twice, lost or restored."""
 
 import os
+import pickle
 import re
-from concurrent.futures import ThreadPoolExecutor
+import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +19,7 @@ from skdpot import (
     release_files,
 )
 from skdpot.privacy import BudgetAccountant, BudgetExceededError
-from skdpot.sampling import _file_release as steps
 from skdpot.sampling._file_formats import read_users, write_samples
-from skdpot.sampling._file_journal import Claim, FileJournal, journal_of
 
 N_USERS = 40
 
@@ -41,6 +41,7 @@ class Setting:
         self.ledger = PrivacyLedger(
             2.0, path=folder / "ledger", allow_seeded=random_state is not None
         )
+        self.key = folder / "ledger.files.key"
         self.sampler = WassersteinProjectionSampler(
             2.0, base_measure="uniform", random_state=random_state
         ).fit(np.ones((1, 5)))
@@ -55,11 +56,32 @@ class Setting:
         }
         return release_files(**arguments)
 
+    def kill_after(self, n_files):
+        """Release, and die when so many files are drawn."""
+
+        def dying(function, tasks):
+            for number, (task, *others) in enumerate(tasks):
+                assert not others
+                if task.token and number == n_files:
+                    raise Killed
+                yield function([task])
+
+        with pytest.raises(Killed), pytest.MonkeyPatch.context() as patch:
+            one_by_one(patch)
+            self.release(client=dying)
+
     def contents(self):
         return {file: file.read_bytes() for file in self.targets if file.exists()}
 
+    def send(self):
+        """Move all targets away; return what they held."""
+        sent = self.contents()
+        for target in sent:
+            target.unlink()
+        return sent
+
     def leftovers(self):
-        return sorted(self.folder.glob(".unfinished-*"))
+        return sorted(self.folder.glob(".*"))
 
     def assert_finished(self, released):
         """Raise unless every file was released and charged once, and nothing else is left."""
@@ -69,11 +91,16 @@ class Setting:
         assert len(self.ledger.entries()) == 3
         assert self.ledger.verify(file.receipt for file in released) == 3
         assert not self.leftovers()
+        assert self.key.read_text().startswith("0" * 64 + "\n")
 
 
 @pytest.fixture
 def setting(tmp_path):
     return Setting(tmp_path)
+
+
+def one_by_one(patch):
+    patch.setattr("skdpot.sampling._files._MOST_FILES", 1)
 
 
 def test_every_user_is_released_and_charged_once(setting):
@@ -85,113 +112,180 @@ def test_every_user_is_released_and_charged_once(setting):
     assert setting.contents() == before
 
 
-# Where a call ends for good: a function, and whether that is before or after its second call.
-STEPS = [
-    (steps, "inspect", "after"),
-    (FileJournal, "claim", "before"),
-    (FileJournal, "claim", "after"),
-    (PrivacyLedger, "partition", "after"),
-    (PrivacyLedger, "charge_parts", "before"),
-    (PrivacyLedger, "charge_parts", "after"),
-    (steps, "pack", "after"),
-    (steps, "draw", "after"),
-    (FileJournal, "record", "before"),
-    (FileJournal, "record", "after"),
-    (steps, "_move", "before"),
-    (os, "link", "before"),
-    (os, "link", "after"),
-    (steps, "_move", "after"),
-    (os, "unlink", "after"),
-    (FileJournal, "recorded", "before"),
-]
-ONCE = ("claim", "partition", "charge_parts", "pack", "recorded")
-
-
-def kill_at(monkeypatch, place, name, when):
-    """Let a function end the process at its second call, or its first if there is but one."""
-    function, calls = getattr(place, name), []
-
-    def deadly(*args, **params):
-        calls.append(name)
-        is_last = len(calls) == (1 if name in ONCE else 2)
-        if is_last and when == "before":
-            raise Killed
-        result = function(*args, **params)
-        if is_last:
-            raise Killed
-        return result
-
-    monkeypatch.setattr(place, name, deadly)
-
-
-@pytest.mark.parametrize("n_together", [1, 2])
-@pytest.mark.parametrize(("place", "name", "when"), STEPS)
-def test_a_killed_call_is_resumed(setting, monkeypatch, place, name, when, n_together):
-    monkeypatch.setattr(steps, "_MOST_FILES", n_together)
-    with monkeypatch.context() as patched, pytest.raises(Killed):
-        kill_at(patched, place, name, when)
-        setting.release()
+@pytest.mark.parametrize("n_files", [0, 1, 2])
+def test_a_killed_call_is_resumed(setting, n_files):
+    setting.kill_after(n_files)
     before = setting.contents()
+    assert len(before) == n_files
     released = setting.release()
     setting.assert_finished(released)
     assert before.items() <= setting.contents().items()
     assert setting.release() == released
 
 
-def test_nothing_is_drawn_again_that_was_recorded(setting, monkeypatch):
-    monkeypatch.setattr(steps, "_MOST_FILES", 1)
-    with monkeypatch.context() as patched, pytest.raises(Killed):
-        kill_at(patched, steps, "_move", "before")
+def test_what_is_done_is_not_done_again(setting):
+    setting.kill_after(2)
+    drawn = []
+
+    def mapped(function, tasks):
+        drawn.extend(task.number for some in tasks for task in some)
+        return map(function, tasks)
+
+    setting.release(client=mapped)
+    assert drawn == [2]
+
+
+def test_samples_that_were_sent_come_again_as_they_were(setting):
+    """While there is a key, a lost target is a function of the users."""
+    setting.kill_after(2)
+    sent = setting.send()
+    setting.assert_finished(setting.release())
+    assert sent.items() <= setting.contents().items()
+
+
+def test_a_key_that_is_erased_draws_nothing_again(setting):
+    setting.release()
+    content = setting.targets[2].read_bytes()
+    setting.send()
+    with pytest.raises(RuntimeError, match="was released, and is gone"):
         setting.release()
-    with FileJournal(journal_of(setting.ledger.path, "files")) as journal:
-        recorded = {result.target: result.digest for result in journal.recorded()}
-    assert len(recorded) == 2 and len(setting.contents()) == 1
+    assert not setting.contents() and len(setting.ledger.entries()) == 3
+    # Of somebody else.
+    setting.targets[0].write_bytes(content)
+    with pytest.raises(RuntimeError, match="is not what was released"):
+        setting.release()
+
+
+@pytest.mark.parametrize("n_files", [0, 2])
+@pytest.mark.parametrize("kept", ["key", "all", "ledger"])
+def test_backups_draw_nothing_again(setting, n_files, kept):
+    """The backup is made in a call that is killed, and restored when the samples have left."""
+    setting.kill_after(n_files)
+    found = [setting.key, *setting.folder.glob("ledger*")]
+    copies = {
+        file: file.read_bytes()
+        for file in found
+        if kept == "all" or (file == setting.key) == (kept == "key")
+    }
     released = setting.release()
-    assert recorded.items() <= {file.target: file.digest for file in released}.items()
+    sent = setting.send()
+    for file, content in copies.items():
+        file.write_bytes(content)
+    setting.ledger = PrivacyLedger.open(setting.ledger.path)
+    if kept == "ledger":
+        with pytest.raises(RuntimeError, match="is gone"):
+            setting.release()
+        return
+    assert setting.release() == released
+    assert setting.contents() == sent
+    assert setting.ledger.spent() == (2.0, 0.0)
+
+
+def test_a_ledger_that_is_older_than_the_key_is_charged(setting):
+    """The same samples come again, and the ledger knows of them."""
+    empty = setting.ledger.path.read_bytes()
+    setting.kill_after(1)
+    sent = setting.send()
+    setting.ledger.path.write_bytes(empty)
+    setting.ledger = PrivacyLedger.open(setting.ledger.path)
+    assert not setting.ledger.entries()
+    setting.assert_finished(setting.release())
+    assert sent.items() <= setting.contents().items()
+    # After all is done, too.
+    setting.ledger.path.write_bytes(empty)
+    setting.ledger = PrivacyLedger.open(setting.ledger.path)
+    setting.assert_finished(setting.release())
+
+
+def test_a_release_whose_key_is_lost_is_charged_again(setting):
+    setting.ledger = PrivacyLedger(4.0, path=setting.folder / "ledger-of-two")
+    key = setting.folder / "ledger-of-two.files.key"
+    for n_charges in (3, 6):
+        setting.key = key
+        setting.kill_after(1)
+        assert len(setting.ledger.entries()) == n_charges
+        key.unlink()
+        with pytest.raises(FileExistsError, match="key is lost, its users are charged again"):
+            setting.release()
+        sent = setting.send()
+    with pytest.raises(BudgetExceededError, match="Nothing was charged"):
+        setting.release()
+    assert len(sent) == 1 and not setting.contents()
+    assert setting.ledger.spent() == (4.0, 0.0)
+
+
+def test_samples_of_two_keys_differ(setting):
+    setting.release()
+    first = setting.send()
+    setting.release(ledger=PrivacyLedger(2.0, path=setting.folder / "other"))
+    # Equal in all 40 users of a file with a probability below 1e-13.
+    assert not any(first[file] == content for file, content in setting.contents().items())
+
+
+@pytest.mark.parametrize("random_state", [None, 3])
+@pytest.mark.parametrize("kind", [WassersteinProjectionSampler, SphericalProjectionSampler])
+def test_files_with_the_same_content_have_different_noise(tmp_path, kind, random_state):
+    """Otherwise equal samples would tell that users are equal."""
+    setting = Setting(tmp_path, random_state)
+    for source in setting.sources[1:]:
+        source.write_bytes(setting.sources[0].read_bytes())
+    sampler = kind(2.0, random_state=random_state).fit(np.ones((1, 5)))
+    setting.release(sampler=sampler)
+    assert len(set(setting.contents().values())) == 3
+    # Nor does the ledger tell.
+    assert len({entry.token for entry in setting.ledger.entries()}) == 3
+
+
+def test_noise_depends_on_the_users_and_the_sampler(setting, monkeypatch):
+    """Even if the checks failed, two data sets or mechanisms would not share noise."""
+    tokens = []
+    monkeypatch.setattr("secrets.token_bytes", lambda n_bytes: b"k" * n_bytes)
+    for changed in ({}, {"n_samples": 2}, {"sampler": clone(setting.sampler).set_params(order=2)}):
+        if "sampler" in changed:
+            changed["sampler"].fit(np.ones((1, 5)))
+        ledger = PrivacyLedger(9.0)
+        setting.release(ledger=ledger, **changed)
+        setting.send()
+        tokens += [entry.token for entry in ledger.entries()]
+    for source in setting.sources:
+        np.save(source, np.load(source) + np.eye(N_USERS, 5))
+    ledger = PrivacyLedger(9.0)
+    setting.release(ledger=ledger)
+    tokens += [entry.token for entry in ledger.entries()]
+    assert len(set(tokens)) == 12
 
 
 def twice(function, tasks):
     return [function(task) for task in tasks for _ in range(2)]
 
 
-def test_tasks_that_are_done_twice_are_committed_once(setting):
-    before, moved = {}, steps._move
-
-    def watched(files):
-        assert before.keys().isdisjoint(target for _, target in files)
-        moved(files)
-        before.update({target: Path(target).read_bytes() for _, target in files})
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(steps, "_move", watched)
-        setting.assert_finished(setting.release(client=twice))
-    assert len(before) == 3
-    assert all(Path(target).read_bytes() == content for target, content in before.items())
+def test_tasks_that_are_done_twice_change_nothing(setting):
+    setting.assert_finished(setting.release(client=twice))
 
 
-def test_a_worker_that_wakes_up_late_writes_nothing(setting, monkeypatch):
-    monkeypatch.setattr(steps, "_MOST_FILES", 1)
-    tasks = []
+def test_a_worker_that_wakes_up_late_writes_the_same(setting, monkeypatch):
+    one_by_one(monkeypatch)
+    late = []
 
-    def mapped(function, some):
-        tasks.extend((function, task) for task in some)
-        return map(function, some)
+    def mapped(function, tasks):
+        late.extend((function, task) for task in tasks)
+        return map(function, tasks)
 
     setting.assert_finished(setting.release(client=mapped))
-    draws = [(function, task) for function, task in tasks if function is steps.draw]
-    assert len(draws) == 3
-    for function, task in draws:
-        with pytest.raises(FileNotFoundError):
-            function(task)
+    sent = setting.send()
+    for function, task in late[3:]:
+        function(task)
+    assert setting.contents() == sent
     assert not setting.leftovers()
 
 
-@pytest.mark.parametrize(("lost", "charged"), [("inspect", 0), ("draw", 3)])
+@pytest.mark.parametrize(("lost", "charged"), [("checked", 0), ("drawn", 3)])
 def test_a_lost_result_is_an_error(setting, monkeypatch, lost, charged):
-    monkeypatch.setattr(steps, "_MOST_FILES", 1)
+    one_by_one(monkeypatch)
 
     def forgetful(function, tasks):
-        return map(function, tasks[function.__name__ == lost :])
+        is_charged = bool(tasks[0][0].token)
+        return map(function, tasks[is_charged == (lost == "drawn") :])
 
     with pytest.raises(RuntimeError, match="1 results are missing"):
         setting.release(client=forgetful)
@@ -199,14 +293,26 @@ def test_a_lost_result_is_an_error(setting, monkeypatch, lost, charged):
     setting.assert_finished(setting.release())
 
 
-def test_small_files_share_a_task():
-    def sizes(*n_users):
-        claims = [Claim(number, "", "", "", size, "") for number, size in enumerate(n_users)]
-        return [[claim.n_users for claim in batch] for batch in steps._batches(claims)]
+@pytest.mark.parametrize(
+    ("n_users", "sizes"), [(40, [64, 64, 2]), (1000, [5] * 26), (20_000, [1] * 130)]
+)
+def test_small_files_share_a_task(tmp_path, n_users, sizes):
+    sources = [tmp_path / f"users-{number}.npy" for number in range(130)]
+    for source in sources:
+        np.save(source, np.ones((n_users // 20, 2)))
+    found = []
 
-    assert sizes(20_000, 20_000) == [[20_000], [20_000]]
-    assert sizes(1, 20_000, 2000, 3000, 1) == [[1], [20_000], [2000, 3000], [1]]
-    assert [len(batch) for batch in sizes(*[3] * 130)] == [64, 64, 2]
+    def mapped(function, tasks):
+        found.extend(len(some) for some in tasks if some[0].token)
+        return map(function, tasks)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("skdpot.sampling._files._MOST_USERS", 250)
+        sampler = WassersteinProjectionSampler(1.0).fit(np.ones((1, 2)))
+        targets = [tmp_path / f"samples-{number}.npy" for number in range(130)]
+        ledger = PrivacyLedger(1.0)
+        release_files(sampler, sources, targets, ledger=ledger, client=mapped)
+    assert found == sizes
 
 
 def test_samples_do_not_depend_on_who_draws_them(tmp_path, monkeypatch):
@@ -220,13 +326,19 @@ def test_samples_do_not_depend_on_who_draws_them(tmp_path, monkeypatch):
     for name, way in ways.items():
         (tmp_path / name).mkdir()
         setting = Setting(tmp_path / name, random_state=3)
-        monkeypatch.setattr(steps, "_MOST_FILES", 64 if name == "here" else 1)
+        monkeypatch.setattr("skdpot.sampling._files._MOST_FILES", 64 if name == "here" else 1)
         setting.assert_finished(setting.release(**way))
         found[name] = np.stack([np.load(target) for target in setting.targets])
     ways["threads"]["client"].shutdown()
     for name in ways:
         np.testing.assert_array_equal(found["here"], found[name])
-    assert not np.array_equal(found["here"][0], found["here"][1])
+
+
+def test_processes_that_were_forked_meanwhile_hold_no_key(setting):
+    with ProcessPoolExecutor(1) as pool:
+        released = setting.release(client=pool)
+        assert setting.release(client=pool) == released
+    setting.assert_finished(released)
 
 
 def test_a_target_of_somebody_else_is_left_alone(setting):
@@ -238,48 +350,76 @@ def test_a_target_of_somebody_else_is_left_alone(setting):
     setting.assert_finished(setting.release())
 
 
-def test_a_target_that_appears_meanwhile_is_left_alone(setting, monkeypatch):
-    def late(tasks, draw=steps.draw):
-        setting.targets[tasks[0].number].write_bytes(b"mine")
-        return draw(tasks)
-
-    monkeypatch.setattr(steps, "_MOST_FILES", 1)
-    with monkeypatch.context() as patched, pytest.raises(FileExistsError, match="meanwhile"):
-        patched.setattr(steps, "draw", late)
-        setting.release()
-    assert setting.targets[0].read_bytes() == b"mine"
-    with pytest.raises(RuntimeError, match="not what was released") as error:
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_target_that_appears_meanwhile_is_left_alone(setting, is_link):
+    setting.kill_after(1)
+    mine = setting.folder / "mine"
+    mine.write_bytes(b"mine")
+    if is_link:
+        setting.targets[1].symlink_to(mine)
+    else:
+        setting.targets[1].write_bytes(b"mine")
+    with pytest.raises(FileExistsError, match="by somebody else meanwhile") as error:
         setting.release()
     assert "nothing is charged again" in error.value.__notes__[-1]
-    setting.targets[0].unlink()
+    assert setting.targets[1].read_bytes() == mine.read_bytes() == b"mine"
+    setting.targets[1].unlink()
     setting.assert_finished(setting.release())
 
 
-def test_a_changed_or_lost_target_is_not_drawn_again(setting):
-    setting.release()
-    content = setting.targets[2].read_bytes()
-    setting.targets[2].write_bytes(content + b" ")
-    with pytest.raises(RuntimeError, match="Put the released file back"):
-        setting.release()
-    setting.targets[2].unlink()
-    with pytest.raises(RuntimeError, match="was released, and is gone"):
-        setting.release()
-    setting.targets[2].write_bytes(content)
+def test_targets_are_written_where_there_are_no_hard_links(setting, monkeypatch):
+    def refuse(*names):
+        raise OSError("no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
     setting.assert_finished(setting.release())
 
 
-def test_a_changed_source_is_not_released(setting, monkeypatch):
-    monkeypatch.setattr(steps, "_MOST_FILES", 1)
-    with monkeypatch.context() as patched, pytest.raises(Killed):
-        kill_at(patched, steps, "_move", "before")
-        setting.release()
+def test_a_changed_source_is_not_released(setting):
+    """Two data sets are never drawn with one key, and never for one charge."""
+    setting.kill_after(2)
+    before = setting.contents()
     users = setting.sources[2].read_bytes()
     np.save(setting.sources[2], np.ones((N_USERS, 5)))
-    with pytest.raises(RuntimeError, match="changed since it was claimed") as error:
+    with pytest.raises(RuntimeError, match="changed since it was charged") as error:
         setting.release()
     assert str(setting.sources[2]) in error.value.__notes__[0]
-    assert not setting.targets[2].exists()
+    assert setting.contents() == before
+    # Also if its samples have left.
     setting.sources[2].write_bytes(users)
+    np.save(setting.sources[0], np.ones((N_USERS, 5)))
+    del before[setting.targets[0]]
+    setting.targets[0].unlink()
+    with pytest.raises(RuntimeError, match="changed since it was charged"):
+        setting.release()
+    assert before.items() <= setting.contents().items() and not setting.targets[0].exists()
+    assert setting.ledger.spent() == (2.0, 0.0)
+
+
+def test_a_source_that_changes_while_it_is_read_is_not_released(setting):
+    """What is drawn is what was read, whatever the file holds before and after."""
+    users, n_reads = np.load(setting.sources[0]), []
+
+    def read(path):
+        n_reads.append(path)
+        return users if len(n_reads) <= 3 else users[::-1]
+
+    with pytest.raises(RuntimeError, match="changed since it was charged"):
+        setting.release(read=read)
+    assert not setting.contents()
+
+
+def test_bytes_that_differ_are_not_released(setting):
+    """A `write` that writes the time, say; or another version of a library."""
+
+    def write(samples, path):
+        Path(path).write_bytes(pickle.dumps((samples, time.time())))
+
+    setting.kill_after(1)
+    setting.send()
+    with pytest.raises(RuntimeError, match="write must write the same"):
+        setting.release(write=write)
+    assert not setting.targets[0].exists()
     setting.assert_finished(setting.release())
 
 
@@ -315,110 +455,129 @@ def test_a_charge_that_is_refused_late_leaves_no_claim(setting, monkeypatch):
     assert setting.ledger.spent() == (1.0, 0.0)
 
 
-@pytest.mark.parametrize("is_anchored", [False, True])
-def test_a_journal_from_a_backup_draws_nothing_again(setting, monkeypatch, is_anchored):
-    """The backup is made after the charge, and restored when the samples have left."""
-    folder = setting.folder / "restored"
-    folder.mkdir()
-    anchor = setting.folder / "anchor" if is_anchored else None
-    setting.ledger = PrivacyLedger(2.0, path=folder / "ledger", anchor=anchor)
-    with monkeypatch.context() as patch:
-        patch.setattr(FileJournal, "record", killed)
-        with pytest.raises(Killed):
-            setting.release()
-    # Without an anchor, the journal alone is restored.
-    kept = [file for file in folder.iterdir() if is_anchored or "journal" in file.name]
-    contents = {file: file.read_bytes() for file in kept}
-    setting.release()
-    for target in setting.targets:
-        target.unlink()
-    for file, content in contents.items():
-        file.write_bytes(content)
-    with pytest.raises(RuntimeError, match="is an old one, from a backup"):
-        setting.release()
-    assert not setting.contents() and setting.ledger.spent() == (2.0, 0.0)
-
-
-def test_a_journal_that_was_copied_during_the_call_draws_nothing_again(setting, monkeypatch):
-    copied, record = {}, FileJournal.record
-
-    def copying(journal, drawn):
-        copied.update({file: file.read_bytes() for file in setting.folder.glob("*journal*")})
-        return record(journal, drawn)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(FileJournal, "record", copying)
-        setting.release()
-    for target in setting.targets:
-        target.unlink()
-    for file, content in copied.items():
-        file.write_bytes(content)
-    with pytest.raises(RuntimeError, match="is an old one, from a backup"):
-        setting.release()
-    assert not setting.contents()
-
-
-def test_a_release_whose_journal_is_lost_is_charged_again(setting):
-    setting.ledger = PrivacyLedger(4.0, path=setting.folder / "larger")
-    for n_charges in (3, 6):
-        setting.release()
-        assert len(setting.ledger.entries()) == n_charges
-        for file in (*setting.targets, *setting.folder.glob("larger.files.*")):
-            file.unlink()
-    assert setting.ledger.spent() == (4.0, 0.0)
-
-
-def test_noise_without_a_seed_does_not_come_again(setting):
-    setting.release()
-    first = [np.load(target) for target in setting.targets]
-    setting.targets = [setting.folder / f"again-{number}.npy" for number in range(3)]
-    setting.release(ledger=PrivacyLedger(2.0, path=setting.folder / "other"))
-    # Equal in all 40 users of a file with a probability below 1e-13.
-    assert not any(map(np.array_equal, first, map(np.load, setting.targets)))
-
-
-def killed(*arguments):
-    raise Killed
-
-
-def test_another_call_is_told_apart(setting):
-    setting.release()
+def test_another_call_is_told_apart(setting, monkeypatch):
+    setting.kill_after(1)
     squared = clone(setting.sampler).set_params(order=2).fit(np.ones((1, 5)))
-    for changed, what in (
+    changes = [
         ({"n_samples": 2}, "event, n_samples"),
         ({"sources": setting.sources[:2], "targets": setting.targets[:2]}, "files"),
         ({"targets": setting.targets[::-1]}, "files"),
         ({"sampler": squared}, "parameters"),
-    ):
+    ]
+    for changed, what in changes:
         with pytest.raises(ValueError, match=f"differs in {what}"):
             setting.release(**changed)
+    with monkeypatch.context() as patched:
+        patched.setattr("skdpot.sampling._files.__version__", "9.0")
+        with pytest.raises(ValueError, match="differs in version"):
+            setting.release()
+    released = setting.release()
+    for changed, what in changes:
+        with pytest.raises(ValueError, match=f"differs in {what}"):
+            setting.release(**changed)
+    monkeypatch.setattr("skdpot.sampling._files.__version__", "9.0")
+    assert setting.release() == released
     ledger = PrivacyLedger(2.0, path=setting.folder / "other")
-    with pytest.raises(FileExistsError, match="another release wrote it"):
+    with pytest.raises(FileExistsError, match="was not written by this call"):
         setting.release(ledger=ledger)
     assert not ledger.entries()
 
 
+def test_a_key_of_another_ledger_or_partition_is_refused(setting):
+    setting.kill_after(1)
+    content = setting.key.read_bytes()
+    (setting.folder / "other.files.key").write_bytes(content)
+    with pytest.raises(ValueError, match="differs in ledger"):
+        setting.release(ledger=PrivacyLedger(2.0, path=setting.folder / "other"))
+    (setting.folder / "ledger.more.key").hardlink_to(setting.key)
+    with pytest.raises(ValueError, match="differs in partition"):
+        setting.release(partition="more")
+    assert len(setting.ledger.entries()) == 3
+
+
 def test_one_process_at_a_time_releases(setting):
-    with (
-        FileJournal(journal_of(setting.ledger.path, "files")),
-        pytest.raises(RuntimeError, match="another process is releasing these files"),
-    ):
-        setting.release()
+    def twofold(function, tasks):
+        with pytest.raises(RuntimeError, match="another process is releasing these files"):
+            setting.release()
+        return map(function, tasks)
+
+    setting.assert_finished(setting.release(client=twofold))
+
+
+def test_a_link_to_the_ledger_leads_to_the_same_key(setting):
+    setting.kill_after(1)
+    sent = setting.send()
+    (setting.folder / "elsewhere").mkdir()
+    link = setting.folder / "elsewhere" / "ledger"
+    link.symlink_to(setting.ledger.path)
+    setting.ledger = PrivacyLedger.open(link)
     setting.assert_finished(setting.release())
+    assert sent.items() <= setting.contents().items()
 
 
-def test_temporary_files_are_for_the_account_of_the_call_alone(setting):
-    def write(samples, path):
-        folder = os.stat(os.path.dirname(path))
-        assert folder.st_mode & 0o777 == 0o700
-        write_samples(samples, path)
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_instead_of_a_key_is_refused(setting, exists):
+    elsewhere = setting.folder / "elsewhere"
+    if exists:
+        elsewhere.write_bytes(b"")
+    setting.key.symlink_to(elsewhere)
+    with pytest.raises(RuntimeError, match="no link"):
+        setting.release()
+    assert elsewhere.exists() == exists
+    assert not setting.ledger.entries()
 
-    setting.assert_finished(setting.release(write=write))
+
+@pytest.mark.parametrize("content", [b"mine", b"00\n00\n", b"0" * 64 + b"\n{\n"])
+def test_a_file_that_is_no_key_is_left_alone(setting, content):
+    setting.key.write_bytes(content)
+    with pytest.raises(RuntimeError, match="not damaged"):
+        setting.release()
+    assert setting.key.read_bytes() == content
+    assert not setting.ledger.entries()
 
 
-def test_the_journal_is_for_its_owner_alone(setting):
+@pytest.mark.parametrize("n_bytes", [0, 64, 65, 300])
+def test_a_claim_that_was_cut_off_was_not_charged(setting, n_bytes):
+    setting.kill_after(0)
+    content, old = setting.key.read_bytes()[:n_bytes], setting.ledger
+    setting.ledger = PrivacyLedger(2.0, path=setting.folder / "new")
+    setting.key = setting.folder / "new.files.key"
+    setting.key.write_bytes(content)
+    setting.assert_finished(setting.release())
+    assert not {entry.token for entry in old.entries()} & {
+        entry.token for entry in setting.ledger.entries()
+    }
+
+
+def test_a_result_that_was_cut_off_is_computed_again(setting):
+    setting.kill_after(2)
+    content = setting.key.read_bytes()
+    setting.key.write_bytes(content[:-20])
+    before = setting.contents()
+    released = setting.release()
+    setting.assert_finished(released)
+    assert before.items() <= setting.contents().items()
+    assert setting.release() == released
+
+
+def test_the_key_is_for_its_owner_alone(setting):
+    setting.kill_after(1)
+    assert os.stat(setting.key).st_mode & 0o777 == 0o600
+    os.chmod(setting.key, 0o644)
     setting.release()
-    assert os.stat(journal_of(setting.ledger.path, "files")).st_mode & 0o777 == 0o600
+    assert os.stat(setting.key).st_mode & 0o777 == 0o600
+
+
+def test_tasks_do_not_show_their_keys(setting):
+    def mapped(function, tasks):
+        for some in tasks:
+            assert all(repr(task.key) not in repr(task) for task in some)
+            keys.update(task.key for task in some)
+        return map(function, tasks)
+
+    keys = set()
+    setting.release(client=mapped)
+    assert len(keys) == 3
 
 
 @pytest.mark.parametrize(

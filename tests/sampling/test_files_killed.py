@@ -1,7 +1,8 @@
 """Releases of files whose workers, scheduler and caller are killed at random moments.
 
-``SKDPOT_KILLS`` sets how many moments there are for joblib, and for Dask, and ``SKDPOT_SEED`` which
-ones. The files of a folder are released by one call after another, until one comes to its end.
+``SKDPOT_KILLS`` sets how many moments there are for joblib, and for Dask, ``SKDPOT_SECONDS`` how
+long one process is killed at random events of the system, and ``SKDPOT_SEED`` which ones. The files
+of a folder are released by one call after another, until one comes to its end.
 """
 
 import contextlib
@@ -22,9 +23,8 @@ import pytest
 
 from skdpot import PrivacyLedger, WassersteinProjectionSampler
 
-pytestmark = pytest.mark.experiment
-
 N_KILLS = int(os.environ.get("SKDPOT_KILLS", 3))
+N_SECONDS = float(os.environ.get("SKDPOT_SECONDS", 60))
 SEED = int(os.environ.get("SKDPOT_SEED", 0))
 N_FILES, N_USERS, N_PLACES = 6, 1500, 24
 PATIENCE = 120.0
@@ -231,13 +231,127 @@ def kill_at_random_moments(killing):
     print(f"nothing was released twice; {killing.seconds:.1f} s for a call without kills")
 
 
+@pytest.mark.experiment
 def test_by_joblib(tmp_path):
     kill_at_random_moments(Killing(tmp_path))
 
 
+@pytest.mark.experiment
 def test_on_dask(tmp_path):
     cluster = Cluster(tmp_path)
     try:
         kill_at_random_moments(Killing(tmp_path, cluster))
     finally:
         cluster.stop()
+
+
+# A process that releases files in forks, each of which dies at an event of the system. Samples
+# leave whenever one dies, and the key's file is restored from an older copy of it now and then.
+EVENTS = """
+import json, os, random, signal, sys, threading, time
+from pathlib import Path
+import numpy as np
+from tqdm import tqdm
+from skdpot import PrivacyLedger, WassersteinProjectionSampler, release_files
+
+# Forks would share the lock of bars, which a killed one may hold.
+tqdm.set_lock(threading.RLock())
+place, seed, seconds = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+rng, numbers = random.Random(seed), np.random.default_rng(seed)
+sampler = WassersteinProjectionSampler(2.0, base_measure="uniform").fit(np.ones((1, 4)))
+sampler.sample(np.ones((2, 4)))
+left = [None]
+
+def count(event="write", *arguments):
+    if left[0] is not None and not event.startswith(("object.", "compile", "exec", "import")):
+        left[0] -= 1
+        if left[0] < 0:
+            left[0] = None
+            os.kill(os.getpid(), signal.SIGKILL)
+
+def counted(function):
+    def counting(*arguments):
+        count()
+        result = function(*arguments)
+        count()
+        return result
+    return counting
+
+# Events that are not audited.
+os.fsync, os.pwrite = counted(os.fsync), counted(os.pwrite)
+sys.addaudithook(count)
+
+def call(folder, n_events):
+    process = os.fork()
+    if process == 0:
+        ledger = PrivacyLedger.open(folder / "ledger")
+        left[0] = n_events
+        try:
+            release_files(
+                sampler, sorted(folder.glob("u*")), [folder / f"s{k}.npy" for k in range(3)],
+                ledger=ledger, verbose=0,
+            )
+        except BaseException as error:
+            left[0] = None
+            print(type(error), error, *getattr(error, "__notes__", ()), file=sys.stderr)
+            os._exit(1)
+        left[0] = None
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+end, n_kills, n_folders = time.monotonic() + seconds, 0, 0
+while time.monotonic() < end:
+    folder = place / str(n_folders)
+    folder.mkdir()
+    n_folders += 1
+    for k in range(3):
+        np.save(folder / f"u{k}.npy", numbers.random((int(numbers.integers(1, 30)), 4)))
+    PrivacyLedger(9.0, path=folder / "ledger")
+    key, copies, sent, status = folder / "ledger.files.key", [], {}, -1
+    while status:
+        status = call(folder, rng.randint(1, 250))
+        assert status in (0, -signal.SIGKILL), status
+        n_kills += status != 0
+        content = key.read_bytes() if key.exists() else b""
+        has_key = content[:64] != b"0" * 64
+        for target in folder.glob("s*.npy"):
+            samples = target.read_bytes()
+            assert sent.setdefault(target, samples) == samples, "drawn again"
+            # With the key erased, samples do not come again.
+            if status and has_key and rng.random() < 0.3:
+                target.unlink()
+        if content.count(b"\\n") > 1 and has_key:
+            copies.append(content)
+        if status and copies and rng.random() < 0.2:
+            key.write_bytes(rng.choice(copies))
+            for target in folder.glob("s*.npy"):
+                target.unlink()
+    ledger = PrivacyLedger.open(folder / "ledger")
+    assert len(sent) == len(ledger.entries()) == 3 and ledger.spent() == (2.0, 0.0)
+    # The key was erased, and nothing is left.
+    assert key.read_bytes()[:65] == b"0" * 64 + b"\\n"
+    assert len(list(folder.iterdir())) == 8
+print(json.dumps([n_kills, n_folders]))
+"""
+
+
+def kill_at_events(folder, seconds):
+    """Return how often a call was killed, and how many releases there were."""
+    done = subprocess.run(
+        [sys.executable, "-c", EVENTS, str(folder), str(SEED), str(seconds)],
+        capture_output=True, text=True, timeout=seconds + PATIENCE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_at_a_few_events(tmp_path):
+    n_kills, n_folders = kill_at_events(tmp_path, 3.0)
+    assert n_kills > 3 and n_folders > 1
+
+
+@pytest.mark.experiment
+def test_at_many_events(tmp_path):
+    n_kills, n_folders = kill_at_events(tmp_path, N_SECONDS)
+    print(f"\n{n_kills} kills in {n_folders} releases of 3 files: nothing was drawn twice")
