@@ -435,12 +435,11 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         method = repair_method(self.method, "support", federated=True)
         alone = clone(self).set_params(federation=None, method=method)
         rows = alone._validate(X, sensitive_features)
-        if not len(rows.units):
+        if not rows.n_records:
             raise ValueError("an owner has rows, and X has none: a minimum of 1 is required.")
         return BarycenterOwner(
             name,
-            rows.units,
-            rows.codes,
+            *rows.read(),
             release=release_of(rows.settings, rows.declared, noise, n_honest),
             secure=secure,
             ledger=self.ledger,

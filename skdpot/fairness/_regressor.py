@@ -1,7 +1,7 @@
 """Predictions that are distributed alike in all groups, at the least cost in accuracy."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -37,19 +37,13 @@ from skdpot.fairness._groups import (
 from skdpot.fairness._held_out import one_score_per_row
 from skdpot.fairness._prediction_rows import PredictionRows
 from skdpot.fairness._predictions import PredictionBarycenter
-from skdpot.fairness._private_scores import PrivateScores, scores_without_quotes
+from skdpot.fairness._private_cells import in_cells, quiet, refuse_other_labels
+from skdpot.fairness._private_scores import PrivateScores, refuse_unusable, scores_without_quotes
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.quotes import without_quotes
 from skdpot.privacy.random import make_source
 from skdpot.releases import group_weights
-from skdpot.tables import (
-    Table,
-    check_bounds,
-    declared_codes,
-    one_by_one,
-    plain_values,
-    take_columns,
-)
+from skdpot.tables import Table, check_bounds, one_by_one, plain_values, take_columns, take_rows
 
 
 class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimator):
@@ -510,7 +504,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
 
     def _read(self, X, sensitive_features, reset, **reading):
         """Return X as a table, the label of each row, and the positions of the other columns."""
-        table = Table(X)
+        table = Table(X if self.epsilon is None else in_cells(X))
         # If names differ from those of the fit, positions mean other columns.
         if table.container != "array":
             validate_data(self, table.X, reset=reset, skip_check_array=True)
@@ -547,10 +541,11 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
                 f"{type(self).__name__} requires y to be passed, but the target y is None. Pass "
                 "the target: fit(X, y)."
             )
-        table, labels, kept = self._read(X, sensitive_features, reset=True, **reading)
+        with quiet() if private else nullcontext():
+            table, labels, kept = self._read(X, sensitive_features, reset=True, **reading)
         without_quotes(lambda: check_consistent_length(table.X, y), "y cannot be read as targets.")
         if private:
-            return self._private_scores(self._shown(table, kept), _targets_one_by_one(y), labels)
+            return self._private_scores(self._shown(table, kept), y, labels)
         y = column_or_1d(y, warn=True)
         groups = policy._make_groups(labels)
         warn_user(doubts_about_small_groups(policy, groups))
@@ -577,15 +572,13 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
             )
 
     def _private_scores(self, X, y, labels):
-        """Return private predictions of rows, or raise."""
-        if not len(y):
+        """Return private rows, to be predicted after the charge, or raise."""
+        targets = _targets_one_by_one(y)
+        if not len(targets):
             raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
-        codes = np.zeros(len(y), dtype=np.intp)
-        if self.constraint == "equalized_odds":
-            number = {label: c for c, label in enumerate(self._declared_classes())}
-            codes = declared_codes(plain_values(y), number, "y")
-        scores = scores_without_quotes(self.estimator, self._response_method, X)
-        return self._scores_of(scores, labels, codes, len(y))
+        refuse_unusable(self.estimator, self._response_method, take_rows(X, np.arange(0)))
+        refuse_other_labels(getattr(y, "dtype", None), self._declared_classes() or (), "y")
+        return self._scores_of(X, labels, targets, len(targets))
 
     def _declared(self, n_records, columns):
         if self.epsilon is None:
@@ -595,23 +588,25 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         return self._scores_of(nothing, nothing, nothing, n_records)
 
     def _declared_classes(self):
-        """Return the classes that predictions are counted by: one, if odds are not asked for."""
+        """Return the classes that predictions are counted by, None if odds are not asked for."""
         if self.constraint != "equalized_odds":
-            return [None]
+            return None
         return plain_values(self.estimator.classes_).tolist()
 
-    def _scores_of(self, scores, labels, codes, n_records):
-        """Return predictions and the public facts about them, or raise."""
+    def _scores_of(self, rows, labels, targets, n_records):
+        """Return rows to be predicted and the public facts about them, or raise."""
         groups = read_groups(group_policy(self.groups), self.weights)
         are_probabilities = self._response_method == "predict_proba" and self.bounds is None
         bounds = (0, 1) if are_probabilities else self.bounds
         low, high = check_bounds(bounds, 1, "Predictions are counted in cells between them.")
         return PrivateScores(
-            scores,
-            groups.find(labels),
-            codes,
+            rows,
+            labels,
+            targets,
+            self.estimator,
+            self._response_method,
             groups,
-            len(self._declared_classes()),
+            self._declared_classes(),
             (float(low[0]), float(high[0])),
             are_probabilities,
             None if self.n_quantiles == "auto" else self.n_quantiles,
