@@ -146,11 +146,12 @@ class RepairInputs(PrivateEstimator):
         if self.epsilon is None:
             codes = read_codes(table, columns, self._missing(settings.method))
             return OpenRows(settings, columns, codes, labels)
-        refuse_types(table, columns)
         if isinstance(settings.method, ConditionalRepair):
             of_table = declare_table(settings, columns)
+            refuse_types(table, columns)
             return SketchedRows(settings, of_table, table, labels, n_records)
         declared = declare(settings, columns)
+        refuse_types(table, columns)
         if self.federation is not None:
             return RowsOfOwners(settings, declared, self.federation)
         return PrivateRows(settings, declared, table, labels, n_records)
