@@ -60,8 +60,8 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
     **What is protected.** Without epsilon nothing: the fitted attributes depend on single rows.
     With epsilon, every record of one call of :meth:`fit`, with its group: it may be replaced by any
     other, and their number is public. Then fit learns only noisy counts of predictions by group
-    from its rows; the model must be trained before, on other rows or privately. Predictions are as
-    sensitive as their rows.
+    from its rows; the model must be trained before, on other rows or privately. It sees rows only
+    after the charge. Predictions are as sensitive as their rows.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         :class:`~sklearn.linear_model.LinearRegression`. Pass a fitted model as a
         :class:`~sklearn.frozen.FrozenEstimator`; then `fit` learns only the distributions, and its
         data should not be the training data of the model. With epsilon a frozen model is required,
-        and its prediction for a row must not depend on other rows.
+        and its prediction for a row must be the same as for this row alone: see Notes.
     sensitive_features : str, int, or list of these, default=None
         The columns of X with the sensitive attribute: names, for data frames of pandas or polars,
         or positions. Several columns define groups by their intersections. With None, pass the
@@ -111,8 +111,8 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         The groups of the training data, and the policy for small and unknown groups. None finds
         the groups and is :class:`~skdpot.fairness.FoundGroups`; labels stand for
         :class:`~skdpot.fairness.DeclaredGroups`. Predictions for rows that are left out are
-        unchanged. Required with epsilon; then rows of other groups are ignored, but labels of
-        another type, such as the text "1" for the number 1, are refused.
+        unchanged. Required with epsilon; then rows of other groups are ignored, as the text "1" if
+        the number 1 is declared. A column of text is refused if all groups are numbers.
     epsilon : float, default=None
         Privacy parameter of a fit; None is a fit without privacy.
     delta : float, default=None
@@ -228,6 +228,13 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
     shrunk towards those of all groups; the amount follows from the noise. Ranks are linear within
     cells. If a cell has more than twice the mass of its neighbours, perhaps because of equal
     predictions, ranks in it are drawn at random (:ref:`proof-private-predictions`).
+
+    A row is counted nowhere if its group or class is not declared, or if the model predicts no
+    number for it: NaN, text, or an error of any kind. Nobody is told, because a message would
+    reveal the row. If the model fails for a table, it is asked for parts of it, down to single
+    rows. What it prints, warns and logs is discarded. The model is code that runs on your rows: use
+    none that keeps, writes or sends them. The number of rows, the names and types of columns, and
+    the time of the fit are not protected.
 
     `sample_weight` and other metadata are used only to fit the estimator. Distributions and
     proportional weights count every row once.
@@ -358,8 +365,9 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         ValueError
             If the attribute is given twice or not at all, or is missing for a row, a group is too
             small, lengths differ, `cv` does not leave out every row once, or the estimator does
-            not predict one finite number for every row. With epsilon also if a declaration is
-            missing, or the estimator was not trained before. Nothing is charged in this case.
+            not predict one finite number for every row. With epsilon no value of a row raises, but
+            a missing declaration, an estimator that was not trained before, on these columns, and
+            types that hold nothing declared. Nothing is charged in this case.
         BudgetExceededError
             If the ledger's budget does not allow the release.
 
