@@ -1,7 +1,6 @@
 """Rows and columns of the containers of tables: arrays, sparse matrices, data frames, lists."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -154,8 +153,7 @@ def plain_values(column: Any) -> np.ndarray:
 
 def _plain_value(value: Any) -> Any:
     if isinstance(value, np.datetime64 | np.timedelta64):
-        with suppress(TypeError):  # Durations in months have no length.
-            return plain_values(np.array([value]))[0]
+        return plain_values(np.array([value]))[0]
     return value.item() if isinstance(value, np.generic) else value
 
 
