@@ -410,8 +410,10 @@ MISTAKES = {
          "Input X contains NaN, in column 'city'",
          r"Columns with missing values: \['city', 'pay'\]"),
         ("text without categories",
-         lambda book: private_repair(book(), categories=None, bounds=(0, 60)).fit(PEOPLE),
-         "holds what cannot be read as a number", "with epsilon by categories"),
+         lambda book: private_repair(book(), categories=None, bounds=(0, 60)).fit(
+             PEOPLE.astype({"city": "string"})
+         ),
+         "type string, which is not numeric", "Convert it first, or declare its labels by cat"),
         ("text without categories, and no bounds",
          lambda book: private_repair(book(), categories=None, bounds=None).fit(PEOPLE),
          r"The columns without categories are, in order: \['age', 'income', 'city'\]",
@@ -451,9 +453,6 @@ MISTAKES = {
         ("bounds of some columns",
          lambda book: private_repair(book(), bounds={"age": (18, 80)}).fit(PEOPLE),
          r"bounds must be declared for the columns \['income'\]", "declare categories="),
-        ("a gap in private numbers",
-         lambda book: private_repair(book()).fit(PEOPLE.assign(age=AGE_WITH_GAP)),
-         "NaN or infinity, in column 'age'", "leave out the rows .* Do not impute from private"),
         ("private gaps as a category",
          lambda book: private_repair(book(), missing="category").fit(PEOPLE),
          "is for fits without epsilon", "declare None among the categories"),
@@ -530,7 +529,10 @@ MISTAKES = {
          "groups must be declared", r"pass all labels as groups=\[...\]"),
         ("groups of another type",
          lambda book: private_regressor(book(), groups=[0, 1]).fit(
-             NUMBERS_AND_SEX.assign(sex=np.where(np.arange(60) % 2, "1", "0")), WAGE
+             NUMBERS_AND_SEX.assign(
+                 sex=pd.Series(np.where(np.arange(60) % 2, "1", "0"), dtype="string")
+             ),
+             WAGE,
          ),
          "'sensitive_features' has text where numbers", "convert the column"),
         ("classes of another type",

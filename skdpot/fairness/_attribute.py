@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.fairness._private_cells import refuse_other_labels, type_of
 from skdpot.privacy.quotes import shown
 from skdpot.tables import Table, is_missing, no_such_column, objects, plain_values
 
@@ -22,6 +23,7 @@ def split_attribute(
     may_miss: bool = False,
     may_lack: bool = False,
     remedy: str = _LEAVE_OUT,
+    declared: Any = (),
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the label of every row, and the positions of the other columns.
 
@@ -30,6 +32,7 @@ def split_attribute(
     attribute, and tuples of scalars for several. Invalid `private` labels do not raise, and errors
     count no rows. With `may_miss` labels may be missing, and are None; with `may_lack` the whole
     attribute may be left out. `remedy` is the advice of errors about rows with a missing label.
+    Types that no label of a `declared` group has raise.
 
     Examples
     --------
@@ -49,6 +52,7 @@ def split_attribute(
         )
     if columns is not None:
         positions = attribute_positions(table, columns)
+        _refuse_other_types([type_of(table, j) for j in positions], declared)
         values = [table.column(j).tolist() for j in positions]
         labels = _combined(values, check=not private)
         if not may_miss:
@@ -62,12 +66,20 @@ def split_attribute(
             f"{reader_name} needs the sensitive attribute of every row: name its columns of X "
             "by the parameter sensitive_features, or pass sensitive_features= beside X."
         )
+    _refuse_other_types([getattr(beside, "dtype", None)], declared)
     labels = read_labels(beside, check=not private, may_miss=may_miss, remedy=remedy)
     if len(labels) != len(table):
         raise ValueError(
             f"sensitive_features has {len(labels)} rows, and X has {len(table)}; they must agree."
         )
     return labels, np.arange(table.X.shape[1] if len(table.X.shape) == 2 else 0)
+
+
+def _refuse_other_types(dtypes: list[Any], declared: Any) -> None:
+    """Raise if types of attributes show that no row is in a declared group."""
+    groups = [label if isinstance(label, tuple) else (label,) for label in declared]
+    for dtype, labels in zip(dtypes, zip(*groups, strict=False), strict=False):
+        refuse_other_labels(dtype, labels, "sensitive_features")
 
 
 def attribute_positions(table: Table, columns: Any) -> list[int]:

@@ -10,6 +10,7 @@ import numpy as np
 from skdpot._base import refuse_bounds_in_other_order
 from skdpot.fairness._groups import DeclaredGroups, FoundGroups, Groups, declare_groups
 from skdpot.fairness._methods import ConditionalRepair
+from skdpot.fairness._private_cells import private_codes
 from skdpot.fairness._space import ColumnSpace, in_own_units
 from skdpot.fairness._support import Support
 from skdpot.releases import group_weights
@@ -20,7 +21,6 @@ from skdpot.tables import (
     Table,
     TableSchema,
     check_bounds,
-    column_codes,
     place_of,
     read_codes,
     read_schema,
@@ -83,8 +83,8 @@ class Declared:
     high: np.ndarray
 
     def units(self, table: Table) -> np.ndarray:
-        """Return private rows in unit coordinates; only values of another type raise."""
-        units = self.unscaled.raw(column_codes(table, column, "none") for column in self.columns)
+        """Return private rows in unit coordinates, NaN for a missing number."""
+        units = self.unscaled.raw(private_codes(table, column) for column in self.columns)
         ranked = units[:, : len(self.low)]
         ranked[:] = (np.clip(ranked, self.low, self.high) - self.low) / (self.high - self.low)
         return units

@@ -18,6 +18,7 @@ from skdpot.fairness._groups import Groups, doubts_about_small_groups
 from skdpot.fairness._maps import distinct
 from skdpot.fairness._methods import ConditionalRepair
 from skdpot.fairness._posterior import Posterior, fit_kinds, fit_posterior
+from skdpot.fairness._private_cells import PUBLIC_OF_ROWS, quiet
 from skdpot.fairness._row_draws import row_keys
 from skdpot.fairness._space import ColumnSpace, in_own_units
 from skdpot.fairness._support import LARGEST_AUTOMATIC_SUPPORT, Question, doubts_about_support
@@ -26,7 +27,7 @@ from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.random import make_source
 from skdpot.releases import LARGEST_GRID, ReleasedGroups, group_weights, plan_release
-from skdpot.tables import NUMERIC, Column, doubts_about_heavy_tails
+from skdpot.tables import NUMERIC, Column, Table, doubts_about_heavy_tails
 
 # Default size of a support: one point for this many rows, but at least this many points.
 _ROWS_PER_POINT, _FEW = 10, 50
@@ -281,13 +282,22 @@ class OpenRows:
 
 @dataclass(frozen=True, eq=False)
 class PrivateRows:
-    """Private rows in unit coordinates, and the codes of their groups; the row count is public."""
+    """Private rows and the labels of their groups, read after the charge; their count is public."""
 
     settings: FitSettings
     declared: Declared
-    units: np.ndarray
-    codes: np.ndarray
+    table: Table
+    labels: np.ndarray
     n_records: int
+
+    def read(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return rows in unit coordinates, and the numbers of their groups.
+
+        A row of an undeclared group, or with a missing number, has the number -1.
+        """
+        with quiet():
+            units, codes = self.declared.units(self.table), self.declared.groups.find(self.labels)
+            return np.nan_to_num(units), np.where(np.isnan(units).any(axis=1), -1, codes)
 
     def plan(self) -> ReleasePlan:
         """Return the plan of the release of the groups, or raise."""
@@ -307,13 +317,13 @@ class PrivateRows:
             release.event,
             make_source(settings.random_state),
             f"{settings.name}, {release.kind}",
-            guarantee(settings, "the number of rows"),
+            guarantee(settings, *PUBLIC_OF_ROWS),
             n_records=self.n_records,
         )
 
     def run(self, plan: ReleasePlan) -> KnownGroups:
         """Release the groups."""
-        released = plan.release.run((self.units, self.codes), plan.source)
+        released = plan.release.run(self.read(), plan.source)
         return _known(self.settings, self.declared, released)
 
 
@@ -333,7 +343,8 @@ class RowsOfOwners:
         # A release has more points than this only if there are more cells than records.
         n_points = len(declared.groups.names) * max(of_one.most_points, LARGEST_GRID)
         self.settings.method._check_size(n_points, declared.candidates)
-        public = ["the number of rows of every owner", "rows of owners whose noise is seeded"]
+        public = ["the number of rows of every owner", *PUBLIC_OF_ROWS[1:]]
+        public.append("rows of owners whose noise is seeded")
         if federation.noise == "shared":
             public.append(
                 f"anything, if fewer than {federation.n_honest} of the owners whose parts were "

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
 from skdpot.fairness._attribute import is_unlabelled, read_labels
 from skdpot.privacy.quotes import shown
-from skdpot.tables import declared_codes, label_order, objects
+from skdpot.tables import label_codes, label_order, objects
 
 # Largest error of the shares of a group's rows, and the probability of a larger one.
 _LARGEST_ERROR, _ERROR_PROBABILITY = 0.2, 0.05
@@ -162,7 +162,12 @@ def doubts_about_small_groups(policy: FoundGroups | DeclaredGroups, groups: "Gro
 def label_options_of_fit(policy: FoundGroups | DeclaredGroups, *, private: bool) -> dict[str, Any]:
     """Return how a fit reads the sensitive attribute, as options of `split_attribute`."""
     merged_or_dropped = isinstance(policy, FoundGroups) and policy.small != "error"
-    return {"may_miss": private or merged_or_dropped, "remedy": MISSING_IN_FIT}
+    declared = policy.labels if private and isinstance(policy, DeclaredGroups) else ()
+    return {
+        "may_miss": private or merged_or_dropped,
+        "remedy": MISSING_IN_FIT,
+        "declared": declared,
+    }
 
 
 def label_options_of_new_rows(
@@ -241,11 +246,8 @@ class Groups:
         return np.array([number[label] for label in labels.tolist()], dtype=np.intp)
 
     def find(self, labels: np.ndarray) -> np.ndarray:
-        """Return the group number of each private label, -1 for an unknown one.
-
-        Raise only if an unknown label is a known one that is written as another type.
-        """
-        return declared_codes(labels, self.number, "sensitive_features")
+        """Return the group number of each private label, -1 for an unknown one."""
+        return label_codes(labels, self.number)
 
     def _nearest(self, label: Any) -> int:
         """Return the number of the group with the known label that is most similar to this one."""

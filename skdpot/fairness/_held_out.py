@@ -39,6 +39,16 @@ def one_score_per_row(
     estimator: Any, method: str, X: Any, params: Mapping[str, Any] | None = None
 ) -> np.ndarray:
     """Return the predictions of a method, one finite number for every row, or raise."""
+    scores = numbers_per_row(estimator, method, X, params)
+    if not np.isfinite(scores).all():
+        raise ValueError(f"the estimator's {method} returned NaN or infinity.")
+    return scores
+
+
+def numbers_per_row(
+    estimator: Any, method: str, X: Any, params: Mapping[str, Any] | None = None
+) -> np.ndarray:
+    """Return the predictions of a method, one number for every row, or raise."""
     scores = np.asarray(getattr(estimator, method)(X, **(params or {})))
     if method == "predict_proba" and scores.ndim == 2 and scores.shape[1] == 2:
         scores = scores[:, 1]
@@ -47,8 +57,6 @@ def one_score_per_row(
             "the estimator must predict one number for every row, or probabilities of two classes; "
             f"its {method} returned {scores.dtype} of shape {scores.shape}."
         )
-    if not np.isfinite(scores).all():
-        raise ValueError(f"the estimator's {method} returned NaN or infinity.")
     return scores.astype(np.float64)
 
 

@@ -72,9 +72,9 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
     With epsilon, every record of one call of :meth:`fit`, with its values and its group: it may be
     replaced by any other. Such a fit is a release, charged to the ledger. All fitted attributes are
     functions of noisy histograms or moments of the groups, or of a noisy sketch of the table. The
-    number of rows and the declared groups are public. The result is a private
-    *map*. Rows that you transform with it are as sensitive as before, and a model trained on them
-    is not private.
+    number of rows, the names and types of columns, the time of the fit and all declarations are
+    public. The result is a private *map*. Rows that you transform with it are as sensitive as
+    before, and a model trained on them is not private.
 
     Parameters
     ----------
@@ -118,14 +118,15 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         order, from `categories` or an ordered categorical type.
     missing : {"error", "category"}, default="error"
         Whether missing values are refused or treated as a category. For numbers and levels, the
-        latter needs the conditional method. With epsilon no label is refused, and None is a
-        category if it is among the declared `categories`.
+        latter needs the conditional method. With epsilon no value is refused, and None is a
+        category if it is among the declared `categories`: see Notes.
     groups : array-like, FoundGroups or DeclaredGroups, default=None
         All groups: labels, or tuples of labels for several attributes. A
         :class:`~skdpot.fairness.DeclaredGroups` also sets the policy for new rows of other groups.
-        Required with epsilon; then rows of other groups are ignored, but labels of another type,
-        such as the text "1" for the number 1, are refused. Without epsilon, None finds the groups
-        in the rows, and a :class:`~skdpot.fairness.FoundGroups` sets the policy for small groups.
+        Required with epsilon; then rows of other groups are ignored, as the text "1" if the number
+        1 is declared. A column of text is refused if all groups are numbers. Without epsilon, None
+        finds the groups in the rows, and a :class:`~skdpot.fairness.FoundGroups` sets the policy
+        for small groups.
     conditional_on : str, int, or list of these, default=None
         Columns, by name or position, that may differ between groups for good reasons. They are not
         changed. Among rows with the same values in them, the other columns get the same
@@ -224,9 +225,12 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
     *With epsilon*, two data sets are neighbours if they differ in the values, and possibly the
     group, of one row. Counts by group and cell change by 2 in the l1 norm and by sqrt(2) in the l2
     norm. For moments of clipped rows see :ref:`proof-moments`, and for the sketch of a conditional
-    fit this :ref:`proof <private-tables>`. Only noisy group sizes are used. The number of rows is
-    public. The fact that all values are finite numbers is also public, because others raise an
-    error.
+    fit this :ref:`proof <private-tables>`. Only noisy group sizes are used. No value raises an
+    error or a warning, because that would reveal it. Numbers are clipped to their bounds, also
+    infinite ones, and read from text where it is a number. Rows with a missing number, or with
+    another value in its place, are ignored, and so are rows of undeclared groups. An undeclared
+    label is missing. Only what the types of columns show is refused, such as dates or text for
+    numbers.
 
     *Approximations.* Large tables are fitted on a sample: see ``max_rows`` of the methods. Free
     supports are local optima, and their categories and levels are rounded; ``objective_`` is
@@ -360,8 +364,9 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         ------
         ValueError
             If the attribute is given twice or not at all, a group is too small, values are missing
-            or not numeric, a parameter does not match the data, or with epsilon a declaration is
-            missing. Nothing is charged in this case. After any error, the earlier fit is kept.
+            or not numeric, or a parameter does not match the data. With epsilon no value raises,
+            but a missing declaration, and types of columns that hold nothing declared. Nothing is
+            charged in this case. After any error, the earlier fit is kept.
         BudgetExceededError
             If the ledger's budget does not allow the release.
         FederationError
@@ -435,12 +440,11 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         method = repair_method(self.method, "support", federated=True)
         alone = clone(self).set_params(federation=None, method=method)
         rows = alone._validate(X, sensitive_features)
-        if not len(rows.units):
+        if not rows.n_records:
             raise ValueError("an owner has rows, and X has none: a minimum of 1 is required.")
         return BarycenterOwner(
             name,
-            rows.units,
-            rows.codes,
+            *rows.read(),
             release=release_of(rows.settings, rows.declared, noise, n_honest),
             secure=secure,
             ledger=self.ledger,

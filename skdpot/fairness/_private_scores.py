@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdpot.fairness._cells import (
     MOST_CELLS,
@@ -17,14 +20,16 @@ from skdpot.fairness._cells import (
     shrunk_masses,
 )
 from skdpot.fairness._groups import Groups
-from skdpot.fairness._held_out import one_score_per_row
+from skdpot.fairness._held_out import numbers_per_row, one_score_per_row
 from skdpot.fairness._odds import MOST_ODDS_CELLS, OddsKernels
 from skdpot.fairness._predictions import PredictionBarycenter
+from skdpot.fairness._private_cells import PUBLIC_OF_ROWS, quiet
 from skdpot.fairness._quantiles import resolution, rounded
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases import VectorRelease, group_weights
+from skdpot.tables import label_codes, plain_values, take_rows
 
 
 def scores_without_quotes(
@@ -39,6 +44,68 @@ def scores_without_quotes(
         f"the estimator's {method} did not return one finite number, or the probabilities of two "
         "classes, for every row of X. Its output may quote private values, so it is not shown."
     )
+
+
+def refuse_unusable(estimator: Any, method: str, columns: Any) -> None:
+    """Raise if a model cannot predict rows with these columns; `columns` is a table without rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.frozen import FrozenEstimator
+    >>> from sklearn.linear_model import LinearRegression
+    >>> from skdpot.fairness._private_scores import refuse_unusable
+    >>> model = FrozenEstimator(LinearRegression().fit([[0.0], [1.0]], [0.0, 1.0]))
+    >>> refuse_unusable(model, "predict", np.empty((0, 2)))
+    Traceback (most recent call last):
+    ValueError: X has 2 features, but FrozenEstimator is expecting 1 features as input.
+    """
+    check_is_fitted(estimator)
+    n_classes = len(getattr(estimator, "classes_", (0, 1)))
+    if not hasattr(estimator, method) or n_classes != 2:
+        raise ValueError(
+            "the estimator must predict one number for every row, or probabilities of two classes, "
+            f"by its method {method}."
+        )
+    first = estimator.estimator
+    while isinstance(first, Pipeline):
+        first = first[0]
+    # It takes tables with more columns than it was fitted to.
+    if not isinstance(first, ColumnTransformer):
+        with quiet():
+            validate_data(estimator, columns, reset=False, skip_check_array=True)
+
+
+def private_predictions(estimator: Any, method: str, X: Any) -> np.ndarray:
+    """Return the prediction of each private row, NaN where the estimator has none.
+
+    The prediction of a row is what the estimator says of it alone. If it fails for several rows,
+    which one row may cause, they are divided until those for which it fails are alone.
+
+    Examples
+    --------
+    >>> from sklearn.preprocessing import OrdinalEncoder
+    >>> from sklearn.linear_model import LinearRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from skdpot.fairness._private_scores import private_predictions
+    >>> model = make_pipeline(OrdinalEncoder(), LinearRegression())
+    >>> model = model.fit([["a"], ["b"]], [1.0, 2.0])
+    >>> private_predictions(model, "predict", np.array([["b"], ["?"], ["a"]])).round(6)
+    array([ 2., nan,  1.])
+    """
+    n_rows = X.shape[0]
+    scores, parts = np.full(n_rows, np.nan), [np.arange(n_rows)]
+    while parts:
+        rows = parts.pop()
+        try:
+            of_rows = X if len(rows) == n_rows else take_rows(X, rows)
+            scores[rows] = numbers_per_row(estimator, method, of_rows)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            # A row is missing, whatever the model does with it: it may even ask for the exit.
+            parts += np.array_split(rows, 2) if len(rows) > 1 else []
+    return scores
 
 
 class ScoreCounts(VectorRelease):
@@ -88,16 +155,20 @@ class ScoreCounts(VectorRelease):
 
 @dataclass(frozen=True, eq=False)
 class PrivateScores:
-    """Private predictions of a public number of rows, and the public facts about them.
+    """Private rows, read and predicted after the charge, and the public facts about them.
 
     Attributes
     ----------
-    scores, codes, labels : ndarray of shape (n,)
-        Private: predictions, and the numbers of groups and of classes; -1 means none.
+    rows : Any of shape (n, n_columns)
+        Private: what the estimator sees.
+    labels, targets : ndarray of shape (n,)
+        Private: the labels of groups, and the targets.
+    estimator, method : estimator object, str
+        The public model, and the method that predicts.
     groups : Groups
         The declared groups, without rows.
-    n_classes : int
-        Number of classes; 1 for predictions with equal distributions regardless of the class.
+    classes : list or None
+        Classes of targets; None for predictions with equal distributions regardless of the class.
     bounds : tuple of float
         Bounds of predictions.
     probabilities : bool
@@ -108,16 +179,23 @@ class PrivateScores:
         The user's parameter for the weights of groups.
     """
 
-    scores: np.ndarray
-    codes: np.ndarray
+    rows: Any
     labels: np.ndarray
+    targets: np.ndarray
+    estimator: Any
+    method: str
     groups: Groups
-    n_classes: int
+    classes: list[Any] | None
     bounds: tuple[float, float]
     probabilities: bool
     n_cells: int | None
     weights: Any
     n_records: int
+
+    @property
+    def n_classes(self) -> int:
+        """Return the number of classes that predictions are counted by."""
+        return 1 if self.classes is None else len(self.classes)
 
     @property
     def n_slots(self) -> int:
@@ -134,13 +212,23 @@ class PrivateScores:
         return cell_edges(*self.bounds, release.n_cells, probabilities=self.probabilities)
 
     def counts(self, edges: np.ndarray) -> np.ndarray:
-        """Return the number of rows in the cells of every class of every group: private."""
+        """Return the number of rows in the cells of every class of every group: private.
+
+        A row without a group, class or prediction is in no cell.
+        """
         counts = np.zeros((len(self.groups.names), self.n_classes, len(edges) - 1))
-        known = (self.codes >= 0) & (self.labels >= 0)
+        with quiet():
+            scores = private_predictions(self.estimator, self.method, self.rows)
+            groups, classes = self.groups.find(self.labels), np.zeros(len(scores), dtype=np.intp)
+            if self.classes is not None:
+                number = {label: c for c, label in enumerate(self.classes)}
+                classes = label_codes(plain_values(self.targets), number)
+        known = (groups >= 0) & (classes >= 0) & ~np.isnan(scores)
         # Rounded as before they are moved, so that rounding in the model moves no atom over an
         # edge.
-        cells = cell_numbers(rounded(self.scores, resolution(edges)), edges)
-        np.add.at(counts, (self.codes[known], self.labels[known], cells[known]), 1.0)
+        within = np.clip(scores, *self.bounds)
+        cells = cell_numbers(rounded(within, resolution(edges)), edges)
+        np.add.at(counts, (groups[known], classes[known], cells[known]), 1.0)
         return counts
 
     def run(
@@ -168,5 +256,5 @@ class PrivateScores:
             delta=delta,
             neighbouring="replace_one",
             unit="record",
-            not_protected=("rows that are predicted", "the number of rows", "the estimator"),
+            not_protected=("rows that are predicted", "the estimator", *PUBLIC_OF_ROWS),
         )

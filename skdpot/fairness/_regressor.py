@@ -1,7 +1,7 @@
 """Predictions that are distributed alike in all groups, at the least cost in accuracy."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -37,19 +37,13 @@ from skdpot.fairness._groups import (
 from skdpot.fairness._held_out import one_score_per_row
 from skdpot.fairness._prediction_rows import PredictionRows
 from skdpot.fairness._predictions import PredictionBarycenter
-from skdpot.fairness._private_scores import PrivateScores, scores_without_quotes
+from skdpot.fairness._private_cells import in_cells, quiet, refuse_other_labels
+from skdpot.fairness._private_scores import PrivateScores, refuse_unusable, scores_without_quotes
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.quotes import without_quotes
 from skdpot.privacy.random import make_source
 from skdpot.releases import group_weights
-from skdpot.tables import (
-    Table,
-    check_bounds,
-    declared_codes,
-    one_by_one,
-    plain_values,
-    take_columns,
-)
+from skdpot.tables import Table, check_bounds, one_by_one, plain_values, take_columns, take_rows
 
 
 class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimator):
@@ -66,8 +60,8 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
     **What is protected.** Without epsilon nothing: the fitted attributes depend on single rows.
     With epsilon, every record of one call of :meth:`fit`, with its group: it may be replaced by any
     other, and their number is public. Then fit learns only noisy counts of predictions by group
-    from its rows; the model must be trained before, on other rows or privately. Predictions are as
-    sensitive as their rows.
+    from its rows; the model must be trained before, on other rows or privately. It sees rows only
+    after the charge. Predictions are as sensitive as their rows.
 
     Parameters
     ----------
@@ -76,7 +70,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         :class:`~sklearn.linear_model.LinearRegression`. Pass a fitted model as a
         :class:`~sklearn.frozen.FrozenEstimator`; then `fit` learns only the distributions, and its
         data should not be the training data of the model. With epsilon a frozen model is required,
-        and its prediction for a row must not depend on other rows.
+        and its prediction for a row must be the same as for this row alone: see Notes.
     sensitive_features : str, int, or list of these, default=None
         The columns of X with the sensitive attribute: names, for data frames of pandas or polars,
         or positions. Several columns define groups by their intersections. With None, pass the
@@ -117,8 +111,8 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         The groups of the training data, and the policy for small and unknown groups. None finds
         the groups and is :class:`~skdpot.fairness.FoundGroups`; labels stand for
         :class:`~skdpot.fairness.DeclaredGroups`. Predictions for rows that are left out are
-        unchanged. Required with epsilon; then rows of other groups are ignored, but labels of
-        another type, such as the text "1" for the number 1, are refused.
+        unchanged. Required with epsilon; then rows of other groups are ignored, as the text "1" if
+        the number 1 is declared. A column of text is refused if all groups are numbers.
     epsilon : float, default=None
         Privacy parameter of a fit; None is a fit without privacy.
     delta : float, default=None
@@ -234,6 +228,13 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
     shrunk towards those of all groups; the amount follows from the noise. Ranks are linear within
     cells. If a cell has more than twice the mass of its neighbours, perhaps because of equal
     predictions, ranks in it are drawn at random (:ref:`proof-private-predictions`).
+
+    A row is counted nowhere if its group or class is not declared, or if the model predicts no
+    number for it: NaN, text, or an error of any kind. Nobody is told, because a message would
+    reveal the row. If the model fails for a table, it is asked for parts of it, down to single
+    rows. What it prints, warns and logs is discarded. The model is code that runs on your rows: use
+    none that keeps, writes or sends them. The number of rows, the names and types of columns, and
+    the time of the fit are not protected.
 
     `sample_weight` and other metadata are used only to fit the estimator. Distributions and
     proportional weights count every row once.
@@ -364,8 +365,9 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         ValueError
             If the attribute is given twice or not at all, or is missing for a row, a group is too
             small, lengths differ, `cv` does not leave out every row once, or the estimator does
-            not predict one finite number for every row. With epsilon also if a declaration is
-            missing, or the estimator was not trained before. Nothing is charged in this case.
+            not predict one finite number for every row. With epsilon no value of a row raises, but
+            a missing declaration, an estimator that was not trained before, on these columns, and
+            types that hold nothing declared. Nothing is charged in this case.
         BudgetExceededError
             If the ledger's budget does not allow the release.
 
@@ -510,7 +512,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
 
     def _read(self, X, sensitive_features, reset, **reading):
         """Return X as a table, the label of each row, and the positions of the other columns."""
-        table = Table(X)
+        table = Table(X if self.epsilon is None else in_cells(X))
         # If names differ from those of the fit, positions mean other columns.
         if table.container != "array":
             validate_data(self, table.X, reset=reset, skip_check_array=True)
@@ -547,10 +549,11 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
                 f"{type(self).__name__} requires y to be passed, but the target y is None. Pass "
                 "the target: fit(X, y)."
             )
-        table, labels, kept = self._read(X, sensitive_features, reset=True, **reading)
+        with quiet() if private else nullcontext():
+            table, labels, kept = self._read(X, sensitive_features, reset=True, **reading)
         without_quotes(lambda: check_consistent_length(table.X, y), "y cannot be read as targets.")
         if private:
-            return self._private_scores(self._shown(table, kept), _targets_one_by_one(y), labels)
+            return self._private_scores(self._shown(table, kept), y, labels)
         y = column_or_1d(y, warn=True)
         groups = policy._make_groups(labels)
         warn_user(doubts_about_small_groups(policy, groups))
@@ -577,15 +580,13 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
             )
 
     def _private_scores(self, X, y, labels):
-        """Return private predictions of rows, or raise."""
-        if not len(y):
+        """Return private rows, to be predicted after the charge, or raise."""
+        targets = _targets_one_by_one(y)
+        if not len(targets):
             raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
-        codes = np.zeros(len(y), dtype=np.intp)
-        if self.constraint == "equalized_odds":
-            number = {label: c for c, label in enumerate(self._declared_classes())}
-            codes = declared_codes(plain_values(y), number, "y")
-        scores = scores_without_quotes(self.estimator, self._response_method, X)
-        return self._scores_of(scores, labels, codes, len(y))
+        refuse_unusable(self.estimator, self._response_method, take_rows(X, np.arange(0)))
+        refuse_other_labels(getattr(y, "dtype", None), self._declared_classes() or (), "y")
+        return self._scores_of(X, labels, targets, len(targets))
 
     def _declared(self, n_records, columns):
         if self.epsilon is None:
@@ -595,23 +596,25 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         return self._scores_of(nothing, nothing, nothing, n_records)
 
     def _declared_classes(self):
-        """Return the classes that predictions are counted by: one, if odds are not asked for."""
+        """Return the classes that predictions are counted by, None if odds are not asked for."""
         if self.constraint != "equalized_odds":
-            return [None]
+            return None
         return plain_values(self.estimator.classes_).tolist()
 
-    def _scores_of(self, scores, labels, codes, n_records):
-        """Return predictions and the public facts about them, or raise."""
+    def _scores_of(self, rows, labels, targets, n_records):
+        """Return rows to be predicted and the public facts about them, or raise."""
         groups = read_groups(group_policy(self.groups), self.weights)
         are_probabilities = self._response_method == "predict_proba" and self.bounds is None
         bounds = (0, 1) if are_probabilities else self.bounds
         low, high = check_bounds(bounds, 1, "Predictions are counted in cells between them.")
         return PrivateScores(
-            scores,
-            groups.find(labels),
-            codes,
+            rows,
+            labels,
+            targets,
+            self.estimator,
+            self._response_method,
             groups,
-            len(self._declared_classes()),
+            self._declared_classes(),
             (float(low[0]), float(high[0])),
             are_probabilities,
             None if self.n_quantiles == "auto" else self.n_quantiles,

@@ -1,5 +1,6 @@
 """Tables and declarations of a repair, read for its releases."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from skdpot.fairness._methods import (
     positions_of,
     repair_method,
 )
+from skdpot.fairness._private_cells import in_cells, quiet, refuse_types
 from skdpot.fairness._sketched import SketchedRows, declare_table
 from skdpot.fairness._support import Support
 from skdpot.tables import Column, Table, doubts_about_identifiers, find_columns, read_codes
@@ -114,8 +116,9 @@ class RepairInputs(PrivateEstimator):
                 sensitive_features = np.empty(0, dtype=object)
         policy = group_policy(self.groups, may_be_unknown=True)
         reading = label_options_of_fit(policy, private=self.epsilon is not None)
-        table, labels, kept = self._read(X, sensitive_features, reset=True, **reading)
-        return self._rows(table, labels, kept, len(table))
+        with quiet() if self.epsilon is not None else nullcontext():
+            table, labels, kept = self._read(X, sensitive_features, reset=True, **reading)
+            return self._rows(table, labels, kept, len(table))
 
     def _declared(self, n_records: int, columns: Any) -> Any:
         """Return rows with known columns and unknown values."""
@@ -145,18 +148,19 @@ class RepairInputs(PrivateEstimator):
             return OpenRows(settings, columns, codes, labels)
         if isinstance(settings.method, ConditionalRepair):
             of_table = declare_table(settings, columns)
-            return SketchedRows(settings, of_table, of_table.units(table, labels), n_records)
+            refuse_types(table, columns)
+            return SketchedRows(settings, of_table, table, labels, n_records)
         declared = declare(settings, columns)
+        refuse_types(table, columns)
         if self.federation is not None:
             return RowsOfOwners(settings, declared, self.federation)
-        codes = declared.groups.find(labels)
-        return PrivateRows(settings, declared, declared.units(table), codes, n_records)
+        return PrivateRows(settings, declared, table, labels, n_records)
 
     def _read(
         self, X, sensitive_features, reset, fewest=1, **reading
     ) -> tuple[Table, np.ndarray, np.ndarray]:
         """Return rows as a table, the label of each, and the positions of the other columns."""
-        table = Table(X)
+        table = Table(X if self.epsilon is None else in_cells(X))
         if table.container != "array":
             validate_data(self, X, skip_check_array=True, reset=reset)
         else:

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +13,10 @@ from skdpot.fairness._blur import blur_of
 from skdpot.fairness._declared import FitSettings, read_box, read_groups, read_schema_of
 from skdpot.fairness._fitting import KnownRows, guarantee
 from skdpot.fairness._groups import Groups
+from skdpot.fairness._private_cells import PUBLIC_OF_ROWS, private_codes, quiet
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.random import make_source
-from skdpot.tables import NUMERIC, Column, Table, TableSchema, column_codes
+from skdpot.tables import NUMERIC, Column, Table, TableSchema
 
 if TYPE_CHECKING:
     from skdpot.generative import ReleasedTable
@@ -46,13 +47,10 @@ class DeclaredTable:
     schema: TableSchema
 
     def units(self, table: Table, labels: np.ndarray) -> np.ndarray:
-        """Return private rows as integers, -1 for a value that is not declared.
-
-        Only values of another type raise.
-        """
+        """Return private rows as integers, -1 for a value that is missing or not declared."""
         units = np.empty((len(table), len(self.columns) + 1), dtype=np.int64, order="F")
         for j, column in enumerate(self.columns):
-            codes = column_codes(table, column, "none")
+            codes = private_codes(table, column)
             units[:, j] = self.schema.columns[j].units(codes) if column.kind == NUMERIC else codes
         units[:, -1] = self.groups.find(labels)
         return units
@@ -75,17 +73,20 @@ def declare_table(settings: FitSettings, columns: list[Column]) -> DeclaredTable
 
 @dataclass(frozen=True, eq=False)
 class SketchedRows:
-    """Private rows as integers, for the release of a sketch; the row count is public."""
+    """Private rows and the labels of their groups, read after the charge; their count is public."""
 
     settings: FitSettings
     declared: DeclaredTable
-    units: np.ndarray
+    table: Table
+    labels: np.ndarray
     n_records: int
 
-    @property
+    @cached_property
     def points(self) -> np.ndarray:
-        """Return the rows that count; a row with an undeclared group or label does not."""
-        return self.units[(self.units >= 0).all(axis=1)]
+        """Return the rows that count, as integers: those of which all is declared and known."""
+        with quiet():
+            units = self.declared.units(self.table, self.labels)
+            return units[(units >= 0).all(axis=1)]
 
     def plan(self) -> ReleasePlan:
         """Return the plan of the release of the sketch, or raise."""
@@ -102,7 +103,7 @@ class SketchedRows:
             release.event,
             make_source(settings.random_state),
             f"{settings.name}, {release.label}",
-            guarantee(settings, "the number of rows"),
+            guarantee(settings, *PUBLIC_OF_ROWS),
             n_records=self.n_records,
         )
 

@@ -15,6 +15,8 @@ def number_of_label(label: Any, number: Mapping[Any, int]) -> int:
     """
     try:
         return number.get(label, -1)
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         # A value that cannot be looked up is no declared label. An error would reveal it.
         return -1

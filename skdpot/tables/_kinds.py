@@ -13,6 +13,8 @@ from skdpot.tables._containers import Table
 from skdpot.tables._declarations import declared_labels
 from skdpot.tables._reading import label_order, labels_of
 
+# Types of polars of which single values, or the lack of any, can make any other type.
+_UNSURE = ("Boolean", "Null", "Object")
 # Maximum number of columns that an error lists.
 _MOST_LISTED = 20
 
@@ -141,7 +143,8 @@ def _kinds_of_declared(
     declared = {_position(name, table.names, "categories") for name in declarations}
     kinds_by_position = {}
     for position, kind in kinds.items():
-        unsure = getattr(table.dtype(position), "kind", "f") in "Ob"
+        dtype = table.dtype(position)
+        unsure = getattr(dtype, "kind", "f") in "Ob" or type(dtype).__name__ in _UNSURE
         if position in declared:
             kinds_by_position[position] = NOMINAL if kind == NUMERIC else kind
         else:

@@ -187,15 +187,6 @@ def test_what_is_wrong_raises_before_anything_is_charged(params, message):
     assert not ledger.entries()
 
 
-def test_what_is_no_number_is_not_quoted_and_not_charged():
-    ledger = seeded_ledger()
-    frame = MANY.astype({"number": object})
-    frame.iloc[3, 0] = "ssn 123-45"
-    with pytest.raises(ValueError) as caught:
-        fit(frame, ledger=ledger)
-    assert "123-45" not in str(caught.value) and not ledger.entries()
-
-
 def test_owners_release_groups_for_supports_alone():
     fair = FairBarycenterPreprocessor(**PRIVATE)
     with pytest.raises(ValueError, match="needs all rows in one place"):

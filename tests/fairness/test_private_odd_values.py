@@ -1,0 +1,521 @@
+"""Odd values and foreign models in private fair fits: neither refuses, says or changes anything.
+
+One record gets a value that is not declared, or one for which a model fails. The fit is charged and
+released as without it, in silence, and a record counts in one cell at most.
+"""
+
+import logging
+import sys
+import warnings
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.compose import make_column_transformer
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OrdinalEncoder
+
+from skdpot import FairBarycenterPreprocessor, FairBarycenterRegressor, PrivacyLedger
+from skdpot.fairness import ConditionalRepair, FreeSupport
+from skdpot.releases import VectorRelease
+from tests.oracles.transcripts import Transcript, differences, on_transcript
+
+N, ODD = 60, 7
+rng = np.random.default_rng(0)
+TABLE = pd.DataFrame(
+    {
+        "a": rng.uniform(0, 1, N),
+        "c": rng.choice(["p", "q"], N),
+        "d": rng.choice([1, 2], N),
+        "g": rng.choice([0, 1], N),
+    }
+).astype(object)
+TARGETS = rng.choice(["no", "yes"], N).astype(object)
+NUMBERS = TABLE[["a", "g"]]
+LINE = LinearRegression().fit([[0.0], [1.0]], [0.0, 1.0])
+SIGNS = LogisticRegression().fit([[0.0], [1.0]], ["no", "yes"])
+
+
+def ledger():
+    return PrivacyLedger(1e6, 0.5, allow_seeded=True)
+
+
+def repair(method, **params):
+    declared = {"bounds": {"a": (0, 1)}, "categories": {"c": ["p", "q"], "d": [1, 2]}}
+    return FairBarycenterPreprocessor(
+        "g", method=method, epsilon=20.0, delta=1e-5, groups=[0, 1], random_state=0,
+        ledger=ledger(), **declared | params,
+    )  # fmt: skip
+
+
+def premium(model=LINE, **params):
+    bounds = None if model is SIGNS else (0, 1)
+    options = {
+        "sensitive_features": "g", "sensitive_in_estimator": False, "groups": [0, 1],
+        "epsilon": 5.0, "bounds": bounds, "random_state": 0, "ledger": ledger(),
+    }  # fmt: skip
+    return FairBarycenterRegressor(FrozenEstimator(model), **options | params)
+
+
+REPAIRS = {
+    "histogram": lambda: repair(FreeSupport(n_support=4, private_release="histogram")),
+    "moments": lambda: repair(FreeSupport(n_support=4, private_release="moments")),
+    "conditional": lambda: repair(ConditionalRepair(max_rows=30)),
+}
+MAKE = {**REPAIRS, "premium": premium, "odds": lambda: premium(SIGNS, constraint="equalized_odds")}
+
+ANYWHERE = [None, np.nan, pd.NA, pd.NaT, np.inf, -np.inf, "x", "", "0.5", "nan", 1.5, 1j, True, [1],
+            (1,), ("p", 1), {}, {"p"}, np.zeros(2), np.zeros(0), 10**400, -(10**400), 1e308, b"p",
+            Decimal("sNaN"), Decimal("0.5"), np.timedelta64(1, "Y"), np.datetime64("NaT"),
+            pd.Timestamp("2020-01-01"), object(), "1", "0", 7, "maybe", "half\udcff"]  # fmt: skip
+# A sketch takes longer.
+FEW = ANYWHERE[::4]
+
+
+def planted(column, value):
+    """Return a frame, and targets, in which one record has another value."""
+    frame, y = TABLE.copy(), TARGETS.copy()
+    given = y if column == "y" else frame[column].to_numpy(copy=True)
+    given[ODD] = value
+    return (frame, given) if column == "y" else (frame.assign(**{column: objects(given)}), y)
+
+
+def objects(values):
+    return pd.Series(np.fromiter(values, dtype=object, count=len(values)), dtype=object)
+
+
+def fitted(make, frame, y):
+    estimator = make()
+    if isinstance(estimator, FairBarycenterRegressor):
+        return estimator.fit(frame[["a", "g"]], y)
+    return estimator.fit(frame)
+
+
+def state(estimator):
+    return {name: value for name, value in vars(estimator).items() if name != "ledger"}
+
+
+def charges(estimator):
+    return [(entry.event, entry.label, entry.unit) for entry in estimator.ledger.entries()]
+
+
+CASES = [
+    (name, column)
+    for name in MAKE
+    for column in ({"premium": ["a", "g"], "odds": ["a", "g", "y"]}.get(name, ["a", "c", "d", "g"]))
+]
+
+
+@pytest.mark.parametrize("name, column", CASES)
+def test_an_odd_value_changes_nothing_that_is_free(name, column, capfd, caplog):
+    """Warnings are errors here. With the same noise and releases, all that is left is the same."""
+    with on_transcript(Transcript()) as transcript:
+        fitted(MAKE[name], TABLE, TARGETS)
+        transcript.record()
+        one = fitted(MAKE[name], TABLE, TARGETS)
+        transcript.replay()
+        for value in FEW if name == "conditional" else ANYWHERE:
+            transcript.position = 0
+            with np.errstate(all="raise"):
+                other = fitted(MAKE[name], *planted(column, value))
+            assert transcript.is_complete
+            assert charges(one) == charges(other) and len(charges(other)) == 1
+            assert differences(state(one), state(other)) == [], repr(value)
+    assert not caplog.records and capfd.readouterr() == ("", "")
+
+
+def counted(monkeypatch, fit):
+    """Return the exact values that a fit would have released with noise."""
+    values = []
+
+    def run(self, given, source):
+        values.append(given)
+        raise InterruptedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(VectorRelease, "run", run)
+        with pytest.raises(InterruptedError):
+            fit()
+    return values[0]
+
+
+@pytest.mark.parametrize("name, column", [case for case in CASES if case[0] != "conditional"])
+def test_an_odd_record_counts_once_at_most_and_changes_no_other(name, column, monkeypatch):
+    others = np.delete(np.arange(N), ODD)
+    rest = (TABLE.iloc[others], TARGETS[others])
+    without = counted(monkeypatch, lambda: fitted(MAKE[name], *rest))
+    for value in ANYWHERE:
+        with_it = counted(
+            monkeypatch, lambda value=value: fitted(MAKE[name], *planted(column, value))
+        )
+        added = with_it - without
+        # The first number of a group's moments counts its rows; all others lie within its square.
+        of_one = added[..., 0] / added[..., 0].max(initial=1) if name == "moments" else added
+        assert np.isfinite(added).all() and of_one.sum() in (0, 1), repr(value)
+
+
+OF_NUMBERS = [("0.25", 0.25), (7, 1.0), ("nan", None), (-np.inf, 0.0), (10**400, 1.0)]
+# A linear model has no prediction for infinity.
+READ = [("histogram", *case) for case in OF_NUMBERS] + [
+    ("premium", *case) for case in OF_NUMBERS[:3]
+]
+
+
+@pytest.mark.parametrize("name, value, as_if", READ)
+def test_numbers_are_clipped_and_read_from_text_and_others_have_no_place(
+    name, value, as_if, monkeypatch
+):
+    found = [
+        counted(monkeypatch, lambda v=v: fitted(MAKE[name], *planted("a", v)))
+        for v in (value, as_if)
+    ]
+    np.testing.assert_array_equal(*found)
+    assert found[0].sum() == N - (as_if is None)
+
+
+def no_rows_have_a_place():
+    frame = TABLE.assign(a=None, c=None, g=objects(["nobody"] * N))
+    return frame, np.full(N, None)
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_a_table_in_which_nothing_is_known_is_fitted(name):
+    fit = fitted(MAKE[name], *no_rows_have_a_place())
+    assert len(charges(fit)) == 1 and fit.group_weights_.sum() == pytest.approx(1)
+
+
+# Containers
+# ----------
+
+
+def in_lists(frame):
+    return frame.to_numpy(dtype=object).tolist()
+
+
+def in_polars(frame):
+    plain = {name: [v if v == v else None for v in frame[name].tolist()] for name in frame}
+    return pl.DataFrame({name: pl.Series(cells, dtype=pl.Object) for name, cells in plain.items()})
+
+
+@pytest.mark.parametrize("value", [None, "x", 1j, [1], 2**60 + 1, True])
+@pytest.mark.parametrize("form", [in_lists, in_polars])
+def test_no_cell_of_a_list_or_of_objects_changes_the_type_of_others(form, value, monkeypatch):
+    by_name = form is in_polars
+
+    def repair_of(frame):
+        named = {"a": (0, 1)} if by_name else {0: (0, 1)}
+        fair = repair(
+            FreeSupport(n_support=4, private_release="histogram"), bounds=named
+        ).set_params(sensitive_features="g" if by_name else 1, categories=None)
+        return fair.fit(form(frame))
+
+    def premium_of(frame):
+        return premium(sensitive_features="g" if by_name else 1).fit(form(frame), TARGETS)
+
+    frame = planted("a", value)[0][["a", "g"]]
+    others = frame.drop(index=ODD)
+    without = counted(monkeypatch, lambda: repair_of(others))
+    assert (counted(monkeypatch, lambda: repair_of(frame)) - without).sum() in (0, 1)
+    if not by_name:
+        # Models of scikit-learn take objects of NumPy, and none of polars.
+        expected = counted(monkeypatch, lambda: premium_of(planted("a", np.nan)[0][["a", "g"]]))
+        added = counted(monkeypatch, lambda: premium_of(frame)) - expected
+        assert added.min() == 0 and added.sum() in (0, 1)
+
+
+BESIDE = {
+    "list": lambda labels: labels,
+    "tuples": lambda labels: [(label,) if type(label) is int else label for label in labels],
+    "array": lambda labels: np.fromiter(labels, dtype=object, count=N),
+    "series": objects,
+}
+
+
+@pytest.mark.parametrize("form", BESIDE)
+def test_labels_beside_the_rows_are_read_like_a_column(form, monkeypatch):
+    for value in ("1", None, 7, {}, "x", 1j):
+        labels = [*TABLE["g"]]
+        labels[ODD] = value
+        model = premium(sensitive_features=None)
+        found = counted(
+            monkeypatch,
+            lambda labels=labels, model=model: model.fit(
+                TABLE[["a"]], TARGETS, sensitive_features=BESIDE[form](labels)
+            ),
+        )
+        assert found.sum() == N - 1
+
+
+def test_weights_and_targets_of_a_trained_model_are_not_read():
+    for weights in (np.full(N, np.nan), ["x"] * N, [None]):
+        odd = objects([[1]] * N)
+        pipeline = make_pipeline(premium())
+        pipeline.fit(NUMBERS, odd, fairbarycenterregressor__sample_weight=weights)
+        assert len(charges(pipeline[0])) == 1
+
+
+# Foreign models
+# --------------
+
+
+def logged(*_):
+    logging.getLogger("model").error("187654")
+
+
+def written(*_):
+    print("187654")
+    print("187654", file=sys.stderr)
+
+
+def warned(*_):
+    warnings.simplefilter("always")
+    warnings.warn("187654", stacklevel=1)
+
+
+class Vanished(BaseException):
+    """No Exception."""
+
+
+def failing(error):
+    def fail(*_):
+        raise error
+
+    return fail
+
+
+def returning(make):
+    return lambda scores, rows: make(scores, rows)
+
+
+TRICKS = {
+    "logs": logged,
+    "prints": written,
+    "warns": warned,
+    "an error": failing(ValueError("187654")),
+    "no memory": failing(MemoryError()),
+    "an exit": failing(SystemExit("187654")),
+    "no exception": failing(Vanished()),
+    "overflow": lambda scores, rows: scores + np.where(rows, np.exp(1e4 * scores), 0.0),
+    "NaN": lambda scores, rows: np.where(rows, np.nan, scores),
+    "infinity": lambda scores, rows: np.where(rows, np.inf, scores),
+    "huge": lambda scores, rows: np.where(rows, 1e308, scores),
+    "fewer": lambda scores, rows: scores[~rows],
+    "none": lambda scores, rows: scores[:0],
+    "more": lambda scores, rows: np.append(scores, 0.0),
+    "columns": lambda scores, rows: np.column_stack([scores, scores, scores]),
+    "text": lambda scores, rows: scores.astype(str),
+    "complex": lambda scores, rows: scores + 0j,
+    "objects": lambda scores, rows: scores.astype(object),
+    "nothing at all": lambda scores, rows: NotImplemented,
+}
+
+
+class Hostile(RegressorMixin, BaseEstimator):
+    """Predicts the first column, and plays a trick on rows above 1; it watches a ledger."""
+
+    def __init__(self, trick=None, ledger=None):
+        self.trick = trick
+        self.ledger = ledger
+
+    def fit(self, X, y=None):
+        self.charged_, self.n_features_in_ = [], 1
+        return self
+
+    def predict(self, X):
+        self.charged_.append(len(self.ledger.entries()))
+        scores = np.asarray(X, dtype=float)[:, 0]
+        rows = scores > 1
+        played = self.trick(scores, rows) if rows.any() else None
+        return scores if played is None else played
+
+
+def of_hostile(trick, X, **params):
+    book = ledger()
+    model = Hostile(trick, book).fit(None)
+    fair = premium(model, ledger=book, sensitive_features=1, bounds=(0, 2), **params)
+    return fair.fit(X, np.zeros(len(X))), model
+
+
+ROWS = np.column_stack([rng.uniform(0, 1, N), np.arange(N) % 2])
+RICH = ROWS.copy()
+RICH[ODD, 0] = 1.5
+
+
+@pytest.mark.parametrize("trick", TRICKS)
+def test_a_foreign_model_sees_rows_after_the_charge_and_says_nothing(
+    trick, capfd, caplog, monkeypatch
+):
+    filters = warnings.filters[:]
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        for X in (ROWS, RICH):
+            fair, model = of_hostile(TRICKS[trick], X)
+            assert set(model.charged_) == {1} and len(charges(fair)) == 1
+    assert not shown and not caplog.records and capfd.readouterr() == ("", "")
+    assert warnings.filters == filters and logging.root.manager.disable == logging.NOTSET
+    # All other rows have their own prediction.
+    without = counted(monkeypatch, lambda: of_hostile(TRICKS[trick], np.delete(RICH, ODD, axis=0)))
+    added = counted(monkeypatch, lambda: of_hostile(TRICKS[trick], RICH)) - without
+    assert added.min() == 0 and added.sum() in (0, 1)
+
+
+def test_a_model_that_always_fails_leaves_a_fit_of_noise():
+    fair, _ = of_hostile(failing(ValueError("187654")), ROWS + [2, 0])
+    assert len(charges(fair)) == 1 and fair.group_weights_.sum() == pytest.approx(1)
+
+
+def test_an_interruption_passes_and_stays_charged():
+    book = ledger()
+    model = Hostile(failing(KeyboardInterrupt()), book).fit(None)
+    with pytest.raises(KeyboardInterrupt):
+        premium(model, ledger=book, sensitive_features=1).fit(RICH, np.zeros(N))
+    assert len(book.entries()) == 1 and model.charged_ == [1]
+
+
+class Curious(str):
+    """A declared label that looks at what it is compared with."""
+
+    seen = []
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        if self is other:
+            return True
+        Curious.seen.append(len(Curious.book.entries()))
+        print("187654")
+        raise SystemExit
+
+
+@pytest.mark.parametrize("name", ["histogram", "moments", "conditional", "premium"])
+def test_a_declared_label_is_compared_with_rows_after_the_charge(name, capfd):
+    Curious.seen, Curious.book = [], ledger()
+    declared = {"groups": [Curious("f"), "m"], "ledger": Curious.book}
+    if name != "premium":
+        declared["categories"] = {"c": [Curious("p"), "q"], "d": [1, 2]}
+    fair = MAKE[name]().set_params(**declared)
+    frame = TABLE.assign(g=objects(np.where(TABLE["g"] == 1, "f", "m").tolist()))
+    fitted(lambda: fair, frame, TARGETS)
+    assert set(Curious.seen) == {1} and capfd.readouterr() == ("", "")
+
+
+def test_the_oracle_of_the_largest_value_is_closed():
+    """Whether there is a value in a range is no longer told by a refused fit."""
+    salaries = np.column_stack([np.append(np.linspace(2e4, 9e4, N - 1), 187_654.0), ROWS[:, 1]])
+    for low, high in ((1e5, 2e5), (2e5, 1e6)):
+
+        def within(scores, rows, low=low, high=high):
+            return np.where((scores > low) & (scores < high), np.nan, 0.5)
+
+        fair, model = of_hostile(within, salaries)
+        assert len(charges(fair)) == 1 and set(model.charged_) == {1}
+
+
+# What types show, and models that cannot be used
+# -----------------------------------------------
+
+
+def typed(**dtypes):
+    return TABLE.astype({"a": float, "d": int, "g": int} | dtypes)
+
+
+TYPES = {
+    "dates": (typed(a="datetime64[us]"), "it holds dates"),
+    "complex": (typed(a=complex), "type complex128, which is not numeric"),
+    "durations": (typed(a="timedelta64[us]"), "which is not numeric"),
+    "text": (typed(a="string"), "which is not numeric"),
+    "text for numbers": (typed(d="string"), "column 'd' has text where numbers"),
+    "text for groups": (typed(g="string"), "'sensitive_features' has text where numbers"),
+    "text of polars": (pl.DataFrame({name: typed()[name].tolist() for name in TABLE}).cast(
+        {"a": pl.String}), "categories must be declared for column 'a'"),
+    "groups of polars": (pl.DataFrame({name: typed()[name].tolist() for name in TABLE}).cast(
+        {"g": pl.String}), "'sensitive_features' has text where numbers"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["histogram", "conditional"])
+@pytest.mark.parametrize("frame, message", TYPES.values(), ids=TYPES)
+def test_types_that_hold_nothing_declared_are_refused_for_nothing(method, frame, message):
+    fair = MAKE[method]()
+    with pytest.raises((ValueError, TypeError), match=message):
+        fair.fit(frame)
+    assert not charges(fair)
+
+
+def test_numbers_for_labels_in_writing_are_refused():
+    with pytest.raises(ValueError, match="'sensitive_features' has text where numbers"):
+        premium(groups=["0", "1"]).fit(typed()[["a", "g"]], TARGETS)
+    odds = premium(SIGNS, constraint="equalized_odds")
+    odds.estimator.estimator.classes_ = np.array(["0", "1"])
+    try:
+        with pytest.raises(ValueError, match="column 'y' has text where numbers"):
+            odds.fit(typed()[["a", "g"]], np.arange(N) % 2)
+    finally:
+        odds.estimator.estimator.classes_ = np.array(["no", "yes"])
+    assert not charges(odds)
+
+
+ENCODED = make_pipeline(
+    make_column_transformer((OrdinalEncoder(), ["c"]), (OrdinalEncoder(), ["d"])),
+    LinearRegression(),
+).fit(TABLE[["c", "d"]], TABLE["a"].astype(float))  # fmt: skip
+UNUSABLE = {
+    "not trained": (LinearRegression(), {}, (NotFittedError, "not fitted yet")),
+    "too many columns": (LINE, {"sensitive_in_estimator": True}, (ValueError, "X has 2 features")),
+    "other columns": (
+        LinearRegression().fit(pd.DataFrame({"b": [0.0, 1.0]}), [0.0, 1.0]), {},
+        (ValueError, "unseen at fit time"),
+    ),
+    "no such method": (LINE, {"response_method": "predict_proba"}, (ValueError, "predict_proba")),
+    "three classes": (
+        LogisticRegression().fit([[0.0], [1.0], [2.0]], [0, 1, 2]), {},
+        (ValueError, "two classes"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("model, params, refusal", UNUSABLE.values(), ids=UNUSABLE)
+def test_a_model_that_cannot_be_used_is_refused_for_nothing(model, params, refusal):
+    fair = premium(model, **params)
+    with pytest.raises(refusal[0], match=refusal[1]):
+        fair.fit(NUMBERS, TARGETS)
+    assert not charges(fair)
+
+
+def test_a_model_that_chooses_its_columns_takes_more_and_misses_those_it_does_not_know():
+    """An encoder refuses all of a table for one label."""
+    fair = premium(ENCODED).fit(planted("c", "zz")[0], TARGETS)
+    assert len(charges(fair)) == 1
+    assert fair.group_weights_.sum() == pytest.approx(1)
+
+
+# Plans go by public numbers
+# --------------------------
+
+
+def test_the_number_of_cells_goes_by_the_number_of_rows():
+    known = premium(epsilon=50.0).fit(NUMBERS, TARGETS)
+    unknown = premium(epsilon=50.0).fit(NUMBERS.assign(g=["x"] * (N - 2) + [0, 1]), TARGETS)
+    cells = [len(fair.barycenter_.values) for fair in (known, unknown)]
+    ranks = [len(fair._fitted[1].groups[0].edges) for fair in (known, unknown)]
+    assert ranks[0] == ranks[1] and min(cells) > 0
+
+
+@pytest.mark.parametrize("name", REPAIRS)
+def test_a_preview_reads_no_rows(name):
+    with pytest.raises(ValueError, match="table without rows"):
+        MAKE[name]().preview(N, TABLE)
+    assert MAKE[name]().preview(N, TABLE[:0]).epsilon == pytest.approx(20.0, rel=0.1)
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_what_is_not_protected_is_said(name):
+    fair = MAKE[name]().set_params(random_state=None)
+    said = fitted(lambda: fair, TABLE, TARGETS).privacy_guarantee_.not_protected
+    public = {"the number of rows", "the names and types of columns", "the time of the fit"}
+    assert public <= set(said)
