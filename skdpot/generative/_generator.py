@@ -280,7 +280,8 @@ class DPSinkhornGenerator(BaseGenerator):
         if isinstance(model, PeopleSketch):
             records = model.read(self, X, y, groups, declared)
         else:
-            records = model._read(self, X, y, declared, reset=True)
+            private = self.epsilon is not None
+            records = model._read(self, X, y, declared, reset=True, private=private)
         check_exact_sums(len(records.points))
         # With epsilon no message may describe records.
         if self.epsilon is None and self.schema is None and self.image_shape is None:
@@ -331,7 +332,7 @@ class DPSinkhornGenerator(BaseGenerator):
             PrivacyGuarantee(float(self.epsilon or 0), float(self.delta), relation, unit),
             neighbouring=relation,
             unit=unit,
-            n_records=len(data.records.points) if relation == "replace_one" else None,
+            n_records=data.records.n_read if relation == "replace_one" else None,
             parameters=("neighbouring",),
         )
 

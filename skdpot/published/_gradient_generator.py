@@ -257,7 +257,8 @@ class SinkhornGradientGenerator(BaseGenerator):
         # A copy, so that later changes of the parameters do not affect this plan.
         parameters = copy.copy(training_of(self.network))
         validate_parameters(parameters)
-        records = read_points(self, X, y, declared, reset=earlier is None)
+        private = self.epsilon is not None
+        records = read_points(self, X, y, declared, reset=earlier is None, private=private)
         steps = self._steps(parameters, records.space, relation)
         source = make_source(self.random_state).for_user(self.n_iter_ if earlier else 0)
         within = steps.training.engine.within_memory

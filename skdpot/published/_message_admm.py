@@ -25,7 +25,7 @@ from skdpot.transport.consensus import BipartiteNetwork
 
 from ._message_estimates import estimate_utilities
 from ._message_planning import RoundPlan, plan_rounds
-from ._message_rounds import DeclaredUtilities, declare_utilities, make_noise, private_consensus
+from ._message_rounds import DeclaredUtilities, ForeignUtility, declare_utilities, make_noise, private_consensus
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,9 +257,13 @@ class PrivateMessageADMM(AllocationEstimator):
 
     def _run(self, plan: ReleasePlan, data: tuple[Problem, Solver]) -> Solution:
         problem, solver = data
-        targets, sources = problem.utilities()
-        utilities = targets, None if plan.release.declared[1] is None else sources
-        rounds = plan.release.rounds
+        rounds, declared = plan.release.rounds, plan.release.declared
+        if callable(self.utility):
+            made = map(ForeignUtility, filter(None, declared), problem.values)
+            targets, sources = (*made, None)[:2]
+        else:
+            targets, sources = problem.utilities()
+        utilities = targets, None if declared[1] is None else sources
         if rounds.queries is not None:
             estimates = plan.release.run(utilities)
             return solver.best_plan(
