@@ -9,7 +9,14 @@ from skdpot._base import count_columns, validate_private_data
 from skdpot.generative._encoders import RecordSpace
 from skdpot.generative._encoders.images import whole_shape
 from skdpot.privacy.quotes import shown, without_quotes
-from skdpot.tables import as_numbers, check_bounds, declared_labels, label_codes, one_by_one
+from skdpot.tables import (
+    as_numbers,
+    check_bounds,
+    declared_labels,
+    label_codes,
+    one_by_one,
+    refuse_other_labels,
+)
 
 DEFAULT_BOUNDS = (0, 1)
 # Numbers of these types are read without a copy; others become the first.
@@ -183,7 +190,9 @@ def unseen_points(declared: Declared, columns: Any) -> Points:
 def read_codes(y, number, n_records, private):
     """Return the codes of the labels of records, or raise; if `private`, -1 for undeclared ones."""
     codes = label_codes(read_each(y, n_records), number)
-    if not private and (codes < 0).any():
+    if private:
+        refuse_other_labels(y, number, "y")
+    elif (codes < 0).any():
         raise ValueError(
             "y has labels that are not among the declared classes. Declare all possible labels, or "
             "leave out the records with others."

@@ -33,6 +33,7 @@ from skdpot.tables._reading import (
     label_order,
     labels_of,
     read_codes,
+    refuse_other_labels,
 )
 from skdpot.tables._rules import Rules, read_rules
 from skdpot.tables._scales import LOG

@@ -59,7 +59,7 @@ class Table:
                 f"an array (table.{convert}())."
             )
         if self.container == "array" and not (sparse.issparse(X) or isinstance(X, np.ndarray)):
-            self.X = without_quotes(lambda: _as_array(X), "X cannot be read as a table of rows.")
+            self.X = without_quotes(lambda: rows_as_array(X), "X cannot be read as a table of rows.")
             kind = self.X.dtype.kind
             # An integer beyond 2**53 may be a label that was rounded because another row has a
             # fraction.
@@ -104,15 +104,11 @@ class Table:
         return self._labels[position]
 
     def kind(self, position: Any) -> str:
-        """Return NumPy's letter for what a column's type holds, "O" for anything.
+        """Return the letter of `kind_of` for a column.
 
-        No value decides about it. The types of lists are found in their values, and say nothing.
+        The types of lists are found in their values, and say nothing.
         """
-        dtype: Any = getattr(self.series(position), "dtype", None) if self._has_types else None
-        if hasattr(dtype, "is_temporal"):
-            name = str(dtype).partition("(")[0].rstrip("0123468")
-            return _KINDS_OF_POLARS.get(name, "O")
-        return "U" if str(dtype).startswith("str") else getattr(dtype, "kind", "O")
+        return kind_of(self.series(position)) if self._has_types else "O"
 
     def holds_dates(self, position: Any) -> bool:
         """Tell whether a column has a type of dates or times."""
@@ -122,15 +118,33 @@ class Table:
         return getattr(dtype, "kind", "f") == "M"
 
 
-def _as_array(rows: Any) -> np.ndarray:
-    """Return rows as an array, of objects if a cell is a list."""
+def kind_of(column: Any) -> str:
+    """Return NumPy's letter for what the type of a column holds, "O" for anything.
+
+    No value decides about it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.tables._containers import kind_of
+    >>> kind_of(np.array([1, 2])), kind_of(np.array([1, 2], dtype=object)), kind_of([1, 2])
+    ('i', 'O', 'O')
+    """
+    dtype: Any = getattr(column, "dtype", None)
+    if hasattr(dtype, "is_temporal"):
+        return _KINDS_OF_POLARS.get(str(dtype).partition("(")[0].rstrip("0123468"), "O")
+    return "U" if str(dtype).startswith("str") else getattr(dtype, "kind", "O")
+
+
+def rows_as_array(rows: Any, dtype: Any = None) -> np.ndarray:
+    """Return rows as an array, of objects if a cell is a list, or cannot be read."""
     try:
-        return np.asarray(rows)
-    except ValueError:
-        cells = np.asarray(rows, dtype=object)
-        if cells.ndim != 2:
+        return np.asarray(rows, dtype=dtype)
+    except Exception:
+        listed = [list(row) for row in rows]
+        if len(set(map(len, listed))) != 1:
             raise
-        return cells
+        return objects(cell for row in listed for cell in row).reshape(len(listed), -1)
 
 
 def container_of(X: Any) -> str:

@@ -11,7 +11,13 @@ import numpy as np
 from scipy import sparse
 
 from skdpot.tables._column import NOMINAL, NUMERIC, ORDINAL, Column
-from skdpot.tables._containers import LARGEST_EXACT, Table, library_of
+from skdpot.tables._containers import (
+    LARGEST_EXACT,
+    Table,
+    kind_of,
+    library_of,
+    rows_as_array,
+)
 from skdpot.tables._dates import numbers_of_dates
 from skdpot.tables._declarations import is_missing, label_codes, objects
 
@@ -67,7 +73,7 @@ def as_numbers(X: Any) -> Any:
     """
     table = Table(X) if library_of(type(X)) != "array" else None
     if table is None:
-        given = X if hasattr(X, "dtype") or sparse.issparse(X) else np.asarray(X, dtype=object)
+        given = X if hasattr(X, "dtype") or sparse.issparse(X) else rows_as_array(X, object)
         kinds = {getattr(given.dtype, "kind", "f")}
     else:
         kinds = {table.kind(place) for place in range(len(table.names))}
@@ -196,6 +202,18 @@ def mistyped(column: Column) -> list[str]:
         "way round (the number 1 is not the text '1'): convert the column, as none of it would be "
         "a declared label"
     ]
+
+
+def has_other_labels(declared: Any, kind: str) -> bool:
+    """Tell whether a type of this kind holds none of the declared labels."""
+    are_text = [isinstance(label, str) for label in declared]
+    return (kind in "biuf" and all(are_text)) or (kind in "US" and not any(are_text))
+
+
+def refuse_other_labels(labels: Any, declared: Any, name: str) -> None:
+    """Raise if private labels have a type that none of the declared ones has; no value raises."""
+    if has_other_labels(declared, kind_of(labels)):
+        raise ValueError(f"{mistyped(Column(name, NOMINAL))[0]}.")
 
 
 def declared_codes(labels: np.ndarray, number: dict[Any, int], name: str) -> np.ndarray:

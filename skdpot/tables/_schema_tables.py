@@ -10,7 +10,7 @@ from skdpot.tables._column import NUMERIC, Column
 from skdpot.tables._containers import Table, exact_digits, labels_in
 from skdpot.tables._declarations import objects
 from skdpot.tables._frames import as_array, make_table
-from skdpot.tables._reading import mistyped, numbers_in
+from skdpot.tables._reading import has_other_labels, mistyped, numbers_in
 from skdpot.tables._schema import TableSchema, refuse
 from skdpot.tables._types import typed_values
 from skdpot.tables._unlearned import Constant, Identifier
@@ -86,7 +86,7 @@ def _values_in(
         else:
             read, problem = _labels_in(table, place, column, private)
             is_mistyped = True
-            if private and _has_other_labels(column, table.kind(place)):
+            if private and has_other_labels(column.values, table.kind(place)):
                 problem = mistyped(column)
         values.append(read)
         problems += problem if is_mistyped or not private else []
@@ -98,12 +98,6 @@ def _kinds_of_numbers(column: Column) -> str:
     if column.unit is None:
         return "biufO"
     return "mUO" if column.duration else "MUO"
-
-
-def _has_other_labels(column: Column, kind: str) -> bool:
-    """Tell whether a type of this kind holds none of the declared labels."""
-    are_text = [isinstance(label, str) for label in column.values]
-    return (kind in "biuf" and all(are_text)) or (kind == "U" and not any(are_text))
 
 
 def _labels_in(
