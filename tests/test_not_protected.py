@@ -9,7 +9,6 @@ import re
 import sys
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -115,8 +114,7 @@ def table(value, name=None, form="pandas"):
     if name is not None:
         columns[name] = with_value(TABLE[name], value)
     if form == "polars":
-        return pl.DataFrame({key: pl.Series(key, column, dtype=pl.Object)
-                             for key, column in columns.items()})  # fmt: skip
+        return pl.DataFrame({key: column.tolist() for key, column in columns.items()})
     frame = pd.DataFrame({key: pd.Series(column, dtype=object) for key, column in columns.items()})
     return frame if form == "pandas" else frame.to_numpy()
 
@@ -283,7 +281,7 @@ def messages(ledger, **options):
     return PrivateMessageADMM(50.0, delta=1e-6, ledger=ledger, **NETWORK | options)
 
 
-ROUNDS = {"n_rounds": 3, "eta": 1.0}
+ROUNDS = {"n_rounds": 1, "eta": 1.0}
 
 
 def search(ledger, estimator=None, grid=None, **options):
@@ -347,8 +345,11 @@ for relation in RELATIONS:
 for form in FORMS:
     CASES |= {
         f"vectors, {form}": Case(
-            "DPSinkhornGenerator", partial(generator, "add_remove", bounds=(0, 1)),
-            of_points(form), values=MORE, relation="add_remove",
+            "DPSinkhornGenerator",
+            partial(generator, "add_remove", bounds=(0, 1)),
+            of_points(form),
+            values=MORE,
+            relation="add_remove",
         ),
         f"distance, {form}": Case("PrivateSinkhornDistance", distance, of_points(form, SIDES)),
         f"allocation, {form}": Case("PrivateADMMTransport", allocation, of_utilities(form), 2.0),
@@ -374,7 +375,7 @@ CASES |= {
     ),
     "a polars table": Case(
         "DPSinkhornGenerator", partial(table_generator, "add_remove"),
-        of_table("sex", "polars"), usual="m", relation="add_remove",
+        of_table("sex", "polars"), usual="m", values=("x", None), relation="add_remove",
     ),
     "distance by histograms": Case(
         "PrivateSinkhornDistance", partial(distance, mechanism="histogram"),
@@ -408,10 +409,6 @@ CASES |= {
         partial(generator, "add_remove", bounds=(0, 1),
                 model=VectorSketch(OwnEncoder((asking_encoder, decoder), largest_norm=2.0))),
         of_points("array"), values=(0.001, 0.999, math.nan), relation="add_remove",
-    ),
-    "a utility that asks": Case(
-        "PrivateMessageADMM", partial(messages, utility=Root), of_utilities("array"), 2.0,
-        (1.0, 5.0),
     ),
     "a utility that asks in rounds": Case(
         "PrivateMessageADMM", partial(messages, utility=Root, **ROUNDS), of_utilities("array"),
@@ -538,18 +535,14 @@ def test_a_row_without_a_place_takes_no_row_of_its_person_along():
 
 def test_a_failing_utility_is_that_of_its_edge_alone():
     """All other edges are asked again, so that one parameter changes no other edge."""
-    likes = UTILITIES.copy()
-    likes[ROW, 1] = 4.9
-    calm = np.minimum(UTILITIES, 4.4)
-    seeded = {"utility": Root, "random_state": 0, **NETWORK, "utility_bounds": (1, 5)}
-    marginals = [
-        PrivateMessageADMM(1e6, **seeded).fit(np.where(calm == UTILITIES, X, calm)).plan_
-        for X in (UTILITIES, likes)
-    ]
-    assert np.isfinite(marginals).all()
-    others = np.ones(calm.shape, dtype=bool)
-    others[ROW], others[:, 1] = False, False
-    assert np.abs(marginals[0] - marginals[1])[others].max() < 1.0
+    fails, calm = UTILITIES.copy(), np.minimum(UTILITIES, 4.4)
+    fails[ROW, 1], calm[ROW, 1] = 4.9, 1.0
+    fails = np.where(np.arange(18).reshape(6, 3) == 3 * ROW + 1, fails, calm)
+    seeded = {"utility": Root, "random_state": 0, **ROUNDS, **NETWORK}
+    plans = [PrivateMessageADMM(1e6, **seeded).fit(X).plan_ for X in (fails, calm)]
+    others = np.arange(6) != ROW
+    # One round: a target answers with its own utilities, and the sources are indifferent.
+    np.testing.assert_allclose(plans[0][others], plans[1][others], atol=0.01)
 
 
 def test_private_estimators_take_nan_and_open_ones_say_that_they_do_not():
@@ -561,10 +554,12 @@ def test_private_estimators_take_nan_and_open_ones_say_that_they_do_not():
 
 def estimators():
     """Return the names of all private estimators."""
-    named = {**vars(skdpot), **{name: getattr(skdpot.published, name)
-                                for name in skdpot.published.__all__}}  # fmt: skip
-    return {name for name, one in named.items()
-            if isinstance(one, type) and hasattr(one, "fit") and hasattr(one, "preview")}  # fmt: skip
+    published = {name: getattr(skdpot.published, name) for name in skdpot.published.__all__}
+    classes = {name: one for name, one in {**vars(skdpot), **published}.items()
+               if isinstance(one, type)}  # fmt: skip
+    return {
+        name for name, one in classes.items() if hasattr(one, "fit") and hasattr(one, "preview")
+    }
 
 
 def test_the_page_has_a_row_for_each_private_estimator():

@@ -199,9 +199,7 @@ CASES = {
         two_columns,
         as_text(two_columns),
     ),
-    "PrivateSinkhornDistance, score": Case(
-        make_distance, two_groups, as_text(two_groups), "score"
-    ),
+    "PrivateSinkhornDistance, score": Case(make_distance, two_groups, as_text(two_groups), "score"),
     "FairBarycenterPreprocessor": Case(
         make_repair, a_table, with_nan(a_table), without_guarantee={"epsilon": None}
     ),
@@ -240,12 +238,7 @@ CASES = {
         )
         for name, params, data, bad in (
             ("vectors", {"bounds": (0, 1), "classes": [0, 1]}, two_groups, as_text(two_groups)),
-            (
-                "images",
-                {"classes": [0, 1], "image_shape": (1, 2)},
-                two_groups,
-                as_text(two_groups),
-            ),
+            ("images", {"classes": [0, 1], "image_shape": (1, 2)}, two_groups, as_text(two_groups)),
             ("a table", {"schema": {0: (0.0, 1.0), 1: range(2)}}, a_table, as_text(a_table)),
         )
     },

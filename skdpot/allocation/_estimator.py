@@ -90,8 +90,8 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         Raises
         ------
         ValueError
-            If utilities are not numbers or are outside their declared range, shapes differ, or the
-            network has no plan. Nothing is charged in this case.
+            If shapes or types are wrong, or the network has no plan; without epsilon, also if
+            utilities are not numbers. Nothing is charged in this case.
         BudgetExceededError
             If the ledger does not allow the release. Nothing is released in this case.
         """

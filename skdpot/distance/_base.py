@@ -64,7 +64,8 @@ class BaseTransportDistance(PrivateEstimator):
         Parameters
         ----------
         X : array-like of shape (n_records, n_features)
-            Private records. Values outside of the bounds are moved to them, silently.
+            Private records. Values outside of the bounds are moved to them, silently, and values
+            that are no numbers to the middle.
         y : array-like of shape (n_records,)
             The group of every record, required; private only where labels are.
 
@@ -76,8 +77,8 @@ class BaseTransportDistance(PrivateEstimator):
         Raises
         ------
         ValueError
-            If a parameter, a record or a public label is wrong. Nothing has been charged then. No
-            private label raises an error.
+            If a parameter, a type or shape of X, or a public label is wrong. Nothing has been
+            charged then. No value of a record raises an error.
         BudgetExceededError
             If the ledger does not allow the release. Nothing has been released then.
         """

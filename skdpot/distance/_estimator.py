@@ -21,7 +21,7 @@ _INSTEAD = {
     "could not convert": (
         "X holds text that cannot be read as numbers. Convert it to numbers first; or declare what "
         "the columns hold, by schema={column: ...}."
-    ),
+    )
 }
 # Settings of `score`, for features scaled to [0, 1] and means of squared differences over them.
 _SCORE_REG = 0.05
@@ -49,8 +49,9 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
     values may be replaced by any others within the bounds. With ``labels="public"`` the group of a
     record, the sizes of the groups and the labels are *not* protected. With ``labels="private"``
     the group of a record is protected, too: it may be replaced by a record of another group. In
-    either case the number of records is public. The fact that all values are finite, or agree with
-    the schema, is also public, because other values are refused with an error.
+    either case the number of records is public. No value refuses a fit: NaN, and values that are no
+    numbers or not declared, are read as the middle of the bounds or levels, or as the first
+    category (:doc:`/not_protected`).
 
     Parameters
     ----------
@@ -76,8 +77,8 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         uses the labels in y.
     labels : {"public", "private"}, default="public"
         Whether the group of a record is public. Private labels need `groups` and `min_group_size`;
-        then records with a label that is not in `groups` are ignored, without a warning. Only
-        labels of another type, such as the text "1" for the number 1, are refused.
+        then records with a label that is not in `groups` are ignored, without a warning. The text
+        "1" is not the number 1.
     min_group_size : int or array-like of shape (n_groups,), default=None
         Public. With private labels, the smallest number of records in each group. A larger number
         means less noise. A smaller group is filled up with the middle of the bounds, without a

@@ -59,7 +59,9 @@ class Table:
                 f"an array (table.{convert}())."
             )
         if self.container == "array" and not (sparse.issparse(X) or isinstance(X, np.ndarray)):
-            self.X = without_quotes(lambda: rows_as_array(X), "X cannot be read as a table of rows.")
+            self.X = without_quotes(
+                lambda: rows_as_array(X), "X cannot be read as a table of rows."
+            )
             kind = self.X.dtype.kind
             # An integer beyond 2**53 may be a label that was rounded because another row has a
             # fraction.

@@ -11,13 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from skdpot.tables._column import NOMINAL, NUMERIC, ORDINAL, Column
-from skdpot.tables._containers import (
-    LARGEST_EXACT,
-    Table,
-    kind_of,
-    library_of,
-    rows_as_array,
-)
+from skdpot.tables._containers import LARGEST_EXACT, Table, kind_of, library_of, rows_as_array
 from skdpot.tables._dates import numbers_of_dates
 from skdpot.tables._declarations import is_missing, label_codes, objects
 

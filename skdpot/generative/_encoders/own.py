@@ -22,8 +22,8 @@ class OwnEncoder(Encoder):
     """An encoder of your own: a fitted transformer, or a pair of functions.
 
     It is public, must be a function of the record, and must not have learned from private records.
-    It is given one record at a time, in the units of the data. If it fails on a record, or does not
-    return finite numbers, the code is zero, silently.
+    It is given one record at a time, after the charge, in the units of the data. If it fails on a
+    record, or does not return finite numbers, the code is zero. Its output and warnings are hidden.
 
     Parameters
     ----------
