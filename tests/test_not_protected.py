@@ -554,11 +554,12 @@ def test_private_estimators_take_nan_and_open_ones_say_that_they_do_not():
 
 def estimators():
     """Return the names of all private estimators."""
-    published = {name: getattr(skdpot.published, name) for name in skdpot.published.__all__}
-    classes = {name: one for name, one in {**vars(skdpot), **published}.items()
-               if isinstance(one, type)}  # fmt: skip
+    named = [(room, name) for room in (skdpot, skdpot.published) for name in room.__all__]
+    classes = {name: getattr(room, name) for room, name in named}
     return {
-        name for name, one in classes.items() if hasattr(one, "fit") and hasattr(one, "preview")
+        name
+        for name, one in classes.items()
+        if isinstance(one, type) and hasattr(one, "fit") and hasattr(one, "preview")
     }
 
 

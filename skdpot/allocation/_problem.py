@@ -105,8 +105,12 @@ def read_source_utilities(matrix: Any, shape: tuple[int, int], *, private: bool 
 
     If `private`, no value raises: NaN stands for those that are no numbers.
     """
-    found = without_quotes(lambda: as_numbers(matrix), _NO_NUMBERS) if private else matrix
-    found = _as_doubles(found)
+    given = matrix
+    if private:
+        matrix = without_quotes(
+            lambda: as_numbers(given), _NO_NUMBERS, instead={"could not convert": _NO_NUMBERS}
+        )
+    found = _as_doubles(matrix)
     if found is None:
         # Raised outside of the handler, whose error quotes what it could not read.
         raise ValueError(_NO_NUMBERS)

@@ -136,7 +136,7 @@ def first_of(X: Any, groups: Any) -> tuple[Any, Any, Any]:
 
 
 def read_parts(frames: Any, groups: str, rows: Any, order: int | None, private: bool) -> Any:
-    """Return the parts of a table in several frames, or raise.
+    """Return the parts of a table in several frames, and how many people have names, or raise.
 
     All rows of a person are in one frame, or one partition. `groups` is the column with the person
     of each row, and `order` the column by which the rows of a person are in order.
@@ -162,7 +162,7 @@ def read_parts(frames: Any, groups: str, rows: Any, order: int | None, private: 
             "rows of a person are in several parts of the table, where she would count several "
             "times: bring all rows of each person into one part."
         )
-    return parts
+    return parts, len(people)
 
 
 def by_person(

@@ -162,8 +162,8 @@ class PeopleRecords:
 
     space: PeopleSpace
     parts: LocalParts | RemoteParts
-    # How many people have no counted row is private.
-    n_read = None
+    # How many people have names, also of those who count nowhere.
+    n_read: int
 
     @property
     def n_people(self) -> int:
@@ -203,20 +203,20 @@ class PeopleSketch:
                 raise ValueError("a table in parts has its labels in a column: give it as target.")
             space = self._space(self.row_model._space_of(X, y, declared), groups)
             validate_data(estimator, X, skip_check_array=True, reset=True)
-            parts = read_parts(frames, groups, space.rows, space.table.order, private)
-            return PeopleRecords(space, parts)
+            found = read_parts(frames, groups, space.rows, space.table.order, private)
+            return PeopleRecords(space, *found)
         check_index(X, persons)
         user = getattr(persons, "name", None)
         row_space = self.row_model._space_of(X, y, declared)
         space = self._space(row_space, user if isinstance(user, str) else None)
         units = row_space.read(estimator, X, y, reset=True, private=private)
-        parts, _ = by_person(units, persons, space.table.order, private=private)
-        return PeopleRecords(space, LocalParts(parts))
+        parts, people = by_person(units, persons, space.table.order, private=private)
+        return PeopleRecords(space, LocalParts(parts), len(people))
 
     def _unseen(self, declared: Declared, columns: Any) -> PeopleRecords:
         """Return nobody's rows of the declared table, or raise."""
         return PeopleRecords(
-            self._space(self.row_model._unseen(declared, columns).space, None), LocalParts([])
+            self._space(self.row_model._unseen(declared, columns).space, None), LocalParts([]), 0
         )
 
     def _space(self, rows: TableSpace, user: str | None) -> PeopleSpace:
