@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils.validation import has_fit_parameter, validate_data
+from sklearn.utils.validation import check_array, has_fit_parameter, validate_data
 
 from skdpot._conformance import ANY_FIT, Failures
 from skdpot._sklearn_compat import (
@@ -38,12 +38,18 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def validate_private_data(
-    estimator: BaseEstimator, X: Any, *, instead: Mapping[str, str] | None = None, **options: Any
+    estimator: BaseEstimator,
+    X: Any,
+    *,
+    instead: Mapping[str, str] | None = None,
+    as_numbers: Callable[[Any], Any] | None = None,
+    **options: Any,
 ) -> Any:
     """Return X as scikit-learn's `validate_data` does, with errors that quote no value of X.
 
     `instead` has beginnings of further messages of scikit-learn, each with its replacement. A
-    ValueError names positions and shapes, never a value.
+    ValueError names positions and shapes, never a value. With `as_numbers`, that of
+    `skdpot.tables`, no value raises: NaN stands for those that are no numbers.
 
     Examples
     --------
@@ -53,11 +59,22 @@ def validate_private_data(
     Traceback (most recent call last):
     ValueError: X holds text that cannot be read as numbers. Convert it to numbers first.
     """
+
+    def checked_data() -> Any:
+        if as_numbers is None:
+            return validate_data(estimator, X, **options)
+        numbers = as_numbers(X)
+        if numbers is X:
+            return validate_data(estimator, X, ensure_all_finite=False, **options)
+        reset = options.pop("reset", True)
+        validate_data(estimator, X, skip_check_array=True, reset=reset)
+        return check_array(numbers, ensure_all_finite=False, estimator=estimator, **options)
+
     # The promise that values are finite holds even if the caller disabled the check; the sum that
     # scikit-learn checks first may overflow.
     with config_context(assume_finite=False), np.errstate(all="ignore"):
         checked = without_quotes(
-            lambda: validate_data(estimator, X, **options),
+            checked_data,
             otherwise="X cannot be read as an array of real numbers, one row per user.",
             instead=instead,
         )

@@ -18,8 +18,8 @@ PACKAGE = "skdpot"
 # A number of records that no other array in a fit has.
 N_RECORDS = 1009
 # Hardly more than the package has: to be lowered when it gets smaller, and raised by nothing but
-# what users get for it: advice on the name of a column, and on searches, was the last.
-CODE_LINES = 44_493
+# what users get for it: private fits that refuse no value were the last.
+CODE_LINES = 45_100
 ESTIMATOR_ROOMS = (
     "allocation", "distance", "fairness", "generative", "model_selection", "published", "sampling",
 )  # fmt: skip
@@ -273,7 +273,7 @@ def measure_walks():
     for name, fit in fits().items():
         functions = functions_from(fit)
         title = f"functions that records pass from fit to their release: {name}"
-        found.append(Measure(title, len(functions), 12, tuple(functions)))
+        found.append(Measure(title, len(functions), 14, tuple(functions)))
     return found
 
 

@@ -117,7 +117,8 @@ class UnlabelledGenerator(DPSinkhornGenerator):
     [
         UnlabelledGenerator(bounds=(-100, 100)),
         UnlabelledGenerator(bounds=(-100, 100), model=VectorSketch("identity")),
-    ]
+    ],
+    expected_failed_checks=expected_failed_checks,
 )
 def test_generated_checks_but_for_undeclared_labels(estimator, check):
     check(estimator)

@@ -9,25 +9,26 @@ from sklearn.base import OneToOneFeatureMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from skdpot._base import PrivateEstimator, count_columns, tells_of_charges, validate_private_data
-from skdpot._conformance import FITTED_TARGETS, Failures
+from skdpot._conformance import FITTED_TARGETS, NO_REFUSED_VALUES, Failures
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.random import NoiseSource
 from skdpot.privacy.sensitivity import PROTECTED
+from skdpot.tables import as_numbers
 from skdpot.transport import load_compiler
 from skdpot.transport.consensus import FAMILIES, BipartiteNetwork, check_feasible, welfare
 
 from ._problem import (
     Problem,
-    check_declared,
     check_order,
     on_edges,
     read_network,
     read_ranges,
     read_scale,
     read_source_utilities,
+    within_ranges,
 )
 from ._simulation import LARGEST_SIMULATED, share_lost
 from ._solver import Solution, Solver
@@ -89,8 +90,8 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         Raises
         ------
         ValueError
-            If utilities are not numbers or are outside their declared range, shapes differ, or the
-            network has no plan. Nothing is charged in this case.
+            If shapes or types are wrong, or the network has no plan; without epsilon, also if
+            utilities are not numbers. Nothing is charged in this case.
         BudgetExceededError
             If the ledger does not allow the release. Nothing is released in this case.
         """
@@ -103,10 +104,14 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
             source_utilities=source_utilities, target_bounds=self.target_bounds,
             source_bounds=self.source_bounds,
         )  # fmt: skip
-        X = validate_private_data(self, X, instead=_INSTEAD, accept_sparse="csr", dtype=np.float64)
-        problem = self._problem_on(self._network_of(X), X, source_utilities)
-        if self.epsilon is not None:
-            check_declared(problem, read_ranges(self.utility_bounds))
+        private = self.epsilon is not None
+        X = validate_private_data(
+            self, X, instead=_INSTEAD, as_numbers=as_numbers if private else None,
+            accept_sparse="csr", dtype=np.float64,
+        )  # fmt: skip
+        problem = self._problem_on(self._network_of(X), X, source_utilities, private=private)
+        if private:
+            problem = within_ranges(problem, read_ranges(self.utility_bounds))
         return problem, solver
 
     def _declared(
@@ -152,11 +157,14 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
     def _progress(self) -> dict[str, Any]:
         return {"desc": type(self).__name__, "disable": not self.verbose}
 
-    def _problem_on(self, network: BipartiteNetwork, X: Any, source_utilities: Any) -> Problem:
+    def _problem_on(
+        self, network: BipartiteNetwork, X: Any, source_utilities: Any, *, private: bool = False
+    ) -> Problem:
         """Return the problem of these utilities on the edges of a network."""
         values = [on_edges(X, network)]
         if source_utilities is not None:
-            values.append(on_edges(read_source_utilities(source_utilities, X.shape), network))
+            read = read_source_utilities(source_utilities, X.shape, private=private)
+            values.append(on_edges(read, network))
         compact = sparse.issparse(X) or sparse.issparse(self.adjacency)
         scale = read_scale(self.utility_scale, network)
         return Problem(network, self.utility, scale, tuple(values), compact)
@@ -270,15 +278,18 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         ValueError
             If utilities are not numbers, or have another shape than what was fitted.
         """
-        X = self._check_targets(X)
+        X = self._check_targets(X, private=False)
         network = self._fitted
         targets, sources = self._problem_on(network, X, source_utilities).utilities()
         return float(welfare(network, targets, sources, on_edges(self.plan_, network)))
 
-    def _check_targets(self, X):
+    def _check_targets(self, X, private=True):
         """Return X, if it has the shape of the fitted X."""
         check_is_fitted(self)
-        X = validate_private_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        X = validate_private_data(
+            self, X, as_numbers=as_numbers if private and self.epsilon is not None else None,
+            accept_sparse="csr", dtype=np.float64, reset=False,
+        )  # fmt: skip
         if X.shape != self.plan_.shape:
             raise ValueError(
                 f"X has {X.shape[0]} targets, but the fitted plan has {self.plan_.shape[0]}. Pass "
@@ -287,7 +298,8 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         return X
 
     def _failing_checks(self) -> Failures:
-        return FITTED_TARGETS
+        failing = {} if self.epsilon is None else NO_REFUSED_VALUES
+        return {**FITTED_TARGETS, **failing}
 
     def _undeclared(self) -> str | None:
         lacking = self.epsilon is not None and self.utility_bounds is None
@@ -297,4 +309,5 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         tags = super().__sklearn_tags__()
         # Which entries private utilities have is not public.
         tags.input_tags.sparse = self.epsilon is None or self.adjacency is not None
+        tags.input_tags.allow_nan = self.epsilon is not None
         return tags

@@ -7,13 +7,15 @@ import numpy as np
 from scipy import sparse
 
 from skdpot._base import refuse_other_order
-from skdpot.privacy.quotes import shown
+from skdpot.privacy.quotes import shown, without_quotes
+from skdpot.tables import as_numbers
 from skdpot.transport.consensus import BipartiteNetwork, LinearUtility, make_network, make_utility
 
 # Default bounds of what a node may give or receive.
 _USUAL_BOUNDS = (0.0, 1.0)
 # Products and quotients of some numbers within these limits neither overflow nor underflow.
 _LEAST, _LARGEST = 1e-60, 1e60
+_NO_NUMBERS = "source_utilities holds values that are not real numbers."
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,23 +100,31 @@ def _default_edges(X: Any, private: bool) -> Any:
     return edges
 
 
-def read_source_utilities(matrix: Any, shape: tuple[int, int]) -> Any:
-    """Return the sources' utilities as a finite array or CSR array; errors quote no value."""
-    found = _as_numbers(matrix)
+def read_source_utilities(matrix: Any, shape: tuple[int, int], *, private: bool = False) -> Any:
+    """Return the sources' utilities as an array or CSR array; errors quote no value.
+
+    If `private`, no value raises: NaN stands for those that are no numbers.
+    """
+    given = matrix
+    if private:
+        matrix = without_quotes(
+            lambda: as_numbers(given), _NO_NUMBERS, instead={"could not convert": _NO_NUMBERS}
+        )
+    found = _as_doubles(matrix)
     if found is None:
         # Raised outside of the handler, whose error quotes what it could not read.
-        raise ValueError("source_utilities holds values that are not real numbers.")
+        raise ValueError(_NO_NUMBERS)
     if found.shape != shape:
         raise ValueError(
             f"source_utilities must be of shape {shape}, that of X, with a row for each target; "
             f"got shape {found.shape}."
         )
-    if not np.isfinite(found.data if sparse.issparse(found) else found).all():
+    if not (private or np.isfinite(found.data if sparse.issparse(found) else found).all()):
         raise ValueError("source_utilities contains NaN or infinity.")
     return found
 
 
-def _as_numbers(matrix: Any) -> Any:
+def _as_doubles(matrix: Any) -> Any:
     """Return an array or a CSR array of doubles, or None if that is impossible."""
     try:
         found = sparse.csr_array(matrix) if sparse.issparse(matrix) else np.asarray(matrix)
@@ -176,19 +186,16 @@ def read_ranges(utility_bounds: Any) -> tuple[tuple[float, float], tuple[float, 
     return tuple((float(low), float(high)) for low, high in ranges)  # type: ignore[return-value]
 
 
-def check_declared(problem: Problem, ranges: Any) -> None:
-    """Raise if utilities are outside of their declared ranges, which are their domain."""
-    for name, values, (low, high) in zip(
-        ("X", "source_utilities"), problem.values, ranges, strict=False
-    ):
-        # Raises if the family has no member with such a parameter, which is public.
+def within_ranges(problem: Problem, ranges: Any) -> Problem:
+    """Return private utilities moved into their declared ranges, and their middles for NaN.
+
+    Raise if the family has no utility with the lowest parameter, which is public.
+    """
+    moved = []
+    for values, (low, high) in zip(problem.values, ranges, strict=False):
         make_utility(problem.family, np.full_like(problem.scale, low), problem.scale)
-        if ((values < low) | (values > high)).any():
-            raise ValueError(
-                f"{name} has utilities outside of utility_bounds ({low:g}, {high:g}), which the "
-                "guarantee does not cover. Declare wider bounds, or clip the utilities. (A sparse "
-                "matrix has 0 on the edges that it does not store.)"
-            )
+        moved.append(np.where(np.isnan(values), (low + high) / 2, np.clip(values, low, high)))
+    return problem.with_values(moved)
 
 
 def read_factors(node_budgets: Any, network: BipartiteNetwork) -> tuple[Any, Any]:

@@ -46,7 +46,8 @@ class PrivateADMMTransport(AllocationEstimator):
         (n_edges,), and returns a :class:`~skdpot.transport.consensus.ConcaveUtility`; see Notes.
     utility_bounds : array-like of shape (2,) or (2, 2), default=None
         Public; required with an epsilon. The smallest and the largest possible utility, or one
-        pair for the targets and one for the sources. Utilities outside are refused.
+        pair for the targets and one for the sources. Utilities outside are
+        clipped, and NaN is read as the middle.
     utility_scale : float, array-like or sparse matrix of shape (n_targets, n_sources), default=1.0
         Public. The b of quadratic utilities, in units of utility per unit of amount, at least 0, or
         the c of logarithmic ones, in units of amount, above 0.

@@ -10,6 +10,7 @@ from joblib import effective_n_jobs
 from sklearn.utils.validation import validate_data
 
 from skdpot._base import PrivateEstimator, count_columns, tells_of_charges, validate_private_data
+from skdpot._conformance import NO_REFUSED_VALUES, Failures
 from skdpot._sklearn_compat import Interval, fit_context
 from skdpot.distance._costs import CostSettings, Threads
 from skdpot.distance._groups import Layout, Records, declared_groups, make_groups
@@ -18,7 +19,7 @@ from skdpot.distance._space import BoxSpace, TableSpace
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.random import make_source
-from skdpot.tables import check_bounds, read_columns, read_schema
+from skdpot.tables import as_numbers, check_bounds, read_columns, read_schema
 from skdpot.transport import load_compiler
 
 _WHY_BOUNDS = "They give the range of the cost, which the noise is scaled to."
@@ -63,7 +64,8 @@ class BaseTransportDistance(PrivateEstimator):
         Parameters
         ----------
         X : array-like of shape (n_records, n_features)
-            Private records. Values outside of the bounds are moved to them, silently.
+            Private records. Values outside of the bounds are moved to them, silently, and values
+            that are no numbers to the middle.
         y : array-like of shape (n_records,)
             The group of every record, required; private only where labels are.
 
@@ -75,8 +77,8 @@ class BaseTransportDistance(PrivateEstimator):
         Raises
         ------
         ValueError
-            If a parameter, a record or a public label is wrong. Nothing has been charged then. No
-            private label raises an error.
+            If a parameter, a type or shape of X, or a public label is wrong. Nothing has been
+            charged then. No value of a record raises an error.
         BudgetExceededError
             If the ledger does not allow the release. Nothing has been released then.
         """
@@ -85,7 +87,11 @@ class BaseTransportDistance(PrivateEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
+        tags.input_tags.allow_nan = True
         return tags
+
+    def _failing_checks(self) -> Failures:
+        return NO_REFUSED_VALUES
 
     def _undeclared(self) -> str | None:
         return "bounds are not declared" if self.bounds is None and self.schema is None else None
@@ -108,8 +114,7 @@ class BaseTransportDistance(PrivateEstimator):
     def _read(self, X: Any, y: Any, groups: Any, reset: bool) -> Records:
         """Return records within their box, with their groups.
 
-        Errors are raised here. No private value decides whether one is, except that all values must
-        be numbers.
+        Errors are raised here. No private value decides whether one is.
         """
         if y is None:
             raise ValueError(
@@ -129,12 +134,13 @@ class BaseTransportDistance(PrivateEstimator):
         """Return records as points of the declared space, or raise."""
         if self.schema is None:
             X = validate_private_data(
-                self, X, instead=self._instead, dtype=np.float64, ensure_min_samples=2, reset=reset
-            )
+                self, X, instead=self._instead, as_numbers=as_numbers, dtype=np.float64,
+                ensure_min_samples=2, reset=reset,
+            )  # fmt: skip
             space = self._space(X.shape[1])
-            return space, np.clip(X, space.low, space.high)
+            return space, space.moved_inside(X)
         space = self._space(0)
-        columns = read_columns(X, space.schema)
+        columns = read_columns(X, space.schema, private=True)
         validate_data(self, X, skip_check_array=True, reset=reset)
         return space, space.points(columns)
 

@@ -15,17 +15,13 @@ from skdpot.distance._base import BaseTransportDistance
 from skdpot.distance._costs import CostSettings, Threads
 from skdpot.distance._costs_release import CostsRelease
 from skdpot.distance._grid_release import GridRelease, make_grid
-from skdpot.tables import read_schema, values_in
+from skdpot.tables import as_numbers, read_schema, values_in
 
 _INSTEAD = {
     "could not convert": (
         "X holds text that cannot be read as numbers. Convert it to numbers first; or declare what "
         "the columns hold, by schema={column: ...}."
-    ),
-    "Input X contains NaN": (
-        "Input X contains NaN. Leave out records with missing values; or declare what the columns "
-        "hold, by schema={column: {'bounds': (low, high), 'missing': True}}."
-    ),
+    )
 }
 # Settings of `score`, for features scaled to [0, 1] and means of squared differences over them.
 _SCORE_REG = 0.05
@@ -53,8 +49,9 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
     values may be replaced by any others within the bounds. With ``labels="public"`` the group of a
     record, the sizes of the groups and the labels are *not* protected. With ``labels="private"``
     the group of a record is protected, too: it may be replaced by a record of another group. In
-    either case the number of records is public. The fact that all values are finite, or agree with
-    the schema, is also public, because other values are refused with an error.
+    either case the number of records is public. No value refuses a fit: NaN, and values that are no
+    numbers or not declared, are read as the middle of the bounds or levels, or as the first
+    category (:doc:`/not_protected`).
 
     Parameters
     ----------
@@ -80,8 +77,8 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         uses the labels in y.
     labels : {"public", "private"}, default="public"
         Whether the group of a record is public. Private labels need `groups` and `min_group_size`;
-        then records with a label that is not in `groups` are ignored, without a warning. Only
-        labels of another type, such as the text "1" for the number 1, are refused.
+        then records with a label that is not in `groups` are ignored, without a warning. The text
+        "1" is not the number 1.
     min_group_size : int or array-like of shape (n_groups,), default=None
         Public. With private labels, the smallest number of records in each group. A larger number
         means less noise. A smaller group is filled up with the middle of the bounds, without a
@@ -276,7 +273,9 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
 
     def _failing_checks(self) -> Failures:
         two_groups = self.groups is not None and len(self.groups) == 2
-        return {} if self.mechanism == "output" or two_groups else MORE_THAN_TWO_GROUPS
+        failing = super()._failing_checks()
+        is_mapped = self.mechanism == "output" or two_groups
+        return failing if is_mapped else {**MORE_THAN_TWO_GROUPS, **failing}
 
     def transform(self, X) -> Any:
         """Map rows of the first group to the distribution of the second, by the private plan.
@@ -300,12 +299,12 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
             If the rows are not finite numbers, or there are more than two groups.
         """
         check_is_fitted(self, "histograms_")
-        X = validate_private_data(self, X, dtype=np.float64, reset=False)
+        X = validate_private_data(self, X, as_numbers=as_numbers, dtype=np.float64, reset=False)
         if len(self.groups_) > 2:
             raise ValueError(
                 f"rows can be mapped between two groups, and there are {len(self.groups_)}."
             )
-        return self._fitted.map(np.clip(X, *self._box(X.shape[1])))
+        return self._fitted.map(self._space(X.shape[1]).moved_inside(X))
 
     @tells_of_charges
     def score(self, X, y=None) -> float:
@@ -438,7 +437,7 @@ def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options) -> float:
     else:
         X, Y = (
             validate_private_data(
-                BaseEstimator(), sample, instead=_INSTEAD, dtype=np.float64, ensure_all_finite=False
+                BaseEstimator(), sample, instead=_INSTEAD, as_numbers=as_numbers, dtype=np.float64
             )
             for sample in (X, Y)
         )

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from skdpot.distance._space import BoxSpace, TableSpace
 from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.quotes import shown, without_quotes
-from skdpot.tables import declared_codes, declared_labels, label_codes, one_by_one
+from skdpot.tables import declared_labels, label_codes, one_by_one, refuse_other_labels
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,9 @@ def make_groups(X: np.ndarray, y: Any, *, groups: Any, labels: str, min_group_si
     else:
         names, number = declared_labels(groups, "groups")
         given = one_by_one(y)
-        is_private = labels == "private"
-        codes = declared_codes(given, number, "y") if is_private else label_codes(given, number)
+        if labels == "private":
+            refuse_other_labels(y, number, "y")
+        codes = label_codes(given, number)
     if len(names) < 2:
         raise ValueError(f"a distance needs two or more groups, got {len(names)}.")
     declared = None if min_group_size is None else _check_sizes(min_group_size, len(names))

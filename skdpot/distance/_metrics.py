@@ -5,10 +5,7 @@ may cause an error or a warning that depends on the point.
 """
 
 import math
-import threading
-import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
@@ -26,9 +23,7 @@ from skdpot.distance._named_metrics import (
     matrix_function,
     proven_range,
 )
-
-# catch_warnings changes filters of all threads.
-_filters_lock = threading.RLock()
+from skdpot.privacy.foreign import result_of, silence
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,13 +230,15 @@ def _called_costs(metric: Callable[..., Any], A: np.ndarray, B: np.ndarray) -> n
     """Call a metric for all pairs of points; the result is NaN where the call fails."""
     A, B = _read_only(A), _read_only(B)
     costs = np.full((len(A), len(B)), np.nan)
-    with _filters_lock, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with silence():
         for i, x in enumerate(A):
             for j, y in enumerate(B):
-                with suppress(Exception):
-                    costs[i, j] = _number(metric(x, y))
+                costs[i, j] = result_of(partial(_called, metric, x, y), np.nan)
     return costs
+
+
+def _called(metric: Callable[..., Any], x: np.ndarray, y: np.ndarray) -> float:
+    return _number(metric(x, y))
 
 
 def _number(value: Any) -> float:

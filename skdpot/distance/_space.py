@@ -33,6 +33,10 @@ class BoxSpace:
         """Return the space of scaled points: the unit box."""
         return BoxSpace(np.zeros_like(self.low), np.ones_like(self.high))
 
+    def moved_inside(self, points: np.ndarray) -> np.ndarray:
+        """Return points with numbers moved to the bounds, and the middle in place of NaN."""
+        return np.where(np.isnan(points), self.middle, np.clip(points, self.low, self.high))
+
     def doubts(self, n_records: int) -> str | None:
         """Return a warning about declarations that are probably wrong, or None."""
         return None
@@ -69,7 +73,7 @@ class TableSpace:
         return self
 
     def points(self, columns: list[np.ndarray]) -> np.ndarray:
-        """Return columns of a private table as points, or raise."""
+        """Return columns of a private table as points."""
         return table_places(self.schema, columns)
 
     def doubts(self, n_records: int) -> str | None:

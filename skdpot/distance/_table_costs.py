@@ -20,18 +20,19 @@ _BLOCK_SIZE = 1 << 15
 
 
 def table_places(schema: TableSchema, columns: list[np.ndarray]) -> np.ndarray:
-    """Return the place of every value on the line of its column, or raise as `TableSchema.encode`.
+    """Return the place of every value on the line of its column.
 
     Numbers and levels are in [0, 1], from the first to the last; categories are at least 1 apart,
-    and a missing value is at least 1 from all others. A row of the result follows from that row of
-    the private table alone.
+    and a missing value is at least 1 from all others. Where missing values are not declared, they
+    have the place of `middle_of_table`, as undeclared ones. A row of the result follows from that
+    row of the private table alone.
     """
-    units = schema.encode(columns)
+    units, _ = schema.units_and_problems(columns)
     places = [
         _places_in(column, values, units[:, j])
         for j, (column, values) in enumerate(zip(schema.columns, columns, strict=True))
     ]
-    return np.column_stack(places)
+    return np.where(units < 0, middle_of_table(schema), np.column_stack(places))
 
 
 def middle_of_table(schema: TableSchema) -> np.ndarray:

@@ -48,10 +48,9 @@ class DPSinkhornGenerator(BaseGenerator):
     sketch and costs nothing. The sketch of a table consists of counts of pairs of columns.
 
     **What is protected.** Every record together with its label, with epsilon and delta, for one
-    call of :meth:`fit`. These facts are *not* protected: there is at least one record; all values
-    are finite (in a table: no value is missing unless declared); all labels, categories and
-    columns are declared ones (others are refused); the types in which a frame stores dates and
-    labels; the running time. :meth:`score` is not private.
+    call of :meth:`fit`. These facts are *not* protected: there is at least one record; names, types
+    and shapes; the running time. No value of a record refuses a private fit, see
+    :doc:`/not_protected`. :meth:`score` is not private.
 
     Parameters
     ----------
@@ -236,16 +235,17 @@ class DPSinkhornGenerator(BaseGenerator):
         Parameters
         ----------
         X : {array-like, DataFrame} of shape (n_records, n_features)
-            Private records. Values outside `bounds` are clipped, without a warning; values that
-            are not finite are refused. With a `schema`, a table with its columns. There infinite
-            values are clipped, too, and NaN is a missing value.
+            Private records. Values outside `bounds` are clipped, without a warning, and NaN is read
+            as the middle. With a `schema`, a table with its columns: a record with an undeclared
+            value counts nowhere, unless the column may have missing values. Without epsilon such
+            values are refused.
         y : array-like of shape (n_records,), default=None
-            Private labels, each one of `classes`; other labels are refused. With a `schema` and
-            without `classes`, the `target`.
+            Private labels, each one of `classes`; records with other labels count nowhere. With a
+            `schema` and without `classes`, the `target`.
         groups : array-like of shape (n_records,) or str, default=None
             The person of each row of a table, or the column of a frame with the persons. Then
             people are protected, each with all of their rows. Each person has the same weight, for
-            any number of rows. None means one row per person.
+            any number of rows. Rows without a person count nowhere. None means one row per person.
 
         Returns
         -------
@@ -259,8 +259,8 @@ class DPSinkhornGenerator(BaseGenerator):
         BudgetExceededError
             If the ledger does not allow the fit. Nothing is released in this case.
         ValueError
-            If a parameter, a record or a label is wrong, or epsilon is too small for a sketch.
-            Nothing is charged in this case.
+            If a parameter, or a type or shape of the data, is wrong, or epsilon is too small for a
+            sketch. Nothing is charged in this case.
         """
         self._fit(X, y, groups)
         self._learn()
@@ -271,7 +271,8 @@ class DPSinkhornGenerator(BaseGenerator):
         if isinstance(model, PeopleSketch):
             records = model.read(self, X, y, groups, declared)
         else:
-            records = model._read(self, X, y, declared, reset=True)
+            private = self.epsilon is not None
+            records = model._read(self, X, y, declared, reset=True, private=private)
         check_exact_sums(len(records.points))
         # With epsilon no message may describe records.
         if self.epsilon is None and self.schema is None and self.image_shape is None:
@@ -322,7 +323,7 @@ class DPSinkhornGenerator(BaseGenerator):
             PrivacyGuarantee(float(self.epsilon or 0), float(self.delta), relation, unit),
             neighbouring=relation,
             unit=unit,
-            n_records=len(data.records.points) if relation == "replace_one" else None,
+            n_records=data.records.n_read if relation == "replace_one" else None,
             parameters=("neighbouring",),
         )
 

@@ -9,7 +9,14 @@ from skdpot._base import count_columns, validate_private_data
 from skdpot.generative._encoders import RecordSpace
 from skdpot.generative._encoders.images import whole_shape
 from skdpot.privacy.quotes import shown, without_quotes
-from skdpot.tables import check_bounds, declared_labels, label_codes, one_by_one
+from skdpot.tables import (
+    as_numbers,
+    check_bounds,
+    declared_labels,
+    label_codes,
+    one_by_one,
+    refuse_other_labels,
+)
 
 DEFAULT_BOUNDS = (0, 1)
 # Numbers of these types are read without a copy; others become the first.
@@ -106,14 +113,17 @@ class Points:
     space : RecordSpace
         Public.
     points : ScaledRecords
-        Private.
+        Private: those with a declared label. Others count nowhere.
     codes : ndarray of shape (n_records,) or None
         Private: the codes of their labels.
+    n_read : int
+        How many were read, also of those that count nowhere.
     """
 
     space: RecordSpace
     points: ScaledRecords
     codes: np.ndarray | None
+    n_read: int
 
     @property
     def labels(self) -> np.ndarray:
@@ -121,32 +131,39 @@ class Points:
         return np.zeros(len(self.points), dtype=np.intp) if self.codes is None else self.codes
 
 
-def read_points(estimator: Any, X: Any, y: Any, declared: Declared, *, reset: bool) -> Points:
-    """Return records and labels, or raise.
+def read_points(
+    estimator: Any, X: Any, y: Any, declared: Declared, *, reset: bool, private: bool = False
+) -> Points:
+    """Return records and labels, or raise; if `private`, no value decides about an error.
 
-    That all numbers are finite, and all labels declared, is public, as users are told; nothing
-    else that is private decides whether anything is wrong.
+    Then NaN stands for values that are no numbers, and records with undeclared labels are left out.
     """
+    read = as_numbers if private else None
     try:
-        numbers = validate_private_data(estimator, X, instead=_INSTEAD, dtype=_KINDS, reset=reset)
+        numbers = validate_private_data(
+            estimator, X, instead=_INSTEAD, as_numbers=read, dtype=_KINDS, reset=reset
+        )
     except ValueError as error:
         # A user who fits a frame gets a hint at the schema.
         if not reset or not hasattr(X, "columns"):
             raise
         message = f"{str(error).removesuffix('.')}; for a table declare schema={{column: ...}}."
     else:
-        codes = _read_labels(estimator, y, declared.classes, len(numbers))
+        n_read = len(numbers)
+        codes = _read_labels(estimator, y, declared.classes, n_read, private)
+        if codes is not None and (codes < 0).any():
+            numbers, codes = numbers[codes >= 0], codes[codes >= 0]
         space = declared.space(numbers.shape[1])
         if reset and declared.bounds is None and getattr(X, "dtype", np.dtype(float)).kind in "iu":
             raise ValueError(
                 "images of integers need bounds, since the default is (0, 1) and larger values "
                 "would be clipped: declare bounds=(0, 255) for 8 bits, or bounds=(0, 1) for masks."
             )
-        return Points(space, ScaledRecords(space, numbers), codes)
+        return Points(space, ScaledRecords(space, numbers), codes, n_read)
     raise ValueError(message)
 
 
-def _read_labels(estimator, y, classes, n_records):
+def _read_labels(estimator, y, classes, n_records, private):
     """Return the codes of labels, None without labels, or raise."""
     if classes is None:
         if y is not None:
@@ -160,20 +177,22 @@ def _read_labels(estimator, y, classes, n_records):
             f"{type(estimator).__name__} with classes requires y to be passed, but the target y "
             "is None: give the label of each record."
         )
-    return read_codes(y, read_classes(classes)[1], n_records)
+    return read_codes(y, read_classes(classes)[1], n_records, private)
 
 
 def unseen_points(declared: Declared, columns: Any) -> Points:
     """Return records that are known only by their declaration, or raise."""
     d = None if declared.image_shape is None else int(np.prod(declared.image_shape))
     space = declared.space(count_columns(columns, d))
-    return Points(space, ScaledRecords(space, np.empty((0, 0))), None)
+    return Points(space, ScaledRecords(space, np.empty((0, 0))), None, 0)
 
 
-def read_codes(y, number, n_records):
-    """Return the codes of the labels of records, or raise."""
+def read_codes(y, number, n_records, private):
+    """Return the codes of the labels of records, or raise; if `private`, -1 for undeclared ones."""
     codes = label_codes(read_each(y, n_records), number)
-    if (codes < 0).any():
+    if private:
+        refuse_other_labels(y, number, "y")
+    elif (codes < 0).any():
         raise ValueError(
             "y has labels that are not among the declared classes. Declare all possible labels, or "
             "leave out the records with others."

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 
 from skdpot._sklearn_compat import rows_at
 
@@ -35,24 +34,6 @@ class Records:
         ordered = np.argsort(self.person, kind="stable")
         of_people = np.split(ordered, np.cumsum(np.bincount(self.person))[:-1])
         return [np.concatenate([of_people[i] for i in block]) for block in blocks]
-
-    @property
-    def columns_with_nan(self) -> np.ndarray:
-        """Return which columns have NaN; none if the container may hold other things than numbers.
-
-        A check of whether all values can be read as numbers would reveal one that cannot.
-        """
-        nowhere = np.empty(0, dtype=np.intp)
-        try:
-            if issparse(self.X):
-                entries = self.X.tocoo()
-                return np.unique(entries.col[np.isnan(entries.data)])
-            values = nowhere if isinstance(self.X, list | tuple) else np.asarray(self.X)
-        except Exception:
-            return nowhere
-        if values.ndim != 2 or values.dtype.kind not in "fc":
-            return nowhere
-        return np.flatnonzero(np.isnan(values).any(axis=0))
 
     def subset(self, rows: np.ndarray) -> tuple[Any, ...]:
         """Return X, y, groups and parameters of some records."""

@@ -26,11 +26,12 @@ from skdpot.model_selection._blocks import check_score_range, choose_n_blocks
 from skdpot.model_selection._candidates import draw_candidates, make_candidate, make_trial
 from skdpot.model_selection._copies import as_rows
 from skdpot.model_selection._records import Records
-from skdpot.model_selection._trials import Judgement, refuses_nan, score_block, silence
+from skdpot.model_selection._trials import Judgement, score_block
 from skdpot.privacy.block_scores import SCORE_UNITS, random_blocks
 from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.foreign import silence
 from skdpot.privacy.guarantee import PrivacyGuarantee
-from skdpot.privacy.preview import ExpectedError, useless_releases_are_allowed
+from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.quotes import without_quotes
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import block_score_sensitivity
@@ -88,9 +89,9 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
     row with its target and its fit parameters; it may be replaced by any other. If metadata
     routing passes `groups` to the estimator, *people* are protected, each with all of their rows,
     which are in one block. Some facts are public: the number of records (or people), names and
-    types of columns, the order of ordered categories, the estimator and its parameters. If X is a
-    numeric array or data frame, NaN in a column is refused before the charge, unless the estimator
-    accepts it there. So the fact that such columns have no NaN is public, too.
+    types of columns, the order of ordered categories, the estimator and its parameters. No value
+    refuses a search. If the estimator does not accept NaN, begin it with an imputer: a candidate
+    that fails has the lowest score, without a message.
 
     **The model is not protected.** `best_estimator_` is the estimator with the chosen parameters,
     fitted to all records. If the estimator is not private, *it is as sensitive as the records, and
@@ -414,24 +415,6 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             unit=unit,
             n_records=data.n_units,
         )
-
-    def _release(self, plan, data):
-        # A refusal by the budget must not depend on records.
-        plan.price(self.ledger)
-        self._refuse_nan(plan.release.trials.values(), data)
-        return super()._release(plan, data)
-
-    def _refuse_nan(self, trials, data):
-        """Raise if X has NaN and every candidate would fail on it."""
-        with_nan = data.columns_with_nan
-        if not len(with_nan) or useless_releases_are_allowed():
-            return
-        with silence():
-            refused = all(refuses_nan(trial, data.X.shape[1], with_nan) for trial in trials)
-        if refused:
-            raise ValueError(
-                f"X contains NaN, {_NO_NAN} Every candidate would fail, so nothing was charged."
-            )
 
     def _run(self, plan, data):
         search, source = plan.release, plan.source

@@ -226,10 +226,10 @@ class SinkhornGradientGenerator(BaseGenerator):
         Parameters
         ----------
         X : array-like of shape (n_records, n_features)
-            Private records. Values outside `bounds` are clipped, without a warning; values that
-            are not finite are refused.
+            Private records. Values outside `bounds` are clipped, without a warning, and NaN is read
+            as the middle. Without epsilon, NaN is refused.
         y : array-like of shape (n_records,), default=None
-            Private labels, each one of `classes`; other labels are refused.
+            Private labels, each one of `classes`; records with other labels count nowhere.
 
         Returns
         -------
@@ -243,8 +243,8 @@ class SinkhornGradientGenerator(BaseGenerator):
         BudgetExceededError
             If the ledger does not allow the fit. Nothing is released in this case.
         ValueError
-            If a parameter, a record or a label is wrong, or epsilon does not allow a single step
-            with this `noise_multiplier`. Nothing is charged in this case.
+            If a parameter, or a type or shape of the data, is wrong, or epsilon does not allow a
+            single step with this `noise_multiplier`. Nothing is charged in this case.
         """
         return self._fit(X, y)
 
@@ -257,7 +257,8 @@ class SinkhornGradientGenerator(BaseGenerator):
         # A copy, so that later changes of the parameters do not affect this plan.
         parameters = copy.copy(training_of(self.network))
         validate_parameters(parameters)
-        records = read_points(self, X, y, declared, reset=earlier is None)
+        private = self.epsilon is not None
+        records = read_points(self, X, y, declared, reset=earlier is None, private=private)
         steps = self._steps(parameters, records.space, relation)
         source = make_source(self.random_state).for_user(self.n_iter_ if earlier else 0)
         within = steps.training.engine.within_memory

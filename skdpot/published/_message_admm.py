@@ -25,7 +25,13 @@ from skdpot.transport.consensus import BipartiteNetwork
 
 from ._message_estimates import estimate_utilities
 from ._message_planning import RoundPlan, plan_rounds
-from ._message_rounds import DeclaredUtilities, declare_utilities, make_noise, private_consensus
+from ._message_rounds import (
+    DeclaredUtilities,
+    ForeignUtility,
+    declare_utilities,
+    make_noise,
+    private_consensus,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +107,8 @@ class PrivateMessageADMM(AllocationEstimator):
         parameters from `low` to `high`, at any amount from 0 to `cap`. The noise is scaled to it.
     utility_bounds : array-like of shape (2,) or (2, 2)
         Public. The smallest and the largest possible utility, or one pair for the targets and one
-        for the sources. Utilities outside are refused.
+        for the sources. Utilities outside are
+        clipped, and NaN is read as the middle.
     utility_scale : float, default=1.0
         Public. The b of quadratic utilities, or the c of logarithmic ones.
     target_bounds, source_bounds : array-like of shape (2,) or (n_nodes, 2), default=None
@@ -257,9 +264,13 @@ class PrivateMessageADMM(AllocationEstimator):
 
     def _run(self, plan: ReleasePlan, data: tuple[Problem, Solver]) -> Solution:
         problem, solver = data
-        targets, sources = problem.utilities()
-        utilities = targets, None if plan.release.declared[1] is None else sources
-        rounds = plan.release.rounds
+        rounds, declared = plan.release.rounds, plan.release.declared
+        if callable(self.utility):
+            made = map(ForeignUtility, filter(None, declared), problem.values)
+            targets, sources = (*made, None)[:2]
+        else:
+            targets, sources = problem.utilities()
+        utilities = targets, None if declared[1] is None else sources
         if rounds.queries is not None:
             estimates = plan.release.run(utilities)
             return solver.best_plan(

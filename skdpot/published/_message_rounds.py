@@ -6,11 +6,13 @@ results here are computed from those, and from public numbers.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from skdpot.privacy.foreign import result_of, silence
 from skdpot.privacy.sensitivity import marginal_bounds, message_error
 from skdpot.releases import MessageReleases, quiet
 from skdpot.transport.consensus import (
@@ -72,6 +74,60 @@ class DeclaredUtilities:
         if self.family == "quadratic":
             return largest + self.scale * cap
         return largest / self.scale if self.family == "log" else largest
+
+
+@dataclass(frozen=True, eq=False)
+class ForeignUtility:
+    """Utilities of a user's family with private parameters, for which no failure is visible.
+
+    If the family fails, each edge is asked alone, so that no edge depends on the parameter of
+    another. An edge that fails has the least declared marginal utility. Marginal utilities are
+    clipped to the declared range, which the noise is scaled to.
+
+    Attributes
+    ----------
+    declared : DeclaredUtilities
+        Public.
+    values : ndarray of shape (n_edges,)
+        Private.
+    """
+
+    declared: DeclaredUtilities
+    values: np.ndarray
+
+    def take(self, edges: Any) -> "ForeignUtility":
+        """Return the utilities of some edges."""
+        return ForeignUtility(self.declared, self.values[edges])
+
+    def derivative(self, x: np.ndarray) -> np.ndarray:
+        """Return the marginal utilities of amounts."""
+        low, high = self.declared.low, self.declared.high
+        return np.clip(self._of("derivative", x, low), low, high)
+
+    def second_derivative(self, x: np.ndarray) -> np.ndarray:
+        """Return the slopes of the marginal utilities of amounts."""
+        return np.minimum(self._of("second_derivative", x, 0.0), 0.0)
+
+    def _of(self, method: str, x: np.ndarray, default: float) -> np.ndarray:
+        ask = partial(_asked, self.declared.family, method)
+        with silence():
+            whole = result_of(partial(ask, self.values, x), None)
+            if whole is not None:
+                return np.where(np.isfinite(whole), whole, default)
+            alone = [
+                result_of(partial(ask, self.values[[e]], x[[e]]), np.full(1, np.nan))
+                for e in range(len(x))
+            ]
+        found = np.concatenate(alone) if alone else np.zeros(0)
+        return np.where(np.isfinite(found), found, default)
+
+
+def _asked(family: Any, method: str, values: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Return the result of a method of a user's utility, or raise if it has another shape."""
+    found = np.array(getattr(family(values.copy()), method)(x.copy()), dtype=np.float64)
+    if found.shape != x.shape:
+        raise ValueError("a number for each edge is needed.")
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,12 @@ LARGEST_EXACT = 2.0**53
 # Binary digits of floating-point types; all other types have 53.
 _DIGITS = {"float16": 11, "halffloat[pyarrow]": 11, "float32": 24, "float[pyarrow]": 24}
 
+# NumPy's letters for the types of polars, without their sizes.
+_KINDS_OF_POLARS = {
+    **{"Boolean": "b", "Int": "i", "UInt": "u", "Float": "f", "Decimal": "f", "String": "U"},
+    **{"Date": "M", "Datetime": "M", "Duration": "m"},
+}
+
 
 class Table:
     """The container of a table, and its columns by position.
@@ -38,7 +44,9 @@ class Table:
     """
 
     def __init__(self, X: Any) -> None:
-        self.X, self.container = X, _library_of(type(X))
+        self.X, self.container = X, library_of(type(X))
+        # NumPy finds the types of lists in their values, which are private.
+        self._has_types = self.container != "array" or sparse.issparse(X) or hasattr(X, "dtype")
         self._labels: dict[Any, np.ndarray] = {}
         kind = type(X)
         # polars warns of whoever asks for the columns of a lazy frame.
@@ -51,7 +59,9 @@ class Table:
                 f"an array (table.{convert}())."
             )
         if self.container == "array" and not (sparse.issparse(X) or isinstance(X, np.ndarray)):
-            self.X = without_quotes(lambda: np.asarray(X), "X cannot be read as a table of rows.")
+            self.X = without_quotes(
+                lambda: rows_as_array(X), "X cannot be read as a table of rows."
+            )
             kind = self.X.dtype.kind
             # An integer beyond 2**53 may be a label that was rounded because another row has a
             # fraction.
@@ -95,6 +105,13 @@ class Table:
             self._labels[position] = labels_in(self.column(position))
         return self._labels[position]
 
+    def kind(self, position: Any) -> str:
+        """Return the letter of `kind_of` for a column.
+
+        The types of lists are found in their values, and say nothing.
+        """
+        return kind_of(self.series(position)) if self._has_types else "O"
+
     def holds_dates(self, position: Any) -> bool:
         """Tell whether a column has a type of dates or times."""
         dtype: Any = self.X.dtype if self.container == "array" else self.dtype(position)
@@ -103,12 +120,41 @@ class Table:
         return getattr(dtype, "kind", "f") == "M"
 
 
+def kind_of(column: Any) -> str:
+    """Return NumPy's letter for what the type of a column holds, "O" for anything.
+
+    No value decides about it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.tables._containers import kind_of
+    >>> kind_of(np.array([1, 2])), kind_of(np.array([1, 2], dtype=object)), kind_of([1, 2])
+    ('i', 'O', 'O')
+    """
+    dtype: Any = getattr(column, "dtype", None)
+    if hasattr(dtype, "is_temporal"):
+        return _KINDS_OF_POLARS.get(str(dtype).partition("(")[0].rstrip("0123468"), "O")
+    return "U" if str(dtype).startswith("str") else getattr(dtype, "kind", "O")
+
+
+def rows_as_array(rows: Any, dtype: Any = None) -> np.ndarray:
+    """Return rows as an array, of objects if a cell is a list, or cannot be read."""
+    try:
+        return np.asarray(rows, dtype=dtype)
+    except Exception:
+        listed = [list(row) for row in rows]
+        if len(set(map(len, listed))) != 1:
+            raise
+        return objects(cell for row in listed for cell in row).reshape(len(listed), -1)
+
+
 def container_of(X: Any) -> str:
     """Return the container of a table: "pandas", "polars" or "array"; raise for others."""
     return Table(X).container
 
 
-def _library_of(kind: type) -> str:
+def library_of(kind: type) -> str:
     """Return the library of a data frame's type, "array" for all other types."""
     for base in kind.__mro__:
         library = base.__module__.partition(".")[0]

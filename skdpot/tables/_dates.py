@@ -80,8 +80,8 @@ def duration_number(value: Any, unit: str) -> Any:
     return None
 
 
-def numbers_of_dates(values: Any, unit: str, duration: bool) -> np.ndarray | None:
-    """Return dates or durations as doubles, NaN for missing ones; None if one is invalid.
+def numbers_of_dates(values: Any, unit: str, duration: bool) -> tuple[np.ndarray, bool]:
+    """Return dates or durations as doubles, NaN for missing and invalid ones, and if all are valid.
 
     `values` are private: of a type of dates, or objects of one kind. Text is read as ISO 8601, and
     times of a zone as local times. The `unit` of the numbers is "D", "h", "min" or "s".
@@ -90,19 +90,19 @@ def numbers_of_dates(values: Any, unit: str, duration: bool) -> np.ndarray | Non
     --------
     >>> from skdpot.tables._dates import numbers_of_dates
     >>> numbers_of_dates(np.array(["1970-01-02", None], dtype=object), "D", False)
-    array([ 1., nan])
+    (array([ 1., nan]), True)
     """
     typed = values if isinstance(values, np.ndarray) else _without_zone(values).to_numpy()
     if typed.dtype.kind == ("m" if duration else "M"):
         units = typed.astype(f"{typed.dtype.kind}8[{UNITS[unit]}]")
-        return np.where(np.isnat(units), np.nan, units.astype(np.int64))
-    number = duration_number if duration else date_number
+        return np.where(np.isnat(units), np.nan, units.astype(np.int64)), True
     values = typed.tolist()
-    numbers = [np.nan if is_missing(value) else number(value, unit) for value in values]
+    numbers = [_number_of(value, unit, duration) for value in values]
     # A single value of another kind turns times into objects, so the type of a frame would reveal
     # it.
     kinds = {_kind_of(value) for value in values if not is_missing(value)}
-    return None if None in numbers or len(kinds) > 1 else np.array(numbers, dtype=np.float64)
+    valid = None not in numbers and len(kinds) <= 1
+    return np.array([np.nan if number is None else number for number in numbers], float), valid
 
 
 def dates_of_numbers(numbers: np.ndarray, unit: str, duration: bool) -> np.ndarray:
@@ -134,6 +134,16 @@ def date_objects(dates: np.ndarray, form: str) -> np.ndarray:
         kind = dates.dtype.kind
         values = dates.astype("M8[D]" if form == DATE else f"{kind}8[us]").tolist()
     return objects([None if gone else value for gone, value in zip(missing, values, strict=True)])
+
+
+def _number_of(value: Any, unit: str, duration: bool) -> float | None:
+    """Return a date or duration in units, NaN for a missing one, None for another value."""
+    try:
+        if is_missing(value):
+            return np.nan
+        return duration_number(value, unit) if duration else date_number(value, unit)
+    except Exception:
+        return None
 
 
 def _without_zone(series: Any) -> Any:

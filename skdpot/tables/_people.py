@@ -19,8 +19,13 @@ def check_index(X: Any, groups: Any) -> None:
         )
 
 
-def person_codes(groups: Any, n_rows: int) -> tuple[np.ndarray, list[Any]]:
+def person_codes(
+    groups: Any, n_rows: int, *, leave_out: bool = False
+) -> tuple[np.ndarray, list[Any]]:
     """Return the number of each row's person, and the people, or raise without a quote.
+
+    With `leave_out`, the number is -1 where a value names no single person: a missing value, a list
+    or a floating-point number that may stand for several people. Otherwise these raise.
 
     Examples
     --------
@@ -36,29 +41,27 @@ def person_codes(groups: Any, n_rows: int) -> tuple[np.ndarray, list[Any]]:
     values = plain_values(groups if hasattr(groups, "dtype") else objects(groups))
     if values.ndim != 1 or len(values) != n_rows:
         raise ValueError("groups must have one person for each row of X, in one dimension.")
-    if any(map(is_missing, values.tolist())):
-        raise ValueError(
-            "groups has missing values. A row without a person cannot be protected: leave these "
-            "rows out, or give each its own person."
-        )
-    digits = exact_digits(groups)
-    if any(isinstance(value, float) and abs(value) >= 2.0**digits for value in values.tolist()):
-        raise ValueError(
-            f"groups has floating-point numbers from 2**{digits} on, which may stand for several "
-            "people: read them as text, or as integers."
-        )
-    if values.dtype != object:
-        people, codes = np.unique(values, return_inverse=True)
-        return codes, people.tolist()
     number: dict[Any, int] = {}
+    largest = 2.0 ** exact_digits(groups)
+    codes = [_code_of(value, number, largest) for value in values.tolist()]
+    if -1 in codes and not leave_out:
+        raise ValueError(
+            "groups has values that do not name one person, whose rows cannot be protected: "
+            "missing values, lists, or floating-point numbers that may stand for several people "
+            f"(from 2**{exact_digits(groups)} on). Leave these rows out, or read names as text."
+        )
+    check_one_kind(number)
+    return np.array(codes, dtype=np.intp), list(number)
+
+
+def _code_of(value: Any, number: dict[Any, int], largest: float) -> int:
+    """Return the number of a person, a new one for a new person, and -1 for no name."""
+    if is_missing(value) or (isinstance(value, float) and abs(value) >= largest):
+        return -1
     try:
-        codes = np.array([number.setdefault(value, len(number)) for value in values.tolist()])
-    except TypeError:
-        pass
-    else:
-        check_one_kind(number)
-        return codes, list(number)
-    raise ValueError("groups has values that cannot name a person: use words or numbers.")
+        return number.setdefault(value, len(number))
+    except Exception:
+        return -1
 
 
 def check_one_kind(people: Iterable[Any]) -> None:

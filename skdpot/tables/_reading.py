@@ -8,9 +8,10 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from skdpot.tables._column import NOMINAL, NUMERIC, ORDINAL, Column
-from skdpot.tables._containers import LARGEST_EXACT, Table
+from skdpot.tables._containers import LARGEST_EXACT, Table, kind_of, library_of, rows_as_array
 from skdpot.tables._dates import numbers_of_dates
 from skdpot.tables._declarations import is_missing, label_codes, objects
 
@@ -29,27 +30,67 @@ _IN_PRIVATE_ROWS = (
 
 
 def numbers_in(table: Table, place: Any, column: Column) -> tuple[np.ndarray, list[str]]:
-    """Return a column as doubles, NaN for missing ones, and its problems.
+    """Return a column as doubles, and the problem of values that are no numbers, in a list.
 
-    Dates and durations become numbers if they are declared. Wrong columns are replaced.
+    Missing values, and those that are no numbers, are NaN. Dates and durations become numbers if
+    they are declared.
     """
     if column.unit is not None:
-        dates = numbers_of_dates(table.series(place), column.unit, column.duration)
+        dates, valid = numbers_of_dates(table.series(place), column.unit, column.duration)
         wanted = "durations" if column.duration else _DATES
         wrong = f"column {column.name!r} is declared to hold {wanted}; it has others, or two kinds"
-        return (np.full(len(table), column.low), [wrong]) if dates is None else (dates, [])
+        return dates, [] if valid else [wrong]
     values = table.column(place)
     if values.dtype.kind in "biuf":
         return values.astype(np.float64), []
     numbers = [_number(value) for value in values.tolist()]
-    if None not in numbers:
-        return np.array(numbers, dtype=np.float64), []
     wrong = (
         f"column {column.name!r} is declared numeric, and has values that are not numbers. Convert "
         "text to numbers first, as by pandas.to_numeric; dates have dates as bounds, in the schema"
     )
-    # These numbers cause no further complaint about the column.
-    return np.full(len(numbers), column.low), [wrong]
+    found = np.array([math.nan if number is None else number for number in numbers], float)
+    return found, [wrong] if None in numbers else []
+
+
+def as_numbers(X: Any) -> Any:
+    """Return private records as numbers: NaN for a value that is none. No value raises.
+
+    X is returned as it is if its types say that it holds numbers, or no numbers at all. A type of
+    text raises.
+
+    Examples
+    --------
+    >>> from skdpot.tables import as_numbers
+    >>> as_numbers([[1, "2.5"], [None, "two"]])
+    array([[1. , 2.5],
+           [nan, nan]])
+    """
+    table = Table(X) if library_of(type(X)) != "array" else None
+    if table is None:
+        given = X if hasattr(X, "dtype") or sparse.issparse(X) else rows_as_array(X, object)
+        kinds = {getattr(given.dtype, "kind", "f")}
+    else:
+        kinds = {table.kind(place) for place in range(len(table.names))}
+    if kinds & {"U", "S"}:
+        raise ValueError("could not convert a type of text")
+    if table is not None and "O" in kinds:
+        return np.column_stack([_floats(table.column(j)) for j in range(len(table.names))])
+    return _floats(given) if kinds == {"O"} and len(given.shape) == 2 else X
+
+
+def _floats(values: np.ndarray) -> np.ndarray:
+    """Return values as doubles, NaN for those that are no numbers."""
+    if values.dtype != object:
+        return values.astype(np.float64)
+    numbers = [_number_in_text(value) for value in values.ravel().tolist()]
+    found = [math.nan if number is None else number for number in numbers]
+    return np.array(found, dtype=np.float64).reshape(values.shape)
+
+
+def _number_in_text(value: Any) -> float | None:
+    with suppress(ValueError):
+        return float(value) if isinstance(value, str) else _number(value)
+    return None
 
 
 def finite_numbers(table: Table, column: Column, missing: str) -> np.ndarray:
@@ -145,13 +186,28 @@ def labels_of_other_types(column: Column, labels: np.ndarray, codes: np.ndarray)
     the labels of all others unknown. `codes` are those of `Column.codes`.
     """
     unknown = labels[codes == -2] if column.kind != NUMERIC else ()
-    if not any(_is_of_other_type(value, column) for value in unknown):
-        return []
+    return mistyped(column) if any(_is_of_other_type(value, column) for value in unknown) else []
+
+
+def mistyped(column: Column) -> list[str]:
+    """Return the problem of a column of labels that has another type than those declared."""
     return [
         f"column {column.name!r} has text where numbers or truth values are declared, or the other "
         "way round (the number 1 is not the text '1'): convert the column, as none of it would be "
         "a declared label"
     ]
+
+
+def has_other_labels(declared: Any, kind: str) -> bool:
+    """Tell whether a type of this kind holds none of the declared labels."""
+    are_text = [isinstance(label, str) for label in declared]
+    return (kind in "biuf" and all(are_text)) or (kind in "US" and not any(are_text))
+
+
+def refuse_other_labels(labels: Any, declared: Any, name: str) -> None:
+    """Raise if private labels have a type that none of the declared ones has; no value raises."""
+    if has_other_labels(declared, kind_of(labels)):
+        raise ValueError(f"{mistyped(Column(name, NOMINAL))[0]}.")
 
 
 def declared_codes(labels: np.ndarray, number: dict[Any, int], name: str) -> np.ndarray:
@@ -214,3 +270,6 @@ def _number(value: Any) -> float | None:
     except OverflowError:
         # An integer beyond all doubles is beyond all bounds, too.
         return math.inf if value > 0 else -math.inf
+    except ValueError:
+        # A signalling NaN.
+        return None

@@ -127,14 +127,17 @@ class TableSchema:
         ------
         ValueError
             If a column has values that are missing or no declared category, and missing ones are
-            not declared. That it has is not protected; the message tells nothing more.
+            not declared. Private tables are read by `read_units`, where no value raises.
         """
         units, problems = self.units_and_problems(values)
         refuse(problems)
         return units
 
     def units_and_problems(self, values: Sequence[np.ndarray]) -> tuple[np.ndarray, list[str]]:
-        """Return the units of a table's values, and the errors in them."""
+        """Return the units of a table's values, and the errors in them.
+
+        Units of values without a place are below 0.
+        """
         units = np.empty((len(values[0]), len(self.columns)), dtype=np.int64, order="F")
         problems = []
         for j, column in enumerate(self.columns):

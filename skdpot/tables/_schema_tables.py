@@ -10,14 +10,17 @@ from skdpot.tables._column import NUMERIC, Column
 from skdpot.tables._containers import Table, exact_digits, labels_in
 from skdpot.tables._declarations import objects
 from skdpot.tables._frames import as_array, make_table
-from skdpot.tables._reading import numbers_in
+from skdpot.tables._reading import has_other_labels, mistyped, numbers_in
 from skdpot.tables._schema import TableSchema, refuse
 from skdpot.tables._types import typed_values
 from skdpot.tables._unlearned import Constant, Identifier
 
 
-def read_units(X: Any, schema: TableSchema) -> np.ndarray:
-    """Return the units of a private table, or raise with all violations of the declaration.
+def read_units(X: Any, schema: TableSchema, *, private: bool = False) -> np.ndarray:
+    """Return the units of a table, or raise with all violations of the declaration.
+
+    If `private`, no value raises: one that has no unit gets -1, or -2. Names, shapes and types of
+    columns still raise.
 
     Examples
     --------
@@ -26,18 +29,18 @@ def read_units(X: Any, schema: TableSchema) -> np.ndarray:
     array([[13,  0],
            [23,  1]])
     """
-    values, problems = _values_in(Table(X), schema)
+    values, problems = _values_in(Table(X), schema, private)
     units, unit_problems = schema.units_and_problems(values)
-    refuse([*problems, *unit_problems])
+    refuse(problems if private else [*problems, *unit_problems])
     return units
 
 
-def read_columns(X: Any, schema: TableSchema) -> list[np.ndarray]:
-    """Return the columns of a private table in the form for `TableSchema.encode`, or raise.
+def read_columns(X: Any, schema: TableSchema, *, private: bool = False) -> list[np.ndarray]:
+    """Return the columns of a table in the form for `TableSchema.encode`, or raise.
 
     The columns of a frame are found by their names; those of an array are in the order of the
     schema. Numeric ones are doubles, with NaN for missing values; others are objects, with None.
-    Errors quote no value.
+    Errors quote no value. If `private`, values that are no numbers are missing, and raise nothing.
 
     Examples
     --------
@@ -46,13 +49,18 @@ def read_columns(X: Any, schema: TableSchema) -> list[np.ndarray]:
     >>> read_columns([[30, "F"], [40, "M"]], schema)
     [array([30., 40.]), array(['F', 'M'], dtype=object)]
     """
-    values, problems = _values_in(Table(X), schema)
+    values, problems = _values_in(Table(X), schema, private)
     refuse(problems)
     return values
 
 
-def _values_in(table: Table, schema: TableSchema) -> tuple[list[np.ndarray], list[str]]:
-    """Return the learned columns of a private table, and the errors in them; or raise."""
+def _values_in(
+    table: Table, schema: TableSchema, private: bool
+) -> tuple[list[np.ndarray], list[str]]:
+    """Return the learned columns of a table, and the errors in them; or raise.
+
+    If `private`, these are errors that types of columns show, and no value decides about one.
+    """
     names = [column.name for column in schema.declared]
     if np.ma.isMaskedArray(table.X):
         raise TypeError("X is a masked array, whose mask would be lost: use NaN, or None.")
@@ -69,27 +77,46 @@ def _values_in(table: Table, schema: TableSchema) -> tuple[list[np.ndarray], lis
     values, problems = [], []
     for column in schema.columns:
         place = names.index(column.name)
-        if column.kind != NUMERIC:
-            values.append(labels_in(table.column(place)))
-            problems += _mistaken(table, place, column)
-            continue
-        numbers, problem = numbers_in(table, place, column)
-        values.append(numbers)
-        problems += problem
+        if column.kind == NUMERIC:
+            read, problem = numbers_in(table, place, column)
+            if problem and not private:
+                # Such a column causes no further complaint.
+                read = np.full(len(table), column.low)
+            is_mistyped = table.kind(place) not in _kinds_of_numbers(column)
+        else:
+            read, problem = _labels_in(table, place, column, private)
+            is_mistyped = True
+            if private and has_other_labels(column.values, table.kind(place)):
+                problem = mistyped(column)
+        values.append(read)
+        problems += problem if is_mistyped or not private else []
     return values, problems
 
 
-def _mistaken(table: Table, place: int, column: Column) -> list[str]:
-    """Return the problem of floating-point numbers that stand for several labels.
+def _kinds_of_numbers(column: Column) -> str:
+    """Return the kinds of types that may hold the values of a numeric column."""
+    if column.unit is None:
+        return "biufO"
+    return "mUO" if column.duration else "MUO"
 
-    One missing value makes them of integers in pandas, and rounds the labels of other records.
+
+def _labels_in(
+    table: Table, place: int, column: Column, private: bool
+) -> tuple[np.ndarray, list[str]]:
+    """Return a column of labels, and the problem of floating-point numbers, in a list.
+
+    Those that stand for several labels are missing. One missing value makes them of integers in
+    pandas, and rounds the labels of other records.
     """
+    labels = labels_in(table.column(place))
     least = 2 ** exact_digits(table.series(place))
     if not any(type(label) is int and abs(label) >= least for label in column.values):
-        return []
-    if not any(type(v) is float and abs(v) >= least for v in table.column(place).tolist()):
-        return []
-    return [
+        return labels, []
+    rounded = [type(label) is float and abs(label) >= least for label in labels.tolist()]
+    labels[np.array(rounded, dtype=bool)] = None
+    if not (table.kind(place) == "f" if private else any(rounded)):
+        return labels, []
+    return labels, [
         f"column {column.name!r} has floating-point numbers, which do not distinguish all of its "
         "declared integers: read it as text, or as integers that may be missing (Int64)"
     ]
@@ -98,7 +125,7 @@ def _mistaken(table: Table, place: int, column: Column) -> list[str]:
 def values_in(X: Any, schema: TableSchema) -> np.ndarray:
     """Return the declared columns of a private table, in order, as an array of objects.
 
-    Raises as `read_columns` does.
+    Raises as `read_columns` does, and no value raises.
 
     Examples
     --------
@@ -107,7 +134,7 @@ def values_in(X: Any, schema: TableSchema) -> np.ndarray:
     array([[30, 'F'],
            [40, 'M']], dtype=object)
     """
-    read_columns(X, schema)
+    read_columns(X, schema, private=True)
     table = Table(X)
     declared = [column.name for column in schema.declared]
     names = declared if table.container == "array" else table.names

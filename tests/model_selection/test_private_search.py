@@ -15,9 +15,7 @@ from scipy.sparse import csr_array
 from scipy.stats import uniform
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
-from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import make_scorer
 from sklearn.model_selection import (
@@ -752,41 +750,3 @@ def test_defaults_leave_fifty_records_to_a_block(rng):
     assert sizes == {10: 1, 120: 2, 1000: 20}
     search.set_params(epsilon=100.0).fit(X, y)
     assert search.n_blocks_ == 2  # noise of one percent is small enough
-
-
-def refusal_of(X, estimator):
-    y = np.arange(len(X)) % 2
-    search = PrivateSearchCV(estimator, {}, n_iter=1, epsilon=20.0, random_state=0)
-    data = search._validate(X, y, {})
-    try:
-        search._refuse_nan(search._plan(data).release.trials.values(), data)
-    except ValueError as error:
-        return str(error)
-    return None
-
-
-@pytest.mark.refuses_useless
-def test_that_a_value_is_no_number_does_not_decide_what_nan_does():
-    X = np.random.default_rng(0).normal(size=(400, 2))
-    X[0, 0] = np.nan
-    assert "does not accept" in refusal_of(X, LogisticRegression())
-    outcomes = set()
-    for value in (1.0, "text", None):
-        table = X.astype(object)
-        table[1, 1] = value
-        outcomes |= {
-            refusal_of(table, LogisticRegression()),
-            refusal_of(table.tolist(), LogisticRegression()),
-        }
-    assert outcomes == {None}
-
-
-@pytest.mark.refuses_useless
-def test_only_columns_that_have_nan_need_an_imputer():
-    X = np.random.default_rng(0).normal(size=(400, 2))
-    X[0, 0] = np.nan
-    imputed = ColumnTransformer([("of the first", SimpleImputer(), [0])], remainder="passthrough")
-    model = make_pipeline(imputed, LogisticRegression())
-    assert refusal_of(X, model) is None
-    X[0, 1] = np.nan
-    assert "does not accept" in refusal_of(X, model)

@@ -59,9 +59,10 @@ class RecordSpace:
         return np.clip(low + (points + 1) / 2 * (high - low), low, high)
 
     def points(self, records: np.ndarray) -> np.ndarray:
-        """Return records scaled to [-1, 1]; those outside of the bounds are moved to them."""
+        """Return records scaled to [-1, 1]; numbers outside are moved there, and NaN to 0."""
         low, high = self.box
-        return np.clip(2 * ((records - low) / (high - low)) - 1, -1, 1)
+        scaled = np.clip(2 * ((records - low) / (high - low)) - 1, -1, 1)
+        return np.nan_to_num(scaled, copy=False, nan=0.0)
 
 
 class Encoder(BaseEstimator, ABC):

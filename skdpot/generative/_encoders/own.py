@@ -1,7 +1,6 @@
 """An encoder of the user's own, whose codes are clipped to a declared norm."""
 
 import math
-import warnings
 from collections.abc import Callable
 from numbers import Real
 from typing import Any
@@ -16,14 +15,15 @@ from skdpot.generative._encoders.encoder import (
     Encoder,
     RecordSpace,
 )
+from skdpot.privacy.foreign import result_of, silence
 
 
 class OwnEncoder(Encoder):
     """An encoder of your own: a fitted transformer, or a pair of functions.
 
     It is public, must be a function of the record, and must not have learned from private records.
-    It is given one record at a time, in the units of the data. If it fails on a record, or does not
-    return finite numbers, the code is zero, silently.
+    It is given one record at a time, after the charge, in the units of the data. If it fails on a
+    record, or does not return finite numbers, the code is zero. Its output and warnings are hidden.
 
     Parameters
     ----------
@@ -99,9 +99,7 @@ class OwnEncoder(Encoder):
     def _encode(self, points: np.ndarray) -> np.ndarray:
         records = self._space.records(points)
         codes = np.zeros((len(records), self.n_codes))
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            # A warning, as an error, may say something about a record.
-            warnings.simplefilter("ignore")
+        with silence(), np.errstate(all="ignore"):
             for code, record in zip(codes, records, strict=True):
                 self._encode_into(code, record)
         return codes
@@ -127,11 +125,12 @@ class OwnEncoder(Encoder):
 
     def _encode_into(self, code: np.ndarray, record: np.ndarray) -> None:
         """Write the code of a record; zeros stay if there is no valid code."""
-        try:
+
+        def encoded() -> np.ndarray:
             # A copy, because instructions of processors go by where in memory a row begins.
-            found = np.asarray(self._forward(record[None].copy()), dtype=np.float64)
-        except Exception:
-            return
+            return np.array(self._forward(record[None].copy()), dtype=np.float64)
+
+        found = result_of(encoded, np.empty(0))
         if found.shape == (1, self.n_codes) and np.isfinite(found).all():
             norm = math.hypot(*found[0])
             code[:] = found[0]

@@ -69,6 +69,11 @@ class LocalParts:
 
     parts: list[PeoplePart]
 
+    @property
+    def n_in_all(self) -> int:
+        """Return the number of people."""
+        return _n_people(self.parts)
+
     def sums(self, sum_part: Callable[[PeoplePart], list[np.ndarray]]) -> list[np.ndarray]:
         """Return exact sums of the arrays that a function returns for each part."""
         return reduce(_add, map(sum_part, self.parts)) if self.parts else []
@@ -86,6 +91,11 @@ class RemoteParts:
 
     parts: list[Any]
     n_people: list[int]
+
+    @property
+    def n_in_all(self) -> int:
+        """Return the number of people."""
+        return sum(self.n_people)
 
     def sums(self, sum_part: Any) -> list[np.ndarray]:
         """Return exact sums of the arrays that a function returns for each part."""
@@ -125,24 +135,26 @@ def first_of(X: Any, groups: Any) -> tuple[Any, Any, Any]:
     return *_taken_out(first, groups), chain([first], frames)
 
 
-def read_parts(frames: Any, groups: str, rows: Any, order: int | None) -> tuple[Any, int]:
-    """Return the parts of a table in several frames, and how many people there are, or raise.
+def read_parts(frames: Any, groups: str, rows: Any, order: int | None, private: bool) -> Any:
+    """Return the parts of a table in several frames, and how many people have names, or raise.
 
     All rows of a person are in one frame, or one partition. `groups` is the column with the person
     of each row, and `order` the column by which the rows of a person are in order.
     """
-    read = partial(_read_part, groups=groups, rows=rows, order=order)
+    read = partial(_read_part, groups=groups, rows=rows, order=order, private=private)
     if not hasattr(frames, "to_delayed"):
         by_frame = list(map(read, frames))
         parts: Any = LocalParts([part for parts, _ in by_frame for part in parts])
+        names = [people for _, people in by_frame]
     else:
         import dask
 
         pairs = dask.persist(*[dask.delayed(read)(frame) for frame in frames.to_delayed()])
-        by_frame = [([], people) for people in dask.compute(*[pair[1] for pair in pairs])]
-        parts = RemoteParts([pair[0] for pair in pairs], [len(people) for _, people in by_frame])
-    people = [person for _, frame_people in by_frame for person in frame_people]
-    if not people:
+        names = dask.compute(*[pair[1] for pair in pairs])
+        sizes = dask.compute(*[dask.delayed(_n_people)(pair[0]) for pair in pairs])
+        parts = RemoteParts([pair[0] for pair in pairs], list(sizes))
+    people = [person for frame_people in names for person in frame_people or ()]
+    if all(frame_people is None for frame_people in names):
         raise ValueError("the table has no records (0 rows); at least 1 is needed.")
     check_one_kind(people)
     if len(set(people)) < len(people):
@@ -154,13 +166,13 @@ def read_parts(frames: Any, groups: str, rows: Any, order: int | None) -> tuple[
 
 
 def by_person(
-    units: np.ndarray, groups: Any, order: int | None
+    units: np.ndarray, groups: Any, order: int | None, *, private: bool = False
 ) -> tuple[list[PeoplePart], list[Any]]:
     """Return rows in parts of about as many rows, or of one person with more; and the people.
 
     Units are those of `TableSchema.encode`, and `groups` has the person of each row. `order` is the
     column by which the rows of a person are in order; rows that are alike there stay in their
-    order.
+    order. If `private`, rows with a unit below 0, or without a person, count nowhere.
 
     Examples
     --------
@@ -170,9 +182,13 @@ def by_person(
     >>> people, parts[0].sizes, parts[0].units
     (['b', 'a'], array([2, 1]), [array([1, 3, 2], dtype=uint8)])
     """
-    codes, people = person_codes(groups, len(units))
+    codes, people = person_codes(groups, len(units), leave_out=private)
+    kept = (codes >= 0) & (units >= 0).all(axis=1)
+    units, codes = units[kept], codes[kept]
     rows = np.lexsort((codes,) if order is None else (units[:, order], codes))
-    units, sizes = units[rows], np.bincount(codes)
+    units, sizes = units[rows], np.unique(codes, return_counts=True)[1]
+    if not len(sizes):
+        return [PeoplePart(list(units.T), sizes)], people
     stops = np.cumsum(sizes)
     part_of = (stops - sizes) // _PART_ROWS
     ends = np.flatnonzero(np.diff(part_of, append=part_of[-1] + 1)) + 1
@@ -186,13 +202,18 @@ def by_person(
 
 
 def _read_part(
-    frame: Any, *, groups: str, rows: Any, order: int | None
-) -> tuple[list[PeoplePart], list[Any]]:
-    """Return the rows of a frame by person, and its people."""
+    frame: Any, *, groups: str, rows: Any, order: int | None, private: bool
+) -> tuple[list[PeoplePart], list[Any] | None]:
+    """Return the rows of a frame by person, and its people; None where there are no rows."""
     if not len(frame):
-        return [], []
+        return [], None
     X, persons = _taken_out(frame, groups)
-    return by_person(rows.read(BaseEstimator(), X, None, reset=True), persons, order)
+    units = rows.read(BaseEstimator(), X, None, reset=True, private=private)
+    return by_person(units, persons, order, private=private)
+
+
+def _n_people(parts: list[PeoplePart]) -> int:
+    return sum(len(part.sizes) for part in parts)
 
 
 def _add(first: list[np.ndarray], second: list[np.ndarray]) -> list[np.ndarray]:

@@ -162,7 +162,13 @@ class PeopleRecords:
 
     space: PeopleSpace
     parts: LocalParts | RemoteParts
-    n_people: int
+    # How many people have names, also of those who count nowhere.
+    n_read: int
+
+    @property
+    def n_people(self) -> int:
+        """Return the number of people who count."""
+        return self.parts.n_in_all
 
     @property
     def points(self) -> np.ndarray:
@@ -191,18 +197,20 @@ class PeopleSketch:
     ) -> PeopleRecords:
         """Return a private table by people, or raise."""
         X, persons, frames = first_of(X, groups)
+        private = estimator.epsilon is not None
         if frames is not None:
             if y is not None:
                 raise ValueError("a table in parts has its labels in a column: give it as target.")
             space = self._space(self.row_model._space_of(X, y, declared), groups)
             validate_data(estimator, X, skip_check_array=True, reset=True)
-            parts, n_people = read_parts(frames, groups, space.rows, space.table.order)
-            return PeopleRecords(space, parts, n_people)
+            found = read_parts(frames, groups, space.rows, space.table.order, private)
+            return PeopleRecords(space, *found)
         check_index(X, persons)
-        records = self.row_model._read(estimator, X, y, declared, reset=True)
         user = getattr(persons, "name", None)
-        space = self._space(records.space, user if isinstance(user, str) else None)
-        parts, people = by_person(records.points, persons, space.table.order)
+        row_space = self.row_model._space_of(X, y, declared)
+        space = self._space(row_space, user if isinstance(user, str) else None)
+        units = row_space.read(estimator, X, y, reset=True, private=private)
+        parts, people = by_person(units, persons, space.table.order, private=private)
         return PeopleRecords(space, LocalParts(parts), len(people))
 
     def _unseen(self, declared: Declared, columns: Any) -> PeopleRecords:

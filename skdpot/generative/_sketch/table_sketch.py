@@ -101,11 +101,12 @@ class TableSketch(BaseEstimator):
         validate_parameters(self)
 
     def _read(
-        self, estimator: Any, X: Any, y: Any, declared: Declared, *, reset: bool
+        self, estimator: Any, X: Any, y: Any, declared: Declared, *, reset: bool, private: bool
     ) -> "TableRecords":
         """Return a private table, or raise."""
         space = self._space_of(X, y, declared)
-        return TableRecords(space, space.read(estimator, X, y, reset=reset))
+        units = space.read(estimator, X, y, reset=reset, private=private)
+        return TableRecords(space, units[(units >= 0).all(axis=1)], len(units))
 
     def _space_of(self, X: Any, y: Any, declared: Declared) -> "TableSpace":
         """Return the declaration of a table, with the types of a frame, or raise."""
@@ -116,7 +117,7 @@ class TableSketch(BaseEstimator):
     def _unseen(self, declared: Declared, columns: Any) -> "TableRecords":
         """Return no records of the declared table, or raise."""
         space = read_space(declared, "array", apart=declared.classes is not None)
-        return TableRecords(space, np.empty((0, 0)))
+        return TableRecords(space, np.empty((0, 0)), 0)
 
     def _plan(
         self, space: "TableSpace", budget: SketchBudget, training: Any,

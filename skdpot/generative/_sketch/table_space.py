@@ -95,8 +95,13 @@ class TableSpace:
             raise ValueError("the file does not hold a sketch of a table.")
         return cls(schema, container, apart, rules, named)
 
-    def read(self, estimator: Any, X: Any, y: Any, *, reset: bool) -> np.ndarray:
-        """Return the values of a table as whole numbers, or raise."""
+    def read(
+        self, estimator: Any, X: Any, y: Any, *, reset: bool, private: bool = False
+    ) -> np.ndarray:
+        """Return the values of a table as whole numbers, or raise.
+
+        If `private`, no value raises; below 0 are those without a place.
+        """
         if self.apart != (y is not None):
             raise ValueError(
                 "y must be given if classes were declared, or a target that is no column of X, and "
@@ -108,24 +113,30 @@ class TableSpace:
             raise ValueError(
                 f"y is the target {self.target!r}, and X has that column as well. Give one of them."
             )
-        units = read_units(X, self.table_schema)
+        units = read_units(X, self.table_schema, private=private)
         validate_data(estimator, X, skip_check_array=True, reset=reset)
         if schema.target is None or not self.apart:
             return units
         target = schema.columns[schema.target]
         if self.named:
-            codes = read_units(read_each(y, len(units))[:, None], TableSchema((target,)))[:, 0]
+            labels, schema = read_each(y, len(units))[:, None], TableSchema((target,))
+            codes = read_units(labels, schema, private=private)[:, 0]
         else:
-            codes = read_codes(y, read_classes(target.values)[1], len(units))
+            codes = read_codes(y, read_classes(target.values)[1], len(units), private)
         return np.column_stack([units, codes])
 
 
 @dataclass(frozen=True, eq=False)
 class TableRecords:
-    """A private table that was read: `points` has a row of whole numbers for each record."""
+    """A private table that was read.
+
+    `points` has a row of whole numbers for each record whose values all have a place. Others, which
+    are among the `n_read`, count nowhere.
+    """
 
     space: TableSpace
     points: np.ndarray
+    n_read: int
 
 
 def read_space(declared: Declared, container: str, *, apart: bool) -> TableSpace:

@@ -114,7 +114,7 @@ class VectorReleases(SketchSeries):
         points, labels = records.points, records.labels
         uses = hold_out(len(points), self.quality_share, source)
         sketched_rows = ScaledRecords(self.space, points.records[uses == 0])
-        sketched = Points(self.space, sketched_rows, labels[uses == 0])
+        sketched = replace(records, points=sketched_rows, codes=labels[uses == 0])
         sketch = self._sketched(sketched, rng, source)
         teachers, counted = (
             HeldOutRows(summaries(points[uses == use], labels[uses == use], self.space))

@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ import torch
 from skdpot.generative._torch.costs import GroundCost, absolute_distances
 from skdpot.generative._torch.losses import self_transport, semi_debiased
 from skdpot.generative._torch.releases import NoisyRelease, clip_rows, clip_whole
+from skdpot.privacy.foreign import result_of, silence
 
 __all__ = ["Batch", "ParameterStep", "PointStep", "RecordStep", "Settings", "Step", "latents"]
 
@@ -285,8 +287,11 @@ class ParameterStep(Step):
         """
         buffers = list(self._network.buffers())
         saved = [buffer.clone() for buffer in buffers]
-        with torch.autograd.set_detect_anomaly(False):
-            parts = torch.autograd.grad(points, parameters, point_gradient, materialize_grads=True)
+        pull = partial(torch.autograd.grad, points, parameters, point_gradient)
+        zeros = [torch.zeros_like(parameter) for parameter in parameters]
+        # It runs the user's network backwards, on values without noise.
+        with torch.autograd.set_detect_anomaly(False), silence():
+            parts = result_of(partial(pull, materialize_grads=True), zeros)
         for buffer, value in zip(buffers, saved, strict=True):
             buffer.copy_(value)
         return torch.cat([part.reshape(-1) for part in parts])
