@@ -18,12 +18,13 @@ from skdpot.fairness._groups import Groups, doubts_about_small_groups
 from skdpot.fairness._maps import distinct
 from skdpot.fairness._methods import ConditionalRepair
 from skdpot.fairness._posterior import Posterior, fit_kinds, fit_posterior
-from skdpot.fairness._private_cells import PUBLIC_OF_ROWS, quiet
+from skdpot.fairness._private_cells import PUBLIC_OF_ROWS
 from skdpot.fairness._row_draws import row_keys
 from skdpot.fairness._space import ColumnSpace, in_own_units
 from skdpot.fairness._support import LARGEST_AUTOMATIC_SUPPORT, Question, doubts_about_support
 from skdpot.federation import BarycenterFederation, GroupRelease
 from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.foreign import quiet
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.random import make_source
 from skdpot.releases import LARGEST_GRID, ReleasedGroups, group_weights, plan_release

@@ -4,13 +4,8 @@ Types, names and shapes are public, and are all that a fit may refuse for nothin
 not declared is missing, and a row without a place is counted nowhere.
 """
 
-import io
-import logging
 import math
-import sys
-import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Iterable
 from decimal import Decimal
 from numbers import Number, Real
 from typing import Any
@@ -23,24 +18,6 @@ from skdpot.tables import NUMERIC, Column, Table, objects
 PUBLIC_OF_ROWS = ("the number of rows", "the names and types of columns", "the time of the fit")
 # Names of the types of text of polars.
 _TEXTS = ("String", "Categorical", "Enum")
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Discard all that is printed, warned or logged: it may depend on private values."""
-    threshold = logging.root.manager.disable
-    with (
-        redirect_stdout(io.StringIO()),
-        redirect_stderr(io.StringIO()),
-        warnings.catch_warnings(record=True),
-        np.errstate(all="ignore"),
-    ):
-        warnings.simplefilter("ignore")
-        logging.disable(sys.maxsize)
-        try:
-            yield
-        finally:
-            logging.disable(threshold)
 
 
 def in_cells(X: Any) -> Any:

@@ -23,8 +23,9 @@ from skdpot.fairness._groups import Groups
 from skdpot.fairness._held_out import numbers_per_row, one_score_per_row
 from skdpot.fairness._odds import MOST_ODDS_CELLS, OddsKernels
 from skdpot.fairness._predictions import PredictionBarycenter
-from skdpot.fairness._private_cells import PUBLIC_OF_ROWS, quiet
+from skdpot.fairness._private_cells import PUBLIC_OF_ROWS
 from skdpot.fairness._quantiles import resolution, rounded
+from skdpot.privacy.foreign import quiet
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.sensitivity import histogram_sensitivities

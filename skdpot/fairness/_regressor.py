@@ -37,9 +37,10 @@ from skdpot.fairness._groups import (
 from skdpot.fairness._held_out import one_score_per_row
 from skdpot.fairness._prediction_rows import PredictionRows
 from skdpot.fairness._predictions import PredictionBarycenter
-from skdpot.fairness._private_cells import in_cells, quiet, refuse_other_labels
+from skdpot.fairness._private_cells import in_cells, refuse_other_labels
 from skdpot.fairness._private_scores import PrivateScores, refuse_unusable, scores_without_quotes
 from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.foreign import quiet
 from skdpot.privacy.quotes import without_quotes
 from skdpot.privacy.random import make_source
 from skdpot.releases import group_weights

@@ -18,9 +18,10 @@ from skdpot.fairness._methods import (
     positions_of,
     repair_method,
 )
-from skdpot.fairness._private_cells import in_cells, quiet, refuse_types
+from skdpot.fairness._private_cells import in_cells, refuse_types
 from skdpot.fairness._sketched import SketchedRows, declare_table
 from skdpot.fairness._support import Support
+from skdpot.privacy.foreign import quiet
 from skdpot.tables import Column, Table, doubts_about_identifiers, find_columns, read_codes
 from skdpot.transport import load_compiler
 

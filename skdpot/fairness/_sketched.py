@@ -13,8 +13,9 @@ from skdpot.fairness._blur import blur_of
 from skdpot.fairness._declared import FitSettings, read_box, read_groups, read_schema_of
 from skdpot.fairness._fitting import KnownRows, guarantee
 from skdpot.fairness._groups import Groups
-from skdpot.fairness._private_cells import PUBLIC_OF_ROWS, private_codes, quiet
+from skdpot.fairness._private_cells import PUBLIC_OF_ROWS, private_codes
 from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.foreign import quiet
 from skdpot.privacy.random import make_source
 from skdpot.tables import NUMERIC, Column, Table, TableSchema
 

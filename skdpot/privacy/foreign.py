@@ -37,10 +37,11 @@ class _Silence:
     """Hides all output and warnings inside, until the last of those inside has left.
 
     Streams, warnings and logs belong to the process: with several threads, the first one silences
-    them and the last one restores them.
+    them and the last one restores them. With `states` it also restores global random states.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, states: bool) -> None:
+        self._states = states
         self._lock = threading.Lock()
         self._inside = 0
         self._undo = contextlib.ExitStack()
@@ -60,9 +61,10 @@ class _Silence:
                     self._undo.close()
 
     def _hush(self) -> None:
-        self._undo.callback(np.random.set_state, np.random.get_state())
-        self._undo.callback(random.setstate, random.getstate())
-        self._undo.callback(_torch_restorer())
+        if self._states:
+            self._undo.callback(np.random.set_state, np.random.get_state())
+            self._undo.callback(random.setstate, random.getstate())
+            self._undo.callback(_torch_restorer())
         self._undo.callback(logging.disable, logging.root.manager.disable)
         logging.disable(sys.maxsize)
         self._undo.enter_context(contextlib.redirect_stdout(io.StringIO()))
@@ -71,9 +73,10 @@ class _Silence:
         warnings.simplefilter("ignore")
 
 
-# Hides warnings, prints and logs, and restores random states. Output of compiled code that bypasses
+# Both hide warnings, prints and logs, which may depend on private values. The first one also
+# restores random states, which foreign code may change. Output of compiled code that bypasses
 # Python is not caught.
-silence = _Silence()
+silence, quiet = _Silence(states=True), _Silence(states=False)
 
 
 def result_of(call: Callable[[], Any], default: Any) -> Any:
