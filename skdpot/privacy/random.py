@@ -4,6 +4,7 @@ A seeded release is reproducible, and therefore not private: whoever knows or gu
 knows the noise.
 """
 
+import hashlib
 import secrets
 from abc import ABC, abstractmethod
 from typing import Any
@@ -138,3 +139,31 @@ def make_source(random_state: Any = None) -> NoiseSource:
         "random_state must be None, a non-negative integer, a numpy RandomState or a NoiseSource, "
         f"got {random_state!r}."
     )
+
+
+class KeyedSource(NoiseSource):
+    """Noise that a secret key and texts determine: repeated work repeats it.
+
+    Whoever has the key can compute the noise. To everybody else it is as random as SHAKE-256 with
+    a secret prefix, so a guarantee with it is a computational one.
+    """
+
+    seeded = False
+
+    def __init__(self, key: bytes, *what: bytes) -> None:
+        self._prefix = b"".join(len(one).to_bytes(8, "big") + one for one in (key, *what))
+        self._n_drawn = 0
+
+    def for_user(self, index: int) -> "KeyedSource":
+        """Return the source of the user with this position in the batch."""
+        return KeyedSource(self._prefix, index.to_bytes(8, "big"))
+
+    def _words(self, count: int) -> np.ndarray:
+        text = self._prefix + self._n_drawn.to_bytes(8, "big")
+        self._n_drawn += 1
+        return np.frombuffer(hashlib.shake_256(text).digest(8 * count), dtype=np.uint64)
+
+
+def keyed_source(key: bytes, *what: bytes) -> NoiseSource:
+    """Return the source of noise that belongs to a secret key and to what is released."""
+    return KeyedSource(key, *what)

@@ -159,7 +159,6 @@ class PrivateMessageADMM(AllocationEstimator):
     See Also
     --------
     skdpot.PrivateADMMTransport : Releases utilities once.
-    skdpot.federation.AllocationNode : A node of such rounds.
 
     Notes
     -----

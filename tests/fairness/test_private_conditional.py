@@ -196,14 +196,6 @@ def test_what_is_no_number_is_not_quoted_and_not_charged():
     assert "123-45" not in str(caught.value) and not ledger.entries()
 
 
-def test_owners_release_groups_for_supports_alone():
-    fair = FairBarycenterPreprocessor(**PRIVATE)
-    with pytest.raises(ValueError, match="needs all rows in one place"):
-        fair.as_owner("a", MANY)
-    # What is chosen for them is a support, however many rows there are.
-    fair.set_params(method="auto").as_owner("a", MANY)
-
-
 # How well it repairs
 # -------------------
 
