@@ -89,20 +89,20 @@ class Agreement:
         }
         self.text = json.dumps(told, sort_keys=True, allow_nan=False, indent=1)
         # What cannot be released is refused here, and not at the first owner.
-        self.planned()
+        self._planned()
 
     @property
     def digest(self) -> str:
         """Return the SHA-256 of the text."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
-    def planned(self) -> tuple[Any, Any]:
+    def _planned(self) -> tuple[Any, Any]:
         """Return a new estimator as it was agreed on, and the plan of the release of each owner."""
         estimator = _from_json(json.loads(self.text)["estimator"])
-        plan = estimator._plan_of_parts(self.n_records, self.empty_table(), len(self.owners))
+        plan = estimator._plan_of_parts(self.n_records, self._empty_table(), len(self.owners))
         return estimator, plan
 
-    def empty_table(self) -> Any:
+    def _empty_table(self) -> Any:
         """Return a table with the agreed columns and no row: a data frame if they have names."""
         if isinstance(self.columns, int):
             return np.empty((0, self.columns))
@@ -110,7 +110,7 @@ class Agreement:
 
         return pd.DataFrame({name: np.empty(0) for name in self.columns})
 
-    def arranged(self, X: Any) -> Any:
+    def _arranged(self, X: Any) -> Any:
         """Return rows with the agreed columns, which names put in order; or raise."""
         names = list(getattr(X, "columns", ()))
         if isinstance(self.columns, list) and set(names) == set(self.columns):
@@ -122,7 +122,23 @@ class Agreement:
 
     @classmethod
     def from_text(cls, text: str) -> "Agreement":
-        """Return the agreement of a text, or raise ValueError."""
+        """Return the agreement of a text.
+
+        Parameters
+        ----------
+        text : str
+            The attribute ``text`` of an agreement.
+
+        Returns
+        -------
+        Agreement
+            The same agreement.
+
+        Raises
+        ------
+        ValueError
+            If it is not the text of an agreement.
+        """
         try:
             told = json.loads(text)
             if told["format"] != _FORMAT:
@@ -140,12 +156,29 @@ class Agreement:
         return agreement
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write the agreement to a file of JSON."""
+        """Write the agreement to a file.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, of JSON.
+        """
         Path(path).write_text(self.text + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Agreement":
-        """Read an agreement that was saved."""
+        """Return an agreement that was saved.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+
+        Returns
+        -------
+        Agreement
+            The same agreement.
+        """
         return cls.from_text(Path(path).read_text(encoding="utf-8"))
 
     def __repr__(self) -> str:

@@ -107,8 +107,8 @@ def make_part(
         )
     if not isinstance(ledger, PrivacyLedger):
         raise TypeError(f"ledger must be the owner's PrivacyLedger, got {type(ledger).__name__}.")
-    estimator, plan = agreement.planned()
-    X = agreement.arranged(X)
+    estimator, plan = agreement._planned()
+    X = agreement._arranged(X)
     with np.errstate(all="ignore"):
         values = estimator._private_sums(plan, estimator._validate(X, labels))
     label = f"{plan.label}, part of {owner} for {agreement.digest[:16]}"
@@ -152,7 +152,9 @@ def add_parts(
         If given, the parts must be of this agreement.
     path : str or Path, default=None
         Where to write the sum, a file like a part.
-    n_jobs, random_state
+    n_jobs : int, default=None
+        As of the estimator.
+    random_state : int, RandomState instance or None, default=None
         As of the estimator: for its search, and for the draws of `transform`.
 
     Returns
@@ -168,7 +170,25 @@ def add_parts(
 
     See Also
     --------
-    make_part : The release of one owner, with an example.
+    make_part : The release of one owner.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from skdpot import PrivacyLedger, PrivateSinkhornDistance
+    >>> from skdpot.parts import Agreement, add_parts, make_part
+    >>> drift = PrivateSinkhornDistance(
+    ...     bounds=(0, 9), metric="euclidean", mechanism="histogram", groups=["may", "june"]
+    ... )
+    >>> agreement = Agreement(drift, 1, 4000, ["north", "south"])
+    >>> days, month = [[k % 5] for k in range(2000)], ["may", "june"] * 1000
+    >>> for owner in agreement.owners:
+    ...     file = Path(tempfile.gettempdir()) / f"{owner}.part"
+    ...     made = make_part(agreement, owner, days, month, ledger=PrivacyLedger(1.0), path=file)
+    >>> files = [Path(tempfile.gettempdir()) / f"{owner}.part" for owner in agreement.owners]
+    >>> bool(add_parts(files).distance_ < 1)
+    True
     """
     found = [_read(Path(one)) for one in paths]
     if not found:
@@ -189,10 +209,10 @@ def add_parts(
             f"{missing}, and there more than once are {twice}."
         )
     total = np.sum([sums for _, sums in found], axis=0)
-    estimator, plan = agreed.planned()
+    estimator, plan = agreed._planned()
     estimator.set_params(n_jobs=n_jobs, random_state=random_state)
     with np.errstate(all="ignore"):
-        estimator._keep_parts(plan, total, agreed.empty_table())
+        estimator._keep_parts(plan, total, agreed._empty_table())
     if path is not None:
         _write(Path(path), agreed, owners, total)
     return estimator

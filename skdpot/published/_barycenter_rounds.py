@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.privacy.quotes import without_quotes
 from skdpot.transport.barycenter import BarycenterProblem, BarycenterResult, PointGroup, solve
 
 _KIND, _PLACE = "kind of step", "place"
@@ -25,12 +26,23 @@ class BarycenterOwner:
 
     See Also
     --------
-    barycenter_rounds : The coordinator, with an example.
+    barycenter_rounds : The coordinator.
     skdpot.parts : Releases of several owners that are private.
+
+    Examples
+    --------
+    >>> from skdpot.published import BarycenterOwner, barycenter_rounds
+    >>> owner = BarycenterOwner([[0.0], [1.0]])
+    >>> def ask(messages):
+    ...     return [owner.answer(messages[0])]
+    >>> barycenter_rounds(ask, 1, 1, n_features=1, method="free").support
+    array([[0.5]])
     """
 
     def __init__(self, points: Any) -> None:
-        self._group = PointGroup(points)
+        self._group = without_quotes(
+            lambda: PointGroup(points), "points must be a non-empty matrix of finite numbers."
+        )
 
     def answer(self, message: bytes) -> bytes:
         """Answer a step once; the state changes.
@@ -50,11 +62,23 @@ class BarycenterOwner:
         return _packed({"answer": self._group.answer(kind, arrays, place)})
 
     def put_away(self) -> bytes:
-        """Return the state, without the rows, for a process that answers one step only."""
+        """Return the state, for a process that answers one step only.
+
+        Returns
+        -------
+        bytes
+            The state without the rows; as sensitive as they are.
+        """
         return _packed(self._group.put_away())
 
     def restore(self, state: bytes) -> None:
-        """Go on from a state of an owner with the same rows."""
+        """Go on from a state of an owner with the same rows.
+
+        Parameters
+        ----------
+        state : bytes
+            What `put_away` returned.
+        """
         self._group.restore(_unpacked(state))
 
 

@@ -199,7 +199,7 @@ def sums_of(path):
 
 @pytest.mark.parametrize("scale, accepted", [(1.0, True), (0.8, False), (1.25, False)])
 def test_each_part_has_the_noise_of_a_whole_release(scale, accepted):
-    plan = agreed("distance", delta=1e-6, grid=2).planned()[1]
+    plan = agreed("distance", delta=1e-6, grid=2)._planned()[1]
     counts, keys = np.zeros((2, 2)), (bytes([k % 256, k // 256]) for k in range(1000))
     drawn = [plan.release.add_noise(counts, keyed_source(key, b"x")) for key in keys]
     # What rounding to integers took away.
@@ -213,7 +213,7 @@ def test_each_part_has_the_noise_of_a_whole_release(scale, accepted):
 def test_an_audit_of_parts_finds_a_planted_bug(plant, refuted, monkeypatch):
     """The bug: noise that depends on the agreement alone, and not on the sums."""
     agreement = agreed("distance", grid=2, bounds=(0, 1))
-    estimator, plan = agreement.planned()
+    estimator, plan = agreement._planned()
     key = iter(range(10**6))
 
     def release(X):
@@ -351,7 +351,7 @@ def test_an_agreement_is_text_that_says_all(tmp_path):
     agreement.save(tmp_path / "agreement.json")
     read = Agreement.load(tmp_path / "agreement.json")
     assert read.digest == agreement.digest and read.owners == ("b", "a")
-    estimator, _ = read.planned()
+    estimator, _ = read._planned()
     assert estimator.groups == RICH["groups"] and estimator.bounds == RICH["bounds"]
     assert estimator.categories == RICH["categories"]
     table = pd.DataFrame(columns=columns)

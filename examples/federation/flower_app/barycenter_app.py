@@ -3,8 +3,8 @@ Rounds of a barycenter on Flower
 ================================
 
 Each SuperNode has the rows of one group, and ``rows=`` in its node configuration names the file.
-The rounds are those of :func:`skdpot.published.barycenter_rounds`. **They are not private:** answers
-disclose rows. For private data use :mod:`skdpot.parts`, which needs no rounds.
+The rounds are those of :func:`skdpot.published.barycenter_rounds`. **They are not private:**
+answers disclose rows. For private data use :mod:`skdpot.parts`, which needs no rounds.
 
 Start it with ``flwr run examples/federation/flower_app`` on a SuperLink with three SuperNodes.
 """
