@@ -39,7 +39,6 @@ nitpicky = True
 nitpick_ignore_regex = [
     (r"py:.*", r"(?!skdpot\.).*"),
     (r"py:.*", r"skdpot\.(.+\.)?_.*"),
-    (r"py:.*", r"skdpot\.federation\.flower\..*"),
     (r"py:.*", r"skdpot\.(releases|tables)\..*"),
     (r"py:.*", r"skdpot\.privacy\.[a-z]\w*\..*"),
     (r"py:.*", r"skdpot\.(transport\.(costs|wasserstein_projection)|privacy\.sensitivity\s+\.\w+)"),
@@ -87,19 +86,18 @@ numpydoc_show_class_members = False  # they are documented where they stand
 # Gallery. These run at every build, for less than ten seconds each. Others take longer, or need
 # data that do not come with the package: they show what `gallery_results.py` has kept of a run,
 # unless the environment variable SKDPOT_GALLERY is "all".
-QUICK = ("plot_attacks", "plot_drift", "plot_projected_distributions", "plot_table")
+QUICK = ("plot_drift", "plot_projected_distributions", "plot_table")
 EVERY = tuple(path.stem for path in DOC.parent.glob("examples/*/plot_*.py"))
 RUN = EVERY if os.environ.get("SKDPOT_GALLERY") == "all" else QUICK
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "filename_pattern": rf"/({'|'.join(RUN)})\.py",
-    "ignore_pattern": r"run_flower\.py",  # a program for several processes, and no example to read
     "subsection_order": [
         f"../examples/{topic}"
         for topic in (
-            "sampling", "distance", "fairness", "generative", "allocation", "federation",
-            "model_selection", "privacy",
+            "sampling", "distance", "fairness", "generative", "allocation", "model_selection",
+            "privacy",
         )
     ],
     "within_subsection_order": "FileNameSortKey",

@@ -48,7 +48,7 @@ else:
             "display": [],
             "distance": ["PrivateSinkhornDistance", "private_ot_cost"],
             "fairness": ["FairBarycenterPreprocessor", "FairBarycenterRegressor"],
-            "federation": [],
+            "parts": [],
             "generative": ["DPSinkhornGenerator"],
             "model_selection": ["PrivateSearchCV"],
             "privacy": ["PrivacyLedger"],

@@ -1,4 +1,4 @@
-"""``python -m skdpot synthesize``: make a synthetic table from a private one."""
+"""Commands on files: synthetic tables, templates of schemas, and parts of several owners."""
 
 import argparse
 import json
@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -123,6 +124,44 @@ def _template(options: argparse.Namespace) -> int:
     return _DONE
 
 
+def _part(options: argparse.Namespace) -> int:
+    from skdpot.parts import Agreement, make_part
+
+    agreement = Agreement.load(options.agreement)
+    frame = _frame_of(options.data)
+    labels = None if options.labels is None else frame.pop(options.labels)
+    ledger: Any = _open_ledger(options)
+    make_part(agreement, options.owner, frame, labels, ledger=ledger, path=options.out,
+              again=options.again)  # fmt: skip
+    print(f"part of {options.owner} for agreement {agreement.digest[:16]}: {options.out}")
+    return _DONE
+
+
+def _combine(options: argparse.Namespace) -> int:
+    from skdpot.parts import add_parts
+
+    fitted = add_parts(options.parts, path=options.out)
+    print(f"sum of {len(options.parts)} parts: {options.out}\n{fitted.privacy_guarantee_}")
+    return _DONE
+
+
+def _frame_of(path: Path) -> Any:
+    """Return a private file as a data frame; texts that are numbers are read as numbers."""
+    import pandas as pd
+
+    if suffix_of(path) == ".parquet":
+        return pd.read_parquet(path)
+    # Types are found value by value: one value must not change the type of a column.
+    return pd.read_csv(path, dtype=object).map(_number_or_text)
+
+
+def _number_or_text(text: Any) -> Any:
+    for kind in (int, float):
+        with suppress(ValueError, TypeError, OverflowError):
+            return kind(text)
+    return text
+
+
 def _read_table(
     path: Path, declared: TableSchema, groups: str | None, may_have_others: bool
 ) -> tuple[Any, Any]:
@@ -208,6 +247,33 @@ def _say(*lines: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m skdpot")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    part = commands.add_parser(
+        "part",
+        help="release an owner's part of sums of several owners",
+        description="Release an owner's part, charged to her ledger. The file may be published.",
+    )
+    part.set_defaults(do=_part, neighbouring="replace_one", preview=False)
+    part.add_argument("data", type=Path, help="her private rows: .csv or .parquet")
+    part.add_argument("--agreement", type=Path, required=True, metavar="JSON",
+        help="the file of the agreement, the same for all owners")  # fmt: skip
+    part.add_argument("--owner", required=True, metavar="NAME", help="her name in the agreement")
+    part.add_argument("--labels", metavar="COLUMN",
+        help="column with the group of each row, if it is no column of the agreement")  # fmt: skip
+    part.add_argument("--ledger", type=Path, required=True, metavar="FILE", help="her own ledger")
+    part.add_argument("--budget", type=_positive, nargs=2, metavar=("EPSILON", "DELTA"),
+        help="create the ledger, with this budget")  # fmt: skip
+    part.add_argument("--again", action="store_true",
+        help="release a part of other rows, too, after one was released: charged")  # fmt: skip
+    part.add_argument("--out", type=Path, required=True, metavar="FILE", help="the part")
+    sums = commands.add_parser(
+        "combine",
+        help="add up the parts of all owners",
+        description="Add up the parts of all owners. skdpot.parts.add_parts([FILE]) is the fitted "
+        "estimator.",
+    )
+    sums.set_defaults(do=_combine)
+    sums.add_argument("parts", type=Path, nargs="+", help="the parts, one of each owner")
+    sums.add_argument("--out", type=Path, required=True, metavar="FILE", help="the sum, .npz")
     made = commands.add_parser(
         "synthesize",
         help="make a synthetic table from a private one",

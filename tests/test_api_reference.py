@@ -18,7 +18,7 @@ ROOMS = (
     "skdpot.distance",
     "skdpot.fairness",
     "skdpot.fairness.metrics",
-    "skdpot.federation",
+    "skdpot.parts",
     "skdpot.generative",
     "skdpot.published",
     "skdpot.model_selection",

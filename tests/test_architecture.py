@@ -27,7 +27,6 @@ ESTIMATORS_IMPORT = NUMERICS | {
     "tqdm",
     "skdpot.transport",
     "skdpot.privacy",
-    "skdpot.federation",
     "skdpot._base",
     "skdpot._conformance",
     "skdpot.tables",
@@ -45,11 +44,8 @@ MAY_IMPORT = {
     # It stands above the estimators, and no room imports it.
     "skdpot.published": ESTIMATORS_IMPORT | {f"skdpot.{room}" for room in ESTIMATORS},
     "skdpot.releases": NUMERICS | {"skdpot.transport", "skdpot.privacy"},
-    "skdpot.federation": NUMERICS
-    # Flower's server is made of starlette, which comes with it.
-    | {"joblib", "flwr", "starlette", "cryptography", "Crypto"}
-    | {"skdpot.transport", "skdpot.privacy", "skdpot.releases", "skdpot._lazy"}
-    | {"skdpot.__version__"},
+    # The columns of an agreement are those of a data frame.
+    "skdpot.parts": NUMERICS | {"sklearn", "pandas", "skdpot.privacy"},
     "skdpot.display": NUMERICS | {"matplotlib", "sklearn", "tqdm", "skdpot.tables"},
     "skdpot.datasets": NUMERICS | {"sklearn", "skdpot._sklearn_compat"},
     "skdpot._base": NUMERICS
@@ -229,7 +225,7 @@ def test_a_room_without_a_rule_is_reported():
 
 
 # Packages that import their names once they are asked for.
-LAZY = ("skdpot", "skdpot.federation")
+LAZY = ("skdpot",)
 # (pandas, which scikit-learn imports, imports pyarrow where that is.)
 OPTIONAL = {
     "Crypto",

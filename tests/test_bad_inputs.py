@@ -36,7 +36,6 @@ from skdpot import (
     wasserstein_projection,
 )
 from skdpot.fairness import DeclaredGroups, FreeSupport, metrics
-from skdpot.federation import BarycenterOwner, GroupRelease, SecureAggregation
 from skdpot.generative import TableSketch
 from skdpot.privacy import GaussianMechanism, LaplaceMechanism, LedgerError, PureDpEvent
 from skdpot.published import NoisySinkhornDistance, PrivateMessageADMM, SinkhornGradientGenerator
@@ -867,24 +866,6 @@ MISTAKES = {
     GaussianMechanism: [
         ("delta 0", lambda book: GaussianMechanism(1.0, 0.0, 1.0),
          "got 0.0", "above 0 and below 1"),
-    ],
-    GroupRelease: [
-        ("no groups", lambda book: GroupRelease(1.0, groups=None), "groups must be", "one or more"),
-        ("no bounds", lambda book: GroupRelease(1.0, ["a", "b"]),
-         "needs bounds", "or a layout instead"),
-        ("shared noise of nobody",
-         lambda book: GroupRelease(1.0, ["a"], (0, 1), 1e-5, noise="shared"),
-         "needs n_honest", "how many owners are honest, at least"),
-    ],
-    SecureAggregation: [
-        ("no threshold", lambda book: SecureAggregation(threshold=0),
-         "got 0", "must be at least 2"),
-    ],
-    BarycenterOwner: [
-        ("a path as ledger",
-         lambda book: BarycenterOwner("north", X, "a", release=GroupRelease(1.0, ["a", "b"], ((0,
-             0), (1, 1))), ledger="budget.sqlite"),
-         "got the path", "PrivacyLedger.open"),
     ],
 }  # fmt: skip
 

@@ -12,7 +12,7 @@ from numpydoc.validate import validate
 import skdpot
 import skdpot.display
 import skdpot.fairness.metrics
-import skdpot.federation
+import skdpot.parts
 import skdpot.privacy
 import skdpot.published
 import skdpot.transport.barycenter
@@ -26,7 +26,7 @@ ROOMS = (
     skdpot.distance,
     skdpot.fairness,
     skdpot.fairness.metrics,
-    skdpot.federation,
+    skdpot.parts,
     skdpot.generative,
     skdpot.published,
     skdpot.privacy,
@@ -78,8 +78,7 @@ def results():
     """Return the classes of what functions return: they have attributes, and no parameters."""
     room = skdpot.transport.barycenter
     found = [room.CandidateBarycenter, room.FreeBarycenter, room.QuantileBarycenter]
-    found += [room.BarycenterResult, room.Step]
-    return [*found, skdpot.federation.BarycenterAgreement, skdpot.federation.Crossing]
+    return [*found, room.BarycenterResult, room.Step]
 
 
 def methods(cls):

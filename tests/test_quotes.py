@@ -33,7 +33,6 @@ from skdpot import (
     private_ot_cost,
 )
 from skdpot.fairness import FreeSupport
-from skdpot.federation import BarycenterOwner, GroupRelease
 from skdpot.generative import NetworkTraining, OwnEncoder, VectorSketch
 from skdpot.privacy import (
     ExponentialMechanism,
@@ -41,7 +40,12 @@ from skdpot.privacy import (
     LaplaceMechanism,
     allow_useless_releases,
 )
-from skdpot.published import NoisySinkhornDistance, PrivateMessageADMM, SinkhornGradientGenerator
+from skdpot.published import (
+    BarycenterOwner,
+    NoisySinkhornDistance,
+    PrivateMessageADMM,
+    SinkhornGradientGenerator,
+)
 from skdpot.transport.consensus import LinearUtility
 from tests import house
 
@@ -155,7 +159,6 @@ def sampling(sampler, X):
     return Case(lambda X: fit().sample(X), (X,))
 
 
-AGREED = GroupRelease(1.0, ["f", "m"], bounds=((0, 0), (1, 1)), delta=1e-6)
 DRIFT = fitted(
     partial(PrivateSinkhornDistance, 1.0, bounds=(0, 1), mechanism="histogram", grid=3), X, Y
 )
@@ -234,10 +237,7 @@ CASES = {
         (UTILITIES,),
     ),
     "node": Case(LinearUtility, (WEIGHTS,)),
-    "owner": Case(lambda X, g: BarycenterOwner("o", X, g, release=AGREED), (X, GROUPS)),
-    "owner of masses": Case(
-        lambda X, w: BarycenterOwner("o", X, "f", masses=w), (X, WEIGHTS / WEIGHTS.sum())
-    ),
+    "owner": Case(BarycenterOwner, (X,)),
     "Laplace": Case(
         lambda X: LaplaceMechanism(1.0, 1.0, n_coordinates=N).release(X, 0), (X[:, 0],)
     ),

@@ -24,10 +24,12 @@ def files_in(*places):
 
 
 EVERYWHERE = ("skdpot", "doc", "examples", "README.md")
-FEDERATION = ("skdpot/federation", "doc/federation.rst", "doc/user_guide/federations.rst")
-# Dask's class and Flower's app have the name; a certificate is that of a client of TLS.
-OF_CLIENTS = ("skdpot/federation/flower.py", "doc/federation.rst", "doc/user_guide/sampling.rst")
-OF_CLIENTS += tuple(f"skdpot/federation/_operation/{name}.py" for name in ("_launched", "_runs"))
+FEDERATION = ("skdpot/parts", "doc/user_guide/parts.rst")
+# Dask's class and Flower's app have the name.
+OF_CLIENTS = tuple(
+    f"examples/federation/flower_app/{name}" for name in ("pyproject.toml", "barycenter_app.py")
+)
+OF_CLIENTS += ("doc/user_guide/sampling.rst",)
 OF_CLIENTS += ("examples/sampling/plot_million_users.py", "examples/sampling/plot_dask_cluster.py")
 OF_CLIENTS += tuple(f"skdpot/sampling/_file{of}.py" for of in ("s", "_workers"))
 # What courts apply.

@@ -112,9 +112,6 @@ class PrivateADMMTransport(AllocationEstimator):
     See Also
     --------
     skdpot.published.PrivateMessageADMM : The published method: ADMM with noise on every message.
-    skdpot.federation : Nodes as objects of their own, which exchange messages. Without privacy
-        they come to the same prices, and to the plan nearest to their last amounts, where this
-        class returns the best plan that was met.
     PrivacyLedger : Records and limits all releases.
 
     Notes

@@ -4,9 +4,9 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdpot._base import tells_of_charges, validate_private_data
 from skdpot._conformance import MORE_THAN_TWO_GROUPS, Failures
@@ -15,6 +15,7 @@ from skdpot.distance._base import BaseTransportDistance
 from skdpot.distance._costs import CostSettings, Threads
 from skdpot.distance._costs_release import CostsRelease
 from skdpot.distance._grid_release import GridRelease, make_grid
+from skdpot.privacy.charging import ReleasePlan
 from skdpot.tables import as_numbers, read_schema, values_in
 
 _INSTEAD = {
@@ -349,6 +350,29 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
             released = self._release(self._plan_of(release), scaled)
         return -float(np.mean(released.costs)) / largest
 
+    def _for_parts(self) -> Any:
+        """Return what owners agree on: histograms of declared groups, whose labels are private."""
+        if self.mechanism != "histogram" or self.groups is None:
+            raise ValueError(
+                "parts of a distance are counts of declared groups: set mechanism='histogram' and "
+                "groups."
+            )
+        return clone(self).set_params(labels="private", min_group_size=1)
+
+    def _plan_of_parts(self, n_records, columns, n_parts) -> ReleasePlan:
+        """Return the plan of the release of each of so many owners, or raise."""
+        records = self._declared(n_records, columns)
+        return self._plan(records._replace(layout=records.layout._replace(n_parts=n_parts)))
+
+    def _private_sums(self, plan, data) -> np.ndarray:
+        """Return an owner's counts without noise: private."""
+        return plan.release.values(data.X, data.layout.groups.codes)
+
+    def _keep_parts(self, plan, total, columns) -> None:
+        """Fit to the sum of all parts."""
+        validate_data(self, columns, skip_check_array=True)
+        self._replace_fit(plan, plan.release.read(total))
+
     def _plan_release(self, layout):
         settings = self._cost_settings(layout, self.reg, self.divergence)
         if self.mechanism == "output":
@@ -366,9 +390,9 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
                 "records like those of a table."
             )
         box = (layout.space.low, layout.space.high)
-        support = make_grid(self.grid, box, layout.n_records, self.epsilon)
+        support = make_grid(self.grid, box, layout, self.epsilon)
         settings.check_tolerance(self.tol * settings.cost_range, (len(support), len(support)))
-        return GridRelease(settings, layout.groups, support, self.epsilon, self.delta)
+        return GridRelease(settings, layout, support, self.epsilon, self.delta)
 
     def _plan_output(self, settings, layout, tol):
         filler = layout.space.middle

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from skdpot.distance._costs import CostSettings, debiased
-from skdpot.distance._groups import Groups
+from skdpot.distance._groups import Layout
 from skdpot.distance._released import Released
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases import NoisyRelease, VectorRelease
@@ -32,18 +32,19 @@ _TOLERANCE = 1e-9
 
 
 def make_grid(
-    grid: Any, box: tuple[np.ndarray, np.ndarray], n_records: int, epsilon: float
+    grid: Any, box: tuple[np.ndarray, np.ndarray], layout: Layout, epsilon: float
 ) -> np.ndarray:
     """Return the points of a public grid in a box, or raise if they are not in it, or too many.
 
     `grid` has the points, or how many a feature has, at the middles of cells of equal width. None
-    chooses as many as n_records and epsilon allow: rounding to cells of width 1/g moves a record by
-    a share 1/g of the box, and the noise of g**d cells by ``g**d / (epsilon n)`` of the mass. Both
-    are of one size for ``g = (epsilon n)**(1 / (d + 1))``.
+    chooses as many as the n records and epsilon allow: rounding to cells of width 1/g moves a
+    record by a share 1/g of the box, and the noise of g**d cells, of k parts, by ``g**d sqrt(k) /
+    (epsilon n)`` of the mass. Both are of one size for ``g**(d + 1) = epsilon n / sqrt(k)``.
     """
     if grid is None:
         d = len(box[0])
-        balanced = (max(epsilon * n_records, 1.0)) ** (1.0 / (d + 1))
+        heard = epsilon * layout.n_records / math.sqrt(layout.n_parts)
+        balanced = max(heard, 1.0) ** (1.0 / (d + 1))
         grid = int(max(min(balanced, _LARGEST_AUTOMATIC ** (1.0 / d) + 1e-9), 2))
     return _middles(grid, *box) if np.ndim(grid) == 0 else _given_points(grid, *box)
 
@@ -142,8 +143,8 @@ class GridRelease(NoisyRelease):
     ----------
     settings : CostSettings
         The public settings of the cost.
-    groups : Groups
-        The groups.
+    layout : Layout
+        The groups, the number of records, and of parts that are added up.
     support : ndarray of shape (n_cells, n_features)
         Points of the grid; public.
     epsilon, delta : float
@@ -153,18 +154,19 @@ class GridRelease(NoisyRelease):
     def __init__(
         self,
         settings: CostSettings,
-        groups: Groups,
+        layout: Layout,
         support: np.ndarray,
         epsilon: float,
         delta: float,
     ) -> None:
-        self.settings, self.groups, self.support = settings, groups, support
+        self.settings, self.groups, self.support = settings, layout.groups, support
+        self.n_parts = layout.n_parts
         self._noise = VectorRelease(
             epsilon,
             delta,
             histogram_sensitivities,
-            n_coordinates=len(groups.names) * len(support),
-            largest=float(len(groups.codes)),
+            n_coordinates=len(self.groups.names) * len(support),
+            largest=float(layout.n_records),
             counts=True,
         )
 
@@ -178,17 +180,29 @@ class GridRelease(NoisyRelease):
         largest, sizes = self.settings.cost_range, self.groups.sizes
         if self.groups.labels == "private":
             sizes = np.full(len(sizes), n_records / len(sizes))
-        of_count = self._noise.standard_deviation * math.sqrt(len(self.support) / 12.0)
+        deviation = self._noise.standard_deviation * math.sqrt(self.n_parts)
+        of_count = deviation * math.sqrt(len(self.support) / 12.0)
         of_group = of_count / sizes * largest
         errors = (math.hypot(*pair) for pair in combinations(of_group.tolist(), 2))
         return self.groups.cost_errors(errors, largest)
 
-    def run(self, X, source):
+    def values(self, X: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Return the counts of records in the groups of these codes, without noise: private."""
         cells = cKDTree(self.support).query(X)[1]
         counts = np.zeros((len(self.groups.names), len(self.support)))
-        member = self.groups.codes >= 0
-        np.add.at(counts, (self.groups.codes[member], cells[member]), 1.0)
-        noisy = self._noise.run(counts, source)
+        member = codes >= 0
+        np.add.at(counts, (codes[member], cells[member]), 1.0)
+        return counts
+
+    def add_noise(self, values: np.ndarray, source: Any) -> np.ndarray:
+        """Release counts, of all records or of one owner's, with all the noise that they need."""
+        return self._noise.run(values, source)
+
+    def run(self, X, source):
+        return self.read(self.add_noise(self.values(X, self.groups.codes), source))
+
+    def read(self, noisy: np.ndarray) -> Released:
+        """Return what is computed from the sum of all parts; a function of the release."""
         totals = self.groups.sizes.astype(np.float64)
         if self.groups.labels == "private":
             totals = np.maximum(noisy.sum(axis=1), totals)

@@ -75,11 +75,15 @@ class Groups:
 
 
 class Layout(NamedTuple):
-    """The public facts about records that a release is planned from: space, groups and number."""
+    """The public facts about records that a release is planned from: space, groups and number.
+
+    Releases of `n_parts` owners are added up, each with noise of its own.
+    """
 
     space: BoxSpace | TableSpace
     groups: Groups
     n_records: int
+    n_parts: int = 1
 
 
 class Records(NamedTuple):

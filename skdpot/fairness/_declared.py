@@ -1,7 +1,5 @@
 """Settings of a fit, and public facts about rows, checked before anything is charged."""
 
-import hashlib
-import json
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -94,17 +92,6 @@ class Declared:
         ranked, raw = len(self.low), units.copy()
         raw[:, :ranked] = self.low + (self.high - self.low) * raw[:, :ranked]
         return (raw - self.space.origin) * self.space.factor
-
-    def meaning(self) -> dict[str, str]:
-        """Return digests of the meaning of coordinates, which all owners must agree on."""
-        told = {
-            "columns": [[column.kind, repr(column.name)] for column in self.columns],
-            "categories": [[repr(label) for label in column.values] for column in self.columns],
-            "bounds": [self.low.tolist(), self.high.tolist()],
-        }
-        return {
-            name: hashlib.sha256(json.dumps(one).encode()).hexdigest() for name, one in told.items()
-        }
 
 
 def declare(settings: FitSettings, columns: list[Column]) -> Declared:

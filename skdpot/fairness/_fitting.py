@@ -1,4 +1,4 @@
-"""Rows of a fit in three forms (open, private, of owners), and their groups as released."""
+"""Rows of a fit, open or private, and their groups as released."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -22,12 +22,11 @@ from skdpot.fairness._private_cells import PUBLIC_OF_ROWS
 from skdpot.fairness._row_draws import row_keys
 from skdpot.fairness._space import ColumnSpace, in_own_units
 from skdpot.fairness._support import LARGEST_AUTOMATIC_SUPPORT, Question, doubts_about_support
-from skdpot.federation import BarycenterFederation, GroupRelease
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.foreign import quiet
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.random import make_source
-from skdpot.releases import LARGEST_GRID, ReleasedGroups, group_weights, plan_release
+from skdpot.releases import ReleasedGroups, group_weights, plan_release
 from skdpot.tables import NUMERIC, Column, Table, doubts_about_heavy_tails
 
 # Default size of a support: one point for this many rows, but at least this many points.
@@ -283,13 +282,17 @@ class OpenRows:
 
 @dataclass(frozen=True, eq=False)
 class PrivateRows:
-    """Private rows and the labels of their groups, read after the charge; their count is public."""
+    """Private rows and the labels of their groups, read after the charge; their count is public.
+
+    Releases of `n_parts` owners are added up, each with noise of its own.
+    """
 
     settings: FitSettings
     declared: Declared
     table: Table
     labels: np.ndarray
     n_records: int
+    n_parts: int = 1
 
     def read(self) -> tuple[np.ndarray, np.ndarray]:
         """Return rows in unit coordinates, and the numbers of their groups.
@@ -310,6 +313,7 @@ class PrivateRows:
             self.n_records,
             settings.epsilon,
             settings.delta,
+            n_parts=self.n_parts,
         )
         n_points = len(groups.names) * release.most_points
         settings.method._check_size(n_points, self.declared.candidates)
@@ -324,81 +328,27 @@ class PrivateRows:
 
     def run(self, plan: ReleasePlan) -> KnownGroups:
         """Release the groups."""
-        released = plan.release.run(self.read(), plan.source)
-        return _known(self.settings, self.declared, released)
+        return self.known(plan.release.run(self.read(), plan.source))
 
-
-@dataclass(frozen=True, eq=False)
-class RowsOfOwners:
-    """Rows that stay with the owners of a federation; their columns are known."""
-
-    settings: FitSettings
-    declared: Declared
-    federation: BarycenterFederation
-
-    def plan(self) -> ReleasePlan:
-        """Return the plan of the releases that owners charge to their own ledgers, or raise."""
-        federation, declared = self.federation, self.declared
-        release = release_of(self.settings, declared, federation.noise, federation.n_honest)
-        of_one = release.plan(1, len(federation.owners))
-        # A release has more points than this only if there are more cells than records.
-        n_points = len(declared.groups.names) * max(of_one.most_points, LARGEST_GRID)
-        self.settings.method._check_size(n_points, declared.candidates)
-        public = ["the number of rows of every owner", *PUBLIC_OF_ROWS[1:]]
-        public.append("rows of owners whose noise is seeded")
-        if federation.noise == "shared":
-            public.append(
-                f"anything, if fewer than {federation.n_honest} of the owners whose parts were "
-                "summed are honest"
-            )
-        return ReleasePlan(
-            release,
-            of_one.event,
-            make_source(),
-            f"{self.settings.name}, of owners",
-            guarantee(self.settings, *public),
+    def known(self, released: ReleasedGroups) -> KnownGroups:
+        """Return released groups in unit coordinates; post-processing of public facts."""
+        settings, declared = self.settings, self.declared
+        found = [
+            distinct(declared.points_of(units), masses)
+            for units, masses in zip(released.points, released.masses, strict=True)
+        ]
+        return KnownGroups(
+            settings,
+            declared.columns,
+            declared.space,
+            declared.box,
+            declared.candidates,
+            declared.groups,
+            released.sizes,
+            found,
+            LARGEST_AUTOMATIC_SUPPORT,
+            check_random_state(settings.random_state),
         )
-
-    def run(self, plan: ReleasePlan) -> KnownGroups:
-        """Ask the owners for the groups."""
-        released: Any = self.federation.collect(plan.release).released
-        return _known(self.settings, self.declared, released)
-
-
-def release_of(
-    settings: FitSettings, declared: Declared, noise: str, n_honest: int | None
-) -> GroupRelease:
-    """Return the release of every owner, equal for all owners with the same parameters."""
-    return GroupRelease(
-        settings.epsilon,
-        declared.groups.names,
-        delta=settings.delta,
-        kind=settings.method.private_release,
-        noise=noise,
-        n_honest=n_honest,
-        layout=declared.unscaled.layout,
-        meaning=declared.meaning(),
-    )
-
-
-def _known(settings: FitSettings, declared: Declared, released: ReleasedGroups) -> KnownGroups:
-    """Return released groups in unit coordinates; post-processing."""
-    found = [
-        distinct(declared.points_of(units), masses)
-        for units, masses in zip(released.points, released.masses, strict=True)
-    ]
-    return KnownGroups(
-        settings,
-        declared.columns,
-        declared.space,
-        declared.box,
-        declared.candidates,
-        declared.groups,
-        released.sizes,
-        found,
-        LARGEST_AUTOMATIC_SUPPORT,
-        check_random_state(settings.random_state),
-    )
 
 
 def guarantee(settings: FitSettings, *public: str) -> PrivacyGuarantee:

@@ -110,19 +110,12 @@ def automatic_method(
     return "conditional" if delta and n_records * epsilon >= _ROWS_PER_CELL * n_cells else "support"
 
 
-def repair_method(
-    method: Any, automatic: str, *, federated: bool = False
-) -> Support | ConditionalRepair:
+def repair_method(method: Any, automatic: str) -> Support | ConditionalRepair:
     """Return the method of a parameter `method`, or raise if it is wrong."""
     method = automatic if isinstance(method, str) and method == "auto" else method
     if isinstance(method, str):
         method = FreeSupport() if method == "support" else ConditionalRepair()
     validate_parameters(method)
-    if federated and isinstance(method, ConditionalRepair):
-        raise ValueError(
-            "method='conditional' needs all rows in one place. With a federation, use "
-            "method='support'."
-        )
     return method
 
 

@@ -27,7 +27,7 @@ from skdpot._sklearn_compat import (
     validate_parameters,
 )
 from skdpot.fairness._fair_map import FairMap
-from skdpot.fairness._fitting import KnownGroups, OpenRows, release_of
+from skdpot.fairness._fitting import KnownGroups, OpenRows, PrivateRows
 from skdpot.fairness._groups import (
     DeclaredGroups,
     FoundGroups,
@@ -39,7 +39,6 @@ from skdpot.fairness._repair_inputs import RepairInputs
 from skdpot.fairness._row_draws import BLEND_DRAW, row_keys, uniforms
 from skdpot.fairness._space import blend
 from skdpot.fairness._support import CandidateSupport, FreeSupport
-from skdpot.federation import BarycenterFederation, BarycenterOwner
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.tables import (
     NOMINAL,
@@ -90,9 +89,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         :class:`~skdpot.fairness.CandidateSupport` object. ``"auto"`` is a support for at most
         three columns that are all numeric, and conditional otherwise. With epsilon, ``"auto"`` is
         conditional for more than three columns of any type if `delta` is above 0 and rows times
-        epsilon are at least 25 times groups times columns; it is never conditional with a
-        `federation`. To search over parameters such as ``method__max_rows``, pass an object, not a
-        name.
+        epsilon are at least 25 times groups times columns. To search over parameters such as
+        ``method__max_rows``, pass an object, not a name.
     weights : {"proportional", "uniform"}, dict or array-like, default="proportional"
         Weights of the groups in the barycenter: proportional to size, which moves rows least;
         equal; or one for each group, by label or in the order of ``groups_``. They are scaled to
@@ -150,18 +148,13 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         labels are found in the data by default.
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
         What a fit with epsilon is charged to.
-    federation : BarycenterFederation, default=None
-        Owners of rows who make a joint release. Then `fit` gets a table without rows, which
-        describes the columns, and `epsilon` is the cost of the release for each owner. See
-        `as_owner`.
     n_jobs : int, default=None
         Number of groups, or parts of the rows, that are processed in parallel. The result does not
         depend on it.
     random_state : int, RandomState instance or None, default=None
         Seed for the draws of rows, starts and images. With an integer, a row has the same image in
         every table; if rows of a table are equal, the first one has this image. With epsilon it
-        also seeds the noise, and then nothing is private. With a federation it does not seed the
-        noise, because the owners draw it: `as_owner` has its own seed.
+        also seeds the noise, and then nothing is private.
     verbose : int, default=0
         Above 0, a progress bar shows the rounds of the search for the support, or the columns that
         the conditional method has repaired, once or twice each.
@@ -287,7 +280,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         "bounds": "no_validation",
         "categories": [dict, "array-like", list, None],
         "ledger": "no_validation",
-        "federation": [BarycenterFederation, None],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
@@ -316,7 +308,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         bounds=None,
         categories=None,
         ledger=None,
-        federation=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -335,7 +326,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         self.bounds = bounds
         self.categories = categories
         self.ledger = ledger
-        self.federation = federation
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -348,7 +338,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         Parameters
         ----------
         X : {array-like, DataFrame} of shape (n_samples, n_features)
-            Rows; with a federation a table without rows, such as ``X[:0]``.
+            Rows.
         y : None
             Ignored.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes), \
@@ -369,91 +359,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
             charged in this case. After any error, the earlier fit is kept.
         BudgetExceededError
             If the ledger's budget does not allow the release.
-        FederationError
-            If owners do not answer or do not agree to this release.
         """
         return self._fit(X, sensitive_features)
-
-    def as_owner(
-        self,
-        name,
-        X,
-        *,
-        sensitive_features=None,
-        noise="own",
-        n_honest=None,
-        secure=False,
-        state=None,
-        random_state=None,
-        key=None,
-        owners=None,
-        coordinator_key=None,
-    ):
-        """Return an owner of rows for a federation that fits this preprocessor.
-
-        Owners and coordinator need preprocessors with the same parameters. `ledger` belongs to the
-        owner, and is charged when the coordinator asks for the release. This object is not
-        changed.
-
-        Parameters
-        ----------
-        name : str
-            Name of the owner, as the coordinator knows it.
-        X : {array-like, DataFrame} of shape (n_samples, n_features)
-            The owner's rows. They stay here; only their number is sent.
-        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes), \
-                default=None
-            The sensitive attribute of every row, unless columns of X hold it.
-        noise : {"own", "shared"}, default="own"
-            Whether the owner adds all the noise that its rows need, or only its share.
-        n_honest : int, default=None
-            With shared noise, the smallest number of honest owners in the sum.
-        secure : bool or SecureAggregation, default=False
-            Whether the owner requires secure aggregation. With shared noise it always does. If up
-            to c owners may collude with the coordinator, use
-            ``SecureAggregation(threshold=n_honest + c)`` with shared noise. Otherwise owners
-            answer for sums of only `n_honest` owners, and the colluding ones may be among them.
-        state : str or Path, default=None
-            A file in which the owner keeps its answers. It is as sensitive as the rows: see
-            :class:`BarycenterOwner <skdpot.federation.BarycenterOwner>`.
-        random_state : int, RandomState instance or None, default=None
-            Source of the noise. If it is not None, the noise can be reproduced and is not private.
-        key : SigningKey, default=None
-            Key with which the owner signs its answers.
-        owners : mapping of str to str, default=None
-            Public keys of the other owners, by their names: required for shared noise.
-        coordinator_key : str, default=None
-            Public key of the coordinator. If given, the coordinator must sign its messages.
-
-        Returns
-        -------
-        BarycenterOwner
-            The owner, which answers the coordinator.
-
-        Raises
-        ------
-        ValueError
-            If `epsilon` is None or a declaration is missing, or if `fit` would raise.
-        """
-        validate_parameters(self)
-        self._check_together()
-        method = repair_method(self.method, "support", federated=True)
-        alone = clone(self).set_params(federation=None, method=method)
-        rows = alone._validate(X, sensitive_features)
-        if not rows.n_records:
-            raise ValueError("an owner has rows, and X has none: a minimum of 1 is required.")
-        return BarycenterOwner(
-            name,
-            *rows.read(),
-            release=release_of(rows.settings, rows.declared, noise, n_honest),
-            secure=secure,
-            ledger=self.ledger,
-            state=state,
-            random_state=random_state,
-            key=key,
-            owners=owners,
-            coordinator_key=coordinator_key,
-        )
 
     @tells_of_charges
     def fit_transform(self, X, y=None, *, sensitive_features=None) -> Any:
@@ -653,6 +560,32 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         tags.input_tags.categorical = True
         tags.input_tags.string = True
         return tags
+
+    def _for_parts(self) -> Self:
+        """Return what owners agree on: the parts of a repair are those of a support."""
+        return clone(self).set_params(method=repair_method(self.method, "support"))
+
+    def _plan_of_parts(self, n_records, columns, n_parts) -> ReleasePlan:
+        """Return the plan of the release of each of so many owners, or raise."""
+        return self._plan(self._rows_of_parts(n_records, columns, n_parts))
+
+    def _rows_of_parts(self, n_records, columns, n_parts) -> PrivateRows:
+        rows = self._declared(n_records, columns)
+        if not isinstance(rows, PrivateRows):
+            raise ValueError(
+                "parts are private releases, of a repair by a support: set epsilon, bounds and "
+                "groups, and method='support'."
+            )
+        return replace(rows, n_parts=n_parts)
+
+    def _private_sums(self, plan, data) -> np.ndarray:
+        """Return an owner's sums without noise: private."""
+        return plan.release.values(*data.read())
+
+    def _keep_parts(self, plan, total, columns) -> None:
+        """Fit to the sum of all parts."""
+        rows = self._rows_of_parts(plan.n_records, columns, plan.release.n_parts)
+        self._replace_fit(plan, rows.known(plan.release.groups_of(total)))
 
     def _plan(self, data) -> ReleasePlan:
         return replace(data.plan(), doubts=data.settings.doubts)

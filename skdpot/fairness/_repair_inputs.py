@@ -10,7 +10,7 @@ from sklearn.utils.validation import validate_data
 from skdpot._base import PrivateEstimator, count_columns, validate_private_data
 from skdpot.fairness._attribute import split_attribute
 from skdpot.fairness._declared import FitSettings, declare
-from skdpot.fairness._fitting import OpenRows, PrivateRows, RowsOfOwners
+from skdpot.fairness._fitting import OpenRows, PrivateRows
 from skdpot.fairness._groups import group_policy, label_options_of_fit
 from skdpot.fairness._methods import (
     ConditionalRepair,
@@ -39,7 +39,6 @@ class RepairInputs(PrivateEstimator):
     delta: Any
     bounds: Any
     categories: Any
-    federation: Any
     n_jobs: Any
     random_state: Any
     verbose: Any
@@ -50,14 +49,6 @@ class RepairInputs(PrivateEstimator):
             return "none"
         keeps = self.missing == "category" and isinstance(method, ConditionalRepair)
         return "kept" if keeps else self.missing
-
-    def _check_together(self) -> None:
-        """Raise unless owners have something to release."""
-        if self.epsilon is None:
-            raise ValueError(
-                "a fit with a federation uses releases of its owners: set epsilon, bounds and "
-                "groups. (BarycenterCoordinator also has algorithms that are not private.)"
-            )
 
     def _settings(self, columns: list[Column], n_records: int) -> FitSettings:
         """Return the settings of a fit, or raise if they contradict each other."""
@@ -74,11 +65,8 @@ class RepairInputs(PrivateEstimator):
                 "a number that is public."
             )
         groups = group_policy(self.groups, may_be_unknown=not private)
-        federated = self.federation is not None
         automatic = automatic_method(columns, n_records, groups, self.epsilon, self.delta)
-        method = repair_method(
-            self.method, "support" if federated else automatic, federated=federated
-        )
+        method = repair_method(self.method, automatic)
         method._check(self.epsilon, self.delta)
         fixed = positions_of(self.conditional_on, columns)
         if fixed and not isinstance(method, ConditionalRepair):
@@ -100,21 +88,6 @@ class RepairInputs(PrivateEstimator):
 
     def _validate(self, X, sensitive_features) -> Any:
         """Return the rows of a fit in the form for their release."""
-        if self.federation is not None:
-            self._check_together()
-            if self.ledger is not None:
-                raise ValueError(
-                    "with a federation owners charge their own ledgers, which as_owner is given; "
-                    "the one that fits has none."
-                )
-            if X is None or len(Table(X)):
-                raise ValueError(
-                    "with a federation rows stay with their owners: give fit a table with the "
-                    "columns and without rows, such as X[:0]. In a pipeline, use the fitted "
-                    "preprocessor: sklearn.frozen.FrozenEstimator(fitted)."
-                )
-            if self.sensitive_features is None and sensitive_features is None:
-                sensitive_features = np.empty(0, dtype=object)
         policy = group_policy(self.groups, may_be_unknown=True)
         reading = label_options_of_fit(policy, private=self.epsilon is not None)
         with quiet() if self.epsilon is not None else nullcontext():
@@ -153,8 +126,6 @@ class RepairInputs(PrivateEstimator):
             return SketchedRows(settings, of_table, table, labels, n_records)
         declared = declare(settings, columns)
         refuse_types(table, columns)
-        if self.federation is not None:
-            return RowsOfOwners(settings, declared, self.federation)
         return PrivateRows(settings, declared, table, labels, n_records)
 
     def _read(
@@ -165,12 +136,10 @@ class RepairInputs(PrivateEstimator):
         if table.container != "array":
             validate_data(self, X, skip_check_array=True, reset=reset)
         else:
-            # With a federation, a fit gets columns without rows.
-            least = 0 if reset and self.federation is not None else fewest
             options: dict[str, Any] = {
                 "dtype": None,
                 "ensure_all_finite": False,
-                "ensure_min_samples": least,
+                "ensure_min_samples": fewest,
             }
             table.X = validate_private_data(self, table.X, reset=reset, **options)
         labels, kept = split_attribute(

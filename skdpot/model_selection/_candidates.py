@@ -44,12 +44,6 @@ def make_candidate(estimator: Any, params: dict[str, Any]) -> Any:
             "a matrix of distances or kernels between records cannot be searched with: a record is "
             "in every row of it, and so would be in every block. Give the records."
         )
-    parameters = candidate.get_params(deep=True).items()
-    if any(path.rpartition("__")[2] == "federation" and value for path, value in parameters):
-        raise ValueError(
-            "an estimator with a federation cannot be searched for: its owners would release "
-            "something for every candidate and block. Search among records that are here."
-        )
     return candidate
 
 

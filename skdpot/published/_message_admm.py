@@ -166,7 +166,6 @@ class PrivateMessageADMM(AllocationEstimator):
     See Also
     --------
     skdpot.PrivateADMMTransport : Releases utilities once.
-    skdpot.federation.AllocationNode : A node of such rounds.
 
     Notes
     -----

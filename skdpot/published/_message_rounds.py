@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from skdpot.privacy.foreign import result_of, silence
+from skdpot.privacy.foreign import quiet, result_of, silence
 from skdpot.privacy.sensitivity import marginal_bounds, message_error
-from skdpot.releases import MessageReleases, quiet
+from skdpot.releases import MessageReleases
 from skdpot.transport.consensus import (
     BipartiteNetwork,
     LinearUtility,

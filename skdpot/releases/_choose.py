@@ -1,8 +1,5 @@
 """The choice between a histogram and moments for the release of groups."""
 
-from collections.abc import Callable
-from typing import Any
-
 from skdpot.privacy.checks import check_choice
 from skdpot.releases._histogram import HistogramRelease
 from skdpot.releases._layout import UnitLayout
@@ -19,7 +16,7 @@ def plan_release(
     epsilon: float,
     delta: float,
     *,
-    make_noise: Callable[..., Any] | None = None,
+    n_parts: int = 1,
 ) -> HistogramRelease | MomentsRelease:
     """Return the planned release of groups, made from public quantities only.
 
@@ -36,8 +33,8 @@ def plan_release(
     epsilon, delta : float
         Budget of one release that protects a record's values and its group; Laplace noise for delta
         0, Gaussian noise above.
-    make_noise : callable, default=None
-        Makes the noise of integers; None is a `VectorRelease` of counts.
+    n_parts : int, default=1
+        Number of parts that are added up, each with the noise of one release.
 
     Returns
     -------
@@ -70,12 +67,12 @@ def plan_release(
     check_choice("kind", kind, KINDS)
     public = layout, n_groups, n_records, epsilon, delta
     if kind == "histogram":
-        return HistogramRelease(*public, make_noise)
-    moments = MomentsRelease(*public, make_noise)
+        return HistogramRelease(*public, n_parts)
+    moments = MomentsRelease(*public, n_parts)
     if kind == "moments":
         return moments
     try:
-        histogram = HistogramRelease(*public, make_noise)
+        histogram = HistogramRelease(*public, n_parts)
     except ValueError:
         return moments
     return moments if moments.expected_error <= histogram.expected_error else histogram

@@ -1,9 +1,6 @@
 """Groups as noisy counts in the cells of a public grid."""
 
 import math
-from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -34,8 +31,8 @@ class HistogramRelease(GroupsRelease):
         Numbers of groups and of records.
     epsilon, delta : float
         Budget; Laplace noise for delta 0, Gaussian noise above.
-    make_noise : callable, default=None
-        Makes the noise of integers; None is a `VectorRelease` of counts.
+    n_parts : int, default=1
+        Number of parts that are added up, each with the noise of one release.
 
     Raises
     ------
@@ -60,15 +57,17 @@ class HistogramRelease(GroupsRelease):
         n_records: int,
         epsilon: float,
         delta: float,
-        make_noise: Callable[..., Any] | None = None,
+        n_parts: int = 1,
     ) -> None:
         self.layout, self.n_groups, self.n_records = layout, n_groups, n_records
-        self._noise = (make_noise or partial(VectorRelease, counts=True))(
+        self.n_parts = n_parts
+        self._noise = VectorRelease(
             epsilon,
             delta,
             histogram_sensitivities,
             n_coordinates=n_groups * LARGEST_GRID,
             largest=float(n_records),
+            counts=True,
         )
         shapes = {_shape(layout, n_bins) for n_bins in range(2, _MOST_BINS + 1)}
         possible = [shape for shape in shapes if math.prod(shape) <= LARGEST_GRID]
@@ -99,24 +98,19 @@ class HistogramRelease(GroupsRelease):
             if not levels or n_bins < levels
         )
         size = self.n_records / self.n_groups
-        moved = _SHARE_THAT_MOVES * self._noise.standard_deviation * math.sqrt(math.prod(shape))
+        moved = _SHARE_THAT_MOVES * self.standard_deviation * math.sqrt(math.prod(shape))
         return blur, moved / size * self.layout.random_distance
 
     @property
     def is_lost(self) -> bool:
         """Tell whether noise hides a group of average size."""
-        noise = self._noise.standard_deviation * math.sqrt(math.prod(self.shape))
+        noise = self.standard_deviation * math.sqrt(math.prod(self.shape))
         return self.n_records / self.n_groups < _DEVIATIONS * noise
 
     @property
     def most_points(self) -> int:
         """Return the maximum number of points of a released group."""
         return math.prod(self.shape)
-
-    @property
-    def record_range(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return what a record adds to its cell: 1."""
-        return np.ones(1), np.ones(1)
 
     # ------------------------------------------------------------------- private records
 
@@ -150,14 +144,14 @@ class HistogramRelease(GroupsRelease):
                 numbers[:, j] = (indices[j] + 0.5) / n_bins
         return self.layout.points(numbers, list(indices[d:]))
 
-    def groups_of(self, noisy: np.ndarray, deviations: Any = None) -> ReleasedGroups:
+    def groups_of(self, noisy: np.ndarray) -> ReleasedGroups:
         """Return groups with these counts.
 
         A size is the sum of a group's counts, raised to 1. If that sum is below two standard
         deviations of its noise, the group is uniform over all cells; otherwise its masses are those
         of :func:`denoised`.
         """
-        deviation = self._noise.standard_deviation if deviations is None else deviations
+        deviation = self.standard_deviation
         totals = noisy.reshape(self.n_groups, -1).sum(axis=1)
         n_cells = math.prod(self.shape)
         masses = denoised(noisy, deviation, self.layout.n_numbers).reshape(self.n_groups, -1)
@@ -184,14 +178,14 @@ def _shape(layout: UnitLayout, n_bins: int) -> tuple[int, ...]:
 
 
 @np.errstate(all="ignore")
-def denoised(noisy: np.ndarray, deviation: Any, n_numbers: int) -> np.ndarray:
+def denoised(noisy: np.ndarray, deviation: float, n_numbers: int) -> np.ndarray:
     """Return distributions estimated from counts with noise of a known deviation.
 
     Parameters
     ----------
     noisy : ndarray of shape (n_groups, *shape)
         Counts with independent noise.
-    deviation : float or ndarray of shape (n_groups,)
+    deviation : float
         Standard deviation of the noise on a count.
     n_numbers : int
         How many of the axes are of numbers; the others are of categories, and are divided first.
@@ -220,7 +214,6 @@ def denoised(noisy: np.ndarray, deviation: Any, n_numbers: int) -> np.ndarray:
     array([[0.5, 0.5, 0. , 0. ]])
     """
     halvings = []
-    deviation = np.reshape(deviation, [-1] + [1] * (noisy.ndim - 1))
     sums, cells = noisy, np.ones((1, *noisy.shape[1:]))
     while (axis := _longest(sums.shape, n_numbers)) > 0:
         halvings.append((axis, _halves(sums, axis), _halves(cells, axis), sums.shape[axis]))
@@ -258,7 +251,7 @@ def _share_of_first(
     mass: np.ndarray,
     counts: tuple[np.ndarray, np.ndarray],
     cells: tuple[np.ndarray, np.ndarray],
-    deviation: np.ndarray,
+    deviation: float,
 ) -> np.ndarray:
     """Return the share of the mass of parts that is in their first half."""
     (a, b), (first, second) = counts, cells

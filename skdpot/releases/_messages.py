@@ -1,9 +1,6 @@
 """The release of messages with which the nodes of a network agree on an allocation."""
 
 import math
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -308,17 +305,6 @@ class MessageRelease(Release):
         public = np.where(series._given["utility_range"][of_edge] > 0, caps, messages)
         hidden = (series.sensitivities(self._eta) > 0)[of_edge]
         return np.where(hidden, sums * units, public)
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Suppress warnings, of numpy and others, in computations with private utilities.
-
-    The warnings of a user's utility may depend on its parameters.
-    """
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def _number_per_node(name: str, values: Any, n_nodes: int, *, above: bool = False) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 
@@ -42,8 +41,8 @@ class MomentsRelease(GroupsRelease):
         Numbers of groups and of records.
     epsilon, delta : float
         Budget; Laplace noise for delta 0, Gaussian noise above.
-    make_noise : callable, default=None
-        Makes the noise of integers; None is a `VectorRelease` of counts.
+    n_parts : int, default=1
+        Number of parts that are added up, each with the noise of one release.
 
     Raises
     ------
@@ -73,18 +72,19 @@ class MomentsRelease(GroupsRelease):
         n_records: int,
         epsilon: float,
         delta: float,
-        make_noise: Callable[..., Any] | None = None,
+        n_parts: int = 1,
     ) -> None:
         self.layout, self.n_groups, self.n_records = layout, n_groups, n_records
+        self.n_parts = n_parts
         self.continuous = np.flatnonzero(~layout.binary)
         if n_groups * layout.n_coordinates**2 > 2 * _MOST_MOMENTS:
             raise ValueError(
                 f"moments of {layout.n_coordinates} coordinates in {n_groups} groups are more than "
                 f"{_MOST_MOMENTS} numbers. Drop columns, or merge categories."
             )
-        self._choose_grid(epsilon, delta, make_noise or partial(VectorRelease, counts=True))
+        self._choose_grid(epsilon, delta)
 
-    def _choose_grid(self, epsilon: float, delta: float, make_noise: Callable[..., Any]) -> None:
+    def _choose_grid(self, epsilon: float, delta: float) -> None:
         """Choose the finest grid with exact sums and noise within range."""
         # A larger epsilon is not spent: the grid is the finest one with less noise.
         epsilon_spent = min(epsilon, 2.0**_BITS_OF_NOISE)
@@ -100,12 +100,13 @@ class MomentsRelease(GroupsRelease):
             scale = multiplier * (l1 if delta == 0 else l2)
             if self.n_records * l2 <= 2.0**_BITS_OF_SUMS and scale <= 2.0**_BITS_OF_NOISE:
                 break
-        self._noise = make_noise(
+        self._noise = VectorRelease(
             epsilon,
             delta,
             sensitivities,
             n_coordinates=self.n_groups * self.n_moments,
             largest=self.n_records * l2,
+            counts=True,
         )
 
     def _multipliers(self, shares: np.ndarray) -> tuple[int, int, int, int]:
@@ -154,19 +155,6 @@ class MomentsRelease(GroupsRelease):
         return self.n_groups, self.n_moments
 
     @property
-    def record_range(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the minimum and the maximum that a record adds to each moment of its group."""
-        k0, k1, k2, k3 = self.multipliers
-        numbers = [float(self.half_width)] * self.layout.n_numbers
-        of_blocks = [[float(max(own, other))] * k for k, own, other in self.vertices]
-        largest = np.array(sum(of_blocks, numbers))
-        rows, columns = self.pairs
-        ends = np.concatenate([k1 * largest, k2 * largest[rows] * largest[columns]])
-        spreads = np.full(len(self.continuous), k3 * float(self.half_width) ** 2)
-        low = np.concatenate([[k0], -ends, 0.0 * spreads])
-        return low, np.concatenate([[k0], ends, spreads])
-
-    @property
     def expected_error(self) -> float:
         """Return about how far, in squared distance, the noise moves a group of average size.
 
@@ -182,8 +170,7 @@ class MomentsRelease(GroupsRelease):
     @property
     def _moved_by_noise(self) -> float:
         average = np.array([self.n_records / self.n_groups])
-        deviation = self._noise.standard_deviation
-        variances = self._noise_of_averages(average, deviation)[:, 0]
+        variances = self._noise_of_averages(average)[:, 0]
         noise = float(variances @ importance(self.layout))
         return noise / (1.0 + noise / self.layout.random_distance)
 
@@ -195,7 +182,7 @@ class MomentsRelease(GroupsRelease):
     @property
     def is_lost(self) -> bool:
         """Tell whether noise drowns a group of average size."""
-        noise = self._noise.standard_deviation / self._units[0]
+        noise = self.standard_deviation / self._units[0]
         return bool(self.n_records / self.n_groups < _DEVIATIONS * noise)
 
     @property
@@ -231,7 +218,7 @@ class MomentsRelease(GroupsRelease):
 
     # ------------------------------------------------------------------- post-processing
 
-    def groups_of(self, released: np.ndarray, deviations: Any = None) -> ReleasedGroups:
+    def groups_of(self, released: np.ndarray) -> ReleasedGroups:
         """Return groups that have these moments.
 
         Sizes are raised to 1. Means, variances and covariances are shrunk towards those of all
@@ -240,7 +227,7 @@ class MomentsRelease(GroupsRelease):
         frequent, and all coordinates independent.
         """
         with np.errstate(all="ignore"):
-            averages = self.averages_of(released, deviations)
+            averages = self.averages_of(released)
             moments = zip(
                 averages.estimated_means() + self._middle,
                 averages.estimated_variances(),
@@ -253,24 +240,23 @@ class MomentsRelease(GroupsRelease):
         masses = [np.full(_N_POINTS, 1.0 / _N_POINTS) for _ in points]
         return ReleasedGroups(averages.sizes, points, masses)
 
-    def averages_of(self, released: np.ndarray, deviations: Any = None) -> NoisyAverages:
+    def averages_of(self, released: np.ndarray) -> NoisyAverages:
         """Return averages in unit coordinates, with 0 as the middle; a function of the release."""
         ends = np.cumsum([1, self.layout.n_coordinates, len(self.pairs[0])]).tolist()
         counts, *sums = np.split(released, ends, axis=1)
         counts = counts[:, 0] / self._units[0]
         sizes = np.maximum(counts, 1.0)
-        deviation = self._noise.standard_deviation if deviations is None else deviations
         means, products, spreads = (
             values / unit / sizes[:, None]
             for values, unit in zip(sums, self._units[1:], strict=True)
         )
         return NoisyAverages(
             sizes=sizes,
-            known=counts > _DEVIATIONS * deviation / self._units[0],
+            known=counts > _DEVIATIONS * self.standard_deviation / self._units[0],
             means=means,
             products=products,
             spreads=spreads,
-            noise=self._noise_of_averages(sizes, deviation),
+            noise=self._noise_of_averages(sizes),
             continuous=self.continuous,
             pairs=self.pairs,
         )
@@ -286,9 +272,9 @@ class MomentsRelease(GroupsRelease):
         blocks = [np.full(k, 1.0 / k) for k in self.layout.blocks]
         return np.concatenate([np.full(self.layout.n_numbers, 0.5), *blocks])
 
-    def _noise_of_averages(self, sizes: np.ndarray, deviation: Any) -> np.ndarray:
+    def _noise_of_averages(self, sizes: np.ndarray) -> np.ndarray:
         """Return the variances of the noise on averages, of shape (4, n_groups)."""
-        return (deviation / self._units[:, None] / sizes) ** 2
+        return (self.standard_deviation / self._units[:, None] / sizes) ** 2
 
 
 def _vertices(k: int, own: int, other: int) -> np.ndarray:

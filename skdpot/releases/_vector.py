@@ -9,7 +9,6 @@ import numpy as np
 from skdpot.privacy.events import DpEvent, PlannedDpEvent
 from skdpot.privacy.mechanisms import GaussianMechanism, LaplaceMechanism
 from skdpot.releases._release import Release
-from skdpot.releases._tails import NoiseTail
 
 # Half widths of the intervals that hold unit noise with a probability of 95 %.
 _LAPLACE_QUANTILE = math.log(20.0)
@@ -112,11 +111,6 @@ class VectorRelease(Release):
     def half_width(self) -> float:
         """Return the magnitude that the noise on a value exceeds with a probability of 5 %."""
         return self._mechanism.scale * (_LAPLACE_QUANTILE if self._delta == 0 else _NORMAL_QUANTILE)
-
-    @property
-    def tail(self) -> NoiseTail:
-        """Return the tail of the noise, in grid points."""
-        return NoiseTail(self._delta == 0, self._mechanism.grid_scale)
 
     def run(self, values: Any, source: Any) -> np.ndarray:
         """Return noisy values in their shape; every call is a separate release.

@@ -187,14 +187,6 @@ def test_what_is_wrong_raises_before_anything_is_charged(params, message):
     assert not ledger.entries()
 
 
-def test_owners_release_groups_for_supports_alone():
-    fair = FairBarycenterPreprocessor(**PRIVATE)
-    with pytest.raises(ValueError, match="needs all rows in one place"):
-        fair.as_owner("a", MANY)
-    # What is chosen for them is a support, however many rows there are.
-    fair.set_params(method="auto").as_owner("a", MANY)
-
-
 # How well it repairs
 # -------------------
 

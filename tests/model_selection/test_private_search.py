@@ -524,16 +524,6 @@ def test_trials_charge_nobody_from_within_containers(records):
     assert _candidates.make_trial(Odd(notes=Odd)).notes is Odd
 
 
-def test_owners_of_a_federation_are_left_alone():
-    class Federated(Odd):
-        def __init__(self, federation=None):
-            super().__init__()
-            self.federation = federation
-
-    with pytest.raises(ValueError, match="owners"):
-        odd_search(estimator=Federated("owners"), grid={}).fit(Unlooked(), np.zeros(N))
-
-
 def test_open_random_states_follow_from_the_block():
     trials = [make_pipeline(PCA(), Odd(), Odd(random_state=5)) for _ in range(2)]
     for trial in trials:

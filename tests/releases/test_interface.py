@@ -30,9 +30,7 @@ from skdpot.releases import (
     MomentsRelease,
     Release,
     ReleaseSeries,
-    SharedRelease,
     SketchReleases,
-    SummedRelease,
     SumRelease,
     UnitLayout,
     UtilityNoise,
@@ -57,16 +55,6 @@ RELEASES = {
     ),
     HistogramRelease: (lambda delta: HistogramRelease(LAYOUT, 1, 20, 1.0, delta), RECORDS),
     MomentsRelease: (lambda delta: MomentsRelease(LAYOUT, 1, 20, 1.0, delta), RECORDS),
-    SummedRelease: (
-        lambda delta: SummedRelease(1.0, delta, histogram_sensitivities, n_parts=2, **VECTOR),
-        [3, 4, 5],
-    ),
-    SharedRelease: (
-        lambda delta: SharedRelease(
-            1.0, delta or 1e-5, histogram_sensitivities, n_parts=2, n_honest=2, **VECTOR
-        ),
-        [3, 4, 5],
-    ),
     SumRelease: (
         lambda delta: SumRelease(2.0, partial(ball_sum_sensitivity, radius=5.0), "replace_one"),
         np.array([3, 4]),
@@ -267,8 +255,6 @@ POSITIONS = {
     "ExponentialMechanism": 1,
     "PermuteAndFlipMechanism": 1,
     "VectorRelease": 2,
-    "SummedRelease": 2,
-    "SharedRelease": 2,
     "SumRelease": 1,
     "ChoiceRelease": 3,
 }

@@ -2,10 +2,10 @@ r"""Cutting planes in a trust region: exact transport of the groups, and a small
 
 In each round groups are sent shares; each answers by its exact transport cost to them and by the
 minorant that touches it there. The next shares are near the best known ones, and minimise the sum
-of the largest planes of every part of the groups. In a federation, where only sums over all groups
-are known, all groups are one part. The multipliers of that linear program mix each part's planes to
-one that is as good as all of them, which proves the lower bound. Nothing is believed of the
-program's solution but that it is a proposal.
+of the largest planes of every part of the groups. Where only sums over all groups are known, as in
+rounds of owners, all groups are one part. The multipliers of that linear program mix each part's
+planes to one that is as good as all of them, which proves the lower bound. Nothing is believed of
+the program's solution but that it is a proposal.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Steps of barycenter methods: questions, answers of groups, and their sums.
 
 A method is written once, as a generator: it yields steps and is sent the sums of all groups'
-answers. `drive` lets groups of one process answer; in a federation every group stays with its
+answers. `drive` lets groups of one process answer; in rounds of owners every group stays with its
 owner, and the coordinator adds up.
 """
 
@@ -67,7 +67,7 @@ class Exchange:
     def ask_parts(
         self, kind: str, size: int, largest: float, **arrays: np.ndarray
     ) -> Rounds[np.ndarray]:
-        """Return sums over disjoint sets of groups, one a row: over all of them in a federation."""
+        """Return sums over disjoint sets of groups, one a row: one of all in rounds of owners."""
         arrays, self.news = {**self.news, **arrays}, {}
         self.n_rounds += 1
         parts = np.atleast_2d(np.array((yield Step(kind, arrays, size, largest)), dtype=np.float64))

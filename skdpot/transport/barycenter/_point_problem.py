@@ -16,7 +16,7 @@ _LARGEST_SIZE = 2.0**40
 
 @dataclass(frozen=True, eq=False)
 class BarycenterProblem:
-    """The public facts about a federated barycenter with squared Euclidean costs.
+    """The public facts about a barycenter in rounds, with squared Euclidean costs.
 
     Parameters
     ----------

@@ -1,1 +1,0 @@
-"""Allocations by messages: nodes, their coordinator, and an engine within a process."""

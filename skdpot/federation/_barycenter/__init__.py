@@ -1,1 +1,0 @@
-"""Federated barycenters: owners, their coordinator, and the release that they agree to."""

@@ -1,0 +1,269 @@
+"""Parts of owners: one is made from private rows, and all are added up."""
+
+import hashlib
+import hmac
+import io
+import json
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from skdpot.parts._agreement import Agreement
+from skdpot.privacy import PrivacyLedger
+from skdpot.privacy.foreign import quiet
+from skdpot.privacy.random import keyed_source
+
+_FORMAT = "skdpot part 1"
+
+
+def make_part(
+    agreement: Agreement,
+    owner: str,
+    X: Any,
+    labels: Any = None,
+    *,
+    ledger: PrivacyLedger,
+    path: str | os.PathLike,
+    again: bool = False,
+) -> Path:
+    """Release an owner's part of the sums, charged to her ledger, as a file that may be published.
+
+    **What is protected.** Every record of this owner, as by a fit of the estimator to her rows
+    alone, against everybody: those who see the file, those who add the parts up, and the other
+    owners together. Nobody has to be trusted. Not protected are the number of her records, and that
+    she takes part. Whoever may call this function with her rows also learns whether their sums are
+    those of an earlier call.
+
+    **A part is made once.** All noise comes from a secret key beside the ledger, from the agreement
+    and from the sums. So the same rows give the same file again, which is not charged again. Other
+    rows are another release: they are refused, unless `again` is true, and then charged. While the
+    key exists the guarantee is computational: whoever has the key can take the noise away.
+
+    Parameters
+    ----------
+    agreement : Agreement
+        What all owners agreed on.
+    owner : str
+        The name of this owner in the agreement.
+    X : {array-like, DataFrame} of shape (n_records, n_features)
+        Her private rows, with the agreed columns.
+    labels : array-like of shape (n_records,), default=None
+        The group of every row, unless a column of X has it.
+    ledger : PrivacyLedger
+        Her own ledger.
+    path : str or Path
+        The file to be written. A file that is there is replaced.
+    again : bool, default=False
+        Whether a part of other rows may be made, and charged, after one was made for this
+        agreement.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    ValueError
+        If the owner or the columns are not those of the agreement, or a part of other rows was
+        made. Nothing has been charged then.
+    BudgetExceededError
+        If the ledger does not allow the release. Nothing has been released then.
+
+    See Also
+    --------
+    add_parts : The estimator that is fitted to all parts.
+
+    Notes
+    -----
+    The noise of a part is all that the owner's own rows need. So the sum of k parts has k times the
+    variance of the noise of one fit to all rows: as if the rows were fewer by the factor of the
+    root of k. The proof is in :ref:`proof-parts`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from skdpot import FairBarycenterPreprocessor, PrivacyLedger
+    >>> from skdpot.parts import Agreement, add_parts, make_part
+    >>> repair = FairBarycenterPreprocessor(epsilon=2.0, bounds=(-4, 5), groups=["f", "m"])
+    >>> agreement = Agreement(repair, 2, 4000, ["north", "south"])
+    >>> rng, folder, files = np.random.default_rng(0), Path(tempfile.mkdtemp()), []
+    >>> for owner in agreement.owners:
+    ...     group = rng.choice(["f", "m"], 2000)
+    ...     X = rng.normal(size=(2000, 2)) + (group == "f")[:, None]
+    ...     ledger, file = PrivacyLedger(2.0), folder / f"{owner}.part"
+    ...     files.append(make_part(agreement, owner, X, group, ledger=ledger, path=file))
+    >>> add_parts(files, random_state=0).transform(X, sensitive_features=group).shape
+    (2000, 2)
+    """
+    if owner not in agreement.owners:
+        raise ValueError(
+            f"{owner!r} is no owner of this agreement; its owners are {list(agreement.owners)}."
+        )
+    if not isinstance(ledger, PrivacyLedger):
+        raise TypeError(f"ledger must be the owner's PrivacyLedger, got {type(ledger).__name__}.")
+    estimator, plan = agreement._planned()
+    X = agreement._arranged(X)
+    with quiet(), np.errstate(all="ignore"):
+        values = estimator._private_sums(plan, estimator._validate(X, labels))
+    label = f"{plan.label}, part of {owner} for {agreement.digest[:16]}"
+    plan = replace(plan, label=label, n_records=agreement.n_records)
+    plan.refuse_useless(None)
+    key = _key_of(ledger)
+    what = agreement.digest.encode(), owner.encode(), values.tobytes()
+    token = f"{label}, {hmac.new(key, b''.join(what), hashlib.sha256).hexdigest()[:32]}"
+    made = [entry.token for entry in ledger.entries() if entry.label == label]
+    if made and token not in made and not again:
+        raise ValueError(
+            "a part for this agreement was made before, of other rows or with another key, and "
+            "nothing was charged now. Take the file that was made; or pass again=True for another "
+            "release, which is charged."
+        )
+    plan.charge_to(ledger, token=token)
+    with np.errstate(all="ignore"):
+        sums = plan.release.add_noise(values, keyed_source(key, *what))
+    target = Path(path)
+    _write(target, agreement, [owner], sums)
+    return target
+
+
+def add_parts(
+    paths: Sequence[str | os.PathLike],
+    *,
+    agreement: Agreement | None = None,
+    path: str | os.PathLike | None = None,
+    n_jobs: int | None = None,
+    random_state: Any = None,
+) -> Any:
+    """Add the parts of all owners up, and return the estimator that is fitted to their sum.
+
+    This is post-processing: the parts are private already, and so is everything computed from them.
+
+    Parameters
+    ----------
+    paths : sequence of str or Path
+        The files of all owners, one of each; or the one file that `path` wrote.
+    agreement : Agreement, default=None
+        If given, the parts must be of this agreement.
+    path : str or Path, default=None
+        Where to write the sum, a file like a part.
+    n_jobs : int, default=None
+        As of the estimator.
+    random_state : int, RandomState instance or None, default=None
+        As of the estimator: for its search, and for the draws of `transform`.
+
+    Returns
+    -------
+    estimator : object
+        The agreed estimator, fitted. ``privacy_guarantee_`` is that of every owner's part.
+
+    Raises
+    ------
+    ValueError
+        If a file is no part, was cut or changed, or is of another agreement; or if an owner is
+        missing or there twice.
+
+    See Also
+    --------
+    make_part : The release of one owner.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from skdpot import PrivacyLedger, PrivateSinkhornDistance
+    >>> from skdpot.parts import Agreement, add_parts, make_part
+    >>> drift = PrivateSinkhornDistance(
+    ...     bounds=(0, 9), metric="euclidean", mechanism="histogram", groups=["may", "june"]
+    ... )
+    >>> agreement = Agreement(drift, 1, 4000, ["north", "south"])
+    >>> days, month = [[k % 5] for k in range(2000)], ["may", "june"] * 1000
+    >>> for owner in agreement.owners:
+    ...     file = Path(tempfile.gettempdir()) / f"{owner}.part"
+    ...     made = make_part(agreement, owner, days, month, ledger=PrivacyLedger(1.0), path=file)
+    >>> files = [Path(tempfile.gettempdir()) / f"{owner}.part" for owner in agreement.owners]
+    >>> bool(add_parts(files).distance_ < 1)
+    True
+    """
+    found = [_read(Path(one)) for one in paths]
+    if not found:
+        raise ValueError("there are no parts: give the files of all owners.")
+    texts = {part["agreement"] for part, _ in found} | ({agreement.text} if agreement else set())
+    if len(texts) > 1:
+        raise ValueError(
+            "the parts are of different agreements: all owners must use the same file. Compare "
+            f"their digests: {sorted(Agreement.from_text(text).digest[:16] for text in texts)}."
+        )
+    agreed = agreement or Agreement.from_text(texts.pop())
+    owners = [owner for part, _ in found for owner in part["owners"]]
+    twice = sorted({owner for owner in owners if owners.count(owner) > 1})
+    missing = [owner for owner in agreed.owners if owner not in owners]
+    if twice or missing or len(owners) != len(agreed.owners):
+        raise ValueError(
+            "there must be one part of each owner of the agreement. Missing are "
+            f"{missing}, and there more than once are {twice}."
+        )
+    total = np.sum([sums for _, sums in found], axis=0)
+    estimator, plan = agreed._planned()
+    estimator.set_params(n_jobs=n_jobs, random_state=random_state)
+    with np.errstate(all="ignore"):
+        estimator._keep_parts(plan, total, agreed._empty_table())
+    if path is not None:
+        _write(Path(path), agreed, owners, total)
+    return estimator
+
+
+def _key_of(ledger: PrivacyLedger) -> bytes:
+    """Return the secret key beside a ledger, which is made at its first part."""
+    path = Path(f"{ledger.path}.key")
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        key = path.read_bytes()
+        if path.is_symlink() or len(key) != 32:
+            raise ValueError(
+                f"{path} is no key of a ledger: it must be a file of 32 bytes."
+            ) from None
+        return key
+    with os.fdopen(handle, "wb") as file:
+        file.write(key := secrets.token_bytes(32))
+        file.flush()
+        os.fsync(file.fileno())
+    return key
+
+
+def _write(path: Path, agreement: Agreement, owners: list[str], sums: np.ndarray) -> None:
+    """Write a part at once, with the digest of all that it says."""
+    told = {"format": _FORMAT, "agreement": agreement.text, "owners": owners}
+    text = json.dumps(told, sort_keys=True)
+    digest = hashlib.sha256(text.encode() + sums.tobytes()).hexdigest()
+    file = io.BytesIO()
+    np.savez(file, told=np.array(text), digest=np.array(digest), sums=sums)
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    beside.write_bytes(file.getvalue())
+    os.replace(beside, path)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], np.ndarray]:
+    """Return what a part says, and its sums; or raise."""
+    try:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
+            text, digest, sums = str(file["told"]), str(file["digest"]), file["sums"]
+        told = json.loads(text)
+        found = hashlib.sha256(text.encode() + sums.tobytes()).hexdigest()
+        if told["format"] != _FORMAT or digest != found or not np.isfinite(sums).all():
+            raise ValueError
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        raise ValueError(
+            f"{path} is no part, or was cut or changed. Ask its owner for the file again."
+        ) from error
+    return told, sums

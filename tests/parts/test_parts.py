@@ -1,0 +1,422 @@
+"""Parts of several owners: what is in a file, what it costs, how private it is, and their sum."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import kstest, norm
+
+from skdpot import (
+    DPSinkhornGenerator,
+    FairBarycenterPreprocessor,
+    PrivacyLedger,
+    PrivateSinkhornDistance,
+)
+from skdpot.__main__ import main
+from skdpot.fairness import CandidateSupport, FreeSupport
+from skdpot.fairness.metrics import group_auc
+from skdpot.parts import Agreement, add_parts, make_part
+from skdpot.privacy import BudgetExceededError, allow_useless_releases
+from skdpot.privacy.audit import audit
+from skdpot.privacy.random import keyed_source
+
+OWNERS = ("north", "south", "west")
+N = 600
+
+
+def repair(**parameters):
+    given = {"epsilon": 4.0, "delta": 1e-6, "bounds": (-5, 6), "groups": ["f", "m"]}
+    return FairBarycenterPreprocessor(
+        **{**given, "method": FreeSupport(n_support=40), **parameters}
+    )
+
+
+def drift(**parameters):
+    given = {"bounds": (0, 10), "metric": "euclidean", "groups": ["f", "m"], "grid": 20}
+    return PrivateSinkhornDistance(4.0, mechanism="histogram", **{**given, **parameters})
+
+
+KINDS = {"repair": (repair, 2), "distance": (drift, 1)}
+
+
+def rows_of(place, n_features=2, n=N):
+    rng = np.random.default_rng(place)
+    group = rng.choice(["f", "m"], n)
+    return rng.normal(size=(n, n_features)) + 2 + (group == "f")[:, None], group
+
+
+def agreed(kind="repair", **parameters):
+    make, n_features = KINDS[kind]
+    return Agreement(make(**parameters), n_features, 3 * N, OWNERS)
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Return a function that makes the part of an owner, with a ledger of her own."""
+    ledgers = {}
+
+    def made(agreement, owner="north", n_features=2, rows=None, **options):
+        default = PrivacyLedger(4.0, 1e-6, path=tmp_path / f"{owner}.sqlite")
+        ledger = options.pop("ledger", None) or ledgers.setdefault(owner, default)
+        X, group = rows or rows_of(OWNERS.index(owner), n_features)
+        path = options.pop("path", tmp_path / f"{owner}.part")
+        return make_part(agreement, owner, X, group, ledger=ledger, path=path, **options)
+
+    made.ledgers = ledgers
+    return made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_sum_of_parts_is_fitted_like_one_table(kind, make):
+    agreement, n_features = agreed(kind), KINDS[kind][1]
+    fitted = add_parts([make(agreement, owner, n_features) for owner in OWNERS], random_state=0)
+    assert fitted.n_features_in_ == n_features
+    assert fitted.privacy_guarantee_.epsilon == 4.0
+    for ledger in make.ledgers.values():
+        assert len(ledger.entries()) == 1
+    X, group = rows_of(7, n_features, 1000)
+    if kind == "distance":
+        assert fitted.distance_ == pytest.approx(1.0, abs=0.25)
+    else:
+        found = fitted.transform(X, sensitive_features=group)
+        assert group_auc(X, group, random_state=0) > 0.75
+        assert group_auc(found, group, random_state=0) < 0.65
+
+
+def test_parts_in_any_order_and_their_saved_sum_give_the_same_fit(make, tmp_path):
+    agreement = agreed()
+    parts = [make(agreement, owner) for owner in OWNERS]
+    path = tmp_path / "sum.npz"
+    fits = [
+        add_parts(parts[::-1], random_state=0, path=path),
+        add_parts(parts, agreement=agreement, random_state=0),
+        add_parts([path], random_state=0),
+    ]
+    for fit in fits:
+        np.testing.assert_array_equal(fit.support_, fits[0].support_)
+
+
+# What an owner is charged
+# ------------------------
+
+
+def test_a_part_that_is_made_again_is_the_same_file_and_costs_nothing(make):
+    agreement = agreed()
+    first = make(agreement).read_bytes()
+    spent = make.ledgers["north"].spent()
+    X, group = rows_of(0)
+    turned = X[::-1], group[::-1]
+    assert make(agreement, rows=turned).read_bytes() == first
+    assert make.ledgers["north"].spent() == spent
+
+
+def test_other_rows_are_refused_unless_they_are_charged(make):
+    agreement, small = agreed(), {"epsilon": 1.0}
+    first = make(agreement).read_bytes()
+    with pytest.raises(ValueError, match="again=True"):
+        make(agreement, rows=rows_of(5))
+    assert len(make.ledgers["north"].entries()) == 1
+    with pytest.raises(BudgetExceededError):
+        make(agreement, rows=rows_of(5), again=True)
+    other = agreed(**small)
+    ledger = PrivacyLedger(2.0, 2e-6, path=make.ledgers["north"].path.with_name("other.sqlite"))
+    with allow_useless_releases():
+        for place in (0, 5):
+            make(other, rows=rows_of(place), ledger=ledger, again=True)
+    assert len(ledger.entries()) == 2
+    assert ledger.spent()[0] == pytest.approx(2.0)
+    assert make(agreement).read_bytes() == first
+
+
+def test_without_its_key_no_part_is_made_again(make):
+    agreement = agreed()
+    make(agreement)
+    ledger = make.ledgers["north"]
+    key = ledger.path.with_name(ledger.path.name + ".key")
+    assert key.stat().st_mode & 0o077 == 0
+    kept = key.read_bytes()
+    key.unlink()
+    with pytest.raises(ValueError, match="another key"):
+        make(agreement)
+    key.write_bytes(kept[:-1])
+    with pytest.raises(ValueError, match="no key"):
+        make(agreement)
+    assert len(ledger.entries()) == 1
+
+
+def test_a_budget_that_is_too_small_makes_no_file(make, tmp_path):
+    with pytest.raises(BudgetExceededError):
+        make(agreed(), ledger=PrivacyLedger(1.0, 1e-6))
+    assert not list(tmp_path.glob("*.part"))
+
+
+KILLED = """
+import os, signal, sys
+import numpy as np
+from skdpot import PrivacyLedger
+from skdpot.parts import Agreement, make_part
+from tests.parts.test_parts import rows_of
+
+folder, stop = sys.argv[1], int(sys.argv[2])
+agreement = Agreement.load(folder + "/agreement.json")
+ledger = PrivacyLedger.open(folder + "/north.sqlite")
+left = [stop]
+
+def dies(event, arguments):
+    left[0] -= event in ("open", "os.rename") and folder in str(arguments)
+    if left[0] < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(dies)
+make_part(agreement, "north", *rows_of(0), ledger=ledger, path=folder + "/north.part")
+"""
+
+
+@pytest.mark.parametrize("stop", [0, 1, 2, 3, 5])
+def test_a_process_that_is_killed_is_charged_once_and_writes_the_same_file(stop, make, tmp_path):
+    """It dies when it opens or renames a file; the next one goes on."""
+    agreement = agreed()
+    agreement.save(tmp_path / "agreement.json")
+    ledger = make.ledgers["north"] = PrivacyLedger(4.0, 1e-6, path=tmp_path / "north.sqlite")
+    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), str(stop)], timeout=120)
+    left = [path.read_bytes() for path in tmp_path.glob("north.part")]
+    whole = make(agreement).read_bytes()
+    assert left in ([], [whole])
+    assert len(ledger.entries()) == 1
+
+
+# How private a part is
+# ---------------------
+
+
+def sums_of(path):
+    with np.load(path) as file:
+        return file["sums"]
+
+
+@pytest.mark.parametrize("scale, accepted", [(1.0, True), (0.8, False), (1.25, False)])
+def test_each_part_has_the_noise_of_a_whole_release(scale, accepted):
+    plan = agreed("distance", delta=1e-6, grid=2)._planned()[1]
+    counts, keys = np.zeros((2, 2)), (k.to_bytes(32, "big") for k in range(1000))
+    drawn = [plan.release.add_noise(counts, keyed_source(key, b"x")) for key in keys]
+    # What rounding to integers took away.
+    smooth = scale * np.ravel(drawn) + np.random.default_rng(0).uniform(-0.5, 0.5, 4000)
+    deviation = plan.event.event.noise_multiplier * np.sqrt(2.0)
+    wanted = norm(0, np.hypot(deviation, np.sqrt(1 / 12)))
+    assert bool(kstest(smooth, wanted.cdf).pvalue > 1e-3) is accepted
+
+
+@pytest.mark.parametrize("plant, refuted", [(False, False), (True, True)])
+def test_an_audit_of_parts_finds_a_planted_bug(plant, refuted, monkeypatch):
+    """The bug: noise that depends on the agreement alone, and not on the sums."""
+    agreement = agreed("distance", grid=2, bounds=(0, 1))
+    estimator, plan = agreement._planned()
+    key = iter(range(10**6))
+
+    def release(X):
+        group = np.repeat(["f", "m"], [2, 1])
+        values = estimator._private_sums(plan, estimator._validate(X, group))
+        what = b"" if plant else values.tobytes()
+        secret = (0 if plant else next(key)).to_bytes(32, "big")
+        return plan.release.add_noise(values, keyed_source(secret, what)).ravel()
+
+    here, there = np.array([[0.1], [0.1], [0.9]]), np.array([[0.9], [0.1], [0.9]])
+    found = audit(release, here, there, n_trials=1000)
+    assert bool(found.epsilon_lower > 4.0) is refuted
+
+
+def test_owners_have_noise_of_their_own(make):
+    """The same rows at two owners: files that were equal would say so."""
+    rows, agreement = rows_of(0), agreed()
+    north, south = (sums_of(make(agreement, owner, rows=rows)) for owner in OWNERS[:2])
+    assert (north != south).mean() > 0.5
+
+
+# What is refused
+# ---------------
+
+
+def test_parts_that_do_not_belong_together_are_refused(make, tmp_path):
+    agreement, other = agreed(), agreed(epsilon=3.0)
+    parts = [make(agreement, owner) for owner in OWNERS]
+    wrong = make(other, "west", ledger=PrivacyLedger(9.0, 1e-5), path=tmp_path / "wrong.part")
+    for paths, message in (
+        (parts[:2], "Missing are \\['west'\\]"),
+        ([*parts, parts[0]], "more than once are \\['north'\\]"),
+        ([*parts[:2], wrong], "different agreements"),
+        ([], "no parts"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            add_parts(paths)
+    with pytest.raises(ValueError, match="different agreements"):
+        add_parts(parts, agreement=other)
+
+
+@pytest.mark.parametrize("how", ["cut", "bit", "sum", "nothing", "pickle"])
+def test_a_file_that_was_changed_is_refused(how, make, tmp_path):
+    path = make(agreed())
+    data = bytearray(path.read_bytes())
+    if how == "cut":
+        data = data[: len(data) // 2]
+    elif how == "bit":
+        data[len(data) - 200 if len(data) < 400 else len(data) // 2] ^= 1
+    elif how == "nothing":
+        data = b""
+    path.write_bytes(bytes(data))
+    if how in ("sum", "pickle"):
+        with np.load(path) as file:
+            arrays = dict(file)
+        arrays["sums"] = arrays["sums"] + 1 if how == "sum" else np.array([{}], dtype=object)
+        np.savez(path, **arrays)
+        path.with_suffix(".part.npz").rename(path)
+    with pytest.raises(ValueError, match="cut or changed"):
+        add_parts([path])
+
+
+def test_a_file_that_is_not_there_is_said_as_python_does():
+    with pytest.raises(FileNotFoundError):
+        add_parts(["nowhere.part"])
+
+
+def test_wrong_owners_ledgers_and_columns_are_refused(make):
+    agreement = agreed()
+    X, group = rows_of(0)
+    with pytest.raises(ValueError, match="no owner of this agreement"):
+        make_part(agreement, "east", X, group, ledger=PrivacyLedger(4.0), path="x")
+    with pytest.raises(TypeError, match="PrivacyLedger"):
+        make_part(agreement, "north", X, group, ledger=None, path="x")
+    with pytest.raises(ValueError, match="about the columns"):
+        make(agreement, rows=(X[:, :1], group))
+    assert make.ledgers["north"].entries() == []
+
+
+# Agreements
+# ----------
+
+
+@pytest.mark.parametrize(
+    "estimator, error, message",
+    [
+        (DPSinkhornGenerator(1.0, bounds=(0, 1)), TypeError, "has no parts"),
+        (repair(epsilon=None, delta=None), ValueError, "set epsilon"),
+        (repair(method="conditional"), ValueError, "method='support'"),
+        (drift(groups=None), ValueError, "set mechanism='histogram'"),
+        (
+            PrivateSinkhornDistance(bounds=(0, 1), groups=[0, 1]),
+            ValueError,
+            "mechanism='histogram'",
+        ),
+        (drift(metric=lambda a, b: 0.0, cost_range=(0, 1)), ValueError, "type function"),
+        (drift(bounds=(0, np.inf)), ValueError, "finite|Infinity|JSON"),
+    ],
+)
+def test_what_has_no_parts_is_refused(estimator, error, message):
+    with pytest.raises(error, match=message):
+        Agreement(estimator, 1, 3 * N, OWNERS)
+
+
+@pytest.mark.parametrize("owners", [(), ["north"], "north", ["a", "a"], ["a", ""], ["a", 2]])
+def test_owners_are_two_or_more_names(owners):
+    with pytest.raises(ValueError, match="owners"):
+        Agreement(repair(), 2, 3 * N, owners)
+
+
+RICH = {
+    "sensitive_features": ["sex", "older"],
+    "groups": [("f", True), ("f", False), ("m", True), ("m", False)],
+    "bounds": {"wage": (0.0, 9.5), "age": range(18, 80)},
+    "categories": {"region": ["n", "s"]},
+    "method": CandidateSupport([[1.0, 20.0, "n"]] * 1 + [[2.0, 30.0, "s"]]),
+}
+
+
+def test_an_agreement_is_text_that_says_all(tmp_path):
+    columns = ["sex", "older", "wage", "age", "region"]
+    agreement = Agreement(repair(epsilon=50.0, **RICH), columns, 10**6, ["b", "a"])
+    agreement.save(tmp_path / "agreement.json")
+    read = Agreement.load(tmp_path / "agreement.json")
+    assert read.digest == agreement.digest and read.owners == ("b", "a")
+    estimator, _ = read._planned()
+    assert estimator.groups == RICH["groups"] and estimator.bounds == RICH["bounds"]
+    assert estimator.categories == RICH["categories"]
+    table = pd.DataFrame(columns=columns)
+    assert Agreement(repair(epsilon=50.0, **RICH), table, 10**6, ["b", "a"]).digest == read.digest
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda told: told.update(format="other"),
+        lambda told: told.update(more=1),
+        lambda told: told["estimator"].update(object="os.system"),
+        lambda told: told["estimator"].update(object="skdpot.privacy.PrivacyLedger"),
+        lambda told: told["estimator"].update(object="skdpot.parts._part._FORMAT"),
+        lambda told: told.pop("owners"),
+    ],
+)
+def test_text_that_is_no_agreement_is_refused(change):
+    told = json.loads(agreed().text)
+    change(told)
+    with pytest.raises(ValueError, match="no agreement|was changed"):
+        Agreement.from_text(json.dumps(told))
+
+
+def test_columns_are_matched_by_name(tmp_path, make):
+    agreement = Agreement(repair(sensitive_features="sex"), ["a", "sex", "b"], 3 * N, OWNERS)
+    X, group = rows_of(0)
+    frame = pd.DataFrame({"a": X[:, 0], "sex": group, "b": X[:, 1]})
+    options = {"ledger": PrivacyLedger(9.0, 1e-5), "path": tmp_path / "a.part"}
+    make_part(agreement, "north", frame, **options)
+    first = options["path"].read_bytes()
+    make_part(agreement, "north", frame[["b", "sex", "a"]], **options)
+    assert options["path"].read_bytes() == first
+    for wrong in (frame.rename(columns={"a": "c"}), frame[["a", "sex"]], frame.to_numpy()):
+        with pytest.raises(ValueError, match="about the columns"):
+            make_part(agreement, "north", wrong, **options)
+
+
+# Commands
+# --------
+
+
+def command(*arguments):
+    return main([str(argument) for argument in arguments])
+
+
+def test_commands_make_parts_and_add_them_up(tmp_path, capsys):
+    agreement = Agreement(repair(sensitive_features="sex"), ["a", "sex", "b"], 3 * N, OWNERS)
+    agreement.save(tmp_path / "agreement.json")
+    for place, owner in enumerate(OWNERS):
+        X, group = rows_of(place)
+        frame = pd.DataFrame({"b": X[:, 1], "sex": group, "a": X[:, 0]})
+        frame.to_csv(tmp_path / f"{owner}.csv", index=False)
+        given = ["--agreement", tmp_path / "agreement.json", "--owner", owner]
+        given += ["--ledger", tmp_path / f"{owner}.sqlite", "--out", tmp_path / f"{owner}.part"]
+        run = "part", tmp_path / f"{owner}.csv", *given
+        assert command(*run, "--budget", 4, 1e-6) == 0
+        first = (tmp_path / f"{owner}.part").read_bytes()
+        assert command(*run) == 0 and (tmp_path / f"{owner}.part").read_bytes() == first
+        frame.assign(a=0.0).to_csv(tmp_path / f"{owner}.csv", index=False)
+        assert command(*run) == 1
+        assert "again=True" in capsys.readouterr().err
+        assert len(PrivacyLedger.open(tmp_path / f"{owner}.sqlite").entries()) == 1
+    parts = [tmp_path / f"{owner}.part" for owner in OWNERS]
+    assert command("combine", *parts[:2], "--out", tmp_path / "repair.npz") == 1
+    assert "Missing are ['west']" in capsys.readouterr().err
+    assert command("combine", *parts, "--out", tmp_path / "repair.npz") == 0
+    fair = add_parts([tmp_path / "repair.npz"], random_state=0)
+    assert fair.transform(frame[["a", "sex", "b"]]).shape == (N, 2)
+
+
+def test_a_text_among_numbers_does_not_change_the_other_rows(tmp_path):
+    agreement = Agreement(drift(), ["a"], 3 * N, OWNERS)
+    agreement.save(tmp_path / "agreement.json")
+    given = ["--agreement", tmp_path / "agreement.json", "--labels", "sex", "--budget", 4, 1e-6]
+    for name, odd in (("usual", "3.5"), ("odd", "text")):
+        rows = "\n".join(f"{place % 7},{'fm'[place % 2]}" for place in range(N))
+        (tmp_path / f"{name}.csv").write_text(f"a,sex\n{odd},f\n{rows}\n")
+        files = ["--ledger", tmp_path / f"{name}.sqlite", "--out", tmp_path / f"{name}.part"]
+        assert command("part", tmp_path / f"{name}.csv", *given, *files, "--owner", "north") == 0
