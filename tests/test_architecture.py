@@ -45,7 +45,7 @@ MAY_IMPORT = {
     "skdpot.published": ESTIMATORS_IMPORT | {f"skdpot.{room}" for room in ESTIMATORS},
     "skdpot.releases": NUMERICS | {"skdpot.transport", "skdpot.privacy"},
     # The columns of an agreement are those of a data frame.
-    "skdpot.parts": NUMERICS | {"sklearn", "pandas", "skdpot.privacy"},
+    "skdpot.parts": NUMERICS | {"sklearn", "pandas", "skdpot.privacy", "skdpot.__version__"},
     "skdpot.display": NUMERICS | {"matplotlib", "sklearn", "tqdm", "skdpot.tables"},
     "skdpot.datasets": NUMERICS | {"sklearn", "skdpot._sklearn_compat"},
     "skdpot._base": NUMERICS

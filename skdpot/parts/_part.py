@@ -1,7 +1,6 @@
 """Parts of owners: one is made from private rows, and all are added up."""
 
 import hashlib
-import hmac
 import io
 import json
 import os
@@ -13,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from skdpot import __version__
 from skdpot.parts._agreement import Agreement
 from skdpot.privacy import PrivacyLedger
+from skdpot.privacy.events import event_to_json
 from skdpot.privacy.foreign import quiet
-from skdpot.privacy.random import keyed_source
+from skdpot.privacy.random import derive_key, keyed_source
 
 _FORMAT = "skdpot part 1"
 
@@ -117,8 +118,10 @@ def make_part(
     plan = replace(plan, label=label, n_records=agreement.n_records)
     plan.refuse_useless(None)
     key = _key_of(ledger)
-    what = agreement.digest.encode(), owner.encode(), values.tobytes()
-    token = f"{label}, {hmac.new(key, b''.join(what), hashlib.sha256).hexdigest()[:32]}"
+    # Noise of two scales from one stream would cancel: another version or event has another stream.
+    about = agreement.digest, owner, __version__, event_to_json(plan.event), str(values.shape)
+    what = *(text.encode() for text in about), values.tobytes()
+    token = f"{label}, {derive_key(key, b'token', *what).hex()[:32]}"
     made = [entry.token for entry in ledger.entries() if entry.label == label]
     if made and token not in made and not again:
         raise ValueError(
@@ -128,7 +131,7 @@ def make_part(
         )
     plan.charge_to(ledger, token=token)
     with np.errstate(all="ignore"):
-        sums = plan.release.add_noise(values, keyed_source(key, *what))
+        sums = plan.release.add_noise(values, keyed_source(key, b"part", *what))
     target = Path(path)
     _write(target, agreement, [owner], sums)
     return target
