@@ -14,7 +14,6 @@ from skdpot.generative._files import read_generator, write_generator
 from skdpot.generative._fitted import FittedRecords
 from skdpot.generative._network import device_of, training_of
 from skdpot.generative._saving import SavedGenerator, plain
-from skdpot.generative._sketch.people_sketch import ReleasedPeople
 from skdpot.generative._sketch.released_table import ReleasedTable
 from skdpot.privacy.checks import check_count
 
@@ -56,8 +55,9 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
             For tables: conditions by name of column. Each is a value, a list of values, None for a
             missing value, or for numbers a tuple (low, high).
         n_users : int, default=None
-            After a fit with `groups`: the number of people, each with all of their rows; other
-            parameters are then not used. None draws each row from a different person.
+            After a fit with `groups`: the number of people, each with a released number of rows
+            (1,000 at most), which are drawn independently; other parameters are then not used.
+            None draws each row from a different person.
         n_sets : int, default=None
             For tables: return a list of this many sets, for example 20, to compute confidence
             intervals. Each set comes from a different model, drawn from those that agree with the
@@ -93,14 +93,17 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
     ) -> list[Any]:
         """Return tables for inference, or raise."""
         fitted = self._fitted
-        of_people = isinstance(fitted, ReleasedPeople) or n_users is not None
-        if of_people or not isinstance(fitted, ReleasedTable):
+        if (
+            not isinstance(fitted, ReleasedTable)
+            or fitted.space.user is not None
+            or n_users is not None
+        ):
             raise ValueError("n_sets is for tables, with a schema, that are fitted without groups.")
         return fitted.sample_sets(n_sets, n_samples, y, given, rng)
 
     def _sample_users(self, n_users: Any, y: Any, given: Any, rng: Any) -> Any:
         """Return the rows of people, or raise."""
-        if not isinstance(self._fitted, ReleasedPeople):
+        if not isinstance(self._fitted, ReleasedTable):
             raise ValueError("n_users is for a generator that was fitted with groups=.")
         if y is not None or given is not None:
             raise ValueError("y and given are for single rows: n_users draws whole people.")

@@ -17,7 +17,6 @@ from skdpot.generative._network import NetworkTraining, learn_from_sketch, train
 from skdpot.generative._quality import quality_of
 from skdpot.generative._quality_report import QualityReport
 from skdpot.generative._records import Declared, Points
-from skdpot.generative._sketch.people_sketch import PeopleRecords, PeopleSketch, split_roles
 from skdpot.generative._sketch.plan import sketch_budget
 from skdpot.generative._sketch.released_table import ReleasedTable
 from skdpot.generative._sketch.table_sketch import TableSketch
@@ -34,9 +33,9 @@ from skdpot.tables import doubts_about_crowding
 class _Data:
     """Private records, and how they are sketched."""
 
-    model: VectorSketch | TableSketch | PeopleSketch
+    model: VectorSketch | TableSketch
     training: NetworkTraining | None
-    records: Points | TableRecords | PeopleRecords
+    records: Points | TableRecords
 
 
 class DPSinkhornGenerator(BaseGenerator):
@@ -244,8 +243,8 @@ class DPSinkhornGenerator(BaseGenerator):
             `schema` and without `classes`, the `target`.
         groups : array-like of shape (n_records,) or str, default=None
             The person of each row of a table, or the column of a frame with the persons. Then
-            people are protected, each with all of their rows. Each person has the same weight, for
-            any number of rows. Rows without a person count nowhere. None means one row per person.
+            people are protected, each with all of their rows, which share the weight of one
+            record. Rows without a person count nowhere. None means one row per person.
 
         Returns
         -------
@@ -268,11 +267,9 @@ class DPSinkhornGenerator(BaseGenerator):
 
     def _validate(self, X: Any, y: Any, groups: Any = None) -> _Data:
         declared, model = self._read_model(by_person=groups is not None)
-        if isinstance(model, PeopleSketch):
-            records = model.read(self, X, y, groups, declared)
-        else:
-            private = self.epsilon is not None
-            records = model._read(self, X, y, declared, reset=True, private=private)
+        by_person = {} if groups is None else {"groups": groups}
+        private = self.epsilon is not None
+        records = model._read(self, X, y, declared, reset=True, private=private, **by_person)
         check_exact_sums(len(records.points))
         # With epsilon no message may describe records.
         if self.epsilon is None and self.schema is None and self.image_shape is None:
@@ -283,7 +280,8 @@ class DPSinkhornGenerator(BaseGenerator):
     def _declared(self, n_records: int, columns: Any, groups: Any = None) -> _Data:
         """Return a sketch of records that are known only by their declaration."""
         declared, model = self._read_model(by_person=groups is not None)
-        return _Data(model, self._training(), model._unseen(declared, columns))
+        by_person = {} if groups is None else {"by_person": True}
+        return _Data(model, self._training(), model._unseen(declared, columns, **by_person))
 
     def _read_model(self, *, by_person: bool) -> tuple[Declared, Any]:
         """Return the declaration of records and the plan of their sketch, or raise."""
@@ -295,13 +293,8 @@ class DPSinkhornGenerator(BaseGenerator):
             tabular, images = self.schema is not None, self.image_shape is not None
             model = TableSketch() if tabular else ImageSketch() if images else VectorSketch()
         model._check(declared)
-        if by_person:
-            return PeopleSketch.of(model, declared)
-        if self.schema is not None and any(split_roles(self.schema)[1:]):
-            raise ValueError(
-                "the schema declares columns with 'per': 'user' or 'order': True, which are for "
-                "people with several rows: give the person of each row as groups."
-            )
+        if by_person and not isinstance(model, TableSketch):
+            raise ValueError("groups are for tables with a schema: declare schema={column: ...}.")
         return declared, model
 
     def _training(self) -> NetworkTraining | None:
@@ -314,7 +307,7 @@ class DPSinkhornGenerator(BaseGenerator):
         budget = sketch_budget(self.epsilon, self.delta, relation)
         space: Any = data.records.space
         release = data.model._plan(space, budget, data.training, self._bar)
-        unit = "user" if isinstance(data.model, PeopleSketch) else "record"
+        unit = "record" if getattr(space, "user", None) is None else "user"
         return ReleasePlan(
             release,
             release.event,

@@ -11,7 +11,6 @@ from skdpot.generative._encoders import RecordSpace
 from skdpot.generative._fitted import FittedRecords
 from skdpot.generative._network import NetworkTraining, TrainedNetwork
 from skdpot.generative._records import Declared
-from skdpot.generative._sketch.people_sketch import ReleasedPeople
 from skdpot.generative._sketch.released_table import ReleasedTable
 from skdpot.generative._sketch.released_vectors import ReleasedVectors
 from skdpot.generative._sketch.table_sketch import TableSketch
@@ -124,8 +123,11 @@ def _read_table(
 ) -> tuple[ReleasedTable, dict[str, Any]]:
     """Return the sketch of a table, and the parameters that it stands for, or raise."""
     declared = header["sketch"]["table"]
-    kind = ReleasedPeople if "people" in declared else ReleasedTable
-    table = kind.from_file(declared, arrays, _read_n_records(header))
+    if "people" in declared:
+        raise ValueError(
+            "an earlier version saved this sketch of people with several rows: fit again."
+        )
+    table = ReleasedTable.from_file(declared, arrays, _read_n_records(header))
     space = table.space
     columns = [column.name for column in space.table_schema.declared]
     if len(columns) != n_features:

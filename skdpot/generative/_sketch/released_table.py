@@ -13,6 +13,7 @@ from skdpot.generative._sketch.cell_groups import merge_cells
 from skdpot.generative._sketch.file_parts import with_prefix
 from skdpot.generative._sketch.held_out import Judged, cells_of_model, n_held_out
 from skdpot.generative._sketch.inference import draw_models
+from skdpot.generative._sketch.people import draw_sizes, with_person
 from skdpot.generative._sketch.table_draws import sample_units
 from skdpot.generative._sketch.table_files import (
     HELD_OUT_PREFIX,
@@ -165,6 +166,16 @@ class ReleasedTable:
             return self.classes[rows.units[:, schema.target]]
         return schema.columns[schema.target].presented(rows.plain[schema.names[schema.target]])
 
+    def sample_users(self, n_users: Any, rng: Any) -> Any:
+        """Return the rows of so many people, with a column of their person."""
+        if self.space.user is None:
+            raise ValueError("n_users is for a generator that was fitted with groups=.")
+        sizes = draw_sizes(self.known_statistics, n_users, rng)
+        drawn = self._sample(int(sizes.sum()), None, None, rng, evenly=False)
+        table, *labels = drawn if isinstance(drawn, tuple) else (drawn,)
+        table = with_person(table, self.space.user, np.repeat(np.arange(n_users), sizes))
+        return (table, *labels) if labels else table
+
     def sample_sets(self, n_sets: Any, n_samples: Any, y: Any, given: Any, rng: Any) -> list[Any]:
         """Return tables, each of a model that may be the one of the population."""
         if not isinstance(n_sets, Integral) or isinstance(n_sets, bool) or n_sets < 2:
@@ -231,6 +242,7 @@ class ReleasedTable:
             "schema": space.schema.plain(), "container": space.container, "apart": space.apart,
         } | ({"rules": list(space.rules.texts)} if space.rules else {})  # fmt: skip
         header |= {"named": True} if space.named else {}
+        header |= {} if space.user is None else {"user": space.user}
         return {"table": header}, {**self.model, **self._further_arrays()}
 
     def _further_arrays(self) -> dict[str, np.ndarray]:
@@ -246,6 +258,8 @@ class ReleasedTable:
         space = TableSpace.from_file(header)
         model = read_model(arrays, space.schema)
         further = read_further(arrays, len(model), space.schema, space.schema, n_records)
+        if (space.user is None) == ("sizes" in further.get("statistics", {})):
+            raise ValueError("the file does not hold a sketch of a table.")
         return cls(space, model, n_records, **further)
 
 

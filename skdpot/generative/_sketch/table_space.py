@@ -1,13 +1,14 @@
 """The public declaration of a table, and the private records that were read."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import validate_data
 
 from skdpot.generative._records import Declared, read_classes, read_codes, read_each
+from skdpot.generative._sketch.people import People
 from skdpot.generative._sketch.table_rows import check_rules
 from skdpot.tables import (
     CONTAINERS,
@@ -40,6 +41,8 @@ class TableSpace:
         That hold in every row that is drawn. Columns which they compute are not learned.
     named : bool, default=False
         Whether a target that goes beside tables is declared in their schema.
+    user : str, default=None
+        The name of the column of people, who have several rows. None means one row per person.
     """
 
     schema: TableSchema
@@ -47,6 +50,13 @@ class TableSpace:
     apart: bool
     rules: Rules = Rules()
     named: bool = False
+    user: str | None = None
+
+    def by_person(self, user: str) -> "TableSpace":
+        """Return the declaration with people, whose column has this name, or a longer one."""
+        while user in [column.name for column in self.schema.declared]:
+            user += "_"
+        return replace(self, user=user)
 
     @property
     def classes(self) -> np.ndarray | None:
@@ -80,7 +90,7 @@ class TableSpace:
     def from_file(cls, header: Mapping[str, Any]) -> "TableSpace":
         """Return the declaration of a table from a file, or raise."""
         schema, container, apart = (header[name] for name in ("schema", "container", "apart"))
-        named = header.get("named", False)
+        named, user = header.get("named", False), header.get("user")
         schema = schema_from_plain(schema)
         rules = read_rules(header.get("rules"), schema)
         schema = schema.computing(rules.computed)
@@ -88,12 +98,13 @@ class TableSpace:
             container not in CONTAINERS
             or apart not in (False, True)
             or named not in (False, True)
+            or not isinstance(user, str | None)
             or (apart and schema.target != len(schema.columns) - 1)
             or (named and not apart)
             or (apart and schema.has_bands and not named)
         ):
             raise ValueError("the file does not hold a sketch of a table.")
-        return cls(schema, container, apart, rules, named)
+        return cls(schema, container, apart, rules, named, user)
 
     def read(
         self, estimator: Any, X: Any, y: Any, *, reset: bool, private: bool = False
@@ -131,12 +142,13 @@ class TableRecords:
     """A private table that was read.
 
     `points` has a row of whole numbers for each record whose values all have a place. Others, which
-    are among the `n_read`, count nowhere.
+    are among the `n_read`, count nowhere. If people have several rows, `n_read` is their number.
     """
 
     space: TableSpace
     points: np.ndarray
     n_read: int
+    people: People | None = None
 
 
 def read_space(declared: Declared, container: str, *, apart: bool) -> TableSpace:
