@@ -1,5 +1,6 @@
 """The base of generators: samples, scores and files."""
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +16,7 @@ from skdpot.generative._fitted import FittedRecords
 from skdpot.generative._network import device_of, training_of
 from skdpot.generative._saving import SavedGenerator, plain
 from skdpot.generative._sketch.released_table import ReleasedTable
+from skdpot.generative._sketch.table_rows import read_rules
 from skdpot.privacy.checks import check_count
 
 # Warnings and errors of floating-point arithmetic may depend on private values.
@@ -26,6 +28,8 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
 
     classes: Any
     network: Any
+    rules: Any
+    computed: Any
     random_state: Any
     score_reg: float
 
@@ -86,13 +90,25 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
             return self._sample_sets(n_sets, n_samples, y, given, n_users, rng)
         if n_users is not None:
             return self._sample_users(n_users, y, given, rng)
-        return self._fitted.sample(n_samples, y, given, rng, device_of(self.network))
+        return self._ruled.sample(n_samples, y, given, rng, device_of(self.network))
+
+    @property
+    def _ruled(self) -> FittedRecords | ReleasedTable:
+        """Return the release, of which samples keep the rules. These are read for each sample."""
+        fitted = self._fitted
+        if not isinstance(fitted, ReleasedTable):
+            return fitted
+        rules = read_rules(self.rules, self.computed)
+        names = [column.name for column in fitted.space.schema.computed]
+        if set(rules.formulas) != set(names):
+            raise ValueError(f"computed must have the columns of the fit, {names}.")
+        return replace(fitted, rules=rules)
 
     def _sample_sets(
         self, n_sets: Any, n_samples: Any, y: Any, given: Any, n_users: Any, rng: Any
     ) -> list[Any]:
         """Return tables for inference, or raise."""
-        fitted = self._fitted
+        fitted = self._ruled
         if (
             not isinstance(fitted, ReleasedTable)
             or fitted.space.user is not None
@@ -103,11 +119,12 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
 
     def _sample_users(self, n_users: Any, y: Any, given: Any, rng: Any) -> Any:
         """Return the rows of people, or raise."""
-        if not isinstance(self._fitted, ReleasedTable):
+        fitted = self._ruled
+        if not isinstance(fitted, ReleasedTable):
             raise ValueError("n_users is for a generator that was fitted with groups=.")
         if y is not None or given is not None:
             raise ValueError("y and given are for single rows: n_users draws whole people.")
-        return self._fitted.sample_users(check_count("n_users", n_users), rng)
+        return fitted.sample_users(check_count("n_users", n_users), rng)
 
     @_SILENT
     def score(self, X, y=None) -> float:
@@ -139,14 +156,14 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         """
         check_is_fitted(self)
         rng = check_random_state(self.random_state)
-        return self._fitted.score(self, X, y, float(self.score_reg), rng, device_of(self.network))
+        return self._ruled.score(self, X, y, float(self.score_reg), rng, device_of(self.network))
 
     def save(self, path) -> None:
         """Write the fitted generator to a file, without private data.
 
         The file contains only released values, so you may publish it. It does not contain the
         ledger, the `random_state` or the device. For a network that is a module or a callable, it
-        contains only the weights.
+        contains only the weights. It contains no rules: they are code.
 
         Parameters
         ----------
@@ -174,7 +191,7 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
             "n_features": self.n_features_in_,
             "feature_names": getattr(self, "feature_names_in_", None),
         }
-        described, arrays = SavedGenerator.describe(self._fitted, getattr(self, "model", None))
+        described, arrays = SavedGenerator.describe(self._ruled, getattr(self, "model", None))
         if self._fitted.network is not None:
             described["training"] = {
                 name: value

@@ -77,9 +77,13 @@ class DPSinkhornGenerator(BaseGenerator):
     target : str or int, default=None
         Public. The column of the `schema` that models will predict. If it is numeric, its classes
         are equal bands between its bounds. If you pass it as `y`, leave it out of X.
-    rules : list of str, default=None
-        Public. Conditions that hold in every synthetic row, such as ``"end >= start"``, or
-        ``"total == food + rent"``, which computes a column: :ref:`rules <tables-rules>`.
+    rules : list of str or callable, default=None
+        Public. Conditions that hold in every synthetic row: expressions of pandas, such as
+        ``"end >= start"``, or functions that return True for the right rows of a data frame. Read
+        for each sample: :ref:`rules <tables-rules>`.
+    computed : dict, default=None
+        Public. Columns of the `schema` that follow from others, by name, as expressions or
+        functions: ``{"total": "food + rent"}``. They are not learned, and cost nothing.
     model : "auto", VectorSketch, ImageSketch or TableSketch, default="auto"
         The type of sketch. ``"auto"`` is a :class:`~skdpot.generative.TableSketch` with a
         `schema`, an :class:`~skdpot.generative.ImageSketch` with an `image_shape`, and a
@@ -179,6 +183,7 @@ class DPSinkhornGenerator(BaseGenerator):
         "schema": "no_validation",
         "target": "no_validation",
         "rules": "no_validation",
+        "computed": "no_validation",
         "model": [StrOptions({"auto"}), VectorSketch, TableSketch],
         "network": "no_validation",
         "neighbouring": [StrOptions({"auto", "add_remove", "replace_one"})],
@@ -202,6 +207,7 @@ class DPSinkhornGenerator(BaseGenerator):
         schema=None,
         target=None,
         rules=None,
+        computed=None,
         model="auto",
         network=None,
         neighbouring="auto",
@@ -218,6 +224,7 @@ class DPSinkhornGenerator(BaseGenerator):
         self.schema = schema
         self.target = target
         self.rules = rules
+        self.computed = computed
         self.model = model
         self.network = network
         self.neighbouring = neighbouring
@@ -286,8 +293,9 @@ class DPSinkhornGenerator(BaseGenerator):
     def _read_model(self, *, by_person: bool) -> tuple[Declared, Any]:
         """Return the declaration of records and the plan of their sketch, or raise."""
         declared = Declared(
-            self.bounds, self.classes, self.image_shape, self.schema, self.target, self.rules
-        )
+            self.bounds, self.classes, self.image_shape, self.schema, self.target, self.rules,
+            self.computed,
+        )  # fmt: skip
         model = self.model
         if model == "auto":
             tabular, images = self.schema is not None, self.image_shape is not None
@@ -399,7 +407,15 @@ class DPSinkhornGenerator(BaseGenerator):
 
     @classmethod
     def load(
-        cls, path, *, network=None, encoder=None, ledger=None, container=None
+        cls,
+        path,
+        *,
+        network=None,
+        encoder=None,
+        ledger=None,
+        container=None,
+        rules=None,
+        computed=None,
     ) -> "DPSinkhornGenerator":
         """Return the fitted generator that was saved in a file; no code in it is executed.
 
@@ -415,6 +431,8 @@ class DPSinkhornGenerator(BaseGenerator):
             Ledger for later fits.
         container : {"array", "pandas", "polars"}, default=None
             Type of the tables that are drawn. None is the type of the private table.
+        rules, computed : list and dict, default=None
+            The rules and computed columns of the saved generator. ``rules=[]`` for none.
 
         Returns
         -------
@@ -428,7 +446,10 @@ class DPSinkhornGenerator(BaseGenerator):
         OSError
             If the file cannot be read.
         ValueError
-            If the file is damaged or does not contain a generator, the network or the encoder is
-            missing or differs from the saved one, or `container` is unknown.
+            If the file is damaged or does not contain a generator, the network, the encoder
+            or rules are missing or differ from the saved ones, or `container` is unknown.
         """
-        return cls._load(path, ledger, network=network, encoder=encoder, container=container)
+        return cls._load(
+            path, ledger, network=network, encoder=encoder, container=container, rules=rules,
+            computed=computed,
+        )  # fmt: skip

@@ -35,7 +35,6 @@ from skdpot.tables._reading import (
     read_codes,
     refuse_other_labels,
 )
-from skdpot.tables._rules import Rules, read_rules
 from skdpot.tables._scales import LOG
 from skdpot.tables._schema import TableSchema, read_schema, schema_from_plain
 from skdpot.tables._schema_files import FILL_IN, columns_in

@@ -38,9 +38,7 @@ def fit_table(rng):
     model = TableSketch(
         12, n_iter=3, quality_share=0.2, workload={"age": 2, ("age", "sex", "wage", "grade"): 3}
     )
-    generator = DPSinkhornGenerator(
-        schema=SCHEMA, target="sex", rules=["age >= 18"], model=model, random_state=0
-    )
+    generator = DPSinkhornGenerator(schema=SCHEMA, target="sex", model=model, random_state=0)
     return generator.fit(table_of(200, rng))
 
 
