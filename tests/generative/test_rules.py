@@ -101,7 +101,7 @@ def test_without_rules_they_do_not_hold_and_rules_are_read_for_each_sample(fitte
     ruled = make("end >= start").fit(make_table())
     assert ruled.sample(200).eval("end >= start").all()
     assert not ruled.set_params(rules=None).sample(200).eval("end >= start").all()
-    with pytest.raises(ValueError, match="no row was found that keeps all rules"):
+    with pytest.raises(ValueError, match="no further row was found that keeps all rules"):
         ruled.set_params(rules=["end > 80"]).sample(5)
 
 
@@ -184,11 +184,14 @@ def test_computed_columns_of_each_type_and_one_from_another():
     assert (sampled["home"] == sampled["town"]).all() and (sampled["out"] == sampled["in"]).all()
 
 
-def test_computed_numbers_are_within_their_bounds():
+def test_computed_values_are_declared_ones():
     schema = {"a": range(10), "b": range(10)}
     table = pd.DataFrame({"a": np.arange(10).repeat(30), "b": 0})
     drawn = make(computed={"b": "a + 4"}, schema=schema).fit(table).sample(200)
     assert drawn["a"].max() == 5 and drawn["b"].max() == 9
+    schema = {"a": {"bounds": (0, 9), "integer": True, "missing": True}, "b": [0, 1, 2]}
+    drawn = make(computed={"b": "a"}, schema=schema).fit(table).sample(200)
+    assert set(drawn["a"]) == {0, 1, 2} and drawn["a"].notna().all()
 
 
 def test_a_file_holds_no_code(tmp_path):

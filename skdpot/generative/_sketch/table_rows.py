@@ -41,13 +41,15 @@ class Rules:
         return frame
 
     def kept(self, frame: Any, schema: TableSchema) -> np.ndarray:
-        """Tell which rows keep all rules, and have computed numbers within their bounds."""
+        """Tell which rows keep all rules, and have declared values in computed columns."""
         frame = self.complete(frame)
         kept = np.ones(len(frame), dtype=bool)
         for column in schema.computed:
-            if column.kind == NUMERIC and column.unit is None:
-                values = frame[column.name]
-                inside = values.between(column.low, column.high) | values.isna()
+            values, numeric = frame[column.name], column.kind == NUMERIC
+            if column.unit is None:
+                ends = column.low, column.high
+                inside = values.between(*ends) if numeric else values.isin(column.values)
+                inside |= values.isna() & column.missing
                 kept &= inside.to_numpy(dtype=bool, na_value=False)
         for condition in self.conditions:
             values = type(frame)({"kept": _evaluated(condition, frame)})["kept"]
@@ -71,8 +73,7 @@ def read_rules(rules: Any, computed: Any) -> Rules:
         raise ValueError(f"rules must be a list of texts or functions, got {shown(rules)}.")
     if not isinstance(formulas, Mapping) or not all(map(_is_rule, formulas.values())):
         raise ValueError(
-            f"computed must be a dictionary of texts or functions by the name of the column, got "
-            f"{shown(computed)}."
+            f"computed must be a dictionary of texts or functions by column, got {shown(computed)}."
         )
     found = Rules(tuple(conditions), dict(formulas))
     if found and find_spec("pandas") is None:
@@ -123,9 +124,8 @@ def draw_rows(
     while len(broken):
         if n_idle == _IDLE_ROUNDS:
             raise ValueError(
-                f"no row was found that keeps all rules, in {_IDLE_ROUNDS} rounds of draws. Use "
-                "fewer or wider rules, fewer conditions of given, or compute a column: "
-                "computed={...}."
+                "no further row was found that keeps all rules: use fewer or wider rules, fewer "
+                "conditions of given, or computed={...}."
             )
         places = np.repeat(broken, min(_FACTOR**n_tried, max(1, _AT_ONCE // len(broken))))
         new = draw(len(places), None if labels is None else labels[places])
