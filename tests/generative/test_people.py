@@ -243,6 +243,10 @@ def test_what_is_wrong_is_said_before_the_charge_without_a_value():
         fit_people(X).sample(n_users=3, given={"stars": 3})
 
 
+def test_noise_of_weights_beyond_all_numbers_is_refused_before_the_charge():
+    refused("epsilon is too small for a sketch", make_people(20), "user", epsilon=1e-9)
+
+
 @pytest.mark.refuses_useless
 def test_what_would_tell_nothing_of_people_is_refused_before_the_charge():
     X, plain = make_people(40)[["user", "stars"]], {"stars": range(1, 6)}
