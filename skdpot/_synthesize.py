@@ -61,12 +61,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def _synthesize(options: argparse.Namespace) -> int:
     _check_together(options)
-    from skdpot.generative import DPSinkhornGenerator, TableSketch, split_roles
+    from skdpot.generative import DPSinkhornGenerator, TableSketch
 
     if options.seed is not None:
         _say(f"warning: {_NOT_PRIVATE}")
     schema = _read_json(options.schema, options.data)
-    declared = read_schema(split_roles(schema)[0], options.target)
+    declared = read_schema(schema, options.target)
     if not options.preview:
         _check_places(options)
     generator = DPSinkhornGenerator(
@@ -315,7 +315,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--report", type=Path, metavar="FILE",
         help="write a quality report on the synthetic table: .txt, .html or .json")  # fmt: skip
     add("--quality-share", type=float, default=0.0, metavar="SHARE",
-        help="share of rows (with --groups, of people) to hold out for the report, such as 0.1 "
+        help="share of rows to hold out for the report, such as 0.1; 0 with --groups "
         "(default: 0)")  # fmt: skip
     add("--preview", action="store_true", help="only show price and expected errors")
     add("--records", type=_count, metavar="N",

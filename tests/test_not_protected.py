@@ -177,7 +177,7 @@ def of_people(value):
 
 def of_named_people(value):
     frame = table(None).assign(who=with_value(np.repeat(range(10), 4), value))
-    return ([frame[:20], frame[20:]],), {"groups": "who"}
+    return (frame,), {"groups": "who"}
 
 
 def of_utilities(form):
@@ -325,12 +325,12 @@ for relation in RELATIONS:
             usual=0, values=(None, math.nan, 2.0**60, [1], pd.NA, Unreadable(), np.zeros(2)),
             **both,
         ),
-        f"people in parts, {relation}": Case(
+        f"people of a column, {relation}": Case(
             "DPSinkhornGenerator", partial(table_generator, relation), of_named_people,
             usual=0, values=(None, math.nan, 2.0**60, [1]), **both,
         ),
         f"rows of people, {relation}": Case(
-            "DPSinkhornGenerator", partial(table_generator, relation, share=0.3),
+            "DPSinkhornGenerator", partial(table_generator, relation),
             of_table("level", groups=np.repeat(range(10), 4)), usual=2, **both,
         ),
         f"target beside the table, {relation}": Case(

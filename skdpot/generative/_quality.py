@@ -19,7 +19,6 @@ from skdpot.generative._quality_report import (
 )
 from skdpot.generative._sketch.held_out import counted_size
 from skdpot.generative._sketch.parities import mixture_parities, scanned_subsets
-from skdpot.generative._sketch.people_sketch import ReleasedPeople
 from skdpot.generative._sketch.released_table import ReleasedTable
 from skdpot.generative._sketch.vector_summaries import summary_schema
 from skdpot.tables import TableSchema
@@ -53,7 +52,7 @@ def quality_of(fitted: ReleasedTable | FittedRecords, guarantee: Any) -> Quality
     if isinstance(fitted, ReleasedTable):
         columns, pairs = _count_fits(fitted)
         held_out = _held_out(fitted.space.schema, fitted.held_out)
-        counted = "people" if isinstance(fitted, ReleasedPeople) else "records"
+        counted = "records" if fitted.space.user is None else "people"
         return QualityReport(
             fitted.n_in_all, stated, columns, pairs, held_out, _parity_fit(fitted), counted=counted
         )

@@ -50,7 +50,7 @@ def person_codes(
             "missing values, lists, or floating-point numbers that may stand for several people "
             f"(from 2**{exact_digits(groups)} on). Leave these rows out, or read names as text."
         )
-    check_one_kind(number)
+    _check_one_kind(number)
     return np.array(codes, dtype=np.intp), list(number)
 
 
@@ -64,12 +64,12 @@ def _code_of(value: Any, number: dict[Any, int], largest: float) -> int:
         return -1
 
 
-def check_one_kind(people: Iterable[Any]) -> None:
+def _check_one_kind(people: Iterable[Any]) -> None:
     """Raise if people are named by values of several kinds: one person might have two names."""
     if len(set(map(_kind_of, people))) > 1:
         raise ValueError(
             "groups names people by values of different types, such as 7 and '7', and one person "
-            "may have two names: read the column as text (dtype=str), in all parts."
+            "may have two names: read the column as text (dtype=str)."
         )
 
 

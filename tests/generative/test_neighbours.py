@@ -13,7 +13,7 @@ import pytest
 
 from skdpot import DPSinkhornGenerator
 from skdpot.generative import TableSketch
-from skdpot.generative._sketch import held_out, people_sketch, table_sketch
+from skdpot.generative._sketch import held_out, table_sketch
 from skdpot.privacy import allow_useless_releases
 from tests.oracles.sketch import moved_by, squared_mu, transcript_of
 
@@ -43,11 +43,6 @@ class Case:
         self.kinds = rng.choice(list(COLUMNS), rng.integers(2, 6))
         self.names = [f"{kind} {i}" for i, kind in enumerate(self.kinds)]
         schema = {name: dict(COLUMNS[kind][0]) for name, kind in zip(self.names, self.kinds)}  # noqa: B905
-        if of_people and rng.random() < 0.5:
-            schema[self.names[-1]]["per"] = "user"
-        ordered = [name for name in self.names[:-1] if name.split()[0] not in ("word", "flag")]
-        if of_people and ordered:
-            schema[ordered[0]]["order"] = True
         target = str(rng.choice(self.names)) if rng.random() < 0.6 else None
         wanted = [name for name in self.names if name != target]
         workload = {wanted[0]: 3.0, tuple(wanted[:3]): 7.0} if len(wanted) > 1 else None
@@ -56,7 +51,7 @@ class Case:
             float(rng.choice([0.3, 3.0, 1e4])), 1e-5, schema=schema, target=target,
             neighbouring=self.neighbouring, random_state=0,
             model=TableSketch(
-                24, n_iter=1, quality_share=float(rng.choice([0.0, 0.4])),
+                24, n_iter=1, quality_share=0.0 if of_people else float(rng.choice([0.0, 0.4])),
                 workload=workload if rng.random() < 0.5 else None,
             ),
         )  # fmt: skip
@@ -105,8 +100,7 @@ def test_neighbours_differ_in_releases_by_what_is_declared_and_in_nothing_else(
     with (
         allow_useless_releases(),
         warnings.catch_warnings(record=True) as said,
-        mock.patch.object(table_sketch, "hold_out", case.coins),
-        mock.patch.object(people_sketch, "hold_out", case.coins),
+        mock.patch.object(table_sketch, "hold_out", COINS if of_people else case.coins),
     ):
         warnings.simplefilter("always")
         first = transcript_of(lambda: fit(case.first))

@@ -32,18 +32,14 @@ MAKERS = {
     ),
     "vectors and a report": partial(make_sketch_generator, 5.0, n_clusters=2, quality_share=0.5),
     "people with a table": partial(
-        DPSinkhornGenerator,
-        5.0,
-        schema=SCHEMA | {0: {"bounds": (0.0, 1.0), "order": True}},
-        model=TableSketch(n_components=24, n_iter=5),
+        DPSinkhornGenerator, 5.0, schema=SCHEMA, model=TableSketch(n_components=24, n_iter=5)
     ),
-    "people with a table, wishes and a report": partial(
+    "people with a table and a workload": partial(
         DPSinkhornGenerator,
         5.0,
-        schema=SCHEMA | {0: {"bounds": (0.0, 1.0), "order": True}},
+        schema=SCHEMA,
         target=1,
-        rules=["`0` <= 0.9"],
-        model=TableSketch(24, n_iter=5, quality_share=0.5, workload={1: 3, (0, 1, 2): 2}),
+        model=TableSketch(24, n_iter=5, workload={0: 3, (0, 2): 2}),
     ),
     "a table and labels": partial(DPSinkhornGenerator, 5.0, schema=SCHEMA, classes=[0, 1]),
 }

@@ -5,6 +5,7 @@ every table, with or without classes.
 """
 
 import math
+from functools import partial
 from itertools import combinations
 from typing import NamedTuple
 
@@ -49,13 +50,14 @@ from skdpot.generative._sketch.parities import (
     parity_sums,
     scanned_subsets,
 )
+from skdpot.generative._sketch.people import LARGEST_WEIGHT, People, release_sizes
 from skdpot.generative._sketch.workload import Workload
 from skdpot.releases import SketchReleases
 from skdpot.tables import TableSchema
 
 __all__ = ["release_marginals", "share_marginals"]
 
-_PARITY_SHARE = 0.08
+_PARITY_SHARE, _SIZES_SHARE = 0.08, 0.05
 # Of counts of columns. The sum over classes adds up their noise. Where columns are also counted in
 # all classes together, counts within classes have a smaller share.
 _COLUMN_SHARE, _SHARE_WITHIN, _SHARE_OF_TOTALS = 0.3, 0.2, 0.1
@@ -67,6 +69,7 @@ def share_marginals(
     parities: bool = False,
     totals: bool = False,
     workload: Workload | None = None,
+    by_person: bool = False,
 ) -> dict[str, float]:
     """Return the share of the budget of each release of `release_marginals`.
 
@@ -80,6 +83,8 @@ def share_marginals(
         Whether columns are also counted in all classes together, if there are several classes.
     workload : Workload, default=None
         The weights of tables. None means equal weights.
+    by_person : bool, default=False
+        Whether people have several rows, whose numbers are released.
 
     Returns
     -------
@@ -104,6 +109,8 @@ def share_marginals(
         shares |= workload.shares("pairs", 0.4)
     if parities and are_scanned(len(schema.features)):
         shares["parities"] = _PARITY_SHARE
+    if by_person:
+        shares["numbers of rows"] = _SIZES_SHARE
     return shares
 
 
@@ -115,6 +122,7 @@ def release_marginals(
     parities: bool = False,
     totals: bool = False,
     workload: Workload | None = None,
+    people: People | None = None,
 ) -> dict[str, np.ndarray]:
     """Release the counts of single columns and of all pairs, within each class.
 
@@ -127,7 +135,9 @@ def release_marginals(
     releases : SketchReleases
         With the shares of `share_marginals`.
     parities, totals, workload : bool, bool, Workload
-        As of `share_marginals`.
+        As of `share_marginals`. There are no parities of people.
+    people : People, default=None
+        Private. The people of rows. None means one row per person.
 
     Returns
     -------
@@ -155,12 +165,15 @@ def release_marginals(
           its column in which each group is, and ``"parity_deviation"`` that of the noise.
         - ``"totals"`` of shape (n_cells,): the number of records of all classes in each cell, by
           all counts together, at least 0; ``"tails"`` of shape (n_cells,), of `empty_tails`.
+        - With people, ``"sizes"``: of `release_sizes`. All other counts are of people then.
 
     Notes
     -----
     A record is in one cell of each of the `t` tables of a release, whose sensitivity is
-    ``sqrt(t)``. Cells and their groups are functions of earlier releases. A record changes a parity
-    by 1, in its class only.
+    ``sqrt(t)``. With people, each of the `k` rows of a person adds ``LARGEST_WEIGHT // k``, so that
+    a person adds at most the weight of a record to each table, and the sensitivity is
+    ``LARGEST_WEIGHT * sqrt(t)``. Cells and their groups are functions of earlier releases. A record
+    changes a parity by 1, in its class only.
 
     Examples
     --------
@@ -180,7 +193,7 @@ def release_marginals(
     """
     has_workload = workload is not None
     workload = workload or Workload.even(len(schema.features))
-    cells = _release_cells(units, schema, releases, workload)
+    cells = _release_cells(units, schema, releases, workload, people)
     columns = _release_columns(cells, schema, releases, workload, totals=totals)
     # Noise of these sums is independent; that of what they are combined with below is not.
     largest_noise = [noise.max() for noise in columns.noise]
@@ -190,6 +203,8 @@ def release_marginals(
     pairs: list[np.ndarray] = []
     joints: list[np.ndarray] = []
     further: dict[str, np.ndarray] = {}
+    if people is not None:
+        further["sizes"] = release_sizes(people.sizes, releases)
     known_sums, pair_noise = cells.round_sums, 0.0
     if len(schema.features) > 1:
         pair_noise = noise_of_tables(releases, "pairs", workload)
@@ -231,8 +246,8 @@ def release_marginals(
 class _Cells(NamedTuple):
     """The cells of every column but the target, and the cells and classes of records.
 
-    The arrays of `codes` and `classes` are private. `round_sums` has the counts that were released
-    to cut the cells, as `likely_counts` takes them.
+    The arrays of `codes`, `classes` and `weights` are private. `round_sums` has the counts that
+    were released to cut the cells, as `likely_counts` takes them.
     """
 
     starts: list[np.ndarray]
@@ -240,6 +255,9 @@ class _Cells(NamedTuple):
     codes: list[np.ndarray]
     classes: np.ndarray
     round_sums: list[list[tuple[np.ndarray, np.ndarray, float]]]
+    # The integers that rows add to counts, and their sum over the rows of a person, at most.
+    weights: np.ndarray | None
+    whole: int
 
 
 class _ColumnCounts(NamedTuple):
@@ -269,20 +287,25 @@ class _Groups(NamedTuple):
 
 
 def _release_cells(
-    units: np.ndarray, schema: TableSchema, releases: SketchReleases, workload: Workload
+    units: np.ndarray,
+    schema: TableSchema,
+    releases: SketchReleases,
+    workload: Workload,
+    people: People | None,
 ) -> _Cells:
     """Release counts, cut cells with many records by them, and return the cells."""
     final_deviation = math.sqrt(schema.n_classes) * noise_of_tables(releases, "values", workload)
+    weights, whole = (None, 1) if people is None else (people.weights, LARGEST_WEIGHT)
     edges = {j: first_edges(schema.columns[j]) for j in schema.features}
     rounds: dict[int, list[tuple[np.ndarray, np.ndarray, float]]] = {j: [] for j in edges}
     refined = refined_columns(schema)
     for name in ROUNDS if refined else ():
         counts = [
-            np.bincount(cells_of_units(units[:, j], edges[j]), minlength=len(edges[j]) - 1)
+            np.bincount(cells_of_units(units[:, j], edges[j]), weights, len(edges[j]) - 1)
             for j in refined
         ]
         deviation = releases.standard_deviation(name, tables_sensitivity(len(refined)))
-        noisy = release_tables(releases, name, counts)
+        noisy = release_tables(releases, name, counts, whole)
         n_records = np.mean([count.sum() for count in noisy])
         if name == ROUNDS[0] and n_records < records_hidden_by(deviation):
             for k, j in enumerate(refined):
@@ -307,6 +330,8 @@ def _release_cells(
         [cells_of_units(units[:, j], edge) for j, edge in edges.items()],
         classes,
         round_sums,
+        weights,
+        whole,
     )
 
 
@@ -321,14 +346,14 @@ def _release_columns(
     """Release the counts of single columns by class, and combine them with totals if wanted."""
     n_classes, sizes = schema.n_classes, [len(starts) for starts in cells.starts]
     exact = [
-        np.bincount(codes * n_classes + cells.classes, minlength=size * n_classes)
+        np.bincount(codes * n_classes + cells.classes, cells.weights, size * n_classes)
         for codes, size in zip(cells.codes, sizes, strict=True)
     ]
     possible = [
         possible_cells(schema, j, starts)
         for j, starts in zip(schema.features, cells.starts, strict=True)
     ]
-    noisy = release_weighted(releases, "values", exact, workload)
+    noisy = release_weighted(releases, "values", exact, workload, cells.whole)
     counts = [
         count.reshape(-1, n_classes) * cell for count, cell in zip(noisy, possible, strict=True)
     ]
@@ -340,11 +365,12 @@ def _release_columns(
     if not totals or n_classes == 1:
         return _ColumnCounts(counts, [count.sum(axis=1) for count in counts], noise, [class_noise])
     exact = [
-        np.bincount(codes, minlength=size) for codes, size in zip(cells.codes, sizes, strict=True)
+        np.bincount(codes, cells.weights, size)
+        for codes, size in zip(cells.codes, sizes, strict=True)
     ]
     class_noise = max(class_noise, LEAST_NOISE)
     total_noise = max(noise_of_tables(releases, "totals", workload), LEAST_NOISE)
-    noisy = release_weighted(releases, "totals", exact, workload)
+    noisy = release_weighted(releases, "totals", exact, workload, cells.whole)
     for k, (weight, total) in enumerate(zip(workload.columns, noisy, strict=True)):
         counts[k] = with_totals(counts[k], total, class_noise, total_noise, possible[k])
         deviation = total_noise / math.sqrt(weight)
@@ -379,15 +405,15 @@ def _release_pairs(
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Release the counts of all pairs of columns, and of the joints of a workload."""
     n_classes, pairs = schema.n_classes, list(combinations(range(len(schema.features)), 2))
-    exact = [
-        count_together(grouped.codes, grouped.sizes, pair, cells.classes, n_classes)
-        for pair in pairs
-    ]
+    count = partial(
+        count_together, classes=cells.classes, n_classes=n_classes, weights=cells.weights
+    )
+    exact = [count(grouped.codes, grouped.sizes, pair) for pair in pairs]
     for (joint, _), part_of_group in zip(workload.joints, parts, strict=True):
         codes = {j: part_of_group[j][grouped.codes[j]] for j in joint}
         n_parts = [part.max() + 1 for part in part_of_group]
-        exact.append(count_together(codes, n_parts, joint, cells.classes, n_classes))
-    noisy = release_weighted(releases, "pairs", exact, workload)
+        exact.append(count(codes, n_parts, joint))
+    noisy = release_weighted(releases, "pairs", exact, workload, cells.whole)
     if schema.has_bands:
         possible_pairs = possible_counts(schema, cells.starts, grouped.groups)[1]
         for k, possible in enumerate(possible_pairs):

@@ -10,6 +10,7 @@ from skdpot.generative._sketch.file_parts import part_of, with_kinds
 from skdpot.generative._sketch.held_out import read_held_out
 from skdpot.generative._sketch.noisy_counts import released_size
 from skdpot.generative._sketch.parities import PARITY_SIZES, are_scanned, count_subsets
+from skdpot.generative._sketch.people import SIZE_EDGES
 from skdpot.tables import TableSchema
 
 __all__ = ["HELD_OUT_PREFIX", "STATISTICS_PREFIX", "are_cells", "read_further", "read_model"]
@@ -119,6 +120,7 @@ def read_further(
     kinds = dict(_STATISTICS)
     for name, further in (
         ("parities", _PARITY_ARRAYS), ("pair_weights", _WORKLOAD_ARRAYS), ("joints", _JOINT_ARRAYS),
+        ("sizes", {"sizes": np.float64}),
     ):  # fmt: skip
         kinds |= further if name in statistics else {}
     statistics |= with_kinds(statistics, kinds)
@@ -153,6 +155,7 @@ def _are_statistics(schema: TableSchema, statistics: Mapping[str, np.ndarray]) -
         and deviations.shape in ((2,), (4,))
         and bool((deviations >= 0).all() and (deviations[2:] > 0).all())
         and ("parities" not in statistics or _are_parities(schema, sum(sizes), statistics))
+        and ("sizes" not in statistics or statistics["sizes"].shape == (len(SIZE_EDGES) - 1,))
         and ("pair_weights" not in statistics or _are_weights(schema, statistics))
         and ("joints" not in statistics or _are_joints(schema, sizes, statistics))
     )

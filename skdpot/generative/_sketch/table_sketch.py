@@ -23,6 +23,7 @@ from skdpot.generative._sketch.held_out import (
 from skdpot.generative._sketch.marginals import release_marginals, share_marginals
 from skdpot.generative._sketch.noisy_counts import noise_of_counts, released_size
 from skdpot.generative._sketch.parities import MOST_PARITIES
+from skdpot.generative._sketch.people import LARGEST_WEIGHT, People, taken_out
 from skdpot.generative._sketch.plan import (
     PlannedRelease,
     SketchBudget,
@@ -37,7 +38,7 @@ from skdpot.generative._sketch.workload import Workload, read_workload
 from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.sensitivity import cell_count_sensitivity
 from skdpot.releases import SketchReleases
-from skdpot.tables import Table, TableSchema
+from skdpot.tables import Table, TableSchema, check_index, person_codes
 
 # Statistics that are used only to fit a model.
 _FIT_ONLY = ("totals", "tails")
@@ -59,15 +60,13 @@ class TableSketch(BaseEstimator):
     quality_share : float, default=0.0
         Probability with which each record is held out of the sketch, independently, for
         :meth:`DPSinkhornGenerator.quality <skdpot.DPSinkhornGenerator.quality>`. The sketch has
-        fewer records, but no budget is spent. At most 0.5. With groups, people are held out, with
-        all their rows.
+        fewer records, but no budget is spent. At most 0.5, and 0 with groups.
     workload : dict or list, default=None
         Public. Columns, or tuples of columns, whose counts need less noise: a dict from names or
         tuples of names to weights above 0. In a list, each has the weight 10. Counts with weight
         `w` have noise that is smaller by a factor ``sqrt(w)``, and all other counts have more
         noise than without a workload. Tuples of three to five columns are counted together, and
-        the model is fitted to these counts. All counts are made for each class of the target; with
-        groups the target is one of the columns.
+        the model is fitted to these counts. All counts are made for each class of the target.
 
     See Also
     --------
@@ -101,12 +100,21 @@ class TableSketch(BaseEstimator):
         validate_parameters(self)
 
     def _read(
-        self, estimator: Any, X: Any, y: Any, declared: Declared, *, reset: bool, private: bool
-    ) -> "TableRecords":
-        """Return a private table, or raise."""
-        space = self._space_of(X, y, declared)
+        self, estimator: Any, X: Any, y: Any, declared: Declared, *, reset: bool, private: bool,
+        groups: Any = None,
+    ) -> "TableRecords":  # fmt: skip
+        """Return a private table, or raise; with `groups`, that of their people."""
+        if groups is None:
+            space = self._space_of(X, y, declared)
+            units = space.read(estimator, X, y, reset=reset, private=private)
+            return TableRecords(space, units[(units >= 0).all(axis=1)], len(units))
+        X, groups, user = taken_out(X, groups)
+        check_index(X, groups)
+        space = self._space_of(X, y, declared).by_person(user)
         units = space.read(estimator, X, y, reset=reset, private=private)
-        return TableRecords(space, units[(units >= 0).all(axis=1)], len(units))
+        codes, names = person_codes(groups, len(units), leave_out=private)
+        kept = (codes >= 0) & (units >= 0).all(axis=1)
+        return TableRecords(space, units[kept], len(names), People.of(codes[kept]))
 
     def _space_of(self, X: Any, y: Any, declared: Declared) -> "TableSpace":
         """Return the declaration of a table, with the types of a frame, or raise."""
@@ -114,9 +122,13 @@ class TableSketch(BaseEstimator):
         space = read_space(declared, table.container, apart=y is not None)
         return replace(space, schema=space.schema.typed(table, declared.schema))
 
-    def _unseen(self, declared: Declared, columns: Any) -> "TableRecords":
+    def _unseen(
+        self, declared: Declared, columns: Any, *, by_person: bool = False
+    ) -> "TableRecords":
         """Return no records of the declared table, or raise."""
         space = read_space(declared, "array", apart=declared.classes is not None)
+        if by_person:
+            space = space.by_person("user")
         return TableRecords(space, np.empty((0, 0)), 0)
 
     def _plan(
@@ -125,6 +137,8 @@ class TableSketch(BaseEstimator):
     ) -> "TableReleases":  # fmt: skip
         """Return the release, or raise; no record is looked at."""
         workload = self._read_workload(space.schema, training)
+        if space.user is not None and self.quality_share:
+            raise ValueError("quality_share holds out single rows, and groups protect people.")
         release = TableReleases(
             space, budget, int(self.n_components), int(self.n_iter), progress,
             quality_share=float(self.quality_share), workload=workload,
@@ -190,7 +204,10 @@ class TableReleases(SketchSeries):
         # One step for each release, and one for the fit of the model.
         with self.progress(total=len(shares) + 1, unit=" parts") as bar:
             sketched = points[uses == 0]
-            released = release_marginals(sketched, schema, releases, **self._options)
+            released = release_marginals(
+                sketched, schema, releases, **self._options,
+                people=None if self.space.user is None else records.people,
+            )  # fmt: skip
             bar.update(len(shares))
             model = fit_table(released, schema, self.n_components, self.n_iter, pooled=self.pooled)
             bar.update()
@@ -212,19 +229,23 @@ class TableReleases(SketchSeries):
         # A record is in at most one table for each column, pair of columns, and wanted joint.
         n_wanted = 0 if self.workload is None else len(self.workload.joints)
         n_tables = max(len(self.space.schema.columns) ** 2 + n_wanted, MOST_PARITIES)
-        bound = partial(cell_count_sensitivity, n_tables=n_tables)
+        whole = 1 if self.space.user is None else LARGEST_WEIGHT
+        bound = partial(cell_count_sensitivity, n_tables=n_tables, whole=whole)
         return {name: PlannedRelease(share, bound) for name, share in self._shares.items()}
 
     @property
     def _shares(self) -> dict[str, float]:
-        return share_marginals(self.space.schema, **self._options)
+        by_person = self.space.user is not None
+        return share_marginals(self.space.schema, **self._options, by_person=by_person)
 
     @property
     def _options(self) -> dict[str, Any]:
         """Return the release; classes that are groups of a map need no parities or totals."""
         apart = not self.pooled
         totals = apart and self.budget.noise_multiplier > _NOISE_OF_TOTALS
-        return {"parities": apart, "totals": totals, "workload": self.workload}
+        # Parities are counted by bits, which have no weights.
+        parities = apart and self.space.user is None
+        return {"parities": parities, "totals": totals, "workload": self.workload}
 
 
 def plan_table(
