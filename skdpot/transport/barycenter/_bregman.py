@@ -13,7 +13,7 @@ import numpy as np
 from ..log_domain import answer_matrix
 from ._exchange import Arrays, Group, Rounds, answers, learns
 from ._minorants import Minorant, minorant_of_prices
-from ._relaxation import Plane, Relaxation, RelaxedMethod, own_minorant
+from ._relaxation import Plane, Relaxation, own_minorant
 
 _NOTHING = np.empty((0, 0))
 _SMALLEST = 1e-300
@@ -33,21 +33,11 @@ _STALLED = 0.8
 _PRICE_MINORANT = 0
 
 
-class BregmanProjections(RelaxedMethod):
-    """Projections with falling regularisation."""
-
-    name = "bregman"
-
-    def relax(self, relaxation: Relaxation) -> Rounds[None]:
-        """Project until the gap is closed."""
-        yield from anneal(relaxation)
-
-
-def anneal(relaxation: Relaxation, last_reg: float = 0.0) -> Rounds[list[list[Plane]]]:
+def anneal(relaxation: Relaxation, last_reg: float) -> Rounds[list[list[Plane]]]:
     """Project with falling regularisation until the gap is closed; return all planes found.
 
-    Otherwise, end when no round is left. With a positive `last_reg`, also end at a check that finds
-    the regularisation below it, or the gap nearly as wide as at the last check.
+    Otherwise, end when no round is left, or at a check that finds the regularisation below
+    `last_reg`, or the gap nearly as wide as at the last check.
     """
     met_planes: list[list[Plane]] = []
     relative, n_projections = FIRST_REG, 0
@@ -62,7 +52,7 @@ def anneal(relaxation: Relaxation, last_reg: float = 0.0) -> Rounds[list[list[Pl
             _, planes = yield from relaxation.evaluate(shares / shares.sum(), (_PRICE_MINORANT,))
             met_planes += planes
             stalled = relaxation.gap > _STALLED * gap_before
-            if last_reg and (relative <= last_reg or stalled):
+            if relative <= last_reg or stalled:
                 break
     return met_planes
 
