@@ -306,9 +306,8 @@ class CandidateSupport(Support):
         Costs are distances to this power, of 1 or more.
     method : {"auto", "dual", "bundle", "exact"}, default="auto"
         ``"dual"`` is the paper's Algorithm 1, with an exact step in one variable and a
-        certificate. ``"bundle"`` projects with decreasing regularisation, and continues from
-        there with cutting planes. ``"exact"`` is a linear program, for small problems. ``"auto"``
-        chooses by the size of the problem.
+        certificate. ``"bundle"`` makes cutting planes. ``"exact"`` is a linear program, for small
+        problems. ``"auto"`` chooses by the size of the problem.
     scale : bool, default=True
         As in :class:`FreeSupport`.
     tol : float, default=0.001

@@ -12,7 +12,6 @@ from scipy.spatial.distance import cdist
 
 from skdpot.transport import TransportConvergenceWarning, exact_transport
 from skdpot.transport.barycenter import CandidateBarycenter, candidate_barycenter
-from skdpot.transport.barycenter._bregman import capped
 from skdpot.transport.barycenter._choice import (
     coordinates_from_costs,
     space_filling_order,
@@ -368,26 +367,6 @@ def test_batches_of_candidates_are_enough_for_subgradient_steps():
             costs, PAPERS_WEIGHTS, 40, method="dual", batches=batches[:2], primal_recovery=2
         )
     assert_consistent(few, costs, PAPERS_WEIGHTS, 40)
-
-
-@settings(max_examples=50, deadline=None, derandomize=True)
-@given(st.integers(1, 8), st.integers(1, 8), st.integers(0, 10**6), st.floats(0.01, 300.0))
-def test_capped_averages_are_projections(n_groups, n_support, seed, spread):
-    """Of geometric means on the capped simplex: whoever is not at the cap keeps proportions."""
-    rng = np.random.default_rng(seed)
-    n_candidates = n_support + int(rng.integers(0, 5))
-    messages = rng.normal(size=(n_groups, n_candidates)) * spread
-    weights = rng.dirichlet(np.ones(n_groups))
-    answer = capped(weights @ messages, n_support)
-    shares = np.exp(answer)
-    assert shares.sum() == pytest.approx(1, abs=1e-9)
-    assert shares.max() <= (1 + 1e-12) / n_support
-    free = answer < -np.log(n_support) - 1e-9
-    scales = (answer - weights @ messages)[free]
-    if free.any():
-        assert np.ptp(scales) <= 1e-9 * spread
-        at_the_cap = (answer - weights @ messages)[~free]
-        assert (at_the_cap <= scales.mean() + 1e-9 * spread).all()
 
 
 def test_groups_beyond_some_number_share_models(monkeypatch):

@@ -158,12 +158,10 @@ def candidate_barycenter(
     *Methods.* "dual" is the paper's Algorithm 1: subgradient steps with momentum .9, of
     length proportional to :math:`1/\sqrt{j}` in units of w, with theta_0 eliminated, the best dual
     value kept, and shares recovered as the average of the last selections. With `batches`, a step
-    selects the same fraction of its batch as of all candidates. "bundle" projects
-    plans alternately on their rows and on equal, capped columns, while the regularisation falls.
-    Unless that reaches `tol`, the groups then answer shares by their exact transport and its
-    subgradient, from which a linear program proposes new shares. "auto" is "exact" for a few
-    points, and otherwise "bundle". "exact" solves one sparse linear program. Gaps are certified
-    alike for all of them.
+    selects the same fraction of its batch as of all candidates. In "bundle", groups answer shares
+    by their exact transport and its subgradient, from which a linear program proposes new shares
+    near the best ones. "auto" is "exact" for a few points, and otherwise "bundle". "exact" solves
+    one sparse linear program. Gaps are certified alike for all of them.
 
     *Rounding.* Along a space-filling order of the candidates, one is chosen wherever the running
     sum of shares passes another 1/M. If that is worse than the M largest shares, those are the
@@ -176,9 +174,6 @@ def candidate_barycenter(
     ----------
     Federated Calculation of the Free-Support Transportation Barycenter by Single-Loop Dual
     Decomposition, problem (12), dual function (13), Algorithm 1.
-
-    J.-D. Benamou, G. Carlier, M. Cuturi, L. Nenna and G. Peyré, "Iterative Bregman Projections for
-    Regularized Transportation Problems", SIAM Journal on Scientific Computing 37(2), 2015.
 
     Examples
     --------

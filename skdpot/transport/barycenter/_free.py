@@ -13,7 +13,7 @@ from scipy.stats import qmc
 
 from ..base_measure import TransportConvergenceWarning
 from ..polytope import check_weights
-from ._bregman import FIRST_REG, project
+from ._bundle import Bundle
 from ._choice import space_filling_order, systematic_choice
 from ._exchange import Arrays, Exchange, Group, Method, Rounds, answers, drive
 from ._free_bounds import moment_bound, pair_bound
@@ -21,11 +21,11 @@ from ._masses import check_masses
 from ._placed_points import PlacedPoints
 from ._placing import place_support
 from ._point_problem import BarycenterProblem, BarycenterResult
-from ._relaxation import relaxation_of
+from ._relaxation import Relaxation
 
 _BOUNDS = ("moments", "pairs")
-# The number of projections before candidates are chosen as a start for free points.
-_FIRST_PROJECTIONS = 20
+# The number of rounds before candidates are chosen as a start for free points.
+_FIRST_ROUNDS = 20
 # In the first rounds all groups move at once; the first one depends on the start.
 _USUAL_ROUNDS = 2
 # Relative to the square of the largest coordinate: smaller decreases are rounding errors.
@@ -355,16 +355,14 @@ class FreeSupport(Method):
 def _rough_choice(
     problem: BarycenterProblem, exchange: Exchange, weighing: Arrays
 ) -> Rounds[np.ndarray]:
-    """Return candidates that a few projections choose."""
-    relaxation = relaxation_of(problem, exchange)
+    """Return candidates that a few cutting planes choose."""
+    relaxation = Relaxation(
+        exchange, problem.n_candidates, problem.n_support, problem.tol, _FIRST_ROUNDS
+    )
     yield from relaxation.begin(candidates=problem.candidates, **weighing)
-    relative, shares = FIRST_REG, relaxation.shares
-    for _ in range(_FIRST_PROJECTIONS):
-        log_shares, relative = yield from project(relaxation, relative)
-        shares = np.exp(log_shares)
-    exchange.news = {}
-    order = space_filling_order(problem.candidates, shares)
-    return problem.candidates[systematic_choice(shares, order, problem.n_support)]
+    yield from Bundle().relax(relaxation)
+    order = space_filling_order(problem.candidates, relaxation.shares)
+    return problem.candidates[systematic_choice(relaxation.shares, order, problem.n_support)]
 
 
 def _moments_support(
