@@ -59,6 +59,7 @@ MAY_IMPORT = {
 }
 # Modules with a rule of their own instead of their room's.
 MAY_IMPORT_INSTEAD = {
+    "skdpot.transport.pot": NUMERICS | {"ot"},
     "skdpot.generative._torch": {"torch", "skdpot.privacy"},
     # An audit learns to tell releases apart, in parallel, and draws what it found.
     "skdpot.privacy.audit": NUMERICS
@@ -234,6 +235,7 @@ OPTIONAL = {
     "distributed",
     "flwr",
     "matplotlib",
+    "ot",
     "polars",
     "torch",
 }

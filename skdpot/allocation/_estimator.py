@@ -17,7 +17,7 @@ from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.random import NoiseSource
 from skdpot.privacy.sensitivity import PROTECTED
 from skdpot.tables import as_numbers
-from skdpot.transport import load_compiler
+from skdpot.transport import load_compiler, load_solver
 from skdpot.transport.consensus import FAMILIES, BipartiteNetwork, check_feasible, welfare
 
 from ._problem import (
@@ -152,6 +152,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
     def _solver(self) -> Solver:
         """Return the solver, or raise; nothing has been charged yet."""
         load_compiler()
+        load_solver()
         return Solver(progress=self._progress())
 
     def _progress(self) -> dict[str, Any]:

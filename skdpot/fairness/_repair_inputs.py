@@ -23,7 +23,7 @@ from skdpot.fairness._sketched import SketchedRows, declare_table
 from skdpot.fairness._support import Support
 from skdpot.privacy.foreign import quiet
 from skdpot.tables import Column, Table, doubts_about_identifiers, find_columns, read_codes
-from skdpot.transport import load_compiler
+from skdpot.transport import load_compiler, load_solver
 
 
 class RepairInputs(PrivateEstimator):
@@ -55,6 +55,7 @@ class RepairInputs(PrivateEstimator):
         # Raises if joblib does not understand n_jobs, before a budget is charged.
         effective_n_jobs(self.n_jobs)
         load_compiler()
+        load_solver()
         private = self.epsilon is not None
         if not private and self.delta is not None:
             raise ValueError("delta is for fits with epsilon.")

@@ -51,7 +51,6 @@ _SHARED = {
 _OPTIONS = {
     "auto": {"max_iter"},
     "exact": set(),
-    "bregman": {"max_iter"},
     "bundle": {"max_iter"},
     "dual": {"max_iter", "batch_size", "primal_recovery", "rounding"},
 }
@@ -305,11 +304,10 @@ class CandidateSupport(Support):
         As in :class:`FreeSupport`.
     order : float, default=2
         Costs are distances to this power, of 1 or more.
-    method : {"auto", "dual", "bregman", "bundle", "exact"}, default="auto"
+    method : {"auto", "dual", "bundle", "exact"}, default="auto"
         ``"dual"`` is the paper's Algorithm 1, with an exact step in one variable and a
-        certificate. ``"bregman"`` projects with decreasing regularisation; ``"bundle"`` continues
-        from there with cutting planes. ``"exact"`` is a linear program, for small problems.
-        ``"auto"`` chooses by the size of the problem.
+        certificate. ``"bundle"`` makes cutting planes. ``"exact"`` is a linear program, for small
+        problems. ``"auto"`` chooses by the size of the problem.
     scale : bool, default=True
         As in :class:`FreeSupport`.
     tol : float, default=0.001
