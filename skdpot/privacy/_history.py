@@ -145,7 +145,7 @@ class History:
     ``("link",)``                       the last record read
     ``("settings",)``                   the first record
     ``("slack",)``                      the part of delta for tight composition
-    ``("anchors",)``                    records of anchors, which version 0.1.0 wrote
+    ``("anchors",)``                    records of anchors, which earlier versions wrote
     ``("last charge",)``                the last record that is a charge
     ``("corrected",)``                  the number of charges recorded with too small a delta
     ``("partition", name)``             the declaration of a partition
@@ -199,7 +199,7 @@ class History:
 
     @property
     def anchors(self) -> tuple[dict[str, Any], ...]:
-        """Return the records of anchors, which version 0.1.0 wrote."""
+        """Return the records of anchors, which earlier versions wrote."""
         return self._facts.get(("anchors",), ())
 
     def partition(self, name: str | None) -> Any:

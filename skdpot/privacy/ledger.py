@@ -147,8 +147,8 @@ class PrivacyLedger:
     Warns
     -----
     UserWarning
-        If the file was used with an anchor of version 0.1.0, or holds charges with too small a
-        delta: see `open`.
+        If the file was used with an anchor, as earlier versions could, or holds charges with too
+        small a delta: see `open`.
 
     Notes
     -----
@@ -246,7 +246,7 @@ class PrivacyLedger:
         UserWarning
             If charges were recorded with too small a delta, as version 0.1.0 did for Poisson
             samples of (epsilon, delta)-private releases. They count in full. Or if the file was
-            used with an anchor of version 0.1.0, and there is no `after`.
+            used with an anchor, as earlier versions could, and there is no `after`.
 
         Examples
         --------
@@ -284,8 +284,8 @@ class PrivacyLedger:
             warnings.warn(self._correction(), stacklevel=3)
         if self._history.anchors and after is None:
             warnings.warn(
-                f"the ledger at {self.path} was used with an anchor of skdpot 0.1.0, which this "
-                "version does not read: it cannot tell whether the file is an old copy. From now "
+                f"the ledger at {self.path} was used with an anchor, which this version does not "
+                "read: it cannot tell whether the file is an old copy. From now "
                 "on keep the newest receipt, ledger.receipt(), in another place, and open the "
                 "ledger with PrivacyLedger.open(path, after=receipt). The anchor holds the values "
                 "of such a receipt as text, so you can check this file with it once.",

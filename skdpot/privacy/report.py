@@ -179,8 +179,8 @@ class LedgerReport(Report):
     entries : list of Entry
         All charges.
     declarations : list of dict
-        Declarations that the file is the right one, after a restore or a lost anchor, as version
-        0.1.0 recorded them: each with its ``time`` and ``reason``.
+        Declarations that the file is the right one, after a restore or a lost anchor, as earlier
+        versions recorded them: each with its ``time`` and ``reason``.
     """
 
     _width = 100

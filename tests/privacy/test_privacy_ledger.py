@@ -9,6 +9,7 @@ import os
 import pickle
 import shutil
 import sqlite3
+from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
 
@@ -62,6 +63,14 @@ def rewrite(path, statement, *values):
             connection.execute(f"DROP TRIGGER {trigger}")
         connection.execute(statement, values)
     connection.close()
+
+
+class SameTime:
+    """A clock that stands still."""
+
+    @staticmethod
+    def now(zone):
+        return datetime(2031, 3, 5, tzinfo=zone)
 
 
 class TestCharging:
@@ -646,6 +655,35 @@ class TestVerification:
         with pytest.raises(LedgerTamperedError):
             ledger.charge(PureDpEvent(0.75), **RECORD)
 
+    @pytest.mark.parametrize("key", [None, b"secret"])
+    def test_an_old_copy_is_refused_with_a_receipt_that_was_kept(self, path, tmp_path, key):
+        """A new process has read nothing, so that nothing else shows it."""
+        ledger = PrivacyLedger(epsilon=1.0, path=path, key=key)
+        first = ledger.charge(PureDpEvent(0.25), **RECORD)
+        shutil.copy(path, tmp_path / "old")
+        second = ledger.charge(PureDpEvent(0.75), **RECORD)
+        for kept in (first, second, [first, second], iter([second])):
+            assert PrivacyLedger.open(path, key=key, after=kept).remaining() == (0.0, 0.0)
+        os.replace(tmp_path / "old", path)
+        assert PrivacyLedger.open(path, key=key, after=first).remaining() == (0.75, 0.0)
+        for kept in (second, [first, second]):
+            with pytest.raises(LedgerTamperedError, match="record 2, .* cut off, or replaced"):
+                PrivacyLedger.open(path, key=key, after=kept)
+        with pytest.raises(TypeError, match="must be a Receipt"):
+            PrivacyLedger.open(path, key=key, after=second.digest)
+
+    def test_the_same_charge_to_two_copies_has_two_receipts(self, path, tmp_path, monkeypatch):
+        """Else a copy would pass for the file in which a release was recorded."""
+        PrivacyLedger(epsilon=1.0, path=path)
+        shutil.copy(path, tmp_path / "copy")
+        monkeypatch.setattr("skdpot.privacy._history.datetime", SameTime)
+        receipts = [
+            PrivacyLedger.open(place).charge(PureDpEvent(0.25), **RECORD)
+            for place in (path, tmp_path / "copy")
+        ]
+        with pytest.raises(LedgerTamperedError, match="replaced"):
+            PrivacyLedger.open(path, after=receipts[1])
+
     def test_another_ledger_in_the_place_of_the_file_is_recognised(self, path):
         ledger = PrivacyLedger(epsilon=1.0, path=path)
         stale = pickle.loads(pickle.dumps(ledger))
@@ -744,6 +782,19 @@ class TestVerification:
             ledger.charge(PureDpEvent(1.0), **RECORD)
         with pytest.raises(LedgerTamperedError):
             PrivacyLedger.open(path, key=b"new")
+
+    def test_ledger_that_had_an_anchor_opens_with_a_sentence_and_goes_on(self, path):
+        connection = sqlite3.connect(path)
+        connection.executescript((Path(__file__).parent / "anchored_ledger.sql").read_text())
+        connection.close()
+        for opened in (lambda: PrivacyLedger.open(path), lambda: PrivacyLedger(2.0, path=path)):
+            with pytest.warns(UserWarning, match="keep the newest receipt.*after=receipt") as seen:
+                ledger = opened()
+            assert [each.filename for each in seen] == [__file__]
+        assert (ledger.spent(unit="record"), ledger.spent(unit="user")) == ((0.5, 0), (0.25, 0))
+        receipt = ledger.charge(PureDpEvent(1.5), **RECORD)
+        with pytest.raises(BudgetExceededError):
+            PrivacyLedger.open(path, after=receipt).charge(PureDpEvent(0.5), **RECORD)
 
     def test_charges_that_were_recorded_with_too_small_a_delta_count_in_full(self, path):
         """Version 0.1.0 recorded no delta for Poisson samples of approximate releases."""

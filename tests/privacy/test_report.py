@@ -155,12 +155,12 @@ class TestWords:
         )
         assert "by its noise" in str(ledger.report())
 
-    def test_declarations_of_the_first_version_are_part_of_it(self, tmp_path):
+    def test_declarations_of_earlier_versions_are_part_of_it(self, tmp_path):
         """They said that the file was restored, or its anchor lost."""
         path = tmp_path / "budget"
         with contextlib.closing(sqlite3.connect(path)) as connection:
             connection.executescript((Path(__file__).parent / "anchored_ledger.sql").read_text())
-        with pytest.warns(UserWarning, match="an anchor of skdpot 0.1.0"):
+        with pytest.warns(UserWarning, match="was used with an anchor"):
             report = PrivacyLedger.open(path).report()
         said = " ".join(str(report).split())
         assert "Reason: the disk of the anchor broke." in said
