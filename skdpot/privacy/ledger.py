@@ -191,9 +191,7 @@ class PrivacyLedger:
         key: bytes | None = None,
     ) -> None:
         settings = _check_settings(epsilon, delta, neighbouring, allow_seeded, slack)
-        _check_key(key)
-        file = _temporary_file() if path is None else Path(path).absolute()
-        self._place(file, key, is_temporary=path is None)
+        self._place(None if path is None else Path(path).absolute(), key)
         # Another process may create the file at the same time.
         if not self.path.exists():
             identity = os.urandom(16).hex()
@@ -259,17 +257,18 @@ class PrivacyLedger:
         >>> PrivacyLedger.open(path, after=receipt).remaining()
         (1.5, 0.0)
         """
-        _check_key(key)
         ledger = cls.__new__(cls)
-        ledger._place(Path(path).absolute(), key, is_temporary=False)
+        ledger._place(Path(path).absolute(), key)
         ledger._read_all(after)
         return ledger
 
-    def _place(self, path: Path, key: bytes | None, is_temporary: bool) -> None:
+    def _place(self, path: Path | None, key: bytes | None) -> None:
         """Set all attributes of a ledger except its history."""
-        self.path = path
-        self._chain = Chain(path, key)
-        self._temporary = is_temporary
+        if key is not None and not (isinstance(key, bytes) and key):
+            raise ValueError("key must be None or bytes, and not empty.")
+        self._temporary = path is None
+        self.path = _temporary_file() if path is None else path
+        self._chain = Chain(self.path, key)
         self._part: tuple[str | None, str | None] = _WHOLE
         self._labels: tuple[str, ...] = ()
         self._closed = False
@@ -331,6 +330,10 @@ class PrivacyLedger:
         """Return whether reproducible releases are recorded rather than refused."""
         return bool(self._settings["allow_seeded"])
 
+    @property
+    def _where(self) -> str:
+        return "a temporary file" if self._temporary else str(self.path)
+
     def _check_open(self) -> None:
         if self._closed:
             raise LedgerError("this ledger was closed, so nothing is charged and nothing released.")
@@ -342,13 +345,6 @@ class PrivacyLedger:
         ledger = type(self).__new__(type(self))
         vars(ledger).update(vars(self), _part=part, _labels=labels)
         return ledger
-
-    def _description(self) -> str:
-        place = "a temporary file" if self._temporary else str(self.path)
-        return (
-            f"epsilon={self.epsilon:g}, delta={self.delta:g}, "
-            f"neighbouring={self.neighbouring!r}, in {place}"
-        )
 
     def charge(
         self,
@@ -942,7 +938,7 @@ class PrivacyLedger:
         return LedgerReport(
             time=datetime.now(UTC).isoformat(timespec="seconds"),
             identity=self.identity,
-            place="a temporary file" if self._temporary else str(self.path),
+            place=self._where,
             epsilon=self.epsilon,
             delta=self.delta,
             neighbouring=self.neighbouring,
@@ -1135,7 +1131,10 @@ class PrivacyLedger:
     def __repr__(self) -> str:
         part = "" if self._part == _WHOLE else f", part {self._part[1]!r} of {self._part[0]}"
         label = "".join(f", labelled {label!r}" for label in self._labels)
-        return f"<PrivacyLedger {self._description()}{part}{label}>"
+        return (
+            f"<PrivacyLedger epsilon={self.epsilon:g}, delta={self.delta:g}, "
+            f"neighbouring={self.neighbouring!r}, in {self._where}{part}{label}>"
+        )
 
     def _repr_html_(self) -> str:
         return self.report()._repr_html_()
@@ -1162,7 +1161,8 @@ def _rebuild(
 ) -> PrivacyLedger:
     """Return the ledger of a file, which is first read when the ledger is used."""
     ledger = PrivacyLedger.__new__(PrivacyLedger)
-    ledger._place(path, key, temporary)
+    ledger._place(path, key)
+    ledger._temporary = temporary
     ledger._part, ledger._labels, ledger._closed = part, labels, closed
     ledger.identity = settings["identity"]
     text = json.dumps(settings, sort_keys=True)
@@ -1176,11 +1176,6 @@ def _temporary_file() -> Path:
     # Processes of multiprocessing skip functions that are registered with atexit.
     util.Finalize(None, shutil.rmtree, (folder, True), exitpriority=0)
     return Path(folder) / "ledger.sqlite"
-
-
-def _check_key(key: Any) -> None:
-    if key is not None and not (isinstance(key, bytes) and key):
-        raise ValueError("key must be None or bytes, and not empty.")
 
 
 def _check_settings(

@@ -150,14 +150,6 @@ class UnitSummary:
     left: Pair
 
 
-class _Releases(NamedTuple):
-    """Charges that differ in their time only."""
-
-    first: Entry
-    last: Entry
-    times: int
-
-
 @dataclass(frozen=True)
 class LedgerReport(Report):
     """A summary of a ledger: ``print`` it, end a notebook cell with it, or `save` it.
@@ -454,23 +446,23 @@ def _declared(declaration: dict[str, Any]) -> str:
     )
 
 
-def _grouped(entries: Iterable[Entry]) -> list[_Releases]:
-    found: dict[tuple, _Releases] = {}
+def _grouped(entries: Iterable[Entry]) -> list[list[Entry]]:
+    """Return lists of charges that differ in their time only."""
+    found: dict[tuple, list[Entry]] = {}
     for entry in entries:
         key = (entry.unit, entry.label, entry.partition, entry.part, entry.pair, entry.seeded)
-        before = found.get(key, _Releases(entry, entry, 0))
-        found[key] = before._replace(last=entry, times=before.times + 1)
+        found.setdefault(key, []).append(entry)
     return list(found.values())
 
 
-def _row(releases: _Releases) -> tuple[str, ...]:
-    entry, pair = releases.first, releases.first.pair
+def _row(releases: list[Entry]) -> tuple[str, ...]:
+    entry, pair = releases[0], releases[0].pair
     part = _part_of(entry)
     return (
-        _period(entry, releases.last),
+        _period(entry, releases[-1]),
         entry.label + (" (seeded: not private)" if entry.seeded else ""),
         entry.unit + (f" in {part}" if part else ""),
-        f"{releases.times:,}",
+        f"{len(releases):,}",
         "by its noise" if pair is None else amount_up(pair[0]),
         "by its noise" if pair is None else chance_up(pair[1]),
     )

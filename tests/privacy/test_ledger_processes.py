@@ -6,6 +6,7 @@ import os
 import pickle
 import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -296,14 +297,32 @@ def test_nothing_is_released_when_the_ledger_fails(tmp_path, monkeypatch):
 
 
 def test_writer_that_is_locked_out_gives_up_with_advice(tmp_path, monkeypatch):
-    import sqlite3
-
     monkeypatch.setattr(chain, "_PATIENCE", 0.2)
     ledger = PrivacyLedger(epsilon=1.0, path=tmp_path / "ledger.sqlite")
     with contextlib.closing(sqlite3.connect(ledger.path)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         with pytest.raises(LedgerError, match="another process has kept it locked"):
             ledger.charge(COST, **RECORD)
+    assert attempt(ledger)
+
+
+def test_writer_that_waits_hears_an_interruption(tmp_path):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    ledger = PrivacyLedger(epsilon=1.0, path=tmp_path / "ledger.sqlite")
+    before = signal.signal(signal.SIGALRM, interrupt)
+    with contextlib.closing(sqlite3.connect(ledger.path)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        begun = time.monotonic()
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                ledger.charge(COST, **RECORD)
+        finally:
+            signal.signal(signal.SIGALRM, before)
+        assert time.monotonic() - begun < 30
+    assert ledger.entries() == []
     assert attempt(ledger)
 
 
