@@ -9,6 +9,7 @@ import os
 import pickle
 import shutil
 import sqlite3
+import stat
 from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
@@ -901,6 +902,41 @@ def rewrite_once(path, number, body, digest):
             "UPDATE records SET body = ?, digest = ? WHERE number = ?", (body, digest, number)
         )
     connection.close()
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_all_files_are_made_for_their_owner_alone(path, umask, monkeypatch):
+    seen, connect = {}, sqlite3.connect
+
+    def look():
+        for file in path.parent.iterdir():
+            seen.setdefault(file.name, stat.S_IMODE(file.stat().st_mode))
+
+    class Watched(sqlite3.Connection):
+        def execute(self, *args):
+            look()
+            return super().execute(*args)
+
+    def connect_and_look(*args, **options):
+        connection = connect(*args, **options, factory=Watched)
+        look()
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", connect_and_look)
+    before = os.umask(umask)
+    try:
+        PrivacyLedger(epsilon=1.0, path=path).charge(PureDpEvent(0.25), **RECORD)
+    finally:
+        os.umask(before)
+    assert {path.name, f"{path.name}-wal", f"{path.name}-shm"} <= set(seen)
+    assert set(seen.values()) == {0o600}
+
+
+def test_a_file_that_is_shared_with_a_group_keeps_its_mode(path):
+    ledger = PrivacyLedger(epsilon=1.0, path=path)
+    path.chmod(0o660)
+    ledger.charge(PureDpEvent(0.25), **RECORD)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o660
 
 
 class TestBadInput:
