@@ -67,7 +67,7 @@ MAY_IMPORT_INSTEAD = {
     # A preview draws its error by epsilon.
     "skdpot.privacy.preview": NUMERICS | {"dp_accounting", "skdpot.privacy", "skdpot.display"},
     # Charges can be had as a data frame by whoever has pandas.
-    "skdpot.privacy._ledger_reader": {"pandas", "skdpot.privacy"},
+    "skdpot.privacy.ledger": {"pandas", "skdpot.privacy"},
     # diffprivlib has to be lent names that are private to scikit-learn.
     "skdpot.privacy._diffprivlib": {"diffprivlib", "skdpot._sklearn_compat"},
 }
