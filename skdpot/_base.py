@@ -264,7 +264,7 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         Returns
         -------
         Preview
-            The preview; see ``print``, its attributes, ``to_dict`` and ``plot``.
+            The preview; see ``print``, its attributes and ``to_dict``.
 
         Raises
         ------

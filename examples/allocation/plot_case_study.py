@@ -27,7 +27,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from skdpot import PrivateADMMTransport
-from skdpot.display import FrontierDisplay, PlanDisplay
+from skdpot.display import FrontierDisplay
 from skdpot.privacy.sensitivity import message_sensitivity
 from skdpot.published import PrivateMessageADMM
 from skdpot.transport.consensus import LinearUtility, consensus, make_network, repair
@@ -148,7 +148,8 @@ def plot_plans(case, models):
     targets, sources, _ = case
     _, axes = plt.subplots(1, 2, figsize=(10, 7), layout="constrained")
     for ax, (title, model) in zip(axes, models.items(), strict=True):
-        PlanDisplay.from_estimator(model, ax=ax)
+        ax.imshow(model.plan_, cmap="Blues")
+        ax.set(xlabel="source", ylabel="target")
         welfare = model.score(targets, source_utilities=sources)
         ax.set_title(f"{title}: social utility {welfare:.0f}")
 

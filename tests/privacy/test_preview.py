@@ -9,7 +9,6 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.axes import Axes
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from sklearn.frozen import FrozenEstimator
@@ -256,15 +255,6 @@ def test_an_accountant_is_not_priced():
     accountant = BudgetAccountant(3.0, 0.0)
     preview = PrivateSinkhornDistance(1.0, bounds=(0, 1), ledger=accountant).preview(N)
     assert preview.price is None and preview.refusal is None and len(accountant) == 0
-
-
-def test_a_plot_shows_errors_by_epsilon():
-    pyplot = pytest.importorskip("matplotlib.pyplot")
-    preview = CASES["distance"].preview()
-    _, ax = pyplot.subplots()
-    assert preview.plot(ax) is ax and isinstance(ax, Axes)
-    assert ax.lines[0].get_xdata().tolist() == sorted(preview.shares_by_epsilon)
-    pyplot.close("all")
 
 
 def test_the_smallest_useful_epsilon_has_errors_of_a_tenth():

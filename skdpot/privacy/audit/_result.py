@@ -1,7 +1,6 @@
 """The result of an audit."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -74,7 +73,6 @@ class AuditResult(LowerBound):
     See Also
     --------
     audit : Makes it.
-    skdpot.display.AuditDisplay : What :meth:`plot` returns.
 
     Examples
     --------
@@ -131,22 +129,3 @@ class AuditResult(LowerBound):
         false_negatives = np.append(missed / self.n_held_out, 1.0)
         false_positives = np.append(1.0 - below / self.n_held_out, 0.0)
         return false_positives, false_negatives
-
-    def plot(self, ax: Any = None, *, claimed_epsilon: float | None = None) -> Any:
-        """Plot the error rates of the attack, and those that a claim allows.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Where to plot; None makes a new figure.
-        claimed_epsilon : float, default=None
-            A claim, whose region of impossible error rates is shown.
-
-        Returns
-        -------
-        skdpot.display.AuditDisplay
-            The plot.
-        """
-        from skdpot.display import AuditDisplay
-
-        return AuditDisplay.from_result(self, ax=ax, claimed_epsilon=claimed_epsilon)
