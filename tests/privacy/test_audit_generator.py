@@ -19,8 +19,7 @@ from skdpot.privacy.mechanisms import GaussianMechanism
 from skdpot.privacy.poisson import poisson_sample
 from skdpot.privacy.random import make_source
 from skdpot.published import published_epsilon, sound_epsilon
-from skdpot.published._step_vector import StepVector, make_vector
-from skdpot.published._training_plan import plan_training
+from skdpot.published._training import StepVector, make_vector, plan_training
 from tests.oracles.generator_steps import WAYS, batch_of, make_step
 from tests.oracles.gradient_generators import make_gradient_generator
 
