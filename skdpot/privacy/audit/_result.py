@@ -8,31 +8,7 @@ from skdpot.privacy.audit._bounds import lower_rate, upper_rate
 
 
 @dataclass(frozen=True)
-class LowerBound:
-    """A lower bound of epsilon, at a delta, that holds with some confidence."""
-
-    epsilon_lower: float
-    delta: float
-    confidence: float
-
-    def exceeds(self, epsilon: float) -> bool:
-        """Tell whether a claim of this epsilon, at the result's delta, is refuted.
-
-        Parameters
-        ----------
-        epsilon : float
-            The claimed epsilon.
-
-        Returns
-        -------
-        bool
-            True is a proof, with the result's confidence; False proves nothing.
-        """
-        return self.epsilon_lower > epsilon
-
-
-@dataclass(frozen=True)
-class AuditResult(LowerBound):
+class AuditResult:
     """The lower bound of epsilon that :func:`audit` proved, and the counts behind it.
 
     Parameters
@@ -48,8 +24,7 @@ class AuditResult(LowerBound):
         Releases per data set: one half chose the event, the other was counted.
     statistic : str
         What gave outputs their scores: ``"likelihood_ratio"``, ``"frequency of atoms"`` (of whole
-        outputs, to the last bit), ``"frequency of forms"`` (of types, shapes, errors and what is
-        not finite), ``"value"`` (of a single number), ``"classifier (...)"`` or ``"bits"``.
+        outputs, to the last bit), ``"value"`` (of a single number) or ``"classifier (...)"``.
     threshold : float
         The score from which on, or up to which, outputs belong to the event that was counted.
     tail : {"upper", "lower"}
@@ -85,6 +60,9 @@ class AuditResult(LowerBound):
     (True, False)
     """
 
+    epsilon_lower: float
+    delta: float
+    confidence: float
     n_trials: int
     statistic: str
     threshold: float
@@ -94,6 +72,21 @@ class AuditResult(LowerBound):
     counts: tuple[int, int]
     data_scores: np.ndarray = field(repr=False, compare=False)
     neighbour_scores: np.ndarray = field(repr=False, compare=False)
+
+    def exceeds(self, epsilon: float) -> bool:
+        """Tell whether a claim of this epsilon, at the result's delta, is refuted.
+
+        Parameters
+        ----------
+        epsilon : float
+            The claimed epsilon.
+
+        Returns
+        -------
+        bool
+            True is a proof, with the result's confidence; False proves nothing.
+        """
+        return self.epsilon_lower > epsilon
 
     @property
     def rates(self) -> tuple[float, float]:
