@@ -46,7 +46,7 @@ MAY_IMPORT = {
     "skdpot.releases": NUMERICS | {"skdpot.transport", "skdpot.privacy"},
     # The columns of an agreement are those of a data frame.
     "skdpot.parts": NUMERICS | {"sklearn", "pandas", "skdpot.privacy", "skdpot.__version__"},
-    "skdpot.display": NUMERICS | {"matplotlib", "sklearn", "tqdm", "skdpot.tables"},
+    "skdpot.display": NUMERICS | {"matplotlib", "sklearn", "skdpot.tables"},
     "skdpot.datasets": NUMERICS | {"sklearn", "skdpot._sklearn_compat"},
     "skdpot._base": NUMERICS
     | {"sklearn", "skdpot.privacy", "skdpot._conformance", "skdpot._sklearn_compat"},
@@ -61,11 +61,9 @@ MAY_IMPORT = {
 MAY_IMPORT_INSTEAD = {
     "skdpot.transport.pot": NUMERICS | {"ot"},
     "skdpot.generative._torch": {"torch", "skdpot.privacy"},
-    # An audit learns to tell releases apart, in parallel, and draws what it found.
-    "skdpot.privacy.audit": NUMERICS
-    | {"sklearn", "joblib", "tqdm", "skdpot.privacy", "skdpot.display"},
-    # A preview draws its error by epsilon.
-    "skdpot.privacy.preview": NUMERICS | {"dp_accounting", "skdpot.privacy", "skdpot.display"},
+    # An audit learns to tell releases apart, in parallel.
+    "skdpot.privacy.audit": NUMERICS | {"sklearn", "joblib", "tqdm", "skdpot.privacy"},
+    "skdpot.privacy.preview": NUMERICS | {"dp_accounting", "skdpot.privacy"},
     # Charges can be had as a data frame by whoever has pandas.
     "skdpot.privacy.ledger": {"pandas", "skdpot.privacy"},
     # diffprivlib has to be lent names that are private to scikit-learn.

@@ -188,33 +188,6 @@ def of_sources(value):
     return (UTILITIES,), {"source_utilities": points(value, "array", UTILITIES)}
 
 
-class Root:
-    """A user's concave utilities, which fail, aloud, for some private parameters."""
-
-    def __init__(self, factors):
-        if (factors > 4.5).any():
-            warnings.warn(WORD, stacklevel=1)
-            print(factors)
-            sys.exit(WORD)
-        self.factors = factors
-
-    def value(self, x):
-        return self.factors * (np.sqrt(1 + x) - 1)
-
-    def derivative(self, x):
-        return 0.5 * self.factors / np.sqrt(1 + x)
-
-    def second_derivative(self, x):
-        return -0.25 * self.factors * (1 + x) ** -1.5
-
-    def take(self, edges):
-        return Root(self.factors[edges])
-
-    @staticmethod
-    def marginal_bounds(low, high, cap):
-        return 0.0, 0.5 * high
-
-
 def loud(number, threshold):
     """Fail aloud above a threshold, as the code of somebody who looks for a record."""
     if number > threshold:
@@ -410,10 +383,6 @@ CASES |= {
                 model=VectorSketch(OwnEncoder((asking_encoder, decoder), largest_norm=2.0))),
         of_points("array"), values=(0.001, 0.999, math.nan), relation="add_remove",
     ),
-    "a utility that asks in rounds": Case(
-        "PrivateMessageADMM", partial(messages, utility=Root, **ROUNDS), of_utilities("array"),
-        2.0, (1.0, 5.0),
-    ),
     "a candidate that asks": Case(
         "PrivateSearchCV", partial(search, estimator=AskingClassifier()),
         of_points("array", SIDES == "f"), values=(0.999, math.nan),
@@ -531,18 +500,6 @@ def test_a_row_without_a_place_takes_no_row_of_its_person_along():
         )
     ]
     assert made[0] == made[1] == made[2]
-
-
-def test_a_failing_utility_is_that_of_its_edge_alone():
-    """All other edges are asked again, so that one parameter changes no other edge."""
-    fails, calm = UTILITIES.copy(), np.minimum(UTILITIES, 4.4)
-    fails[ROW, 1], calm[ROW, 1] = 4.9, 1.0
-    fails = np.where(np.arange(18).reshape(6, 3) == 3 * ROW + 1, fails, calm)
-    seeded = {"utility": Root, "random_state": 0, **ROUNDS, **NETWORK}
-    plans = [PrivateMessageADMM(1e6, **seeded).fit(X).plan_ for X in (fails, calm)]
-    others = np.arange(6) != ROW
-    # One round: a target answers with its own utilities, and the sources are indifferent.
-    np.testing.assert_allclose(plans[0][others], plans[1][others], atol=0.01)
 
 
 def test_private_estimators_take_nan_and_open_ones_say_that_they_do_not():

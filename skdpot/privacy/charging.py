@@ -204,8 +204,6 @@ class ReleasePlan:
     parameters : tuple of str, default=()
         The parameters ``"neighbouring"`` and ``"accounting"`` that the user can set; errors advise
         on these.
-    simulated : tuple of ExpectedError, default=()
-        Errors that took a simulation, which is too much for every fit; previews show them.
     doubts : str, default=None
         A warning about declarations, or public data, that are probably wrong.
 
@@ -230,7 +228,6 @@ class ReleasePlan:
     neighbouring: str = "replace_one"
     n_records: int | None = None
     parameters: tuple[str, ...] = ()
-    simulated: tuple[ExpectedError, ...] = ()
     doubts: str | None = None
 
     def __post_init__(self) -> None:
@@ -406,23 +403,20 @@ def preview_of(plan_for: Callable[[Any], ReleasePlan], epsilon: Any, ledger: Any
     estimator, and `ledger` the one that would be charged.
     """
 
-    def errors_of(plan: ReleasePlan) -> tuple[ExpectedError, ...]:
-        return plan.simulated or plan.errors
-
     plan = plan_for(None)
     price, refusal = None, plan.refusal
     try:
         price = plan.price(ledger)
     except (ValueError, RuntimeError) as error:
         refusal = str(error)
-    errors = errors_of(plan)
+    errors = plan.errors
     shares: dict[float, float] = {}
     if errors and epsilon is not None:
         for k, tried in enumerate(float(epsilon) * factor for factor in _TRIED_FACTORS):
             if k >= _ALWAYS_TRIED and min(shares.values(), default=1.0) <= USEFUL_SHARE:
                 break
             try:
-                found = errors if tried == epsilon else errors_of(plan_for(tried))
+                found = errors if tried == epsilon else plan_for(tried).errors
             except ValueError:
                 # The epsilon is too small, or too large, for such a release.
                 continue

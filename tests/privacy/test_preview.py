@@ -9,7 +9,6 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.axes import Axes
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from sklearn.frozen import FrozenEstimator
@@ -256,15 +255,6 @@ def test_an_accountant_is_not_priced():
     accountant = BudgetAccountant(3.0, 0.0)
     preview = PrivateSinkhornDistance(1.0, bounds=(0, 1), ledger=accountant).preview(N)
     assert preview.price is None and preview.refusal is None and len(accountant) == 0
-
-
-def test_a_plot_shows_errors_by_epsilon():
-    pyplot = pytest.importorskip("matplotlib.pyplot")
-    preview = CASES["distance"].preview()
-    _, ax = pyplot.subplots()
-    assert preview.plot(ax) is ax and isinstance(ax, Axes)
-    assert ax.lines[0].get_xdata().tolist() == sorted(preview.shares_by_epsilon)
-    pyplot.close("all")
 
 
 def test_the_smallest_useful_epsilon_has_errors_of_a_tenth():
@@ -555,17 +545,6 @@ def utilities():
     return pairs
 
 
-def shares_of_the_optimum():
-    made, rng = PrivateADMMTransport(4.0, **ALLOCATION), np.random.default_rng(7)
-    best = PrivateADMMTransport(epsilon=None, **(ALLOCATION | {"utility_bounds": None}))
-    lost = []
-    for seed in range(20):
-        worth = rng.uniform(1, 5, (30, 4))
-        optimum = best.fit(worth).score(worth)
-        lost.append(1 - made.set_params(random_state=seed).fit(worth).score(worth) / optimum)
-    return [(float(np.mean(lost)), clone(made).preview(30, 4).errors[0].error)]
-
-
 def noisy_sinkhorn():
     made = NoisySinkhornDistance(1.0, bounds=(0, 1))
     X, y = np.linspace(0, 1, 200)[:, None], np.arange(200) % 2
@@ -586,7 +565,6 @@ SIMULATIONS = {
     "repair": (groups_of_released_rows, 0.7, 1.4),
     "predictions": (medians_of_predictions, 0.8, 1.2),
     "utilities": (utilities, 0.9, 1.02),
-    "allocation": (shares_of_the_optimum, 0.8, 1.25),
     # There is noise on the potentials, too.
     "noisy Sinkhorn": (noisy_sinkhorn, 0.8, np.inf),
 }
