@@ -39,10 +39,11 @@ def make_part(
     she takes part. Whoever may call this function with her rows also learns whether their sums are
     those of an earlier call.
 
-    **A part is made once.** All noise comes from a secret key beside the ledger, from the agreement
-    and from the sums. So the same rows give the same file again, which is not charged again. Other
-    rows are another release: they are refused, unless `again` is true, and then charged. While the
-    key exists the guarantee is computational: whoever has the key can take the noise away.
+    **A part is made once.** All noise comes from a secret key beside the ledger, from the agreement,
+    from the number of earlier parts and from the sums. So the same rows give the same file again,
+    which is not charged again. Other rows are another release: they are refused, unless `again` is
+    true, and then charged. While the key exists the guarantee is computational: whoever has the key
+    can take the noise away.
 
     Parameters
     ----------
@@ -59,8 +60,8 @@ def make_part(
     path : str or Path
         The file to be written. A file that is there is replaced.
     again : bool, default=False
-        Whether a part of other rows may be made, and charged, after one was made for this
-        agreement.
+        Whether to make another part after one was made for this agreement, of other rows or of the
+        same. It has new noise and is charged, at every call.
 
     Returns
     -------
@@ -117,10 +118,17 @@ def make_part(
     plan = replace(plan, label=label, n_records=agreement.n_records)
     plan.refuse_useless(None)
     key = _key_of(ledger)
-    what = agreement.digest.encode(), owner.encode(), values.tobytes()
-    token = f"{label}, {hmac.new(key, b''.join(what), hashlib.sha256).hexdigest()[:32]}"
-    made = [entry.token for entry in ledger.entries() if entry.label == label]
-    if made and token not in made and not again:
+    made = [entry.token for entry in ledger.entries() if str(entry.token).startswith(f"{label}, ")]
+
+    def named(number: int) -> tuple[str, tuple[bytes, ...]]:
+        place = agreement.digest.encode(), owner.encode(), number.to_bytes(8, "big")
+        what = *place, values.tobytes()
+        return f"{label}, {hmac.new(key, b''.join(what), hashlib.sha256).hexdigest()[:32]}", what
+
+    # A part that is charged has noise of its own: equal files would tell that sums are equal.
+    tokens = dict(map(named, [len(made)] if again or not made else range(len(made))))
+    token = next((one for one in tokens if again or not made or one in made), None)
+    if token is None:
         raise ValueError(
             "a part for this agreement was made before, of other rows or with another key, and "
             "nothing was charged now. Take the file that was made; or pass again=True for another "
@@ -128,7 +136,7 @@ def make_part(
         )
     plan.charge_to(ledger, token=token)
     with np.errstate(all="ignore"):
-        sums = plan.release.add_noise(values, keyed_source(key, *what))
+        sums = plan.release.add_noise(values, keyed_source(key, *tokens[token]))
     target = Path(path)
     _write(target, agreement, [owner], sums)
     return target
