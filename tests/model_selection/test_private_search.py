@@ -441,7 +441,10 @@ def test_a_refit_that_fails_says_how_to_see_why(records):
 class OwnLaw:
     """Has no use for the random state that it is given."""
 
+    n_draws = 0
+
     def rvs(self, random_state):
+        self.n_draws += 1
         print("a draw")
         return np.random.random()
 
@@ -456,13 +459,15 @@ class LoudlyMade(Odd):
 def test_nothing_tells_how_many_candidates_are_made(records, sums, capsys):
     state = np.random.get_state()[1].copy()
     with pytest.warns(UserWarning, match="made") as seen:
-        search = odd_search(estimator=LoudlyMade(), grid={"quality": OwnLaw()}, refit=False)
+        law = OwnLaw()
+        search = odd_search(estimator=LoudlyMade(), grid={"quality": law}, refit=False)
         search.set_params(random_state=2)
         made = len(seen)
         capsys.readouterr()
         search.fit(*records)
     assert len(sums[0]) > 1
     assert len(seen) == made and capsys.readouterr().out == ""
+    assert law.n_draws == 0
     np.testing.assert_array_equal(np.random.get_state()[1], state)
 
 
