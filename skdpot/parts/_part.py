@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -234,10 +235,15 @@ def _key_of(ledger: PrivacyLedger) -> bytes:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        key = path.read_bytes()
-        if path.is_symlink() or len(key) != 32:
+        key = b""
+        with suppress(OSError), open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as found:
+            # A copy from a backup may have lost its mode. That of another account keeps its own.
+            os.fchmod(found.fileno(), 0o600)
+            key = found.read()
+        if len(key) != 32:
             raise ValueError(
-                f"{path} is no key of a ledger: it must be a file of 32 bytes."
+                f"{path} is no key of a ledger: it must be a file of 32 bytes, of this account, "
+                "and no link."
             ) from None
         return key
     with os.fdopen(handle, "wb") as file:

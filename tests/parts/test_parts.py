@@ -160,7 +160,22 @@ def test_without_its_key_no_part_is_made_again(make):
     key.write_bytes(kept[:-1])
     with pytest.raises(ValueError, match="no key"):
         make(agreement)
+    key.rename(key.with_name("moved"))
+    key.with_name("moved").write_bytes(kept)
+    key.symlink_to(key.with_name("moved"))
+    with pytest.raises(ValueError, match="no link"):
+        make(agreement)
     assert len(ledger.entries()) == 1
+
+
+def test_a_key_from_a_backup_is_hidden_from_other_accounts_again(make):
+    agreement = agreed()
+    first = make(agreement).read_bytes()
+    ledger = make.ledgers["north"]
+    key = ledger.path.with_name(ledger.path.name + ".key")
+    key.chmod(0o644)
+    assert make(agreement).read_bytes() == first
+    assert key.stat().st_mode & 0o077 == 0
 
 
 def test_a_budget_that_is_too_small_makes_no_file(make, tmp_path):
