@@ -116,7 +116,7 @@ def with_value(column, value):
 
 def points(value, form="array", X=POINTS):
     """Return records with a value in one of them; 0.5 is an ordinary one."""
-    if isinstance(value, float) and form in ("array", "sparse"):
+    if type(value) is float and form in ("array", "sparse"):
         X = X.copy()
         X[ROW, 1] = value
         return X if form == "array" else sparse.csr_array(X)

@@ -1,6 +1,7 @@
 """PrivateSearchCV: what it releases, what it charges, and all that it keeps to itself."""
 
 import logging
+import os
 import pickle
 import random
 import sys
@@ -436,6 +437,21 @@ def test_a_refit_that_fails_says_how_to_see_why(records):
     with pytest.raises(ValueError, match="fit the estimator to invented records") as error:
         odd_search(estimator=Failing(), refit=True).fit(*records)
     assert "s3cret" not in str(error.value) and error.value.__context__ is None
+
+
+class Dividing(Odd):
+    """Scores best if its own parallel work is done where it is silent."""
+
+    def fit(self, X, y):
+        tasks = [joblib.delayed(os.getpid)()] * 2
+        workers = joblib.Parallel(n_jobs=2)(tasks)
+        self.quality = float(set(workers) == {os.getpid()})
+        return super().fit(X, y)
+
+
+def test_parallel_work_of_a_candidate_stays_in_its_process(records):
+    search = odd_search(estimator=Dividing(), grid={"notes": [None]}, refit=False)
+    assert search.set_params(epsilon=1e4).fit(*records).best_score_ > 0.99
 
 
 class OwnLaw:
