@@ -263,7 +263,7 @@ def _parser() -> argparse.ArgumentParser:
     part.add_argument("--budget", type=_positive, nargs=2, metavar=("EPSILON", "DELTA"),
         help="create the ledger, with this budget")  # fmt: skip
     part.add_argument("--again", action="store_true",
-        help="release a part of other rows, too, after one was released: charged")  # fmt: skip
+        help="release another part after one was released: charged")  # fmt: skip
     part.add_argument("--out", type=Path, required=True, metavar="FILE", help="the part")
     sums = commands.add_parser(
         "combine",

@@ -55,8 +55,28 @@ class Unreadable:
         raise RuntimeError(WORD)
 
 
+class Pretender:
+    """A value that raises its secret if it is asked what it is."""
+
+    @property
+    def __class__(self):
+        raise RuntimeError(WORD)
+
+
+class Unspeakable(float):
+    """A number that raises its secret if anything is asked of it."""
+
+    def _raise(self, *others):
+        raise RuntimeError(WORD)
+
+    __float__ = __abs__ = __eq__ = __ne__ = __lt__ = __gt__ = __hash__ = _raise
+
+
 NUMBERS = (math.nan, math.inf, -math.inf, 1e308, 7.0)
-OBJECTS = (None, WORD, "1", 1, 1.5, 2.0**60, 10**400, [1], Unreadable(), math.nan, -math.inf)
+OBJECTS = (
+    None, WORD, "1", 1, 1.5, 2.0**60, 10**400, [1], Unreadable(), Pretender(), Unspeakable(3),
+    math.nan, -math.inf,
+)  # fmt: skip
 MORE = (
     "", "0.5", True, 1j, Decimal("sNaN"), pd.NA, pd.NaT, b"x", [], ("f",), {"f": 1}, np.zeros(2),
     pd.Timestamp("2021-05-05"), *OBJECTS, *NUMBERS,
@@ -96,7 +116,7 @@ def with_value(column, value):
 
 def points(value, form="array", X=POINTS):
     """Return records with a value in one of them; 0.5 is an ordinary one."""
-    if isinstance(value, float) and form in ("array", "sparse"):
+    if type(value) is float and form in ("array", "sparse"):
         X = X.copy()
         X[ROW, 1] = value
         return X if form == "array" else sparse.csr_array(X)

@@ -230,7 +230,8 @@ def _combined(
 
 def _label_of_row(row: Any) -> Any:
     """Return the label in an entry of a list, regardless of the other entries."""
-    if isinstance(row, list | tuple) or (isinstance(row, np.ndarray) and row.ndim == 1):
-        attributes = tuple(plain_values(row).tolist())
+    (label,) = plain_values([row])
+    if isinstance(label, list | tuple) or (isinstance(label, np.ndarray) and label.ndim == 1):
+        attributes = tuple(plain_values(label).tolist())
         return attributes[0] if len(attributes) == 1 else attributes
-    return plain_values([row])[0]
+    return label

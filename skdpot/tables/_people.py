@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.privacy.foreign import result_of
 from skdpot.tables._containers import exact_digits, plain_values
 from skdpot.tables._declarations import is_missing, objects
 
@@ -56,9 +57,9 @@ def person_codes(
 
 def _code_of(value: Any, number: dict[Any, int], largest: float) -> int:
     """Return the number of a person, a new one for a new person, and -1 for no name."""
-    if is_missing(value) or (isinstance(value, float) and abs(value) >= largest):
-        return -1
     try:
+        if is_missing(value) or (isinstance(value, float) and abs(value) >= largest):
+            return -1
         return number.setdefault(value, len(number))
     except Exception:
         return -1
@@ -78,4 +79,4 @@ def _kind_of(person: Any) -> Any:
         return tuple(map(_kind_of, person))
     # Numbers of different types are equal, except for decimal ones.
     kind = Real if isinstance(person, Real) else type(person)
-    return kind, getattr(person, "tzinfo", None) is None
+    return kind, result_of(lambda: person.tzinfo, None) is None
