@@ -136,11 +136,7 @@ def repair(method):
     )
 
 
-METHODS = {
-    "histogram": FreeSupport(n_support=4, private_release="histogram"),
-    "moments": FreeSupport(n_support=4, private_release="moments"),
-    "conditional": ConditionalRepair(),
-}
+METHODS = {"histogram": FreeSupport(n_support=4), "conditional": ConditionalRepair()}
 REPAIRS = {
     f"repair, {name}, {change}": case(
         lambda method=method: repair(method), (TABLE,), (last_row_replaced(**values),)

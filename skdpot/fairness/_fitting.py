@@ -26,7 +26,7 @@ from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.foreign import quiet
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.random import make_source
-from skdpot.releases import ReleasedGroups, group_weights, plan_release
+from skdpot.releases import HistogramRelease, ReleasedGroups, group_weights
 from skdpot.tables import NUMERIC, Column, Table, doubts_about_heavy_tails
 
 # Default size of a support: one point for this many rows, but at least this many points.
@@ -306,14 +306,13 @@ class PrivateRows:
     def plan(self) -> ReleasePlan:
         """Return the plan of the release of the groups, or raise."""
         settings, groups = self.settings, self.declared.groups
-        release = plan_release(
-            settings.method.private_release,
+        release = HistogramRelease(
             self.declared.unscaled.layout,
             len(groups.names),
             self.n_records,
             settings.epsilon,
             settings.delta,
-            n_parts=self.n_parts,
+            self.n_parts,
         )
         n_points = len(groups.names) * release.most_points
         settings.method._check_size(n_points, self.declared.candidates)
@@ -321,7 +320,7 @@ class PrivateRows:
             release,
             release.event,
             make_source(settings.random_state),
-            f"{settings.name}, {release.kind}",
+            f"{settings.name}, histogram",
             guarantee(settings, *PUBLIC_OF_ROWS),
             n_records=self.n_records,
         )

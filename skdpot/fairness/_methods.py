@@ -8,7 +8,9 @@ from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, validate_parameters
 from skdpot.fairness._conditional import MAX_ROWS
+from skdpot.fairness._space import in_own_units
 from skdpot.fairness._support import FreeSupport, Support
+from skdpot.releases import has_grid
 from skdpot.tables import NUMERIC, Column, place_of
 
 # Maximum number of numeric columns for which "auto" chooses a free support.
@@ -99,13 +101,17 @@ def automatic_method(
 
     It is a support for few columns (without epsilon only if they are numbers), and for private fits
     without a delta or with so few rows that noise hides how columns depend on each other. Otherwise
-    it is conditional distributions.
+    it is conditional distributions, also for a private fit with a delta whose histogram would have
+    too many cells.
     """
-    numbers = all(column.kind == NUMERIC for column in columns)
-    if len(columns) <= _MOST_COLUMNS and (numbers or epsilon is not None):
-        return "support"
+    few = len(columns) <= _MOST_COLUMNS
     if epsilon is None:
+        numbers = all(column.kind == NUMERIC for column in columns)
+        return "support" if few and numbers else "conditional"
+    if delta and not has_grid(in_own_units(columns).layout):
         return "conditional"
+    if few:
+        return "support"
     n_cells = len(columns) * len(getattr(groups, "labels", ()))
     return "conditional" if delta and n_records * epsilon >= _ROWS_PER_CELL * n_cells else "support"
 

@@ -70,7 +70,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
     **What is protected.** Without epsilon nothing: the fitted attributes depend on single rows.
     With epsilon, every record of one call of :meth:`fit`, with its values and its group: it may be
     replaced by any other. Such a fit is a release, charged to the ledger. All fitted attributes are
-    functions of noisy histograms or moments of the groups, or of a noisy sketch of the table. The
+    functions of noisy histograms of the groups, or of a noisy sketch of the table. The
     number of rows, the names and types of columns, the time of the fit and all declarations are
     public. The result is a private *map*. Rows that you transform with it are as sensitive as
     before, and a model trained on them is not private.
@@ -89,7 +89,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         :class:`~skdpot.fairness.CandidateSupport` object. ``"auto"`` is a support for at most
         three columns that are all numeric, and conditional otherwise. With epsilon, ``"auto"`` is
         conditional for more than three columns of any type if `delta` is above 0 and rows times
-        epsilon are at least 25 times groups times columns. To search over parameters such as
+        epsilon are at least 25 times groups times columns, or if a histogram of the columns would
+        have more than 4096 cells. To search over parameters such as
         ``method__max_rows``, pass an object, not a name.
     weights : {"proportional", "uniform"}, dict or array-like, default="proportional"
         Weights of the groups in the barycenter: proportional to size, which moves rows least;
@@ -217,13 +218,12 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
 
     *With epsilon*, two data sets are neighbours if they differ in the values, and possibly the
     group, of one row. Counts by group and cell change by 2 in the l1 norm and by sqrt(2) in the l2
-    norm. For moments of clipped rows see :ref:`proof-moments`, and for the sketch of a conditional
-    fit this :ref:`proof <private-tables>`. Only noisy group sizes are used. No value raises an
-    error or a warning, because that would reveal it. Numbers are clipped to their bounds, also
-    infinite ones, and read from text where it is a number. Rows with a missing number, or with
-    another value in its place, are ignored, and so are rows of undeclared groups. An undeclared
-    label is missing. Only what the types of columns show is refused, such as dates or text for
-    numbers.
+    norm. For the sketch of a conditional fit see this :ref:`proof <private-tables>`. Only noisy
+    group sizes are used. No value raises an error or a warning, because that would reveal it.
+    Numbers are clipped to their bounds, also infinite ones, and read from text where it is a
+    number. Rows with a missing number, or with another value in its place, are ignored, and so are
+    rows of undeclared groups. An undeclared label is missing. Only what the types of columns show
+    is refused, such as dates or text for numbers.
 
     *Approximations.* Large tables are fitted on a sample: see ``max_rows`` of the methods. Free
     supports are local optima, and their categories and levels are rounded; ``objective_`` is

@@ -316,6 +316,22 @@ def test_the_choice_goes_by_what_is_public():
     assert fair.transform(MANY[:3]).shape == (3, 5)
 
 
+@pytest.mark.parametrize("delta, outcome", [(DELTA, "conditional"), (None, "4096 cells")])
+def test_too_many_columns_for_a_histogram_need_the_conditional_method(delta, outcome):
+    ledger = PrivacyLedger(1.0, DELTA)
+    fair = FairBarycenterPreprocessor(
+        epsilon=1.0, delta=delta, bounds=(-5, 6), groups=["a", "b"], ledger=ledger
+    )
+    # Too few rows for the conditional method, if there were a choice.
+    X, labels = shifted_groups((30, 40), n_columns=13)
+    if delta:
+        assert fair.fit(X, sensitive_features=labels)._fitted.transport.method == outcome
+    else:
+        with pytest.raises(ValueError, match=outcome):
+            fair.fit(X, sensitive_features=labels)
+        assert not ledger.entries()
+
+
 def test_bounds_that_are_ranges_are_bounds_of_supports_too():
     ends = [{"number": (-4, 5), "whole": whole} for whole in (range(11), (0, 10))]
     found = [fit(method=FreeSupport(n_support=5), bounds=bounds).support_ for bounds in ends]
