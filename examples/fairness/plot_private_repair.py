@@ -40,7 +40,7 @@ from sklearn.preprocessing import StandardScaler
 from skdpot import FairBarycenterPreprocessor
 from skdpot.datasets import load_adult
 from skdpot.fairness import FreeSupport
-from skdpot.fairness.metrics import demographic_parity_difference, group_auc
+from skdpot.fairness.metrics import group_auc, ks_between_groups
 from skdpot.privacy import PrivacyLedger
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -165,9 +165,7 @@ def judge(X, X_test, train, test):
     boosted = HistGradientBoostingClassifier(random_state=0).fit(X, train.target)
     return Scores(
         np.mean(linear.predict(X_test) == test.target),
-        demographic_parity_difference(
-            None, boosted.predict(X_test), sensitive_features=test.groups
-        ),
+        ks_between_groups(boosted.predict(X_test), sensitive_features=test.groups),
         group_auc(X_test, test.groups, random_state=0),
     )
 

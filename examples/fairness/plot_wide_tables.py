@@ -35,7 +35,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 
 from skdpot import FairBarycenterPreprocessor
 from skdpot.display import FrontierDisplay
-from skdpot.fairness.metrics import demographic_parity_difference, group_auc, make_fairness_scorer
+from skdpot.fairness.metrics import group_auc, ks_between_groups, make_fairness_scorer
 
 N_ROWS = 3000
 N_COLUMNS = (1, 2, 3, 6, 12, 24, 48)
@@ -193,7 +193,7 @@ def draw_frontier(n_columns=12, n_rows=N_ROWS, cv=5):
     X, y = draw_table(n_columns, n_rows)
     return FrontierDisplay.from_estimator(
         fair_pipeline("conditional"), X, y, peers=PEERS, label="conditional",
-        parity=make_fairness_scorer(demographic_parity_difference, sensitive_features="group"),
+        parity=make_fairness_scorer(ks_between_groups, sensitive_features="group"),
         scoring="roc_auc", score_name="AUC of the target", levels=(0.0, 0.5, 1.0), cv=cv,
     )  # fmt: skip
 

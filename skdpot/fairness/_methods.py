@@ -36,10 +36,6 @@ class ConditionalRepair(BaseEstimator):
     max_rows : int, default=None
         Largest number of rows to which the models of columns are fitted, drawn at random; None is
         100,000.
-    unaware : bool, default=False
-        Whether rows are moved without their attribute, so that `transform` does not need it. Then
-        the repair removes all information about the group from the columns, which costs models
-        more accuracy.
     held_out : float, default=0.2
         Share of each group's rows that the fit holds out for ``certificate_``: at most 10,000 rows
         of all groups, and none of groups with fewer than 25 rows to hold out. With 0 there is no
@@ -67,17 +63,15 @@ class ConditionalRepair(BaseEstimator):
     _parameter_constraints = {
         "tol": [Interval(Real, 0, 0.5, closed="both")],
         "max_rows": [Interval(Integral, 1, None, closed="left"), None],
-        "unaware": ["boolean"],
         "held_out": [Interval(Real, 0, 0.9, closed="both")],
     }
 
     # A conditional repair has no candidates.
     candidates = None
 
-    def __init__(self, *, tol=0.02, max_rows=None, unaware=False, held_out=0.2) -> None:
+    def __init__(self, *, tol=0.02, max_rows=None, held_out=0.2) -> None:
         self.tol = tol
         self.max_rows = max_rows
-        self.unaware = unaware
         self.held_out = held_out
 
     def _check(self, epsilon: float | None, delta: float | None) -> None:

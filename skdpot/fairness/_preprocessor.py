@@ -423,14 +423,10 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         validate_parameters(self)
         fitted = self._fitted
         method = repair_method(self.method, fitted.transport.method)
-        policy = group_policy(self.groups, may_be_unknown=True)
+        policy = group_policy(self.groups)
         reading = label_options_of_new_rows(policy, fitted.groups)
-        if method.unaware or policy.unknown == "posterior":
-            reading |= {"may_miss": True, "may_lack": True}
         table, labels, _ = self._read(X, sensitive_features, reset=False, **reading)
         codes = read_codes(table, fitted.columns, self._missing(method))
-        if method.unaware:
-            labels = np.full(len(labels), fitted.groups.names[0])
         groups = fitted.groups.encode(labels, policy.unknown, quoted=self.epsilon is None)
         values = self._moved(fitted, method, table, codes, groups)
         container = output_container(self)

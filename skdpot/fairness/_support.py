@@ -148,7 +148,6 @@ class Question:
 class Support(BaseEstimator, metaclass=ABCMeta):
     """Base of the methods that couple groups with the support of a barycenter."""
 
-    unaware = False
     candidates: Any = None
     order: Any = 2
 

@@ -11,11 +11,7 @@ from sklearn.pipeline import make_pipeline
 
 from skdpot import FairBarycenterPreprocessor, FairBarycenterRegressor
 from skdpot.display import FrontierDisplay
-from skdpot.fairness.metrics import (
-    demographic_parity_difference,
-    ks_between_groups,
-    make_fairness_scorer,
-)
+from skdpot.fairness.metrics import ks_between_groups, make_fairness_scorer
 
 SCORES = {
     "input": ([10, 1], [[0.8, 1.0, 0.9], [0.5, 0.1, 0.3]]),
@@ -69,7 +65,7 @@ def test_wrong_scores_are_refused():
             FrontierDisplay.from_scores({"a": ([epsilon], [[0.5]])})
 
 
-PARITY = make_fairness_scorer(demographic_parity_difference, sensitive_features=0)
+PARITY = make_fairness_scorer(ks_between_groups, sensitive_features=0)
 
 
 @pytest.fixture
@@ -101,7 +97,7 @@ def test_a_path_is_what_cross_validation_of_every_level_finds(applicants, pipeli
     np.testing.assert_allclose(line.get_xdata(), display.costs[0].mean(axis=1))
     assert display.errorbar_[0].has_xerr and display.errorbar_[0].has_yerr
     assert [text.get_text() for text in display.ax_.texts] == ["0", "0.5", "1"]
-    assert display.ax_.get_xlabel() == "demographic parity difference"
+    assert display.ax_.get_xlabel() == "ks between groups"
     assert display.ax_.get_ylabel() == "accuracy"
     assert display.ax_.get_xscale() == "linear"
 

@@ -372,10 +372,8 @@ def test_a_private_repair_has_no_certificate():
     assert fair.fit(X, sensitive_features=groups).certificate_ is None
 
 
-@pytest.mark.parametrize("unaware", [False, True])
-def test_the_repair_does_not_depend_on_rows_that_are_held_out(monkeypatch, unaware):
-    method = ConditionalRepair(tol=0.0, unaware=unaware)
-    fair = clone(WIDE).set_params(method=method)
+def test_the_repair_does_not_depend_on_rows_that_are_held_out(monkeypatch):
+    fair = clone(WIDE).set_params(method=ConditionalRepair(tol=0.0))
     X, groups = wide_rows()
     masks = []
     monkeypatch.setattr(

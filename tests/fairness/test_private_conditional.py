@@ -7,7 +7,7 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 from skdpot import FairBarycenterPreprocessor, PrivacyLedger
-from skdpot.fairness import ConditionalRepair, DeclaredGroups, FreeSupport, _sketched
+from skdpot.fairness import ConditionalRepair, FreeSupport, _sketched
 from skdpot.fairness.metrics import group_auc
 from skdpot.generative._sketch import table_sketch
 from skdpot.privacy import BudgetExceededError, allow_useless_releases
@@ -173,9 +173,6 @@ BAD = {
     "epsilon": ({"epsilon": 1e-17, "delta": 1e-200}, "epsilon is too small for a sketch"),
     "fixed": ({"conditional_on": "nothing"}, "conditional_on names"),
     "a support": ({"method": "support", "conditional_on": "level"}, "method='conditional'"),
-    "an unknown group": (
-        {"groups": DeclaredGroups(["f", "m"], unknown="posterior")}, "is for open fits"
-    ),
 }  # fmt: skip
 
 
@@ -280,12 +277,6 @@ def test_columns_that_are_conditioned_on_are_left():
     assert (rows["number"].to_numpy() == MANY["number"].to_numpy()).all()
     assert (rows["level"].to_numpy() == MANY["level"].to_numpy()).all()
     assert (rows["color"].to_numpy() != MANY["color"].to_numpy()).any()
-
-
-def test_rows_can_be_moved_without_their_attribute():
-    fair = fit(method=ConditionalRepair(unaware=True), epsilon=8.0)
-    hidden = MANY.assign(group="nobody")
-    np.testing.assert_array_equal(fair.transform(MANY), fair.transform(hidden))
 
 
 def test_a_group_that_nobody_is_in_has_next_to_no_weight():
