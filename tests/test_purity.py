@@ -177,10 +177,10 @@ PREMIUMS = {
         (ROWS, TARGETS),
         (last_replaced(ROWS, [0.5, 7.0]), TARGETS),
     ),
-    "premium, equal odds": case(
-        lambda: premium(SCORER, constraint="equalized_odds", delta=1e-5),
+    "premium, a classifier": case(
+        lambda: premium(SCORER, delta=1e-5),
         (ROWS, TARGETS),
-        (ROWS, last_replaced(TARGETS, 1 - TARGETS[-1])),
+        (last_replaced(ROWS, [0.5, 1 - LABELS[-1]]), TARGETS),
     ),
 }
 

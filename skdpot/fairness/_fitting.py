@@ -178,14 +178,8 @@ class KnownRows:
 
         known = rng.permutation(np.flatnonzero(~held_out & (groups >= 0)))[:MOST_ROWS]
         names = self.groups.names.tolist()
-        return certify(
-            repaired(known),
-            repaired(np.flatnonzero(held_out)),
-            self.columns,
-            names,
-            rng,
-            n_jobs=settings.n_jobs,
-        )
+        of_fit, of_others = repaired(known), repaired(np.flatnonzero(held_out))
+        return certify(of_fit, of_others, self.columns, names, rng)
 
 
 @dataclass(frozen=True, eq=False)

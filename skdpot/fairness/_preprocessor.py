@@ -27,7 +27,7 @@ from skdpot._sklearn_compat import (
     validate_parameters,
 )
 from skdpot.fairness._fair_map import FairMap
-from skdpot.fairness._fitting import KnownGroups, OpenRows, PrivateRows
+from skdpot.fairness._fitting import OpenRows, PrivateRows
 from skdpot.fairness._groups import (
     DeclaredGroups,
     FoundGroups,
@@ -182,8 +182,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         Their weights in the barycenter.
     certificate_ : FairnessCertificate or None
         Upper bounds for new rows after a full repair, with confidence 95 %, computed from held-out
-        rows. ``group_auc`` bounds how well classifiers predict the group; ``parity_gap`` and
-        ``tree_gap`` bound differences of rates. ``print(certificate_)`` says for which models.
+        rows. ``group_auc`` bounds how well a classifier predicts the group, and ``parity_gap`` the
+        difference of rates of its decisions. ``print(certificate_)`` says what is not certified.
         None with epsilon, with `conditional_on`, for supports, for small groups, and if the method
         holds out no rows.
     privacy_guarantee_ : PrivacyGuarantee or None
@@ -485,10 +485,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         joint = np.column_stack([rows.codes, numbers])
         known = OpenRows(rows.settings, [*rows.columns, target], joint, rows.labels).run()
         warn_user(rows.settings.doubts)
-        method = rows.settings.method
-        values = self._moved(
-            known.fair_map(certified=False), method, table, joint, known.groups.codes, y
-        )
+        fitted = known.fair_map(certified=False)
+        values = self._moved(fitted, rows.settings.method, table, joint, fitted.groups.codes, y)
         return as_array(values[:-1]), values[-1].astype(y.dtype)
 
     def fit_resample(self, X, y, *, sensitive_features=None):
@@ -581,19 +579,16 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
     def _keep_parts(self, plan, total, columns) -> None:
         """Fit to the sum of all parts."""
         rows = self._rows_of_parts(plan.n_records, columns, plan.release.n_parts)
-        self._replace_fit(plan, rows.known(plan.release.groups_of(total)))
+        self._replace_fit(plan, rows.known(plan.release.groups_of(total)).fair_map())
 
     def _plan(self, data) -> ReleasePlan:
         return replace(data.plan(), doubts=data.settings.doubts)
 
-    def _run(self, plan, data) -> KnownGroups:
-        return data.run(plan)
+    def _run(self, plan, data) -> FairMap:
+        # The map is a function of what was released, and of public values.
+        return data.run(plan).fair_map()
 
-    def _keep(self, plan, released) -> None:
-        fitted: FairMap = released.fair_map()
-        if hasattr(self, "_fitted"):
-            for name in self._fitted.transport.attributes():
-                delattr(self, name)
+    def _keep(self, plan, fitted: FairMap) -> None:
         self._fitted = fitted
         self.groups_, self.group_weights_ = fitted.groups.names, fitted.weights
         self.certificate_ = fitted.certificate

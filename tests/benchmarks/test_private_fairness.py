@@ -1,4 +1,4 @@
-"""Private fair predictions beside the published method, and equal odds beside fairlearn's.
+"""Private fair predictions beside the published method.
 
 Run with ``python -m pytest tests/benchmarks/test_private_fairness.py -m benchmark -s``. With
 ``SKDPOT_FAIR_TABLES=folder`` rows are those of the public tables that `fair_tables` reads from it:
