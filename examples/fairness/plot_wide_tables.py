@@ -37,7 +37,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 
 from skdpot import FairBarycenterPreprocessor
 from skdpot.display import FrontierDisplay
-from skdpot.fairness.metrics import demographic_parity_difference, group_auc, make_fairness_scorer
+from skdpot.fairness.metrics import group_auc, ks_between_groups, make_fairness_scorer
 
 N_ROWS = 3000
 N_COLUMNS = (1, 2, 3, 6, 12, 24, 48)
@@ -193,7 +193,7 @@ PEERS = {
 def draw_frontier(n_columns=12, n_rows=N_ROWS, cv=5):
     """Cross-validate repairs and peers, and draw what they cost and how fair they are."""
     X, y = draw_table(n_columns, n_rows)
-    parity = make_fairness_scorer(demographic_parity_difference, sensitive_features="group")
+    parity = make_fairness_scorer(ks_between_groups, sensitive_features="group")
     scorers, curves = {"auc": "roc_auc", "parity": parity}, {}
     for name, model in {"conditional": fair_pipeline("conditional"), **PEERS}.items():
         settings = (
@@ -211,7 +211,7 @@ def draw_frontier(n_columns=12, n_rows=N_ROWS, cv=5):
         )
     return FrontierDisplay.from_scores(
         curves, scale="linear", score_name="AUC of the target",
-        cost_name="demographic parity difference",
+        cost_name="Kolmogorov-Smirnov distance",
     )  # fmt: skip
 
 

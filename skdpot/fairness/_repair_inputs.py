@@ -65,7 +65,7 @@ class RepairInputs(PrivateEstimator):
                 "the categories of a column; leave out rows that have missing numbers, or fill in "
                 "a number that is public."
             )
-        groups = group_policy(self.groups, may_be_unknown=not private)
+        groups = group_policy(self.groups)
         automatic = automatic_method(columns, n_records, groups, self.epsilon, self.delta)
         method = repair_method(self.method, automatic)
         method._check(self.epsilon, self.delta)
@@ -89,7 +89,7 @@ class RepairInputs(PrivateEstimator):
 
     def _validate(self, X, sensitive_features) -> Any:
         """Return the rows of a fit in the form for their release."""
-        policy = group_policy(self.groups, may_be_unknown=True)
+        policy = group_policy(self.groups)
         reading = label_options_of_fit(policy, private=self.epsilon is not None)
         with quiet() if self.epsilon is not None else nullcontext():
             table, labels, kept = self._read(X, sensitive_features, reset=True, **reading)

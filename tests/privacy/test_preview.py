@@ -38,7 +38,7 @@ from skdpot.privacy import BudgetAccountant, PureDpEvent, allow_useless_releases
 from skdpot.privacy.events import event_to_json
 from skdpot.privacy.random import make_source
 from skdpot.published import NoisySinkhornDistance, PrivateMessageADMM
-from skdpot.releases import UnitLayout, UtilityNoise, UtilityResponse, plan_release
+from skdpot.releases import HistogramRelease, UnitLayout, UtilityNoise, UtilityResponse
 from skdpot.tables import read_units
 
 N = 60
@@ -120,8 +120,7 @@ CASES = {
     **{
         f"repair, {name}": Case(repair(method), (TABLE,), TABLE[:0])
         for name, method in {
-            "histogram": FreeSupport(n_support=4, private_release="histogram"),
-            "moments": FreeSupport(n_support=4, private_release="moments"),
+            "histogram": FreeSupport(n_support=4),
             "conditional": ConditionalRepair(),
         }.items()
     },
@@ -503,24 +502,21 @@ def sizes_and_means_of_classes():
 
 
 def groups_of_released_rows():
-    rng, n, pairs = np.random.default_rng(0), 500, []
+    rng, n = np.random.default_rng(0), 500
     shapes = [
         rng.normal(0.5, 0.17, n), rng.normal(0.3, 0.05, n), rng.uniform(0, 1, n),
         rng.beta(0.5, 0.5, n), rng.exponential(0.1, n),
     ]  # fmt: skip
-    for kind in ("histogram", "moments"):
-        release = plan_release(kind, UnitLayout((0,), ()), 2, 2 * n, 0.1, 1e-5)
-        moved = []
-        for shape, seed in product(shapes, range(12)):
-            rows = np.sort(np.clip(shape, 0, 1))
-            values = (np.tile(rows, 2)[:, None], np.repeat([0, 1], n))
-            of = release.run(values, make_source(seed))
-            order = np.argsort(of.points[0][:, 0])
-            ranks = np.cumsum(of.masses[0][order])
-            places = np.searchsorted(ranks, (np.arange(n) + 0.5) / n).clip(max=len(order) - 1)
-            moved.append(rows - of.points[0][order, 0][places])
-        pairs.append((root_mean_square(moved), release.expected_errors(2 * n)[0].error))
-    return pairs
+    release, moved = HistogramRelease(UnitLayout((0,), ()), 2, 2 * n, 0.1, 1e-5), []
+    for shape, seed in product(shapes, range(12)):
+        rows = np.sort(np.clip(shape, 0, 1))
+        values = (np.tile(rows, 2)[:, None], np.repeat([0, 1], n))
+        of = release.run(values, make_source(seed))
+        order = np.argsort(of.points[0][:, 0])
+        ranks = np.cumsum(of.masses[0][order])
+        places = np.searchsorted(ranks, (np.arange(n) + 0.5) / n).clip(max=len(order) - 1)
+        moved.append(rows - of.points[0][order, 0][places])
+    return [(root_mean_square(moved), release.expected_errors(2 * n)[0].error)]
 
 
 def medians_of_predictions():
