@@ -40,11 +40,11 @@ def make_part(
     she takes part. Whoever may call this function with her rows also learns whether their sums are
     those of an earlier call.
 
-    **A part is made once.** All noise comes from a secret key beside the ledger, from the agreement,
-    from the number of earlier parts and from the sums. So the same rows give the same file again,
-    which is not charged again. Other rows are another release: they are refused, unless `again` is
-    true, and then charged. While the key exists the guarantee is computational: whoever has the key
-    can take the noise away.
+    **A part is made once.** All noise comes from a secret key beside the ledger, the agreement, the
+    number of earlier parts and the sums. So the same rows give the same file again, which is not
+    charged again. Other rows are another release: they are refused, unless `again` is true, and
+    then charged. While the key exists the guarantee is computational: whoever has the key can take
+    the noise away.
 
     Parameters
     ----------
