@@ -42,10 +42,10 @@ def make_part(
     those of an earlier call.
 
     **A part is made once.** All noise comes from a secret key beside the ledger, the agreement, the
-    number of earlier parts and the sums. So the same rows give the same file again,
-    which is not charged again. Other rows are another release: they are refused, unless `again` is
-    true, and then charged. While the key exists the guarantee is computational: whoever has the key
-    can take the noise away.
+    number of earlier parts and the sums. So the same rows give the same file again, which is not
+    charged again. Other rows are another release: they are refused, unless `again` is true, and
+    then charged. While the key exists the guarantee is computational: whoever has the key can take
+    the noise away.
 
     Parameters
     ----------

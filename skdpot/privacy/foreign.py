@@ -69,7 +69,7 @@ class _Silence:
         logging.disable(sys.maxsize)
         self._undo.enter_context(contextlib.redirect_stdout(io.StringIO()))
         self._undo.enter_context(contextlib.redirect_stderr(io.StringIO()))
-        # Recorded, since foreign code may change the filters.
+        # Recorded, as foreign code may show warnings again that are ignored here.
         self._undo.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("ignore")
 

@@ -2,10 +2,12 @@
 
 import datetime
 import re
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from skdpot.privacy.foreign import result_of
 from skdpot.tables._declarations import is_missing, objects
 
 # Users' name of each unit, and NumPy's.
@@ -100,7 +102,7 @@ def numbers_of_dates(values: Any, unit: str, duration: bool) -> tuple[np.ndarray
     numbers = [_number_of(value, unit, duration) for value in values]
     # A single value of another kind turns times into objects, so the type of a frame would reveal
     # it.
-    kinds = {_kind_of(value) for value in values if not is_missing(value)}
+    kinds = {result_of(partial(_kind_of, value), None) for value in values if not is_missing(value)}
     valid = None not in numbers and len(kinds) <= 1
     return np.array([np.nan if number is None else number for number in numbers], float), valid
 
