@@ -67,17 +67,15 @@ def test_the_smallest_numbers_make_no_noise_of_arithmetic(tiny, options, n_featu
 
 
 @pytest.mark.parametrize("mechanism", ["output", "histogram"])
-def test_that_values_are_finite_is_checked_whatever_is_configured(mechanism):
-    ledger = PrivacyLedger(1.0)
-    X = np.zeros((20, 2))
-    X[3, 1] = np.nan
-    estimator = PrivateSinkhornDistance(bounds=(0, 1), mechanism=mechanism, ledger=ledger)
-    with (
-        sklearn.config_context(assume_finite=True),
-        pytest.raises(ValueError, match="Input X contains NaN"),
-    ):
-        estimator.fit(X, np.arange(20) % 2)
-    assert ledger.spent() == (0.0, 0.0)
+def test_no_number_is_the_middle_whatever_is_configured(mechanism):
+    X, y = np.random.default_rng(0).random((20, 2)), np.arange(20) % 2
+    distances = []
+    for value, finite in ((0.5, False), (np.nan, False), (np.nan, True)):
+        X[3, 1] = value
+        estimator = PrivateSinkhornDistance(bounds=(0, 1), mechanism=mechanism, random_state=0)
+        with sklearn.config_context(assume_finite=finite):
+            distances.append(estimator.fit(X, y).distance_)
+    assert len(set(distances)) == 1
 
 
 class Label:

@@ -12,11 +12,8 @@ import pytest
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from sklearn.frozen import FrozenEstimator
-from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from skdpot import (
     DPSinkhornGenerator,
@@ -352,29 +349,6 @@ def test_whoever_insists_is_obeyed_in_workers_too(backend):
             search.fit(NUMBERS[:12], LABELS[:12])
         with pytest.raises(ValueError, match="would be useless"):
             search.fit(NUMBERS[:12], LABELS[:12])
-
-
-@pytest.mark.refuses_useless
-def test_nan_is_refused_where_every_candidate_would_fail():
-    X = RNG.uniform(0, 1, (400, 2))
-    y = (X[:, 0] > 0.5).astype(int)
-    X[3, 1] = np.nan
-    ledger = PrivacyLedger(3.0)
-
-    def search(estimator, **options):
-        return PrivateSearchCV(
-            estimator, {}, n_iter=1, n_blocks=8, cv=2, refit=False, ledger=ledger, **options
-        )
-
-    for estimator in (LogisticRegression(), make_pipeline(StandardScaler(), LogisticRegression())):
-        for data in (X, pd.DataFrame(X, columns=["a", "b"])):
-            with pytest.raises(ValueError, match="NaN, which the estimator does not accept"):
-                search(estimator).fit(data, y)
-    assert ledger.entries() == []
-    search(make_pipeline(SimpleImputer(), LogisticRegression())).fit(X, y)
-    with allow_useless_releases():
-        search(LogisticRegression()).fit(X, y)
-    assert len(ledger.entries()) == 2
 
 
 @pytest.mark.refuses_useless
