@@ -38,7 +38,13 @@ from skdpot import (
 from skdpot.fairness import DeclaredGroups, FreeSupport, metrics
 from skdpot.generative import TableSketch
 from skdpot.privacy import GaussianMechanism, LaplaceMechanism, LedgerError, PureDpEvent
-from skdpot.published import NoisySinkhornDistance, PrivateMessageADMM, SinkhornGradientGenerator
+from skdpot.published import (
+    BarycenterOwner,
+    NoisySinkhornDistance,
+    PrivateMessageADMM,
+    SinkhornGradientGenerator,
+    barycenter_rounds,
+)
 from skdpot.transport import entropic_transport, exact_transport
 
 DRAWN = np.random.default_rng(0)
@@ -846,6 +852,14 @@ MISTAKES = {
     GaussianMechanism: [
         ("delta 0", lambda book: GaussianMechanism(1.0, 0.0, 1.0),
          "got 0.0", "above 0 and below 1"),
+    ],
+    BarycenterOwner: [
+        ("no matrix", lambda book: BarycenterOwner([1.0]), "points must be", "a non-empty matrix"),
+    ],
+    barycenter_rounds: [
+        ("no candidates",
+         lambda book: barycenter_rounds(None, 2, 1, n_features=1, method="dual"),
+         "'dual'", "needs candidates to choose from"),
     ],
 }  # fmt: skip
 
