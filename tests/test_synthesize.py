@@ -220,7 +220,6 @@ WRONG_FILES = {
     "no rows": ("data.csv", "age,wage,room,grade,retired\n", "no records"),
     "a short line": ("data.csv", "age,wage,room,grade,retired\n1,2\n", "more or fewer fields"),
     "no number": ("data.csv", "age,wage,room,grade,retired\ns3cret,2,1,low,True\n", "'age'"),
-    "no category": ("data.csv", "age,wage,room,grade,retired\n20,2,1,s3cret,True\n", "'grade'"),
     "no text": ("data.csv", b"age\n\xff\n", "no text in UTF-8"),
 }  # fmt: skip
 
