@@ -74,10 +74,9 @@ MAY_IMPORT_INSTEAD |= {
     # Files of users can be Parquet, and workers a Dask cluster, for whoever has them.
     "skdpot.sampling._file_formats": NUMERICS | {"pyarrow"},
     "skdpot.sampling._file_workers": {"joblib", "dask"},
-    # So can tables, and people's parts; SDV's interface speaks pandas.
+    # So can tables, and people's parts.
     "skdpot.tables._files": NUMERICS | {"pandas", "pyarrow", "skdpot.tables", "skdpot.privacy"},
     "skdpot.generative._sketch.people_parts": ESTIMATORS_IMPORT | {"skdpot.generative", "dask"},
-    "skdpot.generative._sdv": ESTIMATORS_IMPORT | {"skdpot.generative", "pandas"},
 }
 # The front door shows every room to the user, and so may open them all.
 FRONT_DOOR = {

@@ -31,7 +31,7 @@ from skdpot import (
     PrivateSearchCV,
     PrivateSinkhornDistance,
 )
-from skdpot.generative import ImageSketch, NetworkTraining, OwnEncoder, TableSketch, VectorSketch
+from skdpot.generative import ImageSketch, NetworkTraining, TableSketch, VectorSketch
 from skdpot.published import NoisySinkhornDistance, PrivateMessageADMM, SinkhornGradientGenerator
 
 PAGE = Path(__file__).parents[1] / "doc" / "not_protected.rst"
@@ -230,14 +230,6 @@ def asking_metric(a, b):
     return loud(abs(a - b).sum() * (0 < a[1] < 1), 0.5)
 
 
-def asking_encoder(records):
-    return np.full((len(records), 2), loud(records[0, 1] * (records[0, 0] not in (0, 0.5, 1)), 0.8))
-
-
-def decoder(codes):
-    return np.clip(np.column_stack([codes, codes]), 0, 1)
-
-
 class AskingClassifier(LogisticRegression):
     def fit(self, X, y):
         loud(np.nanmax(X), 0.9)
@@ -403,12 +395,6 @@ CASES |= {
     "a metric that asks": Case(
         "PrivateSinkhornDistance", partial(distance, metric=asking_metric, cost_range=(0, 4)),
         of_points("array", SIDES), values=(0.001, 0.999, math.nan),
-    ),
-    "an encoder that asks": Case(
-        "DPSinkhornGenerator",
-        partial(generator, "add_remove", bounds=(0, 1),
-                model=VectorSketch(OwnEncoder((asking_encoder, decoder), largest_norm=2.0))),
-        of_points("array"), values=(0.001, 0.999, math.nan), relation="add_remove",
     ),
     "a utility that asks in rounds": Case(
         "PrivateMessageADMM", partial(messages, utility=Root, **ROUNDS), of_utilities("array"),

@@ -405,9 +405,7 @@ class DPSinkhornGenerator(BaseGenerator):
         return super()._undeclared()
 
     @classmethod
-    def load(
-        cls, path, *, network=None, encoder=None, ledger=None, container=None
-    ) -> "DPSinkhornGenerator":
+    def load(cls, path, *, network=None, ledger=None, container=None) -> "DPSinkhornGenerator":
         """Return the fitted generator that was saved in a file; no code in it is executed.
 
         Parameters
@@ -416,8 +414,6 @@ class DPSinkhornGenerator(BaseGenerator):
             The file.
         network : torch.nn.Module or callable, default=None
             The network of the saved generator, if it was not given by name.
-        encoder : transformer or pair of callables, default=None
-            The encoder of the saved generator, if it was your own.
         ledger : PrivacyLedger, default=None
             Ledger for later fits.
         container : {"array", "pandas", "polars"}, default=None
@@ -435,7 +431,7 @@ class DPSinkhornGenerator(BaseGenerator):
         OSError
             If the file cannot be read.
         ValueError
-            If the file is damaged or does not contain a generator, the network or the encoder is
-            missing or differs from the saved one, or `container` is unknown.
+            If the file is damaged or does not contain a generator, the network is missing
+            or differs from the saved one, or `container` is unknown.
         """
-        return cls._load(path, ledger, network=network, encoder=encoder, container=container)
+        return cls._load(path, ledger, network=network, container=container)

@@ -71,45 +71,25 @@ def _count_fits(table: ReleasedTable) -> tuple[list[Fit], list[Fit]]:
     n_records = max(float(table.n_records), 1.0)
     names = [schema.names[j] for j in schema.features]
     ends, n_classes = np.cumsum(released["n_cells"])[:-1], schema.n_classes
-    n_tables = math.comb(len(names) + 1, 2) + len(released.get("joint_columns", ()))
+    n_tables = math.comb(len(names) + 1, 2)
     counts, groups = (np.split(released[name], ends) for name in ("counts", "groups"))
     noise_of_columns, noise_of_pairs = released["deviations"][:2]
     weights = [np.where(model["classes"] == c, model["weights"], 0.0) for c in range(n_classes)]
     cells = np.split(model["cells"], ends, axis=1)
-    precisions = released.get("column_weights", np.ones(len(names)))
     columns = [
         _fit_of(
-            (name,),
-            count,
-            _joint_shares([cell], weights),
-            noise_of_columns / math.sqrt(w),
-            n_records,
-            n_tables,
+            (name,), count, _joint_shares([cell], weights), noise_of_columns, n_records, n_tables
         )
-        for name, count, cell, w in zip(names, counts, cells, precisions, strict=True)
+        for name, count, cell in zip(names, counts, cells, strict=True)
     ]
     sums = [_group_shares(cell, group) for cell, group in zip(cells, groups, strict=True)]
-    tables: list[tuple[int, ...]] = list(combinations(range(len(names)), 2))
-    precisions = released.get("pair_weights", np.ones(len(tables)))
-    group_shares = [[sums[a], sums[b]] for a, b in tables]
-    joint_counts = released["pairs"]
-    if "joints" in released:
-        # Those that were wanted: three columns and more.
-        ends_of_groups = np.cumsum([of_column.shape[1] for of_column in sums])[:-1]
-        for joint, parts in zip(released["joint_columns"], released["joint_parts"], strict=True):
-            tables.append(tuple(int(j) for j in joint if j >= 0))
-            part_of_group = np.split(parts, ends_of_groups)
-            group_shares.append([_group_shares(sums[j], part_of_group[j]) for j in tables[-1]])
-        precisions = np.concatenate([precisions, released["joint_weights"]])
-        joint_counts = np.concatenate([joint_counts, released["joints"]])
     fits, start = [], 0
-    for table_columns, parts, w in zip(tables, group_shares, precisions, strict=True):
-        expected = _joint_shares(parts, weights)
-        table_counts = joint_counts[start : start + expected.size].reshape(expected.shape)
+    for a, b in combinations(range(len(names)), 2):
+        expected = _joint_shares([sums[a], sums[b]], weights)
+        pair_counts = released["pairs"][start : start + expected.size].reshape(expected.shape)
         start += expected.size
-        named = tuple(names[j] for j in table_columns)
-        deviation = noise_of_pairs / math.sqrt(w)
-        fits.append(_fit_of(named, table_counts, expected, deviation, n_records, n_tables))
+        pair = (names[a], names[b])
+        fits.append(_fit_of(pair, pair_counts, expected, noise_of_pairs, n_records, n_tables))
     return columns, fits
 
 

@@ -33,7 +33,7 @@ class Fit:
     Attributes
     ----------
     columns : tuple
-        One column, two, or more that a workload has.
+        One column, or two.
     noise : float
         The expected distance in total variation from noise alone.
     distance : float
@@ -174,7 +174,7 @@ class QualityReport(Report):
     guarantee : str
         The guarantee.
     columns, pairs : list of Fit
-        Fits to the counts of single columns of a table, and of pairs (and tuples of a workload).
+        Fits to the counts of single columns of a table, and of pairs.
     held_out : HeldOut or None
         Comparison with held-out records; None if no records were held out.
     parities : ParityFit or None
@@ -184,7 +184,7 @@ class QualityReport(Report):
     counted : str
         The unit of `n_records`: records, or people with several rows.
     encoder : str or None
-        For vectors and images, the encoder; if records voted, the chosen one.
+        For vectors and images, the encoder.
     """
 
     n_records: int

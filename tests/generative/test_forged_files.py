@@ -35,9 +35,7 @@ def table_of(n, rng):
 
 
 def fit_table(rng):
-    model = TableSketch(
-        12, n_iter=3, quality_share=0.2, workload={"age": 2, ("age", "sex", "wage", "grade"): 3}
-    )
+    model = TableSketch(12, n_iter=3, quality_share=0.2)
     generator = DPSinkhornGenerator(
         schema=SCHEMA, target="sex", rules=["age >= 18"], model=model, random_state=0
     )
@@ -174,8 +172,6 @@ def test_a_forged_file_is_refused_or_is_one_of_a_generator(kind, n_trials, saved
         (("parameters", "score_reg"), -1, "'score_reg' parameter"),
         (("model", "n_components"), -1, "'n_components' parameter"),
         (("model", "quality_share"), 0.9, "'quality_share' parameter"),
-        (("model", "workload"), [[["height"], 2]], "no such column"),
-        (("model", "workload"), [[["age"]]], "no list of names and weights"),
         (
             ("sketch", "table", "schema", "columns", 0, "bounds"),
             [-(10**6), 39],

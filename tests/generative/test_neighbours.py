@@ -49,15 +49,12 @@ class Case:
         if of_people and ordered:
             schema[ordered[0]]["order"] = True
         target = str(rng.choice(self.names)) if rng.random() < 0.6 else None
-        wanted = [name for name in self.names if name != target]
-        workload = {wanted[0]: 3.0, tuple(wanted[:3]): 7.0} if len(wanted) > 1 else None
         self.neighbouring = str(rng.choice(["add_remove", "replace_one"]))
         self.generator = DPSinkhornGenerator(
             float(rng.choice([0.3, 3.0, 1e4])), 1e-5, schema=schema, target=target,
             neighbouring=self.neighbouring, random_state=0,
             model=TableSketch(
                 24, n_iter=1, quality_share=float(rng.choice([0.0, 0.4])),
-                workload=workload if rng.random() < 0.5 else None,
             ),
         )  # fmt: skip
         n_units = int(rng.choice([2, 3, 30]))

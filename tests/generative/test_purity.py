@@ -18,7 +18,6 @@ MAKERS = {
     "vectors": partial(make_sketch_generator, 5.0, n_clusters=3),
     "labels": partial(make_sketch_generator, 5.0, n_clusters=2, classes=[0, 1]),
     "images": partial(make_sketch_generator, 100.0, image_shape=(2, 2), classes=[0, 1]),
-    "a vote": partial(make_sketch_generator, 100.0, image_shape=(16, 16)),
     "strokes": partial(make_sketch_generator, 5.0, image_shape=(2, 2), encoder="pose"),
     "a table": partial(DPSinkhornGenerator, 5.0, schema=SCHEMA, target=2),
     "a table with parities": partial(
@@ -43,7 +42,7 @@ MAKERS = {
         schema=SCHEMA | {0: {"bounds": (0.0, 1.0), "order": True}},
         target=1,
         rules=["`0` <= 0.9"],
-        model=TableSketch(24, n_iter=5, quality_share=0.5, workload={1: 3, (0, 1, 2): 2}),
+        model=TableSketch(24, n_iter=5, quality_share=0.5),
     ),
     "a table and labels": partial(DPSinkhornGenerator, 5.0, schema=SCHEMA, classes=[0, 1]),
 }
@@ -64,12 +63,7 @@ def records_of(kind, n_records, seed):
         if "people" in kind:
             return X, None, rng.integers(0, n_records // 2 + 1, n_records)
     else:
-        X = rng.normal(0.5, seed, (n_records, 256 if kind == "a vote" else 4))
-    if kind == "a vote" and seed == 2:
-        # All of these vote for poses, and all others against them.
-        X = np.zeros((n_records, 16, 16))
-        X[:, 3:13, 7] = 1.0
-        X = X.reshape(n_records, -1)
+        X = rng.normal(0.5, seed, (n_records, 4))
     return (X, y) if "label" in kind or kind.startswith("images") else (X,)
 
 

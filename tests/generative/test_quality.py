@@ -299,20 +299,6 @@ def test_a_preview_says_how_exact_the_report_will_be():
     assert many[0].error == pytest.approx(found.error, rel=0.3)
 
 
-def test_tables_of_a_workload_are_judged_by_their_own_noise():
-    records = make_records(3000)
-    wanted = {("age", "grade", "job"): 10.0, ("age", "job"): 5.0, "grade": 3.0}
-    model = TableSketch(60, n_iter=300, workload=wanted)
-    report = make_generator(2.0, model=model).fit(records).quality()
-    pairs = {fit.columns: fit for fit in report.pairs}
-    assert len(pairs) == 7 and ("age", "grade", "job") in pairs
-    noise = {fit.columns: fit.noise for fit in (*report.columns, *report.pairs)}
-    assert noise["grade",] < 0.7 * noise["job",]
-    assert pairs["age", "grade", "job"].distance < 0.15
-    for fit in report.pairs:
-        assert fit.misfit < 6, fit
-
-
 def test_records_have_the_utility_that_the_report_says(monkeypatch):
     monkeypatch.setattr(judges, "_BOOSTED", 120)
     records = make_records(12_000)

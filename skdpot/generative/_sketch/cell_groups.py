@@ -6,17 +6,9 @@ from itertools import combinations
 
 import numpy as np
 
-from skdpot.generative._sketch.workload import Workload
 from skdpot.tables import NOMINAL, TableSchema
 
-__all__ = [
-    "group_cells",
-    "joint_parts",
-    "merge_cells",
-    "number_of_groups",
-    "possible_cells",
-    "possible_counts",
-]
+__all__ = ["group_cells", "merge_cells", "number_of_groups", "possible_cells", "possible_counts"]
 
 # Groups are so large that a pair of groups has about this number of deviations of the noise.
 _PAIR_DEVIATIONS = 0.5
@@ -99,21 +91,6 @@ def number_of_groups(n_records: float, n_classes: int, deviation: float) -> floa
     """Return about how many groups of cells a column has, where pairs are counted."""
     cell_size = _PAIR_DEVIATIONS * n_classes * max(deviation, 1.0)
     return float(np.clip(math.sqrt(n_records / cell_size), 2, _MOST_GROUPS))
-
-
-def joint_parts(
-    masses: Sequence[np.ndarray], n_classes: int, deviation: float, workload: Workload
-) -> list[list[np.ndarray]]:
-    """Return the part of each group of all columns, for each table of more than two columns."""
-    parts = []
-    total = max(np.mean([mass.sum() for mass in masses]), 1.0)
-    for columns, weight in workload.joints:
-        cell_size = _PAIR_DEVIATIONS * n_classes * max(deviation / math.sqrt(weight), 1.0)
-        n_cells = min(total / cell_size, _MOST_JOINT_CELLS)
-        n_parts = np.clip(n_cells ** (1 / len(columns)), 2, _MOST_GROUPS)
-        positive = [np.maximum(mass, 0.0) for mass in masses]
-        parts.append([merge_cells(mass, mass.sum() / n_parts) for mass in positive])
-    return parts
 
 
 def possible_counts(

@@ -138,19 +138,16 @@ class _Layout:
             [column.start + group for column, group in zip(self.columns, self.groups, strict=True)]
         )
 
-        # Standard deviations of the noise; counts with more weight have less.
+        # Standard deviations of the noise; of a cell, and of a pair.
         cell_noise, pair_noise, *separate_noise = statistics["deviations"]
         self._pairs = list(combinations(range(len(self.sizes)), 2))
         self._shapes = list(combinations(self.sizes, 2))
-        weights = statistics.get("column_weights", np.ones(len(self.cells)))
-        weights = np.repeat(weights, self.ends["n_cells"])
-        self.cell_noise = cell_noise / np.sqrt(weights)
+        self.cell_noise = np.full(len(self.group_of_cell), cell_noise)
         # Before counts were combined: of each class, and of all together, where these were counted.
         self._value_noise, *self._total_noise = (
-            noise / np.sqrt(weights) for noise in separate_noise or [cell_noise]
+            np.full(len(self.group_of_cell), noise) for noise in separate_noise or [cell_noise]
         )
-        weights = statistics.get("pair_weights", np.ones(len(self._pairs)))
-        self._table_noise = pair_noise / np.sqrt(weights)
+        self._table_noise = np.full(len(self._pairs), pair_noise)
         self.pair_noise = np.repeat(self._table_noise, [a * b for a, b in self._shapes])
 
     def grouped(self, values: np.ndarray) -> np.ndarray:

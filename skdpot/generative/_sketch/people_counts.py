@@ -12,15 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skdpot.generative._sketch.cell_groups import group_cells, joint_parts
+from skdpot.generative._sketch.cell_groups import group_cells
 from skdpot.generative._sketch.cells import ROUNDS, clear_cells, cut_cells, empty_tails
-from skdpot.generative._sketch.noisy_counts import (
-    count_together,
-    release_tables,
-    release_weighted,
-    released_size,
-    workload_statistics,
-)
+from skdpot.generative._sketch.noisy_counts import count_together, release_tables, released_size
 from skdpot.generative._sketch.people_parts import LARGEST_WEIGHT
 from skdpot.generative._sketch.people_table import (
     LARGEST_PRODUCT,
@@ -93,7 +87,7 @@ def _release_columns(
         for j, count in zip(table.refined, noisy, strict=True):
             edges[j] = cut_cells(edges[j], count, deviation, noise)
     exact = parts.sums(partial(_count_cells, table, edges, edges))
-    counts = release_weighted(releases, "values", exact, table.workload, LARGEST_WEIGHT)
+    counts = release_tables(releases, "values", exact, LARGEST_WEIGHT)
     columns = _ColumnCounts(edges, counts)
     return columns._replace(counts=_without_empty_tails(columns, table.schema, noise))
 
@@ -120,18 +114,10 @@ def _release_pairs(
     releases: SketchReleases,
     pair_noise: float,
 ) -> dict[str, np.ndarray]:
-    """Release the counts of all pairs of columns, and of the joints of a workload."""
-    workload, n_pairs = table.workload, len(table.workload.pairs)
-    masses = [
-        np.bincount(group, count) for group, count in zip(groups, columns.counts, strict=True)
-    ]
-    group_parts = joint_parts(masses, 1, pair_noise, workload)
-    exact = parts.sums(partial(_count_pairs, table, columns.edges, groups, group_parts))
-    noisy = release_weighted(releases, "pairs", exact, workload, LARGEST_WEIGHT)
-    released = {"pairs": np.concatenate(noisy[:n_pairs])}
-    if table.user_workload is None:
-        return released
-    return released | workload_statistics(workload, group_parts, noisy[n_pairs:])
+    """Release the counts of all pairs of columns."""
+    exact = parts.sums(partial(_count_pairs, table, columns.edges, groups))
+    noisy = release_tables(releases, "pairs", exact, LARGEST_WEIGHT)
+    return {"pairs": np.concatenate(noisy)}
 
 
 def _release_products(
@@ -204,13 +190,10 @@ def _count_cells(table, edges, columns, part):
     ]
 
 
-def _count_pairs(table, edges, groups, group_parts, part):
-    """Return the weighted counts of pairs of columns, and of the joints of a workload."""
+def _count_pairs(table, edges, groups, part):
+    """Return the weighted counts of pairs of columns."""
     codes = [group[cells_of_rows(part, table, edges, j)] for j, group in enumerate(groups)]
     sizes = [int(group.max()) + 1 for group in groups]
     count = partial(count_together, classes=0, n_classes=1, weights=part.weights)
     tables = [count(codes, sizes, pair) for pair in combinations(range(len(codes)), 2)]
-    for (joint, _), column_parts in zip(table.workload.joints, group_parts, strict=True):
-        joint_codes = {j: column_parts[j][codes[j]] for j in joint}
-        tables.append(count(joint_codes, [int(p.max()) + 1 for p in column_parts], joint))
     return [counts.astype(np.int64) for counts in tables]

@@ -243,8 +243,6 @@ def _count_slopes(guess, targets):
     pair_slopes = profiles @ (errors + errors.T)
     mean_slopes = targets.mean_precisions * (mean - targets.means)
     state_slopes = ((0.5 * pair_slopes + mean_slopes) * profiles).sum(axis=1)
-    for joint in targets.joints:
-        state_slopes += joint.add_slopes(pair_slopes, profiles, weights, targets.columns)[:, 0]
     return mean, (pair_slopes + mean_slopes).reshape(shape), state_slopes.reshape(shape[:2])
 
 

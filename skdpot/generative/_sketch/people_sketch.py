@@ -39,9 +39,8 @@ from skdpot.generative._sketch.plan import PlannedRelease, SketchBudget, SketchS
 from skdpot.generative._sketch.released_table import ReleasedTable
 from skdpot.generative._sketch.table_files import are_cells, read_further
 from skdpot.generative._sketch.table_rows import TableRows
-from skdpot.generative._sketch.table_sketch import TableSketch
+from skdpot.generative._sketch.table_sketch import TableSketch, refuse_network
 from skdpot.generative._sketch.table_space import TableSpace
-from skdpot.generative._sketch.workload import Workload
 from skdpot.privacy.preview import ExpectedError
 from skdpot.releases import SketchReleases
 from skdpot.tables import Column, TableSchema, check_index, columns_in, make_table
@@ -229,11 +228,11 @@ class PeopleSketch:
         self, space: PeopleSpace, budget: SketchBudget, training: Any, progress: Callable[..., Any]
     ) -> "PeopleReleases":
         """Return the release, or raise; no row is looked at."""
+        refuse_network(training)
         model = self.row_model
         release = PeopleReleases(
             space, budget, int(model.n_components), int(model.n_iter), progress,
             quality_share=float(model.quality_share),
-            workload=model._read_workload(space.table.schema, training),
         )  # fmt: skip
         held_out = held_out_plans(space.rows.schema, LARGEST_WEIGHT) if model.quality_share else []
         check_noise(budget, release.planned, *held_out)
@@ -250,14 +249,13 @@ class PeopleReleases(SketchSeries):
     n_iter: int
     progress: Callable[..., Any]
     quality_share: float = 0.0
-    workload: Workload | None = None
 
     label = "a sketch of people with several rows"
 
     @property
     def table(self) -> PeopleTable:
-        """Return the columns that are counted, with the workload."""
-        return replace(self.space.table, user_workload=self.workload)
+        """Return the columns that are counted."""
+        return self.space.table
 
     @property
     def planned(self) -> dict[str, PlannedRelease]:

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,6 @@ from skdpot.generative._sketch.cells import ROUNDS, first_edges, refined_columns
 from skdpot.generative._sketch.expected_errors import errors_of_counts
 from skdpot.generative._sketch.noisy_counts import noise_of_tables
 from skdpot.generative._sketch.people_parts import LARGEST_WEIGHT
-from skdpot.generative._sketch.workload import Workload
 from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.sensitivity import cell_count_sensitivity
 from skdpot.releases import RADIUS, SketchReleases
@@ -51,19 +50,17 @@ class PeopleTable:
         Positions of the columns with one value for each person, including the last column.
     order : int or None
         Position of the column by which rows of a person are in order.
-    user_workload : Workload, default=None
-        The weights of tables of counts. None means equal weights.
     """
 
     schema: TableSchema
     shared: tuple[int, ...]
     order: int | None
-    user_workload: Workload | None = None
 
-    @cached_property
-    def workload(self) -> Workload:
-        """Return the weights of tables of counts."""
-        return self.user_workload or Workload.even(len(self.schema.columns))
+    @property
+    def n_tables(self) -> dict[str, int]:
+        """Return the number of tables of counts of columns, and of pairs of columns."""
+        n_columns = len(self.schema.columns)
+        return {"values": n_columns, "pairs": math.comb(n_columns, 2)}
 
     @property
     def refined(self) -> list[int]:
@@ -94,9 +91,7 @@ class PeopleTable:
 
 def share_people(table: PeopleTable) -> dict[str, float]:
     """Return the share of the budget of each release of `release_people`."""
-    shares = table.workload.shares("values", 0.28)
-    shares |= dict.fromkeys(ROUNDS, 0.02)
-    shares |= table.workload.shares("pairs", 0.38)
+    shares = {"values": 0.28, **dict.fromkeys(ROUNDS, 0.02), "pairs": 0.38}
     return shares | {name: share for name, (share, _, _) in released_products(table).items()}
 
 
@@ -122,11 +117,9 @@ def largest_scatters(table: PeopleTable) -> list[float]:
 
 def people_sensitivities(table: PeopleTable) -> dict[str, Any]:
     """Return the sensitivity of each release."""
-    workload = table.workload
-    levels = workload.levels("values") | workload.levels("pairs")
     tables = {
         **dict.fromkeys(ROUNDS, (len(table.refined), LARGEST_WEIGHT)),
-        **{name: (len(positions), LARGEST_WEIGHT) for name, positions in levels.items()},
+        **{kind: (n_tables, LARGEST_WEIGHT) for kind, n_tables in table.n_tables.items()},
         **{name: product[1:] for name, product in released_products(table).items()},
     }
     return {
@@ -136,10 +129,10 @@ def people_sensitivities(table: PeopleTable) -> dict[str, Any]:
 
 
 def noise_of_people(table: PeopleTable, releases: SketchReleases) -> dict[str, float]:
-    """Return the noise of values and pairs of weight 1, and of products, in units of people."""
+    """Return the noise of values and pairs, and of products, in units of people."""
     noise = {
-        kind: noise_of_tables(releases, kind, table.workload, LARGEST_WEIGHT)
-        for kind in ("values", "pairs")
+        kind: noise_of_tables(releases, kind, n_tables, LARGEST_WEIGHT)
+        for kind, n_tables in table.n_tables.items()
     }
     sensitivities = people_sensitivities(table)
     for name, (_, _, unit) in released_products(table).items():
@@ -157,4 +150,4 @@ def people_errors(
     *columns, n_rows = table.schema.columns
     wide = tuple(map(str, table.first_edges[len(columns)][:-1] + 1))
     schema = replace(table.schema, columns=(*columns, replace(n_rows, values=wide)))
-    return errors_of_counts(n_people, schema, deviations, table.workload)
+    return errors_of_counts(n_people, schema, deviations)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from skdpot.generative._sketch.descent import column_slices
-from skdpot.generative._sketch.joint_tables import wanted_tables
 from skdpot.generative._sketch.latent_classes import penalty_of
 from skdpot.generative._sketch.noisy_counts import released_size
 from skdpot.generative._sketch.people_table import PeopleTable, largest_scatters, released_products
@@ -38,8 +37,6 @@ class Targets:
     pair_noise: float
     sizes: np.ndarray
     columns: list
-    # Counts of more than two columns together, of a workload.
-    joints: list
     means: np.ndarray
     mean_precisions: np.ndarray
     pairs: np.ndarray
@@ -123,39 +120,34 @@ class _Counted:
 def _count_targets(
     released: Mapping[str, np.ndarray], table: PeopleTable, counted: _Counted
 ) -> dict[str, Any]:
-    """Return the targets from counts of single columns, of pairs and of joints."""
+    """Return the targets from counts of single columns and of pairs."""
     sizes, n_people, noise = counted.sizes, counted.n_people, counted.noise
     columns = column_slices(sizes)
-    # The noise of counts of a workload is smaller by the root of their weight.
-    column_roots, pair_roots = (
-        np.sqrt(table.workload.weights(kind)[: len(tables)])
-        for kind, tables in (("values", sizes), ("pairs", table.workload.pairs))
-    )
     column_pairs = list(combinations(columns, 2))
     pairs, pair_precisions = _blocks(
-        released["pairs"] / n_people, column_pairs, noise["pairs"] / pair_roots, sum(sizes)
+        released["pairs"] / n_people, column_pairs, noise["pairs"], sum(sizes)
     )
     singles = [
         np.bincount(*group_and_counts) / n_people
         for group_and_counts in zip(counted.groups, counted.counts, strict=True)
     ]
     n_cells = np.concatenate([np.bincount(group) for group in counted.groups])
-    value_noise = noise["values"] / np.repeat(column_roots, sizes)
     shares, mean_precisions = _group_shares(
-        np.concatenate(singles), 1 / (n_cells * value_noise**2), pairs, pair_precisions, columns
+        np.concatenate(singles),
+        1 / (n_cells * noise["values"] ** 2),
+        pairs,
+        pair_precisions,
+        columns,
     )
-    for place, distributions, root in zip(
-        column_pairs, combinations(shares, 2), pair_roots, strict=True
-    ):
-        pairs[place] = _denoised(pairs[place], distributions, counted.pair_deviation / root)
+    for place, distributions in zip(column_pairs, combinations(shares, 2), strict=True):
+        pairs[place] = _denoised(pairs[place], distributions, counted.pair_deviation)
     is_own = np.repeat(np.isin(np.arange(len(sizes)), table.shared), sizes)
     pair_precisions *= np.where(is_own[:, None] != is_own, _WEIGHT_OF_OWN, 1.0)
     group_of_cell = [c.start + group for c, group in zip(columns, counted.groups, strict=True)]
     return {
-        "pair_noise": noise["pairs"] / pair_roots.min(),
+        "pair_noise": noise["pairs"],
         "sizes": np.array(sizes),
         "columns": columns,
-        "joints": wanted_tables(released, sizes, np.array([n_people]))[0],
         "means": np.concatenate(shares),
         "mean_precisions": WEIGHT_OF_MEANS * mean_precisions,
         "pairs": pairs,

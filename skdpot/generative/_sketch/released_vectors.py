@@ -133,13 +133,13 @@ class ReleasedVectors:
 
     @classmethod
     def from_file(
-        cls, header: dict[str, Any], arrays: dict[str, np.ndarray], space: RecordSpace, given: Any
+        cls, header: dict[str, Any], arrays: dict[str, np.ndarray], space: RecordSpace
     ) -> "ReleasedVectors":
-        """Return the sketch of a file, or raise; `given` is the user's encoder, given again."""
+        """Return the sketch of a file, or raise."""
         mixture = Mixture(**{name: arrays.pop(name) for name in _MIXTURE_ARRAYS})
         shares = arrays.pop("intensities", None)
         noise, held_out = (part_of(arrays, prefix) for prefix in (_NOISE_PREFIX, _HELD_OUT_PREFIX))
-        encoder = encoder_from_header(header["encoder"], space, given)
+        encoder = encoder_from_header(header["encoder"], space)
         augment = header["augment"]
         n_classes = max(space.n_classes, 1)
         if (

@@ -33,7 +33,6 @@ from skdpot.generative._sketch.plan import (
 from skdpot.generative._sketch.released_table import ReleasedTable
 from skdpot.generative._sketch.table_model import fit_table
 from skdpot.generative._sketch.table_space import TableRecords, TableSpace, read_space
-from skdpot.generative._sketch.workload import Workload, read_workload
 from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.sensitivity import cell_count_sensitivity
 from skdpot.releases import SketchReleases
@@ -61,13 +60,6 @@ class TableSketch(BaseEstimator):
         :meth:`DPSinkhornGenerator.quality <skdpot.DPSinkhornGenerator.quality>`. The sketch has
         fewer records, but no budget is spent. At most 0.5. With groups, people are held out, with
         all their rows.
-    workload : dict or list, default=None
-        Public. Columns, or tuples of columns, whose counts need less noise: a dict from names or
-        tuples of names to weights above 0. In a list, each has the weight 10. Counts with weight
-        `w` have noise that is smaller by a factor ``sqrt(w)``, and all other counts have more
-        noise than without a workload. Tuples of three to five columns are counted together, and
-        the model is fitted to these counts. All counts are made for each class of the target; with
-        groups the target is one of the columns.
 
     See Also
     --------
@@ -86,15 +78,12 @@ class TableSketch(BaseEstimator):
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "n_iter": [Interval(Integral, 1, None, closed="left")],
         "quality_share": [Interval(Real, 0, 0.5, closed="both")],
-        # Its names are those of a schema, so that it is read with the plan.
-        "workload": "no_validation",
     }
 
-    def __init__(self, n_components=400, *, n_iter=600, quality_share=0.0, workload=None):
+    def __init__(self, n_components=400, *, n_iter=600, quality_share=0.0):
         self.n_components = n_components
         self.n_iter = n_iter
         self.quality_share = quality_share
-        self.workload = workload
 
     def _check(self, declared: Declared) -> None:
         """Raise where parameters are wrong."""
@@ -124,20 +113,20 @@ class TableSketch(BaseEstimator):
         progress: Callable[..., Any],
     ) -> "TableReleases":  # fmt: skip
         """Return the release, or raise; no record is looked at."""
-        workload = self._read_workload(space.schema, training)
+        refuse_network(training)
         release = TableReleases(
             space, budget, int(self.n_components), int(self.n_iter), progress,
-            quality_share=float(self.quality_share), workload=workload,
+            quality_share=float(self.quality_share),
         )  # fmt: skip
         held_out = held_out_plans(space.schema) if self.quality_share else []
         check_noise(budget, release.planned, *held_out)
         return release
 
-    def _read_workload(self, schema: TableSchema, training: Any) -> Workload | None:
-        """Return the workload, or raise; a network raises, too."""
-        if training is not None:
-            raise ValueError("network is for vectors and images, and a table has a schema.")
-        return None if self.workload is None else read_workload(self.workload, schema)
+
+def refuse_network(training: Any) -> None:
+    """Raise if a network is to learn from the sketch of a table."""
+    if training is not None:
+        raise ValueError("network is for vectors and images, and a table has a schema.")
 
 
 @dataclass(frozen=True)
@@ -152,7 +141,6 @@ class TableReleases(SketchSeries):
     # Whether classes are the groups of a map, which noise in them would reveal.
     pooled: bool = False
     quality_share: float = 0.0
-    workload: Workload | None = None
 
     label = "a sketch of a table"
 
@@ -160,9 +148,8 @@ class TableReleases(SketchSeries):
         """Return the standard errors of the counts of columns, and of pairs of columns."""
         n_sketched = max(round(n_records * (1 - self.quality_share)), 1)
         errors = expected_errors(
-            n_sketched, self.space.schema, self._releases(None), self.workload,
-            totals=self._options["totals"],
-        )  # fmt: skip
+            n_sketched, self.space.schema, self._releases(None), totals=self._options["totals"]
+        )
         if self.quality_share:
             n_judges = n_records * self.quality_share
             errors += (expected_report_error(n_judges, self.space.schema, self.budget),)
@@ -180,7 +167,7 @@ class TableReleases(SketchSeries):
     @property
     def noise_of_counts(self) -> float:
         """Return the standard deviation of the noise of the counts of single columns."""
-        return noise_of_counts(self.space.schema, self._releases(None), self.workload)
+        return noise_of_counts(self.space.schema, self._releases(None))
 
     def run(self, records: Any, source: Any) -> "ReleasedTable":
         """Release the counts of the points of records, and fit the model to them."""
@@ -209,9 +196,8 @@ class TableReleases(SketchSeries):
     @property
     def planned(self) -> dict[str, PlannedRelease]:
         """Return the releases, with bounds of their sensitivities."""
-        # A record is in at most one table for each column, pair of columns, and wanted joint.
-        n_wanted = 0 if self.workload is None else len(self.workload.joints)
-        n_tables = max(len(self.space.schema.columns) ** 2 + n_wanted, MOST_PARITIES)
+        # A record is in at most one table for each column, and for each pair of columns.
+        n_tables = max(len(self.space.schema.columns) ** 2, MOST_PARITIES)
         bound = partial(cell_count_sensitivity, n_tables=n_tables)
         return {name: PlannedRelease(share, bound) for name, share in self._shares.items()}
 
@@ -224,7 +210,7 @@ class TableReleases(SketchSeries):
         """Return the release; classes that are groups of a map need no parities or totals."""
         apart = not self.pooled
         totals = apart and self.budget.noise_multiplier > _NOISE_OF_TOTALS
-        return {"parities": apart, "totals": totals, "workload": self.workload}
+        return {"parities": apart, "totals": totals}
 
 
 def plan_table(

@@ -24,24 +24,13 @@ from skdpot.generative._sketch.moments import BALL, COUNTED
 from skdpot.generative._sketch.plan import SketchBudget, SketchSeries
 from skdpot.generative._sketch.released_vectors import N_INTENSITIES, ReleasedVectors
 from skdpot.generative._sketch.shrinkage import kept_shares
-from skdpot.generative._sketch.vector_plan import VectorPlan
+from skdpot.generative._sketch.vector_plan import STAGES, VectorPlan
 from skdpot.generative._sketch.vector_summaries import judged_vectors, summaries, summary_schema
 from skdpot.privacy.preview import ExpectedError
 from skdpot.releases import RADIUS, SketchReleases
 from skdpot.transport import nearest_distribution
 
-__all__ = ["Coding", "VectorReleases"]
-
-# A vote is clear above this number of standard deviations of its noise.
-_CLEAR = 3.0
-
-
-@dataclass(frozen=True)
-class Coding:
-    """An encoder, and the sizes of the random moves of images that are drawn from it."""
-
-    encoder: Encoder
-    augment: Mapping[str, float] | None
+__all__ = ["VectorReleases"]
 
 
 @dataclass(frozen=True)
@@ -56,8 +45,10 @@ class VectorReleases(SketchSeries):
         Its releases.
     budget : SketchBudget
         Their noise.
-    codings : tuple of Coding
-        The plan of the only encoder, or of two encoders between which records vote.
+    encoder : Encoder
+        Of records, prepared for the space.
+    augment : mapping of str to float or None
+        The sizes of random moves of images that are drawn.
     progress : callable
         Makes a progress bar.
     quality_share : float
@@ -67,7 +58,8 @@ class VectorReleases(SketchSeries):
     space: RecordSpace
     plan: VectorPlan
     budget: SketchBudget
-    codings: tuple[Coding, ...]
+    encoder: Encoder
+    augment: Mapping[str, float] | None
     progress: Callable[..., Any]
     quality_share: float
 
@@ -77,28 +69,19 @@ class VectorReleases(SketchSeries):
         """Return the standard errors of the size and of the mean of a class.
 
         An estimate without data is off by the size of a class, and by the radius of the ball that
-        records are moved into. If records vote, errors are those of the worse encoder. A vote
-        without data is off by the number of records.
+        records are moved into.
         """
         n_sketched = n_records * (1 - self.quality_share)
         class_size = n_sketched / self.plan.n_classes
-        deviations = []
-        for coding in self.codings:
-            releases, n_codes = self._releases(None), coding.encoder.n_codes
-            self._divide(releases, self.plan.sizes(n_sketched, coding.encoder))
-            count = releases.standard_deviation("counts", COUNTED)
-            sum_noise = releases.standard_deviation("means", BALL) * math.sqrt(n_codes)
-            deviations.append((count, sum_noise / RADIUS / class_size))
-        count, mean = map(max, zip(*deviations, strict=True))
+        releases = self._releases(None)
+        self._divide(releases, self.plan.sizes(n_sketched, self.encoder))
+        count = releases.standard_deviation("counts", COUNTED)
+        sum_noise = releases.standard_deviation("means", BALL) * math.sqrt(self.encoder.n_codes)
+        mean = sum_noise / RADIUS / class_size
         errors = [
             ExpectedError("standard error of the number of records of a class", count, class_size),
             ExpectedError("error of the mean of a class, in radii of the records", mean, 1.0),
         ]
-        if self.plan.is_voted:
-            vote = self._releases(None).standard_deviation("vote", COUNTED)
-            names = " or ".join(f'"{coding.encoder.name}"' for coding in self.codings)
-            quantity = f"standard error of the vote of records on the encoder, {names}"
-            errors.append(ExpectedError(quantity, vote, n_sketched))
         if self.quality_share:
             n_judges = n_records * self.quality_share
             report_error = expected_report_error(n_judges, summary_schema(self.space), self.budget)
@@ -131,11 +114,7 @@ class VectorReleases(SketchSeries):
         with one_blas_thread(), self.progress(unit=" releases") as bar:
             size = float(releases.run("size", np.array(len(records.points)), COUNTED))
             bar.update()
-            coding = self.codings[0]
-            if self.plan.is_voted:
-                coding = self._elected(records, releases)
-                bar.update()
-            encoder = coding.encoder
+            encoder = self.encoder
             sizes = self.plan.sizes(size, encoder)
             self._divide(releases, sizes)
             intensities = None
@@ -151,23 +130,11 @@ class VectorReleases(SketchSeries):
             del codes
             sums = MixtureSketch(rows, sizes, releases, bar.update)
             mixture = sums.release(encoder.largest_norm, rng)
-        return ReleasedVectors(encoder, mixture, intensities, coding.augment, sums.noise)
-
-    def _elected(self, records: Points, releases: SketchReleases) -> Coding:
-        """Return the usual encoder, or the rival if a vote is clearly for it.
-
-        A record adds 1 or -1. The threshold is a function of the noise, which is public.
-        """
-        usual, rival = self.codings
-        votes = np.array(rival.encoder.votes(records.points).sum())
-        noisy = float(releases.run("vote", votes, COUNTED))
-        deviation = releases.standard_deviation("vote", COUNTED)
-        return rival if noisy > _CLEAR * deviation else usual
+        return ReleasedVectors(encoder, mixture, intensities, self.augment, sums.noise)
 
     def _releases(self, source: Any) -> SketchReleases:
         budget = self.budget
-        stages = self.plan.stages
-        return SketchReleases(budget.noise_multiplier, stages, budget.neighbouring, source)
+        return SketchReleases(budget.noise_multiplier, STAGES, budget.neighbouring, source)
 
     def _divide(self, releases: SketchReleases, sizes: MixturePlan) -> None:
         """Divide the budget, given an estimate of the number of records."""
