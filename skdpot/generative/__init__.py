@@ -1,7 +1,6 @@
 """Generators of synthetic data, and their parts."""
 
 from ._base import BaseGenerator as BaseGenerator
-from ._combine import combine
 from ._encoders.cosine import CosineEncoder
 from ._encoders.pose import PoseEncoder
 from ._engine import load_engine as load_engine
@@ -33,6 +32,5 @@ __all__ = [
     "PoseEncoder",
     "TableSketch",
     "VectorSketch",
-    "combine",
     "schema_template",
 ]

@@ -35,12 +35,11 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
     _in_files: ClassVar[tuple[str, ...]]
 
     @_SILENT
-    def sample(self, n_samples=1, y=None, given=None, *, n_users=None, n_sets=None) -> Any:
+    def sample(self, n_samples=1, y=None, given=None, *, n_users=None) -> Any:
         """Generate records from the release, at no cost.
 
         Rows of a table are drawn evenly: each single row has nearly the distribution of the model,
-        and together they are closer to the model than independent rows. With several sets
-        (`n_sets`), rows are independent.
+        and together they are closer to the model than independent rows.
 
         Parameters
         ----------
@@ -58,11 +57,6 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         n_users : int, default=None
             After a fit with `groups`: the number of people, each with all of their rows; other
             parameters are then not used. None draws each row from a different person.
-        n_sets : int, default=None
-            For tables: return a list of this many sets, for example 20, to compute confidence
-            intervals. Each set comes from a different model, drawn from those that agree with the
-            release. See :func:`~skdpot.generative.combine` for their intervals. Draw several times
-            as many rows as there were records.
 
         Returns
         -------
@@ -77,26 +71,14 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         ImportError
             If the frames to draw belong to a library that is not installed.
         ValueError
-            If `y` or `given` has undeclared values, `n_samples`, `n_users` or `n_sets` is invalid,
-            or the fit had no `groups` or no schema.
+            If `y` or `given` has undeclared values, `n_samples` or `n_users` is invalid, or
+            the fit had no `groups` or no schema.
         """
         check_is_fitted(self)
         rng = check_random_state(self.random_state)
-        if n_sets is not None:
-            return self._sample_sets(n_sets, n_samples, y, given, n_users, rng)
         if n_users is not None:
             return self._sample_users(n_users, y, given, rng)
         return self._fitted.sample(n_samples, y, given, rng, device_of(self.network))
-
-    def _sample_sets(
-        self, n_sets: Any, n_samples: Any, y: Any, given: Any, n_users: Any, rng: Any
-    ) -> list[Any]:
-        """Return tables for inference, or raise."""
-        fitted = self._fitted
-        of_people = isinstance(fitted, ReleasedPeople) or n_users is not None
-        if of_people or not isinstance(fitted, ReleasedTable):
-            raise ValueError("n_sets is for tables, with a schema, that are fitted without groups.")
-        return fitted.sample_sets(n_sets, n_samples, y, given, rng)
 
     def _sample_users(self, n_users: Any, y: Any, given: Any, rng: Any) -> Any:
         """Return the rows of people, or raise."""

@@ -270,7 +270,6 @@ def test_a_target_may_be_a_number(numeric, tmp_path):
     assert old["age"].between(70, 75).all() and (old["retired"] == "yes").mean() > 0.7
     with pytest.raises(ValueError, match="fitted without classes"):
         numeric.sample(y=[30])
-    assert len(numeric.sample(20, n_sets=2)[1]) == 20
     shuffled = table.assign(age=table["age"].to_numpy()[::-1])
     assert numeric.score(table) > numeric.score(shuffled)
     numeric.save(tmp_path / "generator")

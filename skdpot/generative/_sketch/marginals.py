@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skdpot.generative._sketch.cell_groups import group_cells, possible_cells, possible_counts
+from skdpot.generative._sketch.cell_groups import group_cells, possible_cells, possible_pairs
 from skdpot.generative._sketch.cells import (
     ROUNDS,
     WIDENING,
@@ -340,9 +340,8 @@ def _release_pairs(
     ]
     noisy = release_tables(releases, "pairs", exact)
     if schema.has_bands:
-        possible_pairs = possible_counts(schema, cells.starts, grouped.groups)[1]
-        for k, possible in enumerate(possible_pairs):
-            noisy[k] = noisy[k] * possible
+        possible = possible_pairs(schema, cells.starts, grouped.groups)
+        noisy = [pair * mask for pair, mask in zip(noisy, possible, strict=True)]
     return noisy
 
 

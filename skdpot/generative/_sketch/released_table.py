@@ -1,8 +1,7 @@
 """The released sketch of a table, from which tables are sampled."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from numbers import Integral
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from skdpot.generative._score import SCORED_ROWS, sinkhorn_divergence
 from skdpot.generative._sketch.cell_groups import merge_cells
 from skdpot.generative._sketch.file_parts import with_prefix
 from skdpot.generative._sketch.held_out import Judged, cells_of_model, n_held_out
-from skdpot.generative._sketch.inference import draw_models
 from skdpot.generative._sketch.table_draws import sample_units
 from skdpot.generative._sketch.table_files import (
     HELD_OUT_PREFIX,
@@ -164,19 +162,6 @@ class ReleasedTable:
         if self.classes is not None:
             return self.classes[rows.units[:, schema.target]]
         return schema.columns[schema.target].presented(rows.plain[schema.names[schema.target]])
-
-    def sample_sets(self, n_sets: Any, n_samples: Any, y: Any, given: Any, rng: Any) -> list[Any]:
-        """Return tables, each of a model that may be the one of the population."""
-        if not isinstance(n_sets, Integral) or isinstance(n_sets, bool) or n_sets < 2:
-            raise ValueError(f"n_sets must be an integer of at least 2, got {shown(n_sets)}.")
-        models = draw_models(
-            self.known_statistics, self.space.schema, self.n_records, int(n_sets), rng
-        )
-        # Sampling errors are part of the intervals that sets are used for.
-        return [
-            replace(self, model=model)._sample(n_samples, y, given, rng, evenly=False)
-            for model in models
-        ]
 
     def score(
         self, estimator: Any, X: Any, y: Any, reg: float, rng: Any, device: Any = None
