@@ -31,7 +31,7 @@ from skdpot import (
     PrivateSearchCV,
     PrivateSinkhornDistance,
 )
-from skdpot.generative import ImageSketch, NetworkTraining, TableSketch, VectorSketch
+from skdpot.generative import NetworkTraining, TableSketch
 from skdpot.published import NoisySinkhornDistance, PrivateMessageADMM, SinkhornGradientGenerator
 
 PAGE = Path(__file__).parents[1] / "doc" / "not_protected.rst"
@@ -240,8 +240,8 @@ def generator(relation, ledger, **options):
     return DPSinkhornGenerator(50.0, neighbouring=relation, ledger=ledger, **options)
 
 
-def table_generator(relation, ledger, share=0.0, **options):
-    model = TableSketch(8, n_iter=1, quality_share=share)
+def table_generator(relation, ledger, **options):
+    model = TableSketch(8, n_iter=1)
     return generator(relation, ledger, **{"schema": SCHEMA, "model": model} | options)
 
 
@@ -295,13 +295,12 @@ for relation in RELATIONS:
         ),
         f"images, {relation}": Case(
             "DPSinkhornGenerator",
-            partial(generator, relation, image_shape=(2, 2), model=ImageSketch(quality_share=0.3)),
+            partial(generator, relation, image_shape=(2, 2)),
             of_points("array"), **both,
         ),
         f"labels of vectors, {relation}": Case(
             "DPSinkhornGenerator",
-            partial(generator, relation, bounds=(0, 1), classes=["f", "m"],
-                    model=VectorSketch(quality_share=0.3)),
+            partial(generator, relation, bounds=(0, 1), classes=["f", "m"]),
             of_labels(), usual="m", **both,
         ),
         f"gradients, {relation}": Case(
@@ -322,7 +321,7 @@ for relation in RELATIONS:
             usual=0, values=(None, math.nan, 2.0**60, [1]), **both,
         ),
         f"rows of people, {relation}": Case(
-            "DPSinkhornGenerator", partial(table_generator, relation, share=0.3),
+            "DPSinkhornGenerator", partial(table_generator, relation),
             of_table("level", groups=np.repeat(range(10), 4)), usual=2, **both,
         ),
         f"target beside the table, {relation}": Case(
@@ -330,7 +329,7 @@ for relation in RELATIONS:
             of_target, usual="m", **both,
         ),
         f"table, {relation}": Case(
-            "DPSinkhornGenerator", partial(table_generator, relation, share=0.3),
+            "DPSinkhornGenerator", partial(table_generator, relation),
             of_table("sex"), usual="m", **both,
         ),
     }  # fmt: skip

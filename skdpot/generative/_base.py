@@ -184,8 +184,8 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         self.noise_multiplier_ = noise_multiplier
         if fitted.classes is not None:
             self.classes_ = fitted.classes
-        if fitted.n_in_all is not None:
-            self.n_records_ = fitted.n_in_all
+        if fitted.n_records is not None:
+            self.n_records_ = fitted.n_records
         if fitted.network is not None:
             self.loss_curve_ = fitted.network.losses
             self.n_iter_ = len(fitted.network.losses)

@@ -356,12 +356,11 @@ class DPSinkhornGenerator(BaseGenerator):
         """Return a report on the fitted sketch, made from the release; it costs nothing.
 
         The report states the noise. For a table, it says whether the model fits the released
-        counts; for vectors and images, how much of each class is above the noise. If the model has
-        a `quality_share`, such as ``ImageSketch(quality_share=0.1)``, it also compares samples
-        with held-out records, with standard errors: the distance between them, the AUC of a
-        classifier that distinguishes them, and the accuracy on records of a model that learned the
-        target (or the label) from samples. It does not test a network that learned from the
-        sketch.
+        counts, and how strong associations of columns are there and in the model, the worst first.
+        For vectors and images, it says how much of each class is above the noise. It knows nothing
+        that was not released: to compare samples with records, keep some of the records out of the
+        fit (:ref:`the guide <quality-of-samples>`). It does not test a network that learned from
+        the sketch.
 
         Returns
         -------

@@ -17,11 +17,10 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 
 from skdpot import DPSinkhornGenerator, PrivacyLedger
 from skdpot.generative import TableSketch
-from skdpot.generative._sketch import held_out, judges, people_sketch
+from skdpot.generative._sketch import people_sketch
 from skdpot.generative._sketch.people_parts import PeoplePart
 from skdpot.generative._sketch.people_targets import _denoised, _group_shares
 from skdpot.generative._sketch.row_products import mean_products
-from skdpot.privacy.random import make_source
 from skdpot.releases import RADIUS
 from tests.oracles.people import SCHEMA, SMALL, fit_people, make_people, refused
 from tests.oracles.sketch import moved_by, squared_mu, squared_norm, transcript_of
@@ -76,35 +75,6 @@ def test_a_person_moves_no_release_further_than_declared_however_many_rows_she_h
     # And the noise is for no more than people may do.
     assert all(moved[name] > 0.999 for name in ("cells 1", "values", "pairs"))
     assert min(moved["within"], moved["next"]) > 0.5
-
-
-@pytest.mark.parametrize("use", range(3), ids=["sketched", "teacher", "counted"])
-def test_a_person_who_may_be_held_out_moves_her_own_part_and_no_other(use, monkeypatch):
-    monkeypatch.setattr(held_out, "_N_SAMPLES", 2000)
-    monkeypatch.setattr(judges, "_MOST_FEATURES", 40)
-
-    def fit(rows):
-        return lambda: fit_people(rows, model=TableSketch(24, n_iter=2, quality_share=0.4))
-
-    def last_use(n_people):
-        return held_out.hold_out(n_people, 0.4, make_source(0).for_user(0))[-1]
-
-    base = make_people(next(n for n in range(20, 99) if last_use(n + 1) == use))
-    first = transcript_of(fit(base))
-    parts = [[], [], []]
-    for name in first:
-        parts[1 + (name != "held-out features") if name.startswith("held-out") else 0] += [name]
-    assert [len(names) for names in parts[1:]] == [1, 2]
-    for person in ("a row", "far too many", "far too many, in turns"):
-        other = transcript_of(fit(pd.concat([base, PERSONS[person].assign(user=999)])), given=first)
-        moved = moved_by(other, first)
-        assert {name for name, far in moved.items() if far} <= set(parts[use])
-        assert max(moved.values()) <= 1
-        if person == "a row" and use:
-            assert min(moved[name] for name in parts[use]) > 0.999
-        for names in parts:
-            of_part = {name: first[name] for name in names}
-            assert spent_noise(of_part) == pytest.approx(spent_noise(other) * 3**0.5, rel=1e-9)
 
 
 def test_clipping_rows_instead_of_people_would_be_seen(monkeypatch):

@@ -23,26 +23,19 @@ MAKERS = {
     "a table with parities": partial(
         DPSinkhornGenerator, 5.0, schema=SIX, target=3, model=TableSketch(8, n_iter=5)
     ),
-    "a table and a report": partial(
-        DPSinkhornGenerator, 5.0, schema=SCHEMA, target=2, model=TableSketch(quality_share=0.5)
-    ),
-    "images and a report": partial(
-        make_sketch_generator, 5.0, image_shape=(2, 2), classes=[0, 1], quality_share=0.5
-    ),
-    "vectors and a report": partial(make_sketch_generator, 5.0, n_clusters=2, quality_share=0.5),
     "people with a table": partial(
         DPSinkhornGenerator,
         5.0,
         schema=SCHEMA | {0: {"bounds": (0.0, 1.0), "order": True}},
         model=TableSketch(n_components=24, n_iter=5),
     ),
-    "people with a table, wishes and a report": partial(
+    "people with a table and rules": partial(
         DPSinkhornGenerator,
         5.0,
         schema=SCHEMA | {0: {"bounds": (0.0, 1.0), "order": True}},
         target=1,
         rules=["`0` <= 0.9"],
-        model=TableSketch(24, n_iter=5, quality_share=0.5),
+        model=TableSketch(24, n_iter=5),
     ),
     "a table and labels": partial(DPSinkhornGenerator, 5.0, schema=SCHEMA, classes=[0, 1]),
 }

@@ -278,15 +278,6 @@ def test_a_target_may_be_a_number(numeric, tmp_path):
     assert_same_samples(loaded, numeric)
 
 
-def test_what_is_held_out_judges_bands_of_numbers():
-    model = TableSketch(quality_share=0.4)
-    judged = make(target="age", epsilon=None, model=model, random_state=0).fit(make_table(1500))
-    report = judged.quality().held_out
-    assert report.target == "band of age"
-    # The wage and retirement tell of the age, and the age itself is not asked.
-    assert 0.35 < report.accuracy.value < 0.95 and report.auc is None
-
-
 @pytest.mark.parametrize("target", ["age", "retired"])
 def test_a_declared_target_may_go_beside_the_table(target, tmp_path):
     table = make_table()

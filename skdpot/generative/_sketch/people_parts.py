@@ -47,11 +47,6 @@ class PeoplePart:
         """Return the position of the first row of each person."""
         return np.cumsum(self.sizes) - self.sizes
 
-    def restricted(self, people: np.ndarray) -> "PeoplePart":
-        """Return the rows of the people of a mask."""
-        rows = np.repeat(people, self.sizes)
-        return PeoplePart([units[rows] for units in self.units], self.sizes[people])
-
     def column(self, j: int, shared: Sequence[int]) -> np.ndarray:
         """Return a column; in `shared` columns, the first row of a person sets all."""
         units = self.units[j]
@@ -78,12 +73,6 @@ class LocalParts:
         """Return exact sums of the arrays that a function returns for each part."""
         return reduce(_add, map(sum_part, self.parts)) if self.parts else []
 
-    def restricted(self, people: np.ndarray) -> "LocalParts":
-        """Return the parts restricted to the people of a mask."""
-        ends = np.cumsum([len(part.sizes) for part in self.parts])[:-1]
-        masks = np.split(people, ends)
-        return LocalParts([part.restricted(m) for part, m in zip(self.parts, masks, strict=True)])
-
 
 @dataclass(frozen=True, eq=False)
 class RemoteParts:
@@ -104,17 +93,6 @@ class RemoteParts:
         part_sums = dask.compute(*[dask.delayed(_sums_of)(part, sum_part) for part in self.parts])
         # A partition may have no rows.
         return [sum(arrays) for arrays in zip(*filter(None, part_sums), strict=True)]
-
-    def restricted(self, people: np.ndarray) -> "RemoteParts":
-        """Return the parts restricted to the people of a mask."""
-        import dask
-
-        masks = np.split(people, np.cumsum(self.n_people)[:-1])
-        parts = [
-            dask.delayed(_restricted)(*part_and_mask)
-            for part_and_mask in zip(self.parts, masks, strict=True)
-        ]
-        return RemoteParts(list(dask.persist(*parts)), [int(mask.sum()) for mask in masks])
 
 
 def first_of(X: Any, groups: Any) -> tuple[Any, Any, Any]:
@@ -222,10 +200,6 @@ def _add(first: list[np.ndarray], second: list[np.ndarray]) -> list[np.ndarray]:
 
 def _sums_of(parts: list[PeoplePart], sum_part: Any) -> list[np.ndarray]:
     return LocalParts(parts).sums(sum_part)
-
-
-def _restricted(parts: list[PeoplePart], people: np.ndarray) -> list[PeoplePart]:
-    return LocalParts(parts).restricted(people).parts
 
 
 def _taken_out(X: Any, name: str) -> tuple[Any, Any]:

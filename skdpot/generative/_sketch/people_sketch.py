@@ -2,26 +2,18 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import validate_data
 
 from skdpot.generative._records import Declared, check_count
-from skdpot.generative._sketch.held_out import (
-    expected_report_error,
-    held_out_plans,
-    hold_out,
-    release_held_out,
-)
 from skdpot.generative._sketch.noisy_counts import released_size
 from skdpot.generative._sketch.people_counts import release_people
 from skdpot.generative._sketch.people_model import as_mixture, fit_people
 from skdpot.generative._sketch.people_parts import (
-    LARGEST_WEIGHT,
     LocalParts,
-    PeoplePart,
     RemoteParts,
     by_person,
     first_of,
@@ -232,10 +224,8 @@ class PeopleSketch:
         model = self.row_model
         release = PeopleReleases(
             space, budget, int(model.n_components), int(model.n_iter), progress,
-            quality_share=float(model.quality_share),
         )  # fmt: skip
-        held_out = held_out_plans(space.rows.schema, LARGEST_WEIGHT) if model.quality_share else []
-        check_noise(budget, release.planned, *held_out)
+        check_noise(budget, release.planned)
         return release
 
 
@@ -248,7 +238,6 @@ class PeopleReleases(SketchSeries):
     n_components: int
     n_iter: int
     progress: Callable[..., Any]
-    quality_share: float = 0.0
 
     label = "a sketch of people with several rows"
 
@@ -265,20 +254,13 @@ class PeopleReleases(SketchSeries):
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return the standard errors of counts of so many people."""
-        n_sketched = max(round(n_records * (1 - self.quality_share)), 1)
-        errors = people_errors(n_sketched, self.table, self._releases(None))
-        if self.quality_share:
-            n_judges, schema = n_records * self.quality_share, self.space.rows.schema
-            errors += (expected_report_error(n_judges, schema, self.budget),)
-        return errors
+        return people_errors(n_records, self.table, self._releases(None))
 
     def run(self, records: PeopleRecords, source: Any) -> "ReleasedPeople":
         """Release sums over people, and fit the model to them."""
-        table, releases, parts = self.table, self._releases(source), records.parts
-        uses = hold_out(records.n_people, self.quality_share, source)
+        table, releases = self.table, self._releases(source)
         with self.progress(total=2, unit=" parts") as bar:
-            sketched = parts.restricted(uses == 0) if self.quality_share else parts
-            released = release_people(sketched, table, releases)
+            released = release_people(records.parts, table, releases)
             bar.update()
             n_types = max(self.n_components // _COMPONENTS_OF_TYPE, 2)
             people = fit_people(released, table, n_types, _N_STATES, _STEPS_OF_FIT * self.n_iter)
@@ -288,36 +270,11 @@ class PeopleReleases(SketchSeries):
         # Of values and of pairs.
         statistics["deviations"] = released["deviations"][:2]
         n_people = released_size(released)
-        sketch = ReleasedPeople.of(self.space, people, n_people, statistics=statistics)
-        if not self.quality_share:
-            return sketch
-        teachers, counted = (
-            _PeopleHeldOut(parts.restricted(uses == use), table.shared) for use in (1, 2)
-        )
-        held_out = release_held_out(
-            teachers, counted, sketch.judged, self.budget, source, LARGEST_WEIGHT
-        )
-        return replace(sketch, held_out=held_out)
+        return ReleasedPeople.of(self.space, people, n_people, statistics=statistics)
 
     def _releases(self, source: Any) -> SketchReleases:
         budget, shares = self.budget, share_people(self.table)
         return SketchReleases(budget.noise_multiplier, shares, budget.neighbouring, source)
-
-
-@dataclass(frozen=True, eq=False)
-class _PeopleHeldOut:
-    """People who are held out: `release_held_out` adds up the rows of each, with her weights."""
-
-    parts: Any
-    shared: tuple[int, ...]
-
-    def sums(self, sum_rows: Callable[..., list[np.ndarray]]) -> list[np.ndarray]:
-        return self.parts.sums(partial(_sum_part_rows, sum_rows, self.shared))
-
-
-def _sum_part_rows(sum_rows: Callable[..., Any], shared: tuple[int, ...], part: PeoplePart) -> Any:
-    columns = [part.column(j, shared) for j in range(len(part.units))]
-    return sum_rows(np.column_stack(columns).astype(np.int64), part.weights)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -396,7 +353,7 @@ class ReleasedPeople(ReleasedTable):
         if not _is_model(space.table, **numbers):
             raise ValueError("the file does not hold a sketch of people.")
         counted = space.table.schema
-        further = read_further(arrays, len(numbers), counted, rows.schema, n_records)
+        further = read_further(arrays, len(numbers), counted, n_records)
         return cls.of(space, numbers, n_records, **further)
 
 

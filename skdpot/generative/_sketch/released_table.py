@@ -10,14 +10,8 @@ from skdpot.generative._records import check_count, wanted_labels
 from skdpot.generative._score import SCORED_ROWS, sinkhorn_divergence
 from skdpot.generative._sketch.cell_groups import merge_cells
 from skdpot.generative._sketch.file_parts import with_prefix
-from skdpot.generative._sketch.held_out import Judged, cells_of_model, n_held_out
 from skdpot.generative._sketch.table_draws import sample_units
-from skdpot.generative._sketch.table_files import (
-    HELD_OUT_PREFIX,
-    STATISTICS_PREFIX,
-    read_further,
-    read_model,
-)
+from skdpot.generative._sketch.table_files import STATISTICS_PREFIX, read_further, read_model
 from skdpot.generative._sketch.table_model import class_shares
 from skdpot.generative._sketch.table_rows import TableRows, WantedRows, draw_rows
 from skdpot.generative._sketch.table_space import TableSpace
@@ -47,15 +41,12 @@ class ReleasedTable:
     statistics : mapping of str to ndarray, default=None
         The statistics of `release_marginals` to which the model was fitted. Files of earlier
         versions have none.
-    held_out : mapping of str to ndarray, default=None
-        Of `release_held_out`, where records were held out.
     """
 
     space: TableSpace
     model: Mapping[str, np.ndarray]
     n_records: int
     statistics: Mapping[str, np.ndarray] | None = None
-    held_out: Mapping[str, np.ndarray] | None = None
 
     network = None
 
@@ -73,11 +64,6 @@ class ReleasedTable:
     def counts(self) -> np.ndarray:
         """Return the share of the records that each class has."""
         return class_shares(self.model, self.space.schema.n_classes)
-
-    @property
-    def n_in_all(self) -> int:
-        """Return about how many records there are, with those that were held out."""
-        return self.n_records + n_held_out(self.held_out)
 
     @property
     def counted(self) -> tuple[TableSchema, Mapping[str, np.ndarray]]:
@@ -104,12 +90,6 @@ class ReleasedTable:
         ends = np.cumsum(model["n_cells"])[:-1]
         column_parts = [np.split(part, ends) for part in (model["starts"], model["stops"], shares)]
         return [(*part, merge_cells(part[-1], least)) for part in zip(*column_parts, strict=True)]
-
-    @property
-    def judged(self) -> Judged:
-        """Return the samples that the held-out records judge."""
-        schema = self.space.schema
-        return Judged(schema, self.draw, cells_of_model(self.model, schema))
 
     def units_of(self, codes: np.ndarray, rng: Any) -> np.ndarray:
         """Return a record of each of these classes, as whole numbers."""
@@ -220,8 +200,7 @@ class ReleasedTable:
 
     def _further_arrays(self) -> dict[str, np.ndarray]:
         """Return the part of the release that a file holds besides the model."""
-        count_arrays = with_prefix(self.statistics, STATISTICS_PREFIX)
-        return count_arrays | with_prefix(self.held_out, HELD_OUT_PREFIX)
+        return with_prefix(self.statistics, STATISTICS_PREFIX)
 
     @classmethod
     def from_file(
@@ -230,7 +209,7 @@ class ReleasedTable:
         """Return the sketch of a file, or raise."""
         space = TableSpace.from_file(header)
         model = read_model(arrays, space.schema)
-        further = read_further(arrays, len(model), space.schema, space.schema, n_records)
+        further = read_further(arrays, len(model), space.schema, n_records)
         return cls(space, model, n_records, **further)
 
 

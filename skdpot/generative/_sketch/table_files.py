@@ -6,14 +6,13 @@ from typing import Any
 import numpy as np
 
 from skdpot.generative._sketch.file_parts import part_of, with_kinds
-from skdpot.generative._sketch.held_out import read_held_out
 from skdpot.generative._sketch.noisy_counts import released_size
 from skdpot.generative._sketch.parities import PARITY_SIZES, are_scanned, count_subsets
 from skdpot.tables import TableSchema
 
-__all__ = ["HELD_OUT_PREFIX", "STATISTICS_PREFIX", "are_cells", "read_further", "read_model"]
+__all__ = ["STATISTICS_PREFIX", "are_cells", "read_further", "read_model"]
 
-STATISTICS_PREFIX, HELD_OUT_PREFIX = "statistics.", "held_out."
+STATISTICS_PREFIX = "statistics."
 # The largest noisy count of a valid file.
 _LARGEST = 2.0**53
 # Arrays of a model in a file, and their types.
@@ -97,16 +96,14 @@ def are_cells(
 
 
 def read_further(
-    arrays: Mapping[str, np.ndarray], n_others: int, counted: TableSchema, judged: TableSchema,
-    n_records: Any,
-) -> dict[str, Any]:  # fmt: skip
-    """Return the released statistics of a file: of counted columns, and of held-out records.
+    arrays: Mapping[str, np.ndarray], n_others: int, counted: TableSchema, n_records: Any
+) -> dict[str, Any]:
+    """Return the released statistics of a file, of counted columns.
 
     `n_others` is the number of arrays of the model.
     """
     statistics = part_of(arrays, STATISTICS_PREFIX)
-    held_out = part_of(arrays, HELD_OUT_PREFIX)
-    if len(arrays) != n_others + len(statistics) + len(held_out):
+    if len(arrays) != n_others + len(statistics):
         raise ValueError("the file does not hold a sketch of a table.")
     if not statistics:
         return {}
@@ -118,7 +115,7 @@ def read_further(
         or n_records != released_size(statistics)
     ):
         raise ValueError("the file lacks the release of a table.")
-    return {"statistics": statistics, "held_out": read_held_out(judged, held_out)}
+    return {"statistics": statistics}
 
 
 def _are_statistics(schema: TableSchema, statistics: Mapping[str, np.ndarray]) -> bool:

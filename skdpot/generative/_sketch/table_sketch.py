@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,6 @@ from sklearn.base import BaseEstimator
 from skdpot._sklearn_compat import Interval, validate_parameters
 from skdpot.generative._records import Declared
 from skdpot.generative._sketch.expected_errors import expected_errors
-from skdpot.generative._sketch.held_out import (
-    HeldOutRows,
-    expected_report_error,
-    held_out_plans,
-    hold_out,
-    release_held_out,
-)
 from skdpot.generative._sketch.marginals import release_marginals, share_marginals
 from skdpot.generative._sketch.noisy_counts import noise_of_counts, released_size
 from skdpot.generative._sketch.parities import MOST_PARITIES
@@ -55,11 +48,6 @@ class TableSketch(BaseEstimator):
         classes of the target, the others in proportion to class size.
     n_iter : int, default=600
         Number of steps of the fit of a mixture to the released counts.
-    quality_share : float, default=0.0
-        Probability with which each record is held out of the sketch, independently, for
-        :meth:`DPSinkhornGenerator.quality <skdpot.DPSinkhornGenerator.quality>`. The sketch has
-        fewer records, but no budget is spent. At most 0.5. With groups, people are held out, with
-        all their rows.
 
     See Also
     --------
@@ -77,13 +65,11 @@ class TableSketch(BaseEstimator):
     _parameter_constraints: dict = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "n_iter": [Interval(Integral, 1, None, closed="left")],
-        "quality_share": [Interval(Real, 0, 0.5, closed="both")],
     }
 
-    def __init__(self, n_components=400, *, n_iter=600, quality_share=0.0):
+    def __init__(self, n_components=400, *, n_iter=600):
         self.n_components = n_components
         self.n_iter = n_iter
-        self.quality_share = quality_share
 
     def _check(self, declared: Declared) -> None:
         """Raise where parameters are wrong."""
@@ -114,12 +100,8 @@ class TableSketch(BaseEstimator):
     ) -> "TableReleases":  # fmt: skip
         """Return the release, or raise; no record is looked at."""
         refuse_network(training)
-        release = TableReleases(
-            space, budget, int(self.n_components), int(self.n_iter), progress,
-            quality_share=float(self.quality_share),
-        )  # fmt: skip
-        held_out = held_out_plans(space.schema) if self.quality_share else []
-        check_noise(budget, release.planned, *held_out)
+        release = TableReleases(space, budget, int(self.n_components), int(self.n_iter), progress)
+        check_noise(budget, release.planned)
         return release
 
 
@@ -140,19 +122,14 @@ class TableReleases(SketchSeries):
     progress: Callable[..., Any]
     # Whether classes are the groups of a map, which noise in them would reveal.
     pooled: bool = False
-    quality_share: float = 0.0
 
     label = "a sketch of a table"
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return the standard errors of the counts of columns, and of pairs of columns."""
-        n_sketched = max(round(n_records * (1 - self.quality_share)), 1)
         errors = expected_errors(
-            n_sketched, self.space.schema, self._releases(None), totals=self._options["totals"]
+            n_records, self.space.schema, self._releases(None), totals=self._options["totals"]
         )
-        if self.quality_share:
-            n_judges = n_records * self.quality_share
-            errors += (expected_report_error(n_judges, self.space.schema, self.budget),)
         if not self.pooled:
             return errors
         quantity = "AUC above 1/2 that the noise of a map may give groups away by"
@@ -173,21 +150,14 @@ class TableReleases(SketchSeries):
         """Release the counts of the points of records, and fit the model to them."""
         schema, shares = self.space.schema, self._shares
         releases, points = self._releases(source), records.points
-        uses = hold_out(len(points), self.quality_share, source)
         # One step for each release, and one for the fit of the model.
         with self.progress(total=len(shares) + 1, unit=" parts") as bar:
-            sketched = points[uses == 0]
-            released = release_marginals(sketched, schema, releases, **self._options)
+            released = release_marginals(points, schema, releases, **self._options)
             bar.update(len(shares))
             model = fit_table(released, schema, self.n_components, self.n_iter, pooled=self.pooled)
             bar.update()
         statistics = {name: array for name, array in released.items() if name not in _FIT_ONLY}
-        table = ReleasedTable(self.space, model, released_size(released), statistics)
-        if not self.quality_share:
-            return table
-        teachers, counted = (HeldOutRows(points[uses == use]) for use in (1, 2))
-        held_out = release_held_out(teachers, counted, table.judged, self.budget, source)
-        return replace(table, held_out=held_out)
+        return ReleasedTable(self.space, model, released_size(released), statistics)
 
     def _releases(self, source: Any) -> SketchReleases:
         budget = self.budget

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,21 +11,14 @@ from skdpot._threads import one_blas_thread
 from skdpot.generative._encoders import Encoder, RecordSpace
 from skdpot.generative._encoders.images import blocks
 from skdpot.generative._fitted import FittedRecords
-from skdpot.generative._records import Points, ScaledRecords
+from skdpot.generative._records import Points
 from skdpot.generative._sketch.class_rows import ClassRows
-from skdpot.generative._sketch.held_out import (
-    HeldOutRows,
-    expected_report_error,
-    hold_out,
-    release_held_out,
-)
 from skdpot.generative._sketch.mixture import MixturePlan, MixtureSketch
 from skdpot.generative._sketch.moments import BALL, COUNTED
 from skdpot.generative._sketch.plan import SketchBudget, SketchSeries
 from skdpot.generative._sketch.released_vectors import N_INTENSITIES, ReleasedVectors
 from skdpot.generative._sketch.shrinkage import kept_shares
 from skdpot.generative._sketch.vector_plan import STAGES, VectorPlan
-from skdpot.generative._sketch.vector_summaries import judged_vectors, summaries, summary_schema
 from skdpot.privacy.preview import ExpectedError
 from skdpot.releases import RADIUS, SketchReleases
 from skdpot.transport import nearest_distribution
@@ -51,8 +44,6 @@ class VectorReleases(SketchSeries):
         The sizes of random moves of images that are drawn.
     progress : callable
         Makes a progress bar.
-    quality_share : float
-        The probability with which a record is held out.
     """
 
     space: RecordSpace
@@ -61,7 +52,6 @@ class VectorReleases(SketchSeries):
     encoder: Encoder
     augment: Mapping[str, float] | None
     progress: Callable[..., Any]
-    quality_share: float
 
     label = "a sketch"
 
@@ -71,44 +61,21 @@ class VectorReleases(SketchSeries):
         An estimate without data is off by the size of a class, and by the radius of the ball that
         records are moved into.
         """
-        n_sketched = n_records * (1 - self.quality_share)
-        class_size = n_sketched / self.plan.n_classes
+        class_size = n_records / self.plan.n_classes
         releases = self._releases(None)
-        self._divide(releases, self.plan.sizes(n_sketched, self.encoder))
+        self._divide(releases, self.plan.sizes(n_records, self.encoder))
         count = releases.standard_deviation("counts", COUNTED)
         sum_noise = releases.standard_deviation("means", BALL) * math.sqrt(self.encoder.n_codes)
         mean = sum_noise / RADIUS / class_size
-        errors = [
+        return (
             ExpectedError("standard error of the number of records of a class", count, class_size),
             ExpectedError("error of the mean of a class, in radii of the records", mean, 1.0),
-        ]
-        if self.quality_share:
-            n_judges = n_records * self.quality_share
-            report_error = expected_report_error(n_judges, summary_schema(self.space), self.budget)
-            errors.append(report_error)
-        return tuple(errors)
+        )
 
     def run(self, records: Points, source: Any) -> FittedRecords:
-        """Release the sketch, and statistics of held-out records that judge it."""
-        # Independent of all records, and of their number.
+        """Release the sketch."""
+        # Independent of all records, and of their number; chooses the first centres of clusters.
         rng = np.random.default_rng(source.bits(62, 2).tolist())
-        if not self.quality_share:
-            return FittedRecords(self.space, self._sketched(records, rng, source), None)
-        points, labels = records.points, records.labels
-        uses = hold_out(len(points), self.quality_share, source)
-        sketched_rows = ScaledRecords(self.space, points.records[uses == 0])
-        sketched = replace(records, points=sketched_rows, codes=labels[uses == 0])
-        sketch = self._sketched(sketched, rng, source)
-        teachers, counted = (
-            HeldOutRows(summaries(points[uses == use], labels[uses == use], self.space))
-            for use in (1, 2)
-        )
-        judged = judged_vectors(self.space, sketch)
-        held_out = release_held_out(teachers, counted, judged, self.budget, source)
-        return FittedRecords(self.space, replace(sketch, held_out=held_out), None)
-
-    def _sketched(self, records: Points, rng: Any, source: Any) -> "ReleasedVectors":
-        """Release the sketch; `rng` chooses the first centres of clusters."""
         releases = self._releases(source)
         # Products are small, and with one thread rounding does not depend on the machine.
         with one_blas_thread(), self.progress(unit=" releases") as bar:
@@ -130,7 +97,8 @@ class VectorReleases(SketchSeries):
             del codes
             sums = MixtureSketch(rows, sizes, releases, bar.update)
             mixture = sums.release(encoder.largest_norm, rng)
-        return ReleasedVectors(encoder, mixture, intensities, self.augment, sums.noise)
+        sketch = ReleasedVectors(encoder, mixture, intensities, self.augment, sums.noise)
+        return FittedRecords(self.space, sketch, None)
 
     def _releases(self, source: Any) -> SketchReleases:
         budget = self.budget

@@ -1,7 +1,7 @@
 """The parameters of the sketches of vectors and of images."""
 
 from collections.abc import Callable
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 from sklearn.base import BaseEstimator
@@ -10,12 +10,10 @@ from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
 from skdpot.generative._encoders import Encoder, RecordSpace, make_encoder
 from skdpot.generative._network import NetworkTraining, Training
 from skdpot.generative._records import Declared, read_points, unseen_points
-from skdpot.generative._sketch.held_out import held_out_plans
-from skdpot.generative._sketch.plan import SketchBudget, check_noise
+from skdpot.generative._sketch.plan import SketchBudget
 from skdpot.generative._sketch.released_vectors import MOVES, are_moves, is_size
 from skdpot.generative._sketch.vector_plan import SHARE_NAMES, VectorPlan
 from skdpot.generative._sketch.vector_releases import VectorReleases
-from skdpot.generative._sketch.vector_summaries import summary_schema
 
 # From this epsilon on, a budget suffices for finer codes of images.
 _AMPLE = 5.0
@@ -36,10 +34,6 @@ class VectorSketch(BaseEstimator):
         Shares of the budget for the parts of the release, to change the defaults: ``"counts"``,
         ``"radii"``, ``"intensities"``, ``"means"``, ``"covariances"``, ``"assignments"``,
         ``"clusters"`` and ``"kernels"``. They are divided by their sum.
-    quality_share : float, default=0.0
-        Probability with which each record is held out of the sketch, independently, for
-        :meth:`DPSinkhornGenerator.quality <skdpot.DPSinkhornGenerator.quality>`. The sketch has
-        fewer records, but no budget is spent. At most 0.5.
 
     See Also
     --------
@@ -59,16 +53,12 @@ class VectorSketch(BaseEstimator):
         "encoder": "no_validation",
         "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
         "budget_shares": [dict, None],
-        "quality_share": [Interval(Real, 0, 0.5, closed="both")],
     }
 
-    def __init__(
-        self, encoder="auto", *, n_clusters=None, budget_shares=None, quality_share=0.0
-    ) -> None:
+    def __init__(self, encoder="auto", *, n_clusters=None, budget_shares=None) -> None:
         self.encoder = encoder
         self.n_clusters = n_clusters
         self.budget_shares = budget_shares
-        self.quality_share = quality_share
 
     _read = staticmethod(read_points)
     _unseen = staticmethod(unseen_points)
@@ -96,14 +86,11 @@ class VectorSketch(BaseEstimator):
             n_pixels=space.n_features if encoder.counts_intensities else 0,
         )
         plan.check(budget, encoder)
-        if self.quality_share:
-            check_noise(budget, *held_out_plans(summary_schema(space)))
         augment = self._moves(encoder)
         if training is not None:
             # Raises where there can be no such network.
             Training(training, space).new_network(0)
-        share = float(self.quality_share)
-        return VectorReleases(space, plan, budget, encoder, augment, progress, share)
+        return VectorReleases(space, plan, budget, encoder, augment, progress)
 
     def _moves(self, encoder: Encoder) -> dict[str, float] | None:
         return None
@@ -129,8 +116,6 @@ class ImageSketch(VectorSketch):
         height. If it is publicly known that such changes do not affect the label, models learn
         better from changed images. ``"auto"`` changes images with ``encoder="pose"`` a little, and
         no others.
-    quality_share : float, default=0.0
-        As in :class:`VectorSketch`.
 
     See Also
     --------
@@ -149,12 +134,9 @@ class ImageSketch(VectorSketch):
     }
 
     def __init__(
-        self, encoder="auto", *, n_clusters=None, budget_shares=None, augment="auto",
-        quality_share=0.0,
-    ) -> None:  # fmt: skip
-        super().__init__(
-            encoder, n_clusters=n_clusters, budget_shares=budget_shares, quality_share=quality_share
-        )
+        self, encoder="auto", *, n_clusters=None, budget_shares=None, augment="auto"
+    ) -> None:
+        super().__init__(encoder, n_clusters=n_clusters, budget_shares=budget_shares)
         self.augment = augment
 
     def _check(self, declared: Declared) -> None:
