@@ -95,16 +95,6 @@ class ReleasedTable:
         """Return a record of each of these classes, as whole numbers."""
         return sample_units(self.model, self.space.schema, len(codes), rng, None, codes)
 
-    def draw(self, n_samples: int, rng: Any) -> np.ndarray:
-        """Return records as whole numbers, target included; rules are ignored if none keeps them.
-
-        The budget of the release has been spent, and an error would lose it.
-        """
-        try:
-            return self._rows(n_samples, rng, None, None).units
-        except ValueError:
-            return sample_units(self.model, self.space.schema, n_samples, rng)
-
     def sample(self, n_samples: Any, y: Any, given: Any, rng: Any, device: Any = None) -> Any:
         """Return a table of records, and their labels where these are no column of it."""
         return self._sample(n_samples, y, given, rng, evenly=True)
