@@ -31,7 +31,7 @@ from skdpot.privacy.charging import (
     is_budget_accountant,
     preview_of,
 )
-from skdpot.privacy.preview import ExpectedError, Preview, permit_of_process
+from skdpot.privacy.preview import Preview, permit_of_process
 from skdpot.privacy.quotes import shown, without_quotes, without_sizes
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -231,10 +231,6 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
     def _declared(self, n_records: int, columns: Any) -> Any:
         """Return a stand-in for the data from their declaration, for `_plan`; or raise."""
 
-    def _simulated_errors(self, declared: Any) -> tuple[ExpectedError, ...]:
-        """Return the errors of simulated releases of made-up data, for `preview`; may be slow."""
-        return ()
-
     def _run(self, plan: ReleasePlan, data: Any) -> Any:
         """Make the release, which has already been charged."""
         return plan.release.run(data, plan.source)
@@ -264,7 +260,7 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         Returns
         -------
         Preview
-            The preview; see ``print``, its attributes, ``to_dict`` and ``plot``.
+            The preview; see ``print``, its attributes and ``to_dict``.
 
         Raises
         ------
@@ -280,9 +276,8 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         def plan_for(epsilon: Any) -> ReleasePlan:
             if epsilon is not None:
                 estimator.set_params(epsilon=epsilon)
-            data = declared(n_records, columns, **public)
-            plan = estimator._plan(data)
-            return replace(plan, n_records=n_records, simulated=estimator._simulated_errors(data))
+            plan = estimator._plan(declared(n_records, columns, **public))
+            return replace(plan, n_records=n_records)
 
         with np.errstate(all="ignore"):
             return preview_of(plan_for, self.epsilon, self.ledger)

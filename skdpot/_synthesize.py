@@ -61,12 +61,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def _synthesize(options: argparse.Namespace) -> int:
     _check_together(options)
-    from skdpot.generative import DPSinkhornGenerator, split_roles
+    from skdpot.generative import DPSinkhornGenerator
 
     if options.seed is not None:
         _say(f"warning: {_NOT_PRIVATE}")
     schema = _read_json(options.schema, options.data)
-    declared = read_schema(split_roles(schema)[0], options.target)
+    declared = read_schema(schema, options.target)
     if not options.preview:
         _check_places(options)
     generator = DPSinkhornGenerator(
@@ -262,7 +262,7 @@ def _parser() -> argparse.ArgumentParser:
     part.add_argument("--budget", type=_positive, nargs=2, metavar=("EPSILON", "DELTA"),
         help="create the ledger, with this budget")  # fmt: skip
     part.add_argument("--again", action="store_true",
-        help="release a part of other rows, too, after one was released: charged")  # fmt: skip
+        help="release another part after one was released: charged")  # fmt: skip
     part.add_argument("--out", type=Path, required=True, metavar="FILE", help="the part")
     sums = commands.add_parser(
         "combine",

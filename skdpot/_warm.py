@@ -18,7 +18,6 @@ from skdpot.transport import (
     kl_projection,
     normalise_rows,
 )
-from skdpot.transport.dense_simplex import DistancesByProducts, WarmTransport, common_masses
 from skdpot.transport.kernels import without_patience
 
 _N_POINTS = 40
@@ -67,10 +66,6 @@ def _repair(rng):
     X, groups = rng.random((_N_POINTS, 2)), np.repeat(["a", "b"], _N_POINTS // 2)
     for method in (FreeSupport(), CandidateSupport()):
         FairBarycenterPreprocessor(method=method).fit(X, sensitive_features=groups)
-    # Tables that need it would be too large here.
-    distances = DistancesByProducts(rng.random((_N_POINTS, 9)), rng.random((_N_POINTS, 9)))
-    masses = np.full(_N_POINTS, 1 / _N_POINTS)
-    WarmTransport(*common_masses([masses, masses])).solve(distances)
 
 
 def _allocate(rng):

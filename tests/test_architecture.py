@@ -34,6 +34,7 @@ ESTIMATORS_IMPORT = NUMERICS | {
     "skdpot._progress",
     "skdpot._sklearn_compat",
     "skdpot._threads",
+    "skdpot.__version__",
 }
 MAY_IMPORT = {
     "skdpot.transport": NUMERICS | {"numba"},
@@ -45,8 +46,8 @@ MAY_IMPORT = {
     "skdpot.published": ESTIMATORS_IMPORT | {f"skdpot.{room}" for room in ESTIMATORS},
     "skdpot.releases": NUMERICS | {"skdpot.transport", "skdpot.privacy"},
     # The columns of an agreement are those of a data frame.
-    "skdpot.parts": NUMERICS | {"sklearn", "pandas", "skdpot.privacy"},
-    "skdpot.display": NUMERICS | {"matplotlib", "sklearn", "tqdm", "skdpot.tables"},
+    "skdpot.parts": NUMERICS | {"sklearn", "pandas", "skdpot.privacy", "skdpot.__version__"},
+    "skdpot.display": NUMERICS | {"matplotlib", "sklearn", "skdpot.tables"},
     "skdpot.datasets": NUMERICS | {"sklearn", "skdpot._sklearn_compat"},
     "skdpot._base": NUMERICS
     | {"sklearn", "skdpot.privacy", "skdpot._conformance", "skdpot._sklearn_compat"},
@@ -59,14 +60,13 @@ MAY_IMPORT = {
 }
 # Modules with a rule of their own instead of their room's.
 MAY_IMPORT_INSTEAD = {
+    "skdpot.transport.pot": NUMERICS | {"ot"},
     "skdpot.generative._torch": {"torch", "skdpot.privacy"},
-    # An audit learns to tell releases apart, in parallel, and draws what it found.
-    "skdpot.privacy.audit": NUMERICS
-    | {"sklearn", "joblib", "tqdm", "skdpot.privacy", "skdpot.display"},
-    # A preview draws its error by epsilon.
-    "skdpot.privacy.preview": NUMERICS | {"dp_accounting", "skdpot.privacy", "skdpot.display"},
+    # An audit learns to tell releases apart, in parallel.
+    "skdpot.privacy.audit": NUMERICS | {"sklearn", "joblib", "tqdm", "skdpot.privacy"},
+    "skdpot.privacy.preview": NUMERICS | {"dp_accounting", "skdpot.privacy"},
     # Charges can be had as a data frame by whoever has pandas.
-    "skdpot.privacy._ledger_reader": {"pandas", "skdpot.privacy"},
+    "skdpot.privacy.ledger": {"pandas", "skdpot.privacy"},
     # diffprivlib has to be lent names that are private to scikit-learn.
     "skdpot.privacy._diffprivlib": {"diffprivlib", "skdpot._sklearn_compat"},
 }
@@ -74,9 +74,10 @@ MAY_IMPORT_INSTEAD |= {
     # Files of users can be Parquet, and workers a Dask cluster, for whoever has them.
     "skdpot.sampling._file_formats": NUMERICS | {"pyarrow"},
     "skdpot.sampling._file_workers": {"joblib", "dask"},
-    # So can tables, and people's parts.
+    # So can tables.
     "skdpot.tables._files": NUMERICS | {"pandas", "pyarrow", "skdpot.tables", "skdpot.privacy"},
-    "skdpot.generative._sketch.people_parts": ESTIMATORS_IMPORT | {"skdpot.generative", "dask"},
+    # Cells of data frames are copied by the libraries that made these.
+    "skdpot.model_selection._copies": ESTIMATORS_IMPORT | {"pandas", "polars"},
 }
 # The front door shows every room to the user, and so may open them all.
 FRONT_DOOR = {
@@ -234,6 +235,7 @@ OPTIONAL = {
     "distributed",
     "flwr",
     "matplotlib",
+    "ot",
     "polars",
     "torch",
 }

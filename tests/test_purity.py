@@ -131,11 +131,7 @@ def repair(method):
     )
 
 
-METHODS = {
-    "histogram": FreeSupport(n_support=4, private_release="histogram"),
-    "moments": FreeSupport(n_support=4, private_release="moments"),
-    "conditional": ConditionalRepair(),
-}
+METHODS = {"histogram": FreeSupport(n_support=4), "conditional": ConditionalRepair()}
 REPAIRS = {
     f"repair, {name}, {change}": case(
         lambda method=method: repair(method), (TABLE,), (last_row_replaced(**values),)
@@ -176,10 +172,10 @@ PREMIUMS = {
         (ROWS, TARGETS),
         (last_replaced(ROWS, [0.5, 7.0]), TARGETS),
     ),
-    "premium, equal odds": case(
-        lambda: premium(SCORER, constraint="equalized_odds", delta=1e-5),
+    "premium, a classifier": case(
+        lambda: premium(SCORER, delta=1e-5),
         (ROWS, TARGETS),
-        (ROWS, last_replaced(TARGETS, 1 - TARGETS[-1])),
+        (last_replaced(ROWS, [0.5, 1 - LABELS[-1]]), TARGETS),
     ),
 }
 

@@ -166,9 +166,8 @@ DISTANCE = fitted(partial(distance, bounds=(0, 1)), X, Y)
 VECTORS = fitted(partial(DPSinkhornGenerator, bounds=(0, 1), classes=[0, 1]), X, Y)
 ROWS = fitted(partial(DPSinkhornGenerator, schema=SCHEMA, target="g"), TABLE)
 FREE = fitted(partial(repair, FreeSupport(n_support=4), sensitive_features="g"), TABLE)
-ODDS = {"constraint": "equalized_odds"}
-SCORES, CLASSES = fitted(premium, X, Y, GROUPS), fitted(partial(premium, **ODDS), X, Y, GROUPS)
-MOMENTS = FreeSupport(n_support=4, private_release="moments")
+SCORES = fitted(premium, X, Y, GROUPS)
+FEW = FreeSupport(n_support=4)
 CASES = {
     "distance": Case(lambda X, y: distance(bounds=(0, 1)).fit(X, y), (X, Y)),
     "distance, histogram": Case(
@@ -182,17 +181,14 @@ CASES = {
     "repair, free": Case(
         lambda X: repair(FreeSupport(n_support=4), sensitive_features="g").fit(X), (TABLE,)
     ),
-    "repair, moments": Case(
-        lambda X, s: repair(MOMENTS).fit(X, sensitive_features=s), (TABLE.drop(columns="g"), GROUPS)
+    "repair, passed groups": Case(
+        lambda X, s: repair(FEW).fit(X, sensitive_features=s), (TABLE.drop(columns="g"), GROUPS)
     ),
     "repair, transform": Case(lambda X: FREE().transform(X), (TABLE,)),
     "premium": Case(lambda X, y, s: premium().fit(X, y, sensitive_features=s), (X, Y, GROUPS)),
-    "premium, odds": Case(
-        lambda X, y, s: premium(**ODDS).fit(X, y, sensitive_features=s), (X, Y, GROUPS)
-    ),
     "premium, predict": Case(lambda X, s: SCORES().predict(X, sensitive_features=s), (X, GROUPS)),
     "premium, score": Case(
-        lambda X, y, w, s: CLASSES().score(X, y, w, sensitive_features=s), (X, Y, WEIGHTS, GROUPS)
+        lambda X, y, w, s: SCORES().score(X, y, w, sensitive_features=s), (X, Y, WEIGHTS, GROUPS)
     ),
     "vectors": Case(
         lambda X, y: DPSinkhornGenerator(bounds=(0, 1), classes=[0, 1]).fit(X, y), (X, Y)

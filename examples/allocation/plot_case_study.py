@@ -27,7 +27,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from skdpot import PrivateADMMTransport
-from skdpot.display import FrontierDisplay, PlanDisplay
+from skdpot.display import FrontierDisplay
 from skdpot.privacy.sensitivity import message_sensitivity
 from skdpot.published import PrivateMessageADMM
 from skdpot.transport.consensus import LinearUtility, consensus, make_network, repair
@@ -148,7 +148,8 @@ def plot_plans(case, models):
     targets, sources, _ = case
     _, axes = plt.subplots(1, 2, figsize=(10, 7), layout="constrained")
     for ax, (title, model) in zip(axes, models.items(), strict=True):
-        PlanDisplay.from_estimator(model, ax=ax)
+        ax.imshow(model.plan_, cmap="Blues")
+        ax.set(xlabel="source", ylabel="target")
         welfare = model.score(targets, source_utilities=sources)
         ax.set_title(f"{title}: social utility {welfare:.0f}")
 
@@ -156,8 +157,8 @@ def plot_plans(case, models):
 # %%
 # Figure 3: what does privacy cost?
 # ---------------------------------
-# Three kinds of plans: by messages as published, then repaired; by one message of each node, with
-# noise that follows the proven sensitivity; and by utilities that are released once. The place of
+# Three kinds of plans: by messages as published, then repaired; by rounds of messages, with noise
+# that follows the proven sensitivity; and by utilities that are released once. The place of
 # the published plans depends on the axis: their :math:`\beta`, or their total cost.
 
 
@@ -186,7 +187,10 @@ def compare(epsilons, betas, n_networks=N_NETWORKS):
         PrivateADMMTransport(None, **bounds).fit(targets, source_utilities=sources).welfare_
         for targets, sources, bounds in cases
     ]
-    ways = {"utilities, by response": PrivateADMMTransport, "one message": PrivateMessageADMM}
+    ways = {
+        "utilities, by response": PrivateADMMTransport,
+        "rounds of messages": PrivateMessageADMM,
+    }
     scores = {
         name: (epsilons, [shares_of_the_best(cases, bests, e, estimator) for e in epsilons])
         for name, estimator in ways.items()
@@ -200,12 +204,12 @@ def compare(epsilons, betas, n_networks=N_NETWORKS):
 
 def print_table(scores):
     """Print the published and the true privacy parameters, with shares of the best welfare."""
-    ours, one, published, printed = scores.values()
+    ours, rounds, published, printed = scores.values()
     print("beta      epsilon of 100 rounds    of the best welfare")
     for beta, price, shares in zip(printed[0], *published, strict=True):
         print(f"{beta:<10g}{price:<25,.1f}{np.mean(shares):.3f}")
-    print("\nepsilon in all    utilities    one message")
-    for epsilon, by_utility, by_message in zip(ours[0], ours[1], one[1], strict=True):
+    print("\nepsilon in all    utilities    messages")
+    for epsilon, by_utility, by_message in zip(ours[0], ours[1], rounds[1], strict=True):
         print(f"{epsilon:<18g}{np.mean(by_utility):<13.3f}{np.mean(by_message):.3f}")
 
 

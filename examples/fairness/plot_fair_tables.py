@@ -54,7 +54,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from skdpot import FairBarycenterPreprocessor
 from skdpot.datasets import load_adult, load_compas
 from skdpot.fairness import FoundGroups, FreeSupport
-from skdpot.fairness.metrics import demographic_parity_difference, group_auc
+from skdpot.fairness.metrics import group_auc, ks_between_groups
 
 ADULT_NUMBERS = ["age", "education_num", "capital_gain", "capital_loss", "hours_per_week"]
 ADULT_CATEGORIES = ["workclass", "marital_status", "occupation", "relationship", "native_country"]
@@ -279,8 +279,8 @@ def judge(train, test, repair, min_group_size=SMALLEST_GROUP, seed=0):
     return Scores(
         accuracy=np.mean(linear == test.target),
         accuracy_of_boosting=np.mean(boosted == test.target),
-        parity=demographic_parity_difference(None, boosted, **options),
-        parity_of_regression=demographic_parity_difference(None, linear, **options),
+        parity=ks_between_groups(boosted, **options),
+        parity_of_regression=ks_between_groups(linear, **options),
         chance=parity_by_chance(boosted.mean(), test.groups, min_group_size),
         auc=group_auc(new_rows, **options, random_state=0),
         seconds=seconds,

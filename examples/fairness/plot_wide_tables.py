@@ -26,16 +26,18 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from fairlearn.preprocessing import CorrelationRemover
+from sklearn.base import clone
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 from skdpot import FairBarycenterPreprocessor
 from skdpot.display import FrontierDisplay
-from skdpot.fairness.metrics import demographic_parity_difference, group_auc, make_fairness_scorer
+from skdpot.fairness.metrics import group_auc, ks_between_groups, make_fairness_scorer
 
 N_ROWS = 3000
 N_COLUMNS = (1, 2, 3, 6, 12, 24, 48)
@@ -191,10 +193,25 @@ PEERS = {
 def draw_frontier(n_columns=12, n_rows=N_ROWS, cv=5):
     """Cross-validate repairs and peers, and draw what they cost and how fair they are."""
     X, y = draw_table(n_columns, n_rows)
-    return FrontierDisplay.from_estimator(
-        fair_pipeline("conditional"), X, y, peers=PEERS, label="conditional",
-        parity=make_fairness_scorer(demographic_parity_difference, sensitive_features="group"),
-        scoring="roc_auc", score_name="AUC of the target", levels=(0.0, 0.5, 1.0), cv=cv,
+    parity = make_fairness_scorer(ks_between_groups, sensitive_features="group")
+    scorers, curves = {"auc": "roc_auc", "parity": parity}, {}
+    for name, model in {"conditional": fair_pipeline("conditional"), **PEERS}.items():
+        settings = (
+            [{"fairbarycenterpreprocessor__repair_level": level} for level in (0.0, 0.5, 1.0)]
+            if "fairbarycenterpreprocessor" in model.named_steps
+            else [{}]
+        )
+        found = [
+            cross_validate(clone(model).set_params(**setting), X, y, scoring=scorers, cv=cv)
+            for setting in settings
+        ]
+        curves[name] = tuple(
+            [sign * scores[f"test_{what}"] for scores in found]
+            for what, sign in (("parity", -1), ("auc", 1))
+        )
+    return FrontierDisplay.from_scores(
+        curves, scale="linear", score_name="AUC of the target",
+        cost_name="Kolmogorov-Smirnov distance",
     )  # fmt: skip
 
 

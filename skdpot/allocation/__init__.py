@@ -3,11 +3,11 @@
 # Also exports what `skdpot.published` builds on.
 from ._estimator import ALLOCATION_CONSTRAINTS as ALLOCATION_CONSTRAINTS
 from ._estimator import AllocationEstimator as AllocationEstimator
+from ._estimator import PrivateADMMTransport
 from ._problem import Problem as Problem
+from ._problem import Solution as Solution
+from ._problem import Solver as Solver
 from ._problem import read_factors as read_factors
 from ._problem import read_ranges as read_ranges
-from ._solver import Solution as Solution
-from ._solver import Solver as Solver
-from ._transport import PrivateADMMTransport
 
 __all__ = ["PrivateADMMTransport"]

@@ -20,7 +20,7 @@ from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.random import make_source
 from skdpot.tables import as_numbers, check_bounds, read_columns, read_schema
-from skdpot.transport import load_compiler
+from skdpot.transport import load_compiler, load_solver
 
 _WHY_BOUNDS = "They give the range of the cost, which the noise is scaled to."
 
@@ -128,6 +128,7 @@ class BaseTransportDistance(PrivateEstimator):
         # Raises if joblib does not understand n_jobs, before a budget is charged.
         effective_n_jobs(self.n_jobs)
         load_compiler()
+        load_solver()
         return Records(points, Layout(space, made, len(points)))
 
     def _points(self, X: Any, reset: bool) -> tuple[BoxSpace | TableSpace, np.ndarray]:

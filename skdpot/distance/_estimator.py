@@ -85,16 +85,16 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         means less noise. A smaller group is filled up with the middle of the bounds, without a
         warning. With public labels, smaller groups are refused.
     metric : str or callable, default="sqeuclidean"
-        Cost between two records: a metric of :func:`scipy.spatial.distance.cdist`, or a function
-        of two vectors that returns a number. If it fails for some values, their cost is the
-        largest one, without a warning. With a `schema` it is ``"sqeuclidean"``, ``"euclidean"``,
-        ``"cityblock"`` or ``"minkowski"``.
+        Cost between two records: ``"sqeuclidean"``, ``"euclidean"``, ``"cityblock"``,
+        ``"chebyshev"``, ``"minkowski"``, ``"haversine"`` (of latitudes and longitudes in radians),
+        or a function of two vectors that returns a number. If it fails for some values, their cost
+        is the largest one, without a warning. With a `schema` it is ``"sqeuclidean"``,
+        ``"euclidean"``, ``"cityblock"`` or ``"minkowski"``.
     metric_params : dict, default=None
-        Public parameters of the metric (`p`, `w`, `V`, `VI`), which are never learned from data.
-        With a `schema`, `w` are weights of its columns, for every metric.
+        Public parameters `p` and `w` of ``"minkowski"``, which are never learned from data. With a
+        `schema`, `w` are weights of its columns, for every metric.
     cost_range : tuple (low, high), default=None
-        Public. Costs are clipped to this range. It is required for callables, and for metrics
-        without a proven range within the bounds.
+        Public. Costs are clipped to this range. It is required for callables.
     reg : float, default=0.0
         Regularisation, in units of cost; 0 means exact transport. The penalty is the relative
         entropy with respect to the product of both distributions.

@@ -12,18 +12,79 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
-from skdpot.distance._named_metrics import (
-    LARGEST_RANGE,
-    NORMS,
-    SMALLEST_RANGE,
-    Box,
-    check_name,
-    check_params,
-    matrix_function,
-    proven_range,
-)
 from skdpot.privacy.foreign import result_of, silence
+from skdpot.transport import refuse_degrees
+
+# Within these limits, costs, their squares and quotients neither overflow nor underflow.
+SMALLEST_RANGE, LARGEST_RANGE = 1e-150, 1e300
+# The largest cost between points whose features are at most these widths apart.
+_LARGEST: dict[str, Callable[..., float]] = {
+    "sqeuclidean": lambda widths: np.sum(widths**2),
+    "euclidean": lambda widths: math.hypot(*widths),
+    "cityblock": np.sum,
+    "chebyshev": np.max,
+    "minkowski": lambda widths, p, w: (
+        widths.max() * np.sum(w * (widths / widths.max()) ** p) ** (1 / p)
+    ),
+    "haversine": lambda widths: math.pi,
+}
+
+
+def _check_params(name: str, params: dict[str, Any] | None, n_features: int) -> dict[str, Any]:
+    """Return the parameters of a named metric, checked."""
+    params = dict(params or {})
+    taken = ("p", "w") if name == "minkowski" else ()
+    unknown = sorted(set(params) - set(taken), key=repr)
+    if unknown:
+        takes = f"only {', '.join(taken)}" if taken else "none"
+        raise ValueError(
+            f"metric_params has {', '.join(map(repr, unknown))}, but metric={name!r} takes {takes}."
+        )
+    if not taken:
+        return params
+    order = params.get("p", 2.0)
+    if not (isinstance(order, Real) and 1 <= float(order) < math.inf):
+        raise ValueError(
+            f"metric_params['p'] must be a finite number >= 1, got {order!r}. For infinity, give "
+            'metric="chebyshev".'
+        )
+    weights = np.array(params.get("w", np.ones(n_features)), dtype=np.float64)
+    if weights.shape != (n_features,) or not np.isfinite(weights).all():
+        raise ValueError(
+            f"metric_params['w'] must hold finite numbers of shape ({n_features},), got "
+            f"{weights.shape}."
+        )
+    if not ((weights >= 0).all() and weights.any()):
+        raise ValueError("metric_params['w'] must be non-negative, and not all zero.")
+    return {"p": float(order), "w": weights}
+
+
+def _proven_range(
+    name: str, params: dict[str, Any], low: np.ndarray, high: np.ndarray
+) -> tuple[float, float] | None:
+    """Return the proven range of a metric on a box; None if it overflows or underflows."""
+    with np.errstate(all="ignore"):
+        largest = float(_LARGEST[name](high - low, **params))
+    return (0.0, largest) if SMALLEST_RANGE <= largest <= LARGEST_RANGE else None
+
+
+def _check_haversine(low: np.ndarray, high: np.ndarray) -> None:
+    """Raise unless a box is one of latitudes and longitudes in radians."""
+    if len(low) != 2:
+        raise ValueError(
+            "metric='haversine' is about two features, latitude and longitude in radians, and the "
+            f"bounds have {len(low)}."
+        )
+    refuse_degrees("haversine", (low, high))
+
+
+def _haversine(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    latitudes, longitudes = A[:, None, 0] - B[:, 0], A[:, None, 1] - B[:, 1]
+    both = np.cos(A[:, None, 0]) * np.cos(B[:, 0])
+    share = np.sin(latitudes / 2) ** 2 + both * np.sin(longitudes / 2) ** 2
+    return 2 * np.arcsin(np.sqrt(np.clip(share, 0.0, 1.0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,14 +147,13 @@ def make_cost(
     Parameters
     ----------
     metric : str or callable
-        A metric of scipy or scikit-learn, or a function of two one-dimensional arrays that returns
-        a number.
+        "sqeuclidean", "euclidean", "cityblock", "chebyshev", "minkowski" or "haversine", or a
+        function of two one-dimensional arrays that returns a number.
     low, high : ndarray of shape (n_features,)
         Bounds of the box.
     metric_params : dict, default=None
-        Parameters of the metric: `p` and optionally `w` of minkowski, the variances `V` of
-        seuclidean, the inverse covariance matrix `VI` of mahalanobis. They are public, and never
-        learnt from data.
+        Parameters of the metric: `p` and `w` of minkowski. They are public, and never learnt from
+        data.
     cost_range : tuple of float, default=None
         Smallest and largest cost, into which all costs are clipped. It is required if no range is
         proven. Otherwise the intersection of both is used: a smaller range needs less noise.
@@ -113,16 +173,8 @@ def make_cost(
     -----
     Proven ranges, for a box of widths w in d dimensions. All begin at 0, at equal points.
 
-    - sqeuclidean, euclidean, cityblock, chebyshev, minkowski, seuclidean: they grow with every
+    - sqeuclidean, euclidean, cityblock, chebyshev, minkowski: they grow with every
       :math:`|x_k - y_k| \le w_k`, so that they are largest between opposite corners.
-    - mahalanobis: :math:`(x - y)^T V^{-1} (x - y) \le \sum_{kl} |V^{-1}_{kl}| w_k w_l`.
-    - hamming: a share of d features, at most 1, and 1 between opposite corners.
-    - cosine, correlation: 1 minus the cosine of an angle, at most 2. Of a box in one orthant, all
-      :math:`x_k y_k \ge 0`, so that the cosine is at most 1.
-    - canberra: a sum of :math:`|x_k - y_k| / (|x_k| + |y_k|)`. Across zero a term reaches 1, and
-      elsewhere is largest between the ends: :math:`w_k / (|low_k| + |high_k|)` in both cases.
-    - braycurtis, of a box in one orthant: there :math:`|x_k + y_k| = |x_k| + |y_k|`, so that the
-      ratio of the sums is at most the largest of the ratios of canberra.
     - haversine: two arcsines of at most :math:`\pi / 2`.
 
     References
@@ -140,26 +192,32 @@ def make_cost(
     >>> cost([[0.0, 0.0]], [[1.0, 1.0], [1.0, 2.0]])
     array([[2., 5.]])
     """
-    box = Box(np.array(low, dtype=np.float64), np.array(high, dtype=np.float64))
+    low, high = np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
     if not isinstance(metric, str):
-        return _callable_cost(metric, box, metric_params, _check_cost_range(cost_range))
-    name = check_name(metric)
-    params = check_params(name, metric_params, box)
-    proven = proven_range(name, params, box)
-    bounds = range_within(name, proven, cost_range)
-    is_line = box.n_features == 1
+        return _callable_cost(metric, low, high, metric_params, _check_cost_range(cost_range))
+    if metric not in _LARGEST:
+        known = ", ".join(_LARGEST)
+        raise ValueError(
+            f"metric={metric!r} is not known. Give one of: {known}; or a function of two points, "
+            "with its cost_range."
+        )
+    params = _check_params(metric, metric_params, len(low))
+    if metric == "haversine":
+        _check_haversine(low, high)
+    proven = _proven_range(metric, params, low, high)
+    bounds = range_within(metric, proven, cost_range)
     unclipped = bounds == proven
-    matrix = matrix_function(name, params, box)
-    if is_line and unclipped and name in NORMS:
-        # On a line, all of these are multiples of one distance. Formulas with powers would
-        # underflow, and the sorted order is optimal only for convex costs.
-        matrix = partial(_multiples, bounds[1] / box.widths[0])
-    return CostFunction(
-        range=bounds,
-        kind=name if unclipped and name in ("sqeuclidean", "euclidean") else None,
-        monotone=is_line and unclipped and (name == "sqeuclidean" or name in NORMS),
-        _matrix=matrix,
-    )
+    # On a line, all but the square and the sphere's are multiples of one distance. Formulas with
+    # powers would underflow, and the sorted order is optimal only for convex costs.
+    is_line = len(low) == 1 and unclipped
+    if metric == "haversine":
+        matrix: Callable[..., np.ndarray] = _haversine
+    elif is_line and metric != "sqeuclidean":
+        matrix = partial(_multiples, bounds[1] / (high - low)[0])
+    else:
+        matrix = partial(cdist, metric=metric, **params)
+    kind = metric if unclipped and metric in ("sqeuclidean", "euclidean") else None
+    return CostFunction(range=bounds, kind=kind, monotone=is_line, _matrix=matrix)
 
 
 def _multiples(factor: float, A: np.ndarray, B: np.ndarray) -> np.ndarray:
@@ -204,7 +262,11 @@ def range_within(
 
 
 def _callable_cost(
-    metric: Any, box: Box, params: dict[str, Any] | None, bounds: tuple[float, float] | None
+    metric: Any,
+    low: np.ndarray,
+    high: np.ndarray,
+    params: dict[str, Any] | None,
+    bounds: tuple[float, float] | None,
 ) -> CostFunction:
     if not callable(metric):
         raise ValueError(f"metric must be a name or a function of two points, got {metric!r}.")
@@ -218,7 +280,7 @@ def _callable_cost(
             "a callable metric needs cost_range=(smallest, largest); other costs are clipped."
         )
     try:
-        _number(metric(_read_only(box.low), _read_only(box.high)))
+        _number(metric(_read_only(low), _read_only(high)))
     except Exception as error:
         raise ValueError(
             f"metric={metric!r} returned no number for the two corners of the box: {error}"

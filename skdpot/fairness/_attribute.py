@@ -21,17 +21,15 @@ def split_attribute(
     *,
     private: bool = False,
     may_miss: bool = False,
-    may_lack: bool = False,
     remedy: str = _LEAVE_OUT,
     declared: Any = (),
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the label of every row, and the positions of the other columns.
 
     The columns that the parameter `sensitive_features` of the `reader` names hold the attribute, or
-    `beside` has it. Labels are scalars of Python for one
-    attribute, and tuples of scalars for several. Invalid `private` labels do not raise, and errors
-    count no rows. With `may_miss` labels may be missing, and are None; with `may_lack` the whole
-    attribute may be left out. `remedy` is the advice of errors about rows with a missing label.
+    `beside` has it. Labels are scalars of Python for one attribute, and tuples of scalars for
+    several. Invalid `private` labels do not raise, and errors count no rows. With `may_miss` labels
+    may be missing, and are None. `remedy` is the advice of errors about rows with a missing label.
     Types that no label of a `declared` group has raise.
 
     Examples
@@ -59,8 +57,6 @@ def split_attribute(
             names = [f"the sensitive attribute {table.names[j]!r}" for j in positions]
             _refuse_missing(labels, names, remedy, counted=not private)
         return labels, np.setdiff1d(np.arange(table.X.shape[1]), positions)
-    if beside is None and may_lack:
-        beside = [None] * len(table)
     if beside is None:
         raise ValueError(
             f"{reader_name} needs the sensitive attribute of every row: name its columns of X "
@@ -230,7 +226,8 @@ def _combined(
 
 def _label_of_row(row: Any) -> Any:
     """Return the label in an entry of a list, regardless of the other entries."""
-    if isinstance(row, list | tuple) or (isinstance(row, np.ndarray) and row.ndim == 1):
-        attributes = tuple(plain_values(row).tolist())
+    (label,) = plain_values([row])
+    if isinstance(label, list | tuple) or (isinstance(label, np.ndarray) and label.ndim == 1):
+        attributes = tuple(plain_values(label).tolist())
         return attributes[0] if len(attributes) == 1 else attributes
-    return plain_values([row])[0]
+    return label

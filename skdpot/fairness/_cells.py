@@ -1,10 +1,7 @@
 """Distributions of predictions, known by their masses in cells."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -19,8 +16,6 @@ _BEND = 81.0 / 8.0 * math.exp(-0.5) / math.sqrt(2.0 * math.pi)
 # A cell may hold an atom if its mass exceeds this factor times the mean mass of its neighbours, and
 # also the mean mass of all cells.
 _CROWDED = 2.0
-# Share of all mass in cells without rows, so that parts of them have even shares.
-_NEXT_TO_NOTHING = 1e-9
 
 
 def number_of_cells(n_records: float, deviation: float) -> int:
@@ -131,46 +126,13 @@ def shrunk_masses(noisy: np.ndarray, deviation: float) -> np.ndarray:
     n_groups, n_cells = noisy.shape
     even = np.full(n_cells, 1.0 / n_cells)
     total = noisy.sum(axis=0, keepdims=True)
-    together = _divided(total, even, partial(_noisy_gap, deviation * math.sqrt(n_groups)))[0]
-    masses = _divided(noisy, together, partial(_noisy_gap, deviation))
+    together = _divided(total, even, deviation * math.sqrt(n_groups))[0]
+    masses = _divided(noisy, together, deviation)
     masses[noisy.sum(axis=1) < 2.0 * deviation * math.sqrt(n_cells)] = together
     return masses
 
 
-def sampled_masses(counts: np.ndarray) -> np.ndarray:
-    """Return distributions estimated from counts of sampled rows.
-
-    They are shrunk towards the distribution of all groups together, as by `shrunk_masses`, but
-    according to the sampling variance. Every group has rows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.fairness._cells import sampled_masses
-    >>> sampled_masses(np.array([[400.0, 600.0], [5.0, 4.0], [90.0, 10.0]])).round(2)
-    array([[0.41, 0.59],
-           [0.45, 0.55],
-           [0.89, 0.11]])
-    """
-    together = counts.sum(axis=0)
-    together += _NEXT_TO_NOTHING * together.sum()
-    return _divided(counts, together / together.sum(), _sampled_gap)
-
-
-def _noisy_gap(deviation, first, second, mass, share, sizes):
-    """Return the deviation of the first part from its known share, and the variance of noise."""
-    fitted = (first * sizes[1] - (second - mass) * sizes[0]) / sum(sizes)
-    return fitted - mass * share, deviation**2 * sizes[0] * sizes[1] / sum(sizes)
-
-
-def _sampled_gap(first, second, mass, share, sizes):
-    """Return the deviation of the first part from its known share, and the sampling variance."""
-    n_records = np.maximum(first + second, 1.0)
-    off = np.where(first + second > 0.0, mass * (first / n_records - share), 0.0)
-    return off, mass**2 * share * (1.0 - share) / n_records
-
-
-def _divided(counts: np.ndarray, known: np.ndarray, off_known: Callable[..., Any]) -> np.ndarray:
+def _divided(counts: np.ndarray, known: np.ndarray, deviation: float) -> np.ndarray:
     """Return masses in cells, shrunk towards known ones, to which one record is added."""
     totals = np.maximum(counts.sum(axis=1), 1.0)
     ends = np.concatenate([[0.0], np.cumsum(known)])
@@ -187,7 +149,10 @@ def _divided(counts: np.ndarray, known: np.ndarray, off_known: Callable[..., Any
         cut = low + 1 + int(np.abs(inner - 0.5 * (ends[low] + ends[high])).argmin())
         share = (ends[cut] - ends[low]) / (ends[high] - ends[low])
         first, second = upto[:, cut] - upto[:, low], upto[:, high] - upto[:, cut]
-        off, variance = off_known(first, second, mass, share, (cut - low, high - cut))
+        # How far the first half is from its known share, and the variance of the noise of that.
+        n_first, n_second, n_cells = cut - low, high - cut, high - low
+        off = (first * n_second - (second - mass) * n_first) / n_cells - mass * share
+        variance = deviation**2 * n_first * n_second / n_cells
         kept = np.maximum(1.0 - variance / np.maximum(off**2, np.finfo(float).tiny), 0.0)
         of_first = np.clip(mass * share + kept * off, 0.0, mass)
         parts += [(low, cut, of_first), (cut, high, mass - of_first)]

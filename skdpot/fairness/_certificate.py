@@ -6,46 +6,19 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
+from sklearn.ensemble import HistGradientBoostingClassifier
 
-from skdpot.fairness._confidence import (
-    area_under,
-    gap_bound,
-    gap_radius,
-    largest_gap,
-    largest_mean,
-    rank_gap,
-)
-from skdpot.fairness._group_finders import FAMILY, group_probabilities
-from skdpot.fairness._small_trees import differences, find_questions
-from skdpot.tables import Column
+from skdpot.fairness._confidence import area_under, gap_bound, largest_mean, rank_gap
+from skdpot.tables import NOMINAL, NUMERIC, Column
 
-# More rows hardly sharpen bounds, and make learners slower.
+# More rows hardly sharpen bounds, and make the classifier slower.
 MOST_ROWS = 10_000
 # Bounds from fewer rows say next to nothing, and small groups need their rows for the fit.
 _FEWEST = 25
 # The probability with which each bound holds.
 _CONFIDENCE = 0.95
-
-
-@dataclass(frozen=True)
-class GroupBounds:
-    """Bounds for two groups, or for all pairs, by one classifier or by several.
-
-    Attributes
-    ----------
-    group_auc : float
-        Upper bound of the AUC with which a classifier distinguishes two groups.
-    parity_gap : float
-        Upper bound of the difference of two groups' rates, for decisions by any threshold.
-    seen_auc, seen_gap : float
-        The same, as measured on the held-out rows; they vary by chance.
-    """
-
-    group_auc: float
-    parity_gap: float
-    seen_auc: float
-    seen_gap: float
+# Gradient boosting takes categorical features with at most this many values.
+_MOST_CATEGORIES = 255
 
 
 @dataclass(frozen=True)
@@ -55,19 +28,12 @@ class FairnessCertificate:
     Attributes
     ----------
     confidence : float
-        Each bound holds with this probability. `group_auc`, `parity_gap` and `tree_gap` are the
-        largest of many bounds, and hold for all of these at once.
+        Each bound holds with this probability.
     group_auc : float
-        Upper bound of the AUC with which a tested learner distinguishes any two groups.
+        Upper bound of the AUC with which the tested classifier distinguishes any two groups.
     parity_gap : float
         Upper bound of the difference of any two groups' rates, for decisions by any threshold on
-        the scores of a tested learner.
-    tree_gap : float or None
-        Upper bound of the same for every decision tree of two levels, for any target.
-    by_learner : dict of str to GroupBounds
-        The bounds of each learner.
-    by_pair : dict of (label, label) to GroupBounds
-        The bounds of each pair of groups, for all learners.
+        the scores of the tested classifier, or on fair predictions.
     n_rows : dict of label to int
         Number of held-out rows of each group. Groups without held-out rows have no bounds.
     statement : str
@@ -77,11 +43,8 @@ class FairnessCertificate:
     confidence: float
     group_auc: float
     parity_gap: float
-    tree_gap: float | None
     n_rows: dict[Any, int]
     statement: str = field(repr=False)
-    by_learner: dict[str, GroupBounds] = field(default_factory=dict, repr=False)
-    by_pair: dict[Any, GroupBounds] = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
         return self.statement
@@ -109,48 +72,53 @@ def certify(
     columns: list[Column],
     names: Sequence[Any],
     rng: np.random.Generator,
-    *,
-    n_jobs: int | None = None,
-    learners: Sequence[str] = tuple(FAMILY),
 ) -> FairnessCertificate:
     """Return the certificate of a repair, from rows that its fit did not use.
 
     `train` and `held_out` are pairs (codes, groups) of repaired rows: those that the repair was
     fitted to, and those that it does not depend on. They have two groups or more, numbered from 0.
-    `names` are the labels of all groups, `learners` the tested learners of the family, and `n_jobs`
-    of them are trained in parallel.
+    `names` are the labels of all groups.
     """
     codes, groups = held_out
-    found = Parallel(n_jobs=n_jobs)(
-        delayed(group_probabilities)(learner, columns, seed, train, codes, len(names))
-        for learner, seed in zip(learners, rng.integers(2**31, size=len(learners)), strict=True)
-    )
-    sizes = np.bincount(groups, minlength=len(names))
-    risk = 1.0 - _CONFIDENCE
-    pairs = list(combinations(np.flatnonzero(sizes).tolist(), 2))
-    tested = [
-        [_compare(probabilities, groups, *pair, risk) for pair in pairs] for probabilities in found
+    probabilities = group_probabilities(train, codes, columns, len(names), rng)
+    sizes, risk = np.bincount(groups, minlength=len(names)), 1.0 - _CONFIDENCE
+    auc = gap = 0.0
+    for a, b in combinations(np.flatnonzero(sizes).tolist(), 2):
+        of_pair = (_scores(probabilities[groups == g], a, b) for g in (a, b))
+        for x, y in zip(*of_pair, strict=True):
+            auc = max(auc, largest_mean(_area(x, y), min(len(x), len(y)), risk))
+            gap = max(gap, gap_bound(x, y, risk))
+    n_rows = dict(zip(names, sizes.tolist(), strict=True))
+    statement = _statement(auc, gap, len(train[0]), n_rows)
+    return FairnessCertificate(_CONFIDENCE, auc, gap, n_rows, statement)
+
+
+def group_probabilities(
+    train: tuple[np.ndarray, np.ndarray],
+    codes: np.ndarray,
+    columns: list[Column],
+    n_groups: int,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Return the probabilities of all groups for rows, by gradient boosting of other rows."""
+    categorical = [
+        column.kind == NOMINAL and len(column.values) <= _MOST_CATEGORIES for column in columns
     ]
-    overall = _largest([bounds for row in tested for bounds in row])
-    best_trees = differences(codes, groups, find_questions(train[0], columns))
-    tree_gap = max(
-        min(1.0, best_trees[a, b] + gap_radius(sizes[a], sizes[b], risk)) for a, b in pairs
-    )
-    labels = list(names)
-    n_rows = dict(zip(labels, sizes.tolist(), strict=True))
-    return FairnessCertificate(
-        _CONFIDENCE,
-        overall.group_auc,
-        overall.parity_gap,
-        tree_gap,
-        n_rows,
-        _statement(overall, tree_gap, list(learners), len(train[0]), n_rows),
-        {name: _largest(row) for name, row in zip(learners, tested, strict=True)},
-        {
-            (labels[a], labels[b]): _largest(list(of_pair))
-            for (a, b), of_pair in zip(pairs, zip(*tested, strict=True), strict=True)
-        },
-    )
+    classifier = HistGradientBoostingClassifier(
+        max_iter=50,
+        early_stopping=False,
+        categorical_features=categorical,
+        random_state=int(rng.integers(2**31)),
+    ).fit(_with_missing(train[0], columns), train[1])
+    found = np.zeros((len(codes), n_groups))
+    found[:, classifier.classes_] = classifier.predict_proba(_with_missing(codes, columns))
+    return found
+
+
+def _with_missing(codes: np.ndarray, columns: list[Column]) -> np.ndarray:
+    """Return codes in which missing and unknown labels are NaN, like missing numbers."""
+    labelled = np.array([column.kind != NUMERIC for column in columns])
+    return np.where(labelled & (codes < 0), np.nan, codes)
 
 
 def certify_ranks(
@@ -166,28 +134,12 @@ def certify_ranks(
         _CONFIDENCE,
         area_under(gap),
         gap,
-        None,
         dict(zip(names, map(int, sizes), strict=True)),
         f"With confidence {_CONFIDENCE:.0%}, rates of any decision by a threshold on fair "
         f"predictions of new rows differ between two groups by at most {gap:.3f}. This holds "
         "for a full repair, for rows that are distributed in every group as those of the fit, if "
         "the estimator was not trained with rows of the fit. It says nothing about single rows or "
         "error rates.",
-    )
-
-
-def _compare(
-    probabilities: np.ndarray, groups: np.ndarray, a: int, b: int, risk: float
-) -> GroupBounds:
-    """Return how well classifiers tell two groups apart: by each probability, and ratios."""
-    of_a, of_b = (_scores(probabilities[groups == g], a, b) for g in (a, b))
-    compared = list(zip(of_a, of_b, strict=True))
-    auc = max(_area(x, y) for x, y in compared)
-    return GroupBounds(
-        largest_mean(auc, min(len(of_a[0]), len(of_b[0])), risk),
-        max(gap_bound(x, y, risk) for x, y in compared),
-        auc,
-        max(largest_gap(x, y) for x, y in compared),
     )
 
 
@@ -206,29 +158,16 @@ def _area(x: np.ndarray, y: np.ndarray) -> float:
     return max(auc, 1.0 - auc)
 
 
-def _largest(bounds: Sequence[GroupBounds]) -> GroupBounds:
-    return GroupBounds(
-        max(bound.group_auc for bound in bounds),
-        max(bound.parity_gap for bound in bounds),
-        max(bound.seen_auc for bound in bounds),
-        max(bound.seen_gap for bound in bounds),
-    )
-
-
-def _statement(overall, tree_gap, learners, n_known, n_rows) -> str:
-    tested = " and ".join(filter(None, [", ".join(learners[:-1]), learners[-1]]))
+def _statement(auc: float, gap: float, n_known: int, n_rows: dict[Any, int]) -> str:
     compared = {name: n for name, n in n_rows.items() if n}
     too_small = [str(name) for name in n_rows if name not in compared]
     left_out = f"the groups {', '.join(too_small)}, which have too few rows; " if too_small else ""
     return (
         f"With confidence {_CONFIDENCE:.0%} each, from {sum(compared.values())} rows that had no "
-        f"part in the fit, at least {min(compared.values())} of every group. Tested: {tested}, "
-        f"trained with {n_known} repaired rows to find the group, tell no two groups apart with an "
-        f"AUC above {overall.group_auc:.3f}, and rates of any decision by a threshold on their "
-        f"scores differ by at most {overall.parity_gap:.3f}. Proved: for every decision tree of "
-        f"two levels with the usual splits, and every average of such trees, means differ by at "
-        f"most {tree_gap:.3f}, whatever it was trained for. Not certified: {left_out}other models, "
-        "among them models of the same kind that find the group better, as after training with "
-        "many new repaired rows; rows that are distributed otherwise; single rows; error rates; a "
-        "partial repair."
+        f"part in the fit, at least {min(compared.values())} of every group: gradient boosting, "
+        f"trained with {n_known} repaired rows to find the group, tells no two groups apart with "
+        f"an AUC above {auc:.3f}, and rates of any decision by a threshold on its scores differ by "
+        f"at most {gap:.3f}. Not certified: {left_out}other models, among them models of the same "
+        "kind that find the group better, as after training with many new repaired rows; rows that "
+        "are distributed otherwise; single rows; error rates; a partial repair."
     )

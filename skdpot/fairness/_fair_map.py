@@ -9,9 +9,8 @@ from joblib import Parallel, delayed
 from skdpot.fairness._blur import Blur
 from skdpot.fairness._certificate import FairnessCertificate
 from skdpot.fairness._conditional import ConditionalMap
-from skdpot.fairness._groups import UNKNOWN, Groups
-from skdpot.fairness._posterior import Kinds, Posterior
-from skdpot.fairness._row_draws import GROUP_DRAW, IMAGE_DRAW, uniforms
+from skdpot.fairness._groups import Groups
+from skdpot.fairness._row_draws import IMAGE_DRAW, uniforms
 from skdpot.fairness._space import ColumnSpace
 from skdpot.fairness._support import Barycenter
 from skdpot.tables import NUMERIC, Column, as_array
@@ -51,8 +50,6 @@ class FairMap:
         Their weights.
     transport : Transport
         Where they are moved.
-    posterior : Posterior or None
-        How likely rows of unknown groups are in each.
     certificate : FairnessCertificate or None
         The certificate from held-out rows.
     """
@@ -62,23 +59,13 @@ class FairMap:
     groups: Groups
     weights: np.ndarray
     transport: Transport
-    posterior: Posterior | None = None
     certificate: FairnessCertificate | None = None
 
     def images(
         self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, method: Any, n_jobs: Any
     ) -> np.ndarray:
-        """Return the images of rows; rows with group number -1 stay.
-
-        Rows of unknown groups are moved as rows of a randomly drawn group.
-        """
+        """Return the images of rows; rows with group number -1 stay."""
         inside = clipped(codes, self.columns, self.box)
-        unknown = np.flatnonzero(groups == UNKNOWN)
-        if self.posterior is not None and len(unknown):
-            shares = self.posterior.shares(inside[unknown])
-            below = shares.cumsum(axis=1) <= uniforms(keys[unknown], GROUP_DRAW)[:, None]
-            groups = groups.copy()
-            groups[unknown] = np.minimum(below.sum(axis=1), len(self.weights) - 1)
         images = self.transport.images(inside, groups, keys, method, n_jobs)
         return np.where((groups >= 0)[:, None], images, codes)
 
@@ -149,7 +136,6 @@ class ConditionalTransport:
 
     conditional: ConditionalMap
     blur: Blur | None
-    kinds: Kinds | None = None
 
     method = "conditional"
 
@@ -159,8 +145,7 @@ class ConditionalTransport:
         """Return the images of rows, as codes; see `Transport`."""
         blur = self.blur if self.conditional.moves else None
         codes = codes if blur is None else blur.rows(codes, keys)
-        of_rows = groups if self.kinds is None else self.kinds.numbers(codes)
-        images = self.conditional.images(codes, of_rows, keys, n_jobs)
+        images = self.conditional.images(codes, groups, keys, n_jobs)
         return images if blur is None else blur.images(images, keys)
 
     def attributes(self) -> dict[str, Any]:

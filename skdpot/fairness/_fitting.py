@@ -17,7 +17,6 @@ from skdpot.fairness._fair_map import ConditionalTransport, FairMap, SupportTran
 from skdpot.fairness._groups import Groups, doubts_about_small_groups
 from skdpot.fairness._maps import distinct
 from skdpot.fairness._methods import ConditionalRepair
-from skdpot.fairness._posterior import Posterior, fit_kinds, fit_posterior
 from skdpot.fairness._private_cells import PUBLIC_OF_ROWS
 from skdpot.fairness._row_draws import row_keys
 from skdpot.fairness._space import ColumnSpace, in_own_units
@@ -26,7 +25,7 @@ from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.foreign import quiet
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.random import make_source
-from skdpot.releases import ReleasedGroups, group_weights, plan_release
+from skdpot.releases import HistogramRelease, ReleasedGroups, group_weights
 from skdpot.tables import NUMERIC, Column, Table, doubts_about_heavy_tails
 
 # Default size of a support: one point for this many rows, but at least this many points.
@@ -59,8 +58,6 @@ class KnownGroups:
         Default number of points of a support.
     rng : RandomState
         The generator of all further draws.
-    posterior : Posterior or None
-        How likely rows of unknown groups are in each, if there may be such rows.
     """
 
     settings: FitSettings
@@ -73,7 +70,6 @@ class KnownGroups:
     found: list[tuple[np.ndarray, np.ndarray]]
     n_support: int
     rng: Any
-    posterior: Posterior | None = None
 
     def fair_map(self, *, certified: bool = True) -> FairMap:
         """Return the map to the barycenter of the groups, without a certificate."""
@@ -94,7 +90,7 @@ class KnownGroups:
         if settings.epsilon is None:
             warn_user(doubts_about_support(question, barycenter))
         transport = SupportTransport(self.space, barycenter)
-        return FairMap(self.columns, self.box, self.groups, weights, transport, self.posterior)
+        return FairMap(self.columns, self.box, self.groups, weights, transport)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +111,6 @@ class KnownRows:
         The groups.
     rng : RandomState
         The generator of all further draws.
-    posterior : Posterior or None
-        As in `KnownGroups`.
     blur : Blur or None
         Blurs rows of a private fit before they are moved.
     shown : float
@@ -130,7 +124,6 @@ class KnownRows:
     codes: np.ndarray
     groups: Groups
     rng: Any
-    posterior: Posterior | None = None
     blur: Blur | None = None
     shown: float = 0.0
 
@@ -147,29 +140,20 @@ class KnownRows:
         with one_thread_unless(len(groups.codes) >= MANY_ROWS):
             transport = self._transport(np.where(held_out, -1, groups.codes), weights, rng)
             certificate = self._certificate(transport, held_out, rng) if held_out.any() else None
-        return FairMap(
-            self.columns, self.box, groups, weights, transport, self.posterior, certificate
-        )
+        return FairMap(self.columns, self.box, groups, weights, transport, certificate)
 
     def _transport(
         self, groups: np.ndarray, weights: np.ndarray, rng: np.random.Generator
     ) -> ConditionalTransport:
         """Return the transport that is fitted to the rows of these groups."""
         settings = self.settings
-        codes, kinds, tol = self.codes, None, float(settings.method.tol)
-        if settings.method.unaware:
-            seed = int(rng.integers(2**31))
-            kinds, rows, groups = fit_kinds(self.columns, codes, groups, len(weights), seed)
-            codes, weights = codes[rows], np.bincount(groups) / len(rows)
-            # Kinds differ by construction, or there is only one: no test on held-out rows is
-            # needed.
-            tol = 0.0
-        elif tol > 0:
+        tol = float(settings.method.tol)
+        if tol > 0:
             tol = max(tol, min(self.shown, 0.5))
         with progress_bar(desc=settings.name, unit=" columns", disable=not settings.verbose) as bar:
             found = fit_conditional(
                 self.columns,
-                codes,
+                self.codes,
                 groups,
                 weights,
                 rng,
@@ -178,7 +162,7 @@ class KnownRows:
                 max_rows=settings.method._most_rows(),
                 callback=bar.update,
             )
-        return ConditionalTransport(found, self.blur, kinds)
+        return ConditionalTransport(found, self.blur)
 
     def _certificate(
         self, transport: ConditionalTransport, held_out: np.ndarray, rng: np.random.Generator
@@ -194,14 +178,8 @@ class KnownRows:
 
         known = rng.permutation(np.flatnonzero(~held_out & (groups >= 0)))[:MOST_ROWS]
         names = self.groups.names.tolist()
-        return certify(
-            repaired(known),
-            repaired(np.flatnonzero(held_out)),
-            self.columns,
-            names,
-            rng,
-            n_jobs=settings.n_jobs,
-        )
+        of_fit, of_others = repaired(known), repaired(np.flatnonzero(held_out))
+        return certify(of_fit, of_others, self.columns, names, rng)
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,12 +206,8 @@ class OpenRows:
         rng = check_random_state(settings.random_state)
         box = read_box(settings, columns)
         codes = clipped(self.codes, columns, box)
-        posterior = None
-        if settings.groups.unknown == "posterior" and not settings.method.unaware:
-            seed = rng.randint(2**31)
-            posterior, *_ = fit_posterior(columns, codes, groups.codes, len(groups.names), seed)
         if isinstance(settings.method, ConditionalRepair):
-            return KnownRows(settings, columns, box, codes, groups, rng, posterior)
+            return KnownRows(settings, columns, box, codes, groups, rng)
         space = self._space(codes[groups.codes >= 0])
         found, n_rows = self._points(space, codes, groups, rng)
         # Each support point then has enough rows to estimate the masses of new rows.
@@ -249,7 +223,6 @@ class OpenRows:
             found,
             min(LARGEST_AUTOMATIC_SUPPORT, few),
             rng,
-            posterior,
         )
 
     def _space(self, codes: np.ndarray) -> ColumnSpace:
@@ -306,14 +279,13 @@ class PrivateRows:
     def plan(self) -> ReleasePlan:
         """Return the plan of the release of the groups, or raise."""
         settings, groups = self.settings, self.declared.groups
-        release = plan_release(
-            settings.method.private_release,
+        release = HistogramRelease(
             self.declared.unscaled.layout,
             len(groups.names),
             self.n_records,
             settings.epsilon,
             settings.delta,
-            n_parts=self.n_parts,
+            self.n_parts,
         )
         n_points = len(groups.names) * release.most_points
         settings.method._check_size(n_points, self.declared.candidates)
@@ -321,7 +293,7 @@ class PrivateRows:
             release,
             release.event,
             make_source(settings.random_state),
-            f"{settings.name}, {release.kind}",
+            f"{settings.name}, histogram",
             guarantee(settings, *PUBLIC_OF_ROWS),
             n_records=self.n_records,
         )

@@ -22,9 +22,7 @@ _MANY_ROWS = 200
 OTHER = "other"
 # Maximum number of labels that an error lists.
 _MOST_LISTED = 5
-_POLICIES = [StrOptions({"error", "nearest", "none", "posterior"})]
-# The number of the group of a row that may be in any group.
-UNKNOWN = -2
+_POLICIES = [StrOptions({"error", "nearest"})]
 
 # Advice for missing labels, in a fit and in new rows.
 MISSING_IN_FIT = (
@@ -32,9 +30,8 @@ MISSING_IN_FIT = (
     "group; or leave out these rows, or give them their own label, such as 'unknown'."
 )
 MISSING_IN_NEW_ROWS = (
-    "FoundGroups(unknown=...) and DeclaredGroups(..., unknown=...) set a policy for them: "
-    "'nearest' assigns the group with the most similar label, 'none' leaves them unchanged, and "
-    "'posterior', of an open FairBarycenterPreprocessor, draws a group by their other columns."
+    "FoundGroups(unknown='nearest') and DeclaredGroups(..., unknown='nearest') assign the group "
+    "with the most similar label; or leave out these rows."
 )
 
 
@@ -50,12 +47,10 @@ class FoundGroups(BaseEstimator):
         ``"other"``, or into the largest group if they are too few together. ``"drop"`` leaves them
         out, so that their rows are never changed. Rows with a missing label (None, NaN or NA; an
         empty string is a label) count as a small group.
-    unknown : {"error", "nearest", "none", "posterior"}, default="error"
+    unknown : {"error", "nearest"}, default="error"
         Policy for new rows whose group was not in the fit, or whose label is missing. ``"error"``
         refuses them. ``"nearest"`` treats them as the group with the most similar label; if there
-        are several, the merged group, otherwise the largest. ``"none"`` does not change them.
-        ``"posterior"``, for a :class:`~skdpot.FairBarycenterPreprocessor` without epsilon, draws a
-        group with its probability given the row's other columns.
+        are several, the merged group, otherwise the largest.
 
     See Also
     --------
@@ -101,7 +96,7 @@ class DeclaredGroups(BaseEstimator):
     ----------
     labels : array-like
         Labels, or tuples of labels for several attributes.
-    unknown : {"error", "nearest", "none", "posterior"}, default="error"
+    unknown : {"error", "nearest"}, default="error"
         As of :class:`FoundGroups`.
 
     See Also
@@ -112,7 +107,7 @@ class DeclaredGroups(BaseEstimator):
     --------
     >>> from skdpot import FairBarycenterPreprocessor
     >>> from skdpot.fairness import DeclaredGroups
-    >>> groups = DeclaredGroups(["b", "a"], unknown="none")
+    >>> groups = DeclaredGroups(["b", "a"], unknown="nearest")
     >>> fair = FairBarycenterPreprocessor(sensitive_features=0, groups=groups)
     >>> fair.fit([["a", 1.0], ["a", 2.0], ["b", 4.0], ["b", 5.0]]).groups_
     array(['b', 'a'], dtype=object)
@@ -178,15 +173,13 @@ def label_options_of_new_rows(
     return {"may_miss": may_miss, "remedy": MISSING_IN_NEW_ROWS}
 
 
-def group_policy(groups: Any, *, may_be_unknown: bool = False) -> FoundGroups | DeclaredGroups:
+def group_policy(groups: Any) -> FoundGroups | DeclaredGroups:
     """Return the policy of a parameter `groups` (None, labels, or a policy), or raise."""
     if groups is None:
         groups = FoundGroups()
     if not isinstance(groups, FoundGroups | DeclaredGroups):
         groups = DeclaredGroups(groups)
     validate_parameters(groups)
-    if groups.unknown == "posterior" and not may_be_unknown:
-        raise ValueError("unknown='posterior' is for open fits of FairBarycenterPreprocessor.")
     return groups
 
 
@@ -221,28 +214,21 @@ class Groups:
     ) -> np.ndarray:
         """Return the group number of each label, -1 for one that is left out; or raise.
 
-        For labels that no row of the fit had, `unknown` is ``"error"``, which raises;
+        For labels that no row of the fit had, `unknown` is ``"error"``, which raises, or
         ``"nearest"``, the group of the label that differs in the fewest attributes, among those the
-        one with the closest numbers, and among those the merged or else the largest group;
-        ``"none"``, which is -1; or ``"posterior"``, which is `UNKNOWN`. With `quoted`, an error may
-        name the unknown labels.
+        one with the closest numbers, and among those the merged or else the largest group. With
+        `quoted`, an error may name the unknown labels.
         """
-        known = self.number
-        if unknown == "posterior":
-            known = {label: code for label, code in known.items() if not is_unlabelled(label)}
-        missing = [label for label in dict.fromkeys(labels.tolist()) if label not in known]
+        missing = [label for label in dict.fromkeys(labels.tolist()) if label not in self.number]
         if missing and unknown == "error":
             names = f": {_listed(missing)}" if quoted else ""
             raise ValueError(
-                f"{_unknown_rows(labels, known)}, are in groups that no row of the fit was "
+                f"{_unknown_rows(labels, self.number)}, are in groups that no row of the fit was "
                 f"in{names}. FoundGroups(unknown='nearest') and DeclaredGroups(..., "
-                "unknown='nearest') assign the group with the most similar label; unknown='none' "
-                "leaves its rows as they are."
+                "unknown='nearest') assign the group with the most similar label; or leave out "
+                "these rows."
             )
-        other = UNKNOWN if unknown == "posterior" else -1
-        nearest = self._nearest if unknown == "nearest" else lambda label: other
-        found = {label: nearest(label) for label in missing}
-        number = known | found
+        number = self.number | {label: self._nearest(label) for label in missing}
         return np.array([number[label] for label in labels.tolist()], dtype=np.intp)
 
     def find(self, labels: np.ndarray) -> np.ndarray:

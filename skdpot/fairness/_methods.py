@@ -8,7 +8,9 @@ from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, validate_parameters
 from skdpot.fairness._conditional import MAX_ROWS
+from skdpot.fairness._space import in_own_units
 from skdpot.fairness._support import FreeSupport, Support
+from skdpot.releases import has_grid
 from skdpot.tables import NUMERIC, Column, place_of
 
 # Maximum number of numeric columns for which "auto" chooses a free support.
@@ -34,10 +36,6 @@ class ConditionalRepair(BaseEstimator):
     max_rows : int, default=None
         Largest number of rows to which the models of columns are fitted, drawn at random; None is
         100,000.
-    unaware : bool, default=False
-        Whether rows are moved without their attribute, so that `transform` does not need it. Then
-        the repair removes all information about the group from the columns, which costs models
-        more accuracy.
     held_out : float, default=0.2
         Share of each group's rows that the fit holds out for ``certificate_``: at most 10,000 rows
         of all groups, and none of groups with fewer than 25 rows to hold out. With 0 there is no
@@ -65,17 +63,15 @@ class ConditionalRepair(BaseEstimator):
     _parameter_constraints = {
         "tol": [Interval(Real, 0, 0.5, closed="both")],
         "max_rows": [Interval(Integral, 1, None, closed="left"), None],
-        "unaware": ["boolean"],
         "held_out": [Interval(Real, 0, 0.9, closed="both")],
     }
 
     # A conditional repair has no candidates.
     candidates = None
 
-    def __init__(self, *, tol=0.02, max_rows=None, unaware=False, held_out=0.2) -> None:
+    def __init__(self, *, tol=0.02, max_rows=None, held_out=0.2) -> None:
         self.tol = tol
         self.max_rows = max_rows
-        self.unaware = unaware
         self.held_out = held_out
 
     def _check(self, epsilon: float | None, delta: float | None) -> None:
@@ -99,13 +95,17 @@ def automatic_method(
 
     It is a support for few columns (without epsilon only if they are numbers), and for private fits
     without a delta or with so few rows that noise hides how columns depend on each other. Otherwise
-    it is conditional distributions.
+    it is conditional distributions, also for a private fit with a delta whose histogram would have
+    too many cells.
     """
-    numbers = all(column.kind == NUMERIC for column in columns)
-    if len(columns) <= _MOST_COLUMNS and (numbers or epsilon is not None):
-        return "support"
+    few = len(columns) <= _MOST_COLUMNS
     if epsilon is None:
+        numbers = all(column.kind == NUMERIC for column in columns)
+        return "support" if few and numbers else "conditional"
+    if delta and not has_grid(in_own_units(columns).layout):
         return "conditional"
+    if few:
+        return "support"
     n_cells = len(columns) * len(getattr(groups, "labels", ()))
     return "conditional" if delta and n_records * epsilon >= _ROWS_PER_CELL * n_cells else "support"
 

@@ -27,7 +27,7 @@ from skdpot._sklearn_compat import (
     validate_parameters,
 )
 from skdpot.fairness._fair_map import FairMap
-from skdpot.fairness._fitting import KnownGroups, OpenRows, PrivateRows
+from skdpot.fairness._fitting import OpenRows, PrivateRows
 from skdpot.fairness._groups import (
     DeclaredGroups,
     FoundGroups,
@@ -70,7 +70,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
     **What is protected.** Without epsilon nothing: the fitted attributes depend on single rows.
     With epsilon, every record of one call of :meth:`fit`, with its values and its group: it may be
     replaced by any other. Such a fit is a release, charged to the ledger. All fitted attributes are
-    functions of noisy histograms or moments of the groups, or of a noisy sketch of the table. The
+    functions of noisy histograms of the groups, or of a noisy sketch of the table. The
     number of rows, the names and types of columns, the time of the fit and all declarations are
     public. The result is a private *map*. Rows that you transform with it are as sensitive as
     before, and a model trained on them is not private.
@@ -89,7 +89,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         :class:`~skdpot.fairness.CandidateSupport` object. ``"auto"`` is a support for at most
         three columns that are all numeric, and conditional otherwise. With epsilon, ``"auto"`` is
         conditional for more than three columns of any type if `delta` is above 0 and rows times
-        epsilon are at least 25 times groups times columns. To search over parameters such as
+        epsilon are at least 25 times groups times columns, or if a histogram of the columns would
+        have more than 4096 cells. To search over parameters such as
         ``method__max_rows``, pass an object, not a name.
     weights : {"proportional", "uniform"}, dict or array-like, default="proportional"
         Weights of the groups in the barycenter: proportional to size, which moves rows least;
@@ -181,8 +182,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         Their weights in the barycenter.
     certificate_ : FairnessCertificate or None
         Upper bounds for new rows after a full repair, with confidence 95 %, computed from held-out
-        rows. ``group_auc`` bounds how well classifiers predict the group; ``parity_gap`` and
-        ``tree_gap`` bound differences of rates. ``print(certificate_)`` says for which models.
+        rows. ``group_auc`` bounds how well a classifier predicts the group, and ``parity_gap`` the
+        difference of rates of its decisions. ``print(certificate_)`` says what is not certified.
         None with epsilon, with `conditional_on`, for supports, for small groups, and if the method
         holds out no rows.
     privacy_guarantee_ : PrivacyGuarantee or None
@@ -217,13 +218,12 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
 
     *With epsilon*, two data sets are neighbours if they differ in the values, and possibly the
     group, of one row. Counts by group and cell change by 2 in the l1 norm and by sqrt(2) in the l2
-    norm. For moments of clipped rows see :ref:`proof-moments`, and for the sketch of a conditional
-    fit this :ref:`proof <private-tables>`. Only noisy group sizes are used. No value raises an
-    error or a warning, because that would reveal it. Numbers are clipped to their bounds, also
-    infinite ones, and read from text where it is a number. Rows with a missing number, or with
-    another value in its place, are ignored, and so are rows of undeclared groups. An undeclared
-    label is missing. Only what the types of columns show is refused, such as dates or text for
-    numbers.
+    norm. For the sketch of a conditional fit see this :ref:`proof <private-tables>`. Only noisy
+    group sizes are used. No value raises an error or a warning, because that would reveal it.
+    Numbers are clipped to their bounds, also infinite ones, and read from text where it is a
+    number. Rows with a missing number, or with another value in its place, are ignored, and so are
+    rows of undeclared groups. An undeclared label is missing. Only what the types of columns show
+    is refused, such as dates or text for numbers.
 
     *Approximations.* Large tables are fitted on a sample: see ``max_rows`` of the methods. Free
     supports are local optima, and their categories and levels are rounded; ``objective_`` is
@@ -423,14 +423,10 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         validate_parameters(self)
         fitted = self._fitted
         method = repair_method(self.method, fitted.transport.method)
-        policy = group_policy(self.groups, may_be_unknown=True)
+        policy = group_policy(self.groups)
         reading = label_options_of_new_rows(policy, fitted.groups)
-        if method.unaware or policy.unknown == "posterior":
-            reading |= {"may_miss": True, "may_lack": True}
         table, labels, _ = self._read(X, sensitive_features, reset=False, **reading)
         codes = read_codes(table, fitted.columns, self._missing(method))
-        if method.unaware:
-            labels = np.full(len(labels), fitted.groups.names[0])
         groups = fitted.groups.encode(labels, policy.unknown, quoted=self.epsilon is None)
         values = self._moved(fitted, method, table, codes, groups)
         container = output_container(self)
@@ -489,10 +485,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         joint = np.column_stack([rows.codes, numbers])
         known = OpenRows(rows.settings, [*rows.columns, target], joint, rows.labels).run()
         warn_user(rows.settings.doubts)
-        method = rows.settings.method
-        values = self._moved(
-            known.fair_map(certified=False), method, table, joint, known.groups.codes, y
-        )
+        fitted = known.fair_map(certified=False)
+        values = self._moved(fitted, rows.settings.method, table, joint, fitted.groups.codes, y)
         return as_array(values[:-1]), values[-1].astype(y.dtype)
 
     def fit_resample(self, X, y, *, sensitive_features=None):
@@ -585,19 +579,16 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
     def _keep_parts(self, plan, total, columns) -> None:
         """Fit to the sum of all parts."""
         rows = self._rows_of_parts(plan.n_records, columns, plan.release.n_parts)
-        self._replace_fit(plan, rows.known(plan.release.groups_of(total)))
+        self._replace_fit(plan, rows.known(plan.release.groups_of(total)).fair_map())
 
     def _plan(self, data) -> ReleasePlan:
         return replace(data.plan(), doubts=data.settings.doubts)
 
-    def _run(self, plan, data) -> KnownGroups:
-        return data.run(plan)
+    def _run(self, plan, data) -> FairMap:
+        # The map is a function of what was released, and of public values.
+        return data.run(plan).fair_map()
 
-    def _keep(self, plan, released) -> None:
-        fitted: FairMap = released.fair_map()
-        if hasattr(self, "_fitted"):
-            for name in self._fitted.transport.attributes():
-                delattr(self, name)
+    def _keep(self, plan, fitted: FairMap) -> None:
         self._fitted = fitted
         self.groups_, self.group_weights_ = fitted.groups.names, fitted.weights
         self.certificate_ = fitted.certificate

@@ -21,7 +21,6 @@ from skdpot.fairness._cells import (
 )
 from skdpot.fairness._groups import Groups
 from skdpot.fairness._held_out import numbers_per_row, one_score_per_row
-from skdpot.fairness._odds import MOST_ODDS_CELLS, OddsKernels
 from skdpot.fairness._predictions import PredictionBarycenter
 from skdpot.fairness._private_cells import PUBLIC_OF_ROWS
 from skdpot.fairness._quantiles import resolution, rounded
@@ -30,7 +29,7 @@ from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases import VectorRelease, group_weights
-from skdpot.tables import label_codes, plain_values, take_rows
+from skdpot.tables import take_rows
 
 
 def scores_without_quotes(
@@ -122,18 +121,10 @@ class ScoreCounts(VectorRelease):
         Number of predictions.
     n_cells : int or None
         How many cells each of them has; None is as many as have the least error.
-    most_cells : int
-        Maximum number of cells if it is chosen.
     """
 
     def __init__(
-        self,
-        epsilon: float,
-        delta: float,
-        n_slots: int,
-        n_records: int,
-        n_cells: int | None,
-        most_cells: int,
+        self, epsilon: float, delta: float, n_slots: int, n_records: int, n_cells: int | None
     ) -> None:
         super().__init__(
             epsilon,
@@ -145,7 +136,7 @@ class ScoreCounts(VectorRelease):
         )
         self._n_slots = n_slots
         best = number_of_cells(n_records / n_slots, self.standard_deviation)
-        self.n_cells = n_cells or min(best, most_cells)
+        self.n_cells = n_cells or min(best, MOST_CELLS)
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return the standard error of a median's rank; its scale is 1/2, the worst guess."""
@@ -162,14 +153,12 @@ class PrivateScores:
     ----------
     rows : Any of shape (n, n_columns)
         Private: what the estimator sees.
-    labels, targets : ndarray of shape (n,)
-        Private: the labels of groups, and the targets.
+    labels : ndarray of shape (n,)
+        Private: the labels of groups.
     estimator, method : estimator object, str
         The public model, and the method that predicts.
     groups : Groups
         The declared groups, without rows.
-    classes : list or None
-        Classes of targets; None for predictions with equal distributions regardless of the class.
     bounds : tuple of float
         Bounds of predictions.
     probabilities : bool
@@ -182,73 +171,50 @@ class PrivateScores:
 
     rows: Any
     labels: np.ndarray
-    targets: np.ndarray
     estimator: Any
     method: str
     groups: Groups
-    classes: list[Any] | None
     bounds: tuple[float, float]
     probabilities: bool
     n_cells: int | None
     weights: Any
     n_records: int
 
-    @property
-    def n_classes(self) -> int:
-        """Return the number of classes that predictions are counted by."""
-        return 1 if self.classes is None else len(self.classes)
-
-    @property
-    def n_slots(self) -> int:
-        """Return the number of counted distributions: one for every class of every group."""
-        return len(self.groups.names) * self.n_classes
-
     def release(self, epsilon: float, delta: float) -> ScoreCounts:
         """Return the release of the counts, made of public quantities."""
-        most = MOST_CELLS if self.n_classes == 1 else MOST_ODDS_CELLS
-        return ScoreCounts(epsilon, delta, self.n_slots, self.n_records, self.n_cells, most)
+        n_groups = len(self.groups.names)
+        return ScoreCounts(epsilon, delta, n_groups, self.n_records, self.n_cells)
 
     def edges(self, release: ScoreCounts) -> np.ndarray:
         """Return the edges of the cells, from public quantities."""
         return cell_edges(*self.bounds, release.n_cells, probabilities=self.probabilities)
 
     def counts(self, edges: np.ndarray) -> np.ndarray:
-        """Return the number of rows in the cells of every class of every group: private.
+        """Return the number of rows in the cells of every group: private.
 
-        A row without a group, class or prediction is in no cell.
+        A row without a group or a prediction is in no cell.
         """
-        counts = np.zeros((len(self.groups.names), self.n_classes, len(edges) - 1))
+        counts = np.zeros((len(self.groups.names), len(edges) - 1))
         with quiet():
             scores = private_predictions(self.estimator, self.method, self.rows)
-            groups, classes = self.groups.find(self.labels), np.zeros(len(scores), dtype=np.intp)
-            if self.classes is not None:
-                number = {label: c for c, label in enumerate(self.classes)}
-                classes = label_codes(plain_values(self.targets), number)
-        known = (groups >= 0) & (classes >= 0) & ~np.isnan(scores)
+            groups = self.groups.find(self.labels)
+        known = (groups >= 0) & ~np.isnan(scores)
         # Rounded as before they are moved, so that rounding in the model moves no atom over an
         # edge.
         within = np.clip(scores, *self.bounds)
         cells = cell_numbers(rounded(within, resolution(edges)), edges)
-        np.add.at(counts, (groups[known], classes[known], cells[known]), 1.0)
+        np.add.at(counts, (groups[known], cells[known]), 1.0)
         return counts
 
-    def run(
-        self, release: ScoreCounts, source: Any
-    ) -> tuple[np.ndarray, PredictionBarycenter | OddsKernels]:
+    def run(self, release: ScoreCounts, source: Any) -> tuple[np.ndarray, PredictionBarycenter]:
         """Release the counts; return weights of groups, and the map to fair predictions."""
         edges = self.edges(release)
         noisy = release.run(self.counts(edges), source)
-        sizes = np.maximum(noisy.sum(axis=2), 1.0)
-        weights = group_weights(self.weights, sizes.sum(axis=1), self.groups.names)
-        # A group with too few rows is assumed to be like the others, class by class.
-        masses = np.stack(
-            [shrunk_masses(noisy[:, c], release.standard_deviation) for c in range(self.n_classes)],
-            axis=1,
-        )
-        if self.n_classes == 1:
-            return weights, PredictionBarycenter.from_cells(edges, masses[:, 0], weights)
-        shares = weights[:, None] * sizes / sizes.sum(axis=1, keepdims=True)
-        return weights, OddsKernels.from_cells(edges, masses, shares)
+        sizes = np.maximum(noisy.sum(axis=1), 1.0)
+        weights = group_weights(self.weights, sizes, self.groups.names)
+        # A group with too few rows is assumed to be like the others.
+        masses = shrunk_masses(noisy, release.standard_deviation)
+        return weights, PredictionBarycenter.from_cells(edges, masses, weights)
 
     def guarantee(self, epsilon: float, delta: float) -> PrivacyGuarantee:
         """Return the guarantee."""

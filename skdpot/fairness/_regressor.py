@@ -23,7 +23,7 @@ from sklearn.utils.validation import (
 from skdpot._base import PrivateEstimator, tells_of_charges, warn_user
 from skdpot._conformance import NO_GROUPS
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
-from skdpot.fairness._attribute import read_labels, split_attribute
+from skdpot.fairness._attribute import split_attribute
 from skdpot.fairness._certificate import certify_ranks
 from skdpot.fairness._declared import read_groups
 from skdpot.fairness._groups import (
@@ -37,14 +37,14 @@ from skdpot.fairness._groups import (
 from skdpot.fairness._held_out import one_score_per_row
 from skdpot.fairness._prediction_rows import PredictionRows
 from skdpot.fairness._predictions import PredictionBarycenter
-from skdpot.fairness._private_cells import in_cells, refuse_other_labels
+from skdpot.fairness._private_cells import in_cells
 from skdpot.fairness._private_scores import PrivateScores, refuse_unusable, scores_without_quotes
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.foreign import quiet
 from skdpot.privacy.quotes import without_quotes
 from skdpot.privacy.random import make_source
 from skdpot.releases import group_weights
-from skdpot.tables import Table, check_bounds, one_by_one, plain_values, take_columns, take_rows
+from skdpot.tables import Table, check_bounds, one_by_one, take_columns, take_rows
 
 
 class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimator):
@@ -54,9 +54,6 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
     barycenter of their distributions in the groups. Then predictions have the same distribution in
     all groups (strong demographic parity), and keep their order within each group. If the
     regressor is right, no other predictions with this property have a smaller mean squared error.
-
-    With ``constraint="equalized_odds"``, predictions have the same distribution in all groups
-    within each class of the target.
 
     **What is protected.** Without epsilon nothing: the fitted attributes depend on single rows.
     With epsilon, every record of one call of :meth:`fit`, with its group: it may be replaced by any
@@ -76,11 +73,6 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         The columns of X with the sensitive attribute: names, for data frames of pandas or polars,
         or positions. Several columns define groups by their intersections. With None, pass the
         attribute to `fit`, `predict` and `score`.
-    constraint : {"demographic_parity", "equalized_odds"}, default="demographic_parity"
-        Whether all predictions must have the same distribution in all groups, or the predictions
-        within each class of the target. The classes of a numeric target are fifths. Equalized odds
-        need random draws, with probabilities that depend on the prediction and on the group, see
-        Notes.
     weights : {"proportional", "uniform"}, dict or array-like, default="proportional"
         The weights lambda of the groups in the barycenter: proportional to size, which minimises
         the risk; equal; or one for each group, by label or in the order of ``groups_``. They are
@@ -101,9 +93,8 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
     n_quantiles : "auto", int or None, default="auto"
         Number of quantiles that describe the distribution of a group's predictions, besides ties
         and the extremes. ``"auto"`` is the square root of the number of its rows; None uses all
-        predictions. See Notes. With equalized odds, and with epsilon, it is the number of cells in
-        which predictions are counted: ``"auto"`` is at most 30 for odds, and with epsilon the
-        number with the smallest error.
+        predictions. See Notes. With epsilon, it is the number of cells in which predictions are
+        counted, and ``"auto"`` is the number with the smallest error.
     sensitive_in_estimator : bool, default=True
         Whether the estimator sees the columns with the sensitive attribute. The best predictor
         sees them, and its fair version has the smallest risk. An attribute that is passed beside X
@@ -126,9 +117,9 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
     n_jobs : int, default=None
         Number of folds that are fitted in parallel.
     random_state : int, RandomState instance or None, default=None
-        Seed for the folds, for the ranks of equal predictions, and for draws under equalized odds.
-        An integer gives the same predictions for the same X; None makes new draws in every call.
-        With epsilon it also seeds the noise, and then nothing is private.
+        Seed for the folds, and for the ranks of equal predictions. An integer gives the same
+        predictions for the same X; None makes new draws in every call. With epsilon it also seeds
+        the noise, and then nothing is private.
 
     Attributes
     ----------
@@ -140,17 +131,16 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         Their weights in the barycenter.
     barycenter_ : callable
         The quantile function of fair predictions: it takes ranks in [0, 1] and returns
-        predictions. With equalized odds, for the predictions of all groups together.
+        predictions.
     objective_ : float
         The value of the barycenter: the weighted sum of the squared Wasserstein distances W_2
         between it and the groups' predictions. The mean squared error grows by this value, see
-        Notes. With equalized odds, the mean squared distance that predictions move. With epsilon,
-        for the released groups.
+        Notes. With epsilon, for the released groups.
     certificate_ : FairnessCertificate or None
         ``certificate_.parity_gap`` bounds, with confidence 95 %, the difference between two
         groups' rates of decisions by any threshold on fair predictions of new rows. It exists for
         a :class:`~sklearn.frozen.FrozenEstimator` that was trained on other rows, for a full
-        repair under demographic parity. None for other estimators (their predictions of new rows
+        repair. None for other estimators (their predictions of new rows
         have another distribution than those learned from), for one group, and with epsilon.
     privacy_guarantee_ : PrivacyGuarantee or None
         The guarantee of a fit with epsilon; None without epsilon, or with a seed.
@@ -209,28 +199,15 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
     three normally distributed groups and 4000 rows, :func:`~skdpot.fairness.metrics.group_auc` of
     held-out predictions is 0.58 with all quantiles, and 0.51 with the square root of their number.
 
-    *Equalized odds.* The class of a new row is not known, so the kernel that moves a prediction
-    depends only on its group and its cell: from cell b of group s to cell b' with the probability
-    :math:`K_s(b, b')`. With the distributions :math:`P(b \mid s, c)` of the predictions of class
-    c,
-
-    .. math:: \sum_b P(b \mid s, c) K_s(b, b') = Q_c(b') \quad \text{for all groups } s,
-
-    so the ROC curves of all groups coincide, and every threshold has equalized odds. Such kernels
-    always exist. A linear program finds those with the smallest mean squared movement
-    (:ref:`proof-equalized-odds`). The group in which the model is least accurate sets the limit:
-    predictions for the others are randomized until they are no more accurate. Each group needs
-    rows of each class.
-
     *With epsilon*, two data sets are neighbours if they differ in one row: its values, group and
-    target. The number of rows is public. The release is a histogram of predictions by group (and
-    class). Its cells have equal width; for probabilities, on the scale of the arcsine of their
+    target. The number of rows is public. The release is a histogram of predictions by group. Its
+    cells have equal width; for probabilities, on the scale of the arcsine of their
     root. The number of cells depends on `epsilon` and the number of rows. Counts by group are
     shrunk towards those of all groups; the amount follows from the noise. Ranks are linear within
     cells. If a cell has more than twice the mass of its neighbours, perhaps because of equal
     predictions, ranks in it are drawn at random (:ref:`proof-private-predictions`).
 
-    A row is counted nowhere if its group or class is not declared, or if the model predicts no
+    A row is counted nowhere if its group is not declared, or if the model predicts no
     number for it: NaN, text, or an error of any kind. Nobody is told, because a message would
     reveal the row. If the model fails for a table, it is asked for parts of it, down to single
     rows. What it prints, warns and logs is discarded. The model is code that runs on your rows: use
@@ -250,9 +227,6 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
     ----------
     Federated Calculation of the Free-Support Transportation Barycenter by Single-Loop Dual
     Decomposition, equations (4) and (5).
-
-    M. Hardt, E. Price and N. Srebro, "Equality of opportunity in supervised learning", NeurIPS
-    2016.
 
     R. Xian, Q. Li, G. Kamath and H. Zhao, "Differentially private post-processing for fair
     regression", ICML 2024.
@@ -280,7 +254,6 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
     _parameter_constraints = {
         "estimator": "no_validation",
         "sensitive_features": [str, Integral, "array-like", None],
-        "constraint": [StrOptions({"demographic_parity", "equalized_odds"})],
         "weights": [StrOptions({"proportional", "uniform"}), dict, "array-like"],
         "repair_level": [Interval(Real, 0, 1, closed="both")],
         "response_method": [StrOptions({"auto", "predict", "predict_proba", "decision_function"})],
@@ -306,7 +279,6 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         estimator=None,
         *,
         sensitive_features=None,
-        constraint="demographic_parity",
         weights="proportional",
         repair_level=1.0,
         response_method="auto",
@@ -323,7 +295,6 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
     ) -> None:
         self.estimator = estimator
         self.sensitive_features = sensitive_features
-        self.constraint = constraint
         self.weights = weights
         self.repair_level = repair_level
         self.response_method = response_method
@@ -541,8 +512,6 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
             self._check_private()
         elif self.delta is not None or self.bounds is not None:
             raise ValueError("delta and bounds are for fits with epsilon.")
-        if self.constraint == "equalized_odds" and self.n_quantiles is None:
-            raise ValueError("n_quantiles=None is for constraint='demographic_parity'.")
         policy = group_policy(self.groups)
         reading = label_options_of_fit(policy, private=private)
         if y is None:
@@ -554,7 +523,9 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
             table, labels, kept = self._read(X, sensitive_features, reset=True, **reading)
         without_quotes(lambda: check_consistent_length(table.X, y), "y cannot be read as targets.")
         if private:
-            return self._private_scores(self._shown(table, kept), y, labels)
+            # Targets are not used; an array of them must have one for each row, as in other fits.
+            n_records = len(one_by_one(y))
+            return self._private_scores(self._shown(table, kept), labels, n_records)
         y = column_or_1d(y, warn=True)
         groups = policy._make_groups(labels)
         warn_user(doubts_about_small_groups(policy, groups))
@@ -574,35 +545,21 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
                 "cv and n_quantiles=None are for fits without epsilon. A FrozenEstimator is not "
                 "trained, and its predictions are counted in cells."
             )
-        if self.constraint == "equalized_odds" and not is_classifier(self.estimator):
-            raise ValueError(
-                "constraint='equalized_odds' with epsilon is for classifiers: the classes of "
-                "targets of regressors are learned from y."
-            )
 
-    def _private_scores(self, X, y, labels):
+    def _private_scores(self, X, labels, n_records):
         """Return private rows, to be predicted after the charge, or raise."""
-        targets = _targets_one_by_one(y)
-        if not len(targets):
+        if not n_records:
             raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
         refuse_unusable(self.estimator, self._response_method, take_rows(X, np.arange(0)))
-        refuse_other_labels(getattr(y, "dtype", None), self._declared_classes() or (), "y")
-        return self._scores_of(X, labels, targets, len(targets))
+        return self._scores_of(X, labels, n_records)
 
     def _declared(self, n_records, columns):
         if self.epsilon is None:
             return None
         self._check_private()
-        nothing = np.empty(0)
-        return self._scores_of(nothing, nothing, nothing, n_records)
+        return self._scores_of(np.empty(0), np.empty(0), n_records)
 
-    def _declared_classes(self):
-        """Return the classes that predictions are counted by, None if odds are not asked for."""
-        if self.constraint != "equalized_odds":
-            return None
-        return plain_values(self.estimator.classes_).tolist()
-
-    def _scores_of(self, rows, labels, targets, n_records):
+    def _scores_of(self, rows, labels, n_records):
         """Return rows to be predicted and the public facts about them, or raise."""
         groups = read_groups(group_policy(self.groups), self.weights)
         are_probabilities = self._response_method == "predict_proba" and self.bounds is None
@@ -611,11 +568,9 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         return PrivateScores(
             rows,
             labels,
-            targets,
             self.estimator,
             self._response_method,
             groups,
-            self._declared_classes(),
             (float(low[0]), float(high[0])),
             are_probabilities,
             None if self.n_quantiles == "auto" else self.n_quantiles,
@@ -647,13 +602,6 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
             estimator, self._estimator, self._response_method, self.cv, self.n_jobs,
             self.random_state,
         )  # fmt: skip
-        if self.constraint == "equalized_odds":
-            return (
-                estimator,
-                data.groups,
-                data.weights,
-                data.odds(estimator, scores, self.n_quantiles),
-            )
         samples = [scores[data.groups.codes == g] for g in range(len(data.groups.names))]
         barycenter = PredictionBarycenter.from_scores(samples, data.weights, self.n_quantiles)
         return estimator, data.groups, data.weights, barycenter
@@ -669,9 +617,8 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
 
     def _certified(self, groups, way):
         """Return bounds for new predictions with the distribution of the learned ones."""
-        of_rows = self.epsilon is None and self.constraint == "demographic_parity"
         frozen = isinstance(self._estimator, FrozenEstimator)
-        if not (of_rows and frozen and len(groups.names) > 1):
+        if not (self.epsilon is None and frozen and len(groups.names) > 1):
             return None
         sizes = [len(group.sorted_scores) for group in way.groups]
         shifts = [group.largest_shift() for group in way.groups]
@@ -691,12 +638,3 @@ def _explaining_text(estimator: Any) -> Iterator[None]:
             "a pipeline with it, and y before the fit. The sensitive columns of X are left out "
             "with sensitive_in_estimator=False."
         ) from error
-
-
-def _targets_one_by_one(y: Any) -> np.ndarray:
-    """Return private targets as objects, so that no target changes the type of others."""
-    return (
-        read_labels(y, "y", check=False, may_miss=True)
-        if isinstance(y, list | tuple)
-        else one_by_one(y)
-    )

@@ -23,7 +23,7 @@ from skdpot.fairness._sketched import SketchedRows, declare_table
 from skdpot.fairness._support import Support
 from skdpot.privacy.foreign import quiet
 from skdpot.tables import Column, Table, doubts_about_identifiers, find_columns, read_codes
-from skdpot.transport import load_compiler
+from skdpot.transport import load_compiler, load_solver
 
 
 class RepairInputs(PrivateEstimator):
@@ -55,6 +55,7 @@ class RepairInputs(PrivateEstimator):
         # Raises if joblib does not understand n_jobs, before a budget is charged.
         effective_n_jobs(self.n_jobs)
         load_compiler()
+        load_solver()
         private = self.epsilon is not None
         if not private and self.delta is not None:
             raise ValueError("delta is for fits with epsilon.")
@@ -64,7 +65,7 @@ class RepairInputs(PrivateEstimator):
                 "the categories of a column; leave out rows that have missing numbers, or fill in "
                 "a number that is public."
             )
-        groups = group_policy(self.groups, may_be_unknown=not private)
+        groups = group_policy(self.groups)
         automatic = automatic_method(columns, n_records, groups, self.epsilon, self.delta)
         method = repair_method(self.method, automatic)
         method._check(self.epsilon, self.delta)
@@ -88,7 +89,7 @@ class RepairInputs(PrivateEstimator):
 
     def _validate(self, X, sensitive_features) -> Any:
         """Return the rows of a fit in the form for their release."""
-        policy = group_policy(self.groups, may_be_unknown=True)
+        policy = group_policy(self.groups)
         reading = label_options_of_fit(policy, private=self.epsilon is not None)
         with quiet() if self.epsilon is not None else nullcontext():
             table, labels, kept = self._read(X, sensitive_features, reset=True, **reading)

@@ -9,7 +9,7 @@ _SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
 # Number of draws that are reserved for each column.
 DRAWS_PER_COLUMN = 1 << 20
 # Numbers of draws, beyond those of the columns.
-IMAGE_DRAW, BLEND_DRAW, GROUP_DRAW = range(2**62, 2**62 + 3)
+IMAGE_DRAW, BLEND_DRAW = 2**62, 2**62 + 1
 # Numbers of the draws of the first column, of blurred rows and of blurred images.
 BLUR_DRAW, BLURRED_IMAGE_DRAW = 2**62 + 3, 2**62 + 2**61
 

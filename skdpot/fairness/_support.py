@@ -15,7 +15,6 @@ from sklearn.base import BaseEstimator
 from skdpot._sklearn_compat import HasMethods, Interval, StrOptions
 from skdpot.fairness._maps import GroupMap, powers
 from skdpot.fairness._space import ColumnSpace
-from skdpot.releases import KINDS
 from skdpot.transport import exact_transport
 from skdpot.transport.barycenter import (
     LARGEST_EXACT,
@@ -45,13 +44,11 @@ _SHARED = {
         StrOptions({"coupling", "barycentric", "laguerre"}),
         HasMethods(["fit", "predict"]),
     ],
-    "private_release": [StrOptions(set(KINDS))],
 }
 # Parameters of each method, besides `tol`.
 _OPTIONS = {
     "auto": {"max_iter"},
     "exact": set(),
-    "bregman": {"max_iter"},
     "bundle": {"max_iter"},
     "dual": {"max_iter", "batch_size", "primal_recovery", "rounding"},
 }
@@ -150,7 +147,6 @@ class Question:
 class Support(BaseEstimator, metaclass=ABCMeta):
     """Base of the methods that couple groups with the support of a barycenter."""
 
-    unaware = False
     candidates: Any = None
     order: Any = 2
 
@@ -158,8 +154,6 @@ class Support(BaseEstimator, metaclass=ABCMeta):
         """Raise if parameters contradict each other, or do not fit a private or an open fit."""
         if epsilon is not None and self.max_rows is not None:
             raise ValueError("max_rows is for fits without epsilon.")
-        if epsilon is None and self.private_release != "auto":
-            raise ValueError("private_release is for fits with epsilon.")
 
     def _check_size(self, n_points: int, candidates: np.ndarray | None) -> None:
         """Raise if the problem of released points may be too large for the method."""
@@ -220,12 +214,6 @@ class FreeSupport(Support):
         reveal the group:** rows of a group with equal values, as in discrete features, get equal
         images, and flexible models recognise these. Use them only if a deterministic map is
         required, and measure with :func:`skdpot.fairness.metrics.group_auc`.
-    private_release : {"auto", "histogram", "moments"}, default="auto"
-        With epsilon, whether noisy counts by group and grid cell are released, or noisy clipped
-        moments of every group. Moments work well with many columns, but repair only means and
-        covariances: other differences between groups remain, and flexible models find them.
-        ``"auto"`` chooses the release with the smaller expected error, which depends on public
-        quantities only: a histogram for few columns, otherwise moments.
 
     See Also
     --------
@@ -258,7 +246,6 @@ class FreeSupport(Support):
         bound="moments",
         max_rows=None,
         transform_method="coupling",
-        private_release="auto",
     ) -> None:
         self.n_support = n_support
         self.scale = scale
@@ -267,7 +254,6 @@ class FreeSupport(Support):
         self.bound = bound
         self.max_rows = max_rows
         self.transform_method = transform_method
-        self.private_release = private_release
 
     def _find(self, question: Question, rng: Any, callback: Any) -> tuple[np.ndarray, float, int]:
         space = question.space
@@ -305,11 +291,10 @@ class CandidateSupport(Support):
         As in :class:`FreeSupport`.
     order : float, default=2
         Costs are distances to this power, of 1 or more.
-    method : {"auto", "dual", "bregman", "bundle", "exact"}, default="auto"
+    method : {"auto", "dual", "bundle", "exact"}, default="auto"
         ``"dual"`` is the paper's Algorithm 1, with an exact step in one variable and a
-        certificate. ``"bregman"`` projects with decreasing regularisation; ``"bundle"`` continues
-        from there with cutting planes. ``"exact"`` is a linear program, for small problems.
-        ``"auto"`` chooses by the size of the problem.
+        certificate. ``"bundle"`` makes cutting planes. ``"exact"`` is a linear program, for small
+        problems. ``"auto"`` chooses by the size of the problem.
     scale : bool, default=True
         As in :class:`FreeSupport`.
     tol : float, default=0.001
@@ -328,8 +313,6 @@ class CandidateSupport(Support):
     max_rows : int, default=None
         As in :class:`FreeSupport`.
     transform_method : {"coupling", "barycentric", "laguerre"} or regressor, default="coupling"
-        As in :class:`FreeSupport`.
-    private_release : {"auto", "histogram", "moments"}, default="auto"
         As in :class:`FreeSupport`.
 
     See Also
@@ -375,7 +358,6 @@ class CandidateSupport(Support):
         rounding=None,
         max_rows=None,
         transform_method="coupling",
-        private_release="auto",
     ) -> None:
         self.candidates = candidates
         self.n_support = n_support
@@ -389,7 +371,6 @@ class CandidateSupport(Support):
         self.rounding = rounding
         self.max_rows = max_rows
         self.transform_method = transform_method
-        self.private_release = private_release
 
     def _check(self, epsilon: float | None, delta: float | None) -> None:
         super()._check(epsilon, delta)

@@ -15,7 +15,6 @@ from ._records import Declared as Declared
 from ._records import Points as Points
 from ._records import read_points as read_points
 from ._records import unseen_points as unseen_points
-from ._sketch.people_sketch import split_roles as split_roles
 from ._sketch.plan import least_noise as least_noise
 from ._sketch.plan import rounded_up as rounded_up
 from ._sketch.released_table import ReleasedTable as ReleasedTable

@@ -1,5 +1,6 @@
 """The base of generators: samples, scores and files."""
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,8 +15,8 @@ from skdpot.generative._files import read_generator, write_generator
 from skdpot.generative._fitted import FittedRecords
 from skdpot.generative._network import device_of, training_of
 from skdpot.generative._saving import SavedGenerator, plain
-from skdpot.generative._sketch.people_sketch import ReleasedPeople
 from skdpot.generative._sketch.released_table import ReleasedTable
+from skdpot.generative._sketch.table_rows import read_rules
 from skdpot.privacy.checks import check_count
 
 # Warnings and errors of floating-point arithmetic may depend on private values.
@@ -27,6 +28,8 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
 
     classes: Any
     network: Any
+    rules: Any
+    computed: Any
     random_state: Any
     score_reg: float
 
@@ -55,8 +58,9 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
             For tables: conditions by name of column. Each is a value, a list of values, None for a
             missing value, or for numbers a tuple (low, high).
         n_users : int, default=None
-            After a fit with `groups`: the number of people, each with all of their rows; other
-            parameters are then not used. None draws each row from a different person.
+            After a fit with `groups`: the number of people, each with a released number of rows
+            (1,000 at most), which are drawn independently; other parameters are then not used.
+            None draws each row from a different person.
 
         Returns
         -------
@@ -78,15 +82,28 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         rng = check_random_state(self.random_state)
         if n_users is not None:
             return self._sample_users(n_users, y, given, rng)
-        return self._fitted.sample(n_samples, y, given, rng, device_of(self.network))
+        return self._ruled.sample(n_samples, y, given, rng, device_of(self.network))
+
+    @property
+    def _ruled(self) -> FittedRecords | ReleasedTable:
+        """Return the release, of which samples keep the rules. These are read for each sample."""
+        fitted = self._fitted
+        if not isinstance(fitted, ReleasedTable):
+            return fitted
+        rules = read_rules(self.rules, self.computed)
+        names = [column.name for column in fitted.space.schema.computed]
+        if set(rules.formulas) != set(names):
+            raise ValueError(f"computed must have the columns of the fit, {names}.")
+        return replace(fitted, rules=rules)
 
     def _sample_users(self, n_users: Any, y: Any, given: Any, rng: Any) -> Any:
         """Return the rows of people, or raise."""
-        if not isinstance(self._fitted, ReleasedPeople):
+        fitted = self._ruled
+        if not isinstance(fitted, ReleasedTable):
             raise ValueError("n_users is for a generator that was fitted with groups=.")
         if y is not None or given is not None:
             raise ValueError("y and given are for single rows: n_users draws whole people.")
-        return self._fitted.sample_users(check_count("n_users", n_users), rng)
+        return fitted.sample_users(check_count("n_users", n_users), rng)
 
     @_SILENT
     def score(self, X, y=None) -> float:
@@ -118,14 +135,14 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         """
         check_is_fitted(self)
         rng = check_random_state(self.random_state)
-        return self._fitted.score(self, X, y, float(self.score_reg), rng, device_of(self.network))
+        return self._ruled.score(self, X, y, float(self.score_reg), rng, device_of(self.network))
 
     def save(self, path) -> None:
         """Write the fitted generator to a file, without private data.
 
         The file contains only released values, so you may publish it. It does not contain the
         ledger, the `random_state` or the device. For a network that is a module or a callable, it
-        contains only the weights.
+        contains only the weights. It contains no rules: they are code.
 
         Parameters
         ----------
@@ -153,7 +170,7 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
             "n_features": self.n_features_in_,
             "feature_names": getattr(self, "feature_names_in_", None),
         }
-        described, arrays = SavedGenerator.describe(self._fitted, getattr(self, "model", None))
+        described, arrays = SavedGenerator.describe(self._ruled, getattr(self, "model", None))
         if self._fitted.network is not None:
             described["training"] = {
                 name: value

@@ -17,7 +17,6 @@ from skdpot.generative._network import NetworkTraining, learn_from_sketch, train
 from skdpot.generative._quality import quality_of
 from skdpot.generative._quality_report import QualityReport
 from skdpot.generative._records import Declared, Points
-from skdpot.generative._sketch.people_sketch import PeopleRecords, PeopleSketch, split_roles
 from skdpot.generative._sketch.plan import sketch_budget
 from skdpot.generative._sketch.released_table import ReleasedTable
 from skdpot.generative._sketch.table_sketch import TableSketch
@@ -34,9 +33,9 @@ from skdpot.tables import doubts_about_crowding
 class _Data:
     """Private records, and how they are sketched."""
 
-    model: VectorSketch | TableSketch | PeopleSketch
+    model: VectorSketch | TableSketch
     training: NetworkTraining | None
-    records: Points | TableRecords | PeopleRecords
+    records: Points | TableRecords
 
 
 class DPSinkhornGenerator(BaseGenerator):
@@ -78,9 +77,13 @@ class DPSinkhornGenerator(BaseGenerator):
     target : str or int, default=None
         Public. The column of the `schema` that models will predict. If it is numeric, its classes
         are equal bands between its bounds. If you pass it as `y`, leave it out of X.
-    rules : list of str, default=None
-        Public. Conditions that hold in every synthetic row, such as ``"end >= start"``, or
-        ``"total == food + rent"``, which computes a column: :ref:`rules <tables-rules>`.
+    rules : list of str or callable, default=None
+        Public. Conditions that hold in every synthetic row: expressions of pandas, such as
+        ``"end >= start"``, or functions that return True for the right rows of a data frame. Read
+        for each sample: :ref:`rules <tables-rules>`.
+    computed : dict, default=None
+        Public. Columns of the `schema` that follow from others, by name, as expressions or
+        functions: ``{"total": "food + rent"}``. They are not learned, and cost nothing.
     model : "auto", VectorSketch, ImageSketch or TableSketch, default="auto"
         The type of sketch. ``"auto"`` is a :class:`~skdpot.generative.TableSketch` with a
         `schema`, an :class:`~skdpot.generative.ImageSketch` with an `image_shape`, and a
@@ -180,6 +183,7 @@ class DPSinkhornGenerator(BaseGenerator):
         "schema": "no_validation",
         "target": "no_validation",
         "rules": "no_validation",
+        "computed": "no_validation",
         "model": [StrOptions({"auto"}), VectorSketch, TableSketch],
         "network": "no_validation",
         "neighbouring": [StrOptions({"auto", "add_remove", "replace_one"})],
@@ -203,6 +207,7 @@ class DPSinkhornGenerator(BaseGenerator):
         schema=None,
         target=None,
         rules=None,
+        computed=None,
         model="auto",
         network=None,
         neighbouring="auto",
@@ -219,6 +224,7 @@ class DPSinkhornGenerator(BaseGenerator):
         self.schema = schema
         self.target = target
         self.rules = rules
+        self.computed = computed
         self.model = model
         self.network = network
         self.neighbouring = neighbouring
@@ -244,8 +250,8 @@ class DPSinkhornGenerator(BaseGenerator):
             `schema` and without `classes`, the `target`.
         groups : array-like of shape (n_records,) or str, default=None
             The person of each row of a table, or the column of a frame with the persons. Then
-            people are protected, each with all of their rows. Each person has the same weight, for
-            any number of rows. Rows without a person count nowhere. None means one row per person.
+            people are protected, each with all of their rows, which share the weight of one
+            record. Rows without a person count nowhere. None means one row per person.
 
         Returns
         -------
@@ -268,11 +274,9 @@ class DPSinkhornGenerator(BaseGenerator):
 
     def _validate(self, X: Any, y: Any, groups: Any = None) -> _Data:
         declared, model = self._read_model(by_person=groups is not None)
-        if isinstance(model, PeopleSketch):
-            records = model.read(self, X, y, groups, declared)
-        else:
-            private = self.epsilon is not None
-            records = model._read(self, X, y, declared, reset=True, private=private)
+        by_person = {} if groups is None else {"groups": groups}
+        private = self.epsilon is not None
+        records = model._read(self, X, y, declared, reset=True, private=private, **by_person)
         check_exact_sums(len(records.points))
         # With epsilon no message may describe records.
         if self.epsilon is None and self.schema is None and self.image_shape is None:
@@ -283,25 +287,22 @@ class DPSinkhornGenerator(BaseGenerator):
     def _declared(self, n_records: int, columns: Any, groups: Any = None) -> _Data:
         """Return a sketch of records that are known only by their declaration."""
         declared, model = self._read_model(by_person=groups is not None)
-        return _Data(model, self._training(), model._unseen(declared, columns))
+        by_person = {} if groups is None else {"by_person": True}
+        return _Data(model, self._training(), model._unseen(declared, columns, **by_person))
 
     def _read_model(self, *, by_person: bool) -> tuple[Declared, Any]:
         """Return the declaration of records and the plan of their sketch, or raise."""
         declared = Declared(
-            self.bounds, self.classes, self.image_shape, self.schema, self.target, self.rules
-        )
+            self.bounds, self.classes, self.image_shape, self.schema, self.target, self.rules,
+            self.computed,
+        )  # fmt: skip
         model = self.model
         if model == "auto":
             tabular, images = self.schema is not None, self.image_shape is not None
             model = TableSketch() if tabular else ImageSketch() if images else VectorSketch()
         model._check(declared)
-        if by_person:
-            return PeopleSketch.of(model, declared)
-        if self.schema is not None and any(split_roles(self.schema)[1:]):
-            raise ValueError(
-                "the schema declares columns with 'per': 'user' or 'order': True, which are for "
-                "people with several rows: give the person of each row as groups."
-            )
+        if by_person and not isinstance(model, TableSketch):
+            raise ValueError("groups are for tables with a schema: declare schema={column: ...}.")
         return declared, model
 
     def _training(self) -> NetworkTraining | None:
@@ -314,7 +315,7 @@ class DPSinkhornGenerator(BaseGenerator):
         budget = sketch_budget(self.epsilon, self.delta, relation)
         space: Any = data.records.space
         release = data.model._plan(space, budget, data.training, self._bar)
-        unit = "user" if isinstance(data.model, PeopleSketch) else "record"
+        unit = "record" if getattr(space, "user", None) is None else "user"
         return ReleasePlan(
             release,
             release.event,
@@ -404,7 +405,9 @@ class DPSinkhornGenerator(BaseGenerator):
         return super()._undeclared()
 
     @classmethod
-    def load(cls, path, *, network=None, ledger=None, container=None) -> "DPSinkhornGenerator":
+    def load(
+        cls, path, *, network=None, ledger=None, container=None, rules=None, computed=None
+    ) -> "DPSinkhornGenerator":
         """Return the fitted generator that was saved in a file; no code in it is executed.
 
         Parameters
@@ -417,6 +420,8 @@ class DPSinkhornGenerator(BaseGenerator):
             Ledger for later fits.
         container : {"array", "pandas", "polars"}, default=None
             Type of the tables that are drawn. None is the type of the private table.
+        rules, computed : list and dict, default=None
+            The rules and computed columns of the saved generator. ``rules=[]`` for none.
 
         Returns
         -------
@@ -430,7 +435,9 @@ class DPSinkhornGenerator(BaseGenerator):
         OSError
             If the file cannot be read.
         ValueError
-            If the file is damaged or does not contain a generator, the network is missing
-            or differs from the saved one, or `container` is unknown.
+            If the file is damaged or does not contain a generator, the network or rules are
+            missing or differ from the saved ones, or `container` is unknown.
         """
-        return cls._load(path, ledger, network=network, container=container)
+        return cls._load(
+            path, ledger, network=network, container=container, rules=rules, computed=computed
+        )

@@ -11,7 +11,6 @@ from scipy.stats import chi2, norm
 from skdpot.generative._fitted import FittedRecords
 from skdpot.generative._quality_report import Estimate, Fit, ParityFit, QualityReport, SketchedClass
 from skdpot.generative._sketch.parities import mixture_parities, scanned_subsets
-from skdpot.generative._sketch.people_sketch import ReleasedPeople
 from skdpot.generative._sketch.released_table import ReleasedTable
 
 # Probability that noise alone moves a parity, or a table, farther than the stated limit.
@@ -42,7 +41,7 @@ def quality_of(fitted: ReleasedTable | FittedRecords, guarantee: Any) -> Quality
     stated = "none" if guarantee is None else str(guarantee)
     if isinstance(fitted, ReleasedTable):
         columns, pairs = _count_fits(fitted)
-        counted = "people" if isinstance(fitted, ReleasedPeople) else "records"
+        counted = "records" if fitted.space.user is None else "people"
         return QualityReport(
             fitted.n_records, stated, columns, pairs, _parity_fit(fitted), counted=counted
         )
@@ -54,7 +53,7 @@ def quality_of(fitted: ReleasedTable | FittedRecords, guarantee: Any) -> Quality
 
 def _count_fits(table: ReleasedTable) -> tuple[list[Fit], list[Fit]]:
     """Return how a model fits the counts of columns, and of pairs of them, the worst first."""
-    released, (schema, model) = table.known_statistics, table.counted
+    released, schema, model = table.known_statistics, table.space.schema, table.model
     n_records = max(float(table.n_records), 1.0)
     names = [schema.names[j] for j in schema.features]
     ends, n_classes = np.cumsum(released["n_cells"])[:-1], schema.n_classes

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
-from skdpot.privacy.sections import Report, Section
+from skdpot.privacy.report import Report, Section
 
 # A model is reported not to fit if it is off by this share of all records more than noise explains,
 # and noise explains less than half of the squared differences.

@@ -45,6 +45,7 @@ class Declared:
     schema: Any = None
     target: Any = None
     rules: Any = None
+    computed: Any = None
 
     def refuse(self, by: str, *names: str) -> None:
         """Raise where something is declared that a model is not for."""

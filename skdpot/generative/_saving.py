@@ -11,7 +11,6 @@ from skdpot.generative._encoders import RecordSpace
 from skdpot.generative._fitted import FittedRecords
 from skdpot.generative._network import NetworkTraining, TrainedNetwork
 from skdpot.generative._records import Declared
-from skdpot.generative._sketch.people_sketch import ReleasedPeople
 from skdpot.generative._sketch.released_table import ReleasedTable
 from skdpot.generative._sketch.released_vectors import ReleasedVectors
 from skdpot.generative._sketch.table_sketch import TableSketch
@@ -72,6 +71,8 @@ class SavedGenerator:
         *,
         network: Any = None,
         container: Any = None,
+        rules: Any = None,
+        computed: Any = None,
     ) -> "SavedGenerator":
         """Return the content of a file for a generator of this class and parameters, or raise."""
         try:
@@ -81,7 +82,7 @@ class SavedGenerator:
                 raise ValueError(f"the file is of a {header['class']}, and not of a {kind}.")
             if header["parameters"].keys() != set(names):
                 raise ValueError("the file has parameters that are no part of a generator's file.")
-            return cls._read(header, dict(arrays), network, container)
+            return cls._read(header, dict(arrays), network, container, rules, computed)
         except KeyError as error:
             problem: Exception = error
             what = f"it lacks {error}"
@@ -91,8 +92,9 @@ class SavedGenerator:
 
     @classmethod
     def _read(
-        cls, header: dict[str, Any], arrays: dict[str, np.ndarray], network: Any, container: Any
-    ) -> "SavedGenerator":
+        cls, header: dict[str, Any], arrays: dict[str, np.ndarray], network: Any, container: Any,
+        rules: Any, computed: Any,
+    ) -> "SavedGenerator":  # fmt: skip
         n_features, guarantee = _read_n_features(header), header["guarantee"]
         attributes = {
             "n_features_in_": n_features,
@@ -101,6 +103,8 @@ class SavedGenerator:
         }
         if "table" in header.get("sketch", {}):
             table, parameters = _read_table(header, arrays, n_features, container)
+            _check_rules(header["sketch"]["table"], rules, computed)
+            parameters |= {"rules": rules, "computed": computed}
             fitted: FittedRecords | ReleasedTable = table
         elif container is not None:
             raise ValueError("container is for tables, and the file is of a generator of none.")
@@ -119,8 +123,12 @@ def _read_table(
 ) -> tuple[ReleasedTable, dict[str, Any]]:
     """Return the sketch of a table, and the parameters that it stands for, or raise."""
     declared = header["sketch"]["table"]
-    kind = ReleasedPeople if "people" in declared else ReleasedTable
-    table = kind.from_file(declared, arrays, _read_n_records(header))
+    if "people" in declared or "rules" in declared:
+        raise ValueError(
+            "an earlier version saved this sketch, of people with several rows or with rules: fit "
+            "again."
+        )
+    table = ReleasedTable.from_file(declared, arrays, _read_n_records(header))
     space = table.space
     columns = [column.name for column in space.table_schema.declared]
     if len(columns) != n_features:
@@ -131,7 +139,6 @@ def _read_table(
     parameters = {
         "schema": table.declaration,
         "target": space.target,
-        "rules": list(space.rules.texts) or None,
         "classes": space.classes.tolist()
         if space.apart and not space.named and space.classes is not None
         else None,
@@ -142,6 +149,15 @@ def _read_table(
     if container not in CONTAINERS:
         raise ValueError(f"container must be among {CONTAINERS}, or None; got {container!r}.")
     return replace(table, space=replace(space, container=container)), parameters
+
+
+def _check_rules(declared: Mapping[str, Any], rules: Any, computed: Any) -> None:
+    """Raise where the saved generator has rules, which are in no file, and none are given."""
+    if declared.get("ruled") and rules is None and computed is None:
+        raise ValueError(
+            "the generator has rules or computed columns, which are code and in no file: give them "
+            "again, load(path, rules=[...], computed={...}); rules=[] are none."
+        )
 
 
 def _read_vectors(

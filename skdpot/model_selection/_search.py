@@ -390,10 +390,11 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         public = copy.deepcopy((self.scoring, self.cv, data.public))
         judgement = Judgement(*public, (low, high), os.getpid())
         source = make_source(self.random_state)
-        # Prints, warnings and draws of distributions and constructors would reveal the number of
-        # candidates.
+        # Prints, warnings, draws and states of distributions, and constructors, would reveal the
+        # number of candidates.
         with silence():
-            drawn = draw_candidates(self.param_distributions, selection.draw_count(source), source)
+            distributions = copy.deepcopy(self.param_distributions)
+            drawn = draw_candidates(distributions, selection.draw_count(source), source)
             distinct = {id(params): make_candidate(self.estimator, params) for params in drawn}
             trials = {key: make_trial(candidate) for key, candidate in distinct.items()}
         model = (_MODEL,) if self.refit else ()

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.model_selection import cross_validate
 
@@ -78,7 +79,8 @@ def _score(
     X, y, groups = copy_of(X), copy_of(y), copy_of(groups)
     params = public | {name: copy_of(values) for name, values in params.items()}
     # A trial of a private estimator has few records; whether it is useful depends on all of them.
-    with np.errstate(all="ignore"), allow_useless_releases():
+    # Processes of a candidate would not be silent, so that it has threads only.
+    with np.errstate(all="ignore"), allow_useless_releases(), parallel_config("threading"):
         found = cross_validate(
             trial, X, y, groups=groups, scoring=scoring, cv=cv, params=params, error_score="raise"
         )

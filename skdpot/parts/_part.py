@@ -1,22 +1,24 @@
 """Parts of owners: one is made from private rows, and all are added up."""
 
 import hashlib
-import hmac
 import io
 import json
 import os
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from skdpot import __version__
 from skdpot.parts._agreement import Agreement
 from skdpot.privacy import PrivacyLedger
+from skdpot.privacy.events import event_to_json
 from skdpot.privacy.foreign import quiet
-from skdpot.privacy.random import keyed_source
+from skdpot.privacy.random import derive_key, keyed_source
 
 _FORMAT = "skdpot part 1"
 
@@ -39,10 +41,11 @@ def make_part(
     she takes part. Whoever may call this function with her rows also learns whether their sums are
     those of an earlier call.
 
-    **A part is made once.** All noise comes from a secret key beside the ledger, from the agreement
-    and from the sums. So the same rows give the same file again, which is not charged again. Other
-    rows are another release: they are refused, unless `again` is true, and then charged. While the
-    key exists the guarantee is computational: whoever has the key can take the noise away.
+    **A part is made once.** All noise comes from a secret key beside the ledger, the agreement, the
+    number of earlier parts and the sums. So the same rows give the same file again,
+    which is not charged again. Other rows are another release: they are refused, unless `again` is
+    true, and then charged. While the key exists the guarantee is computational: whoever has the key
+    can take the noise away.
 
     Parameters
     ----------
@@ -59,8 +62,8 @@ def make_part(
     path : str or Path
         The file to be written. A file that is there is replaced.
     again : bool, default=False
-        Whether a part of other rows may be made, and charged, after one was made for this
-        agreement.
+        Whether to make another part after one was made for this agreement, of other rows or of the
+        same. It has new noise and is charged, at every call.
 
     Returns
     -------
@@ -117,10 +120,18 @@ def make_part(
     plan = replace(plan, label=label, n_records=agreement.n_records)
     plan.refuse_useless(None)
     key = _key_of(ledger)
-    what = agreement.digest.encode(), owner.encode(), values.tobytes()
-    token = f"{label}, {hmac.new(key, b''.join(what), hashlib.sha256).hexdigest()[:32]}"
-    made = [entry.token for entry in ledger.entries() if entry.label == label]
-    if made and token not in made and not again:
+    made = [entry.token for entry in ledger.entries() if str(entry.token).startswith(f"{label}, ")]
+    # Noise of two scales from one stream would cancel: another version or event has another stream.
+    about = agreement.digest, owner, __version__, event_to_json(plan.event), str(values.shape)
+
+    def named(number: int) -> tuple[str, tuple[bytes, ...]]:
+        what = *(text.encode() for text in (*about, str(number))), values.tobytes()
+        return f"{label}, {derive_key(key, b'token', *what).hex()[:32]}", what
+
+    # A part that is charged has noise of its own: equal files would tell that sums are equal.
+    tokens = dict(map(named, [len(made)] if again or not made else range(len(made))))
+    token = next((one for one in tokens if again or not made or one in made), None)
+    if token is None:
         raise ValueError(
             "a part for this agreement was made before, of other rows or with another key, and "
             "nothing was charged now. Take the file that was made; or pass again=True for another "
@@ -128,7 +139,7 @@ def make_part(
         )
     plan.charge_to(ledger, token=token)
     with np.errstate(all="ignore"):
-        sums = plan.release.add_noise(values, keyed_source(key, *what))
+        sums = plan.release.add_noise(values, keyed_source(key, b"part", *tokens[token]))
     target = Path(path)
     _write(target, agreement, [owner], sums)
     return target
@@ -226,10 +237,15 @@ def _key_of(ledger: PrivacyLedger) -> bytes:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        key = path.read_bytes()
-        if path.is_symlink() or len(key) != 32:
+        key = b""
+        with suppress(OSError), open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as found:
+            # A copy from a backup may have lost its mode. That of another account keeps its own.
+            os.fchmod(found.fileno(), 0o600)
+            key = found.read()
+        if len(key) != 32:
             raise ValueError(
-                f"{path} is no key of a ledger: it must be a file of 32 bytes."
+                f"{path} is no key of a ledger: it must be a file of 32 bytes, of this account, "
+                "and no link."
             ) from None
         return key
     with os.fdopen(handle, "wb") as file:

@@ -2,16 +2,18 @@
 
 import json
 import math
-import sys
+import operator
+import os
 from collections import ChainMap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
-from skdpot.privacy._store import ORIGIN, Link, Record
-from skdpot.privacy._totals import LargestTotals
+import numpy as np
+
+from skdpot.privacy._chain import ORIGIN, Link, Record
 from skdpot.privacy.errors import LedgerError, LedgerTamperedError
 from skdpot.privacy.events import DpEvent, event_from_json
 from skdpot.privacy.filters import (
@@ -83,13 +85,7 @@ class Entry:
         return None if math.isnan(self.epsilon) else (self.epsilon, self.delta)
 
 
-def now() -> str:
-    """Return the time as records have it."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
 def charge_body(
-    time: str,
     unit: str,
     label: str,
     event: str,
@@ -98,11 +94,10 @@ def charge_body(
     place: tuple[str | None, str | None],
     token: str | None = None,
 ) -> dict[str, Any]:
-    """Return the record of a charge; `entry_of` reads it."""
-    named = {} if token is None else {"token": token}
+    """Return the record of a charge now; `entry_of` reads it."""
     return {
         "kind": "charge",
-        "time": time,
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "unit": unit,
         "label": label,
         "event": event,
@@ -110,7 +105,9 @@ def charge_body(
         "seeded": seeded,
         "partition": place[0],
         "part": place[1],
-        **named,
+        # Without it, the same charge to two copies of a file would have the same receipt.
+        "nonce": os.urandom(8).hex(),
+        **({} if token is None else {"token": token}),
     }
 
 
@@ -128,20 +125,6 @@ def entry_of(record: Record) -> Entry | None:
     epsilon, delta = _pair_of(body.pop("pair"), body["event"]) or (math.nan, math.nan)
     body["event"] = event_from_json(body["event"])
     return Entry(number=record.number, digest=record.digest, epsilon=epsilon, delta=delta, **body)
-
-
-def declaration_of(record: Record) -> dict[str, Any] | None:
-    """Return a record's declaration about the ledger's file, None without one."""
-    body = json.loads(record.body)
-    if body["kind"] != "anchor" or body["reason"] is None:
-        return None
-    missing = 0 if body["knew"] is None else max(body["knew"] - record.number + 1, 0)
-    return {
-        "number": record.number,
-        "time": body["time"],
-        "reason": body["reason"],
-        "missing": missing,
-    }
 
 
 def json_number(number: float) -> Any:
@@ -162,19 +145,17 @@ class History:
     ``("link",)``                       the last record read
     ``("settings",)``                   the first record
     ``("slack",)``                      the part of delta for tight composition
-    ``("anchored",)``                   whether charges need the ledger's anchor
+    ``("anchors",)``                    records of anchors, which earlier versions wrote
     ``("last charge",)``                the last record that is a charge
     ``("corrected",)``                  the number of charges recorded with too small a delta
     ``("partition", name)``             the declaration of a partition
-    ``("parts", name)``                 the number of each part of a partition, by its name
+    ``("parts", name)``                 its parts, as a set
     ``("token", token)``                the record with a token, and its content
     ``("units",)``                      the units of all charges
+    ``("places", unit)``                the partitions with charges; None is the whole ledger
     ``("total", unit, name, part)``     the cost of the charges to a part
-    ``("largest", unit, name)``         the largest totals of a partition's parts
-    ``("terms", unit)``                 the number of terms of the cost for a unit
-    ``("term", unit, name)``            the position of a partition among these terms
-    ``("sum", unit, level, place)``     a node of the tree of sums of these terms
-    ``("combined", unit)``              the root of this tree: the cost for a unit
+    ``("largest", unit, name)``         in every currency, the two parts that have cost most
+    ``("cost", unit, name)``            the cost of a partition
     ==================================  ========================================================
 
     Parameters
@@ -217,20 +198,15 @@ class History:
         return self._facts.get(("corrected",), 0)
 
     @property
-    def is_anchored(self) -> bool:
-        """Return whether charges need the ledger's anchor."""
-        return self._facts.get(("anchored",), False)
-
-    @property
-    def _slack(self) -> float | None:
-        """Return the part of delta for tight composition; None until the first charge decides."""
-        return self._facts.get(("slack",))
+    def anchors(self) -> tuple[dict[str, Any], ...]:
+        """Return the records of anchors, which earlier versions wrote."""
+        return self._facts.get(("anchors",), ())
 
     def partition(self, name: str | None) -> Any:
         """Return the declaration of a partition, None if there is none of this name."""
         return self._facts.get(("partition", name))
 
-    def has_part(self, partition: str, part: str) -> bool:
+    def has_part(self, partition: str | None, part: str) -> bool:
         """Tell whether a partition has a part of this name."""
         return part in self._facts.get(("parts", partition), ())
 
@@ -247,126 +223,86 @@ class History:
             raise LedgerError("the file is not a ledger: its first record is missing.")
         return history
 
-    def _read(self, record: Record, for_report: bool) -> None:
-        # The chain proves that no record was changed. This proves that a ledger writes such
-        # records.
-        try:
-            body = json.loads(record.body)
-            if (body["kind"] == "ledger") != (record.number == 0):
-                raise ValueError("a ledger begins once")
-            if body["kind"] == "ledger":
-                self._begin(body)
-            elif body["kind"] == "partition":
-                self._declare(body)
-            elif body["kind"] == "charge":
-                self._share(body)
-                self._add_charge(body, for_report)
-                self._facts["last charge",] = Link(record.number, record.digest)
-                self._name(body, record)
-            elif body["kind"] == "anchor":
-                self._facts["anchored",] = True
-            else:
-                raise ValueError("no such kind of record")
-        except (KeyError, TypeError, ValueError) as error:
-            raise LedgerTamperedError(
-                f"record {record.number} is not one that a ledger writes ({error})."
-            ) from error
-        self._facts["link",] = Link(record.number, record.digest)
-
-    def _share(self, body: dict[str, Any]) -> None:
-        """Replace the texts of a charge by equal ones of earlier charges, which saves memory."""
-        for name in ("unit", "event", "partition"):
-            if body[name] is not None:
-                body[name] = sys.intern(body[name])
-        number = self._facts.get(("parts", body["partition"]), {}).get(body["part"])
-        if number is not None:
-            body["part"] = self._facts["partition", body["partition"]]["parts"][number]
-
-    def _name(self, body: dict[str, Any], record: Record) -> None:
-        """Register the token of a record; tokens are unique."""
-        if (token := body.get("token")) is None:
-            return
-        if self.named(token) is not None:
-            raise ValueError("a token that another record has")
-        link = Link(record.number, record.digest)
-        self._facts["token", token] = (link, content_of(body))
-
-    def _begin(self, body: dict[str, Any]) -> None:
-        if body["format"] != FORMAT:
-            raise LedgerError(
-                f"the ledger is of format {body['format']}, and this version of skdpot reads "
-                f"{FORMAT}."
-            )
-        self._facts["settings",], self._facts["slack",] = body, body["slack"]
-
     def with_charge(self, body: dict[str, Any]) -> "History":
         """Return the history after a charge, given its record."""
         history = History(self._facts.new_child())
         history._add_charge(body, for_report=False)
         return history
 
-    def _declare(self, body: dict[str, Any]) -> None:
-        name, parts = body["name"], body["parts"]
-        self._facts["partition", name] = {"parts": parts, "fixed_key": body["fixed_key"]}
-        self._facts["parts", name] = {part: number for number, part in enumerate(parts)}
+    def _read(self, record: Record, for_report: bool) -> None:
+        # The chain proves that no record was changed. This proves that a ledger writes such
+        # records.
+        link = Link(record.number, record.digest)
+        try:
+            body = json.loads(record.body)
+            if (body["kind"] == "ledger") != (record.number == 0):
+                raise ValueError("a ledger begins once")
+            match body["kind"]:
+                case "ledger":
+                    if body["format"] != FORMAT:
+                        raise LedgerError(
+                            f"the ledger is of format {body['format']}, and this version of skdpot "
+                            f"reads {FORMAT}."
+                        )
+                    self._facts["settings",], self._facts["slack",] = body, body["slack"]
+                case "partition":
+                    name, parts = body["name"], body["parts"]
+                    declared = {"parts": parts, "fixed_key": body["fixed_key"]}
+                    self._facts["partition", name] = declared
+                    self._facts["parts", name] = frozenset(parts)
+                case "charge":
+                    self._add_charge(body, for_report)
+                    self._facts["last charge",] = link
+                    if (token := body.get("token")) is not None:
+                        if self.named(token) is not None:
+                            raise ValueError("a token that another record has")
+                        self._facts["token", token] = (link, content_of(body))
+                case "anchor":
+                    self._facts["anchors",] = (*self.anchors, body)
+                case _:
+                    raise ValueError("no such kind of record")
+        except (KeyError, TypeError, ValueError) as error:
+            raise LedgerTamperedError(
+                f"record {record.number} is not one that a ledger writes ({error})."
+            ) from error
+        self._facts["link",] = link
 
     def _add_charge(self, body: dict[str, Any], for_report: bool) -> None:
+        unit, partition, part = body["unit"], body["partition"], body["part"]
+        if partition is not None and not self.has_part(partition, part):
+            raise ValueError("no such part")
         pair = _pair_of(body["pair"], body["event"])
         if pair is not None and pair[1] > body["pair"][1]:
             self._facts["corrected",] = self.corrected + 1
-        unit, partition, part = body["unit"], body["partition"], body["part"]
-        number = 0
-        if partition is not None:
-            if part not in self._facts["parts", partition]:
-                raise ValueError("no such part")
-            number = self._facts["parts", partition][part]
         self._facts["slack",] = self._slack_with(pair)
-        budget = None if for_report else self._budget(self._slack)
+        budget = None if for_report else self._budget(self._facts["slack",])
         cost = _price(budget, body["event"], self.settings["neighbouring"], pair)
         before = self._facts.get(("total", unit, partition, part))
         total = cost if before is None else before + cost
         self._facts["total", unit, partition, part] = total
-        if partition is None:
-            self._add_term(unit, partition, total)
-            return
-        ranked = self._facts.get(("largest", unit, partition))
-        ranked = (
-            LargestTotals.of_one(number, total) if ranked is None else ranked.raised(number, total)
-        )
-        self._facts["largest", unit, partition] = ranked
-        self._add_term(unit, partition, ranked.sum_of(self._parts_of_a_unit(partition)))
-
-    def _add_term(self, unit: str, partition: str | None, term: Total) -> None:
-        """Replace the cost of a partition for a unit.
-
-        The terms are the leaves of a binary tree of sums: no update adds all of them.
-        """
-        units = self._facts.get(("units",), ())
-        if unit not in units:
-            self._facts["units",] = (*units, unit)
-        size = self._facts.get(("terms", unit), 0)
-        place = self._facts.setdefault(("term", unit, partition), size)
-        size = self._facts["terms", unit] = max(size, place + 1)
-        level = 0
-        self._facts["sum", unit, level, place] = term
-        while size > 1:
-            beside = self._facts.get(("sum", unit, level, place ^ 1))
-            if beside is not None:
-                term = beside + term if place % 2 else term + beside
-            level, place, size = level + 1, place // 2, (size + 1) // 2
-            self._facts["sum", unit, level, place] = term
-        self._facts["combined", unit] = term
+        if partition is not None:
+            ranked = self._facts.get(("largest", unit, partition), ((),) * len(_flat(total)))
+            ranked = tuple(_raised(*each, part) for each in zip(ranked, _flat(total), strict=True))
+            self._facts["largest", unit, partition] = ranked
+            total = _sum_of_largest(ranked, self._parts_of_a_unit(partition))
+        self._facts["cost", unit, partition] = total
+        places = self._facts.get(("places", unit), ())
+        if partition not in places:
+            self._facts["places", unit] = (*places, partition)
+        if not places:
+            self._facts["units",] = (*self._facts.get(("units",), ()), unit)
 
     def _slack_with(self, pair: Pair | None) -> float:
         """Return the slack, which the first charge, with this pair, decides."""
-        if self._slack is not None:
-            return self._slack
-        return 0.0 if pair is not None else self.settings["delta"]
+        slack = self._facts.get(("slack",))
+        if slack is not None:
+            return float(slack)
+        return 0.0 if pair is not None else float(self.settings["delta"])
 
     @property
     def rule(self) -> PairFilter | MixtureFilter:
         """Return the filter that admits charges; the slack is decided."""
-        return _rule(*self._budget(self._slack))
+        return _rule(*self._budget(self._facts.get(("slack",))))
 
     def rule_with(self, pair: Pair | None) -> PairFilter | MixtureFilter:
         """Return the filter that admits charges from one with this pair on."""
@@ -381,14 +317,38 @@ class History:
 
     def combined(self, unit: str, rule: PairFilter | MixtureFilter | None = None) -> Total:
         """Return the largest cost of all releases for a unit, over all parts."""
-        total = self._facts.get(("combined", unit))
-        return (rule or self.rule).nothing if total is None else total
+        costs = [self._facts["cost", unit, each] for each in self._facts.get(("places", unit), ())]
+        return reduce(operator.add, costs) if costs else (rule or self.rule).nothing
 
     def _parts_of_a_unit(self, partition: str) -> int:
         """Return in how many parts the data of two neighbours may differ."""
         if self.settings["neighbouring"] == "add_remove":
             return 1
         return 1 if self.partition(partition)["fixed_key"] else 2
+
+
+def _flat(total: Total) -> tuple:
+    """Return the amount of a total in every currency, each order of divergences for itself."""
+    *exact, renyi, squared_mu = total.amounts
+    return (*exact, *renyi, squared_mu)
+
+
+def _raised(ranked: tuple, amount: Any, part: str) -> tuple:
+    """Return the two largest amounts, with their parts, after one part's amount has risen.
+
+    Amounts only grow, so these are sufficient for any further charge.
+    """
+    amounts = {**dict(ranked), part: amount}
+    return tuple(sorted(amounts.items(), key=lambda item: item[1], reverse=True)[:2])
+
+
+def _sum_of_largest(ranked: tuple, how_many: int) -> Total:
+    """Return the sum of the largest one or two amounts, in every currency for itself."""
+    totals = []
+    for each in list(zip(*ranked, strict=True))[:how_many]:
+        epsilon, delta, pure, failure, *renyi, squared_mu = (amount for _, amount in each)
+        totals.append(Total(epsilon, delta, pure, failure, np.array(renyi), squared_mu))
+    return reduce(operator.add, totals)
 
 
 def _pair_of(recorded: Any, event: str) -> Pair | None:

@@ -3,20 +3,17 @@
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from skdpot.privacy._charges_of_call import add_note_of_charges as add_note_of_charges
-from skdpot.privacy._charges_of_call import charges_of_call as charges_of_call
-from skdpot.privacy._charges_of_call import note_charge
 from skdpot.privacy._diffprivlib import is_budget_accountant
-from skdpot.privacy._ledger_checks import format_pair
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.filters import sold_pair
 from skdpot.privacy.guarantee import PrivacyGuarantee
-from skdpot.privacy.ledger import PrivacyLedger, Receipt
+from skdpot.privacy.ledger import PrivacyLedger, Receipt, format_pair, note_charge
+from skdpot.privacy.ledger import charges_of_call as charges_of_call
 from skdpot.privacy.preview import (
     USEFUL_SHARE,
     ExpectedError,
@@ -43,6 +40,32 @@ _named_charges_of: Any = weakref.WeakKeyDictionary()
 # The attribute of an accountant with the unit and the relation of what it was charged: it is in
 # copies and pickles of the accountant, as these charges are.
 _MEANING = "_skdpot_meaning"
+
+
+def add_note_of_charges(
+    error: BaseException, started: Iterable[tuple[str, Callable[[], bool]]], has_kept: bool
+) -> None:
+    """Add to an error which charges of its call had been made when it was raised.
+
+    Some of the `started` charges may not have been made; `has_kept` says whether the estimator
+    holds the released results.
+    """
+    try:
+        charged = [words for words, is_charged in started if is_charged()]
+    except Exception:
+        error.add_note("Whether the ledger was charged cannot be found out: see its entries.")
+        return
+    if charged:
+        became = (
+            "The release is kept in the fitted attributes."
+            if has_kept
+            else "The release is lost, and another call is charged again."
+        )
+        error.add_note(
+            f"The ledger was charged before this, and stays charged: {'; '.join(charged)}. {became}"
+        )
+    elif not isinstance(error, Exception):
+        error.add_note("Nothing was charged.")
 
 
 class DetachedLedger:
@@ -181,8 +204,6 @@ class ReleasePlan:
     parameters : tuple of str, default=()
         The parameters ``"neighbouring"`` and ``"accounting"`` that the user can set; errors advise
         on these.
-    simulated : tuple of ExpectedError, default=()
-        Errors that took a simulation, which is too much for every fit; previews show them.
     doubts : str, default=None
         A warning about declarations, or public data, that are probably wrong.
 
@@ -207,7 +228,6 @@ class ReleasePlan:
     neighbouring: str = "replace_one"
     n_records: int | None = None
     parameters: tuple[str, ...] = ()
-    simulated: tuple[ExpectedError, ...] = ()
     doubts: str | None = None
 
     def __post_init__(self) -> None:
@@ -383,23 +403,20 @@ def preview_of(plan_for: Callable[[Any], ReleasePlan], epsilon: Any, ledger: Any
     estimator, and `ledger` the one that would be charged.
     """
 
-    def errors_of(plan: ReleasePlan) -> tuple[ExpectedError, ...]:
-        return plan.simulated or plan.errors
-
     plan = plan_for(None)
     price, refusal = None, plan.refusal
     try:
         price = plan.price(ledger)
     except (ValueError, RuntimeError) as error:
         refusal = str(error)
-    errors = errors_of(plan)
+    errors = plan.errors
     shares: dict[float, float] = {}
     if errors and epsilon is not None:
         for k, tried in enumerate(float(epsilon) * factor for factor in _TRIED_FACTORS):
             if k >= _ALWAYS_TRIED and min(shares.values(), default=1.0) <= USEFUL_SHARE:
                 break
             try:
-                found = errors if tried == epsilon else errors_of(plan_for(tried))
+                found = errors if tried == epsilon else plan_for(tried).errors
             except ValueError:
                 # The epsilon is too small, or too large, for such a release.
                 continue

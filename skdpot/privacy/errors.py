@@ -24,7 +24,7 @@ class BudgetExceededError(ValueError):
 
 
 class LedgerError(RuntimeError):
-    """The ledger's file, or its anchor, cannot be used, and nothing may be released.
+    """The ledger's file cannot be used, and nothing may be released.
 
     Nothing was charged, unless the message says that a charge is recorded.
     """

@@ -1,31 +1,95 @@
 """The ledger: one durable record of all releases and their cost."""
 
+import csv
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from functools import lru_cache, partial
+from multiprocessing import util
 from pathlib import Path
 from typing import Any
 
-from skdpot.privacy._anchor import Anchor
-from skdpot.privacy._charged_ledger import ChargedLedger, Claim
-from skdpot.privacy._history import FORMAT, History, charge_body
-from skdpot.privacy._ledger_checks import (
-    check_parts,
-    check_settings,
-    check_text,
-    check_token,
-    format_settings,
+from skdpot.privacy._chain import Chain, Link, Record, one_at_a_time
+from skdpot.privacy._history import (
+    FORMAT,
+    Entry,
+    History,
+    charge_body,
+    content_of,
+    entry_of,
+    json_number,
 )
-from skdpot.privacy._ledger_reader import Receipt
-from skdpot.privacy._scratch import keep_scratch_file
-from skdpot.privacy.checks import check_flag
-from skdpot.privacy.events import DpEvent, event_to_json
-from skdpot.privacy.filters import sold_pair
+from skdpot.privacy.accounting import RELATIONS, convert_event
+from skdpot.privacy.checks import check_choice, check_flag, check_probability, real_number
+from skdpot.privacy.errors import BudgetExceededError, LedgerError, LedgerTamperedError
+from skdpot.privacy.events import (
+    DpEvent,
+    PlannedDpEvent,
+    event_from_json,
+    event_to_json,
+    in_words,
+    plain_event,
+)
+from skdpot.privacy.filters import Pair, reported_epsilon, sold_pair
+from skdpot.privacy.report import LedgerReport, UnitSummary
+
+UNITS = ("record", "user", "edge", "node")
+_WHOLE = (None, None)
+_LONGEST_TOKEN = 200
+# Releases of at most this part of the budget are small.
+_SMALL = 0.1
+# Most elements of a list that a message shows.
+_MOST_SHOWN = 10
+_ENTRY_FIELDS = [field.name for field in fields(Entry)]
+# Charges that the current call has begun: each in words, and whether the ledger holds it. None
+# outside of calls that tell of their charges.
+charges_of_call: ContextVar[list[tuple[str, Callable[[], bool]]] | None] = ContextVar(
+    "charges_of_call", default=None
+)
 
 
-class PrivacyLedger(ChargedLedger):
+def note_charge(words: str, is_charged: Callable[[], bool]) -> None:
+    """Note a charge that is about to be made, for the error of an interrupted call."""
+    charges = charges_of_call.get()
+    if charges is not None:
+        charges.append((words, is_charged))
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """Proof that a charge was recorded: store it away from the ledger's file.
+
+    Parameters
+    ----------
+    ledger : str
+        Identity of the ledger.
+    number : int
+        Number of the record.
+    digest : str
+        Digest of the record and of all before it.
+
+    Examples
+    --------
+    >>> from skdpot.privacy import PrivacyLedger, PureDpEvent
+    >>> ledger = PrivacyLedger()
+    >>> receipt = ledger.charge(PureDpEvent(0.5), unit="record", label="a mean")
+    >>> receipt.number, receipt.ledger == ledger.identity, ledger.verify(receipt)
+    (1, True, 1)
+    """
+
+    ledger: str
+    number: int
+    digest: str
+
+
+class PrivacyLedger:
     """A durable record of releases that enforces a budget.
 
     One ledger serves all estimators: pass it to each as ``ledger=``. A release is charged *before*
@@ -44,7 +108,8 @@ class PrivacyLedger(ChargedLedger):
         The delta of the budget, at least 0 and below 1.
     path : str or Path, default=None
         File of the ledger. If it exists, it must contain a ledger with this budget, which is
-        continued. None makes a temporary file, which exists while a process uses it.
+        continued. It must lie on a local disk: locks of network file systems fail. None makes a
+        temporary file, which exists while the process that made it runs.
     neighbouring : {"replace_one", "add_remove"}, default="replace_one"
         The neighbouring relation of all prices: one unit is replaced by any other, or one is added
         or removed.
@@ -61,13 +126,6 @@ class PrivacyLedger(ChargedLedger):
         Secret key that authenticates records. Without a key, the chain of digests detects damage,
         edits and (with a receipt) missing records, but not a file that was rewritten from the
         start. The key is part of pickles, but never of the file.
-    anchor : str, Path or callable, default=None
-        A second place for the newest record: a file on another disk or share that is not restored
-        together with the ledger. With it, all processes detect a ledger that was deleted,
-        truncated, or replaced by an old or another copy. A ledger with an anchor cannot be charged
-        without it. A callable ``anchor(new=None, old=None)`` returns the stored text, or None.
-        With arguments, it first stores the text `new` if the stored text is `old`. Worker
-        processes get a pickle of it.
 
     Attributes
     ----------
@@ -82,10 +140,15 @@ class PrivacyLedger(ChargedLedger):
         If a parameter is out of its range, or the ledger in the file has another budget or
         relation.
     LedgerError
-        If the file cannot be used as a ledger: it is another kind of file, read-only, damaged, or
-        on a network file system.
+        If the file cannot be used as a ledger: it is another kind of file, read-only or damaged.
     LedgerTamperedError
         If the chain of records is broken.
+
+    Warns
+    -----
+    UserWarning
+        If the file was used with an anchor, as earlier versions could, or holds charges with too
+        small a delta: see `open`.
 
     Notes
     -----
@@ -126,31 +189,31 @@ class PrivacyLedger(ChargedLedger):
         allow_seeded: bool = False,
         slack: float | None = None,
         key: bytes | None = None,
-        anchor: Any = None,
     ) -> None:
-        settings = check_settings(epsilon, delta, neighbouring, allow_seeded, slack)
-        self._place(None if path is None else Path(path).absolute(), key, anchor)
-        identity = os.urandom(16).hex()
-        # Another process may create the file at the same time, and then the anchor.
-        vouched = self._chain.vouched()
-        if path is None or not self.path.exists():
-            self._check_nothing_is_vouched(vouched)
+        settings = _check_settings(epsilon, delta, neighbouring, allow_seeded, slack)
+        self._place(None if path is None else Path(path).absolute(), key)
+        # Another process may create the file at the same time.
+        if not self.path.exists():
+            identity = os.urandom(16).hex()
             self._chain.create(
                 {"kind": "ledger", "format": FORMAT, "identity": identity, **settings}
             )
-        self._read_all()
+        self._read_all(None)
         found = {name: self._settings[name] for name in settings}
         if found != settings:
             raise ValueError(
-                f"the ledger at {self.path} was created with {format_settings(found)}, not with "
-                f"{format_settings(settings)}: a path has one budget. Open it as it is with "
+                f"the ledger at {self.path} was created with {_format_settings(found)}, not with "
+                f"{_format_settings(settings)}: a path has one budget. Open it as it is with "
                 "PrivacyLedger.open(path), or give another path."
             )
-        self._be_anchored()
 
     @classmethod
     def open(
-        cls, path: str | os.PathLike, *, key: bytes | None = None, anchor: Any = None
+        cls,
+        path: str | os.PathLike,
+        *,
+        key: bytes | None = None,
+        after: Receipt | Iterable[Receipt] | None = None,
     ) -> "PrivacyLedger":
         """Open the ledger in a file, with any budget.
 
@@ -160,27 +223,127 @@ class PrivacyLedger(ChargedLedger):
             File of a ledger.
         key : bytes, default=None
             The key that it was created with, if any.
-        anchor : str, Path or callable, default=None
-            The anchor of the ledger. An empty anchor becomes the anchor from now on. Without its
-            anchor, a ledger can be read, but not charged.
+        after : Receipt or iterable of Receipt, default=None
+            The newest receipt, kept in another place: a file that lacks its record, because an old
+            copy was put in its place, is refused.
 
         Returns
         -------
         PrivacyLedger
             The ledger, checked as `verify` does.
 
+        Raises
+        ------
+        LedgerError
+            If there is no ledger.
+        LedgerTamperedError
+            If a record was changed, or a record with a receipt is missing.
+
         Warns
         -----
         UserWarning
             If charges were recorded with too small a delta, as version 0.1.0 did for Poisson
-            samples of (epsilon, delta)-private releases. They count in full.
+            samples of (epsilon, delta)-private releases. They count in full. Or if the file was
+            used with an anchor, as earlier versions could, and there is no `after`.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from skdpot.privacy import PrivacyLedger, PureDpEvent
+        >>> path = Path(tempfile.mkdtemp()) / "budget.sqlite"
+        >>> ledger = PrivacyLedger(2.0, path=path)
+        >>> receipt = ledger.charge(PureDpEvent(0.5), unit="record", label="a mean")
+        >>> PrivacyLedger.open(path, after=receipt).remaining()
+        (1.5, 0.0)
         """
         ledger = cls.__new__(cls)
-        ledger._place(Path(path).absolute(), key, anchor)
-        if not ledger.path.exists():
-            ledger._check_nothing_is_vouched(ledger._chain.vouched())
-        ledger._read_all()
-        ledger._be_anchored()
+        ledger._place(Path(path).absolute(), key)
+        ledger._read_all(after)
+        return ledger
+
+    def _place(self, path: Path | None, key: bytes | None) -> None:
+        """Set all attributes of a ledger except its history."""
+        if key is not None and not (isinstance(key, bytes) and key):
+            raise ValueError("key must be None or bytes, and not empty.")
+        self._temporary = path is None
+        self.path = _temporary_file() if path is None else path
+        self._chain = Chain(self.path, key)
+        self._part: tuple[str | None, str | None] = _WHOLE
+        self._labels: tuple[str, ...] = ()
+        self._closed = False
+
+    def _read_all(self, after: Receipt | Iterable[Receipt] | None) -> None:
+        self._history = History()
+        records = self._chain.read()
+        self._history.after(records).keep()
+        self.identity: str = self._settings["identity"]
+        self._check_receipts(after, records)
+        if self._history.corrected:
+            warnings.warn(self._correction(), stacklevel=3)
+        if self._history.anchors and after is None:
+            warnings.warn(
+                f"the ledger at {self.path} was used with an anchor, which this version does not "
+                "read: it cannot tell whether the file is an old copy. From now "
+                "on keep the newest receipt, ledger.receipt(), in another place, and open the "
+                "ledger with PrivacyLedger.open(path, after=receipt). The anchor holds the values "
+                "of such a receipt as text, so you can check this file with it once.",
+                stacklevel=3,
+            )
+
+    def _correction(self) -> str:
+        """Return how many charges were recorded with too small a delta, and the right totals."""
+        history, rule = self._history, self._history.rule
+        spent = ", ".join(
+            f"{format_pair(rule.spent(history.combined(unit)))} per {unit}"
+            for unit in history.units()
+        )
+        return (
+            f"{history.corrected} charges in the ledger at {self.path} were recorded with "
+            "too small a delta: skdpot 0.1.0 counted none for Poisson samples of (epsilon, "
+            f"delta)-private releases. They count in full now. Spent: {spent}, of "
+            f"{format_pair((self.epsilon, self.delta))}. A unit that has spent more than the "
+            "budget is charged for nothing more."
+        )
+
+    @property
+    def _settings(self) -> Any:
+        return self._history.settings
+
+    @property
+    def epsilon(self) -> float:
+        """Return the epsilon of the budget."""
+        return float(self._settings["epsilon"])
+
+    @property
+    def delta(self) -> float:
+        """Return the delta of the budget."""
+        return float(self._settings["delta"])
+
+    @property
+    def neighbouring(self) -> str:
+        """Return the relation under which releases are priced."""
+        return str(self._settings["neighbouring"])
+
+    @property
+    def allow_seeded(self) -> bool:
+        """Return whether reproducible releases are recorded rather than refused."""
+        return bool(self._settings["allow_seeded"])
+
+    @property
+    def _where(self) -> str:
+        return "a temporary file" if self._temporary else str(self.path)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LedgerError("this ledger was closed, so nothing is charged and nothing released.")
+
+    def _seen_as(
+        self, part: tuple[str | None, str | None], labels: tuple[str, ...]
+    ) -> "PrivacyLedger":
+        """Return an object for the same file and history that charges a part."""
+        ledger = type(self).__new__(type(self))
+        vars(ledger).update(vars(self), _part=part, _labels=labels)
         return ledger
 
     def charge(
@@ -245,10 +408,9 @@ class PrivacyLedger(ChargedLedger):
         (0.5, 0.0)
         """
         self._check_open()
-        check_token(token)
+        _check_token(token)
         event = self._check_charge(event, unit, label, neighbouring, convert, seeded)
-        claim = Claim(event, event_to_json(event), self._part, token)
-        (receipt,) = self._charge([claim], unit, label, bool(seeded))
+        (receipt,) = self._charge([(event, self._part, token)], unit, label, bool(seeded))
         return receipt
 
     def charge_parts(
@@ -313,17 +475,16 @@ class PrivacyLedger(ChargedLedger):
         self._check_is_whole()
         self._check_tokens(events, tokens)
         # Most parts have the same event, which is checked once.
-        texts: dict[int, tuple[DpEvent, str]] = {}
-        for event in events.values():
-            if id(event) not in texts:
-                checked = self._check_charge(event, unit, label, neighbouring, convert, seeded)
-                texts[id(event)] = checked, event_to_json(checked)
+        checked = {
+            id(event): self._check_charge(event, unit, label, neighbouring, convert, seeded)
+            for event in {id(event): event for event in events.values()}.values()
+        }
         known = self._refresh()
         for part in events:
             if not known.has_part(name, part):
                 raise ValueError(f"no part {part!r} was declared of a partition {name!r}.")
         claims = [
-            Claim(*texts[id(event)], (name, part), tokens[part] if tokens else None)
+            (checked[id(event)], (name, part), tokens[part] if tokens else None)
             for part, event in events.items()
         ]
         return dict(zip(events, self._charge(claims, unit, label, bool(seeded)), strict=True))
@@ -336,7 +497,7 @@ class PrivacyLedger(ChargedLedger):
         if set(tokens) != set(events) or len(set(tokens.values())) < len(tokens):
             raise ValueError("tokens must have one token for each part of events, all different.")
         for token in tokens.values():
-            check_token(token)
+            _check_token(token)
 
     def quote(self, event: DpEvent, *, unit: str) -> tuple[float, float]:
         """Return what would be spent after a charge, by the rule of the ledger.
@@ -362,7 +523,7 @@ class PrivacyLedger(ChargedLedger):
         TypeError, ValueError
             If the event or unit cannot be charged.
         LedgerError
-            If the ledger has an anchor that was not given, or is lost.
+            If the ledger was closed, or its file cannot be read.
 
         Examples
         --------
@@ -374,9 +535,8 @@ class PrivacyLedger(ChargedLedger):
         self._check_open()
         event = self._check_charge(event, unit, "a quote", None, False, False)
         before = self._refresh()
-        self._check_anchor(self._chain.vouched())
         pair = sold_pair(event, self.neighbouring) or self._pair_for(event, unit)
-        body = charge_body("", unit, "", event_to_json(event), pair, False, self._part)
+        body = charge_body(unit, "", event_to_json(event), pair, False, self._part)
         after = before.with_charge(body)
         if not after.rule.admits(after.combined(unit)):
             raise self._refusal(event, pair, unit, after)
@@ -385,7 +545,7 @@ class PrivacyLedger(ChargedLedger):
     @property
     def hides_the_part(self) -> bool:
         """Whether the part that a unit lies in is itself protected."""
-        if self._part == (None, None) or self.neighbouring == "add_remove":
+        if self._part == _WHOLE or self.neighbouring == "add_remove":
             return False
         return not self._refresh().partition(self._part[0])["fixed_key"]
 
@@ -423,21 +583,21 @@ class PrivacyLedger(ChargedLedger):
         """
         self._check_open()
         check_flag("fixed_key", fixed_key)
-        declared: dict[str, Any] = {"parts": check_parts(parts), "fixed_key": bool(fixed_key)}
-        check_text("name", name)
+        declared: dict[str, Any] = {"parts": _check_parts(parts), "fixed_key": bool(fixed_key)}
+        _check_text("name", name)
         self._check_is_whole()
-        self._refresh()
-        with self._chain.writing(self._history.link) as pen:
-            self._learn(pen.records)
-            self._check_anchor(pen.vouched)
+
+        def decide() -> list[Record]:
+            if self._history.partition(name) is not None:
+                return []
             body = {"kind": "partition", "name": name, **declared}
-            is_new = self._history.partition(name) is None
-            appended = [pen.append(body)] if is_new else []
-        self._learn(appended)
+            return self._chain.after(self._history.link, [body])
+
+        self._append(decide)
         found = self._history.partition(name)
         if found != declared:
             raise ValueError(
-                f"there is a partition {name!r} with {format_settings(found)}, which "
+                f"there is a partition {name!r} with {_format_settings(found)}, which "
                 "cannot be changed; use another name."
             )
         return {part: self._seen_as((name, part), self._labels) for part in declared["parts"]}
@@ -472,8 +632,478 @@ class PrivacyLedger(ChargedLedger):
         ['report of March: median income']
         """
         self._check_open()
-        check_text("label", label)
+        _check_text("label", label)
         return self._seen_as(self._part, (*self._labels, label))
+
+    def check_seeded(self, seeded: bool) -> None:
+        """Raise if a release is seeded and the ledger refuses seeded releases.
+
+        Parameters
+        ----------
+        seeded : bool
+            Whether the release can be reproduced.
+
+        Raises
+        ------
+        ValueError
+            If it can, and the ledger was created without ``allow_seeded=True``.
+        """
+        if seeded and not self.allow_seeded:
+            raise ValueError(
+                "a release with a random_state is not private: anyone who knows the seed can "
+                "reproduce it. This ledger refuses it. Leave random_state=None, or, for tests and "
+                "teaching, create the ledger with allow_seeded=True."
+            )
+
+    def _check_charge(
+        self,
+        event: DpEvent,
+        unit: str,
+        label: str,
+        neighbouring: str | None,
+        convert: bool,
+        seeded: bool,
+    ) -> DpEvent:
+        """Return the event under the ledger's relation; raise if it cannot be charged."""
+        event = plain_event(event)
+        check_choice("unit", unit, UNITS)
+        _check_text("label", label)
+        self.check_seeded(seeded)
+        if neighbouring is None or neighbouring == self.neighbouring:
+            return event
+        check_choice("neighbouring", neighbouring, RELATIONS)
+        if not convert:
+            raise ValueError(
+                f"the event is described for neighbouring={neighbouring!r}, and the ledger is for "
+                f"{self.neighbouring!r}. Describe it for the relation of the ledger, or pass "
+                "convert=True to pay the price of a conversion."
+            )
+        return convert_event(event, neighbouring, self.neighbouring)
+
+    def _charge(
+        self,
+        claims: Sequence[tuple[DpEvent, tuple[str | None, str | None], str | None]],
+        unit: str,
+        label: str,
+        seeded: bool,
+    ) -> list[Receipt]:
+        """Record events, with their parts and tokens, at once; none that is recorded already."""
+        label = ": ".join((*self._labels, label))
+        events = {id(event): event for event, *_ in claims}
+        texts = {key: event_to_json(event) for key, event in events.items()}
+        sold = {key: sold_pair(event, self.neighbouring) for key, event in events.items()}
+        links: list[Link | None] = []
+
+        def decide() -> list[Record]:
+            pairs = {key: pair or self._pair_for(events[key], unit) for key, pair in sold.items()}
+            bodies = []
+            for event, place, token in claims:
+                key = id(event)
+                body = charge_body(unit, label, texts[key], pairs[key], seeded, place, token)
+                links.append(self._recorded(body))
+                if links[-1] is None:
+                    bodies.append(body)
+            records = self._chain.after(self._history.link, bodies)
+            if records:
+                self._note(records, label, set(pairs.values()))
+                after = self._after(self._history, records)
+                if not after.rule.admits(after.combined(unit)):
+                    dearest = max(events, key=lambda key: pairs[key] or (math.inf, 0.0))
+                    raise self._refusal(events[dearest], pairs[dearest], unit, after)
+            return records
+
+        news = iter(self._append(decide))
+        found = [link or next(news) for link in links]
+        return [Receipt(self.identity, link.number, link.digest) for link in found]
+
+    def _append(self, decide: Callable[[], list[Record]]) -> list[Record]:
+        """Append what `decide` returns once all that others have recorded is known."""
+
+        def learn_and_decide(news: list[Record]) -> list[Record]:
+            self._learn(news)
+            return decide()
+
+        with one_at_a_time:
+            records = self._chain.append(self._history.link, learn_and_decide)
+            self._learn(records)
+        return records
+
+    def _recorded(self, body: dict[str, Any]) -> Link | None:
+        """Return the record of the same release, None without one; raise for another release."""
+        found = self._history.named(body.get("token"))
+        if found is None:
+            return None
+        link, content = found
+        if content != content_of(body):
+            raise ValueError(
+                f"the token {body['token']!r} is that of record {link.number}, which is another "
+                f"release: {_format_content(content)}, and not "
+                f"{_format_content(content_of(body))}. Nothing was charged. Give what is released "
+                "now another token; or, if it is to be the release of that record, repeat it with "
+                "the same settings."
+            )
+        return link
+
+    def _note(self, records: list[Record], label: str, pairs: set[Pair | None]) -> None:
+        """Note charges that are about to be made, for the error of an interrupted call."""
+        first, last = records[0].number, records[-1].number
+        costs = {"those of its event" if each is None else format_pair(each) for each in pairs}
+        where = f"record {first}" if first == last else f"records {first} to {last}"
+        note_charge(
+            f"{where}, {label!r}, (epsilon, delta) = {', '.join(sorted(costs))}",
+            partial(self._chain.holds, records[-1]),
+        )
+
+    def _pair_for(self, event: DpEvent, unit: str) -> Pair | None:
+        """Return the pair of an event that states no delta: at half of the remaining delta."""
+        rule = self._history.rule_with(None)
+        delta = rule.delta_left(self._history.combined(unit, rule)) / 2
+        if delta == 0 or not math.isfinite(self.epsilon):
+            return None
+        return sold_pair(PlannedDpEvent(event, delta), self.neighbouring)
+
+    def _refusal(
+        self, event: DpEvent, pair: Pair | None, unit: str, after: History
+    ) -> BudgetExceededError:
+        rule = self._history.rule_with(pair)
+        total = self._history.combined(unit, rule)
+        asked = pair or (math.inf, 0.0)
+        spent, left = rule.spent(total), rule.left(total)
+        would_be = rule.spent(after.combined(unit))
+        return BudgetExceededError(
+            f"the budget does not allow {in_words(event)}: asked for (epsilon, delta) = "
+            f"{format_pair(asked)}, spent {format_pair(spent)}, left {format_pair(left)} of "
+            f"{format_pair((self.epsilon, self.delta))} per {unit}, by {rule.name}; with it, "
+            f"{format_pair(would_be)} would be spent. Nothing was charged."
+            + self._advice(pair, left, rule.slack),
+            asked,
+            spent,
+            left,
+        )
+
+    def _advice(self, pair: Pair | None, left: Pair, slack: float) -> str:
+        if pair is None and self.delta == 0:
+            return " This release has no finite epsilon at delta=0: give the ledger a delta."
+        if pair is not None and format_pair(pair) == format_pair(left):
+            return f" The difference is in digits that are not shown: {left!r} is left."
+        if pair is not None and slack == 0 and pair[1] > left[1]:
+            return (
+                " The remaining delta is less than this release asks for: pass a smaller delta, or "
+                "create the ledger with a larger one."
+            )
+        if pair is not None and pair[0] > self.epsilon:
+            return " This release alone asks for more than the whole epsilon: lower its epsilon."
+        if slack == 0 and self.delta > 0 and (pair is None or pair[0] <= self.epsilon * _SMALL):
+            return (
+                " Many small releases cost less in a ledger that is created with slack, a part of "
+                "its delta: PrivacyLedger(epsilon, delta, slack=delta / 2)."
+            )
+        if slack == self.delta > 0:
+            return (
+                " All of delta is set aside as slack, so that no release may have a delta of its "
+                "own. Create a ledger with a smaller slack."
+            )
+        if left[0] == 0:
+            return " Nothing is left of epsilon, so the ledger allows no further release."
+        return " Give the release more noise, and so a smaller epsilon."
+
+    def spent(self, delta: float | None = None, *, unit: str | None = None) -> tuple[float, float]:
+        """Return the cost of the releases so far.
+
+        Parameters
+        ----------
+        delta : float, default=None
+            None returns the used part of the budget, by the rule that admits charges.
+        unit : str, default=None
+            None is the unit that has spent most. Units are not added up.
+
+        Returns
+        -------
+        tuple of two float
+            (epsilon, delta). With a `delta`, the smallest known epsilon at this delta, for releases
+            that were fixed beforehand; infinity if none is known.
+
+        Raises
+        ------
+        ValueError
+            If `delta` or `unit` is invalid.
+        """
+        if delta is None:
+            history = self._refresh()
+            rule, units = history.rule, _units(history, unit)
+            return max(rule.spent(history.combined(each)) for each in units)
+        check_probability("delta", delta)
+        history = self._after(History(), self._chain.read(), for_report=True)
+        charged = set(history.units()).intersection(_units(history, unit))
+        costs = [reported_epsilon(history.combined(each), delta) for each in charged]
+        return max(costs, default=0.0), float(delta)
+
+    def spent_after_each(self, *, unit: str | None = None) -> list[tuple[float, float]]:
+        """Return the used part of the budget after each charge, oldest first.
+
+        Parameters
+        ----------
+        unit : str, default=None
+            The unit of the charges. None is the unit that has spent most.
+
+        Returns
+        -------
+        list of tuple of two float
+            (epsilon, delta) by the rule that admits charges, after each of the unit's entries.
+
+        Raises
+        ------
+        ValueError
+            If `unit` is invalid.
+        """
+        records = self._chain.read()
+        whole = self._refresh()
+        unit = max(_units(whole, unit), key=lambda each: whole.rule.spent(whole.combined(each)))
+        history, spent = History(), []
+        for record in records:
+            self._after(history, [record]).keep()
+            entry = entry_of(record)
+            if entry is not None and entry.unit == unit:
+                spent.append(history.rule.spent(history.combined(unit)))
+        return spent
+
+    def remaining(self, *, unit: str | None = None) -> tuple[float, float]:
+        """Return the largest cost of one further release of a generic kind.
+
+        Parameters
+        ----------
+        unit : str, default=None
+            None is the unit that has spent most.
+
+        Returns
+        -------
+        tuple of two float
+            (epsilon, delta).
+
+        Raises
+        ------
+        ValueError
+            If `unit` is invalid.
+        """
+        history = self._refresh()
+        return min(history.rule.left(history.combined(each)) for each in _units(history, unit))
+
+    def entries(self, *, as_frame: bool = False) -> Any:
+        """Return the recorded charges, oldest first.
+
+        Parameters
+        ----------
+        as_frame : bool, default=False
+            Whether to return a ``DataFrame`` of pandas.
+
+        Returns
+        -------
+        list of Entry or DataFrame
+            One element or row for each charge.
+        """
+        entries = _charges(self._chain.read())
+        if not as_frame:
+            return entries
+        import pandas as pd
+
+        rows = [{**vars(entry), "event": str(entry.event)} for entry in entries]
+        return pd.DataFrame(rows, columns=_ENTRY_FIELDS).set_index("number")
+
+    def report(self) -> LedgerReport:
+        """Return a report: who is protected, what was released, and what is left.
+
+        Spent amounts are rounded up, and remaining amounts are rounded down: to two decimals, or
+        two digits if they are small. A share of 1e-8, which comes from the rounding of prices, is
+        ignored. The technical appendix and `as_dict` have all digits.
+
+        Returns
+        -------
+        LedgerReport
+            The report: text if printed, and HTML in a notebook. ``save`` writes text, HTML or JSON.
+            ``as_dict`` returns plain values, and ``registry_entry`` a draft for a public registry.
+
+        Examples
+        --------
+        >>> from skdpot.privacy import PrivacyLedger, PureDpEvent
+        >>> ledger = PrivacyLedger(2.0)
+        >>> receipt = ledger.charge(PureDpEvent(0.5), unit="user", label="a sample")
+        >>> report = ledger.report()
+        >>> print(report.as_dict()["units"][0]["sentence"])
+        Every user is protected: of all that was released, no outcome was more than 1.65 times as
+        probable with the data of one user as with any other data in their place (epsilon 0.50).
+        """
+        records = self._chain.read()
+        history = self._refresh()
+        rule, totals = history.rule, {unit: history.combined(unit) for unit in history.units()}
+        return LedgerReport(
+            time=datetime.now(UTC).isoformat(timespec="seconds"),
+            identity=self.identity,
+            place=self._where,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            neighbouring=self.neighbouring,
+            rule=rule.name,
+            units=[
+                UnitSummary(unit, rule.spent(total), rule.left(total))
+                for unit, total in totals.items()
+            ],
+            entries=_charges(records),
+            declarations=[
+                {"time": each["time"], "reason": each["reason"]}
+                for each in history.anchors
+                if each["reason"] is not None
+            ],
+        )
+
+    def receipt(self, number: int | None = None) -> Receipt:
+        """Return the receipt of a recorded charge.
+
+        Estimators charge the ledger, and keep no receipt. Take the receipt right after the release,
+        and store it away from the file. It proves that its record, and all records before it, have
+        not changed since. It proves nothing about earlier changes.
+
+        Parameters
+        ----------
+        number : int, default=None
+            Number of one of `entries`. None is the last charge, by any process.
+
+        Returns
+        -------
+        Receipt
+            The receipt that `charge` has returned.
+
+        Raises
+        ------
+        ValueError
+            If there is no such charge.
+        LedgerTamperedError
+            If a record was changed, or a record that was read before is missing.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdpot import PrivacyLedger, WassersteinProjectionSampler
+        >>> ledger = PrivacyLedger(epsilon=1.0)
+        >>> sampler = WassersteinProjectionSampler(0.5, ledger=ledger)
+        >>> release = sampler.fit_transform(np.eye(3))
+        >>> receipt = ledger.receipt()
+        >>> ledger.verify(receipt)
+        1
+        """
+        if number is None:
+            last = self._refresh().last_charge
+        else:
+            records = self._chain.read()
+            self._refresh()
+            found = [each for each in _charges(records) if each.number == number]
+            last = Link(found[0].number, found[0].digest) if found else None
+        if last is None:
+            raise ValueError(
+                "there is no receipt, because nothing was charged."
+                if number is None
+                else f"no charge has the number {number!r}; entries() lists all charges."
+            )
+        return Receipt(self.identity, last.number, last.digest)
+
+    def verify(self, receipt: Receipt | Iterable[Receipt] | None = None) -> int:
+        """Check the whole file, and that receipts belong to records in it.
+
+        Parameters
+        ----------
+        receipt : Receipt or iterable of Receipt, default=None
+            Receipts of charges that must be recorded. The newest receipt is enough to prove that no
+            earlier record is missing.
+
+        Returns
+        -------
+        int
+            The number of charges.
+
+        Raises
+        ------
+        LedgerTamperedError
+            If a record was changed, or a record with a receipt is missing.
+        TypeError
+            If `receipt` has another type.
+        """
+        records = self._chain.read()
+        self._after(History(), records)
+        self._refresh()
+        self._check_receipts(receipt, records)
+        return len(_charges(records))
+
+    def _check_receipts(self, receipt: Any, records: list[Record]) -> None:
+        """Raise unless all records of the file, which are given, include those with receipts."""
+        if receipt is None:
+            return
+        one = isinstance(receipt, Receipt) or not isinstance(receipt, Iterable)
+        for each in [receipt] if one else receipt:
+            if not isinstance(each, Receipt):
+                raise TypeError(
+                    "receipt must be a Receipt, such as ledger.receipt() returns, or several; got "
+                    f"{type(each)}."
+                )
+            if each.ledger != self.identity:
+                raise LedgerTamperedError(
+                    f"the receipt is of ledger {each.ledger}, not {self.identity}."
+                )
+            # Records are numbered from 0: the chain was checked.
+            if each.number >= len(records) or records[each.number].digest != each.digest:
+                raise LedgerTamperedError(
+                    f"record {each.number}, for which there is a receipt, is missing from the "
+                    "ledger or was rewritten: the file was cut off, or replaced."
+                )
+
+    def export(self, path: str | os.PathLike) -> None:
+        """Write all records to a file, for auditors.
+
+        Parameters
+        ----------
+        path : str or Path
+            A path that ends with ".json" (all records, with digests) or ".csv" (the charges).
+
+        Raises
+        ------
+        ValueError
+            If the path has another ending.
+        """
+        path = Path(path)
+        if path.suffix == ".json":
+            records = [
+                {"number": number, "digest": digest, **json.loads(body)}
+                for number, body, digest in self._chain.read()
+            ]
+            path.write_text(json.dumps(records, indent=1), encoding="utf-8")
+        elif path.suffix == ".csv":
+            with path.open("w", newline="", encoding="utf-8") as file:
+                writer = csv.DictWriter(file, _ENTRY_FIELDS)
+                writer.writeheader()
+                writer.writerows(
+                    {**asdict(entry), "event": event_to_json(entry.event)}
+                    for entry in self.entries()
+                )
+        else:
+            raise ValueError(f"path must end with .json or .csv, got {path.name!r}.")
+
+    def _refresh(self) -> History:
+        """Read new records, and return all known facts."""
+        self._learn(self._chain.read(self._history.link))
+        return self._history
+
+    def _learn(self, records: Iterable[Record]) -> None:
+        """Add facts of the file, unless another thread has read further by now."""
+        with one_at_a_time:
+            known = self._history.link.number
+            news = [record for record in records if record.number > known]
+            self._after(self._history, news).keep()
+
+    def _after(
+        self, history: History, records: Iterable[Record], *, for_report: bool = False
+    ) -> History:
+        history = history.after(records, for_report=for_report)
+        if history.settings["identity"] != self.identity:
+            raise LedgerTamperedError(f"the file at {self.path} holds another ledger by now.")
+        return history
 
     def close(self) -> None:
         """Close this object for further charges; the file can be opened again."""
@@ -496,18 +1126,21 @@ class PrivacyLedger(ChargedLedger):
 
     def __reduce__(self) -> tuple:
         place = (self.path, self._chain.key, self._settings, self._temporary)
-        return _rebuild, (*place, self._part, self._labels, self._closed, self._chain.anchor)
+        return _rebuild, (*place, self._part, self._labels, self._closed)
 
     def __repr__(self) -> str:
-        part = "" if self._part == (None, None) else f", part {self._part[1]!r} of {self._part[0]}"
+        part = "" if self._part == _WHOLE else f", part {self._part[1]!r} of {self._part[0]}"
         label = "".join(f", labelled {label!r}" for label in self._labels)
-        return f"<PrivacyLedger {self._description()}{part}{label}>"
+        return (
+            f"<PrivacyLedger epsilon={self.epsilon:g}, delta={self.delta:g}, "
+            f"neighbouring={self.neighbouring!r}, in {self._where}{part}{label}>"
+        )
 
     def _repr_html_(self) -> str:
         return self.report()._repr_html_()
 
     def _check_is_whole(self) -> None:
-        if self._part != (None, None):
+        if self._part != _WHOLE:
             raise ValueError("a part cannot be divided again; use the whole ledger.")
 
 
@@ -525,16 +1158,105 @@ def _rebuild(
     part: tuple[str | None, str | None],
     labels: tuple[str, ...],
     closed: bool,
-    anchor: Anchor | None = None,
 ) -> PrivacyLedger:
     """Return the ledger of a file, which is first read when the ledger is used."""
     ledger = PrivacyLedger.__new__(PrivacyLedger)
-    ledger._place(path, key, anchor)
-    ledger._temporary, ledger._part, ledger._labels = temporary, part, labels
-    ledger._closed = closed
+    ledger._place(path, key)
+    ledger._temporary = temporary
+    ledger._part, ledger._labels, ledger._closed = part, labels, closed
     ledger.identity = settings["identity"]
     text = json.dumps(settings, sort_keys=True)
     ledger._history = _history_in_this_process(ledger.identity, key, text)
-    if temporary:
-        keep_scratch_file(path)
     return ledger
+
+
+def _temporary_file() -> Path:
+    """Return the path of a file in a new folder, which ends with this process."""
+    folder = tempfile.mkdtemp(prefix="skdpot-")
+    # Processes of multiprocessing skip functions that are registered with atexit.
+    util.Finalize(None, shutil.rmtree, (folder, True), exitpriority=0)
+    return Path(folder) / "ledger.sqlite"
+
+
+def _check_settings(
+    epsilon: Any, delta: Any, neighbouring: Any, allow_seeded: Any, slack: Any
+) -> dict[str, Any]:
+    """Return the settings that a new ledger is created with, in the form of its record."""
+    if not real_number(epsilon) > 0:
+        raise ValueError(f"epsilon of a budget must be a number above 0, got {epsilon!r}.")
+    check_probability("delta", delta)
+    check_choice("neighbouring", neighbouring, RELATIONS)
+    if slack is not None and not 0 <= real_number(slack) <= delta:
+        raise ValueError(f"slack must be None or from 0 to delta={delta}, got {slack!r}.")
+    check_flag("allow_seeded", allow_seeded)
+    return {
+        "epsilon": json_number(epsilon),
+        "delta": float(delta),
+        "neighbouring": neighbouring,
+        "allow_seeded": bool(allow_seeded),
+        "slack": None if slack is None else float(slack),
+    }
+
+
+def _check_text(name: str, value: Any) -> None:
+    """Raise unless a value can be a cell of a report or a table."""
+    if not (isinstance(value, str) and value.strip() and value.isprintable()):
+        raise ValueError(f"{name} must be a line of printable text, not empty, got {value!r}.")
+
+
+def _check_token(token: Any) -> None:
+    """Raise unless a value can name a release; None is no name."""
+    if token is None:
+        return
+    _check_text("token", token)
+    if len(token) > _LONGEST_TOKEN:
+        raise ValueError(
+            f"token must have at most {_LONGEST_TOKEN} characters, got {len(token)}: use a digest."
+        )
+
+
+def _check_parts(parts: Iterable[str]) -> list[str]:
+    """Return the names of a partition's parts, or raise."""
+    if isinstance(parts, str):
+        raise ValueError("parts must be the names of all parts, got one text.")
+    names = list(parts)
+    for name in names:
+        _check_text("a part", name)
+    if not names or len(set(names)) < len(names):
+        raise ValueError("parts must be at least one name, all different.")
+    return names
+
+
+def _format_settings(settings: dict[str, Any]) -> str:
+    """Return settings for a message; of a long list only the beginning."""
+    return ", ".join(f"{name}={_format_value(value)}" for name, value in settings.items())
+
+
+def _format_value(value: Any) -> str:
+    if isinstance(value, list) and len(value) > _MOST_SHOWN:
+        return f"{value[:_MOST_SHOWN]!r} and {len(value) - _MOST_SHOWN:,} more"
+    return repr(value)
+
+
+def format_pair(pair: tuple[float, float]) -> str:
+    """Return a pair (epsilon, delta) for a message."""
+    return f"({pair[0]:.6g}, {pair[1]:.3g})"
+
+
+def _format_content(content: tuple) -> str:
+    """Return the content of a token for a message."""
+    unit, event, seeded, partition, part = content
+    where = "" if partition is None else f" in part {part!r} of {partition!r}"
+    return f"{event_from_json(event)} per {unit}{where}{' (seeded)' if seeded else ''}"
+
+
+def _units(history: History, unit: str | None) -> list[str]:
+    """Return the requested unit, or all units of charges."""
+    if unit is None:
+        return history.units() or [UNITS[0]]
+    check_choice("unit", unit, UNITS)
+    return [unit]
+
+
+def _charges(records: Iterable[Record]) -> list[Entry]:
+    return [entry for record in records if (entry := entry_of(record)) is not None]

@@ -255,32 +255,6 @@ class Preview:
             "smallest_useful_epsilon": self.smallest_useful_epsilon,
         }
 
-    def plot(self, ax: Any = None) -> Any:
-        """Plot the largest error divided by its scale against epsilon; needs matplotlib.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Axes for the plot; None makes a new figure.
-
-        Returns
-        -------
-        matplotlib Axes
-            The axes of the plot.
-        """
-        from skdpot.display import axes_for
-
-        ax = axes_for(ax)
-        tried = sorted(self.shares_by_epsilon.items())
-        ax.loglog([epsilon for epsilon, _ in tried], [share for _, share in tried], marker="o")
-        ax.axhline(1.0, linestyle="--", color="0.35", label="useless")
-        ax.axhline(USEFUL_SHARE, linestyle=":", color="0.35", label="useful")
-        if self.epsilon is not None:
-            ax.axvline(self.epsilon, color="0.35", linewidth=0.8)
-        ax.set(xlabel="epsilon", ylabel="largest error over its scale", title=self.label)
-        ax.legend()
-        return ax
-
     def __str__(self) -> str:
         return "\n".join(self._lines())
 

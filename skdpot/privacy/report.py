@@ -2,24 +2,22 @@
 
 import json
 import math
+import os
 import re
-from collections.abc import Iterable, Sequence
+import textwrap
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from html import escape
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from skdpot.privacy._history import Entry, json_number
-from skdpot.privacy._report_numbers import (
-    amount_down,
-    amount_up,
-    chance_down,
-    chance_up,
-    day,
-    factor,
-)
 from skdpot.privacy.checks import check_choice
 from skdpot.privacy.events import event_to_json, leaves
 from skdpot.privacy.filters import Pair
-from skdpot.privacy.sections import Report, Section
 
 _IN_PLACE = {
     "replace_one": "as with any other data in their place",
@@ -36,6 +34,103 @@ _ABOUT_SENSITIVITIES = (
     "sensitivity, the function that computes it, and the section that proves it. Other charges "
     "rest on the word of whoever charged them."
 )
+_STYLE = (
+    "body{font-family:sans-serif;max-width:60em;margin:2em auto}"
+    "td,th{text-align:left;padding:.1em .8em .1em 0;vertical-align:top}"
+)
+_MONTHS = (
+    "January February March April May June July August September October November December".split()
+)
+# Prices are computed in doubles: a relative difference of this size is a rounding error.
+_NOISE = Decimal("1e-8")
+
+
+class Section(NamedTuple):
+    """A title, paragraphs, and a table, whose first row may name its columns."""
+
+    title: str
+    paragraphs: Sequence[str]
+    table: Sequence[Sequence[str]] = ()
+    has_header: bool = True
+
+
+class Report(ABC):
+    """A report: ``print`` it, end a notebook cell with it, or `save` it."""
+
+    # Most characters of a line of a paragraph.
+    _width = 1 << 30
+
+    @abstractmethod
+    def _sections(self) -> Iterable[Section]:
+        """Return the sections; the title of the first one is that of the report."""
+
+    @abstractmethod
+    def _for_json(self) -> Any:
+        """Return the report as values for JSON."""
+
+    def __str__(self) -> str:
+        lines: list[str] = []
+        for section in self._sections():
+            lines += [section.title, "-" * len(section.title)]
+            for paragraph in section.paragraphs:
+                lines += textwrap.wrap(paragraph, self._width)
+            lines += [*_in_columns(section.table), ""]
+        return "\n".join(lines).rstrip()
+
+    def _repr_html_(self) -> str:
+        return "".join(_as_html(section) for section in self._sections())
+
+    def to_html(self) -> str:
+        """Return the report as a page."""
+        title = next(iter(self._sections())).title
+        return (
+            "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>"
+            f"<title>{escape(title)}</title><style>{_STYLE}</style></head>"
+            f"<body>{self._repr_html_()}</body></html>\n"
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the report to a file.
+
+        Parameters
+        ----------
+        path : str or Path
+            Ends with ".txt", ".html" or ".json".
+
+        Raises
+        ------
+        ValueError
+            If the path has another ending.
+        """
+        path = Path(path)
+        if path.suffix == ".txt":
+            text = f"{self}\n"
+        elif path.suffix == ".html":
+            text = self.to_html()
+        elif path.suffix == ".json":
+            text = json.dumps(self._for_json(), indent=1, allow_nan=False)
+        else:
+            raise ValueError(f"path must end with .txt, .html or .json, got {path.name!r}.")
+        path.write_text(text, encoding="utf-8")
+
+
+def _in_columns(table: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in table
+    ]
+
+
+def _as_html(section: Section) -> str:
+    said = "".join(f"<p>{escape(paragraph)}</p>" for paragraph in section.paragraphs)
+    kinds = ["th" if section.has_header else "td"] + ["td"] * len(section.table)
+    header, *rows = [
+        "<tr>" + "".join(f"<{kind}>{escape(cell)}</{kind}>" for cell in row) + "</tr>"
+        for row, kind in zip(section.table, kinds, strict=False)
+    ] or [""]
+    table = f"<table><thead>{header}</thead><tbody>{''.join(rows)}</tbody></table>"
+    return f"<h3>{escape(section.title)}</h3>{said}" + (table if section.table else "")
 
 
 @dataclass(frozen=True)
@@ -53,14 +148,6 @@ class UnitSummary:
     unit: str
     spent: Pair
     left: Pair
-
-
-class _Releases(NamedTuple):
-    """Charges that differ in their time only."""
-
-    first: Entry
-    last: Entry
-    times: int
 
 
 @dataclass(frozen=True)
@@ -84,8 +171,8 @@ class LedgerReport(Report):
     entries : list of Entry
         All charges.
     declarations : list of dict
-        Declarations that the file is the right one, after a restore or a lost anchor: each with its
-        ``number``, ``time`` and ``reason``, and how many records are known to be ``missing``.
+        Declarations that the file is the right one, after a restore or a lost anchor, as earlier
+        versions recorded them: each with its ``time`` and ``reason``.
     """
 
     _width = 100
@@ -353,31 +440,29 @@ class LedgerReport(Report):
 
 
 def _declared(declaration: dict[str, Any]) -> str:
-    missing = declaration["missing"]
-    lost = f" {missing} records that the anchor knew are missing." if missing else ""
     return (
         f"{day(declaration['time'])}: the ledger's file was declared to be the right one, though "
-        f"its anchor did not vouch for it. Reason: {declaration['reason']}.{lost}"
+        f"its anchor did not vouch for it. Reason: {declaration['reason']}."
     )
 
 
-def _grouped(entries: Iterable[Entry]) -> list[_Releases]:
-    found: dict[tuple, _Releases] = {}
+def _grouped(entries: Iterable[Entry]) -> list[list[Entry]]:
+    """Return lists of charges that differ in their time only."""
+    found: dict[tuple, list[Entry]] = {}
     for entry in entries:
         key = (entry.unit, entry.label, entry.partition, entry.part, entry.pair, entry.seeded)
-        before = found.get(key, _Releases(entry, entry, 0))
-        found[key] = before._replace(last=entry, times=before.times + 1)
+        found.setdefault(key, []).append(entry)
     return list(found.values())
 
 
-def _row(releases: _Releases) -> tuple[str, ...]:
-    entry, pair = releases.first, releases.first.pair
+def _row(releases: list[Entry]) -> tuple[str, ...]:
+    entry, pair = releases[0], releases[0].pair
     part = _part_of(entry)
     return (
-        _period(entry, releases.last),
+        _period(entry, releases[-1]),
         entry.label + (" (seeded: not private)" if entry.seeded else ""),
         entry.unit + (f" in {part}" if part else ""),
-        f"{releases.times:,}",
+        f"{len(releases):,}",
         "by its noise" if pair is None else amount_up(pair[0]),
         "by its noise" if pair is None else chance_up(pair[1]),
     )
@@ -395,3 +480,89 @@ def _part_of(entry: Entry) -> str:
 def _kinds(entries: Iterable[Entry]) -> list[str]:
     """Return the kinds of the events, each named once."""
     return sorted({type(leaf).__name__ for entry in entries for leaf, _ in leaves(entry.event)})
+
+
+def amount_up(number: float) -> str:
+    """Return a spent amount, rounded up to two decimals, or to two digits if it is small.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.report import amount_down, amount_up
+    >>> amount_up(2.00000000078653), amount_up(2.001), amount_up(0.00123)
+    ('2.00', '2.01', '0.0013')
+    >>> amount_down(0.999), amount_down(0.0), amount_down(float("inf"))
+    ('0.99', '0.00', 'unlimited')
+    """
+    return _rounded(number, ROUND_CEILING)
+
+
+def amount_down(number: float) -> str:
+    """Return a remaining amount: as `amount_up`, rounded down."""
+    return _rounded(number, ROUND_FLOOR)
+
+
+def _rounded(number: float, rounding: str) -> str:
+    if math.isinf(number):
+        return "unlimited"
+    if number > 1e15:
+        return "more than 1,000,000,000,000,000"
+    exact = Decimal(repr(float(number)))
+    step = Decimal("0.01")
+    if 0 < exact < Decimal("0.1"):
+        step = Decimal(1).scaleb(exact.adjusted() - 1)
+    nearest = exact.quantize(step)
+    shown = nearest if abs(exact - nearest) <= exact * _NOISE else exact.quantize(step, rounding)
+    text = f"{shown:,f}"
+    # Small amounts have two significant digits, and every amount at least two decimals.
+    while text.endswith("0") and len(text.rpartition(".")[2]) > 2:
+        text = text[:-1]
+    return text
+
+
+def chance_up(delta: float) -> str:
+    """Return a spent delta and its rarity in words, rounded up.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.report import chance_down, chance_up
+    >>> chance_up(1e-5), chance_up(1.234e-6), chance_up(0.0)
+    ('0.00001 (1 in 100,000)', '0.0000013 (1 in 810,372)', '0')
+    >>> chance_down(1.28e-6)
+    '0.0000012 (1 in 781,250)'
+    """
+    return _chance(delta, ROUND_CEILING, math.floor)
+
+
+def chance_down(delta: float) -> str:
+    """Return a remaining delta, rounded down."""
+    return _chance(delta, ROUND_FLOOR, math.ceil)
+
+
+def _chance(delta: float, rounding: str, rounded_inverse: Callable[[Decimal], int]) -> str:
+    if delta == 0:
+        return "0"
+    exact = Decimal(repr(float(delta)))
+    shown = exact.quantize(Decimal(1).scaleb(exact.adjusted() - 1), rounding).normalize()
+    written = f"{shown:f}" if shown >= Decimal("1e-9") else f"{shown:e}"
+    return f"{written} (1 in {rounded_inverse(1 / exact):,})"
+
+
+def factor(epsilon: float) -> str:
+    """Return the factor by which an epsilon can raise a probability, rounded up."""
+    if epsilon > 30:
+        return "more than 10 million million"
+    grown = math.exp(epsilon)
+    return amount_up(grown) if grown < 100 else f"{math.ceil(grown):,}"
+
+
+def day(time: str) -> str:
+    """Return the UTC day of a time.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.report import day
+    >>> day("2031-03-05T12:00:00+00:00")
+    '5 March 2031'
+    """
+    when = datetime.fromisoformat(time)
+    return f"{when.day} {_MONTHS[when.month - 1]} {when.year}"

@@ -5,8 +5,7 @@ from skdpot.published._gradient_generator import SinkhornGradientGenerator
 from skdpot.published._message_admm import PrivateMessageADMM
 from skdpot.published._noisy_sinkhorn_distance import NoisySinkhornDistance
 from skdpot.published._sinkhorn_privacy import published_privacy, sound_privacy
-from skdpot.published._sinkhorn_utility import sound_utility_bound, utility_bound
-from skdpot.published._training_price import published_epsilon, sound_epsilon
+from skdpot.published._training import published_epsilon, sound_epsilon
 
 __all__ = [
     "BarycenterOwner",

@@ -99,7 +99,7 @@ def barycenter_rounds(
     n_support : int
         Number of points of the barycenter, which have equal masses.
     **problem
-        ``method`` ("dual", the paper's; "bundle", "bregman" or "free"), ``candidates``,
+        ``method`` ("dual", the paper's; "bundle" or "free"), ``candidates``,
         ``weights``, ``bounds``, ``tol``, ``max_iter``, ``n_features``.
 
     Returns

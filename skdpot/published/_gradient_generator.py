@@ -27,8 +27,15 @@ from skdpot.privacy.guarantee import NoGuaranteeWarning, PrivacyGuarantee
 from skdpot.privacy.mechanisms import GaussianMechanism
 from skdpot.privacy.preview import HasExpectedErrors
 from skdpot.privacy.random import NoiseSource, make_source
-from skdpot.published._step_vector import GRADIENTS, StepVector, default_clip_norm, make_vector
-from skdpot.published._training_plan import TrainingPlan, plan_published, plan_training
+from skdpot.published._training import (
+    GRADIENTS,
+    StepVector,
+    TrainingPlan,
+    default_clip_norm,
+    make_vector,
+    plan_published,
+    plan_training,
+)
 
 
 class SinkhornGradientGenerator(BaseGenerator):

@@ -38,7 +38,7 @@ from skdpot.privacy.events import ComposedDpEvent, GaussianDpEvent, LaplaceDpEve
 from skdpot.privacy.mechanisms import GaussianMechanism, LaplaceMechanism
 from skdpot.privacy.random import NoiseSource
 from skdpot.privacy.sensitivity import plan_cost_sensitivity
-from skdpot.published._sinkhorn_problem import Problem
+from skdpot.published._sinkhorn_privacy import Problem
 
 # Maximum number of rounds, unless more are asked for.
 MOST_ROUNDS = 10
@@ -119,7 +119,7 @@ def plan_noisy_sinkhorn(
     Examples
     --------
     >>> from skdpot.published._noisy_sinkhorn import plan_noisy_sinkhorn
-    >>> from skdpot.published._sinkhorn_problem import check_problem
+    >>> from skdpot.published._sinkhorn_privacy import check_problem
     >>> plan = plan_noisy_sinkhorn(1.0, 1e-5, check_problem(1000, cost_range=1.0, reg=1.0))
     >>> plan.n_iter, round(plan.first_epsilon, 3), round(plan.second_epsilon, 3)
     (1, 0.5, 0.5)

@@ -20,7 +20,7 @@ from skdpot.published._paper_sinkhorn import (
     plan_paper_sinkhorn,
     run_paper_sinkhorn,
 )
-from skdpot.published._sinkhorn_problem import check_problem
+from skdpot.published._sinkhorn_privacy import check_problem
 
 # A few matrices with this many costs are held in memory.
 _LARGEST = 1 << 26

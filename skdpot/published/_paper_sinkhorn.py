@@ -21,8 +21,11 @@ from skdpot.published._noisy_sinkhorn import (
     plan_cost,
     read_costs,
 )
-from skdpot.published._sinkhorn_privacy import published_linear_sensitivity, published_privacy
-from skdpot.published._sinkhorn_problem import Problem
+from skdpot.published._sinkhorn_privacy import (
+    Problem,
+    published_linear_sensitivity,
+    published_privacy,
+)
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ def plan_paper_sinkhorn(
     Examples
     --------
     >>> from skdpot.published._paper_sinkhorn import plan_paper_sinkhorn
-    >>> from skdpot.published._sinkhorn_problem import check_problem
+    >>> from skdpot.published._sinkhorn_privacy import check_problem
     >>> problem = check_problem(10_000, cost_range=1.0, reg=5.0)
     >>> plan = plan_paper_sinkhorn(8.0, 1e-5, problem, n_iter=1, noise_variance=0.02)
     >>> round(plan.first_claim, 2), round(plan.first_claim + plan.second_claim, 2)

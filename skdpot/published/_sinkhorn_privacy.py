@@ -1,13 +1,58 @@
-"""The privacy of noisy Sinkhorn: the published claim, and the epsilon that holds."""
+"""Public quantities of noisy Sinkhorn; its published claim, and the epsilon that holds."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from skdpot.privacy.accounting import epsilon_of
 from skdpot.privacy.checks import check_count, check_delta, check_positive
-from skdpot.published._sinkhorn_problem import Problem, check_problem, exp
+from skdpot.privacy.sensitivity import noisy_sinkhorn_sensitivity
+
+_LARGEST_EXPONENT = 709.0
+
+
+class Problem(NamedTuple):
+    """Sizes of two samples, the range of costs, the regularisation, a bound of potentials."""
+
+    n: int
+    m: int
+    cost_range: float
+    reg: float
+    bound: float
+
+    @property
+    def smaller(self) -> int:
+        """Return the size of the smaller sample."""
+        return min(self.n, self.m)
+
+    def round_sensitivity(self, rounding: float = 0.0) -> float:
+        """Return how much a record moves everything that a round releases."""
+        return noisy_sinkhorn_sensitivity(
+            self.cost_range, self.reg, self.n, self.m, self.bound, rounding=rounding
+        )
+
+    @property
+    def ratio(self) -> float:
+        """Return the range of costs over the regularisation."""
+        return self.cost_range / self.reg
+
+
+def check_problem(n_samples: Any, cost_range: Any, reg: Any, bound: Any = None) -> Problem:
+    """Return the public quantities, or raise."""
+    sizes = n_samples if isinstance(n_samples, (tuple, list)) else (n_samples, n_samples)
+    if len(sizes) != 2:
+        raise ValueError(f"n_samples must be one size for both samples, or two, got {n_samples!r}.")
+    n, m = (check_count("n_samples", size) for size in sizes)
+    cost_range, reg = check_positive("cost_range", cost_range), check_positive("reg", reg)
+    return Problem(
+        n, m, cost_range, reg, cost_range if bound is None else check_positive("bound", bound)
+    )
+
+
+def exp(exponent: float) -> float:
+    """Return the exponential, infinity on overflow."""
+    return math.exp(exponent) if exponent < _LARGEST_EXPONENT else math.inf
 
 
 def published_privacy(

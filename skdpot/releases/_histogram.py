@@ -1,12 +1,14 @@
 """Groups as noisy counts in the cells of a public grid."""
 
 import math
+from typing import Any
 
 import numpy as np
 
+from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.sensitivity import histogram_sensitivities
-from skdpot.releases._groups import GroupsRelease
 from skdpot.releases._layout import ReleasedGroups, UnitLayout
+from skdpot.releases._release import NoisyRelease
 from skdpot.releases._vector import VectorRelease
 
 LARGEST_GRID = 4096
@@ -20,7 +22,7 @@ _DEVIATIONS = 2.0
 _PENALTY = 8.0
 
 
-class HistogramRelease(GroupsRelease):
+class HistogramRelease(NoisyRelease):
     """A grid, and the noise of the counts in its cells; made of public quantities.
 
     Parameters
@@ -44,11 +46,12 @@ class HistogramRelease(GroupsRelease):
     A cell is a bin of every number and a category of every block. A record without a declared
     group, or without a category in one of the blocks, is not counted.
 
-    More bins blur records less, but their noise moves more mass. The number of bins minimises
-    `expected_error`.
-    """
+    More bins blur records less, but their noise moves more mass. The number of bins minimises the
+    expected error, which is public.
 
-    kind = "histogram"
+    Several owners may add up parts. Each part has the noise of a release of its own, so the sum of
+    `n_parts` of them has as many times the variance.
+    """
 
     def __init__(
         self,
@@ -69,26 +72,33 @@ class HistogramRelease(GroupsRelease):
             largest=float(n_records),
             counts=True,
         )
-        shapes = {_shape(layout, n_bins) for n_bins in range(2, _MOST_BINS + 1)}
-        possible = [shape for shape in shapes if math.prod(shape) <= LARGEST_GRID]
-        if not possible:
+        if not has_grid(layout):
             raise ValueError(
                 f"a histogram of {layout.n_numbers} numbers and blocks of {list(layout.blocks)} "
                 f"categories has more than {LARGEST_GRID} cells, even with two bins for every "
-                "number. Release moments (kind='moments'), or drop or merge columns."
+                "number. Use method='conditional' with a delta, or drop or merge columns."
             )
+        shapes = {_shape(layout, n_bins) for n_bins in range(2, _MOST_BINS + 1)}
+        possible = [shape for shape in shapes if math.prod(shape) <= LARGEST_GRID]
         self.shape = min(sorted(possible), key=lambda shape: sum(self._errors(shape)))
+
+    @property
+    def standard_deviation(self) -> float:
+        """Return the deviation of the noise on a count of the sum of all parts."""
+        return self._noise.standard_deviation * math.sqrt(self.n_parts)
 
     @property
     def released_shape(self) -> tuple[int, ...]:
         """Return the shape of what is released."""
         return self.n_groups, *self.shape
 
-    @property
-    def expected_error(self) -> float:
-        """Return about how far, in squared distance, the noise moves a group of average size."""
+    def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
+        """Return how far noise moves a group; its scale is the distance of two random points."""
+        scale = math.sqrt(self.layout.random_distance)
         blur, noise = self._errors(self.shape)
-        return blur + noise / (1.0 + noise / self.layout.random_distance)
+        moved = math.sqrt(blur + noise / (1.0 + noise / self.layout.random_distance))
+        what = "distance by which a group is moved, in parts of the ranges of the columns"
+        return (ExpectedError(what, scale if self.is_lost else moved, scale),)
 
     def _errors(self, shape: tuple[int, ...]) -> tuple[float, float]:
         """Return the errors of a grid: from the width of bins, and from the noise of counts."""
@@ -115,13 +125,24 @@ class HistogramRelease(GroupsRelease):
     # ------------------------------------------------------------------- private records
 
     def values(self, V: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """Return the counts without noise: private."""
+        """Return the counts without noise, as integers in doubles: private.
+
+        `V` are private records in unit coordinates, and `codes` their private groups, -1 for none.
+        """
         numbers, categories = self.layout.read(V)
         cells = [*map(_bins, numbers.T, self.shape, self.layout.levels), *categories]
         member = (np.array([codes, *cells]) >= 0).all(axis=0)
         counts = np.zeros((self.n_groups, *self.shape))
         np.add.at(counts, tuple(index[member] for index in (codes, *cells)), 1.0)
         return counts
+
+    def add_noise(self, values: np.ndarray, source: Any) -> np.ndarray:
+        """Release counts, of all records or of one owner's, with all the noise that they need."""
+        return self._noise.run(values, source)
+
+    def run(self, values: tuple[np.ndarray, np.ndarray], source: Any) -> ReleasedGroups:
+        """Release the groups of records ``(V, codes)``, all in one process."""
+        return self.groups_of(self.add_noise(self.values(*values), source))
 
     # ------------------------------------------------------------------- post-processing
 
@@ -162,6 +183,11 @@ class HistogramRelease(GroupsRelease):
             [middles[row > 0] for row in masses],
             [row[row > 0] for row in masses],
         )
+
+
+def has_grid(layout: UnitLayout) -> bool:
+    """Return whether two bins for every number give few enough cells for a histogram."""
+    return math.prod(_shape(layout, 2)) <= LARGEST_GRID
 
 
 def _bins(numbers: np.ndarray, n_bins: int, levels: int) -> np.ndarray:

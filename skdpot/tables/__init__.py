@@ -25,7 +25,7 @@ from skdpot.tables._doubts import (
 from skdpot.tables._files import read_header, read_table_file, suffix_of, write_table_file
 from skdpot.tables._frames import as_array, make_table
 from skdpot.tables._kinds import find_columns, no_such_column
-from skdpot.tables._people import check_index, check_one_kind, person_codes
+from skdpot.tables._people import check_index, person_codes
 from skdpot.tables._reading import (
     as_numbers,
     column_codes,
@@ -35,7 +35,6 @@ from skdpot.tables._reading import (
     read_codes,
     refuse_other_labels,
 )
-from skdpot.tables._rules import Rules, read_rules
 from skdpot.tables._scales import LOG
 from skdpot.tables._schema import TableSchema, read_schema, schema_from_plain
 from skdpot.tables._schema_files import FILL_IN, columns_in

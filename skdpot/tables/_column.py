@@ -218,7 +218,7 @@ class Column:
         return np.append(starts, [self.n_known] * self.missing)
 
     def plain_values(self, units: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-        """Return the values of all units below `n_units`, in the form that rules compute with.
+        """Return the values of all units below `n_units`, as numbers.
 
         These are doubles for a numeric column, where NaN is missing, and units for other columns.
         """
@@ -246,21 +246,6 @@ class Column:
             numbers = numbers.astype(object)
             numbers[missing] = None
         return numbers
-
-    def units_within(self, box: Any) -> list[tuple[int, int]]:
-        """Return which units have numbers from the first to the second, or have these codes.
-
-        A missing value is within every range.
-        """
-        if self.kind == NUMERIC:
-            first, last = self.units(np.array(box)).tolist()
-            units = [(first, last + 1)]
-        elif isinstance(box, tuple):
-            codes = [c for c, label in enumerate(self.values) if box[0] <= label <= box[1]]
-            units = [(code, code + 1) for code in codes]
-        else:
-            units = [(code, code + 1) for code in sorted(box)]
-        return units + [(self.n_known, self.n_units)] * self.missing
 
     def intervals(self, condition: Any) -> list[tuple[int, int]]:
         """Return the units that a condition allows, as `TableSchema.intervals`."""

@@ -198,9 +198,13 @@ def plain_values(column: Any) -> np.ndarray:
 
 
 def _plain_value(value: Any) -> Any:
-    if isinstance(value, np.datetime64 | np.timedelta64):
-        return plain_values(np.array([value]))[0]
-    return value.item() if isinstance(value, np.generic) else value
+    try:
+        if isinstance(value, np.datetime64 | np.timedelta64):
+            return plain_values(np.array([value]))[0]
+        return value.item() if isinstance(value, np.generic) else value
+    except Exception:
+        # What raises when it is read is a value that nobody declared.
+        return object()
 
 
 def labels_in(values: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.privacy.foreign import result_of
 from skdpot.tables._containers import exact_digits, plain_values
 from skdpot.tables._declarations import is_missing, objects
 
@@ -50,26 +51,26 @@ def person_codes(
             "missing values, lists, or floating-point numbers that may stand for several people "
             f"(from 2**{exact_digits(groups)} on). Leave these rows out, or read names as text."
         )
-    check_one_kind(number)
+    _check_one_kind(number)
     return np.array(codes, dtype=np.intp), list(number)
 
 
 def _code_of(value: Any, number: dict[Any, int], largest: float) -> int:
     """Return the number of a person, a new one for a new person, and -1 for no name."""
-    if is_missing(value) or (isinstance(value, float) and abs(value) >= largest):
-        return -1
     try:
+        if is_missing(value) or (isinstance(value, float) and abs(value) >= largest):
+            return -1
         return number.setdefault(value, len(number))
     except Exception:
         return -1
 
 
-def check_one_kind(people: Iterable[Any]) -> None:
+def _check_one_kind(people: Iterable[Any]) -> None:
     """Raise if people are named by values of several kinds: one person might have two names."""
     if len(set(map(_kind_of, people))) > 1:
         raise ValueError(
             "groups names people by values of different types, such as 7 and '7', and one person "
-            "may have two names: read the column as text (dtype=str), in all parts."
+            "may have two names: read the column as text (dtype=str)."
         )
 
 
@@ -78,4 +79,4 @@ def _kind_of(person: Any) -> Any:
         return tuple(map(_kind_of, person))
     # Numbers of different types are equal, except for decimal ones.
     kind = Real if isinstance(person, Real) else type(person)
-    return kind, getattr(person, "tzinfo", None) is None
+    return kind, result_of(lambda: person.tzinfo, None) is None

@@ -3,6 +3,7 @@
 import math
 from contextlib import suppress
 from decimal import Decimal
+from functools import partial
 from itertools import compress
 from numbers import Real
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from skdpot.privacy.foreign import result_of
 from skdpot.tables._column import NOMINAL, NUMERIC, ORDINAL, Column
 from skdpot.tables._containers import LARGEST_EXACT, Table, kind_of, library_of, rows_as_array
 from skdpot.tables._dates import numbers_of_dates
@@ -88,7 +90,7 @@ def _floats(values: np.ndarray) -> np.ndarray:
 
 
 def _number_in_text(value: Any) -> float | None:
-    with suppress(ValueError):
+    with suppress(Exception):
         return float(value) if isinstance(value, str) else _number(value)
     return None
 
@@ -186,7 +188,8 @@ def labels_of_other_types(column: Column, labels: np.ndarray, codes: np.ndarray)
     the labels of all others unknown. `codes` are those of `Column.codes`.
     """
     unknown = labels[codes == -2] if column.kind != NUMERIC else ()
-    return mistyped(column) if any(_is_of_other_type(value, column) for value in unknown) else []
+    found = (result_of(partial(_is_of_other_type, value, column), False) for value in unknown)
+    return mistyped(column) if any(found) else []
 
 
 def mistyped(column: Column) -> list[str]:
@@ -270,6 +273,6 @@ def _number(value: Any) -> float | None:
     except OverflowError:
         # An integer beyond all doubles is beyond all bounds, too.
         return math.inf if value > 0 else -math.inf
-    except ValueError:
-        # A signalling NaN.
+    except Exception:
+        # A signalling NaN, or an object that raises.
         return None

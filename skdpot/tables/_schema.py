@@ -53,6 +53,11 @@ class TableSchema:
         return declared
 
     @property
+    def computed(self) -> list[Column]:
+        """Return the columns that are computed from others."""
+        return [column for _, column in self.others if isinstance(column, Column)]
+
+    @property
     def n_classes(self) -> int:
         """Return the number of classes: 1 without a target."""
         if self.target is None:
@@ -162,7 +167,7 @@ class TableSchema:
     def plain_values(
         self, units: np.ndarray, uniforms: np.ndarray, given: Mapping[Any, Any] | None = None
     ) -> list[np.ndarray]:
-        """Return the values of units in the form for rules: doubles, or units of labels.
+        """Return the values of units as numbers: doubles, or units of labels.
 
         `uniforms`, from 0 to 1, place real numbers within their units. The units satisfy the
         conditions `given`, by the name of the column, as in `intervals`. A real number shares its

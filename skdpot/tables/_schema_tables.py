@@ -147,9 +147,9 @@ def write_table(
 ) -> Any:  # fmt: skip
     """Return columns of `TableSchema.presented` as a table, in "pandas", "polars" or an "array".
 
-    `computed` are the columns that rules compute. Columns have their declared types; integers that
-    may be missing have the nullable type of pandas. An array has doubles if all columns are
-    numeric, and objects otherwise.
+    `computed` are the columns that are computed from others. Columns have their declared types;
+    integers that may be missing have the nullable type of pandas. An array has doubles if all
+    columns are numeric, and objects otherwise.
 
     Examples
     --------

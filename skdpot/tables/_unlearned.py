@@ -56,7 +56,7 @@ class Constant:
         return {"name": self.name, "constant": self.value}
 
 
-# A declared column that is not learned; one of type Column is computed by a rule.
+# A declared column that is not learned; one of type Column is computed from others.
 Unlearned = Identifier | Constant | Column
 
 

@@ -19,6 +19,7 @@ from .polytope import (
     nearest_distribution,
     normalise_rows,
 )
+from .pot import load_solver
 from .projection import ProjectionResult, Projector, transport_costs, wasserstein_projection
 from .sinkhorn import EntropicResult, entropic_transport, smallest_tolerance
 from .sphere import SphereBaseMeasure, sphere_base_measure, sphere_cap_cost

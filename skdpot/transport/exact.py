@@ -1,23 +1,23 @@
 """Exact optimal transport, with a certificate: network simplex, or sorting on a line.
 
-The network simplex is exact for integers, so its distance from the optimum is known beforehand. It
-is not trusted for that: its prices are made feasible for the true costs, and its plan is measured
-against them.
+The network simplex gets integers, so its distance from the optimum is known beforehand. It is not
+trusted for that: its prices are made feasible for the true costs, and its plan is measured against
+them.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from .dense_simplex import WarmTransport, common_masses
+from .network import LARGEST_COST, TOTAL_MASS
 from .polytope import check_cost_matrix, check_weights, transform_prices
+from .pot import cheapest_flow
 
 _EPS = float(np.finfo(np.float64).eps)
-# So many times as many rows as columns are transposed.
-_TURNED = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,9 +53,10 @@ def certifiable_gap(n_rows: int, n_columns: int, low: float, high: float) -> flo
 
     Notes
     -----
-    The quantum is ``4 (N + 2) eps R`` at most, for N = n_rows + n_columns points and costs of range
-    R. The simplex is exact in quanta; rounding the costs hides one. Masses are rounded by eps each,
-    and sums of N doubles by N eps.
+    The quantum is ``4 (N + 3) eps R`` at most, for N = n_rows + n_columns points and costs of range
+    R. The simplex leaves reduced costs above -6 quanta, as prices are below 1.2 * 2**51 quanta and
+    its tolerance is ten times eps of them; rounding the costs hides one quantum. Masses are rounded
+    by eps each, and sums of N doubles by N eps.
 
     Examples
     --------
@@ -104,7 +105,8 @@ def exact_transport(cost: Any, a: Any, b: Any) -> TransportResult:
     ----------
     Differentially Private Sinkhorn Algorithm, equation (1) without regularisation.
 
-    W. H. Cunningham, "A network simplex method", Mathematical Programming 11, 1976.
+    N. Bonneel, M. van de Panne, S. Paris and W. Heidrich, "Displacement interpolation using
+    Lagrangian mass transport", 2011: the network simplex of POT.
 
     Examples
     --------
@@ -132,20 +134,35 @@ def exact_transport(cost: Any, a: Any, b: Any) -> TransportResult:
     )
 
 
+def common_masses(weights: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return weights (each of sum 1) as integers with one sum, exactly if all are equal weights.
+
+    That sum is at most 2**52, so sums of these masses are exact as doubles, too. Otherwise weights
+    are rounded to multiples of 2**-52, and the largest one takes the remainder.
+    """
+    total = math.lcm(*(len(one) for one in weights))
+    if total <= TOTAL_MASS and all((one == one[0]).all() for one in weights):
+        return [np.full(len(one), total // len(one)) for one in weights]
+    masses = [(one * TOTAL_MASS).astype(np.int64) for one in weights]
+    for one, rounded in zip(weights, masses, strict=True):
+        rounded[np.argmax(one)] += TOTAL_MASS - rounded.sum()
+    return masses
+
+
 def _solved(cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> TransportResult:
     """Solve for costs in [0, 1] on exact integers; the certificate is about the true costs."""
     masses = common_masses([a, b])
     rows, columns = map(np.flatnonzero, masses)
-    part = cost if len(rows) * len(columns) == cost.size else cost[np.ix_(rows, columns)]
-    # The simplex looks at one row after the other: few long ones are faster than many short ones.
-    turned = len(rows) > _TURNED * len(columns)
-    used = masses[0][rows], masses[1][columns]
-    simplex = WarmTransport(*(used[::-1] if turned else used))
-    coupling = simplex.solve(np.ascontiguousarray(part.T) if turned else part)
-    ends = (coupling.rows, coupling.columns)[:: -1 if turned else 1]
-    plan = sparse.coo_array((coupling.masses, (rows[ends[0]], columns[ends[1]])), shape=cost.shape)
+    n_quanta = math.floor(LARGEST_COST / (sum(cost.shape) + 2))
+    quanta = n_quanta * (
+        cost if len(rows) * len(columns) == cost.size else cost[np.ix_(rows, columns)]
+    )
+    flow, prices = cheapest_flow(np.rint(quanta, out=quanta), masses[0][rows], masses[1][columns])
+    ends = np.nonzero(flow)
+    parts = flow[ends] / masses[0].sum()
+    plan = sparse.coo_array((parts, (rows[ends[0]], columns[ends[1]])), shape=cost.shape)
     potential = np.full(len(b), -np.inf)
-    potential[columns] = simplex.prices()[0 if turned else 1]
+    potential[columns] = prices / n_quanta
     dual, phi, psi = _best_dual(cost, a, b, potential)
     # The part of the plan within the marginals can be completed, at a cost of at most 1.
     missing = np.abs(a - plan.sum(axis=1)).sum() + np.abs(b - plan.sum(axis=0)).sum()

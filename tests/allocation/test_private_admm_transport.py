@@ -26,7 +26,6 @@ from tests.oracles.consensus import NETWORKS, draw_network, linear_optimum, smoo
 
 MECHANISMS = ["input", "input_laplace", "messages"]
 FEW_ROUNDS = {"n_rounds": 3, "eta": 2.0}
-NO_ROUNDS = {"n_rounds": None, "eta": None}
 # What does not follow from utilities, though it is set by a fit.
 PUBLIC = {"n_features_in_"}
 
@@ -427,22 +426,6 @@ def test_frames_in_another_order_cost_nothing():
     assert in_order.plan_.shape == X.shape
 
 
-def test_messages_of_a_users_utility_need_its_bounds():
-    class Logarithms:
-        def __call__(self, values):
-            return LogUtility(values, np.ones_like(values))
-
-    class BoundedLogarithms(Logarithms):
-        def marginal_bounds(self, low, high, cap):
-            return low / (1 + cap), high
-
-    (X, S), model = small(epsilon=9.0, mechanism="messages", utility=Logarithms())
-    with pytest.raises(ValueError, match="marginal_bounds"):
-        model.fit(X, source_utilities=S)
-    model.set_params(utility=BoundedLogarithms()).fit(X, source_utilities=S)
-    assert model.plan_.shape == X.shape
-
-
 def test_private_fits_never_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -520,29 +503,6 @@ def test_it_is_private_by_default():
     assert fitted.privacy_guarantee_.epsilon == 1.0
 
 
-def test_what_utilities_of_users_warn_of_is_not_shown():
-    class Warning_(LogUtility):
-        def derivative(self, amounts):
-            np.log(self.weights - RANGE[0])
-            warnings.warn("look at this", stacklevel=1)
-            return super().derivative(amounts)
-
-        def take(self, edges):
-            return Warning_(self.weights[edges], self.scales[edges])
-
-    class Family:
-        def __call__(self, values):
-            return Warning_(values, np.ones_like(values))
-
-        def marginal_bounds(self, low, high, cap):
-            return low / (1 + cap), high
-
-    (X, S), model = small(epsilon=9.0, mechanism="messages", utility=Family())
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model.fit(np.full_like(X, RANGE[0]), source_utilities=S)
-
-
 def test_one_fold_of_all_targets_is_searched():
     (X, S), model = small()
     everyone = np.arange(len(X))
@@ -574,7 +534,6 @@ def test_unusual_networks(mechanism, protect, adjacency, bounds):
     (X, S), model = small(
         epsilon=2.0, mechanism=mechanism, protect=protect, adjacency=adjacency,
         target_bounds=bounds, source_bounds=(0, 3),
-        **(NO_ROUNDS if mechanism == "messages" else {}),
     )  # fmt: skip
     model.fit(X, source_utilities=S)
     assert (model.plan_[adjacency == 0] == 0).all()

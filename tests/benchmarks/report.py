@@ -12,7 +12,7 @@ from pathlib import Path
 from threadpoolctl import threadpool_info
 
 import skdpot
-from skdpot.display._style import COLOURS, MARKERS, load_pyplot
+from skdpot.display import COLOURS, MARKERS, load_pyplot
 from tests.benchmarks.contest import NOT_INSTALLED, ONE_THREAD, Contest, Row
 from tests.benchmarks.quiet import QUIET, load
 

@@ -11,10 +11,8 @@ import pytest
 
 from skdpot import PrivateADMMTransport
 from skdpot.privacy import BudgetAccountant
-from skdpot.published._message_estimates import estimate_utilities
-from skdpot.published._message_planning import RoundPlan, plan_rounds
-from skdpot.published._message_rounds import DeclaredUtilities, make_noise, private_consensus
-from skdpot.transport.consensus import LinearUtility, consensus, make_network
+from skdpot.published._message_admm import DeclaredUtilities, make_noise, private_consensus
+from skdpot.transport.consensus import LinearUtility, consensus, make_network, starting_eta
 from tests.benchmarks.contest import Contestant
 from tests.oracles.consensus import linear_optimum, linear_plan
 
@@ -23,7 +21,6 @@ pytestmark = pytest.mark.benchmark
 N_NETWORKS = 20
 EPSILONS = (1.0, 10.0, 100.0)
 DELTA = 1e-5
-QUERIES = ("utilities", "best")
 DECLARED = (DeclaredUtilities("linear", 1.0, 5.0),) * 2
 
 
@@ -43,33 +40,22 @@ def best_plan(network, slopes):
     return consensus(network, of, LinearUtility(np.zeros_like(slopes)), tol=1e-4).plan
 
 
-def ratio(network, slopes, plan, budget, seed):
-    """Return the welfare of the plan that messages lead to, over the optimum."""
-    noises = tuple(
-        make_noise(side, of, n_rounds=plan.n_rounds, source=seed, **budget)
-        for side, of in zip((network.targets, network.sources), DECLARED, strict=True)
-    )
-    utilities = tuple(of.make(values) for of, values in zip(DECLARED, slopes, strict=True))
-    if plan.queries is not None:
-        told = estimate_utilities(
-            network, utilities, noises, DECLARED, plan.queries, delta=budget["delta"]
-        )
-        found = best_plan(network, sum(told))
-    else:
-        found = private_consensus(
-            network, utilities, noises, DECLARED,
-            eta=plan.eta, n_rounds=plan.n_rounds, average_from=plan.average_from,
-        ).plan  # fmt: skip
-    assert network.violation(found) <= 1e-9
-    return slopes.sum(0) @ found / linear_optimum(network, slopes.sum(0))
-
-
-def ratios(choose, budget, **options):
-    """Return the ratios of all networks, with a plan for each."""
+def ratios(n_rounds, eta_share, average_from, budget):
+    """Return the welfare of the plans that messages lead to, over the optimum."""
     found = []
     for seed in range(N_NETWORKS):
-        network, slopes = case_study(seed, **options)
-        found.append(ratio(network, slopes, choose(network), budget, seed))
+        network, slopes = case_study(seed)
+        noises = tuple(
+            make_noise(side, of, n_rounds=n_rounds, source=seed, **budget)
+            for side, of in zip((network.targets, network.sources), DECLARED, strict=True)
+        )
+        utilities = tuple(of.make(values) for of, values in zip(DECLARED, slopes, strict=True))
+        plan = private_consensus(
+            network, utilities, noises, DECLARED, eta=eta_share * starting_eta(network, 4.0),
+            n_rounds=n_rounds, average_from=average_from,
+        ).plan  # fmt: skip
+        assert network.violation(plan) <= 1e-9
+        found.append(slopes.sum(0) @ plan / linear_optimum(network, slopes.sum(0)))
     return np.array(found)
 
 
@@ -78,49 +64,18 @@ def print_row(name, found):
     print(f"{name:64s} {found.mean():.3f} +- {error:.3f}")
 
 
-@pytest.mark.parametrize("protect", ["parameter", "node"])
 @pytest.mark.parametrize("delta", [0.0, DELTA])
 @pytest.mark.parametrize("epsilon", EPSILONS)
-def test_planned_messages(epsilon, delta, protect):
-    """One message of which utilities are estimated, beside rounds of the paper's algorithm."""
-    budget = {"epsilon": epsilon, "delta": delta, "protect": protect}
-    print(f"\nepsilon {epsilon:g}, delta {delta:g}, {protect}")
-    plan = plan_rounds(case_study(0)[0], DECLARED, **budget)
-    found = ratios(lambda network: plan_rounds(network, DECLARED, **budget), budget)
-    print_row(f"one message, {plan.queries}", found)
-    rounds = plan_rounds(case_study(N_NETWORKS)[0], DECLARED, averaging=False, **budget)
-    last = ratios(lambda network: rounds, budget)
-    print_row(f"rounds, the last of {rounds.n_rounds}, eta {rounds.eta:.2f}", last)
-    half = rounds.n_rounds // 2 + 1
-    averaged = ratios(lambda network: RoundPlan(rounds.n_rounds, None, rounds.eta, half), budget)
-    print_row("rounds, the mean of their second half", averaged)
-    assert found.mean() > max(last.mean(), averaged.mean())
-
-
-@pytest.mark.parametrize("delta", [0.0, DELTA])
-def test_integer_slopes(delta):
-    """The paper's own."""
-    print(f"\nslopes that are integers, delta {delta:g}, parameter")
-    for epsilon in EPSILONS:
-        budget = {"epsilon": epsilon, "delta": delta, "protect": "parameter"}
-        plan = RoundPlan(1, queries=("utilities", "utilities"))
-        print_row(f"epsilon {epsilon:g}", ratios(lambda network: plan, budget, integers=True))  # noqa: B023
-
-
-@pytest.mark.parametrize("protect", ["parameter", "node"])
-def test_rule_for_queries(protect):
-    """What is planned is not much worse than the best pair of queries."""
-    for delta in (0.0, DELTA):
-        for epsilon in (1.0, 3.0, 10.0, 30.0, 100.0):
-            budget = {"epsilon": epsilon, "delta": delta, "protect": protect}
-            means = {}
-            for pair in ((one, other) for one in QUERIES for other in QUERIES):
-                plan = RoundPlan(1, queries=pair)
-                means[pair] = ratios(lambda network: plan, budget).mean()  # noqa: B023
-            planned = plan_rounds(case_study(0)[0], DECLARED, **budget).queries
-            print(f"\nepsilon {epsilon:g}, delta {delta:g}, {protect}: {planned} of", end=" ")
-            print({pair: round(float(mean), 3) for pair, mean in means.items()})
-            assert means[planned] > max(means.values()) - 0.02
+def test_rounds_of_messages(epsilon, delta):
+    """Some numbers of rounds and penalties, with the last round and the mean of the second half."""
+    budget = {"epsilon": epsilon, "delta": delta, "protect": "parameter"}
+    print(f"\nepsilon {epsilon:g}, delta {delta:g}")
+    for n_rounds in (1, 5, 20, 100):
+        for share in (1.0, 4.0, 16.0):
+            for start, name in ((n_rounds, "last"), (n_rounds // 2 + 1, "mean")):
+                found = ratios(n_rounds, share, start, budget)
+                print_row(f"{n_rounds} rounds, {share:g} times the penalty, {name}", found)
+                assert found.mean() > 0.3
 
 
 def test_no_information():

@@ -28,7 +28,7 @@ SEEDS = range(5)
 N_REPEATS = 3
 BREGMAN_ROUNDS = 30
 # Solver "exact" is for smaller problems.
-SOLVERS = ("dual", "bregman", "bundle", "auto")
+SOLVERS = ("dual", "bundle", "auto")
 
 
 def paper_problem(seed):

@@ -28,7 +28,7 @@ from sklearn.ensemble import (
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
 
-from skdpot.fairness.metrics import demographic_parity_difference, group_auc, ks_between_groups
+from skdpot.fairness.metrics import group_auc, ks_between_groups
 from tests.benchmarks.fair_board import Board, Result, frontier_of, page_of, summary_of, table_of
 from tests.benchmarks.fair_contenders import (
     CORRECTIONS,
@@ -71,7 +71,7 @@ def judge(split, decisions, scores):
             "AUC": roc_auc_score(target, scores),
         }
     decisions = decisions.astype(int)
-    gap = demographic_parity_difference(decisions, decisions, sensitive_features=groups)
+    gap = ks_between_groups(decisions, sensitive_features=groups)
     return {
         "utility": utility,
         "parity": {

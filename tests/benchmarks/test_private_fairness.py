@@ -1,4 +1,4 @@
-"""Private fair predictions beside the published method, and equal odds beside fairlearn's.
+"""Private fair predictions beside the published method.
 
 Run with ``python -m pytest tests/benchmarks/test_private_fairness.py -m benchmark -s``. With
 ``SKDPOT_FAIR_TABLES=folder`` rows are those of the public tables that `fair_tables` reads from it:
@@ -9,22 +9,20 @@ the mean squared error, and the area under the curve (of targets above their med
 """
 
 import os
-import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.compose import make_column_selector, make_column_transformer
-from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.metrics import accuracy_score, roc_auc_score
+from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from skdpot import FairBarycenterRegressor
-from skdpot.fairness.metrics import equalized_odds_difference, ks_between_groups
+from skdpot.fairness.metrics import ks_between_groups
 from tests.benchmarks.fair_tables import load_fair_table
 from tests.benchmarks.private_regression import PublishedRegression
 
@@ -138,57 +136,3 @@ def test_private_predictions(name, epsilon):
         mean, error = np.mean(results, axis=0), np.std(results, axis=0) / N_SEEDS**0.5
         told = zip(("KS", "MSE", "AUC"), mean, error, strict=True)
         print(f"  {method:20s} " + "  ".join(f"{n} {m:.4f} ({e:.4f})" for n, m, e in told))
-
-
-def fairlearn_decisions(model, X, y, groups, fit, test):
-    from fairlearn.postprocessing import ThresholdOptimizer
-
-    optimizer = ThresholdOptimizer(
-        estimator=model, constraints="equalized_odds", prefit=True, predict_method="predict_proba"
-    )
-    optimizer.fit(X.iloc[fit], y[fit], sensitive_features=groups[fit])
-    return optimizer.predict(X.iloc[test], sensitive_features=groups[test], random_state=0)
-
-
-@pytest.mark.parametrize("boosted", [False, True], ids=["logistic", "boosting"])
-@pytest.mark.parametrize("name", [name for name in PROBLEMS if PROBLEMS[name]()[2].max() == 1])
-def test_equal_odds(name, boosted):
-    """All thresholds at once, beside the one that fairlearn optimizes: its own measure."""
-    pytest.importorskip("fairlearn")
-    X, groups, y, _ = PROBLEMS[name]()
-    if set(np.unique(y)) != {0, 1}:
-        pytest.skip("a classifier's")
-    found = {}
-    for seed in range(5):
-        train, fit, test = parts(len(y), np.random.default_rng(20_000 + seed))
-        model = linear_model(X, True)
-        if boosted:
-            model.steps[-1] = ("boosting", HistGradientBoostingClassifier(random_state=0))
-            model.steps[0][1].set_params(sparse_threshold=0.0)
-        model.fit(X.iloc[train], y[train])
-        fair = FairBarycenterRegressor(
-            FrozenEstimator(model), constraint="equalized_odds", cv=None, random_state=seed
-        ).fit(X.iloc[fit], y[fit], sensitive_features=groups[fit])
-        predictions = fair.predict(X.iloc[test], sensitive_features=groups[test])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            decisions = fairlearn_decisions(model, X, y, groups, fit, test)
-        own = model.predict_proba(X.iloc[test])[:, 1]
-        # The threshold with the most right decisions in the rows of the fit.
-        of_fit = fair.predict(X.iloc[fit], sensitive_features=groups[fit])
-        best = max(
-            np.quantile(of_fit, np.linspace(0, 1, 201)),
-            key=lambda cut: np.mean((of_fit > cut) == y[fit]),
-        )
-        for method, decided, of_scores in (
-            ("the model's own", own > 0.5, own),
-            ("ours", predictions > best, predictions),
-            ("fairlearn", decisions, None),
-        ):
-            odds = equalized_odds_difference(y[test], decided, sensitive_features=groups[test])
-            area = np.nan if of_scores is None else roc_auc_score(y[test], of_scores)
-            found.setdefault(method, []).append((accuracy_score(y[test], decided), odds, area))
-    print(f"\n{name}, equal odds")
-    for method, results in found.items():
-        accuracy, odds, area = np.mean(results, axis=0)
-        print(f"  {method:16s} accuracy {accuracy:.4f}  odds {odds:.4f}  AUC {area:.4f}")

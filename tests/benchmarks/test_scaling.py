@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from skdpot import DPSinkhornGenerator, WassersteinProjectionSampler
-from skdpot.transport import PointCosts, entropic_transport, exact_transport
+from skdpot.transport import PointCosts, entropic_transport
 from skdpot.transport.barycenter import free_support_barycenter
 from skdpot.transport.consensus import LinearUtility, make_network, optimal_plan
 from tests.benchmarks.contest import Contestant
@@ -64,23 +64,6 @@ def test_points_of_entropic_transport(contest):
         contest.size([500, 1000, 2000, 4000, 8000], [250, 500, 1000, 2000]),
         [Contestant("entropic_transport", ours), Contestant("POT, sinkhorn_log", theirs)],
         largest={"POT, sinkhorn_log": contest.size(2000, 1000)},
-    )
-
-
-def test_points_of_exact_transport(contest):
-    def ours(n):
-        x, y, a = points(n)
-        return lambda: exact_transport(ot.dist(x, y), a, a)
-
-    def theirs(n):
-        x, y, a = points(n)
-        return lambda: ot.emd(a, a, ot.dist(x, y))
-
-    contest.scale(
-        "exact transport",
-        "points",
-        contest.size([250, 500, 1000, 2000], [125, 250, 500, 1000]),
-        [Contestant("exact_transport", ours), Contestant("POT, emd", theirs)],
     )
 
 

@@ -6,12 +6,8 @@ import polars as pl
 import pytest
 from matplotlib import pyplot
 from scipy.stats import wasserstein_distance
-from sklearn.exceptions import NotFittedError
-from sklearn.pipeline import make_pipeline
 
-from skdpot import FairBarycenterPreprocessor, FairBarycenterRegressor
 from skdpot.display import GroupDistributionDisplay
-from skdpot.fairness import FreeSupport
 from skdpot.fairness.metrics import wasserstein_between_groups
 
 
@@ -108,64 +104,12 @@ def test_missing_categories_are_one_category():
     assert [bar.get_height() for bar in display.artists_[0, 1]["m"]] == [0.0, 0.5, 0.5]
 
 
-def people(rng, n_rows=80):
-    sex = rng.choice(["f", "m"], n_rows)
-    return pd.DataFrame(
-        {
-            "age": rng.normal(40, 9, n_rows) + 9 * (sex == "m"),
-            "sex": sex,
-            "work": pd.Categorical(np.where(rng.random(n_rows) < 0.5, sex, "z")),
-        }
-    )
-
-
-@pytest.mark.parametrize("output", ["default", "pandas", "polars"])
-def test_rows_are_repaired_by_the_estimator_in_whatever_container(rng, output):
-    table = people(rng)
-    fair = FairBarycenterPreprocessor("sex", random_state=0, method=FreeSupport(n_support=20))
-    fair.set_output(transform=output).fit(table)
-    display = GroupDistributionDisplay.from_estimator(fair, table)
-    assert display.feature_names == ["age", "work"]
-    repaired = fair.set_output(transform="pandas").transform(table)
-    for name, before, after in zip(
-        display.feature_names, display.before, display.after, strict=True
-    ):
-        assert list(before) == list(table[name])
-        assert list(after) == list(repaired[name])
-    assert list(display.groups) == list(table["sex"])
-    assert display.distances_[0, 1] < 0.5 * display.distances_[0, 0]
-    only = GroupDistributionDisplay.from_estimator(fair, table, features=["work"])
-    assert only.feature_names == ["work"] and only.axes_.shape == (1, 2)
-
-
-def test_arrays_with_the_attribute_in_them_or_beside(rng):
-    group = rng.choice([0.0, 1.0], 60)
-    X = np.column_stack([rng.normal(size=60) + group, group, rng.normal(size=60)])
-    fair = FairBarycenterPreprocessor([1], random_state=0).fit(X)
-    display = GroupDistributionDisplay.from_estimator(fair, X, features=[2])
-    assert display.feature_names == ["x2"]
-    np.testing.assert_array_equal(display.before[0], X[:, 2])
-    assert set(display.groups) == {"0.0", "1.0"}
-    attributes = np.column_stack([group, rng.choice([3.0, 4.0], 60)])
-    beside = FairBarycenterPreprocessor(random_state=0)
-    beside.fit(X[:, [0, 2]], sensitive_features=attributes)
-    display = GroupDistributionDisplay.from_estimator(
-        beside, X[:, [0, 2]], sensitive_features=attributes
-    )
-    assert set(display.groups) == {"0.0, 3.0", "0.0, 4.0", "1.0, 3.0", "1.0, 4.0"}
-    with pytest.raises(ValueError, match="no repaired column 'x1'"):
-        GroupDistributionDisplay.from_estimator(fair, X, features=[1])
-    with pytest.raises(NotFittedError):
-        GroupDistributionDisplay.from_estimator(FairBarycenterPreprocessor(), X)
-    for wrong in (make_pipeline(fair), FairBarycenterRegressor()):
-        with pytest.raises(TypeError, match=r"not a \w+: for a pipeline, pass its step"):
-            GroupDistributionDisplay.from_estimator(wrong, X)
-
-
 def test_it_goes_where_it_is_told(scores, groups):
     axes = pyplot.subplots(1, 2)[1]
     display = GroupDistributionDisplay.from_predictions(*scores, sensitive_features=groups, ax=axes)
     assert list(display.axes_[0]) == list(axes)
+    with pytest.raises(ValueError, match="ax must be 2 axes"):
+        display.plot(axes[0])
     assert display.plot(kind="ecdf") is display
     assert display.figure_ is not axes[0].figure
 

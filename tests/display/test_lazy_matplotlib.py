@@ -8,10 +8,6 @@ import pytest
 from skdpot import display
 
 MADE = {
-    display.PlanDisplay: lambda cls: cls([[1.0]]),
-    display.AuditDisplay: lambda cls: cls(
-        [0.5], [0.5], event_bounds=(0.5, 0.5), epsilon_lower=0.0, delta=0.0, confidence=0.9
-    ),
     display.GroupDistributionDisplay: lambda cls: cls(
         [[1.0, 2.0]], [[1.0, 2.0]], ["a", "b"], feature_names=["age"]
     ),

@@ -1,11 +1,7 @@
 """The plot of a ledger: what is drawn is what it says was spent."""
 
-from datetime import UTC, datetime
-
 import numpy as np
 import pytest
-from matplotlib import pyplot
-from matplotlib.dates import num2date
 
 from skdpot.display import LedgerDisplay
 from skdpot.privacy import GaussianDpEvent, PrivacyLedger, PureDpEvent
@@ -91,38 +87,25 @@ def test_many_labels_share_colours_by_what_they_added(ledger):
     assert len(rises_of(display, "others")) == 3
 
 
-def test_charges_stand_where_they_were_in_time():
-    days = [datetime(2030, 1, day, tzinfo=UTC) for day in (1, 2, 9)]
-    display = LedgerDisplay([0.5, 0.5, 1.0], ["a", "b", "a"], times=days, epsilon=1.0)
-    axes = pyplot.subplots()[1]
-    assert display.plot(axes, by="time") is display
-    assert display.ax_ is axes
-    found = [num2date(segment[0, 0]) for segment in display.charges_["a"].get_segments()]
-    assert found == [days[0], days[2]]
-    display.figure_.canvas.draw()
-
-
 def test_without_charges_and_without_a_limit():
     display = LedgerDisplay.from_ledger(PrivacyLedger())
     assert display.limit_ is None and display.charges_ == {}
     assert "nothing was released" in [text.get_text() for text in display.ax_.texts]
-    display = LedgerDisplay.from_ledger(PrivacyLedger(1.0), by="time")
+    display = LedgerDisplay.from_ledger(PrivacyLedger(1.0))
     assert display.limit_.get_ydata()[0] == 1.0
     display.figure_.canvas.draw()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "options", "message"),
+    ("arguments", "message"),
     [
-        (([0.5], ["a", "b"]), {}, "2 finite numbers, one per label"),
-        (([np.inf], ["a"]), {}, "finite numbers"),
-        (([0.5], ["a"]), {"by": "day"}, "by must be one of"),
-        (([0.5], ["a"]), {"by": "time"}, "times must be given"),
+        (([0.5], ["a", "b"]), "2 finite numbers, one per label"),
+        (([np.inf], ["a"]), "finite numbers"),
     ],
 )
-def test_what_is_wrong_is_said(arguments, options, message):
+def test_what_is_wrong_is_said(arguments, message):
     with pytest.raises(ValueError, match=message):
-        LedgerDisplay(*arguments).plot(**options)
+        LedgerDisplay(*arguments).plot()
 
 
 def test_accountants_without_labels_are_refused():

@@ -10,7 +10,6 @@ from sklearn.exceptions import NotFittedError
 
 from skdpot import DPSinkhornGenerator
 from skdpot.display import SampleGridDisplay
-from skdpot.generative import ImageSketch
 
 
 def tile(image, row, column, shape=(2, 3)):
@@ -51,31 +50,6 @@ def test_images_without_labels_are_a_square(rng):
     assert headings_of(display.axes_[0]) == []
     everything = SampleGridDisplay.from_samples(X, image_shape=(2, 3), n_samples_per_class=None)
     np.testing.assert_array_equal(tile(everything.images_[0], 2, 2), X[8].reshape(2, 3))
-
-
-@pytest.mark.parametrize("classes", [None, [0, 1]])
-def test_the_nearest_prototype_of_each_sample_is_beside_it(classes, rng):
-    X, y = rng.random((200, 6)), rng.integers(0, 2, 200)
-    model = ImageSketch(n_clusters=3)
-    generator = DPSinkhornGenerator(
-        50.0, image_shape=(2, 3), classes=classes, model=model, random_state=0
-    ).fit(X, None if classes is None else y)
-    display = SampleGridDisplay.from_estimator(generator, 2, prototypes=True)
-    assert [ax.get_title() for ax in display.axes_] == ["", "nearest prototypes"]
-    made = generator.prototypes()
-    released, labels = (made, np.zeros(3)) if classes is None else made
-    drawn, shown = (np.asarray(of) for of in display.samples)
-    of_drawn = np.zeros(4) if classes is None else display.targets[0]
-    assert len(shown) == len(drawn) == 4 and released.shape == (3 * len(classes or [0]), 6)
-    for sample, nearest, label in zip(drawn, shown, of_drawn, strict=True):
-        of_class = released[labels == label]
-        distances = np.linalg.norm(of_class - sample, axis=1)
-        np.testing.assert_array_equal(nearest, of_class[distances.argmin()])
-    both = {"one": generator, "two": generator}
-    display = SampleGridDisplay.from_estimator(both, 1, prototypes=True)
-    assert [ax.get_title() for ax in display.axes_][1::2] == [
-        "one: nearest prototypes", "two: nearest prototypes",
-    ]  # fmt: skip
 
 
 def test_several_blocks_are_beside_each_other_on_one_scale(rng):

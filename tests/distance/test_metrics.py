@@ -13,19 +13,8 @@ from scipy.spatial.distance import cdist
 
 from skdpot.distance._metrics import make_cost
 
-VI = np.array([[2.0, 0.7, 0.0], [0.7, 1.0, 0.1], [0.0, 0.1, 0.5]])
-PARAMS = {
-    "minkowski": {"p": 3.5, "w": np.array([1.0, 0.0, 2.5])},
-    "seuclidean": {"V": np.array([0.5, 4.0, 1.0])},
-    "mahalanobis": {"VI": VI},
-}
-CONVEX = ["sqeuclidean", "euclidean", "l2", "cityblock", "l1", "manhattan", "chebyshev"]
-CONVEX += ["minkowski", "seuclidean", "mahalanobis"]
-# Of these, the largest cost is attained by corners of the box below.
-TIGHT = [*CONVEX, "hamming", "canberra"]
-PROVEN = [*TIGHT, "braycurtis", "cosine", "correlation"]
-UNPROVEN = ["dice", "jaccard", "jensenshannon", "matching", "rogerstanimoto", "russellrao"]
-UNPROVEN += ["sokalsneath", "yule"]
+PARAMS = {"minkowski": {"p": 3.5, "w": np.array([1.0, 0.0, 2.5])}}
+CONVEX = ["sqeuclidean", "euclidean", "cityblock", "chebyshev", "minkowski"]
 LOW, HIGH = np.zeros(3), np.array([1.0, 3.0, 0.25])
 
 AWKWARD = np.array(
@@ -53,15 +42,14 @@ def points_of(low, high, n_random=60):
 
 
 def scipy_costs(metric, A, B):
-    name = {"l1": "cityblock", "l2": "euclidean", "manhattan": "cityblock"}.get(metric, metric)
     with np.errstate(all="ignore"):
-        return cdist(A, B, name, **PARAMS.get(name, {}))
+        return cdist(A, B, metric, **PARAMS.get(metric, {}))
 
 
 # ------------------------------------------------------------------------------- ranges
 
 
-@pytest.mark.parametrize("metric", PROVEN)
+@pytest.mark.parametrize("metric", CONVEX)
 @pytest.mark.parametrize(
     "low, high",
     [
@@ -71,10 +59,6 @@ def scipy_costs(metric, A, B):
     ],
 )
 def test_no_cost_is_beyond_the_proven_range(metric, low, high):
-    if metric == "braycurtis" and (low < 0).any() and (high > 0).any():
-        with pytest.raises(ValueError, match="no proven range"):
-            cost_of(metric, low, high)
-        return
     cost = cost_of(metric, low, high)
     points = points_of(low, high)
     expected = scipy_costs(metric, points, points)
@@ -84,13 +68,12 @@ def test_no_cost_is_beyond_the_proven_range(metric, low, high):
     found = cost(points, points)
     assert found.dtype == np.float64
     assert found.min() >= lowest and found.max() <= highest
-    # Costs of mahalanobis are computed by another formula than scipy's.
     np.testing.assert_allclose(
         found, np.where(np.isnan(expected), highest, expected), rtol=1e-7, atol=1e-9 * highest
     )
 
 
-@pytest.mark.parametrize("metric", TIGHT)
+@pytest.mark.parametrize("metric", CONVEX)
 @pytest.mark.parametrize("shift", [0.0, 1e6])
 def test_the_proven_range_is_reached(metric, shift):
     cost = cost_of(metric, LOW + shift, HIGH + shift)
@@ -98,27 +81,13 @@ def test_the_proven_range_is_reached(metric, shift):
     assert scipy_costs(metric, corners, corners).max() == pytest.approx(cost.range[1], rel=1e-9)
 
 
-def test_the_ranges_of_ratios_and_angles_are_reached():
-    box = (np.full(3, 0.5), np.full(3, 2.0))
-    assert make_cost("braycurtis", *box).range == (0.0, 0.6)
-    assert cdist([box[0]], [box[1]], "braycurtis")[0, 0] == pytest.approx(0.6)
-    assert make_cost("canberra", *box).range[1] == pytest.approx(1.8)
-    assert make_cost("cosine", *box).range == (0.0, 1.0)
-    assert make_cost("cosine", -box[1], box[1]).range == (0.0, 2.0)
-    assert cdist([box[1]], [-box[1]], "cosine")[0, 0] == pytest.approx(2.0)
-    assert make_cost("correlation", *box).range == (0.0, 2.0)
-    assert cdist([[1.0, 1.0, 2.0]], [[1.0, 1.0, 0.5]], "correlation")[0, 0] == pytest.approx(2.0)
-
-
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(st.data())
 def test_no_cost_is_beyond_the_proven_range_of_any_box(data):
-    metric = data.draw(st.sampled_from(PROVEN))
+    metric = data.draw(st.sampled_from(CONVEX))
     bounds = st.lists(st.floats(-1e3, 1e3), min_size=3, max_size=3)
     ends = np.sort([data.draw(bounds), data.draw(bounds)], axis=0)
     low, high = ends[0], ends[1] + 1e-3
-    if metric == "braycurtis":
-        low, high = low + 1e3, high + 1e3
     cost = cost_of(metric, low, high)
     points = points_of(low, high, n_random=10)
     assert np.nanmax(scipy_costs(metric, points, points)) <= cost.range[1] * (1 + 1e-9)
@@ -146,16 +115,7 @@ def test_haversine_is_the_distance_on_the_sphere():
         make_cost("haversine", LOW, HIGH)
 
 
-def test_a_singular_mahalanobis_cost_does_not_jump():
-    direction = np.array([1.0, 2.0, -3.0]) / 3
-    cost = make_cost("mahalanobis", LOW, HIGH, metric_params={"VI": np.outer(direction, direction)})
-    A = points_of(LOW, HIGH)
-    np.testing.assert_allclose(
-        cost(A, A), np.abs(A @ direction - (A @ direction)[:, None]), atol=1e-7
-    )
-
-
-@pytest.mark.parametrize("metric", ["sqeuclidean", "mahalanobis"])
+@pytest.mark.parametrize("metric", ["sqeuclidean", "minkowski"])
 def test_far_from_the_origin_no_digits_are_lost(metric):
     A, B = points_of(LOW, HIGH), points_of(LOW, HIGH)[::-1]
     A, B = np.round(A * 64) / 64, np.round(B * 64) / 64
@@ -171,9 +131,8 @@ def test_far_from_the_origin_no_digits_are_lost(metric):
     [
         ("sqeuclidean", "sqeuclidean"),
         ("euclidean", "euclidean"),
-        ("l2", "euclidean"),
         ("cityblock", None),
-        ("seuclidean", None),
+        ("minkowski", None),
     ],
 )
 def test_kind_is_the_formula_unless_it_is_clipped(metric, kind):
@@ -183,29 +142,23 @@ def test_kind_is_the_formula_unless_it_is_clipped(metric, kind):
     assert cost_of(metric, cost_range=(0.01, 1e3)).kind is None
 
 
-@pytest.mark.parametrize("metric", PROVEN)
+@pytest.mark.parametrize("metric", CONVEX)
 def test_monotone_costs_are_convex_in_the_difference_of_numbers(metric):
-    params = {"minkowski": {"p": 3.0, "w": [2.0]}, "seuclidean": {"V": [4.0]}}
-    params["mahalanobis"] = {"VI": [[0.25]]}
-    options = {"metric_params": params.get(metric)}
+    options = {"metric_params": {"minkowski": {"p": 3.0, "w": [2.0]}}.get(metric)}
     cost = make_cost(metric, [1.0], [5.0], **options)
-    convex = metric in CONVEX
-    assert cost.monotone == convex
-    assert not cost_of(metric).monotone
+    assert cost.monotone and not cost_of(metric).monotone
     assert not make_cost(metric, [1.0], [5.0], cost_range=(0.0, 0.2), **options).monotone
     x, y = np.random.default_rng(1).uniform(1.0, 5.0, (2, 50))
-    if convex:
-        expected = np.diag(cost(x[:, None], y[:, None]))
-        np.testing.assert_allclose(cost.between(x, y), expected, rtol=1e-12)
-        np.testing.assert_array_equal(cost.between(x + 1e9, y), np.full(50, cost.range[1]))
-        values = cost.between(np.linspace(1.0, 5.0, 41), np.full(41, 3.0))
-        assert (np.diff(values, 2) >= -1e-12).all()
-    else:
-        with pytest.raises(ValueError, match="monotone"):
-            cost.between(x, y)
+    expected = np.diag(cost(x[:, None], y[:, None]))
+    np.testing.assert_allclose(cost.between(x, y), expected, rtol=1e-12)
+    np.testing.assert_array_equal(cost.between(x + 1e9, y), np.full(50, cost.range[1]))
+    values = cost.between(np.linspace(1.0, 5.0, 41), np.full(41, 3.0))
+    assert (np.diff(values, 2) >= -1e-12).all()
+    with pytest.raises(ValueError, match="monotone"):
+        cost_of(metric).between(x, y)
 
 
-@pytest.mark.parametrize("metric", PROVEN)
+@pytest.mark.parametrize("metric", CONVEX)
 def test_named_metrics_are_symmetric_and_can_be_pickled(metric):
     cost = cost_of(metric)
     copy = pickle.loads(pickle.dumps(cost))
@@ -233,18 +186,6 @@ def test_of_the_proven_and_the_imposed_range_the_smaller_is_taken():
         cost_of("cityblock", cost_range=(5, 6))
 
 
-@pytest.mark.parametrize("metric", UNPROVEN)
-def test_other_metrics_of_scipy_need_a_range(metric):
-    with pytest.raises(ValueError, match="cost_range=\\(smallest, largest\\)"):
-        cost_of(metric)
-    cost = cost_of(metric, cost_range=(0.25, 0.5))
-    assert cost.range == (0.25, 0.5)
-    points = points_of(LOW, HIGH)
-    expected = scipy_costs(metric, points, points)
-    expected = np.clip(np.where(np.isnan(expected), np.inf, expected), 0.25, 0.5)
-    np.testing.assert_array_equal(cost(points, points), expected)
-
-
 @pytest.mark.parametrize(
     "cost_range",
     [1.0, (1.0,), (0.0, 1.0, 2.0), (1.0, 1.0), (2.0, 1.0), (0.0, np.inf), (np.nan, 1.0)]
@@ -267,7 +208,7 @@ def test_a_range_beyond_double_precision_must_be_imposed(width):
 # ------------------------------------------------------------------------------- values
 
 
-@pytest.mark.parametrize("metric", [*PROVEN, *UNPROVEN])
+@pytest.mark.parametrize("metric", CONVEX)
 def test_no_value_makes_an_error_or_a_warning(metric):
     cost = cost_of(metric, cost_range=(0.0, 1.5))
     with np.errstate(all="raise"):
@@ -276,7 +217,7 @@ def test_no_value_makes_an_error_or_a_warning(metric):
             assert found.shape == (len(A), len(B))
             assert ((found >= cost.range[0]) & (found <= cost.range[1])).all()
     # Whether a comparison or a maximum notices NaN is the metric's affair.
-    if metric in ("sqeuclidean", "euclidean", "cityblock", "mahalanobis", "cosine"):
+    if metric in ("sqeuclidean", "euclidean", "cityblock"):
         assert (cost(AWKWARD[2:3], AWKWARD) == cost.range[1]).all()
 
 
@@ -360,8 +301,8 @@ def test_a_callable_is_tried_on_the_corners(result):
 @pytest.mark.parametrize(
     "metric, options, message",
     [
-        ("precomputed", {}, "Give points"),
-        ("euclidian", {}, "not known.*euclidean.*yule"),
+        ("precomputed", {}, "not known"),
+        ("cosine", {}, "not known.*euclidean.*haversine; or a function .* cost_range"),
         (3, {}, "a name or a function"),
         (None, {}, "a name or a function"),
         (power_cost, {}, "needs cost_range"),
@@ -374,13 +315,6 @@ def test_a_callable_is_tried_on_the_corners(result):
         ("minkowski", {"metric_params": {"w": [1.0, -1.0, 1.0]}}, "non-negative"),
         ("minkowski", {"metric_params": {"w": np.zeros(3)}}, "not all zero"),
         ("minkowski", {"metric_params": {"w": np.ones(2)}}, "shape \\(3,\\)"),
-        ("seuclidean", {}, "needs the variances"),
-        ("seuclidean", {"metric_params": {"V": [1.0, 0.0, 1.0]}}, "positive"),
-        ("seuclidean", {"metric_params": {"V": [1.0, np.nan, 1.0]}}, "finite"),
-        ("mahalanobis", {}, "needs an inverse covariance"),
-        ("mahalanobis", {"metric_params": {"VI": np.eye(2)}}, "shape \\(3, 3\\)"),
-        ("mahalanobis", {"metric_params": {"VI": np.eye(3) + np.eye(3, k=1)}}, "symmetric"),
-        ("mahalanobis", {"metric_params": {"VI": np.diag([1, 1, -1])}}, "semidefinite"),
     ],
 )
 def test_what_is_wrong_is_named(metric, options, message):

@@ -25,7 +25,7 @@ from skdpot.privacy.sensitivity import transport_cost_sensitivity
         ("euclidean", None, 1e-150),
         ("sqeuclidean", None, 1e-74),
         ("sqeuclidean", None, 1e150),
-        ("seuclidean", {"V": [1e-290]}, 1e5),
+        ("minkowski", {"p": 2, "w": [1e290]}, 1e5),
     ],
 )
 def test_sorted_points_are_coupled_best_also_where_powers_underflow(metric, params, width):

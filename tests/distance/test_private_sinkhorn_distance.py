@@ -45,11 +45,6 @@ METRICS = [
     ("cityblock", {}),
     ("chebyshev", {}),
     ("minkowski", {"p": 3.0, "w": [1.0, 2.0]}),
-    ("seuclidean", {"V": [0.5, 2.0]}),
-    ("mahalanobis", {"VI": np.array([[2.0, 0.5], [0.5, 1.0]])}),
-    ("cosine", {}),
-    ("canberra", {}),
-    ("hamming", {}),
 ]
 
 
@@ -82,7 +77,7 @@ def test_entropic_cost_is_that_of_pot_and_of_the_oracle(n_features, reg):
     assert found == pytest.approx(np.sum(plan * cost) + reg * penalty, abs=1e-7)
 
 
-@pytest.mark.parametrize("metric", ["sqeuclidean", "canberra"])
+@pytest.mark.parametrize("metric", ["sqeuclidean", "chebyshev"])
 def test_debiased_divergence(metric):
     X, y = make_groups(7, 9)
     samples = X[y == "a"], X[y == "b"]

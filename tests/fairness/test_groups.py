@@ -43,11 +43,10 @@ def test_small_groups_can_be_refused_or_left_out():
     assert groups.codes.tolist() == groups.encode(read_labels(list("aab"))).tolist() == [0, 0, -1]
 
 
-def test_unknown_labels_are_refused_or_in_no_group():
+def test_unknown_labels_are_refused():
     groups = groups_of(list("aab"))
     with pytest.raises(ValueError, match="2 rows, the first at position 1, are in groups"):
         groups.encode(read_labels(list("axx")))
-    assert groups.encode(read_labels(list("axb")), unknown="none").tolist() == [0, -1, 1]
 
 
 def test_unknown_labels_go_where_the_most_similar_one_is():

@@ -16,9 +16,9 @@ from skdpot.transport import TransportConvergenceWarning
 from tests.oracles.barycenter import best_choice
 from tests.oracles.fair_tables import barycenter_cost, discrete_table, shifted_groups
 
-CHOOSING = ["dual", "bregman", "bundle", "exact", "auto"]
-# Their rounds do not always suffice for the default tolerance.
-ROUGH = ["dual", "bregman"]
+CHOOSING = ["dual", "bundle", "exact", "auto"]
+# Its rounds do not always suffice for the default tolerance.
+ROUGH = ["dual"]
 
 
 def fit(X, labels, **params):
@@ -159,10 +159,6 @@ def test_unknown_groups_follow_the_policy():
     expected = fair.transform(new, sensitive_features=[0, 10, 10, 0])
     fair.set_params(groups=FoundGroups(unknown="nearest"))
     np.testing.assert_array_equal(fair.transform(new, sensitive_features=[0, 7, 12, 3]), expected)
-    fair.set_params(groups__unknown="none")
-    some = fair.transform(new, sensitive_features=[0, 7, 10, 12])
-    np.testing.assert_array_equal(some[[1, 3]], new[[1, 3]])
-    np.testing.assert_array_equal(some[[0, 2]], expected[[0, 2]])
 
 
 def test_small_groups_follow_the_policy():

@@ -7,7 +7,7 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 from skdpot import FairBarycenterPreprocessor, PrivacyLedger
-from skdpot.fairness import ConditionalRepair, DeclaredGroups, FreeSupport, _sketched
+from skdpot.fairness import ConditionalRepair, FreeSupport, _sketched
 from skdpot.fairness.metrics import group_auc
 from skdpot.generative._sketch import table_sketch
 from skdpot.privacy import BudgetExceededError, allow_useless_releases
@@ -173,9 +173,6 @@ BAD = {
     "epsilon": ({"epsilon": 1e-17, "delta": 1e-200}, "epsilon is too small for a sketch"),
     "fixed": ({"conditional_on": "nothing"}, "conditional_on names"),
     "a support": ({"method": "support", "conditional_on": "level"}, "method='conditional'"),
-    "an unknown group": (
-        {"groups": DeclaredGroups(["f", "m"], unknown="posterior")}, "is for open fits"
-    ),
 }  # fmt: skip
 
 
@@ -282,12 +279,6 @@ def test_columns_that_are_conditioned_on_are_left():
     assert (rows["color"].to_numpy() != MANY["color"].to_numpy()).any()
 
 
-def test_rows_can_be_moved_without_their_attribute():
-    fair = fit(method=ConditionalRepair(unaware=True), epsilon=8.0)
-    hidden = MANY.assign(group="nobody")
-    np.testing.assert_array_equal(fair.transform(MANY), fair.transform(hidden))
-
-
 def test_a_group_that_nobody_is_in_has_next_to_no_weight():
     fair = fit(groups=["f", "m", "x"], epsilon=100.0)
     assert fair.group_weights_[2] < 0.01
@@ -314,6 +305,22 @@ def test_the_choice_goes_by_what_is_public():
     fair = FairBarycenterPreprocessor(**PRIVATE | {"method": "auto"}).fit(MANY)
     # The choice was that of the fit, however few rows there are later.
     assert fair.transform(MANY[:3]).shape == (3, 5)
+
+
+@pytest.mark.parametrize("delta, outcome", [(DELTA, "conditional"), (None, "4096 cells")])
+def test_too_many_columns_for_a_histogram_need_the_conditional_method(delta, outcome):
+    ledger = PrivacyLedger(1.0, DELTA)
+    fair = FairBarycenterPreprocessor(
+        epsilon=1.0, delta=delta, bounds=(-5, 6), groups=["a", "b"], ledger=ledger
+    )
+    # Too few rows for the conditional method, if there were a choice.
+    X, labels = shifted_groups((30, 40), n_columns=13)
+    if delta:
+        assert fair.fit(X, sensitive_features=labels)._fitted.transport.method == outcome
+    else:
+        with pytest.raises(ValueError, match=outcome):
+            fair.fit(X, sensitive_features=labels)
+        assert not ledger.entries()
 
 
 def test_bounds_that_are_ranges_are_bounds_of_supports_too():

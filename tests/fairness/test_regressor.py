@@ -260,9 +260,6 @@ def test_unknown_groups_follow_the_policy():
     fair, _ = fair_of(scores, groups)
     with pytest.raises(ValueError, match="2 rows, the first at position 0, are in groups"):
         fair.predict(new)
-    np.testing.assert_array_equal(
-        fair.set_params(groups=FoundGroups(unknown="none")).predict(new), new[:, 0]
-    )
     nearest = fair.set_params(groups=FoundGroups(unknown="nearest")).predict(new)
     known = fair.predict(np.column_stack([new[:, 0], [1.0, 1.0]]))
     np.testing.assert_array_equal(nearest, known)

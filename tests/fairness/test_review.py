@@ -4,14 +4,12 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from sklearn.base import clone
 
 from skdpot import FairBarycenterPreprocessor, PrivacyLedger
 from skdpot.fairness import CandidateSupport, FoundGroups, FreeSupport
 from skdpot.fairness._attribute import read_labels
 from skdpot.fairness._maps import nearest
-from skdpot.privacy.sensitivity import moment_sensitivities
-from skdpot.releases import MomentsRelease, UnitLayout, group_weights, plan_release
+from skdpot.releases import HistogramRelease, UnitLayout, group_weights
 from skdpot.tables import Table, find_columns
 
 
@@ -93,14 +91,12 @@ TOO_MUCH = {
 }
 
 
-@pytest.mark.parametrize("release", ["histogram", "moments"])
 @pytest.mark.parametrize("params", TOO_MUCH.values(), ids=TOO_MUCH)
-def test_what_would_fail_after_a_release_is_refused_before(params, release):
+def test_what_would_fail_after_a_release_is_refused_before(params):
     X, labels = two_groups()
     ledger = PrivacyLedger(epsilon=1.0, neighbouring="replace_one")
     options = {"epsilon": 1.0, "groups": ["a", "b"], "bounds": (0, 1), "method": FreeSupport()}
     options |= params
-    options["method"] = clone(options["method"]).set_params(private_release=release)
     fair = FairBarycenterPreprocessor(ledger=ledger, **options)
     with pytest.raises(ValueError, match="range of doubles|pairs of points and candidates"):
         fair.fit(X, sensitive_features=labels)
@@ -113,31 +109,12 @@ def test_huge_weights_have_a_sum():
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
-def test_moments_take_any_epsilon(delta):
-    for epsilon in (1e12, 1e300):
-        assert MomentsRelease(UnitLayout((0,), ()), 2, 10, epsilon, delta).event is not None
-
-
-# A column of one category is none
-# --------------------------------
-
-
-@pytest.mark.parametrize("delta", [0.0, 1e-5])
 def test_a_constant_category_costs_no_budget(delta):
     alone, beside = UnitLayout((0,), ()), UnitLayout((0,), (1,))
-    plans = [MomentsRelease(layout, 2, 1000, 1.0, delta) for layout in (alone, beside)]
-    errors = [
-        plan._noise_of_averages(np.array([500.0]), plan.noise.standard_deviation)[[0, 1, 3]]
-        for plan in plans
-    ]
-    np.testing.assert_allclose(*errors, rtol=1e-6)
-    nothing = plan_release("auto", UnitLayout((), (1,)), 2, 1000, 1.0, delta)
-    assert np.isfinite(nothing.expected_error)
-
-
-def test_a_single_vertex_is_opposite_to_none():
-    l1, l2 = moment_sensitivities((3, 2, 0, 0), 4, n_continuous=0, blocks=[(1, 0, 8)])
-    assert (l1, l2) == pytest.approx((6.0, 3 * np.sqrt(2)))
+    shapes = [HistogramRelease(layout, 2, 1000, 1.0, delta).shape for layout in (alone, beside)]
+    assert shapes[1] == (*shapes[0], 1)
+    nothing = HistogramRelease(UnitLayout((), (1,)), 2, 1000, 1.0, delta)
+    assert np.isfinite(nothing.expected_errors(1000)[0].error)
 
 
 # Long tails, and numbers of any size

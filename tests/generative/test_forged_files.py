@@ -36,9 +36,7 @@ def table_of(n, rng):
 
 def fit_table(rng):
     model = TableSketch(12, n_iter=3)
-    generator = DPSinkhornGenerator(
-        schema=SCHEMA, target="sex", rules=["age >= 18"], model=model, random_state=0
-    )
+    generator = DPSinkhornGenerator(schema=SCHEMA, target="sex", model=model, random_state=0)
     return generator.fit(table_of(200, rng))
 
 
@@ -48,8 +46,7 @@ def fit_image(rng):
 
 
 def fit_people(rng):
-    schema = SCHEMA | {"sex": {"categories": ["F", "M"], "per": "user"}}
-    generator = DPSinkhornGenerator(schema=schema, model=TableSketch(24, n_iter=2), random_state=0)
+    generator = DPSinkhornGenerator(schema=SCHEMA, model=TableSketch(24, n_iter=2), random_state=0)
     return generator.fit(table_of(200, rng), groups=rng.integers(0, 60, 200))
 
 
@@ -223,9 +220,17 @@ def test_a_file_has_no_fewer_than_one_parity_where_it_has_any(saved, tmp_path):
         DPSinkhornGenerator.load(tmp_path / "generator.npz")
 
 
-def test_columns_of_people_are_a_list(saved, tmp_path):
+def test_the_name_of_the_column_of_people_is_a_text(saved, tmp_path):
     header, arrays = copy.deepcopy(saved["people"])
-    header["sketch"]["table"]["people"]["own"] = {"sex": 1}
+    header["sketch"]["table"]["user"] = {"sex": 1}
     write_generator(tmp_path / "generator.npz", header, arrays)
-    with pytest.raises(ValueError, match="sketch of people"):
+    with pytest.raises(ValueError, match="sketch of a table"):
+        DPSinkhornGenerator.load(tmp_path / "generator.npz")
+
+
+def test_people_of_an_earlier_version_are_refused(saved, tmp_path):
+    header, arrays = copy.deepcopy(saved["people"])
+    header["sketch"]["table"]["people"] = {"own": [], "order": None, "user": "user"}
+    write_generator(tmp_path / "generator.npz", header, arrays)
+    with pytest.raises(ValueError, match="earlier version"):
         DPSinkhornGenerator.load(tmp_path / "generator.npz")

@@ -40,11 +40,6 @@ class Case:
         self.kinds = rng.choice(list(COLUMNS), rng.integers(2, 6))
         self.names = [f"{kind} {i}" for i, kind in enumerate(self.kinds)]
         schema = {name: dict(COLUMNS[kind][0]) for name, kind in zip(self.names, self.kinds)}  # noqa: B905
-        if of_people and rng.random() < 0.5:
-            schema[self.names[-1]]["per"] = "user"
-        ordered = [name for name in self.names[:-1] if name.split()[0] not in ("word", "flag")]
-        if of_people and ordered:
-            schema[ordered[0]]["order"] = True
         target = str(rng.choice(self.names)) if rng.random() < 0.6 else None
         self.neighbouring = str(rng.choice(["add_remove", "replace_one"]))
         self.generator = DPSinkhornGenerator(

@@ -24,18 +24,10 @@ MAKERS = {
         DPSinkhornGenerator, 5.0, schema=SIX, target=3, model=TableSketch(8, n_iter=5)
     ),
     "people with a table": partial(
-        DPSinkhornGenerator,
-        5.0,
-        schema=SCHEMA | {0: {"bounds": (0.0, 1.0), "order": True}},
-        model=TableSketch(n_components=24, n_iter=5),
+        DPSinkhornGenerator, 5.0, schema=SCHEMA, model=TableSketch(n_components=24, n_iter=5)
     ),
-    "people with a table and rules": partial(
-        DPSinkhornGenerator,
-        5.0,
-        schema=SCHEMA | {0: {"bounds": (0.0, 1.0), "order": True}},
-        target=1,
-        rules=["`0` <= 0.9"],
-        model=TableSketch(24, n_iter=5),
+    "people with a table and a target": partial(
+        DPSinkhornGenerator, 5.0, schema=SCHEMA, target=1, model=TableSketch(24, n_iter=5)
     ),
     "a table and labels": partial(DPSinkhornGenerator, 5.0, schema=SCHEMA, classes=[0, 1]),
 }

@@ -1,6 +1,7 @@
 """PrivateSearchCV: what it releases, what it charges, and all that it keeps to itself."""
 
 import logging
+import os
 import pickle
 import random
 import sys
@@ -438,10 +439,28 @@ def test_a_refit_that_fails_says_how_to_see_why(records):
     assert "s3cret" not in str(error.value) and error.value.__context__ is None
 
 
+class Dividing(Odd):
+    """Scores best if its own parallel work is done where it is silent."""
+
+    def fit(self, X, y):
+        tasks = [joblib.delayed(os.getpid)()] * 2
+        workers = joblib.Parallel(n_jobs=2)(tasks)
+        self.quality = float(set(workers) == {os.getpid()})
+        return super().fit(X, y)
+
+
+def test_parallel_work_of_a_candidate_stays_in_its_process(records):
+    search = odd_search(estimator=Dividing(), grid={"notes": [None]}, refit=False)
+    assert search.set_params(epsilon=1e4).fit(*records).best_score_ > 0.99
+
+
 class OwnLaw:
     """Has no use for the random state that it is given."""
 
+    n_draws = 0
+
     def rvs(self, random_state):
+        self.n_draws += 1
         print("a draw")
         return np.random.random()
 
@@ -456,13 +475,15 @@ class LoudlyMade(Odd):
 def test_nothing_tells_how_many_candidates_are_made(records, sums, capsys):
     state = np.random.get_state()[1].copy()
     with pytest.warns(UserWarning, match="made") as seen:
-        search = odd_search(estimator=LoudlyMade(), grid={"quality": OwnLaw()}, refit=False)
+        law = OwnLaw()
+        search = odd_search(estimator=LoudlyMade(), grid={"quality": law}, refit=False)
         search.set_params(random_state=2)
         made = len(seen)
         capsys.readouterr()
         search.fit(*records)
     assert len(sums[0]) > 1
     assert len(seen) == made and capsys.readouterr().out == ""
+    assert law.n_draws == 0
     np.testing.assert_array_equal(np.random.get_state()[1], state)
 
 

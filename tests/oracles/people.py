@@ -8,39 +8,27 @@ from skdpot import DPSinkhornGenerator, PrivacyLedger
 from skdpot.generative import TableSketch
 
 SCHEMA = {
-    "day": {"bounds": (0.0, 100.0), "order": True},
+    "day": (0.0, 100.0),
     "stars": range(1, 6),
     "shop": {"categories": ["A", "B", "C"], "missing": True},
     "spent": {"bounds": (0.0, 1000.0), "missing": True},
-    "sex": {"categories": ["F", "M"], "per": "user"},
-    "age": {"bounds": (18, 80), "integer": True, "per": "user"},
 }
 SMALL = TableSketch(n_components=24, n_iter=5)
 
 
-def make_people(n_people, seed=0, n_rows=6.0, first=0):
-    """Return rows of people who differ, and whose rows depend on the ones before."""
+def make_people(n_people, seed=0, n_rows=6.0):
+    """Return rows of people who differ."""
     rng = np.random.default_rng(seed)
     sizes = rng.poisson(n_rows - 1, n_people) + 1
     person = np.repeat(np.arange(n_people), sizes)
-    n = len(person)
-    taste = rng.normal(size=n_people)[person]
-    mood = rng.normal(size=n)
-    for row in range(1, n):
-        if person[row] == person[row - 1]:
-            mood[row] = 0.6 * mood[row - 1] + 0.8 * mood[row]
-    day = rng.uniform(0, 100, n)
+    taste, n = rng.normal(size=n_people)[person], len(person)
     return pd.DataFrame(
         {
-            "user": first + person,
-            "day": day[np.lexsort((day, person))],
-            "stars": np.clip(np.rint(3 + 0.7 * (taste + mood + rng.normal(size=n))), 1, 5).astype(
-                int
-            ),
+            "user": person,
+            "day": rng.uniform(0, 100, n),
+            "stars": np.clip(np.rint(3 + taste + rng.normal(size=n)), 1, 5).astype(int),
             "shop": np.array(["A", "B", "C"], dtype=object)[rng.integers(0, 3, n)],
             "spent": np.where(rng.random(n) < 0.2, np.nan, np.exp(3 + taste + rng.normal(size=n))),
-            "sex": np.where(taste > 0, "M", "F"),
-            "age": rng.integers(18, 81, n_people)[person],
         }
     )
 

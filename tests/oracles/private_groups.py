@@ -3,7 +3,7 @@
 import numpy as np
 
 from skdpot.privacy.random import make_source
-from skdpot.releases import UnitLayout, plan_release
+from skdpot.releases import HistogramRelease, UnitLayout
 
 DELTA = 1e-5
 LAYOUTS = {
@@ -14,14 +14,12 @@ LAYOUTS = {
     "block": UnitLayout((), (3,)),
     "blocks": UnitLayout((), (2, 4)),
     "mixed": UnitLayout((0, 0, 5, 2), (3, 2)),
-    "wide": UnitLayout((0,) * 8, (10, 7)),
     "one category": UnitLayout((0, 0), (1, 3)),
 }
-SMALL = [name for name in LAYOUTS if name != "wide"]
 
 
-def make_plan(kind, name="mixed", n_groups=3, n_records=500, epsilon=1.0, delta=DELTA):
-    return plan_release(kind, LAYOUTS[name], n_groups, n_records, epsilon, delta)
+def make_plan(name="mixed", n_groups=3, n_records=500, epsilon=1.0, delta=DELTA):
+    return HistogramRelease(LAYOUTS[name], n_groups, n_records, epsilon, delta)
 
 
 def random_records(layout, n, rng, undeclared=0.2):

@@ -131,6 +131,22 @@ def test_other_rows_are_refused_unless_they_are_charged(make):
     assert make(agreement).read_bytes() == first
 
 
+@pytest.mark.parametrize("prefix", [None, "march"])
+def test_another_part_has_other_noise_and_is_charged_whether_or_not_rows_changed(make, prefix):
+    # Equal files, or one charge less, would tell that no record has changed.
+    agreement = agreed(epsilon=1.0)
+    ledger = PrivacyLedger(4.0, 4e-6)
+    ledger = ledger if prefix is None else ledger.labelled(prefix)
+    parts = []
+    with allow_useless_releases():
+        for again in (True, True, False):
+            parts.append(make(agreement, ledger=ledger, again=again).read_bytes())
+        assert parts[0] != parts[1] and parts[2] in parts[:2]
+        with pytest.raises(ValueError, match="again=True"):
+            make(agreement, rows=rows_of(5), ledger=ledger)
+    assert len(ledger.entries()) == 2
+
+
 def test_without_its_key_no_part_is_made_again(make):
     agreement = agreed()
     make(agreement)
@@ -144,7 +160,22 @@ def test_without_its_key_no_part_is_made_again(make):
     key.write_bytes(kept[:-1])
     with pytest.raises(ValueError, match="no key"):
         make(agreement)
+    key.rename(key.with_name("moved"))
+    key.with_name("moved").write_bytes(kept)
+    key.symlink_to(key.with_name("moved"))
+    with pytest.raises(ValueError, match="no link"):
+        make(agreement)
     assert len(ledger.entries()) == 1
+
+
+def test_a_key_from_a_backup_is_hidden_from_other_accounts_again(make):
+    agreement = agreed()
+    first = make(agreement).read_bytes()
+    ledger = make.ledgers["north"]
+    key = ledger.path.with_name(ledger.path.name + ".key")
+    key.chmod(0o644)
+    assert make(agreement).read_bytes() == first
+    assert key.stat().st_mode & 0o077 == 0
 
 
 def test_a_budget_that_is_too_small_makes_no_file(make, tmp_path):

@@ -11,8 +11,8 @@ import pytest
 
 from skdpot import DPSinkhornGenerator
 from skdpot.generative import TableSketch
-from skdpot.generative._sketch import people_sketch, table_sketch
-from skdpot.generative._sketch.people_parts import PeoplePart
+from skdpot.generative._sketch import table_sketch
+from skdpot.generative._sketch.people import People
 from skdpot.privacy.audit import audit
 from skdpot.releases import SketchReleases
 from tests.oracles.sketch import transcript_of
@@ -35,7 +35,7 @@ SMALL = {"n_components": 2, "n_iter": 1}
 @pytest.fixture(autouse=True)
 def models_are_quick(monkeypatch):
     """Let no model be fitted well: what is made of releases is no matter of privacy."""
-    fit_table, fit_people = table_sketch.fit_table, people_sketch.fit_people
+    fit_table = table_sketch.fit_table
     models = {}
 
     def first(fit):
@@ -47,7 +47,6 @@ def models_are_quick(monkeypatch):
         return fitted
 
     monkeypatch.setattr(table_sketch, "fit_table", first(fit_table))
-    monkeypatch.setattr(people_sketch, "fit_people", first(fit_people))
 
 
 def table_of(has_record):
@@ -145,11 +144,11 @@ def test_parities_for_free_are_noticed(seed):
     assert attack.bound(seed) > SMALL_EPSILON
 
 
-def test_rows_that_are_clipped_one_by_one_are_noticed(seed, monkeypatch):
+def test_weights_that_are_forgotten_are_noticed(seed, monkeypatch):
     """The mistake that is planted: every row adds what a person may add."""
-    whole = np.float64(2**20)
+    honest = People.of
     monkeypatch.setattr(
-        PeoplePart, "weights", property(lambda part: np.full(part.sizes.sum(), whole))
+        People, "of", lambda codes: honest(codes)._replace(weights=np.full(len(codes), 2**20))
     )
     attack = Attack(SMALL_EPSILON, people_of, groups="user")
     assert attack.bound(seed) > SMALL_EPSILON

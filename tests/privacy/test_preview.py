@@ -9,7 +9,6 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.axes import Axes
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from sklearn.frozen import FrozenEstimator
@@ -39,7 +38,7 @@ from skdpot.privacy import BudgetAccountant, PureDpEvent, allow_useless_releases
 from skdpot.privacy.events import event_to_json
 from skdpot.privacy.random import make_source
 from skdpot.published import NoisySinkhornDistance, PrivateMessageADMM
-from skdpot.releases import UnitLayout, UtilityNoise, UtilityResponse, plan_release
+from skdpot.releases import HistogramRelease, UnitLayout, UtilityNoise, UtilityResponse
 from skdpot.tables import read_units
 
 N = 60
@@ -121,8 +120,7 @@ CASES = {
     **{
         f"repair, {name}": Case(repair(method), (TABLE,), TABLE[:0])
         for name, method in {
-            "histogram": FreeSupport(n_support=4, private_release="histogram"),
-            "moments": FreeSupport(n_support=4, private_release="moments"),
+            "histogram": FreeSupport(n_support=4),
             "conditional": ConditionalRepair(),
         }.items()
     },
@@ -256,15 +254,6 @@ def test_an_accountant_is_not_priced():
     accountant = BudgetAccountant(3.0, 0.0)
     preview = PrivateSinkhornDistance(1.0, bounds=(0, 1), ledger=accountant).preview(N)
     assert preview.price is None and preview.refusal is None and len(accountant) == 0
-
-
-def test_a_plot_shows_errors_by_epsilon():
-    pyplot = pytest.importorskip("matplotlib.pyplot")
-    preview = CASES["distance"].preview()
-    _, ax = pyplot.subplots()
-    assert preview.plot(ax) is ax and isinstance(ax, Axes)
-    assert ax.lines[0].get_xdata().tolist() == sorted(preview.shares_by_epsilon)
-    pyplot.close("all")
 
 
 def test_the_smallest_useful_epsilon_has_errors_of_a_tenth():
@@ -513,24 +502,21 @@ def sizes_and_means_of_classes():
 
 
 def groups_of_released_rows():
-    rng, n, pairs = np.random.default_rng(0), 500, []
+    rng, n = np.random.default_rng(0), 500
     shapes = [
         rng.normal(0.5, 0.17, n), rng.normal(0.3, 0.05, n), rng.uniform(0, 1, n),
         rng.beta(0.5, 0.5, n), rng.exponential(0.1, n),
     ]  # fmt: skip
-    for kind in ("histogram", "moments"):
-        release = plan_release(kind, UnitLayout((0,), ()), 2, 2 * n, 0.1, 1e-5)
-        moved = []
-        for shape, seed in product(shapes, range(12)):
-            rows = np.sort(np.clip(shape, 0, 1))
-            values = (np.tile(rows, 2)[:, None], np.repeat([0, 1], n))
-            of = release.run(values, make_source(seed))
-            order = np.argsort(of.points[0][:, 0])
-            ranks = np.cumsum(of.masses[0][order])
-            places = np.searchsorted(ranks, (np.arange(n) + 0.5) / n).clip(max=len(order) - 1)
-            moved.append(rows - of.points[0][order, 0][places])
-        pairs.append((root_mean_square(moved), release.expected_errors(2 * n)[0].error))
-    return pairs
+    release, moved = HistogramRelease(UnitLayout((0,), ()), 2, 2 * n, 0.1, 1e-5), []
+    for shape, seed in product(shapes, range(12)):
+        rows = np.sort(np.clip(shape, 0, 1))
+        values = (np.tile(rows, 2)[:, None], np.repeat([0, 1], n))
+        of = release.run(values, make_source(seed))
+        order = np.argsort(of.points[0][:, 0])
+        ranks = np.cumsum(of.masses[0][order])
+        places = np.searchsorted(ranks, (np.arange(n) + 0.5) / n).clip(max=len(order) - 1)
+        moved.append(rows - of.points[0][order, 0][places])
+    return [(root_mean_square(moved), release.expected_errors(2 * n)[0].error)]
 
 
 def medians_of_predictions():
@@ -555,17 +541,6 @@ def utilities():
     return pairs
 
 
-def shares_of_the_optimum():
-    made, rng = PrivateADMMTransport(4.0, **ALLOCATION), np.random.default_rng(7)
-    best = PrivateADMMTransport(epsilon=None, **(ALLOCATION | {"utility_bounds": None}))
-    lost = []
-    for seed in range(20):
-        worth = rng.uniform(1, 5, (30, 4))
-        optimum = best.fit(worth).score(worth)
-        lost.append(1 - made.set_params(random_state=seed).fit(worth).score(worth) / optimum)
-    return [(float(np.mean(lost)), clone(made).preview(30, 4).errors[0].error)]
-
-
 def noisy_sinkhorn():
     made = NoisySinkhornDistance(1.0, bounds=(0, 1))
     X, y = np.linspace(0, 1, 200)[:, None], np.arange(200) % 2
@@ -586,7 +561,6 @@ SIMULATIONS = {
     "repair": (groups_of_released_rows, 0.7, 1.4),
     "predictions": (medians_of_predictions, 0.8, 1.2),
     "utilities": (utilities, 0.9, 1.02),
-    "allocation": (shares_of_the_optimum, 0.8, 1.25),
     # There is noise on the potentials, too.
     "noisy Sinkhorn": (noisy_sinkhorn, 0.8, np.inf),
 }

@@ -1,13 +1,16 @@
 """The ledger: what it records, admits and refuses, and what it says of a file it cannot trust."""
 
+import contextlib
 import copy
+import hashlib
 import json
 import math
 import os
 import pickle
-import re
 import shutil
 import sqlite3
+import stat
+from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
 
@@ -31,12 +34,8 @@ from skdpot.privacy import (
     Receipt,
     SelfComposedDpEvent,
     ZCDpEvent,
-    _charged_ledger,
 )
-from skdpot.privacy import _mounts as mounts
-from skdpot.privacy import _scratch as scratch
 from skdpot.privacy import ledger as ledger_module
-from skdpot.privacy._store import ORIGIN, Chain, Link
 from skdpot.privacy.accounting import plan_epsilon
 from skdpot.privacy.events import event_from_json, event_to_json
 
@@ -65,6 +64,14 @@ def rewrite(path, statement, *values):
             connection.execute(f"DROP TRIGGER {trigger}")
         connection.execute(statement, values)
     connection.close()
+
+
+class SameTime:
+    """A clock that stands still."""
+
+    @staticmethod
+    def now(zone):
+        return datetime(2031, 3, 5, tzinfo=zone)
 
 
 class TestCharging:
@@ -494,16 +501,6 @@ class TestCopies:
         assert admitted(ledger, PureDpEvent(0.25), 9) == 2
         assert other.spent() == ledger.spent() == (1.0, 0.0)
 
-    def test_pickles_of_temporary_files_alone_are_removed_with_their_process(self, path):
-        """A copy of a ledger at a path of the user's own must never take its folder away."""
-        for ledger, is_temporary in ((PrivacyLedger(path=path), False), (PrivacyLedger(), True)):
-            for copied in (
-                pickle.loads(pickle.dumps(ledger)),
-                ledger.partition("x", ["a", "b"])["a"],
-            ):
-                assert copied.path == ledger.path
-                assert (ledger.path.parent in scratch._held) == is_temporary
-
     def test_pickled_part_stays_that_part(self):
         ledger = PrivacyLedger(epsilon=1.0)
         part = ledger.partition("region", ["north", "south"])["south"]
@@ -659,6 +656,35 @@ class TestVerification:
         with pytest.raises(LedgerTamperedError):
             ledger.charge(PureDpEvent(0.75), **RECORD)
 
+    @pytest.mark.parametrize("key", [None, b"secret"])
+    def test_an_old_copy_is_refused_with_a_receipt_that_was_kept(self, path, tmp_path, key):
+        """A new process has read nothing, so that nothing else shows it."""
+        ledger = PrivacyLedger(epsilon=1.0, path=path, key=key)
+        first = ledger.charge(PureDpEvent(0.25), **RECORD)
+        shutil.copy(path, tmp_path / "old")
+        second = ledger.charge(PureDpEvent(0.75), **RECORD)
+        for kept in (first, second, [first, second], iter([second])):
+            assert PrivacyLedger.open(path, key=key, after=kept).remaining() == (0.0, 0.0)
+        os.replace(tmp_path / "old", path)
+        assert PrivacyLedger.open(path, key=key, after=first).remaining() == (0.75, 0.0)
+        for kept in (second, [first, second]):
+            with pytest.raises(LedgerTamperedError, match="record 2, .* cut off, or replaced"):
+                PrivacyLedger.open(path, key=key, after=kept)
+        with pytest.raises(TypeError, match="must be a Receipt"):
+            PrivacyLedger.open(path, key=key, after=second.digest)
+
+    def test_the_same_charge_to_two_copies_has_two_receipts(self, path, tmp_path, monkeypatch):
+        """Else a copy would pass for the file in which a release was recorded."""
+        PrivacyLedger(epsilon=1.0, path=path)
+        shutil.copy(path, tmp_path / "copy")
+        monkeypatch.setattr("skdpot.privacy._history.datetime", SameTime)
+        receipts = [
+            PrivacyLedger.open(place).charge(PureDpEvent(0.25), **RECORD)
+            for place in (path, tmp_path / "copy")
+        ]
+        with pytest.raises(LedgerTamperedError, match="replaced"):
+            PrivacyLedger.open(path, after=receipts[1])
+
     def test_another_ledger_in_the_place_of_the_file_is_recognised(self, path):
         ledger = PrivacyLedger(epsilon=1.0, path=path)
         stale = pickle.loads(pickle.dumps(ledger))
@@ -723,8 +749,8 @@ class TestVerification:
         with sqlite3.connect(path) as connection:
             (last,) = connection.execute("SELECT body FROM records WHERE number = 1").fetchone()
             text = json.dumps({**json.loads(last), **body} if body else body)
-            link = Chain(path, None).link_after(Link(receipt.number, receipt.digest), text)
-            connection.execute("INSERT INTO records VALUES (?, ?, ?)", (2, text, link.digest))
+            row = (2, text, digest_after(receipt.digest, text))
+            connection.execute("INSERT INTO records VALUES (?, ?, ?)", row)
         connection.close()
         for call in (
             ledger.verify,
@@ -757,6 +783,19 @@ class TestVerification:
             ledger.charge(PureDpEvent(1.0), **RECORD)
         with pytest.raises(LedgerTamperedError):
             PrivacyLedger.open(path, key=b"new")
+
+    def test_ledger_that_had_an_anchor_opens_with_a_sentence_and_goes_on(self, path):
+        connection = sqlite3.connect(path)
+        connection.executescript((Path(__file__).parent / "anchored_ledger.sql").read_text())
+        connection.close()
+        for opened in (lambda: PrivacyLedger.open(path), lambda: PrivacyLedger(2.0, path=path)):
+            with pytest.warns(UserWarning, match="keep the newest receipt.*after=receipt") as seen:
+                ledger = opened()
+            assert [each.filename for each in seen] == [__file__]
+        assert (ledger.spent(unit="record"), ledger.spent(unit="user")) == ((0.5, 0), (0.25, 0))
+        receipt = ledger.charge(PureDpEvent(1.5), **RECORD)
+        with pytest.raises(BudgetExceededError):
+            PrivacyLedger.open(path, after=receipt).charge(PureDpEvent(0.5), **RECORD)
 
     def test_charges_that_were_recorded_with_too_small_a_delta_count_in_full(self, path):
         """Version 0.1.0 recorded no delta for Poisson samples of approximate releases."""
@@ -797,17 +836,8 @@ class TestVerification:
     def test_files_of_this_version_are_of_the_first_format(self, path):
         """Another number would shut out all ledgers that there are."""
         PrivacyLedger(epsilon=1.0, path=path)
-        (first,) = Chain(path, None).read()
-        assert json.loads(first.body)["format"] == 1
-
-    def test_records_are_written_alike_and_as_json_that_all_programs_read(self, path):
-        PrivacyLedger(epsilon=1.0, path=path)
-        chain = Chain(path, None)
-        (first,) = chain.read()
-        assert list(json.loads(first.body)) == sorted(json.loads(first.body))
-        with chain.writing(ORIGIN) as pen, pytest.raises(ValueError, match="JSON compliant"):
-            pen.append({"epsilon": math.nan})
-        assert chain.read() == [first]
+        (first,) = bodies_of(path)
+        assert first["format"] == 1
 
     def test_digest_of_another_alphabet_is_a_wrong_digest(self, path):
         ledger, _ = self.spoiled(path, "UPDATE records SET digest = 'é' WHERE number = 1")
@@ -842,16 +872,27 @@ class TestVerification:
         connection.close()
 
 
+def bodies_of(path):
+    """Return the records in a ledger's file."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT body FROM records ORDER BY number").fetchall()
+    return [json.loads(body) for (body,) in rows]
+
+
+def digest_after(digest, body):
+    """Return the digest of a record without a key, as anybody can compute it."""
+    return hashlib.sha256(f"{digest}\n{body}".encode()).hexdigest()
+
+
 def forge(path):
     """Rewrite a ledger with a smaller epsilon, and with a chain that fits."""
-    chain, last = Chain(path, None), ORIGIN
-    with sqlite3.connect(path) as connection:
+    digest = ""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
         rows = connection.execute("SELECT number, body FROM records ORDER BY number").fetchall()
-    connection.close()
     for number, body in rows:
         body = body.replace("0.25", "0.05")
-        last = chain.link_after(last, body)
-        rewrite_once(path, number, body, last.digest)
+        digest = digest_after(digest, body)
+        rewrite_once(path, number, body, digest)
 
 
 def rewrite_once(path, number, body, digest):
@@ -861,6 +902,41 @@ def rewrite_once(path, number, body, digest):
             "UPDATE records SET body = ?, digest = ? WHERE number = ?", (body, digest, number)
         )
     connection.close()
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_all_files_are_made_for_their_owner_alone(path, umask, monkeypatch):
+    seen, connect = {}, sqlite3.connect
+
+    def look():
+        for file in path.parent.iterdir():
+            seen.setdefault(file.name, stat.S_IMODE(file.stat().st_mode))
+
+    class Watched(sqlite3.Connection):
+        def execute(self, *args):
+            look()
+            return super().execute(*args)
+
+    def connect_and_look(*args, **options):
+        connection = connect(*args, **options, factory=Watched)
+        look()
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", connect_and_look)
+    before = os.umask(umask)
+    try:
+        PrivacyLedger(epsilon=1.0, path=path).charge(PureDpEvent(0.25), **RECORD)
+    finally:
+        os.umask(before)
+    assert {path.name, f"{path.name}-wal", f"{path.name}-shm"} <= set(seen)
+    assert set(seen.values()) == {0o600}
+
+
+def test_a_file_that_is_shared_with_a_group_keeps_its_mode(path):
+    ledger = PrivacyLedger(epsilon=1.0, path=path)
+    path.chmod(0o660)
+    ledger.charge(PureDpEvent(0.25), **RECORD)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o660
 
 
 class TestBadInput:
@@ -946,13 +1022,13 @@ class TestBadInput:
     def test_event_that_is_changed_meanwhile_is_recorded_as_it_was_priced(self, monkeypatch):
         parts = [PureDpEvent(0.25)]
         ledger = PrivacyLedger(epsilon=1.0)
-        pair_for = _charged_ledger.sold_pair
+        pair_for = ledger_module.sold_pair
 
         def slip_in(event, neighbouring):
             parts.extend([PureDpEvent(5.0)] * 9)
             return pair_for(event, neighbouring)
 
-        monkeypatch.setattr(_charged_ledger, "sold_pair", slip_in)
+        monkeypatch.setattr(ledger_module, "sold_pair", slip_in)
         ledger.charge(ComposedDpEvent(parts), **RECORD)
         assert ledger.entries()[0].event == ComposedDpEvent([PureDpEvent(0.25)])
 
@@ -1032,52 +1108,3 @@ class TestBadInput:
 
     def test_receipts_are_values(self):
         assert Receipt("a", 1, "b") == Receipt("a", 1, "b")
-
-
-class TestMounts:
-    @pytest.mark.parametrize("kind", ["nfs4", "cifs", "9p", "fuse.sshfs"])
-    def test_network_file_systems_are_refused(self, monkeypatch, tmp_path, path, kind):
-        monkeypatch.setattr(mounts, "_MOUNTS", table(tmp_path, kind))
-        with pytest.raises(LedgerError, match=re.escape(f"network file system ({kind})")):
-            PrivacyLedger(epsilon=1.0, path=path)
-        assert not path.exists()
-
-    def test_unknown_file_systems_in_user_space_are_warned_about(self, monkeypatch, tmp_path, path):
-        monkeypatch.setattr(mounts, "_MOUNTS", table(tmp_path, "fuse.unheard-of"))
-        with pytest.warns(UserWarning, match="in user space"):
-            PrivacyLedger(epsilon=1.0, path=path)
-
-    def test_names_of_mounts_are_read_whatever_they_are(self, monkeypatch, tmp_path):
-        folder = tmp_path / "größe mit raum"
-        folder.mkdir()
-        monkeypatch.setattr(mounts, "_MOUNTS", table(folder, "nfs4"))
-        with pytest.raises(LedgerError, match="network file system"):
-            PrivacyLedger(epsilon=1.0, path=folder / "ledger.sqlite")
-        (tmp_path / "link").symlink_to(folder / "ledger.sqlite")
-        with pytest.raises(LedgerError, match="network file system"):
-            PrivacyLedger(epsilon=1.0, path=tmp_path / "link")
-        with (folder / "mounts").open("ab") as file:
-            file.write(b"server:/x /mnt/\xff\xfe nfs4 rw 0 0\n")
-        PrivacyLedger(epsilon=1.0, path=tmp_path / "ledger.sqlite")
-
-    def test_the_last_mount_of_a_place_counts(self, monkeypatch, tmp_path):
-        mounted = table(tmp_path, "ext4")
-        with mounted.open("a") as file:
-            file.write(f"server:/x {os.path.realpath(tmp_path)} nfs4 rw 0 0\n")
-        monkeypatch.setattr(mounts, "_MOUNTS", mounted)
-        with pytest.raises(LedgerError, match="network file system"):
-            PrivacyLedger(epsilon=1.0, path=tmp_path / "ledger.sqlite")
-
-    def test_local_disks_and_silent_systems_are_taken(self, monkeypatch, tmp_path, path):
-        for place in (table(tmp_path, "ext4"), tmp_path / "no-such-table"):
-            monkeypatch.setattr(mounts, "_MOUNTS", place)
-            PrivacyLedger(epsilon=1.0, path=path)
-            path.unlink()
-
-
-def table(folder, kind):
-    """Write a table of mounts in which a folder lies on a file system of some kind."""
-    file = folder / "mounts"
-    place = os.path.realpath(folder).replace(" ", "\\040")
-    file.write_text(f"/dev/vda / ext4 rw 0 0\nserver:/x {place} {kind} rw 0 0\n")
-    return file

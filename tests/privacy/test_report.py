@@ -1,9 +1,10 @@
 """The report of a ledger: what people read, and what it is rounded to."""
 
+import contextlib
 import json
 import math
 import re
-import shutil
+import sqlite3
 from decimal import Decimal
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from skdpot.privacy import (
     PureDpEvent,
     SelfComposedDpEvent,
 )
-from skdpot.privacy._report_numbers import amount_down, amount_up, chance_down, chance_up, factor
+from skdpot.privacy.report import amount_down, amount_up, chance_down, chance_up, factor
 
 USER = {"unit": "user", "label": "monthly means"}
 ABOUT = {
@@ -154,19 +155,18 @@ class TestWords:
         )
         assert "by its noise" in str(ledger.report())
 
-    def test_declarations_after_a_restore_are_part_of_it(self, tmp_path):
-        path, anchor = tmp_path / "budget", tmp_path / "anchor"
-        ledger = PrivacyLedger(2.0, path=path, anchor=anchor)
-        shutil.copy(path, tmp_path / "old")
-        for _ in range(2):
-            ledger.charge(PureDpEvent(0.5), **USER)
-        shutil.copy(tmp_path / "old", path)
-        again = PrivacyLedger.open(path).anchor_again(anchor, reason="the disk broke")
-        said = " ".join(str(again.report()).split())
-        assert "Reason: the disk broke. 2 records that the anchor knew are missing." in said
-        assert again.report().as_dict()["declarations"][0]["missing"] == 2
-        again.charge(PureDpEvent(0.5), **USER)
-        said = " ".join(str(again.report()).split())
+    def test_declarations_of_earlier_versions_are_part_of_it(self, tmp_path):
+        """They said that the file was restored, or its anchor lost."""
+        path = tmp_path / "budget"
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            connection.executescript((Path(__file__).parent / "anchored_ledger.sql").read_text())
+        with pytest.warns(UserWarning, match="was used with an anchor"):
+            report = PrivacyLedger.open(path).report()
+        said = " ".join(str(report).split())
+        assert "Reason: the disk of the anchor broke." in said
+        assert [each["reason"] for each in report.as_dict()["declarations"]] == [
+            "the disk of the anchor broke"
+        ]
         assert "(epsilon 0.50). The ledger was restored, or its anchor was lost" in said
 
 

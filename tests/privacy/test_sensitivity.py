@@ -1,7 +1,6 @@
 """Declared sensitivities against a search for the worst neighbours: never exceeded, and reached."""
 
 import itertools
-import math
 from functools import partial
 
 import mpmath
@@ -16,7 +15,6 @@ from skdpot.privacy.sensitivity import (
     cost_score_sensitivity,
     counted_sum_sensitivity,
     half_step_shift,
-    moment_sensitivities,
     noisy_sinkhorn_sensitivity,
     pairwise_sensitivities,
     plan_cost_sensitivity,
@@ -227,81 +225,6 @@ def test_changes_of_pairs_are_those_of_their_samples(divergence, errors, tol):
         ]
         if not tol:
             np.testing.assert_allclose(found[0], single)
-
-
-def all_moments(multipliers, h, n_continuous, n_binary, blocks):
-    """Return what every record there is adds to the slot of its group, a row to a record."""
-    k0, k1, k2, k3 = multipliers
-    values = [[np.array([u]) for u in range(-h, h + 1)]] * n_continuous
-    values += [[np.array([u]) for u in (-h, h)]] * n_binary
-    for k, own, other in blocks:
-        vertices = np.where(np.eye(k) > 0, own, -other)
-        values.append([*vertices, np.zeros(k)])
-    rows = []
-    for record in itertools.product(*values):
-        of_pairs = [np.outer(u, v).ravel() for u, v in itertools.combinations(record, 2)]
-        spreads = [h**2 - record[f] ** 2 for f in range(n_continuous)]
-        parts = [[k0], *(k1 * u for u in record), *(k2 * p for p in of_pairs)]
-        rows.append(np.concatenate(parts + [k3 * spread for spread in spreads]))
-    return np.array(rows, dtype=float)
-
-
-@pytest.mark.parametrize("multipliers", [(2, 1, 1, 0), (1, 3, 1, 2), (400, 0, 3, 1), (0, 2, 0, 5)])
-@pytest.mark.parametrize(
-    "n_continuous, n_binary, blocks",
-    [
-        (2, 0, []),
-        (1, 1, []),
-        (1, 0, [(3, 2, 1)]),
-        (0, 0, [(2, 1, 3), (1, 4, 0)]),
-        (1, 0, [(1, 3, 1)]),
-        (3, 0, []),
-        (0, 2, [(4, 1, 3)]),
-    ],
-)
-def test_moments_of_all_records_there_are(multipliers, n_continuous, n_binary, blocks):
-    """Never exceeded, and attained where the docstring says so."""
-    h = 2
-    added = all_moments(multipliers, h, n_continuous, n_binary, blocks)
-    l1, l2 = moment_sensitivities(
-        multipliers, h, n_continuous=n_continuous, n_binary=n_binary, blocks=blocks
-    )
-    lengths, squares = np.abs(added).sum(axis=1), (added**2).sum(axis=1)
-    staying = ((added[:, None] - added) ** 2).sum(axis=2).max()
-    assert 2 * lengths.max() <= l1
-    assert max(2 * squares.max(), staying) <= l2**2
-    # The largest entry of one number is off by what half a step of it changes.
-    k0, k1, k2, k3 = multipliers
-    most = 2 * lengths.max() + n_continuous * (k3 + k2 * n_continuous) / 2
-    assert l1 <= most * (1 + 1e-11)
-    if k0 >= 400 or not k2:
-        exact = 2 * squares.max() + 2 * max(0.0, -(added @ added.T).min())
-        assert l2 == pytest.approx(math.sqrt(exact), rel=1e-11)
-
-
-@pytest.mark.parametrize(
-    "multipliers", [(2, 1, 1, 0), (1, 3, 1, 2), (0, 5, 2, 0), (0, 3, 2, 0), (0, 1, 3, 0)]
-)
-@pytest.mark.parametrize(
-    "n_binary, blocks", [(3, []), (1, [(2, 1, 3)]), (0, [(3, 2, 1)] * 2), (0, [(2, 1, 1)] * 2)]
-)
-def test_moments_of_records_in_one_slot_are_apart_by_the_bound_of_the_docstring(
-    multipliers, n_binary, blocks
-):
-    """The minimum of ``k0^2 + k1^2 s + k2^2 (s^2 - Q) / 2``, over all sums s that there may be."""
-    h = 2
-    added = all_moments(multipliers, h, 0, n_binary, blocks)
-    values = [np.array([[-h], [h]])] * n_binary
-    values += [np.where(np.eye(k) > 0, own, -other) for k, own, other in blocks]
-    least = sum((v @ v.T).min() for v in values)
-    largest = sum((v**2).sum(axis=1).max() for v in values)
-    squares = sum((v**2).sum(axis=1).max() ** 2 for v in values)
-    k0, k1, k2, _ = multipliers
-    sums = np.linspace(min(least, 0), largest, 40_001)
-    inner = (k0**2 + k1**2 * sums + k2**2 * (sums**2 - squares) / 2).min()
-    exact = 2 * (added**2).sum(axis=1).max() + 2 * max(0.0, -inner)
-    _, l2 = moment_sensitivities(multipliers, h, n_continuous=0, n_binary=n_binary, blocks=blocks)
-    assert l2 == pytest.approx(math.sqrt(exact), rel=1e-5)
 
 
 # --------------------------------------------------------------------------------- noisy Sinkhorn

@@ -5,39 +5,18 @@ import pytest
 
 from skdpot.privacy.accounting import plan_epsilon
 from skdpot.privacy.sensitivity import message_sensitivity
-from skdpot.published._message_estimates import estimate_utilities
-from skdpot.published._message_rounds import (
+from skdpot.published._message_admm import (
     Agreement,
     DeclaredUtilities,
     error_of_answers,
     make_noise,
     private_consensus,
 )
-from skdpot.transport.consensus import SideState, check_feasible, make_network
+from skdpot.transport.consensus import SideState, check_feasible
 from tests.oracles.consensus import draw_network
 
 FAMILIES = ("linear", "quadratic", "log")
 DELTA = 1e-5
-QUERIES = ("utilities", "best")
-
-
-class OfUser:
-    """Linear utilities, as a user may define them."""
-
-    def __init__(self, slopes):
-        self.slopes = np.asarray(slopes)
-
-    def value(self, amounts):
-        return self.slopes * amounts
-
-    def derivative(self, amounts):
-        return self.slopes + 0.0 * amounts
-
-    def second_derivative(self, amounts):
-        return 0.0 * amounts
-
-    def take(self, edges):
-        return OfUser(self.slopes[edges])
 
 
 def declare(family, low=0.5, high=5.0):
@@ -79,9 +58,6 @@ class Recorder:
         self.errors.append(error)
         return released
 
-    def standard_deviations(self, eta):
-        return self.noise.standard_deviations(eta)
-
 
 class Replay:
     """Releases what was recorded, whatever it is given."""
@@ -95,9 +71,6 @@ class Replay:
         assert np.array_equal(error, self.recorder.errors[self.n_released - 1])
         return self.recorder.told[self.n_released - 1]
 
-    def standard_deviations(self, eta):
-        return self.recorder.standard_deviations(eta)
-
 
 def assert_same(found, expected):
     """Tell that two agreements are the same, bit by bit."""
@@ -110,7 +83,7 @@ def assert_same(found, expected):
 
 
 @pytest.mark.parametrize("sides", ["both", "targets", "sources"])
-@pytest.mark.parametrize("family", [*FAMILIES, OfUser])
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("average_from", [None, 3])
 def test_agreements_follow_from_what_was_released(family, sides, average_from, rng):
     network = feasible_network("lower bounds", rng)
@@ -151,25 +124,6 @@ def test_agreements_depend_on_what_was_released(rng):
     assert not np.allclose(*plans, atol=0.1)
 
 
-@pytest.mark.parametrize("query", QUERIES)
-@pytest.mark.parametrize("delta", [0.0, DELTA])
-def test_estimates_follow_from_what_was_released(query, delta, rng):
-    network = feasible_network("isolated", rng)
-    declared = (declare("linear"), declare("linear"))
-
-    def utilities():
-        return tuple(of.make(rng.uniform(0.5, 5, network.n_edges)) for of in declared)
-
-    recorders = tuple(map(Recorder, both_noises(network, declared, delta=delta)))
-    settings = {"queries": (query, query), "delta": delta}
-    found = estimate_utilities(network, utilities(), recorders, declared, **settings)
-    replays = tuple(map(Replay, recorders))
-    again = estimate_utilities(network, utilities(), replays, declared, **settings)
-    for one, other in zip(found, again, strict=True):
-        assert np.array_equal(one, other)
-        assert ((one >= 0.5) & (one <= 5.0)).all()
-
-
 def exact_answers(state, eta, declared, parameters):
     """Return the minimisers by bisection, in numbers of more digits."""
     side, real = state.side, np.longdouble
@@ -205,7 +159,7 @@ def exact_answers(state, eta, declared, parameters):
     return amounts((low + high) / 2)
 
 
-@pytest.mark.parametrize("family", [*FAMILIES, OfUser])
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("eta", [1e-3, 0.7, 1e5])
 @pytest.mark.parametrize("size", [1.0, 1e4])
 def test_errors_of_computed_messages_are_within_their_bound(family, eta, size, rng):
@@ -218,8 +172,7 @@ def test_errors_of_computed_messages_are_within_their_bound(family, eta, size, r
         start = rng.uniform(0, 1, network.n_edges)
         state = SideState(side, of.make(parameters), -1, start)
         sent = received = start
-        # What users define takes longer.
-        for _ in range(2 if callable(family) else 6):
+        for _ in range(6):
             answer = state.answer(sent, received, eta, 1.7, 0.0)
             exact = exact_answers(state, eta, of, parameters)
             off = np.sqrt(side.sums(((answer - exact) ** 2).astype(float)))
@@ -283,66 +236,6 @@ def test_utilities_beyond_the_declared_range_are_taken_for_its_ends():
     assert np.array_equal(made.slopes, [0.5, 5.0, 0.5, 2.0])
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("kind", ["case study", "sparse", "lower bounds"])
-def test_one_message_tells_all_parameters_if_hardly_private(family, kind, rng):
-    network = feasible_network(kind, rng)
-    declared = (declare(family),) * 2
-    values = rng.uniform(0.5, 5, (2, network.n_edges))
-    utilities = tuple(of.make(each) for of, each in zip(declared, values, strict=True))
-    found = estimate_utilities(
-        network, utilities, both_noises(network, declared, epsilon=1e6, delta=0.0), declared,
-        ("utilities", "utilities"), delta=0.0,
-    )  # fmt: skip
-    assert np.abs(np.array(found) - values).max() < 0.02
-
-
-def test_equal_bounds_leave_differences(rng):
-    network = make_network(np.ones((3, 4)), (2, 2), (0, 5))
-    of = declare("linear")
-    values = rng.uniform(0.5, 5, (3, 4))
-    noises = both_noises(network, (of, None), epsilon=1e6, delta=0.0)
-    told, _ = estimate_utilities(
-        network, (of.make(values.ravel()), None), noises, (of, None), QUERIES, delta=0.0
-    )
-    told = told.reshape(3, 4)
-    assert np.array_equal(told.argsort(axis=1), values.argsort(axis=1))
-    assert np.ptp(told, axis=1) == pytest.approx(np.ptp(values, axis=1), rel=0.4)
-
-
-@pytest.mark.parametrize("delta", [0.0, DELTA])
-@pytest.mark.parametrize("query", QUERIES)
-def test_estimates_are_means_given_the_message(query, delta, rng):
-    """Against sums over a grid of all utilities of a node, with the density of its noise."""
-    low, high, cap = 1.0, 5.0, 2.0
-    network = make_network([[1, 1]], (0, cap), (0, 9))
-    of = declare("linear", low, high)
-    values = np.array([1.5, 4.0])
-    epsilon = 20.0 if delta else 4.0
-    noise = make_noise(network.targets, of, epsilon=epsilon, delta=delta, n_rounds=1, source=5)
-    recorder = Recorder(noise)
-    told, _ = estimate_utilities(
-        network, (of.make(values), None), (recorder, None), (of, None), (query, query), delta=delta
-    )
-    grid = low + (high - low) * (np.arange(400) + 0.5) / 400
-    a = np.stack(np.meshgrid(grid, grid, indexing="ij"))
-    answer = recorder.told[0]
-    if query == "best":
-        spread = noise.standard_deviations(1e-9)[0]
-        messages = cap * np.stack([a[0] >= a[1], a[0] < a[1]])
-    else:
-        # Its penalty follows from its bounds; what matters is that it is large.
-        eta = 2**10 * high / (cap / 4)
-        spread = noise.standard_deviations(eta)[0]
-        messages = cap / 4 + a / eta
-    squares = ((messages - answer[:, None, None]) ** 2).sum(0)
-    logs = -squares / (2 * spread**2) if delta else -np.sqrt(squares * 3) / spread
-    weights = np.exp(logs - logs.max())
-    expected = (a * weights).sum((1, 2)) / weights.sum()
-    assert told == pytest.approx(expected, abs=0.02)
-    assert np.abs(told - 3).max() > 0.1
-
-
 @pytest.mark.parametrize("kind", ["one edge", "isolated", "equalities"])
 def test_no_network_is_too_odd(kind, rng):
     network = feasible_network(kind, rng)
@@ -352,9 +245,3 @@ def test_no_network_is_too_odd(kind, rng):
         noises = both_noises(network, declared, delta=0.0, n_rounds=n_rounds)
         found = private_consensus(network, utilities, noises, declared, eta=9.0, n_rounds=n_rounds)
         assert network.violation(found.plan) <= 1e-9
-    for query in QUERIES:
-        told = estimate_utilities(
-            network, utilities, both_noises(network, declared), declared, (query, query),
-            delta=DELTA,
-        )  # fmt: skip
-        assert np.isfinite(told).all()

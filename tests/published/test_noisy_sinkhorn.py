@@ -17,7 +17,7 @@ from skdpot.privacy.random import make_source
 from skdpot.published import _noisy_sinkhorn, _paper_sinkhorn
 from skdpot.published._noisy_sinkhorn import half_step, run_noisy_sinkhorn
 from skdpot.published._paper_sinkhorn import _laplace, run_paper_sinkhorn
-from skdpot.published._sinkhorn_problem import check_problem
+from skdpot.published._sinkhorn_privacy import check_problem
 from tests.oracles.entropic_transport import entropic_transport, soft_minimum
 from tests.oracles.worst_case import worst_case
 

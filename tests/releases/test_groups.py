@@ -1,6 +1,5 @@
 """Private groups: what is never told, what is chosen, and how near released groups are."""
 
-import math
 import warnings
 
 import numpy as np
@@ -10,26 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpot.privacy.random import make_source
-from skdpot.releases import (
-    HistogramRelease,
-    MomentsRelease,
-    UnitLayout,
-    group_weights,
-    plan_release,
-)
+from skdpot.releases import HistogramRelease, UnitLayout, group_weights
 from skdpot.releases._histogram import denoised
-from skdpot.releases._moment_estimates import NoisyAverages, towards_common
-from skdpot.releases._moment_points import points_with_moments
-from tests.oracles.private_groups import (
-    DELTA,
-    LAYOUTS,
-    SMALL,
-    make_plan,
-    noisy_values,
-    random_records,
-)
+from tests.oracles.private_groups import DELTA, LAYOUTS, make_plan, noisy_values, random_records
 
-by_kind = pytest.mark.parametrize("kind", ["histogram", "moments"])
 by_delta = pytest.mark.parametrize("delta", [0.0, DELTA])
 
 
@@ -50,12 +33,11 @@ def assert_valid(layout, groups, n_groups):
             assert (points[:, block].sum(axis=1) == 1).all()
 
 
-@by_kind
 @by_delta
 @pytest.mark.parametrize("epsilon", [1e-3, 1e6])
-@pytest.mark.parametrize("name", SMALL)
-def test_whatever_the_records_are_nothing_raises_or_warns(kind, delta, epsilon, name):
-    plan = make_plan(kind, name, n_records=40, epsilon=epsilon, delta=delta)
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_whatever_the_records_are_nothing_raises_or_warns(delta, epsilon, name):
+    plan = make_plan(name, n_records=40, epsilon=epsilon, delta=delta)
     rng = np.random.default_rng(4)
     d = plan.layout.n_coordinates
     tables = {
@@ -101,15 +83,13 @@ def test_a_point_of_a_cell_is_counted_in_that_cell(levels):
     assert counts[0, 0] == counts[-1, -1] == 1.0
 
 
-@by_kind
-def test_groups_are_a_function_of_the_release(kind):
+def test_groups_are_a_function_of_the_release():
     """What another plan of the same public quantities makes of the noisy values is the same."""
-    plan, other = make_plan(kind), make_plan(kind)
+    plan, other = make_plan(), make_plan()
     rng = np.random.default_rng(6)
     V, codes = random_records(plan.layout, 500, rng), rng.integers(-1, 3, 500)
-    shape = (3, *plan.shape) if kind == "histogram" else (3, plan.n_moments)
     released = plan.run((V, codes), make_source(7))
-    again = other.groups_of(noisy_values(plan, V, codes, 7).reshape(shape))
+    again = other.groups_of(noisy_values(plan, V, codes, 7).reshape(plan.released_shape))
     np.testing.assert_array_equal(released.sizes, again.sizes)
     for one, two in zip(
         [*released.points, *released.masses], [*again.points, *again.masses], strict=True
@@ -118,54 +98,30 @@ def test_groups_are_a_function_of_the_release(kind):
 
 
 def test_an_empty_group_is_uniform_over_all_cells():
-    plan = make_plan("histogram", "plane", n_groups=2, epsilon=1e4)
+    plan = make_plan("plane", n_groups=2, epsilon=1e4)
     groups = plan.run((np.full((500, 2), 0.3), np.zeros(500, dtype=int)), make_source(8))
     assert groups.sizes.tolist() == [500.0, 1.0]
     assert len(groups.points[0]) == 1
     np.testing.assert_allclose(groups.masses[1], 1 / len(plan.middles))
 
 
-def test_an_empty_group_has_the_moments_of_all_others():
-    plan = make_plan("moments", "plane", n_groups=3, epsilon=1e4)
-    rng = np.random.default_rng(9)
-    codes = np.repeat([0, 1], 250)
-    V = 0.2 + 0.1 * rng.random((500, 2)) + 0.4 * codes[:, None]
-    groups = plan.run((V, codes), make_source(8))
-    assert groups.sizes[2] == 1.0
-    np.testing.assert_allclose(groups.points[2].mean(axis=0), V.mean(axis=0), atol=0.01)
-    nobody = plan.run((V, np.full(500, -1)), make_source(8))
-    np.testing.assert_allclose(nobody.points[0].mean(axis=0), 0.5, atol=0.01)
-    np.testing.assert_allclose(nobody.points[0].var(axis=0), 1 / 12, atol=0.01)
-
-
 # ------------------------------------------------------------------------------- choices
 
 
 @pytest.mark.parametrize(
-    "kind, layout, message",
-    [
-        ("histogram", UnitLayout((0,) * 13, ()), "more than 4096 cells"),
-        ("histogram", UnitLayout((), (100, 41)), "more than 4096 cells"),
-        ("moments", UnitLayout((), (5000,)), "more than 4194304 numbers"),
-        ("auto", UnitLayout((), (5000,)), "more than 4194304 numbers"),
-        ("exact", UnitLayout((0,), ()), "kind must be one of"),
-    ],
+    "layout",
+    [UnitLayout((0,) * 13, ()), UnitLayout((2,) * 13, ()), UnitLayout((), (100, 41))],
+    ids=str,
 )
-def test_what_is_refused_depends_on_public_quantities(kind, layout, message):
-    with pytest.raises(ValueError, match=message):
-        plan_release(kind, layout, 2, 1000, 1.0, DELTA)
+def test_too_many_cells_are_refused_with_advice(layout):
+    advice = "more than 4096 cells.*method='conditional' with a delta"
+    with pytest.raises(ValueError, match=advice):
+        HistogramRelease(layout, 2, 1000, 1.0, DELTA)
 
 
-def test_the_kind_is_chosen_by_dimension_and_budget():
-    chosen = {
-        (n_numbers, epsilon): plan_release(
-            "auto", UnitLayout((0,) * n_numbers, ()), 2, 10_000, epsilon, DELTA
-        ).kind
-        for n_numbers in (2, 4, 8)
-        for epsilon in (0.1, 10.0)
-    }
-    assert chosen[2, 0.1] == chosen[2, 10.0] == chosen[4, 10.0] == "histogram"
-    assert chosen[4, 0.1] == chosen[8, 0.1] == chosen[8, 10.0] == "moments"
+def test_as_many_cells_as_are_possible_are_released():
+    shape = HistogramRelease(UnitLayout((0,) * 10, (4,)), 2, 1000, 1.0, DELTA).shape
+    assert shape == (2,) * 10 + (4,)
 
 
 def test_bins_follow_the_budget_and_levels_are_kept_or_merged():
@@ -193,17 +149,16 @@ def test_random_points_are_as_far_apart_as_is_said(name):
     assert layout.random_distance == pytest.approx(found, rel=0.02)
 
 
-@by_kind
 @by_delta
 @pytest.mark.parametrize("name", ["plane", "mixed", "blocks"])
-def test_expected_errors_fall_with_the_budget_from_that_of_random_points(kind, delta, name):
+def test_expected_errors_fall_with_the_budget_from_that_of_random_points(delta, name):
     layout = LAYOUTS[name]
     errors = [
-        plan_release(kind, layout, 2, 10_000, epsilon, delta).expected_error
-        for epsilon in (1e-8, 1e-3, 1e-2, 0.1, 1.0)
+        HistogramRelease(layout, 2, 10_000, epsilon, delta).expected_errors(10_000)[0].error
+        for epsilon in (1e-8, 0.1, 1.0, 10.0)
     ]
     assert (np.diff(errors) < 0).all()
-    assert 0.8 < errors[0] / layout.random_distance < 1.2
+    assert errors[0] ** 2 == pytest.approx(layout.random_distance)
 
 
 @pytest.mark.parametrize("weights", [[3.0, 1.0], {"b": 1.0, "a": 3.0}, [1.5e308, 0.5e308]])
@@ -252,74 +207,6 @@ def test_what_noise_adds_is_taken_away_again():
     assert found < 0.02 and np.abs(nearest - counts / counts.sum()).sum(axis=1).mean() > 0.2
 
 
-def test_points_have_the_moments_that_are_asked_for():
-    layout = UnitLayout((0, 0, 6, 2), (4,))
-    rng = np.random.default_rng(11)
-    z = rng.normal(size=(200_000, 3)) @ np.array([[1, 0.6, 0.3], [0, 0.8, 0.3], [0, 0, 0.9]])
-    numbers = np.column_stack(
-        [1 / (1 + np.exp(-z[:, 0])), (z[:, 1] % 5) / 5, np.clip(np.round(2.5 + z[:, 1]), 0, 5) / 5]
-    )
-    numbers = np.column_stack([numbers, z[:, 2] > 0.7])
-    V = layout.points(numbers, [np.digitize(z[:, 0] + rng.normal(size=len(z)), [-1, 0, 1.5])])
-    covariance = np.cov(V.T)
-    points = points_with_moments(layout, V.mean(axis=0), V.var(axis=0)[:3], covariance, 2048)
-    np.testing.assert_allclose(points.mean(axis=0), V.mean(axis=0), atol=0.003)
-    np.testing.assert_allclose(points.var(axis=0), V.var(axis=0), atol=0.003)
-    np.testing.assert_allclose(np.cov(points.T), covariance, atol=0.015)
-
-
-@pytest.mark.parametrize("levels, mean, variance", [(5, 0.5, 0.03), (6, 0.4, 0.02), (8, 0.5, 0.01)])
-def test_rounding_to_levels_adds_nothing_to_the_variance(levels, mean, variance):
-    """Where a beta distribution stays away from the ends, and levels are close enough."""
-    asked = np.array([mean]), np.array([variance]), np.zeros((1, 1))
-    points = points_with_moments(UnitLayout((levels,), ()), *asked, 2048)
-    assert points.mean() == pytest.approx(mean, abs=0.001)
-    assert points.var() == pytest.approx(variance, abs=0.0005)
-
-
-def test_points_at_the_ends_of_the_box_are_nearly_there():
-    ends, nothing = np.array([0.0, 1.0]), np.zeros((2, 2))
-    points = points_with_moments(UnitLayout((0, 0), ()), ends, np.zeros(2), nothing, 64)
-    np.testing.assert_allclose(points, np.tile(ends, (64, 1)), atol=0.002)
-
-
-def test_noise_of_estimates_is_passed_on_by_their_derivatives():
-    """Of one group: how far its covariance is moved to zero, and the least variance, tell."""
-    mean, product, spread = np.array([0.3, -0.2]), 0.1, 0.16
-    noise = np.array([4e-4, 2e-4, 5e-5, 1e-4])
-    averages = NoisyAverages(
-        sizes=np.array([100.0]),
-        known=np.array([True]),
-        means=mean[None],
-        products=np.array([[product]]),
-        spreads=np.array([[spread]]),
-        noise=noise[:, None],
-        continuous=np.array([0]),
-        pairs=(np.array([0]), np.array([1])),
-    )
-    rng = np.random.default_rng(17)
-    count, first, second, products, spreads = (
-        rng.normal(center, math.sqrt(variance), 400_000)
-        for center, variance in zip(
-            [1, *mean, product, spread], noise[[0, 1, 1, 2, 3]], strict=True
-        )
-    )
-    covariance = product - mean[0] * mean[1]
-    found = averages.estimated_covariances()[0, 0, 1]
-    of_covariance = (products / count - first * second / count**2).var()
-    assert covariance**2 - found * covariance == pytest.approx(of_covariance, rel=0.04)
-    least = averages.estimated_variances()[0, 0]
-    of_variance = (0.25 - (first / count) ** 2 - spreads / count).var()
-    assert least == pytest.approx(0.5 * math.sqrt(of_variance), rel=0.02)
-
-
-def test_what_groups_have_in_common_is_moved_to_the_default_where_that_is_asked_for():
-    values, variances, weights = np.ones((2, 1)), np.full((2, 1), 0.25), np.ones(2)
-    kept = towards_common(values, weights, variances, np.zeros(1))
-    moved = towards_common(values, weights, variances, np.zeros(1), shrink=True)
-    assert kept.tolist() == [[1.0], [1.0]] and moved.tolist() == [[0.875], [0.875]]
-
-
 # ------------------------------------------------------------------------------- utility
 
 MEANS = np.array([[-2, -2], [2, 2], [2, -2], [-2, 2], [0, 0]])
@@ -344,34 +231,12 @@ def mean_distance(V, codes, groups):
     return np.mean(found)
 
 
-@pytest.mark.parametrize(
-    "kind, delta, bounds",
-    [
-        ("histogram", DELTA, {1.0: 0.5, 5.0: 0.25, 10.0: 0.2}),
-        ("moments", DELTA, {1.0: 0.25, 5.0: 0.06, 10.0: 0.05}),
-        ("histogram", 0.0, {1.0: 0.5, 5.0: 0.25, 10.0: 0.2}),
-        ("moments", 0.0, {1.0: 0.4, 5.0: 0.08, 10.0: 0.05}),
-    ],
-)
-def test_released_groups_are_near_the_true_ones(five_groups, kind, delta, bounds):
+@by_delta
+def test_released_groups_are_near_the_true_ones(five_groups, delta):
     """Another sample of 400 records is 0.03 away; a bound is about twice what was measured."""
     V, codes = five_groups
-    for epsilon, bound in bounds.items():
-        plan = plan_release(kind, UnitLayout((0, 0), ()), 5, len(V), epsilon, delta)
+    for epsilon, bound in {1.0: 0.5, 5.0: 0.25, 10.0: 0.2}.items():
+        plan = HistogramRelease(UnitLayout((0, 0), ()), 5, len(V), epsilon, delta)
         groups = plan.run((V, codes), make_source(13))
         assert mean_distance(V, codes, groups) < bound
         assert np.abs(groups.sizes / 2000 - 1).max() < 0.2
-
-
-def test_moments_of_many_columns():
-    layout, rng = LAYOUTS["wide"], np.random.default_rng(14)
-    V = random_records(layout, 20_000, rng, undeclared=0.0)
-    codes = (rng.random(20_000) < 0.3).astype(int)
-    V[:, 1] = np.clip(V[:, 0] + 0.1 * rng.normal(size=20_000) + 0.1 * codes, 0, 1)
-    plan = MomentsRelease(layout, 2, len(V), 1.0, DELTA)
-    groups = plan.run((V, codes), make_source(15))
-    for s in (0, 1):
-        true, points = V[codes == s], groups.points[s]
-        np.testing.assert_allclose(points.mean(axis=0), true.mean(axis=0), atol=0.05)
-        np.testing.assert_allclose(np.cov(points.T), np.cov(true.T), atol=0.04)
-        assert np.corrcoef(points.T)[0, 1] > 0.8

@@ -27,7 +27,6 @@ from skdpot.releases import (
     HistogramRelease,
     MessageRelease,
     MessageReleases,
-    MomentsRelease,
     Release,
     ReleaseSeries,
     SketchReleases,
@@ -54,7 +53,6 @@ RELEASES = {
         [3, 4, 5],
     ),
     HistogramRelease: (lambda delta: HistogramRelease(LAYOUT, 1, 20, 1.0, delta), RECORDS),
-    MomentsRelease: (lambda delta: MomentsRelease(LAYOUT, 1, 20, 1.0, delta), RECORDS),
     SumRelease: (
         lambda delta: SumRelease(2.0, partial(ball_sum_sensitivity, radius=5.0), "replace_one"),
         np.array([3, 4]),
@@ -161,10 +159,6 @@ EXAMPLES = {
     "counted_sum_sensitivity": {"radius": 3.0, "count_weight": 2.0},
     "histogram_sensitivities": {},
     "message_sensitivity": {"eta": 2.0, "utility_range": 1.0, "cap": 3.0, "degree": 4},
-    "moment_sensitivities": {
-        "multipliers": (3, 2, 1, 1), "half_width": 4, "n_continuous": 2, "n_binary": 1,
-        "blocks": [(3, 5, 3)],
-    },
     "product_sum_sensitivity": {"radius": 3.0, "diagonal": 29, "beside": 41},
     "repeated_count_sensitivity": {"n_values": 9},
     "share_sum_sensitivity": {"radius": 3.0, "count_weight": 2.0, "whole": 8.0},

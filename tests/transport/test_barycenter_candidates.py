@@ -12,7 +12,6 @@ from scipy.spatial.distance import cdist
 
 from skdpot.transport import TransportConvergenceWarning, exact_transport
 from skdpot.transport.barycenter import CandidateBarycenter, candidate_barycenter
-from skdpot.transport.barycenter._bregman import capped
 from skdpot.transport.barycenter._choice import (
     coordinates_from_costs,
     space_filling_order,
@@ -25,7 +24,7 @@ from tests.oracles.barycenter import best_choice, capped_barycenter_value, objec
 MEANS = np.array([(-2, -2), (2, 2), (2, -2), (-2, 2), (0, 0)])
 COVARIANCE = [[0.5, -0.2], [-0.2, 0.5]]
 PAPERS_WEIGHTS = (0.7, 0.1, 0.05, 0.05, 0.1)
-METHODS = ("auto", "bregman", "bundle", "dual", "exact")
+METHODS = ("auto", "bundle", "dual", "exact")
 
 
 def papers_problem(n, n_candidates, seed=0):
@@ -98,7 +97,7 @@ def assert_brackets(result, value, costs):
 
 def test_the_papers_problem_is_solved_in_few_rounds():
     costs, candidates = papers_problem(500, 1000)
-    candidate_barycenter([cost[:5, :9] for cost in costs], PAPERS_WEIGHTS, 3, method="bregman")
+    candidate_barycenter([cost[:5, :9] for cost in costs], PAPERS_WEIGHTS, 3, method="bundle")
     start = time.process_time()
     result = candidate_barycenter(costs, PAPERS_WEIGHTS, 250, candidates=candidates)
     assert time.process_time() - start < 5
@@ -126,8 +125,8 @@ def test_cutting_planes_reach_the_value_of_the_linear_program(weights):
 def test_every_solver_brackets_the_linear_program(method):
     costs, _ = papers_problem(30, 60, seed=2)
     value = capped_barycenter_value(costs, PAPERS_WEIGHTS, 15)
-    # The projections and the subgradient steps get near the optimum, but only so far.
-    tol = {"dual": 5e-3, "bregman": 1e-2}.get(method, 1e-3)
+    # The subgradient steps get near the optimum, but only so far.
+    tol = 5e-3 if method == "dual" else 1e-3
     result = candidate_barycenter(costs, PAPERS_WEIGHTS, 15, method=method, tol=tol)
     assert result.converged
     assert_brackets(result, value, costs)
@@ -370,26 +369,6 @@ def test_batches_of_candidates_are_enough_for_subgradient_steps():
     assert_consistent(few, costs, PAPERS_WEIGHTS, 40)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
-@given(st.integers(1, 8), st.integers(1, 8), st.integers(0, 10**6), st.floats(0.01, 300.0))
-def test_capped_averages_are_projections(n_groups, n_support, seed, spread):
-    """Of geometric means on the capped simplex: whoever is not at the cap keeps proportions."""
-    rng = np.random.default_rng(seed)
-    n_candidates = n_support + int(rng.integers(0, 5))
-    messages = rng.normal(size=(n_groups, n_candidates)) * spread
-    weights = rng.dirichlet(np.ones(n_groups))
-    answer = capped(weights @ messages, n_support)
-    shares = np.exp(answer)
-    assert shares.sum() == pytest.approx(1, abs=1e-9)
-    assert shares.max() <= (1 + 1e-12) / n_support
-    free = answer < -np.log(n_support) - 1e-9
-    scales = (answer - weights @ messages)[free]
-    if free.any():
-        assert np.ptp(scales) <= 1e-9 * spread
-        at_the_cap = (answer - weights @ messages)[~free]
-        assert (at_the_cap <= scales.mean() + 1e-9 * spread).all()
-
-
 def test_groups_beyond_some_number_share_models(monkeypatch):
     costs, _ = random_problem(6, 12, 30, seed=6)
     weights = np.full(6, 1 / 6)
@@ -428,8 +407,8 @@ def test_the_callback_sees_gaps_close():
     assert upper[-1] == result.relaxed_objective
 
 
-@pytest.mark.parametrize("method", ["auto", "bregman", "bundle", "dual"])
-@pytest.mark.parametrize("max_iter", [1, 3, 30])
+@pytest.mark.parametrize("method", ["auto", "bundle", "dual"])
+@pytest.mark.parametrize("max_iter", [1, 3, 10])
 def test_rounds_are_limited_and_what_is_missing_is_said(method, max_iter):
     costs, _ = papers_problem(30, 60)
     with pytest.warns(TransportConvergenceWarning, match=r"gap of .* above tol=1e-09"):

@@ -1,8 +1,6 @@
 """Barycenters with free support: optimal where that is known, and bounds that hold everywhere."""
 
 import itertools
-import math
-import tracemalloc
 
 import numpy as np
 import ot
@@ -13,16 +11,8 @@ from scipy.linalg import sqrtm
 from scipy.optimize import linprog
 from scipy.spatial.distance import cdist
 
-from skdpot.transport import TransportConvergenceWarning, exact_transport
+from skdpot.transport import TransportConvergenceWarning
 from skdpot.transport.barycenter import free_support_barycenter, quantile_barycenter
-from skdpot.transport.dense_simplex import (
-    DistancesByProducts,
-    SquaredDistances,
-    WarmTransport,
-    common_masses,
-)
-
-EPS = np.finfo(np.float64).eps
 
 
 def uniform(n):
@@ -318,123 +308,3 @@ def test_what_makes_no_sense_is_refused(changes, match):
     arguments = {"points": PAIR, "group_weights": [0.5, 0.5], "start": [[0.0, 0.0]], **changes}
     with pytest.raises(ValueError, match=match):
         free_support_barycenter(**arguments)
-
-
-@settings(derandomize=True, max_examples=40, deadline=None)
-@given(
-    seed=st.integers(0, 2**32 - 1), n=st.integers(1, 25), m=st.integers(1, 25),
-    equal=st.booleans(), ties=st.booleans(),
-)  # fmt: skip
-def test_every_solution_of_a_warm_transport_is_optimal(seed, n, m, equal, ties):
-    rng = np.random.default_rng(seed)
-    a, b = (uniform(n), uniform(m)) if equal else (rng.dirichlet(np.ones(k)) for k in (n, m))
-    masses = common_masses([a, b])
-    kept = [np.flatnonzero(one) for one in masses]
-    transport = WarmTransport(masses[0][kept[0]], masses[1][kept[1]])
-    a, b = (one[keep] for one, keep in zip((a, b), kept, strict=True))
-    cost = rng.random((len(a), len(b)))
-    for step in (0.0, 0.01, 0.3, 5.0, 0.0):
-        cost = cost + step * rng.random(cost.shape)
-        wanted = np.round(4 * cost) if ties else cost
-        coupling = transport.solve(wanted)
-        lower, upper = transport.bounds(wanted, coupling)
-        expected = exact_transport(wanted, a / a.sum(), b / b.sum())
-        assert lower <= expected.cost + expected.gap
-        assert expected.cost <= upper * (1 + 1e-12) + 1e-14
-        assert upper - lower <= 1e-10 * wanted.max()
-        assert len(coupling.masses) < len(a) + len(b)
-        np.testing.assert_allclose(np.bincount(coupling.rows, coupling.masses, len(a)), a)
-        np.testing.assert_allclose(np.bincount(coupling.columns, coupling.masses, len(b)), b)
-
-
-def test_common_masses_are_exact_for_equal_weights():
-    masses = common_masses([uniform(6), uniform(4), uniform(1)])
-    assert [one.tolist() for one in masses] == [[2] * 6, [3] * 4, [12]]
-    weights = [uniform(5), np.array([0.3, 0.7])]
-    for mass, weight in zip(common_masses(weights), weights, strict=True):
-        assert mass.sum() == 2**52
-        np.testing.assert_allclose(mass / 2**52, weight, atol=len(weight) * EPS)
-
-
-def test_numbers_of_points_without_a_small_common_multiple():
-    sizes = [9973, 9967, 9949, 9941, 9931]
-    assert math.lcm(*sizes) > 2**62
-    masses = common_masses([uniform(size) for size in sizes])
-    assert all(one.sum() == 2**52 for one in masses)
-
-
-@pytest.mark.parametrize("n_features", [2, 12])
-@pytest.mark.parametrize("bound", ["moments", "pairs"])
-def test_memory_grows_with_the_points_only(bound, n_features, monkeypatch):
-    monkeypatch.setattr("skdpot.transport.dense_simplex._LARGEST_MATRIX", 0)
-    few = np.zeros((2, 200, n_features))
-    free_support_barycenter(few, uniform(2), few[0], bound=bound)
-    peaks = []
-    for n in (500, 1000):
-        first, second, start = np.random.default_rng(0).normal(size=(3, n, n_features))
-        tracemalloc.start()
-        # A tolerance that every sweep meets.
-        free_support_barycenter([first, second], uniform(2), start, tol=1e6, bound=bound)
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    assert peaks[1] < 2.5 * peaks[0]
-
-
-def test_large_problems_of_many_coordinates_keep_no_matrix():
-    points = np.random.default_rng(0).normal(size=(2, 1100, 9))
-    tracemalloc.start()
-    result = free_support_barycenter(points, uniform(2), points[0], tol=1e6)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < cdist(*points).nbytes
-    assert result.gap < 1e-9 * result.objective
-
-
-@pytest.mark.parametrize(
-    "kind", ["points", "ties", "equal points", "few rows", "few columns", "full lists"]
-)
-def test_lists_of_near_columns_lead_where_a_matrix_leads(kind):
-    n, m = {"few rows": (3, 300), "few columns": (300, 3)}.get(kind, (250, 150))
-    rng = np.random.default_rng(n)
-    masses = common_masses([uniform(n), rng.dirichlet(np.ones(m))])
-    transport = WarmTransport(*masses)
-    # Far from the origin, products of coordinates say nothing about distances.
-    x, y = 1e6 + rng.normal(size=(n, 12)), 1e6 + rng.normal(size=(m, 12))
-    if kind == "full lists":
-        # All columns of the sample are far away, so that all others are near.
-        y[::8] += 30.0
-    for step in (0.0, 0.1, 2.0):
-        x = x + step * rng.normal(size=x.shape)
-        if kind == "ties":
-            x, y = np.round(x), np.round(y)
-        if kind == "equal points":
-            x, y = np.zeros_like(x), np.zeros_like(y)
-        distances, matrix = DistancesByProducts(x, y), cdist(x, y, "sqeuclidean")
-        assert distances.max() >= matrix.max()
-        coupling = transport.solve(distances)
-        lower, upper = transport.bounds(distances, coupling)
-        assert upper - lower <= 1e-10 * matrix.max()
-        expected = ot.emd2(*(one / one.sum() for one in masses), matrix)
-        assert upper == pytest.approx(expected, rel=1e-9)
-        assert upper == pytest.approx(coupling.cost(matrix), rel=1e-14)
-
-
-@pytest.mark.parametrize("n_features", [1, 3, 8, 9])
-@pytest.mark.parametrize("ties", [False, True])
-def test_distances_that_are_not_kept_lead_where_a_matrix_leads(n_features, ties):
-    rng = np.random.default_rng(n_features)
-    masses = common_masses([uniform(30), rng.dirichlet(np.ones(40))])
-    kept, whole = WarmTransport(*masses), WarmTransport(*masses)
-    x, y = rng.normal(size=(30, n_features)), rng.normal(size=(40, n_features)) + 5
-    for step in (0.0, 0.1, 2.0):
-        x = x + step * rng.normal(size=x.shape)
-        here, there = (np.round(x), np.round(y)) if ties else (x, y)
-        costs = SquaredDistances(here, there)
-        matrix = cdist(here, there, "sqeuclidean")
-        assert costs.max() >= matrix.max()
-        coupling, expected = kept.solve(costs), whole.solve(matrix)
-        lower, upper = kept.bounds(costs, coupling)
-        known = whole.bounds(matrix, expected)
-        assert upper - lower <= 1e-9 * costs.max()
-        assert [lower, upper] == pytest.approx(known, rel=1e-9)
-        assert upper == pytest.approx(coupling.cost(matrix), rel=1e-14)

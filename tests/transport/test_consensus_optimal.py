@@ -5,11 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from skdpot.transport import kernels
 from skdpot.transport.consensus import (
     LinearUtility,
     LogUtility,
-    consensus,
     make_network,
     optimal_plan,
     welfare_bound,
@@ -59,23 +57,6 @@ def test_plan_is_that_of_the_linear_program_on_all_edges(kind, utility, rng):
         network = draw_network(kind, rng, size)
         utilities = [LinearUtility(draw_slopes(utility, network, rng)) for _ in range(2)]
         check_optimal(network, optimal_plan(network, *utilities), utilities)
-
-
-@pytest.mark.parametrize("utility", ["uniform", "two levels", "zero"])
-@pytest.mark.parametrize("least", [0.0, 0.9, 1.0])
-@pytest.mark.parametrize("density", [0.2, 1.0])
-def test_compiled_and_interpreted_pivots_are_the_same(utility, least, density, rng, monkeypatch):
-    amounts = rng.gamma(0.5, 2.0, (30, 40)) * (rng.random((30, 40)) < density)
-    bounds = [np.c_[least * sums, sums] for sums in (amounts.sum(1), amounts.sum(0))]
-    network = make_network(amounts > 0, *bounds)
-    utilities = [LinearUtility(draw_slopes(utility, network, rng)) for _ in range(2)]
-    best = []
-    for limit in (np.inf, -1.0):
-        monkeypatch.setattr(kernels.patience, "limit", limit)
-        best.append(optimal_plan(network, *utilities))
-    check_optimal(network, best[0], utilities)
-    np.testing.assert_array_equal(best[0].plan, best[1].plan)
-    np.testing.assert_array_equal(best[0].prices, best[1].prices)
 
 
 def test_the_price_of_a_shortage_rises_until_there_is_none():
@@ -135,15 +116,6 @@ def test_odd_small_networks_have_best_plans_or_none(rng):
     assert 15 < n_refused < 100
 
 
-@pytest.mark.parametrize("kind", ["dense", "lower bounds", "equalities", "isolated"])
-def test_any_start_leads_to_the_optimum(kind, rng):
-    network = draw_network(kind, rng)
-    utilities = [LinearUtility(draw_slopes("uniform", network, rng)) for _ in range(2)]
-    agreed = consensus(network, *utilities, tol=1e-3)
-    for start in (agreed.prices, rng.normal(0, 100, network.n_edges)):
-        check_optimal(network, optimal_plan(network, *utilities, start=start), utilities)
-
-
 def test_a_large_network_has_a_proven_plan(rng):
     bounds = [np.c_[np.zeros(n), rng.uniform(1, 5, n)] for n in (150, 200)]
     network = make_network(np.ones((150, 200)), *bounds)
@@ -167,5 +139,3 @@ def test_wrong_arguments_are_refused():
         optimal_plan(network, LogUtility([1.0, 1.0], [1.0, 1.0]), likes)
     with pytest.raises(ValueError, match="source_utility"):
         optimal_plan(network, likes, LinearUtility([1.0]))
-    with pytest.raises(ValueError, match="start"):
-        optimal_plan(network, likes, likes, start=np.zeros(3))

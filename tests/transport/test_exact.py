@@ -1,6 +1,9 @@
 """Exact transport: linear programs, certificates whatever the solver says, and points on a line."""
 
 import math
+import subprocess
+import sys
+import warnings
 
 import numpy as np
 import ot
@@ -12,9 +15,13 @@ from scipy.optimize import linprog
 from scipy.spatial.distance import cdist
 from scipy.stats import wasserstein_distance
 
-from skdpot.transport import dense_simplex
-from skdpot.transport.dense_simplex import WarmTransport
-from skdpot.transport.exact import certifiable_gap, exact_transport, monotone_transport
+from skdpot.transport import pot
+from skdpot.transport.exact import (
+    certifiable_gap,
+    common_masses,
+    exact_transport,
+    monotone_transport,
+)
 
 EPS = np.finfo(np.float64).eps
 
@@ -188,32 +195,87 @@ def test_prices_that_are_wrong_are_not_believed(monkeypatch, kind, weights):
     cost, a, b = make_problem(weights, 9, 12, 7)
     expected = lp_cost(cost, a, b)
 
-    def garbage(self):
-        rows, columns = exact(self)
-        wrong = {
-            "nan": np.full(len(columns), np.nan),
-            "random": np.random.default_rng(0).normal(size=len(columns)) * cost.max(),
-            "infinite": np.resize([np.inf, -np.inf, 1e308, -1e308], len(columns)),
-        }
-        return rows, wrong[kind]
+    def garbage(*arguments, **options):
+        flow, log = exact(*arguments, **options)
+        n = len(log["v"])
+        log["v"] = {
+            "nan": np.full(n, np.nan),
+            "random": 2.0**45 * np.random.default_rng(0).normal(size=n),
+            "infinite": np.resize([np.inf, -np.inf, 1e308, -1e308], n),
+        }[kind]
+        return flow, log
 
-    exact = WarmTransport.prices
-    monkeypatch.setattr(WarmTransport, "prices", garbage)
+    exact = pot.load_solver()
+    monkeypatch.setattr(pot, "load_solver", lambda: garbage)
     result = exact_transport(cost, a, b)
     assert_certified(result, expected, cost, a, b, gap=2.0)
     assert result.gap > 1e-6
 
 
 @pytest.mark.parametrize("weights", ["uniform", "zeros"])
-def test_a_simplex_that_stops_early_is_not_believed(monkeypatch, weights):
+def test_a_flow_that_is_not_the_cheapest_is_not_believed(monkeypatch, weights):
     cost, a, b = make_problem(weights, 20, 30, 7)
-    monkeypatch.setattr(dense_simplex, "_optimise", lambda *arguments: None)
+    exact = pot.load_solver()
+
+    def of_other_costs(supplies, demands, cost, **options):
+        return exact(supplies, demands, cost.max() - cost, **options)
+
+    monkeypatch.setattr(pot, "load_solver", lambda: of_other_costs)
     result = exact_transport(cost, a, b)
     assert_certified(result, lp_cost(cost, a, b), cost, a, b, gap=2.0)
     assert result.gap > 1e-6
     spent = (result.plan * cost).sum()
     assert spent <= result.cost + result.gap
     np.testing.assert_allclose(result.plan.sum(axis=1), a, atol=1e-14)
+
+
+def test_a_solver_that_gives_up_is_an_error_and_no_warning(monkeypatch):
+    cost, a, b = make_problem("general", 20, 30, 7)
+    exact = pot.load_solver()
+
+    def impatient(*arguments, **options):
+        return exact(*arguments, **(options | {"numItermax": 1}))
+
+    monkeypatch.setattr(pot, "load_solver", lambda: impatient)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeError, match="POT has found no plan: numItermax reached"):
+            exact_transport(cost, a, b)
+
+
+def test_an_import_of_pot_brings_no_other_backend_and_leaves_the_environment():
+    script = """
+import os, sys
+before = dict(os.environ)
+from skdpot.transport import exact_transport
+assert "ot" not in sys.modules
+exact_transport([[0.0, 1.0], [2.0, 1.0]], [0.5, 0.5], [0.25, 0.75])
+assert "ot" in sys.modules and not {"torch", "jax"} & set(sys.modules)
+assert os.environ == before
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=100)
+
+
+# ------------------------------------------------------------------------------- masses
+
+
+def test_common_masses_are_exact_for_equal_weights():
+    masses = common_masses([uniform(6), uniform(4), uniform(1)])
+    assert [one.tolist() for one in masses] == [[2] * 6, [3] * 4, [12]]
+    weights = [uniform(5), np.array([0.3, 0.7])]
+    for mass, weight in zip(common_masses(weights), weights, strict=True):
+        assert mass.sum() == 2**52
+        np.testing.assert_allclose(mass / 2**52, weight, atol=len(weight) * EPS)
+
+
+def test_numbers_of_points_without_a_small_common_multiple():
+    sizes = [9973, 9967, 9949, 9941, 9931]
+    assert math.lcm(*sizes) > 2**62
+    masses = common_masses([uniform(size) for size in sizes])
+    assert all(one.sum() == 2**52 for one in masses)
+
+
+# ------------------------------------------------------------------------------- bad input
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from skdpot._threads import MANY_ROWS, one_thread_unless
 from skdpot.fairness._attribute import read_labels
 from skdpot.fairness._confidence import gap_bound
 from skdpot.fairness._groups import find_groups
-from skdpot.fairness.metrics._input import as_numbers, check_groups, check_scores, documented
+from skdpot.fairness.metrics._input import as_numbers, check_groups, check_scores
 from skdpot.tables import Table, take_rows
 from skdpot.transport import monotone_transport
 
@@ -25,7 +25,6 @@ from skdpot.transport import monotone_transport
 _MAX_CATEGORIES = 255
 
 
-@documented
 def ks_between_groups(
     scores: Any,
     *,
@@ -37,9 +36,13 @@ def ks_between_groups(
 
     Parameters
     ----------
-    {scores}
-    {sensitive_features}
-    {min_group_size}
+    scores : array-like of shape (n_samples,)
+        Predictions, or scores of a classifier.
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes)
+        The sensitive attribute of every row. Several attributes define groups by their
+        intersections.
+    min_group_size : int, default=1
+        Groups with fewer rows are left out.
     confidence : float, default=None
         None gives the statistic of these rows. With a number in (0, 1) the result is an upper
         bound for new rows from the same distribution. It holds with this probability, for any
@@ -49,8 +52,8 @@ def ks_between_groups(
     -------
     float
         The largest difference between the distribution functions of two groups. It is the largest
-        difference of rates, over all decisions by a threshold. 0 if the distributions are equal, 1
-        if they do not overlap.
+        difference of rates, over all decisions by a threshold. For decisions, 0 or 1, it is the
+        demographic parity difference. 0 if the distributions are equal, 1 if they do not overlap.
 
     Raises
     ------
@@ -60,7 +63,7 @@ def ks_between_groups(
 
     See Also
     --------
-    demographic_parity_difference : The same for given decisions.
+    make_fairness_scorer : The same as a scorer.
     scipy.stats.ks_2samp : The statistic of two samples, with a test.
 
     Notes
@@ -96,7 +99,6 @@ def ks_between_groups(
     return float((highest - lowest).max())
 
 
-@documented
 def wasserstein_between_groups(
     scores: Any, *, sensitive_features: Any, order: float = 1, min_group_size: int = 1
 ) -> float:
@@ -104,11 +106,15 @@ def wasserstein_between_groups(
 
     Parameters
     ----------
-    {scores}
-    {sensitive_features}
+    scores : array-like of shape (n_samples,)
+        Predictions, or scores of a classifier.
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes)
+        The sensitive attribute of every row. Several attributes define groups by their
+        intersections.
     order : float, default=1
         The order p >= 1 of the distance W_p.
-    {min_group_size}
+    min_group_size : int, default=1
+        Groups with fewer rows are left out.
 
     Returns
     -------
@@ -149,7 +155,6 @@ def wasserstein_between_groups(
     return float(max(costs) ** (1 / order))
 
 
-@documented
 def group_auc(
     X: Any,
     sensitive_features: Any,
@@ -172,7 +177,9 @@ def group_auc(
     X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
         Features, without the attribute itself. Columns of text or categories are encoded for the
         default classifier; your own classifier gets X unchanged.
-    {sensitive_features}
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes)
+        The sensitive attribute of every row. Several attributes define groups by their
+        intersections.
     estimator : classifier, default=None
         None is :class:`~sklearn.ensemble.HistGradientBoostingClassifier`.
     cv : int, cross-validation generator or iterable, default=5
@@ -180,7 +187,8 @@ def group_auc(
         classifiers that were not trained on them.
     max_samples : int, default=None
         Largest number of rows to use, drawn at random; None is all.
-    {min_group_size}
+    min_group_size : int, default=1
+        Groups with fewer rows are left out.
     n_jobs : int, default=None
         Number of folds that are fitted in parallel.
     random_state : int, RandomState instance or None, default=None

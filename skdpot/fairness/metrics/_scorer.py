@@ -27,7 +27,7 @@ def make_fairness_scorer(
     Parameters
     ----------
     metric : callable
-        ``metric(y_true, y_pred, *, sensitive_features, ...)``, also one of fairlearn, or
+        ``metric(y_true, y_pred, *, sensitive_features, ...)``, such as those of fairlearn, or
         ``metric(scores, *, sensitive_features, ...)``. It returns a number.
     sensitive_features : str, int, or list of these, default=None
         The columns of X, as given to the scorer, that hold the sensitive attribute. With None it is

@@ -43,19 +43,20 @@ from skdpot.generative._sketch.parities import (
     parity_sums,
     scanned_subsets,
 )
+from skdpot.generative._sketch.people import LARGEST_WEIGHT, People, release_sizes
 from skdpot.releases import SketchReleases
 from skdpot.tables import TableSchema
 
 __all__ = ["release_marginals", "share_marginals"]
 
-_PAIR_SHARE, _PARITY_SHARE = 0.4, 0.08
+_PAIR_SHARE, _PARITY_SHARE, _SIZES_SHARE = 0.4, 0.08, 0.05
 # Of counts of columns. The sum over classes adds up their noise. Where columns are also counted in
 # all classes together, counts within classes have a smaller share.
 _COLUMN_SHARE, _SHARE_WITHIN, _SHARE_OF_TOTALS = 0.3, 0.2, 0.1
 
 
 def share_marginals(
-    schema: TableSchema, *, parities: bool = False, totals: bool = False
+    schema: TableSchema, *, parities: bool = False, totals: bool = False, by_person: bool = False
 ) -> dict[str, float]:
     """Return the share of the budget of each release of `release_marginals`.
 
@@ -67,6 +68,8 @@ def share_marginals(
         Whether parities of columns are released, unless there are too many columns.
     totals : bool, default=False
         Whether columns are also counted in all classes together, if there are several classes.
+    by_person : bool, default=False
+        Whether people have several rows, whose numbers are released.
 
     Returns
     -------
@@ -90,6 +93,8 @@ def share_marginals(
         shares["pairs"] = _PAIR_SHARE
     if parities and are_scanned(len(schema.features)):
         shares["parities"] = _PARITY_SHARE
+    if by_person:
+        shares["numbers of rows"] = _SIZES_SHARE
     return shares
 
 
@@ -100,6 +105,7 @@ def release_marginals(
     *,
     parities: bool = False,
     totals: bool = False,
+    people: People | None = None,
 ) -> dict[str, np.ndarray]:
     """Release the counts of single columns and of all pairs, within each class.
 
@@ -112,7 +118,9 @@ def release_marginals(
     releases : SketchReleases
         With the shares of `share_marginals`.
     parities, totals : bool
-        As of `share_marginals`.
+        As of `share_marginals`. There are no parities of people.
+    people : People, default=None
+        Private. The people of rows. None means one row per person.
 
     Returns
     -------
@@ -134,12 +142,15 @@ def release_marginals(
           its column in which each group is, and ``"parity_deviation"`` that of the noise.
         - ``"totals"`` of shape (n_cells,): the number of records of all classes in each cell, by
           all counts together, at least 0; ``"tails"`` of shape (n_cells,), of `empty_tails`.
+        - With people, ``"sizes"``: of `release_sizes`. All other counts are of people then.
 
     Notes
     -----
     A record is in one cell of each of the `t` tables of a release, whose sensitivity is
-    ``sqrt(t)``. Cells and their groups are functions of earlier releases. A record changes a parity
-    by 1, in its class only.
+    ``sqrt(t)``. With people, each of the `k` rows of a person adds ``LARGEST_WEIGHT // k``, so that
+    a person adds at most the weight of a record to each table, and the sensitivity is
+    ``LARGEST_WEIGHT * sqrt(t)``. Cells and their groups are functions of earlier releases. A record
+    changes a parity by 1, in its class only.
 
     Examples
     --------
@@ -157,7 +168,7 @@ def release_marginals(
     >>> bool(np.abs(np.sort(released["pairs"]) - [0, 200, 300, 500]).max() < 20)
     True
     """
-    cells = _release_cells(units, schema, releases)
+    cells = _release_cells(units, schema, releases, people)
     columns = _release_columns(cells, schema, releases, totals=totals)
     # Noise of these sums is independent; that of what they are combined with below is not.
     largest_noise = [noise.max() for noise in columns.noise]
@@ -165,6 +176,8 @@ def release_marginals(
     groups = [np.zeros(len(starts), dtype=np.int64) for starts in cells.starts]
     pairs: list[np.ndarray] = []
     further: dict[str, np.ndarray] = {}
+    if people is not None:
+        further["sizes"] = release_sizes(people.sizes, releases)
     known_sums, pair_noise = cells.round_sums, 0.0
     if len(schema.features) > 1:
         pair_noise = noise_of_tables(releases, "pairs", math.comb(len(schema.features), 2))
@@ -203,8 +216,8 @@ def release_marginals(
 class _Cells(NamedTuple):
     """The cells of every column but the target, and the cells and classes of records.
 
-    The arrays of `codes` and `classes` are private. `round_sums` has the counts that were released
-    to cut the cells, as `likely_counts` takes them.
+    The arrays of `codes`, `classes` and `weights` are private. `round_sums` has the counts that
+    were released to cut the cells, as `likely_counts` takes them.
     """
 
     starts: list[np.ndarray]
@@ -212,6 +225,9 @@ class _Cells(NamedTuple):
     codes: list[np.ndarray]
     classes: np.ndarray
     round_sums: list[list[tuple[np.ndarray, np.ndarray, float]]]
+    # The integers that rows add to counts, and their sum over the rows of a person, at most.
+    weights: np.ndarray | None
+    whole: int
 
 
 class _ColumnCounts(NamedTuple):
@@ -240,19 +256,22 @@ class _Groups(NamedTuple):
         return [len(mass) for mass in self.masses]
 
 
-def _release_cells(units: np.ndarray, schema: TableSchema, releases: SketchReleases) -> _Cells:
+def _release_cells(
+    units: np.ndarray, schema: TableSchema, releases: SketchReleases, people: People | None
+) -> _Cells:
     """Release counts, cut cells with many records by them, and return the cells."""
     final_deviation = math.sqrt(schema.n_classes) * noise_of_counts(schema, releases)
+    weights, whole = (None, 1) if people is None else (people.weights, LARGEST_WEIGHT)
     edges = {j: first_edges(schema.columns[j]) for j in schema.features}
     rounds: dict[int, list[tuple[np.ndarray, np.ndarray, float]]] = {j: [] for j in edges}
     refined = refined_columns(schema)
     for name in ROUNDS if refined else ():
         counts = [
-            np.bincount(cells_of_units(units[:, j], edges[j]), minlength=len(edges[j]) - 1)
+            np.bincount(cells_of_units(units[:, j], edges[j]), weights, len(edges[j]) - 1)
             for j in refined
         ]
         deviation = releases.standard_deviation(name, tables_sensitivity(len(refined)))
-        noisy = release_tables(releases, name, counts)
+        noisy = release_tables(releases, name, counts, whole)
         n_records = np.mean([count.sum() for count in noisy])
         if name == ROUNDS[0] and n_records < records_hidden_by(deviation):
             for k, j in enumerate(refined):
@@ -277,6 +296,8 @@ def _release_cells(units: np.ndarray, schema: TableSchema, releases: SketchRelea
         [cells_of_units(units[:, j], edge) for j, edge in edges.items()],
         classes,
         round_sums,
+        weights,
+        whole,
     )
 
 
@@ -286,14 +307,14 @@ def _release_columns(
     """Release the counts of single columns by class, and combine them with totals if wanted."""
     n_classes, sizes = schema.n_classes, [len(starts) for starts in cells.starts]
     exact = [
-        np.bincount(codes * n_classes + cells.classes, minlength=size * n_classes)
+        np.bincount(codes * n_classes + cells.classes, cells.weights, size * n_classes)
         for codes, size in zip(cells.codes, sizes, strict=True)
     ]
     possible = [
         possible_cells(schema, j, starts)
         for j, starts in zip(schema.features, cells.starts, strict=True)
     ]
-    noisy = release_tables(releases, "values", exact)
+    noisy = release_tables(releases, "values", exact, cells.whole)
     counts = [
         count.reshape(-1, n_classes) * cell for count, cell in zip(noisy, possible, strict=True)
     ]
@@ -302,11 +323,12 @@ def _release_columns(
     if not totals or n_classes == 1:
         return _ColumnCounts(counts, [count.sum(axis=1) for count in counts], noise, [class_noise])
     exact = [
-        np.bincount(codes, minlength=size) for codes, size in zip(cells.codes, sizes, strict=True)
+        np.bincount(codes, cells.weights, size)
+        for codes, size in zip(cells.codes, sizes, strict=True)
     ]
     class_noise = max(class_noise, LEAST_NOISE)
     total_noise = max(noise_of_tables(releases, "totals", len(exact)), LEAST_NOISE)
-    for k, total in enumerate(release_tables(releases, "totals", exact)):
+    for k, total in enumerate(release_tables(releases, "totals", exact, cells.whole)):
         counts[k] = with_totals(counts[k], total, class_noise, total_noise, possible[k])
         noise[k] *= total_noise / np.hypot(noise[k], total_noise)
     combined_noise = deviation_in_classes(class_noise, total_noise, n_classes)
@@ -335,10 +357,10 @@ def _release_pairs(
     """Release the counts of all pairs of columns."""
     n_classes, pairs = schema.n_classes, list(combinations(range(len(schema.features)), 2))
     exact = [
-        count_together(grouped.codes, grouped.sizes, pair, cells.classes, n_classes)
+        count_together(grouped.codes, grouped.sizes, pair, cells.classes, n_classes, cells.weights)
         for pair in pairs
     ]
-    noisy = release_tables(releases, "pairs", exact)
+    noisy = release_tables(releases, "pairs", exact, cells.whole)
     if schema.has_bands:
         possible = possible_pairs(schema, cells.starts, grouped.groups)
         noisy = [pair * mask for pair, mask in zip(noisy, possible, strict=True)]

@@ -58,9 +58,9 @@ def tables_sensitivity(n_tables: int, whole: int = 1) -> partial[float]:
     return partial(cell_count_sensitivity, n_tables=n_tables, whole=whole)
 
 
-def noise_of_tables(releases: SketchReleases, name: str, n_tables: int, whole: int = 1) -> float:
+def noise_of_tables(releases: SketchReleases, name: str, n_tables: int) -> float:
     """Return the standard deviation of the noise of tables of counts."""
-    return releases.standard_deviation(name, tables_sensitivity(n_tables, whole)) / whole
+    return releases.standard_deviation(name, tables_sensitivity(n_tables))
 
 
 def noise_of_counts(schema: TableSchema, releases: SketchReleases) -> float:

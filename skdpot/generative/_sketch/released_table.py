@@ -1,6 +1,6 @@
 """The released sketch of a table, from which tables are sampled."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,18 +10,17 @@ from skdpot.generative._records import check_count, wanted_labels
 from skdpot.generative._score import SCORED_ROWS, sinkhorn_divergence
 from skdpot.generative._sketch.cell_groups import merge_cells
 from skdpot.generative._sketch.file_parts import with_prefix
+from skdpot.generative._sketch.people import draw_sizes, with_person
 from skdpot.generative._sketch.table_draws import sample_units
 from skdpot.generative._sketch.table_files import STATISTICS_PREFIX, read_further, read_model
 from skdpot.generative._sketch.table_model import class_shares
-from skdpot.generative._sketch.table_rows import TableRows, WantedRows, draw_rows
+from skdpot.generative._sketch.table_rows import Rules, computed_values, draw_rows, frame_of
 from skdpot.generative._sketch.table_space import TableSpace
 from skdpot.privacy.quotes import shown
 from skdpot.tables import TableSchema, write_table
 
 __all__ = ["ReleasedTable"]
 
-# The key of a target beside the table: no column has this name.
-_LABELS = object()
 # Different categories have the distance of the two ends of the range of a number.
 _HALF_RANGE = 2**-0.5
 
@@ -41,12 +40,15 @@ class ReleasedTable:
     statistics : mapping of str to ndarray, default=None
         The statistics of `release_marginals` to which the model was fitted. Files of earlier
         versions have none.
+    rules : Rules, default=Rules()
+        That samples keep.
     """
 
     space: TableSpace
     model: Mapping[str, np.ndarray]
     n_records: int
     statistics: Mapping[str, np.ndarray] | None = None
+    rules: Rules = Rules()
 
     network = None
 
@@ -64,11 +66,6 @@ class ReleasedTable:
     def counts(self) -> np.ndarray:
         """Return the share of the records that each class has."""
         return class_shares(self.model, self.space.schema.n_classes)
-
-    @property
-    def counted(self) -> tuple[TableSchema, Mapping[str, np.ndarray]]:
-        """Return the columns that were counted, and the model of these."""
-        return self.space.schema, self.model
 
     @property
     def known_statistics(self) -> Mapping[str, np.ndarray]:
@@ -102,36 +99,44 @@ class ReleasedTable:
     def _sample(self, n_samples: Any, y: Any, given: Any, rng: Any, *, evenly: bool) -> Any:
         codes = None if y is None else wanted_labels(n_samples, y, self.classes, rng)
         n_samples = check_count(n_samples) if codes is None else len(codes)
-        table, labels = self._presented([self._rows(n_samples, rng, given, codes, evenly=evenly)])
+        _, *plain = self._rows(n_samples, rng, given, codes, evenly=evenly)
+        schema = self.space.table_schema
+        columns = schema.presented(plain[: len(schema.columns)])
+        table = write_table(self.space.container, schema, columns, self._computed(plain))
+        labels = self._labels(plain)
         return table if labels is None else (table, labels)
 
-    def _presented(self, blocks: Iterable[TableRows]) -> tuple[Any, Any]:
-        """Return rows in the user's container, and the target, where it is no column of tables."""
-        schema = self.space.table_schema
-        parts = [self._values(rows) for rows in blocks]
-        labels = [part.pop(_LABELS) for part in parts]
-        # No block has a column twice.
-        values = {name: np.concatenate([part.pop(name) for part in parts]) for name in [*parts[0]]}
-        columns = [values[name] for name in schema.names]
-        table = write_table(self.space.container, schema, columns, values)
-        return table, None if labels[0] is None else np.concatenate(labels)
+    def _frame(self, plain: Sequence[np.ndarray]) -> Any:
+        """Return rows as a pandas data frame, with the target if it is declared in the schema."""
+        schema = self._named_schema
+        return frame_of(schema, plain[: len(schema.columns)])
 
-    def _values(self, rows: TableRows) -> dict[Any, Any]:
-        """Return the values of columns, computed ones too, and the target beside them."""
-        schema = self.space.table_schema
-        values = schema.presented([rows.plain[name] for name in schema.names])
-        computed = self.space.rules.presented(rows.plain)
-        named = dict(zip(schema.names, values, strict=True))
-        return {**named, **computed, _LABELS: self._labels(rows)}
+    def _computed(self, plain: Sequence[np.ndarray]) -> dict[Any, np.ndarray]:
+        """Return the computed columns of rows."""
+        computed = self.space.schema.computed
+        if not computed:
+            return {}
+        frame = self.rules.complete(self._frame(plain))
+        return {column.name: computed_values(column, frame[column.name]) for column in computed}
 
-    def _labels(self, rows: TableRows) -> Any:
+    def _labels(self, plain: Sequence[np.ndarray]) -> Any:
         """Return the target of rows, where it is no column of tables."""
         schema = self.space.schema
         if schema.target is None or not self.space.apart:
             return None
         if self.classes is not None:
-            return self.classes[rows.units[:, schema.target]]
-        return schema.columns[schema.target].presented(rows.plain[schema.names[schema.target]])
+            return self.classes[plain[schema.target]]
+        return schema.columns[schema.target].presented(plain[schema.target])
+
+    def sample_users(self, n_users: Any, rng: Any) -> Any:
+        """Return the rows of so many people, with a column of their person."""
+        if self.space.user is None:
+            raise ValueError("n_users is for a generator that was fitted with groups=.")
+        sizes = draw_sizes(self.known_statistics, n_users, rng)
+        drawn = self._sample(int(sizes.sum()), None, None, rng, evenly=False)
+        table, *labels = drawn if isinstance(drawn, tuple) else (drawn,)
+        table = with_person(table, self.space.user, np.repeat(np.arange(n_users), sizes))
+        return (table, *labels) if labels else table
 
     def score(
         self, estimator: Any, X: Any, y: Any, reg: float, rng: Any, device: Any = None
@@ -141,29 +146,40 @@ class ReleasedTable:
         units = self.space.read(estimator, X, y, reset=False)
         units = units[rng.permutation(len(units))[:SCORED_ROWS]]
         labels = None if schema.target is None else schema.classes_of(units[:, schema.target])
-        samples = self._rows(len(units), rng, None, labels).units
+        samples = self._rows(len(units), rng, None, labels)[0]
         points, sampled = (_table_points(rows, schema) for rows in (units, samples))
         return -sinkhorn_divergence(sampled, points, reg=reg)
 
     def _rows(
         self, n_samples: int, rng: Any, given: Any, codes: Any, *, evenly: bool = False
-    ) -> TableRows:
-        """Return records under conditions, target included, that keep all rules."""
-        wanted = self._wanted_rows(self._conditions(given, codes is not None))
-        return draw_rows(self.model, wanted, n_samples, rng, codes, evenly=evenly)
+    ) -> list[np.ndarray]:
+        """Return records under conditions that keep all rules: units, and each column's numbers."""
+        space, schema = self.space, self.space.schema
+        conditions = self._conditions(given, codes is not None)
+        n_drawn = len(schema.columns) - (space.apart and not schema.has_bands)
 
-    def _wanted_rows(self, conditions: Mapping[Any, Any]) -> WantedRows:
-        """Return the rules and conditions that rows must keep."""
-        space = self.space
-        coded = space.apart and not space.schema.has_bands
-        return WantedRows(space.schema, space.rules, conditions, coded)
+        def draw(n: int, labels: Any, evenly: bool = False) -> list[np.ndarray]:
+            units = sample_units(self.model, schema, n, rng, conditions, labels, evenly=evenly)
+            uniforms = np.zeros(units.shape)
+            uniforms[:, :n_drawn] = rng.uniform(size=(n, n_drawn))
+            return [units, *schema.plain_values(units, uniforms, conditions)]
+
+        rows = draw(n_samples, codes, evenly)
+        if not self.rules:
+            return rows
+        return draw_rows(
+            draw, lambda drawn: self.rules.kept(self._frame(drawn[1:]), schema), rows, codes
+        )
+
+    @property
+    def _named_schema(self) -> TableSchema:
+        """Return the schema of the columns that users declared by name."""
+        return self.space.schema if self.space.named else self.space.table_schema
 
     def _conditions(self, given: Any, labelled: bool) -> Mapping[Any, Any]:
         """Return conditions by the names of columns, or raise."""
         given = {} if given is None else given
-        space = self.space
-        schema = space.schema if space.named else space.table_schema
-        names = [*schema.names, *space.rules.computed]
+        names = self._named_schema.names
         if not isinstance(given, Mapping):
             raise ValueError(
                 f"given must be a dictionary of conditions by the name of a column, among {names}, "
@@ -184,8 +200,11 @@ class ReleasedTable:
         space = self.space
         header = {
             "schema": space.schema.plain(), "container": space.container, "apart": space.apart,
-        } | ({"rules": list(space.rules.texts)} if space.rules else {})  # fmt: skip
+        } | ({"ruled": True} if self.rules else {})  # fmt: skip
+        computed = [column.name for column in space.schema.computed]
+        header |= {"computed": computed} if computed else {}
         header |= {"named": True} if space.named else {}
+        header |= {} if space.user is None else {"user": space.user}
         return {"table": header}, {**self.model, **self._further_arrays()}
 
     def _further_arrays(self) -> dict[str, np.ndarray]:
@@ -200,6 +219,8 @@ class ReleasedTable:
         space = TableSpace.from_file(header)
         model = read_model(arrays, space.schema)
         further = read_further(arrays, len(model), space.schema, n_records)
+        if (space.user is None) == ("sizes" in further.get("statistics", {})):
+            raise ValueError("the file does not hold a sketch of a table.")
         return cls(space, model, n_records, **further)
 
 

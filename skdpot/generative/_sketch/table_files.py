@@ -8,6 +8,7 @@ import numpy as np
 from skdpot.generative._sketch.file_parts import part_of, with_kinds
 from skdpot.generative._sketch.noisy_counts import released_size
 from skdpot.generative._sketch.parities import PARITY_SIZES, are_scanned, count_subsets
+from skdpot.generative._sketch.people import SIZE_EDGES
 from skdpot.tables import TableSchema
 
 __all__ = ["STATISTICS_PREFIX", "are_cells", "read_further", "read_model"]
@@ -108,6 +109,7 @@ def read_further(
     if not statistics:
         return {}
     kinds = _STATISTICS | (_PARITY_ARRAYS if "parities" in statistics else {})
+    kinds |= {"sizes": np.float64} if "sizes" in statistics else {}
     statistics |= with_kinds(statistics, kinds)
     if (
         statistics.keys() != kinds.keys()
@@ -140,6 +142,7 @@ def _are_statistics(schema: TableSchema, statistics: Mapping[str, np.ndarray]) -
         and deviations.shape in ((2,), (4,))
         and bool((deviations >= 0).all() and (deviations[2:] > 0).all())
         and ("parities" not in statistics or _are_parities(schema, sum(sizes), statistics))
+        and ("sizes" not in statistics or statistics["sizes"].shape == (len(SIZE_EDGES) - 1,))
     )
 
 

@@ -16,6 +16,7 @@ from skdpot.generative._sketch.expected_errors import expected_errors
 from skdpot.generative._sketch.marginals import release_marginals, share_marginals
 from skdpot.generative._sketch.noisy_counts import noise_of_counts, released_size
 from skdpot.generative._sketch.parities import MOST_PARITIES
+from skdpot.generative._sketch.people import LARGEST_WEIGHT, People, taken_out
 from skdpot.generative._sketch.plan import (
     PlannedRelease,
     SketchBudget,
@@ -29,7 +30,7 @@ from skdpot.generative._sketch.table_space import TableRecords, TableSpace, read
 from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.sensitivity import cell_count_sensitivity
 from skdpot.releases import SketchReleases
-from skdpot.tables import Table, TableSchema
+from skdpot.tables import Table, TableSchema, check_index, person_codes
 
 # Statistics that are used only to fit a model.
 _FIT_ONLY = ("totals", "tails")
@@ -76,12 +77,21 @@ class TableSketch(BaseEstimator):
         validate_parameters(self)
 
     def _read(
-        self, estimator: Any, X: Any, y: Any, declared: Declared, *, reset: bool, private: bool
-    ) -> "TableRecords":
-        """Return a private table, or raise."""
-        space = self._space_of(X, y, declared)
+        self, estimator: Any, X: Any, y: Any, declared: Declared, *, reset: bool, private: bool,
+        groups: Any = None,
+    ) -> "TableRecords":  # fmt: skip
+        """Return a private table, or raise; with `groups`, that of their people."""
+        if groups is None:
+            space = self._space_of(X, y, declared)
+            units = space.read(estimator, X, y, reset=reset, private=private)
+            return TableRecords(space, units[(units >= 0).all(axis=1)], len(units))
+        X, groups, user = taken_out(X, groups)
+        check_index(X, groups)
+        space = self._space_of(X, y, declared).by_person(user)
         units = space.read(estimator, X, y, reset=reset, private=private)
-        return TableRecords(space, units[(units >= 0).all(axis=1)], len(units))
+        codes, names = person_codes(groups, len(units), leave_out=private)
+        kept = (codes >= 0) & (units >= 0).all(axis=1)
+        return TableRecords(space, units[kept], len(names), People.of(codes[kept]))
 
     def _space_of(self, X: Any, y: Any, declared: Declared) -> "TableSpace":
         """Return the declaration of a table, with the types of a frame, or raise."""
@@ -89,9 +99,13 @@ class TableSketch(BaseEstimator):
         space = read_space(declared, table.container, apart=y is not None)
         return replace(space, schema=space.schema.typed(table, declared.schema))
 
-    def _unseen(self, declared: Declared, columns: Any) -> "TableRecords":
+    def _unseen(
+        self, declared: Declared, columns: Any, *, by_person: bool = False
+    ) -> "TableRecords":
         """Return no records of the declared table, or raise."""
         space = read_space(declared, "array", apart=declared.classes is not None)
+        if by_person:
+            space = space.by_person("user")
         return TableRecords(space, np.empty((0, 0)), 0)
 
     def _plan(
@@ -99,16 +113,11 @@ class TableSketch(BaseEstimator):
         progress: Callable[..., Any],
     ) -> "TableReleases":  # fmt: skip
         """Return the release, or raise; no record is looked at."""
-        refuse_network(training)
+        if training is not None:
+            raise ValueError("network is for vectors and images, and a table has a schema.")
         release = TableReleases(space, budget, int(self.n_components), int(self.n_iter), progress)
         check_noise(budget, release.planned)
         return release
-
-
-def refuse_network(training: Any) -> None:
-    """Raise if a network is to learn from the sketch of a table."""
-    if training is not None:
-        raise ValueError("network is for vectors and images, and a table has a schema.")
 
 
 @dataclass(frozen=True)
@@ -152,7 +161,10 @@ class TableReleases(SketchSeries):
         releases, points = self._releases(source), records.points
         # One step for each release, and one for the fit of the model.
         with self.progress(total=len(shares) + 1, unit=" parts") as bar:
-            released = release_marginals(points, schema, releases, **self._options)
+            released = release_marginals(
+                points, schema, releases, **self._options,
+                people=None if self.space.user is None else records.people,
+            )  # fmt: skip
             bar.update(len(shares))
             model = fit_table(released, schema, self.n_components, self.n_iter, pooled=self.pooled)
             bar.update()
@@ -168,19 +180,22 @@ class TableReleases(SketchSeries):
         """Return the releases, with bounds of their sensitivities."""
         # A record is in at most one table for each column, and for each pair of columns.
         n_tables = max(len(self.space.schema.columns) ** 2, MOST_PARITIES)
-        bound = partial(cell_count_sensitivity, n_tables=n_tables)
+        whole = 1 if self.space.user is None else LARGEST_WEIGHT
+        bound = partial(cell_count_sensitivity, n_tables=n_tables, whole=whole)
         return {name: PlannedRelease(share, bound) for name, share in self._shares.items()}
 
     @property
     def _shares(self) -> dict[str, float]:
-        return share_marginals(self.space.schema, **self._options)
+        by_person = self.space.user is not None
+        return share_marginals(self.space.schema, **self._options, by_person=by_person)
 
     @property
     def _options(self) -> dict[str, Any]:
         """Return the release; classes that are groups of a map need no parities or totals."""
         apart = not self.pooled
         totals = apart and self.budget.noise_multiplier > _NOISE_OF_TOTALS
-        return {"parities": apart, "totals": totals}
+        # Parities are counted by bits, which have no weights.
+        return {"parities": apart and self.space.user is None, "totals": totals}
 
 
 def plan_table(

@@ -1,25 +1,16 @@
 """The public declaration of a table, and the private records that were read."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import validate_data
 
 from skdpot.generative._records import Declared, read_classes, read_codes, read_each
-from skdpot.generative._sketch.table_rows import check_rules
-from skdpot.tables import (
-    CONTAINERS,
-    Column,
-    Rules,
-    Table,
-    TableSchema,
-    read_rules,
-    read_schema,
-    read_units,
-    schema_from_plain,
-)
+from skdpot.generative._sketch.people import People
+from skdpot.generative._sketch.table_rows import check_rules, read_rules
+from skdpot.tables import CONTAINERS, Table, TableSchema, read_schema, read_units, schema_from_plain
 
 __all__ = ["TableRecords", "TableSpace", "read_space"]
 
@@ -36,17 +27,23 @@ class TableSpace:
         The container of tables.
     apart : bool
         Whether the target is no column of tables, and goes beside them.
-    rules : Rules
-        That hold in every row that is drawn. Columns which they compute are not learned.
     named : bool, default=False
         Whether a target that goes beside tables is declared in their schema.
+    user : str, default=None
+        The name of the column of people, who have several rows. None means one row per person.
     """
 
     schema: TableSchema
     container: str
     apart: bool
-    rules: Rules = Rules()
     named: bool = False
+    user: str | None = None
+
+    def by_person(self, user: str) -> "TableSpace":
+        """Return the declaration with people, whose column has this name, or a longer one."""
+        while user in [column.name for column in self.schema.declared]:
+            user += "_"
+        return replace(self, user=user)
 
     @property
     def classes(self) -> np.ndarray | None:
@@ -80,20 +77,22 @@ class TableSpace:
     def from_file(cls, header: Mapping[str, Any]) -> "TableSpace":
         """Return the declaration of a table from a file, or raise."""
         schema, container, apart = (header[name] for name in ("schema", "container", "apart"))
-        named = header.get("named", False)
+        named, user = header.get("named", False), header.get("user")
         schema = schema_from_plain(schema)
-        rules = read_rules(header.get("rules"), schema)
-        schema = schema.computing(rules.computed)
+        target = None if schema.target is None else schema.names[schema.target]
+        computed = header.get("computed", [])
         if (
             container not in CONTAINERS
             or apart not in (False, True)
             or named not in (False, True)
+            or not isinstance(user, str | None)
+            or not set(computed) <= set(schema.names) - {target}
             or (apart and schema.target != len(schema.columns) - 1)
             or (named and not apart)
             or (apart and schema.has_bands and not named)
         ):
             raise ValueError("the file does not hold a sketch of a table.")
-        return cls(schema, container, apart, rules, named)
+        return cls(schema.computing(computed), container, apart, named, user)
 
     def read(
         self, estimator: Any, X: Any, y: Any, *, reset: bool, private: bool = False
@@ -131,12 +130,13 @@ class TableRecords:
     """A private table that was read.
 
     `points` has a row of whole numbers for each record whose values all have a place. Others, which
-    are among the `n_read`, count nowhere.
+    are among the `n_read`, count nowhere. If people have several rows, `n_read` is their number.
     """
 
     space: TableSpace
     points: np.ndarray
     n_read: int
+    people: People | None = None
 
 
 def read_space(declared: Declared, container: str, *, apart: bool) -> TableSpace:
@@ -154,13 +154,19 @@ def read_space(declared: Declared, container: str, *, apart: bool) -> TableSpace
             "as classes=[...]. Or declare y in the schema, and name it as target; then it is a "
             "column of the table."
         )
-    rules = read_rules(declared.rules, features)
-    features = features.computing(rules.computed)
+    rules = read_rules(declared.rules, declared.computed)
+    columns = [column for column in features.names if column != declared.target]
+    if unknown := [name for name in rules.formulas if name not in columns]:
+        raise ValueError(
+            f"computed has {unknown}: these are no columns of the schema but the target, which are "
+            f"{columns}."
+        )
+    features = features.computing(rules.formulas)
     check_rules(features, rules)
     if not apart:
-        return TableSpace(features, container, False, rules)
+        return TableSpace(features, container, False)
     if named:
-        return TableSpace(_with_target_last(features), container, True, rules, named=True)
+        return TableSpace(_with_target_last(features), container, True, named=True)
     if declared.target is not None:
         raise ValueError("target is of the schema, and classes are of a y that is not: use one.")
     plain, name = features.plain()["columns"], "y"
@@ -168,13 +174,12 @@ def read_space(declared: Declared, container: str, *, apart: bool) -> TableSpace
         name += "_"
     labels = {"name": name, "categories": read_classes(declared.classes)[0].tolist()}
     schema = schema_from_plain({"columns": [*plain, labels], "target": name})
-    return TableSpace(schema.computing(rules.computed), container, True, rules)
+    return TableSpace(schema.computing(rules.formulas), container, True)
 
 
 def _with_target_last(schema: TableSchema) -> TableSchema:
     target = schema.columns[schema.target or 0]
     features = [column for column in schema.declared if column is not target]
-    computed = [column.name for _, column in schema.others if isinstance(column, Column)]
     plain = [column.plain() for column in (*features, target)]
     reordered = schema_from_plain({"columns": plain, "target": target.name})
-    return reordered.computing(computed)
+    return reordered.computing([column.name for column in schema.computed])

@@ -66,7 +66,7 @@ class VectorSketch(BaseEstimator):
     def _check(self, declared: Declared) -> None:
         """Raise where parameters are wrong, or something is declared that this is not for."""
         validate_parameters(self)
-        declared.refuse("VectorSketch", "image_shape", "schema", "target", "rules")
+        declared.refuse("VectorSketch", "image_shape", "schema", "target", "rules", "computed")
 
     def _plan(
         self,
@@ -141,7 +141,7 @@ class ImageSketch(VectorSketch):
 
     def _check(self, declared: Declared) -> None:
         validate_parameters(self)
-        declared.refuse("ImageSketch", "schema", "target", "rules")
+        declared.refuse("ImageSketch", "schema", "target", "rules", "computed")
         if declared.image_shape is None:
             raise ValueError("ImageSketch is for images, and needs an image_shape.")
 

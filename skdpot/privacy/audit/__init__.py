@@ -5,9 +5,7 @@ An attack that finds nothing proves nothing.
 
 from skdpot.privacy.audit._exact import ExactAudit as ExactAudit
 from skdpot.privacy.audit._exact import exact_audit
-from skdpot.privacy.audit._one_run import OneRunAuditResult as OneRunAuditResult
-from skdpot.privacy.audit._one_run import one_run_audit
 from skdpot.privacy.audit._result import AuditResult as AuditResult
 from skdpot.privacy.audit._two_samples import audit
 
-__all__ = ["audit", "exact_audit", "one_run_audit"]
+__all__ = ["audit", "exact_audit"]

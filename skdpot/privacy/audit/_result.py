@@ -1,7 +1,6 @@
 """The result of an audit."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -9,31 +8,7 @@ from skdpot.privacy.audit._bounds import lower_rate, upper_rate
 
 
 @dataclass(frozen=True)
-class LowerBound:
-    """A lower bound of epsilon, at a delta, that holds with some confidence."""
-
-    epsilon_lower: float
-    delta: float
-    confidence: float
-
-    def exceeds(self, epsilon: float) -> bool:
-        """Tell whether a claim of this epsilon, at the result's delta, is refuted.
-
-        Parameters
-        ----------
-        epsilon : float
-            The claimed epsilon.
-
-        Returns
-        -------
-        bool
-            True is a proof, with the result's confidence; False proves nothing.
-        """
-        return self.epsilon_lower > epsilon
-
-
-@dataclass(frozen=True)
-class AuditResult(LowerBound):
+class AuditResult:
     """The lower bound of epsilon that :func:`audit` proved, and the counts behind it.
 
     Parameters
@@ -49,8 +24,7 @@ class AuditResult(LowerBound):
         Releases per data set: one half chose the event, the other was counted.
     statistic : str
         What gave outputs their scores: ``"likelihood_ratio"``, ``"frequency of atoms"`` (of whole
-        outputs, to the last bit), ``"frequency of forms"`` (of types, shapes, errors and what is
-        not finite), ``"value"`` (of a single number), ``"classifier (...)"`` or ``"bits"``.
+        outputs, to the last bit), ``"value"`` (of a single number) or ``"classifier (...)"``.
     threshold : float
         The score from which on, or up to which, outputs belong to the event that was counted.
     tail : {"upper", "lower"}
@@ -74,7 +48,6 @@ class AuditResult(LowerBound):
     See Also
     --------
     audit : Makes it.
-    skdpot.display.AuditDisplay : What :meth:`plot` returns.
 
     Examples
     --------
@@ -87,6 +60,9 @@ class AuditResult(LowerBound):
     (True, False)
     """
 
+    epsilon_lower: float
+    delta: float
+    confidence: float
     n_trials: int
     statistic: str
     threshold: float
@@ -96,6 +72,21 @@ class AuditResult(LowerBound):
     counts: tuple[int, int]
     data_scores: np.ndarray = field(repr=False, compare=False)
     neighbour_scores: np.ndarray = field(repr=False, compare=False)
+
+    def exceeds(self, epsilon: float) -> bool:
+        """Tell whether a claim of this epsilon, at the result's delta, is refuted.
+
+        Parameters
+        ----------
+        epsilon : float
+            The claimed epsilon.
+
+        Returns
+        -------
+        bool
+            True is a proof, with the result's confidence; False proves nothing.
+        """
+        return self.epsilon_lower > epsilon
 
     @property
     def rates(self) -> tuple[float, float]:
@@ -131,22 +122,3 @@ class AuditResult(LowerBound):
         false_negatives = np.append(missed / self.n_held_out, 1.0)
         false_positives = np.append(1.0 - below / self.n_held_out, 0.0)
         return false_positives, false_negatives
-
-    def plot(self, ax: Any = None, *, claimed_epsilon: float | None = None) -> Any:
-        """Plot the error rates of the attack, and those that a claim allows.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Where to plot; None makes a new figure.
-        claimed_epsilon : float, default=None
-            A claim, whose region of impossible error rates is shown.
-
-        Returns
-        -------
-        skdpot.display.AuditDisplay
-            The plot.
-        """
-        from skdpot.display import AuditDisplay
-
-        return AuditDisplay.from_result(self, ax=ax, claimed_epsilon=claimed_epsilon)

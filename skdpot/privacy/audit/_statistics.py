@@ -17,7 +17,6 @@ _N_NAMES = 50
 _N_FEATURES_OF_TREES = 64
 _N_FEATURES_OF_PRODUCTS = 16
 _RATIO_DECIMALS = 9
-_MANTISSA_BITS = 53
 # Larger numbers are replaced by it, so that sums of squares stay finite.
 _LARGEST = 1e100
 
@@ -74,22 +73,19 @@ class DensityRatio(Statistic):
 
 
 class Frequency(Statistic):
-    """The log-odds with which an output, or its form, was seen on either data set."""
+    """The log-odds with which an output was seen on either data set."""
 
-    def __init__(self, read: str) -> None:
-        self.read = read
-        self.name = f"frequency of {read}"
+    name = "frequency of atoms"
 
     def fit(self, data: Outcomes, neighbour: Outcomes) -> None:
-        on_data = Counter(getattr(data, self.read)())
-        on_neighbour = Counter(getattr(neighbour, self.read)())
+        on_data, on_neighbour = Counter(data.atoms()), Counter(neighbour.atoms())
         self.odds_ = {
             key: np.log((on_data[key] + 0.5) / (on_neighbour[key] + 0.5))
             for key in on_data | on_neighbour
         }
 
     def score(self, outcomes: Outcomes) -> np.ndarray:
-        return np.array([self.odds_.get(key, 0.0) for key in getattr(outcomes, self.read)()])
+        return np.array([self.odds_.get(key, 0.0) for key in outcomes.atoms()])
 
 
 class Value(Statistic):
@@ -100,42 +96,6 @@ class Value(Statistic):
     def score(self, outcomes: Outcomes) -> np.ndarray:
         values = np.array([numbers[0] if numbers.size else 0.0 for numbers in outcomes.numbers()])
         return np.where(np.isnan(values), 0.0, values)
-
-
-class Bits(Statistic):
-    """Log-odds by the first and last bits of floating-point numbers, one number at a time.
-
-    The last bits of a sum may reveal the value: if the noise is smaller than the value, the sum is
-    a multiple of a power of two that depends on the value.
-    """
-
-    name = "bits"
-
-    def fit(self, data: Outcomes, neighbour: Outcomes) -> None:
-        self.width_ = max(data.width(), neighbour.width())
-        self.odds_ = []
-        for on_data, on_neighbour in zip(self._codes(data), self._codes(neighbour), strict=True):
-            codes = np.union1d(on_data, on_neighbour)
-            counts = [
-                np.bincount(np.searchsorted(codes, seen), minlength=len(codes)) + 0.5
-                for seen in (on_data, on_neighbour)
-            ]
-            self.odds_.append((codes, np.log(counts[0] / counts[1])))
-
-    def score(self, outcomes: Outcomes) -> np.ndarray:
-        scores = np.zeros(len(outcomes))
-        for (codes, odds), seen in zip(self.odds_, self._codes(outcomes), strict=True):
-            position = np.minimum(np.searchsorted(codes, seen), len(codes) - 1)
-            scores += np.where(codes[position] == seen, odds[position], 0.0)
-        return scores
-
-    def _codes(self, outcomes: Outcomes) -> np.ndarray:
-        """Return, for every position in an output, the exponents of its first and last bit."""
-        numbers = outcomes.padded(self.width_).T
-        mantissas, exponents = np.frexp(np.where(np.isfinite(numbers), numbers, 0.0))
-        integers = np.abs(np.ldexp(mantissas, _MANTISSA_BITS)).astype(np.int64)
-        last_bits = np.frexp((integers & -integers).astype(np.float64))[1]
-        return exponents.astype(np.int64) * (_MANTISSA_BITS + 2) + last_bits
 
 
 class Classifier(Statistic):
@@ -233,13 +193,10 @@ def default_classifiers(n_features: int) -> list[Classifier]:
 
 def candidates(statistic: str, classifier: Any, data: Outcomes, neighbour: Outcomes) -> list:
     """Return the unfitted statistics that `audit` tries on outputs like these."""
-    if statistic == "bits":
-        return [Bits()]
-    frequencies = [Frequency("atoms"), Frequency("forms")]
     n_different = len(set(data.atoms()) | set(neighbour.atoms()))
     few = n_different * _FEW_OUTPUTS <= len(data) + len(neighbour)
     if statistic == "frequency" or (statistic == "auto" and few and classifier is None):
-        return frequencies
+        return [Frequency()]
     if classifier is not None:
         from sklearn.base import clone
 
@@ -248,4 +205,4 @@ def candidates(statistic: str, classifier: Any, data: Outcomes, neighbour: Outco
         features = Features(data, neighbour)
         learned = [Value()] if features.width_ == 1 else []
         learned += default_classifiers(features.n_features) if features.n_features else []
-    return learned if statistic == "classifier" else [*frequencies, *learned]
+    return learned if statistic == "classifier" else [Frequency(), *learned]

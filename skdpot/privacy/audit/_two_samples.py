@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 
 from skdpot.privacy.audit._bounds import choose_event, epsilon_from_counts
-from skdpot.privacy.audit._outputs import collect
+from skdpot.privacy.audit._outputs import alike_and_finite, collect
 from skdpot.privacy.audit._result import AuditResult
 from skdpot.privacy.audit._statistics import DensityRatio, candidates
 from skdpot.privacy.checks import check_choice, check_delta, check_probability
 
-_STATISTICS = ("auto", "likelihood_ratio", "frequency", "classifier", "bits")
+_STATISTICS = ("auto", "likelihood_ratio", "frequency", "classifier")
 _FEWEST_TRIALS = 20
 
 
@@ -53,13 +53,11 @@ def audit(
         Releases per data set, at least 20. No more than about ``log(n_trials / 8)`` can be proven.
     confidence : float, default=0.95
         Probability with which the bound holds, at least.
-    statistic : {"auto", "likelihood_ratio", "frequency", "classifier", "bits"}, default="auto"
+    statistic : {"auto", "likelihood_ratio", "frequency", "classifier"}, default="auto"
         How outputs are scored. ``"likelihood_ratio"`` is `log_density_ratio`; ``"frequency"``
         counts how often an output occurred on either data set; ``"classifier"`` learns to
         distinguish the data sets. ``"auto"`` is the first if the ratio is given, the second if
         outputs repeat often, and otherwise the best of all, as found within the first half.
-        ``"bits"`` looks for differences in the last bits of floating-point numbers. It is used
-        only on request: most noise that is added in floating point fails it.
     log_density_ratio : callable, default=None
         ``log_density_ratio(outputs)`` returns one number per output: the logarithm of the output's
         density on `data` divided by that on `neighbour`, or any other number that may distinguish
@@ -94,7 +92,6 @@ def audit(
     See Also
     --------
     exact_audit : Needs no trials if the probabilities are known exactly.
-    one_run_audit : For training algorithms, which cannot be run thousands of times.
 
     Notes
     -----
@@ -175,7 +172,7 @@ def _choose(
     pair: Any, delta: float, confidence: float, statistic: str, ratio: Any, classifier: Any
 ) -> tuple[Any, Any]:
     """Return the statistic and the event that do best on outputs that are not counted later."""
-    if ratio is not None and len(set(pair[0].forms()) | set(pair[1].forms())) == 1:
+    if ratio is not None and alike_and_finite(*pair):
         known = DensityRatio(ratio)
         scores = [known.score(part) for part in pair]
         return known, choose_event(scores[0], scores[1], delta, confidence)[0]

@@ -20,7 +20,6 @@ from skdpot.privacy.sensitivity._messages import (
     message_sensitivity,
     rounded_message_sensitivity,
 )
-from skdpot.privacy.sensitivity._moments import moment_sensitivities
 from skdpot.privacy.sensitivity._scores import block_score_sensitivity, cost_score_sensitivity
 from skdpot.privacy.sensitivity._sums import (
     ball_sum_sensitivity,

@@ -14,13 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import linprog
 
-from ._bregman import anneal
 from ._exchange import Rounds
 from ._relaxation import Plane, Relaxation, RelaxedMethod, into_capped_simplex, mixture
 
-# Regularisation, in units of the mean cost, below which cutting planes do better than projections.
-_HAND_OVER = 1e-4
-_FIRST_CUTS = 8
 # Radii are in units of the cap.
 _FIRST_RADIUS = 0.1
 _ACCEPTED, _GOOD = 0.1, 0.5
@@ -30,42 +26,34 @@ _NO_PLANE = 1e-12
 
 
 class Bundle(RelaxedMethod):
-    """Projections first, and then cutting planes."""
+    """Cutting planes within a trust region."""
 
     name = "bundle"
 
     def relax(self, relaxation: Relaxation) -> Rounds[None]:
         """Improve shares and bound until the gap is closed or nothing can be improved."""
-        known = yield from anneal(relaxation, _HAND_OVER)
-        if not relaxation.finished:
-            yield from _descend(relaxation, known[-_FIRST_CUTS:])
-
-
-def _descend(relaxation: Relaxation, known: Sequence[list[Plane]]) -> Rounds[None]:
-    """Cut, beginning with planes of every part that other methods met."""
-    center = relaxation.shares
-    heights, (touching,) = yield from relaxation.evaluate(center)
-    models = [list(planes) for planes in zip(*known, touching, strict=True)]
-    radius = _FIRST_RADIUS
-    while not relaxation.finished:
-        proposal = _propose(models, center, relaxation.n_support, heights, relaxation.gap, radius)
-        if proposal is None:
-            break
-        relaxation.learn(list(map(mixture, models, proposal.multipliers)))
-        if relaxation.converged:
-            break
-        trial, (touching,) = yield from relaxation.evaluate(proposal.shares)
-        models = [
-            [*_still_needed(planes, multipliers), plane]
-            for planes, multipliers, plane in zip(
-                models, proposal.multipliers, touching, strict=True
-            )
-        ]
-        decrease = float(heights.sum() - trial.sum())
-        radius = _next_radius(radius, decrease, proposal.decrease, relaxation.gap)
-        if decrease > 0:
-            center, heights = proposal.shares, trial
-    relaxation.note()
+        center, radius, n_support = relaxation.shares, _FIRST_RADIUS, relaxation.n_support
+        heights, (touching,) = yield from relaxation.evaluate(center)
+        models = [[plane] for plane in touching]
+        while not relaxation.finished:
+            proposal = _propose(models, center, n_support, heights, relaxation.gap, radius)
+            if proposal is None:
+                break
+            relaxation.learn(list(map(mixture, models, proposal.multipliers)))
+            if relaxation.converged:
+                break
+            trial, (touching,) = yield from relaxation.evaluate(proposal.shares)
+            models = [
+                [*_still_needed(planes, multipliers), plane]
+                for planes, multipliers, plane in zip(
+                    models, proposal.multipliers, touching, strict=True
+                )
+            ]
+            decrease = float(heights.sum() - trial.sum())
+            radius = _next_radius(radius, decrease, proposal.decrease, relaxation.gap)
+            if decrease > 0:
+                center, heights = proposal.shares, trial
+        relaxation.note()
 
 
 def _still_needed(planes: Sequence[Plane], multipliers: np.ndarray) -> list[Plane]:

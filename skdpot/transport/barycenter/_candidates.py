@@ -12,7 +12,6 @@ from scipy import sparse
 
 from ..base_measure import TransportConvergenceWarning
 from ..exact import exact_transport
-from ._bregman import BregmanProjections
 from ._bundle import Bundle
 from ._candidate_problem import CandidateProblem, check_problem, lower_bound
 from ._choice import Choice, choose, coordinates_from_costs
@@ -23,9 +22,7 @@ from ._relaxation import Relaxation, RelaxedMethod
 from ._whole_program import LARGEST_EXACT, solve_program
 
 # Beside these, "exact" solves the whole program, and "auto" chooses by sizes.
-METHODS: dict[str, type[RelaxedMethod]] = {
-    one.name: one for one in (BregmanProjections, Bundle, DualSubgradient)
-}
+METHODS: dict[str, type[RelaxedMethod]] = {one.name: one for one in (Bundle, DualSubgradient)}
 # Below this number of pairs of points and candidates, HiGHS needs a fraction of a second.
 _TINY = 2_000
 # Number of separate sums over groups in cutting planes, so that their linear program stays small.
@@ -101,7 +98,7 @@ def candidate_barycenter(
         Number of candidates to choose.
     masses : sequence of array-like of shape (n_s,), default=None
         Masses of each group's points, non-negative and with sum 1. None means equal masses.
-    method : {"auto", "bregman", "bundle", "dual", "exact"}, default="auto"
+    method : {"auto", "bundle", "dual", "exact"}, default="auto"
         Solver of the relaxation, see Notes. "auto" chooses by sizes only.
     tol : float, default=1e-3
         Certified gap, relative to the relaxed objective, at which the solver stops.
@@ -161,12 +158,10 @@ def candidate_barycenter(
     *Methods.* "dual" is the paper's Algorithm 1: subgradient steps with momentum .9, of
     length proportional to :math:`1/\sqrt{j}` in units of w, with theta_0 eliminated, the best dual
     value kept, and shares recovered as the average of the last selections. With `batches`, a step
-    selects the same fraction of its batch as of all candidates. "bregman" projects plans
-    alternately on their rows and on equal, capped columns, while the regularisation falls.
-    "bundle" begins with that; then the groups answer shares by their exact transport and its
-    subgradient, from which a linear program proposes new shares. "auto" is "exact" for a few
-    points, and otherwise "bundle", which ends with the projections if they reach `tol`. "exact"
-    solves one sparse linear program. Gaps are certified alike for all of them.
+    selects the same fraction of its batch as of all candidates. In "bundle", groups answer shares
+    by their exact transport and its subgradient, from which a linear program proposes new shares
+    near the best ones. "auto" is "exact" for a few points, and otherwise "bundle". "exact" solves
+    one sparse linear program. Gaps are certified alike for all of them.
 
     *Rounding.* Along a space-filling order of the candidates, one is chosen wherever the running
     sum of shares passes another 1/M. If that is worse than the M largest shares, those are the
@@ -179,9 +174,6 @@ def candidate_barycenter(
     ----------
     Federated Calculation of the Free-Support Transportation Barycenter by Single-Loop Dual
     Decomposition, problem (12), dual function (13), Algorithm 1.
-
-    J.-D. Benamou, G. Carlier, M. Cuturi, L. Nenna and G. Peyré, "Iterative Bregman Projections for
-    Regularized Transportation Problems", SIAM Journal on Scientific Computing 37(2), 2015.
 
     Examples
     --------

@@ -12,9 +12,8 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from ..base_measure import TransportConvergenceWarning
-from ..dense_simplex import squared_distances
 from ..polytope import check_weights
-from ._bregman import FIRST_REG, project
+from ._bundle import Bundle
 from ._choice import space_filling_order, systematic_choice
 from ._exchange import Arrays, Exchange, Group, Method, Rounds, answers, drive
 from ._free_bounds import moment_bound, pair_bound
@@ -22,11 +21,11 @@ from ._masses import check_masses
 from ._placed_points import PlacedPoints
 from ._placing import place_support
 from ._point_problem import BarycenterProblem, BarycenterResult
-from ._relaxation import relaxation_of
+from ._relaxation import Relaxation
 
 _BOUNDS = ("moments", "pairs")
-# The number of projections before candidates are chosen as a start for free points.
-_FIRST_PROJECTIONS = 20
+# The number of rounds before candidates are chosen as a start for free points.
+_FIRST_ROUNDS = 20
 # In the first rounds all groups move at once; the first one depends on the start.
 _USUAL_ROUNDS = 2
 # Relative to the square of the largest coordinate: smaller decreases are rounding errors.
@@ -143,9 +142,8 @@ def free_support_barycenter(
     |y - r|^2 \rangle = v_s + \frac1M \sum_j |b_{sj} - r_j|^2`. If every support point receives a
     single point of each group (equally many of equal mass), :math:`v_s = 0`, and the coupling is
     the best one given all others; otherwise it is taken if it lowers F, and else the one with x,
-    which never raises F. For two such groups, one sweep reaches the optimum. The network simplex
-    starts from where it ended for the same group, which makes all but the first round cheap. For a
-    group, a step is a message of its M targets, and one of its M images.
+    which never raises F. For two such groups, one sweep reaches the optimum. For a group, a step is
+    a message of its M targets, and one of its M images.
 
     *Means.* Translations of groups only move the barycenter. So everything is computed for groups
     about their means, and :math:`\sum_s \lambda_s |m_s - m|^2` is added.
@@ -258,12 +256,13 @@ class _FreeGroup(Group):
         self.mean = self.placing.masses @ self.placing.points
         self.placing.points = self.placing.points - self.mean
 
-    def optimal_plan(self, support: np.ndarray) -> tuple[sparse.csr_array, tuple[float, float]]:
+    def optimal_plan(self, support: np.ndarray) -> tuple[sparse.csr_array, list[float]]:
         """Return an optimal coupling with the support, and bounds on its cost."""
-        lower, upper, coupling = self.placing.place(support)
-        where = (self.placing.used[coupling.columns], coupling.rows)
-        plan = sparse.csr_array((coupling.masses, where), shape=(self.n_points, len(support)))
-        return plan, (lower, upper)
+        coupling, *bounds = self.placing.couple(support)
+        rows, columns = coupling.nonzero()
+        where = (self.placing.used[columns], rows)
+        plan = sparse.csr_array((coupling.data, where), shape=(self.n_points, len(support)))
+        return plan, bounds
 
 
 def _sweep_until_settled(
@@ -317,11 +316,7 @@ def _reconsider(group: Group, arrays: Arrays) -> np.ndarray:
 
         now = beside(placed.image, placed.scatter)
         for targets in (support,) if alone else (rest, support):
-            # No name is given to the costs: a matrix would be kept until the next one is made.
-            coupling = placed.transport.solve(
-                squared_distances(targets, placed.points, _fast_matrix), overwrite=True
-            )
-            proposal = placed.images(coupling)
+            proposal = placed.images(placed.couple(targets)[0])
             if beside(*proposal) < now:
                 placed.image, placed.scatter = proposal
                 break
@@ -360,16 +355,14 @@ class FreeSupport(Method):
 def _rough_choice(
     problem: BarycenterProblem, exchange: Exchange, weighing: Arrays
 ) -> Rounds[np.ndarray]:
-    """Return candidates that a few projections choose."""
-    relaxation = relaxation_of(problem, exchange)
+    """Return candidates that a few cutting planes choose."""
+    relaxation = Relaxation(
+        exchange, problem.n_candidates, problem.n_support, problem.tol, _FIRST_ROUNDS
+    )
     yield from relaxation.begin(candidates=problem.candidates, **weighing)
-    relative, shares = FIRST_REG, relaxation.shares
-    for _ in range(_FIRST_PROJECTIONS):
-        log_shares, relative = yield from project(relaxation, relative)
-        shares = np.exp(log_shares)
-    exchange.news = {}
-    order = space_filling_order(problem.candidates, shares)
-    return problem.candidates[systematic_choice(shares, order, problem.n_support)]
+    yield from Bundle().relax(relaxation)
+    order = space_filling_order(problem.candidates, relaxation.shares)
+    return problem.candidates[systematic_choice(relaxation.shares, order, problem.n_support)]
 
 
 def _moments_support(
@@ -406,14 +399,6 @@ def _scale(points: list[np.ndarray], everything: list[np.ndarray]) -> float:
     """Return a unit of length in which coordinates are about 1, and squares do not overflow."""
     largest, limit = (max(np.abs(a).max() for a in arrays) for arrays in (points, everything))
     return float(max(largest, limit * _SMALLEST_SHARE)) or 1.0
-
-
-def _fast_matrix(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return squared distances, with errors relative to the largest one."""
-    costs = x @ (-2 * y.T)
-    costs += np.square(x).sum(axis=1)[:, None]
-    costs += np.square(y).sum(axis=1)
-    return np.maximum(costs, 0.0, out=costs)
 
 
 def _mean_square(vectors: np.ndarray) -> float:

@@ -14,7 +14,6 @@ import numpy as np
 
 from ..exact import exact_transport
 from ..kernels import kernel
-from ..polytope import transform_prices
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -46,13 +45,6 @@ def minorant_of_potential(cost: np.ndarray, masses: np.ndarray, potential: np.nd
     prices, points = np.empty(cost.shape[1]), np.zeros(cost.shape[1], np.int32)
     best_points(cost, potential, prices, points)
     return Minorant(math.fsum(masses * potential), prices, potential)
-
-
-def minorant_of_prices(cost: np.ndarray, masses: np.ndarray, prices: np.ndarray) -> Minorant:
-    """Return the best minorant whose prices are nowhere below the given ones."""
-    potential, improved = np.empty(len(cost)), np.empty(cost.shape[1])
-    transform_prices(cost, np.arange(len(cost)), masses, prices, potential, improved)
-    return Minorant(math.fsum(masses * potential), improved, potential)
 
 
 def exact_answer(

@@ -35,7 +35,7 @@ def _images(group: Group, arrays: Arrays) -> np.ndarray:
     """Answer bounds on the cost of a support, and the means of the mass its points receive."""
     support = np.ascontiguousarray(arrays["support"], dtype=np.float64)
     placed = group.placed(len(support))
-    lower, upper, _ = placed.place(support)
+    lower, upper = placed.place(support)
     rounding = group.relative_rounding
     bounds = [upper * (1 + rounding), max(lower, 0.0) * (1 - rounding)]
     return group.weight * np.concatenate([bounds, placed.image.ravel()])

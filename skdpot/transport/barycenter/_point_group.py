@@ -1,6 +1,6 @@
 """Groups that answer steps with their own points, and the generator of any method.
 
-A group's points stay here, and so does its state of the method: potentials, prices, couplings.
+A group's points stay here, and so does its state of the method: potentials and prices.
 Costs are squared Euclidean distances.
 """
 
@@ -12,9 +12,6 @@ from scipy.spatial.distance import cdist
 from ..polytope import check_weights
 from ._exchange import Arrays, Group, Method, Rounds
 from ._point_problem import BarycenterProblem, BarycenterResult
-
-_TREE = "tree of the last coupling: "
-_PLACED = "number of points placed"
 
 
 class PointGroup(Group):
@@ -99,24 +96,12 @@ class PointGroup(Group):
 
     def put_away(self) -> Arrays:
         """Return copies of the arrays that the next answers depend on, besides the points."""
-        state = {name: array.copy() for name, array in self.state.items()}
-        if self.placing is not None:
-            state[_PLACED] = np.array([self.placing.n_support])
-            tree = self.placing.transport.tree()
-            state.update({_TREE + name: array for name, array in tree.items()})
-        return state
+        return {name: array.copy() for name, array in self.state.items()}
 
     def restore(self, state: Arrays) -> None:
         """Take on a state of a group with the same points."""
-        kept = {name: np.array(array) for name, array in state.items()}
-        tree = {
-            name.removeprefix(_TREE): kept.pop(name) for name in state if name.startswith(_TREE)
-        }
-        n_placed = kept.pop(_PLACED, None)
-        self.state, self.placing = kept, None
+        self.state = {name: np.array(array) for name, array in state.items()}
         self._measure()
-        if n_placed is not None:
-            self.placed(int(n_placed[0])).transport.start_from(tree)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"

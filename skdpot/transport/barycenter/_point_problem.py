@@ -32,7 +32,7 @@ class BarycenterProblem:
         with points that are spread like the groups on average.
     bounds : pair of float or array-like of shape (n_features,), default=None
         The box that all points are declared to lie in. Needed for `Step.largest` only.
-    method : {"bundle", "bregman", "dual", "free"}, default="bundle"
+    method : {"bundle", "dual", "free"}, default="bundle"
         How candidates are chosen, or "free" for points that may lie anywhere.
     tol : float, default=1e-3
         Certified gap, relative to the relaxed objective, at which the choice among candidates

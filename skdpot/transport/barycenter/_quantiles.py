@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ..dense_simplex import common_masses
+from ..exact import common_masses
 from ..polytope import check_weights
 from ._masses import check_masses
 

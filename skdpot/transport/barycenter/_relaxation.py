@@ -176,7 +176,9 @@ class RelaxedMethod(Method):
     def rounds(self, problem: BarycenterProblem, exchange: Exchange) -> Rounds[BarycenterResult]:
         """Return the barycenter of groups that keep their points to themselves."""
         weighing = yield from problem.weighing(exchange)
-        relaxation = relaxation_of(problem, exchange)
+        relaxation = Relaxation(
+            exchange, problem.n_candidates, problem.n_support, problem.tol, problem.max_iter
+        )
         yield from relaxation.begin(candidates=problem.candidates, **weighing)
         if problem.n_support == problem.n_candidates:
             yield from relaxation.evaluate(relaxation.shares)
@@ -207,13 +209,6 @@ class RelaxedMethod(Method):
             converged=relaxation.converged,
             history=relaxation.history,
         )
-
-
-def relaxation_of(problem: BarycenterProblem, exchange: Exchange) -> Relaxation:
-    """Return the relaxation of a problem with candidates."""
-    return Relaxation(
-        exchange, problem.n_candidates, problem.n_support, problem.tol, problem.max_iter
-    )
 
 
 @answers("begin")

@@ -1,4 +1,4 @@
-"""The best plan for linear utilities, by a central solver: a network simplex on all edges.
+"""The best plan for linear utilities, by a central solver: POT on all edges.
 
 The multipliers of the nodes prove that the plan is the best one: the utility of every edge is at
 most the sum of the multipliers of its two nodes. If a node gets less than its lower bound, the rest
@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
-from ..bipartite_simplex import FORBIDDEN, LARGEST_PRICE, UNLIMITED, BipartiteSimplex
-from ._bipartite import BipartiteNetwork
+from ..network import LARGEST_COST, TOTAL_MASS
+from ..pot import cheapest_flow
+from ._bipartite import BipartiteNetwork, Side
 from ._certificate import welfare, welfare_bound
 from ._feasibility import check_feasible
 from ._repair import repair
@@ -23,11 +25,6 @@ from ._utilities import LinearUtility
 _SHORTAGE_PRICE = 10
 # A smaller total shortage, as a share of the largest bound, counts as none.
 _SHORTAGE = 1e-8
-# Largest total of all masses and of all prices on a path, and digits of a price, as powers of two:
-# sums of such integers are exact.
-_TOTAL_MASS, _TOTAL_COST, _DIGITS = 60, 59, 52
-# With a start, edges that miss less at its prices are tried first; a share of the largest utility.
-_NEAR = 1e-2
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,11 +63,7 @@ class OptimalPlan:
 
 
 def optimal_plan(
-    network: BipartiteNetwork,
-    target_utility: Any,
-    source_utility: Any,
-    *,
-    start: np.ndarray | None = None,
+    network: BipartiteNetwork, target_utility: Any, source_utility: Any
 ) -> OptimalPlan:
     """Return a plan with the largest welfare for linear utilities, computed centrally.
 
@@ -81,9 +74,6 @@ def optimal_plan(
     target_utility, source_utility : LinearUtility
         Utilities of the edges to their targets and to their sources, both in the order of the
         targets. The plan depends only on their sums.
-    start : ndarray of shape (n_edges,) or None, default=None
-        Prices near the best ones, such as those of :func:`consensus`. Edges that are good at these
-        prices are tried first. The optimum does not depend on them, and the time hardly does.
 
     Returns
     -------
@@ -101,8 +91,8 @@ def optimal_plan(
 
     Notes
     -----
-    The solver is a network simplex on integers: bounds are rounded to 2**-60 of the total, and
-    utilities to 2**-59 of the largest one times the number of nodes. It always ends. The gap
+    The solver is the network simplex of POT on integers: bounds are rounded to 2**-51 of the total,
+    and utilities to 2**-45 of the largest one times the number of nodes. It always ends. The gap
     includes the rounding errors.
 
     Examples
@@ -119,13 +109,7 @@ def optimal_plan(
             raise ValueError(f"{name}_utility must be a LinearUtility of {network.n_edges} edges.")
     slopes = target_utility.slopes + source_utility.slopes
     scale = float(np.abs(slopes).max(initial=0.0)) or 1.0
-    program = _Program(network, slopes / scale)
-    if start is not None:
-        levels = _levels_of_prices(network, target_utility, source_utility, start)
-        side = network.targets
-        missing = levels[0][side.nodes] + levels[1][side.neighbours] - slopes
-        program.start(missing / scale)
-    amounts, levels = program.solve()
+    amounts, levels, n_programs = _Program(network, slopes / scale).solve()
     target_levels, source_levels = (scale * side_levels for side_levels in levels)
     side = network.targets
     # The largest price that leaves a target its multiplier, and the smallest for a source.
@@ -134,7 +118,7 @@ def optimal_plan(
     prices = 0.5 * (pay + ask)
     utilities = target_utility, source_utility
     plan: np.ndarray | None = amounts
-    if program.violation(amounts) > NOTHING * largest_bound(network):
+    if network.violation(amounts) > NOTHING * largest_bound(network):
         plan = rounded(network, amounts, np.where(amounts > 0, slopes, 0.0), None, source_levels)
     if plan is None:
         plan = repair(network, amounts)
@@ -145,113 +129,96 @@ def optimal_plan(
         bound=welfare_bound(network, *utilities, prices),
         target_multipliers=target_levels,
         source_multipliers=source_levels,
-        n_programs=program.n_solved,
+        n_programs=n_programs,
     )
 
 
-def _levels_of_prices(network, target_utility, source_utility, prices):
-    """Return the gain of every node per unit on its best edge, at some prices."""
-    prices = np.asarray(prices, dtype=np.float64)
-    if prices.shape != (network.n_edges,):
-        raise ValueError(f"start must have shape ({network.n_edges},), got {prices.shape}.")
-    levels = []
-    for side, gains in (
-        (network.targets, target_utility.slopes - prices),
-        (network.sources, (source_utility.slopes + prices)[network.sources.positions]),
-    ):
-        best = side.maxima(gains)
-        # A node that may have nothing never loses.
-        levels.append(np.where(np.isfinite(best) & ((best > 0) | (side.lower > 0)), best, 0.0))
-    return tuple(levels)
-
-
 class _Program:
-    """A network and utilities (up to 1) as integers, and the current tree of the simplex."""
+    """A network and utilities (up to 1) as integers: a transport problem.
+
+    Targets are rows and sources are columns. The last row and the last column are dummies: they
+    take, at no cost, what is neither received nor given. A node with a lower bound is two rows or
+    columns: one of that mass, whose shortage has a price, and one of the rest. Nodes that may have
+    nothing are in neither.
+    """
 
     def __init__(self, network: BipartiteNetwork, slopes: np.ndarray):
         self.network, self._slopes = network, slopes
-        self.n_solved = 0
-        n_targets, n_nodes = network.shape[0], sum(network.shape)
         sides = network.targets, network.sources
-        total = max(float(side.upper.sum()) for side in sides)
-        self._mass = 2.0 ** (_TOTAL_MASS - (math.frexp(total)[1] if total > 0 else 0))
-        lower, upper = (
-            np.rint(np.concatenate(bounds) * self._mass).astype(np.int64)
-            for bounds in zip(*((side.lower, side.upper) for side in sides), strict=True)
+        total = sum(float(side.upper.sum()) for side in sides)
+        # The dummies' masses are above half of the largest total, so that POT divides by no other.
+        self._mass = TOTAL_MASS / 2 / 2.0 ** (math.frexp(total)[1] if total > 0 else 0)
+        self._parts = [_parts(side, self._mass) for side in sides]
+        (rows, supplies, must_receive), (columns, demands, must_give) = self._parts
+        of_parts = sparse.csr_array(
+            (np.arange(1, network.n_edges + 1), sides[0].neighbours, sides[0].indptr),
+            shape=network.shape,
+        )[rows][:, columns].tocoo()
+        self._edges = of_parts.data - 1
+        self._ends = of_parts.coords
+        n_rows, n_columns = self._shape = len(rows), len(columns)
+        self._where = (
+            np.concatenate([self._ends[0], np.arange(n_rows + 1), np.full(n_columns, n_rows)]),
+            np.concatenate([self._ends[1], np.full(n_rows + 1, n_columns), np.arange(n_columns)]),
         )
-        self._quantum = 2.0 ** -min(_DIGITS, _TOTAL_COST - (n_nodes + 1).bit_length())
-        self._costs = np.rint(slopes * (-1.0 / self._quantum)).astype(np.int64)
-        self._is_target = np.arange(n_nodes) < n_targets
-        # The unserved part of a target's upper bound is free up to the kink, and a shortage beyond
-        # it. A source that gives less than its kink has a shortage.
-        kinks = np.where(lower > 0, upper - lower, UNLIMITED)
-        self._kinks = np.where(self._is_target, kinks, lower)
-        self._simplex = BipartiteSimplex(
-            *(network.targets.indptr, network.targets.neighbours),
-            np.where(self._is_target, upper, 0),
-            self._kinks,
-            np.where(self._is_target, UNLIMITED, upper),
-        )
-        # An arc without capacity must not be in a cycle.
-        self._empty = upper[n_targets:] == 0
-        self._costs[self._empty[network.targets.neighbours]] = FORBIDDEN
+        self._masses = [
+            np.append(masses, TOTAL_MASS - masses.sum()) for masses in (supplies, demands)
+        ]
+        self._dummies = np.concatenate([must_receive, [False], must_give])
 
-    def start(self, missing: np.ndarray) -> None:
-        """Move to the best plan on the edges that miss little, in units of the largest utility."""
-        self._solve(np.where(missing < _NEAR, self._costs, FORBIDDEN), self._first_price())
-
-    def solve(self) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
-        """Return the best amounts, and the multipliers of targets and of sources."""
-        price = self._first_price()
+    def solve(self) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray], int]:
+        """Return the best amounts, the multipliers of both sides, and the number of programs."""
+        price, n_solved = _SHORTAGE_PRICE, 0
+        accepted = _SHORTAGE * largest_bound(self.network) * self._mass
         while True:
-            self.n_solved += 1
-            self._solve(self._costs, price)
-            if self._shortage() <= _SHORTAGE * largest_bound(self.network):
-                return self._amounts(), self._levels()
+            flow, prices = self._solve(price)
+            n_solved += 1
+            dummies = flow[len(self._edges) :]
+            if dummies[self._dummies].sum() <= accepted:
+                amounts = np.bincount(self._edges, flow[: len(self._edges)], self.network.n_edges)
+                return amounts / self._mass, self._levels(prices), n_solved
             check_feasible(self.network)
-            if price == LARGEST_PRICE:
+            if price > 10 * sum(self.network.shape):
                 raise RuntimeError("No plan without a shortage was found.")
-            price = min(10 * price, LARGEST_PRICE)
+            price *= 10
 
-    def _first_price(self) -> int:
-        return min(_SHORTAGE_PRICE * round(1.0 / self._quantum), LARGEST_PRICE)
+    def _solve(self, price: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the cheapest flow, in the order of the pairs, and the columns' prices."""
+        shape = self._shape[0] + 1, self._shape[1] + 1
+        quantum = (price + 1) * (sum(shape) + 2) / LARGEST_COST
+        # Costs are those above the least one, as all rows have to send all their masses.
+        costs = np.concatenate([1.0 - self._slopes[self._edges], 1.0 + price * self._dummies])
+        quanta = sparse.coo_array((np.rint(costs / quantum), self._where), shape=shape)
+        if quanta.nnz == shape[0] * shape[1]:
+            flow, prices = cheapest_flow(quanta.toarray(), *self._masses)
+        else:
+            flow, prices = cheapest_flow(quanta, *self._masses)
+            flow = sparse.csr_array(flow)
+        return flow[self._where], quantum * (prices[:-1] - prices[-1])
 
-    def _solve(self, costs: np.ndarray, shortage_price: int) -> None:
-        low = np.where(self._is_target, 0, -shortage_price)
-        self._simplex.solve(costs, low, low + shortage_price)
+    def _levels(self, prices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return multipliers that no edge is worth more than, near the columns' prices."""
+        targets, sources = self.network.targets, self.network.sources
+        given = np.full(sources.n_nodes, np.inf)
+        # The part that must be given has the price of the node.
+        columns = self._parts[1][0]
+        given[columns[::-1]] = -prices[::-1]
+        given = np.where(sources.lower > 0, given, np.maximum(given, 0.0))
+        received = _best(targets, self._slopes - given[targets.neighbours])
+        worth = (self._slopes - received[targets.nodes])[sources.positions]
+        return received, np.where(np.isfinite(given), given, _best(sources, worth))
 
-    def _shortage(self) -> float:
-        beyond = self._simplex.to_root - self._kinks
-        return float(np.maximum(np.where(self._is_target, beyond, -beyond), 0).sum()) / self._mass
 
-    def _amounts(self) -> np.ndarray:
-        amounts = np.zeros(self.network.n_edges)
-        edges, masses = self._simplex.flow()
-        amounts[edges] = masses / self._mass
-        return amounts
+def _parts(side: Side, unit: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the nodes of parts with a mass, those masses, and which of them nodes must have."""
+    lower, upper = (np.rint(bounds * unit) for bounds in (side.lower, side.upper))
+    nodes = np.tile(np.arange(side.n_nodes), 2)
+    masses = np.concatenate([lower, upper - lower])
+    must = np.arange(len(nodes)) < side.n_nodes
+    return nodes[masses > 0], masses[masses > 0], must[masses > 0]
 
-    def violation(self, amounts: np.ndarray) -> float:
-        """Return the largest violation of a bound by amounts on the edges of the tree."""
-        side, edges = self.network.targets, self._simplex.flow()[0]
-        masses, largest = amounts[edges], 0.0
-        for side_of_nodes, nodes in ((side, side.nodes), (self.network.sources, side.neighbours)):
-            sums = np.bincount(nodes[edges], masses, side_of_nodes.n_nodes)
-            largest = max(
-                largest,
-                (np.maximum(sums - side_of_nodes.upper, side_of_nodes.lower - sums)).max(
-                    initial=0.0
-                ),
-            )
-        return float(largest)
 
-    def _levels(self) -> tuple[np.ndarray, np.ndarray]:
-        levels = self._simplex.prices * self._quantum
-        targets, sources = np.split(levels, [self.network.shape[0]])
-        sources = -sources
-        if self._empty.any():
-            side = self.network.targets
-            worth = self._slopes - targets[side.nodes]
-            least = np.zeros(len(sources))
-            np.maximum.at(least, side.neighbours, worth)
-            sources = np.where(self._empty, least, sources)
-        return targets, sources
+def _best(side: Side, gains: np.ndarray) -> np.ndarray:
+    """Return the gain of every node per unit on its best edge: 0 if it would lose, and need not."""
+    best = side.maxima(gains)
+    return np.where(np.isfinite(best) & ((best > 0) | (side.lower > 0)), best, 0.0)

@@ -1,0 +1,1063 @@
+"""Plots of results; matplotlib is imported on first use."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from itertools import combinations, starmap
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from scipy.stats import sem, wasserstein_distance
+from sklearn.utils.validation import check_is_fitted
+
+from skdpot.tables import container_of
+
+__all__ = ["FrontierDisplay", "GroupDistributionDisplay", "LedgerDisplay", "SampleGridDisplay"]
+
+# Colours that colour-blind readers can tell apart (M. Okabe, K. Ito), the darkest ones first.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+DASHES = ("-", "--", "-.", (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5, 1, 1.5)), (0, (8, 2)))
+GREY = "0.35"
+# Gap between images, as a share of their height; at least one pixel.
+_GAP = 0.08
+_LARGEST_PANEL = 12.0
+_N_BINS = 30
+# With more epsilons, tick labels would overlap.
+_MOST_TICKS = 8
+# Widest line of a charge, and the width of all charges together, in points.
+_WIDEST, _WIDTH_OF_ALL = 14.0, 240.0
+_OTHERS = "others"
+
+
+@dataclass(eq=False, repr=False)
+class SampleGridDisplay:
+    """Images, a class a column; several generators side by side.
+
+    Images of a generator that was fitted privately are protected by its guarantee, so you may
+    publish them. Real images beside them are not protected. Create it with :meth:`from_estimator`
+    or :meth:`from_samples`.
+
+    Parameters
+    ----------
+    samples : sequence of ndarray of shape (n_samples, n_features)
+        Flattened images of each block.
+    targets : sequence of (ndarray of shape (n_samples,) or None)
+        Their labels; None has as many columns as there are rows.
+    image_shape : tuple of int
+        (height, width) or (height, width, channels), with 1, 3 or 4 channels, in which the images
+        were flattened.
+    labels : sequence of (str or None)
+        Names of the blocks.
+    bounds : tuple (low, high), default=None
+        Values of the darkest and brightest colour; None is the range of all blocks.
+    classes : sequence, default=None
+        Labels that have a column; None is all that are in the targets, in order.
+
+    Attributes
+    ----------
+    axes_ : ndarray of matplotlib Axes, shape (n_blocks,)
+        Where each block was plotted.
+    figure_ : matplotlib Figure
+        The figure of these axes.
+    images_ : list of matplotlib AxesImage
+        One image per block, with gaps between samples.
+
+    See Also
+    --------
+    skdpot.DPSinkhornGenerator : Generates images under differential privacy.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from skdpot.display import SampleGridDisplay
+    >>> X, y = load_digits(return_X_y=True)
+    >>> display = SampleGridDisplay.from_samples(X[:200], y[:200], image_shape=(8, 8))
+    >>> display.images_[0].get_array().shape[1]  # ten digits of 8 pixels, and what is between
+    91
+    """
+
+    samples: Sequence[Any]
+    targets: Sequence[Any]
+    _: KW_ONLY
+    image_shape: tuple[int, ...]
+    labels: Sequence[str | None]
+    bounds: tuple[Any, Any] | None = None
+    classes: Sequence[Any] | None = None
+
+    @classmethod
+    def from_estimator(
+        cls,
+        generator: Any,
+        n_samples_per_class: int = 8,
+        *,
+        image_shape: tuple[int, ...] | None = None,
+        bounds: tuple[Any, Any] | None = None,
+        cmap: str = "gray",
+        ax: Any = None,
+    ) -> "SampleGridDisplay":
+        """Draw samples of fitted generators, which costs nothing, and plot them.
+
+        Parameters
+        ----------
+        generator : DPSinkhornGenerator, or dict of str to DPSinkhornGenerator
+            Fitted, or several by their names.
+        n_samples_per_class : int, default=8
+            Number of images of each class; without classes, number of rows and columns.
+        image_shape : tuple of int, default=None
+            (height, width) or (height, width, channels); None is the generator's.
+        bounds : tuple (low, high), default=None
+            Values of the darkest and brightest colour; None is the generator's.
+        cmap : str, default="gray"
+            Colours of images of one channel.
+        ax : matplotlib Axes or sequence of them, default=None
+            See :meth:`plot`.
+
+        Returns
+        -------
+        SampleGridDisplay
+            The plot.
+
+        Raises
+        ------
+        NotFittedError
+            If a generator is not fitted.
+        TypeError
+            If a value is not a generator.
+        ValueError
+            If the number is wrong, or there is no shape of images.
+        """
+        if not isinstance(n_samples_per_class, Integral) or n_samples_per_class < 1:
+            raise ValueError(
+                f"n_samples_per_class must be a positive integer, got {n_samples_per_class!r}."
+            )
+        generators = generator if isinstance(generator, Mapping) else {None: generator}
+        for name, one in generators.items():
+            _check_draws(one, name)
+        first = next(iter(generators.values()))
+        if image_shape is None:
+            image_shape = getattr(first, "image_shape", None)
+        if image_shape is None:
+            raise ValueError(
+                "the generator has no image_shape; give one here: (height, width) or "
+                "(height, width, channels)."
+            )
+        n_samples = int(n_samples_per_class)
+        blocks = {name: _samples_of(one, n_samples) for name, one in generators.items()}
+        return cls.from_samples(
+            blocks,
+            image_shape=image_shape,
+            n_samples_per_class=None,
+            bounds=bounds or getattr(first, "bounds", None),
+            cmap=cmap,
+            ax=ax,
+        )
+
+    @classmethod
+    def from_samples(
+        cls,
+        X: Any,
+        y: Any = None,
+        *,
+        image_shape: tuple[int, ...],
+        n_samples_per_class: int | None = 8,
+        bounds: tuple[Any, Any] | None = None,
+        classes: Sequence[Any] | None = None,
+        cmap: str = "gray",
+        ax: Any = None,
+    ) -> "SampleGridDisplay":
+        """Plot images.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or dict of str to (array-like or tuple)
+            Flattened images; or several blocks of them by their names, each X or (X, y).
+        y : array-like of shape (n_samples,), default=None
+            Their labels.
+        image_shape : tuple of int
+            (height, width) or (height, width, channels).
+        n_samples_per_class : int, default=8
+            Number of images shown of each class (the first ones); without labels, number of rows
+            and columns. None shows all.
+        bounds : tuple (low, high), default=None
+            Values of the darkest and brightest colour; None is the least and the largest value.
+        classes : sequence, default=None
+            Labels that have a column; None is all that there are, in order.
+        cmap : str, default="gray"
+            Colours of images of one channel.
+        ax : matplotlib Axes or sequence of them, default=None
+            See :meth:`plot`.
+
+        Returns
+        -------
+        SampleGridDisplay
+            The plot.
+
+        Raises
+        ------
+        ValueError
+            If images do not have the shape, or there is not one label for each.
+        """
+        blocks = X if isinstance(X, Mapping) else {None: (X, y)}
+        pairs = [block if isinstance(block, tuple) else (block, None) for block in blocks.values()]
+        chosen = [_first_of_each(images, targets, n_samples_per_class) for images, targets in pairs]
+        display = cls(
+            [images for images, _ in chosen],
+            [targets for _, targets in chosen],
+            image_shape=image_shape,
+            labels=list(blocks),
+            bounds=bounds,
+            classes=classes,
+        )
+        return display.plot(ax, cmap=cmap)
+
+    def plot(self, ax: Any = None, *, cmap: str = "gray") -> "SampleGridDisplay":
+        """Plot it again.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or sequence of them, default=None
+            Where to plot: one for each block. None makes a new figure.
+        cmap : str, default="gray"
+            Colours of images of one channel.
+
+        Returns
+        -------
+        SampleGridDisplay
+            This object.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        ValueError
+            If images do not have the shape, or there is not one label for each.
+        """
+        shape = _checked_shape(self.image_shape)
+        samples = [_checked_images(X, shape) for X in self.samples]
+        low, high = self._range(samples)
+        gap = max(1, round(_GAP * shape[0]))
+        blocks = [
+            _class_columns(images, targets, self.classes)
+            for images, targets in zip(samples, self.targets, strict=True)
+        ]
+        mosaics = [_mosaic(columns, gap) for columns, _ in blocks]
+        height, width = np.max([mosaic.shape[:2] for mosaic in mosaics], axis=0)
+        scale = min(0.45 / shape[0], _LARGEST_PANEL / max(height, width))
+        size = scale * width + 0.2, scale * height + 0.4
+        self.axes_ = panels_for(ax, 1, len(mosaics), panel_size=size)[0]
+        self.figure_ = self.axes_[0].figure
+        self.images_ = []
+        for place, mosaic, (_, names), label in zip(
+            self.axes_, mosaics, blocks, self.labels, strict=True
+        ):
+            self.images_.append(_show(place, mosaic, (low, high), cmap))
+            middles = gap + np.arange(len(names)) * (shape[1] + gap) + (shape[1] - 1) / 2
+            place.set_xticks(middles, names)
+            place.tick_params(length=0, labeltop=True, labelbottom=False)
+            place.set_yticks([])
+            place.spines[:].set_visible(False)
+            place.set_title(label or "")
+        return self
+
+    def _range(self, samples: Sequence[np.ndarray]) -> tuple[float, float]:
+        if self.bounds is None:
+            return min(sample.min() for sample in samples), max(sample.max() for sample in samples)
+        low, high = (numbers(bound) for bound in self.bounds)
+        return float(low.min()), float(high.max())
+
+
+def _check_draws(generator: Any, name: Any) -> None:
+    """Raise if an object draws no samples; it may be private images, which are not quoted."""
+    if not all(callable(getattr(generator, method, None)) for method in ("fit", "sample")):
+        place = "" if name is None else f" for {name!r}"
+        raise TypeError(
+            f"generators are fitted estimators that sample, got {type(generator).__name__}{place}; "
+            "show real images with from_samples."
+        )
+
+
+def _samples_of(generator: Any, n_samples: int) -> tuple[Any, Any]:
+    """Return samples of a generator, equally many of each class, and their labels."""
+    check_is_fitted(generator)
+    classes = getattr(generator, "classes_", None)
+    if classes is None:
+        return generator.sample(n_samples**2), None
+    return generator.sample(y=np.repeat(classes, n_samples))
+
+
+def _first_of_each(X: Any, y: Any, n_samples: int | None) -> tuple[np.ndarray, Any]:
+    """Return the first images of every class; all of them if no number is given."""
+    X = np.asarray(X)
+    if y is None:
+        return X if n_samples is None else X[: n_samples**2], None
+    y = np.asarray(y)
+    if y.shape != X.shape[:1]:
+        raise ValueError(f"y must have one label for each of {len(X)} images, got shape {y.shape}.")
+    rows = np.concatenate([np.flatnonzero(y == label)[:n_samples] for label in np.unique(y)])
+    return X[rows], y[rows]
+
+
+def _checked_shape(shape: Any) -> tuple[int, int, int]:
+    """Return height, width and channels."""
+    sizes = tuple(shape) if np.ndim(shape) == 1 else ()
+    if len(sizes) == 2:
+        sizes = (*sizes, 1)
+    if len(sizes) != 3 or min(sizes) < 1 or sizes[2] not in (1, 3, 4):
+        raise ValueError(
+            "image_shape must be (height, width), or (height, width, channels) with 1, 3 or 4 "
+            f"channels, got {shape!r}."
+        )
+    return sizes[0], sizes[1], sizes[2]
+
+
+def _checked_images(X: Any, shape: tuple[int, int, int]) -> np.ndarray:
+    X = numbers(X)
+    n_pixels = int(np.prod(shape))
+    if not len(X) or X.size != len(X) * n_pixels:
+        raise ValueError(
+            f"images of shape {shape[:2] if shape[2] == 1 else shape} have {n_pixels} values, got "
+            f"an array of shape {X.shape}."
+        )
+    return X.reshape(len(X), *shape)
+
+
+def _class_columns(
+    images: np.ndarray, targets: Any, classes: Sequence[Any] | None
+) -> tuple[list[np.ndarray], list[str]]:
+    """Return the images of each column, and its title."""
+    if targets is None:
+        n_columns = int(np.ceil(np.sqrt(len(images))))
+        columns = [images[k::n_columns] for k in range(n_columns)]
+        return [column for column in columns if len(column)], []
+    targets = np.asarray(targets)
+    if targets.shape != images.shape[:1]:
+        raise ValueError(f"{len(images)} images need as many labels, got shape {targets.shape}.")
+    labels = np.unique(targets) if classes is None else classes
+    return [images[targets == label] for label in labels], [str(label) for label in labels]
+
+
+def _mosaic(columns: Sequence[np.ndarray], gap: int) -> np.ndarray:
+    """Return one image of all, with NaN between them and in place of missing images."""
+    height, width, channels = columns[0].shape[1:]
+    n_rows = max(1, *(len(column) for column in columns))
+    # Gaps above and left of each image, and around the whole.
+    tiles = np.full((n_rows, len(columns), gap + height, gap + width, channels), np.nan)
+    for j, column in enumerate(columns):
+        tiles[: len(column), j, gap:, gap:] = column
+    shape = n_rows * (gap + height), len(columns) * (gap + width), channels
+    mosaic = tiles.transpose(0, 2, 1, 3, 4).reshape(shape)
+    return np.pad(mosaic, [(0, gap), (0, gap), (0, 0)], constant_values=np.nan)
+
+
+def _show(place: Any, mosaic: np.ndarray, limits: tuple[float, float], cmap: str) -> Any:
+    """Draw a mosaic, with NaN in white."""
+    low, high = limits
+    if mosaic.shape[2] == 1:
+        return place.imshow(mosaic[:, :, 0], cmap=cmap, vmin=low, vmax=high)
+    shares = np.clip((mosaic - low) / (high - low if high > low else 1.0), 0.0, 1.0)
+    return place.imshow(np.where(np.isnan(shares), 1.0, shares))
+
+
+@dataclass(eq=False, repr=False)
+class GroupDistributionDisplay:
+    """Distributions of features in each group, before and after a repair.
+
+    Each feature is a row of two panels. Numbers are shown as histograms or distribution functions,
+    and above them stands the largest Wasserstein distance W1 between two groups, in units of the
+    feature. Categories are shown as bars, with the largest total variation distance. **The plot is
+    not private:** it shows the rows themselves, even if the repair was fitted privately. Create it
+    with :meth:`from_predictions`.
+
+    Parameters
+    ----------
+    before, after : sequence of array-like of shape (n_samples,)
+        The columns of every feature.
+    groups : array-like of shape (n_samples,)
+        The group of every row.
+    feature_names : sequence of str
+        Names of the features.
+
+    Attributes
+    ----------
+    axes_ : ndarray of matplotlib Axes, shape (n_features, 2)
+        The panels before and after.
+    figure_ : matplotlib Figure
+        The figure of these axes.
+    artists_ : ndarray of dict, shape (n_features, 2)
+        Artists by the label of a group: a ``StepPatch`` or a ``Line2D`` for numbers, a
+        ``BarContainer`` for categories.
+    distances_ : ndarray of shape (n_features, 2)
+        The distances that are written above the panels.
+
+    See Also
+    --------
+    skdpot.FairBarycenterPreprocessor : Repairs rows.
+    skdpot.FairBarycenterRegressor : Repairs predictions.
+    skdpot.fairness.metrics.wasserstein_between_groups : The distance of one feature.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot import FairBarycenterPreprocessor
+    >>> from skdpot.display import GroupDistributionDisplay
+    >>> rng = np.random.default_rng(0)
+    >>> group = np.repeat(["a", "b"], 200)
+    >>> X = rng.normal(size=(400, 2)) + 3 * (group == "b")[:, None]
+    >>> fair = FairBarycenterPreprocessor(random_state=0).fit(X, sensitive_features=group)
+    >>> repaired = fair.transform(X, sensitive_features=group)
+    >>> display = GroupDistributionDisplay.from_predictions(X, repaired, sensitive_features=group)
+    >>> before, after = display.distances_.T
+    >>> bool((before > 2.5).all()), bool((after < 0.3).all())
+    (True, True)
+    """
+
+    before: Sequence[Any]
+    after: Sequence[Any]
+    groups: Any
+    _: KW_ONLY
+    feature_names: Sequence[str]
+
+    @classmethod
+    def from_predictions(
+        cls,
+        before: Any,
+        after: Any,
+        *,
+        sensitive_features: Any,
+        feature_names: Sequence[str] | None = None,
+        kind: str = "hist",
+        ax: Any = None,
+    ) -> "GroupDistributionDisplay":
+        """Plot predictions, or rows, before and after a repair.
+
+        Parameters
+        ----------
+        before, after : {array-like, DataFrame} of shape (n_samples,) or (n_samples, n_features)
+            Predictions, scores or rows; of the same rows, in the same columns.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes)
+            The sensitive attribute of every row. Several attributes define groups by their
+            intersections.
+        feature_names : sequence of str, default=None
+            None takes the names of a data frame, ``"prediction"`` for a single column, and ``"x0"``
+            and so on for others.
+        kind : {"hist", "ecdf"}, default="hist"
+            See :meth:`plot`.
+        ax : matplotlib Axes or array of them, default=None
+            See :meth:`plot`.
+
+        Returns
+        -------
+        GroupDistributionDisplay
+            The plot.
+
+        Raises
+        ------
+        ValueError
+            If the numbers of columns or rows differ.
+        """
+        columns = _columns_of(before)
+        if feature_names is None:
+            feature_names = getattr(before, "columns", None)
+        if feature_names is None:
+            numbered = [f"x{k}" for k in range(len(columns))]
+            feature_names = ["prediction"] if len(columns) == 1 else numbered
+        display = cls(
+            columns,
+            _columns_of(after),
+            _labels(sensitive_features),
+            feature_names=[str(name) for name in feature_names],
+        )
+        return display.plot(ax, kind=kind)
+
+    def plot(self, ax: Any = None, *, kind: str = "hist") -> "GroupDistributionDisplay":
+        """Plot it again.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or array of them, default=None
+            Where to plot: two axes for each feature. None makes a new figure.
+        kind : {"hist", "ecdf"}, default="hist"
+            Whether numbers are shown as histograms, or as empirical distribution functions, between
+            which the area is W1.
+
+        Returns
+        -------
+        GroupDistributionDisplay
+            This object.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        ValueError
+            If the numbers of columns or rows differ, there is a single group, or numbers are not
+            finite.
+        """
+        check_option("kind", kind, ("hist", "ecdf"))
+        groups, features = self._checked()
+        self.axes_ = panels_for(ax, len(features), 2, panel_size=(3.7, 2.3))
+        self.figure_ = self.axes_[0, 0].figure
+        shape = len(features), 2
+        self.artists_, self.distances_ = np.empty(shape, dtype=object), np.empty(shape)
+        for row, (name, stages) in enumerate(zip(self.feature_names, features, strict=True)):
+            numeric = all(values.dtype.kind == "f" for values in stages)
+            labels = np.unique(groups).tolist()
+            parts = [{label: values[groups == label] for label in labels} for values in stages]
+            show = _show_numbers if numeric else _show_categories
+            self.artists_[row] = show(self.axes_[row], parts, kind)
+            distance = wasserstein_distance if numeric else _total_variation
+            self.distances_[row] = [
+                max(starmap(distance, combinations(part.values(), 2))) for part in parts
+            ]
+            measure = "$W_1$" if numeric else "total variation"
+            for panel, stage, value in zip(
+                self.axes_[row], ("before", "after"), self.distances_[row], strict=True
+            ):
+                panel.set_title(f"{stage}: {measure} = {value:.3g}", fontsize="medium")
+                panel.set_xlabel(name)
+        self.axes_[0, 0].legend(fontsize="small")
+        return self
+
+    def _checked(self) -> tuple[np.ndarray, list[list[np.ndarray]]]:
+        """Return the groups, and the values of every feature before and after the repair."""
+        groups = np.asarray(self.groups)
+        if groups.ndim != 1 or len(np.unique(groups)) < 2:
+            raise ValueError("groups must be one label for each row, of at least two groups.")
+        sizes = len(self.before), len(self.after), len(self.feature_names)
+        if len(set(sizes)) > 1 or not sizes[0]:
+            raise ValueError(
+                "there must be as many columns before and after, and names, and at least one; got "
+                f"{sizes[0]}, {sizes[1]} and {sizes[2]}."
+            )
+        features = []
+        for pair, name in zip(zip(self.before, self.after, strict=True), self.feature_names,
+                              strict=True):  # fmt: skip
+            values = [np.asarray(column) for column in pair]
+            if any(column.shape != groups.shape for column in values):
+                raise ValueError(f"column {name!r} must have {len(groups)} rows, like groups.")
+            features.append(_as_one_type(values, name))
+        return groups, features
+
+
+def _columns_of(table: Any) -> list[np.ndarray]:
+    """Return the columns of an array or a data frame, each with its own type."""
+    if container_of(table) != "array":
+        return [np.asarray(table[name]) for name in table.columns]
+    values = np.asarray(table)
+    return [values] if values.ndim == 1 else list(values.T)
+
+
+def _labels(sensitive_features: Any) -> np.ndarray:
+    """Return a label for each row; labels of several attributes are joined."""
+    columns = [
+        [str(value) for value in column.tolist()] for column in _columns_of(sensitive_features)
+    ]
+    return np.array([", ".join(row) for row in zip(*columns, strict=True)])
+
+
+def _as_one_type(values: list[np.ndarray], name: str) -> list[np.ndarray]:
+    """Return values before and after as numbers if both are numbers, else as text."""
+    texts = any(isinstance(value, str) for column in values for value in column.tolist())
+    if not texts and all(column.dtype.kind in "fiuO" for column in values):
+        try:
+            as_numbers = [column.astype(np.float64) for column in values]
+        except (TypeError, ValueError):
+            as_numbers = []
+        if as_numbers:
+            if not all(np.isfinite(column).all() for column in as_numbers):
+                raise ValueError(f"column {name!r} has numbers that are missing or not finite.")
+            return as_numbers
+    return [np.array([_category_text(value) for value in column.tolist()]) for column in values]
+
+
+def _category_text(category: Any) -> str:
+    """Return a category as text; all kinds of missing values are one category."""
+    text = str(category)
+    missing = not isinstance(category, str) and text in ("None", "nan", "NaT", "<NA>")
+    return "missing" if missing else text
+
+
+def _total_variation(first: np.ndarray, second: np.ndarray) -> float:
+    labels = np.unique(np.concatenate([first, second]))
+    return float(np.abs(_shares(first, labels) - _shares(second, labels)).sum() / 2)
+
+
+def _shares(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    return np.array([np.mean(values == label) for label in labels])
+
+
+def _show_numbers(panels: Any, parts: list[dict[Any, np.ndarray]], kind: str) -> list[dict]:
+    """Draw numbers before and after, on the same axes."""
+    pooled = np.concatenate([values for stage in parts for values in stage.values()])
+    low, high = pooled.min(), pooled.max()
+    integers = all((values == np.round(values)).all() for values in parts[0].values())
+    edges, room = _bin_edges(low, high, integers), 0.02 * (high - low) or 0.5
+    artists: list[dict] = [{}, {}]
+    for group_artists, panel, stage in zip(artists, panels, parts, strict=True):
+        for number, (group, values) in enumerate(stage.items()):
+            style = {"color": colour_of(number), "label": str(group),
+                     "linestyle": DASHES[number % len(DASHES)], "linewidth": 1.5}  # fmt: skip
+            if kind == "ecdf":
+                group_artists[group] = panel.ecdf(values, **style)
+                continue
+            heights, _ = np.histogram(values, edges, density=True)
+            panel.stairs(heights, edges, fill=True, color=style["color"], alpha=0.25)
+            group_artists[group] = panel.stairs(heights, edges, **style)
+        panel.set_xlim(low - room, high + room)
+    _share_height(panels, "share of rows below" if kind == "ecdf" else "density")
+    return artists
+
+
+def _bin_edges(low: float, high: float, integers: bool) -> np.ndarray:
+    """Return the edges of equal bins; for few whole numbers, each bin has equally many of them."""
+    if integers:
+        low, high = np.floor(low) - 0.5, np.ceil(high) + 0.5
+        width = np.ceil((high - low) / _N_BINS)
+        return np.arange(low, high + width, width)
+    return np.linspace(low, high if high > low else low + 1.0, _N_BINS + 1)
+
+
+def _show_categories(panels: Any, parts: list[dict[Any, np.ndarray]], kind: str) -> list[dict]:
+    """Draw the shares of categories before and after, in one order; `kind` is ignored."""
+    labels = np.unique(np.concatenate([values for stage in parts for values in stage.values()]))
+    artists: list[dict] = [{}, {}]
+    places, width = np.arange(len(labels)), 0.8 / len(parts[0])
+    crowded = sum(map(len, labels)) > 36
+    rotation = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
+    for group_artists, panel, stage in zip(artists, panels, parts, strict=True):
+        for number, (group, values) in enumerate(stage.items()):
+            positions = places + (number - (len(stage) - 1) / 2) * width
+            style = {"color": colour_of(number), "label": str(group)}
+            group_artists[group] = panel.bar(positions, _shares(values, labels), width, **style)
+        panel.set_xticks(places, labels, fontsize="small", **rotation)
+    _share_height(panels, "share of rows")
+    return artists
+
+
+def _share_height(panels: Any, label: str) -> None:
+    """Give panels the same heights, named on the left."""
+    highest = max(panel.get_ylim()[1] for panel in panels)
+    for panel in panels:
+        panel.set_ylim(0, highest)
+    panels[0].set_ylabel(label)
+    panels[1].tick_params(labelleft=False)
+
+
+@dataclass(eq=False, repr=False)
+class FrontierDisplay:
+    r"""Scores against their cost: an epsilon, or the difference between groups.
+
+    Every estimator or mechanism is a curve, with error bars for repeated measurements. The plot is
+    as sensitive as its input: scores of private data without noise are sensitive, even if the
+    estimators are private. Create it with :meth:`from_scores`.
+
+    Parameters
+    ----------
+    costs : sequence of array-like of shape (n_points,) or (n_points, n_repeats)
+        Costs of the points of each curve: epsilons, or differences between groups measured in each
+        repeat.
+    scores : sequence of array-like of shape (n_points, n_repeats)
+        Scores of each curve: a row for each point, a column for each repeat.
+    labels : sequence of str
+        Names of the curves.
+    point_names : sequence of (sequence of str), default=None
+        Text beside the points of each curve.
+    baseline : float, default=None
+        The score without privacy; a horizontal line.
+    score_name : str, default="Score"
+        Label of the vertical axis.
+    cost_name : str, default="$\varepsilon$"
+        Label of the horizontal axis.
+    scale : {"log", "linear"}, default="log"
+        Scale of the horizontal axis. A logarithmic axis needs positive costs.
+    error : {"standard_error", "std"}, default="standard_error"
+        The length of the bars on either side: the standard error of the mean, as if repeats were
+        independent, or their standard deviation. A single repeat has none.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes of the plot.
+    figure_ : matplotlib Figure
+        The figure of these axes.
+    lines_ : list of matplotlib Line2D
+        The mean scores of each curve.
+    errorbar_ : list of matplotlib ErrorbarContainer
+        The curves with their bars.
+
+    See Also
+    --------
+    sklearn.model_selection.ValidationCurveDisplay : Cross-validates an estimator with several
+        values of a parameter, such as epsilon. Every fit is a release, and is charged.
+    GroupDistributionDisplay : Columns by group, before and after a repair.
+
+    Examples
+    --------
+    >>> from skdpot.display import FrontierDisplay
+    >>> scores = {"input": ([1, 10], [[0.82, 0.84], [0.98, 0.99]]), "laplace": ([1], [[0.75]])}
+    >>> display = FrontierDisplay.from_scores(scores, baseline=1.0, score_name="Welfare")
+    >>> display.ax_.get_xscale(), len(display.lines_)
+    ('log', 2)
+    """
+
+    costs: Sequence[Any]
+    scores: Sequence[Any]
+    _: KW_ONLY
+    labels: Sequence[str]
+    point_names: Sequence[Sequence[str]] | None = None
+    baseline: float | None = None
+    score_name: str = "Score"
+    cost_name: str = r"$\varepsilon$"
+    scale: str = "log"
+    error: str = "standard_error"
+
+    @classmethod
+    def from_scores(
+        cls, scores: Mapping[str, tuple[Any, Any]], *, ax: Any = None, **options: Any
+    ) -> "FrontierDisplay":
+        """Plot existing scores; nothing is released.
+
+        Parameters
+        ----------
+        scores : dict of str to tuple
+            For the name of each curve, a pair: costs of shape (n_points,) or (n_points,
+            n_repeats), and scores of shape (n_points, n_repeats).
+        ax : matplotlib Axes, default=None
+            Axes for the plot; None makes a new figure.
+        **options : dict
+            Further parameters of the display, such as `baseline` and names of axes.
+
+        Returns
+        -------
+        FrontierDisplay
+            The plot.
+
+        Raises
+        ------
+        ValueError
+            If there is not one row of scores for each cost, or a cost cannot be drawn.
+        """
+        costs, repeats = (
+            [mean_and_spread[k] for mean_and_spread in scores.values()] for k in (0, 1)
+        )
+        return cls(costs, repeats, labels=list(scores), **options).plot(ax)
+
+    def plot(self, ax: Any = None) -> "FrontierDisplay":
+        """Plot it again: means of the repeats, with bars.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes for the plot; None makes a new figure.
+
+        Returns
+        -------
+        FrontierDisplay
+            This object.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        ValueError
+            If there is not one row of scores for each cost, or a cost cannot be drawn.
+        """
+        check_option("error", self.error, ("standard_error", "std"))
+        check_option("scale", self.scale, ("log", "linear"))
+        curves = [
+            _curve(*curve, self.scale, self.error)
+            for curve in zip(self.costs, self.scores, self.labels, strict=True)
+        ]
+        self.ax_ = ax = axes_for(ax)
+        self.figure_ = ax.figure
+        if self.baseline is not None:
+            ax.axhline(self.baseline, color=GREY, linestyle=":", label="without privacy")
+        self.errorbar_ = [
+            ax.errorbar(
+                *curve, capsize=3, label=label, color=colour_of(k), markersize=5,
+                marker=MARKERS[k % len(MARKERS)], linestyle=DASHES[k % len(DASHES)],
+            )
+            for k, (curve, label) in enumerate(zip(curves, self.labels, strict=True))
+        ]  # fmt: skip
+        self.lines_ = [bars.lines[0] for bars in self.errorbar_]
+        for line, texts in zip(self.lines_, self.point_names or (), strict=False):
+            for place, text in zip(line.get_xydata(), texts, strict=True):
+                ax.annotate(
+                    text, place, xytext=(4, -11), textcoords="offset points", fontsize="small"
+                )
+        ax.set_xscale(self.scale)
+        if self.scale == "log":
+            shown = np.unique(np.concatenate([line.get_xdata() for line in self.lines_] or [[]]))
+            if 0 < len(shown) <= _MOST_TICKS:
+                ax.set_xticks(shown, [f"{cost:g}" for cost in shown])
+                ax.minorticks_off()
+        ax.set(xlabel=self.cost_name, ylabel=self.score_name)
+        ax.grid(alpha=0.3)
+        if self.lines_ or self.baseline is not None:
+            ax.legend(fontsize="small")
+        return self
+
+
+def _curve(
+    costs: Any, scores: Any, label: str, scale: str, error: str
+) -> tuple[np.ndarray, np.ndarray, Any, Any]:
+    """Return the means of costs and scores, and the errors of scores and of costs."""
+    costs, scores = numbers(costs), numbers(scores)
+    if not np.isfinite(costs).all() or (scale == "log" and not (costs > 0).all()):
+        requirement = "positive and finite" if scale == "log" else "finite"
+        raise ValueError(f"costs, such as epsilons, must be {requirement} numbers.")
+    if scores.ndim != 2 or len(scores) != len(costs) or not scores.size:
+        raise ValueError(
+            f"scores of {label!r} must have shape ({len(costs)}, n_repeats), a row for each "
+            f"cost; got shape {scores.shape}."
+        )
+    if costs.ndim == 2:
+        if costs.shape != scores.shape:
+            raise ValueError(
+                f"costs of {label!r} must be as many as its scores: shape {scores.shape}; got "
+                f"shape {costs.shape}."
+            )
+        means, errors = costs.mean(axis=1), _errors(costs, error)
+        return means, scores.mean(axis=1), _errors(scores, error), errors
+    order = np.argsort(costs, kind="stable")
+    costs, scores = costs[order], scores[order]
+    return costs, scores.mean(axis=1), _errors(scores, error), None
+
+
+def _errors(repeats: np.ndarray, error: str) -> Any:
+    """Return the lengths of error bars of means; NaN for a single repeat."""
+    spread = sem if error == "standard_error" else partial(np.std, ddof=1)
+    return spread(repeats, axis=1) if repeats.shape[1] > 1 else None
+
+
+@dataclass(eq=False, repr=False)
+class LedgerDisplay:
+    """The epsilon spent after each charge to a ledger, by label, and its limit.
+
+    Every charge is a vertical line in the colour of its label. Its height is the epsilon that it
+    added by the rule of the ledger. This may be less than its own epsilon if releases compose
+    tightly, and 0 if another part of the data has spent more. The plot shows labels, numbers and
+    times of charges; nothing in it is private unless labels are. Create it with
+    :meth:`from_ledger`.
+
+    Parameters
+    ----------
+    spent : array-like of shape (n_charges,)
+        Epsilon spent after each charge, finite.
+    labels : sequence of str
+        Label of each charge.
+    epsilon, delta : float, default=None
+        The budget; None, or an infinite epsilon, means no limit.
+    unit : str, default=None
+        The unit that the releases protect.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes of the plot.
+    figure_ : matplotlib Figure
+        The figure of these axes.
+    line_ : matplotlib Line2D
+        The spent epsilon, as steps, from 0.
+    charges_ : dict of str to matplotlib LineCollection
+        Vertical lines of the charges, by label. If there are many labels, those that added least
+        are together as ``"others"``.
+    limit_ : matplotlib Line2D or None
+        The limit, if there is one.
+
+    See Also
+    --------
+    skdpot.PrivacyLedger.report : The same as a text.
+
+    Examples
+    --------
+    >>> from skdpot import PrivacyLedger
+    >>> from skdpot.display import LedgerDisplay
+    >>> from skdpot.privacy import PureDpEvent
+    >>> ledger = PrivacyLedger(epsilon=2.0)
+    >>> for label in ("mean", "mean", "median"):
+    ...     receipt = ledger.charge(PureDpEvent(0.5), unit="record", label=label)
+    >>> display = LedgerDisplay.from_ledger(ledger)
+    >>> display.line_.get_ydata()
+    array([0. , 0.5, 1. , 1.5])
+    """
+
+    spent: Any
+    labels: Sequence[str]
+    _: KW_ONLY
+    epsilon: float | None = None
+    delta: float | None = None
+    unit: str | None = None
+
+    @classmethod
+    def from_ledger(
+        cls, ledger: Any, *, unit: str | None = None, ax: Any = None
+    ) -> "LedgerDisplay":
+        """Plot the charges of a ledger, without changing it.
+
+        Parameters
+        ----------
+        ledger : PrivacyLedger
+            The ledger. For a part of a partition, the whole ledger is plotted.
+        unit : {"record", "user", "edge", "node"}, default=None
+            The unit to plot. Each unit has the whole budget. None chooses the unit that has spent
+            most.
+        ax : matplotlib Axes, default=None
+            Axes for the plot; None makes a new figure.
+
+        Returns
+        -------
+        LedgerDisplay
+            The plot.
+
+        Raises
+        ------
+        TypeError
+            If `ledger` is not a PrivacyLedger.
+        ValueError
+            If the unit is unknown.
+        """
+        if not (hasattr(ledger, "entries") and hasattr(ledger, "spent")):
+            raise TypeError(f"ledger must be a PrivacyLedger, got an object of {type(ledger)}.")
+        spent_by_unit = {total.unit: total.spent for total in ledger.report().units}
+        if unit is None:
+            unit = max(spent_by_unit, key=lambda total: spent_by_unit[total], default="record")
+        entries = [entry for entry in ledger.entries() if entry.unit == unit]
+        display = cls(
+            [epsilon for epsilon, _ in ledger.spent_after_each(unit=unit)],
+            [entry.label for entry in entries],
+            epsilon=ledger.epsilon,
+            delta=ledger.delta,
+            unit=unit,
+        )
+        return display.plot(ax)
+
+    def plot(self, ax: Any = None) -> "LedgerDisplay":
+        """Plot the charges.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes for the plot; None makes a new figure.
+
+        Returns
+        -------
+        LedgerDisplay
+            This object.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        ValueError
+            If there is not one finite number and one label for each charge.
+        """
+        spent = numbers(self.spent)
+        if spent.shape != (len(self.labels),) or not np.isfinite(spent).all():
+            raise ValueError(f"spent must be {len(self.labels)} finite numbers, one per label.")
+        places = np.arange(1, len(spent) + 1)
+        self.ax_ = ax = axes_for(ax, figsize=(7.6, 4.2))
+        self.figure_ = ax.figure
+        levels = np.concatenate([[0.0], spent])
+        (self.line_,) = ax.step(
+            [0, *places], levels, where="post", color=GREY, linewidth=1.0, zorder=1
+        )
+        self._plot_charges(places, levels)
+        self._finish(len(spent))
+        return self
+
+    def _plot_charges(self, places: np.ndarray, levels: np.ndarray) -> None:
+        rises = np.diff(levels)
+        shown = _largest_labels(self.labels, rises)
+        names = [label if label in shown else _OTHERS for label in self.labels]
+        width = float(np.clip(_WIDTH_OF_ALL / max(len(places), 1), 2.0, _WIDEST))
+        self.charges_ = {}
+        for label, colour in [*zip(shown, COLOURS, strict=False), (_OTHERS, "0.7")]:
+            chosen = [k for k, name in enumerate(names) if name == label]
+            if not chosen:
+                continue
+            xs = places[chosen]
+            style = {"color": colour, "linewidth": width, "label": label, "zorder": 2}
+            self.charges_[label] = self.ax_.vlines(xs, levels[chosen], levels[1:][chosen], **style)
+            # A mark shows charges that add nothing.
+            self.ax_.scatter(xs, levels[1:][chosen], s=width**2, marker="_", color=colour, zorder=3)
+
+    def _finish(self, n_charges: int) -> None:
+        ax, highest, self.limit_ = self.ax_, self.line_.get_ydata()[-1], None
+        if self.epsilon is not None and np.isfinite(self.epsilon):
+            text = rf"budget: $\varepsilon$ = {self.epsilon:g}"
+            text += rf", $\delta$ = {self.delta:g}" if self.delta else ""
+            self.limit_ = ax.axhline(self.epsilon, color="black", linestyle="--", label=text)
+            highest = max(highest, self.epsilon)
+        ax.set(ylim=(0, 1.08 * highest or 1.0), ylabel=r"$\varepsilon$ spent")
+        ax.set_xlabel("Charge" if self.unit is None else f"Charge, unit: {self.unit}")
+        ax.set_xlim(0, n_charges + 0.7)
+        ax.xaxis.get_major_locator().set_params(integer=True)
+        ax.grid(axis="y", alpha=0.3)
+        if not n_charges:
+            ax.text(0.5, 0.5, "nothing was released", transform=ax.transAxes, ha="center")
+        if self.charges_ or self.limit_ is not None:
+            ax.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def _largest_labels(labels: Sequence[str], rises: np.ndarray) -> list[str]:
+    """Return the labels that have colours, in the order of their first charges.
+
+    These are all labels if there are enough colours, otherwise those that added most.
+    """
+    unique = list(dict.fromkeys(labels))
+    if len(unique) <= len(COLOURS):
+        return unique
+    totals = dict.fromkeys(unique, 0.0)
+    for label, rise in zip(labels, rises, strict=True):
+        totals[label] += rise
+    largest = set(sorted(unique, key=lambda label: -totals[label])[: len(COLOURS)])
+    return [label for label in unique if label in largest]
+
+
+def load_pyplot() -> Any:
+    """Return ``matplotlib.pyplot``, or raise and say how to install it."""
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ImportError("plots need matplotlib: `pip install skdpot[plot]`.") from error
+    return pyplot
+
+
+def axes_for(ax: Any, **options: Any) -> Any:
+    """Return the given axes, or those of a new figure with these options."""
+    pyplot = load_pyplot()
+    return pyplot.subplots(layout="constrained", **options)[1] if ax is None else ax
+
+
+def panels_for(
+    ax: Any, n_rows: int, n_columns: int, *, panel_size: tuple[float, float]
+) -> np.ndarray:
+    """Return a matrix of axes: the given ones, or those of a new figure."""
+    pyplot = load_pyplot()
+    if ax is None:
+        figsize = (n_columns * panel_size[0] + 0.6, n_rows * panel_size[1] + 0.6)
+        options = {"squeeze": False, "figsize": figsize, "layout": "constrained"}
+        return pyplot.subplots(n_rows, n_columns, **options)[1]
+    given = np.asarray(ax, dtype=object)
+    if given.size == n_rows * n_columns:
+        return given.reshape(n_rows, n_columns)
+    raise ValueError(f"ax must be {n_rows * n_columns} axes, for {n_rows} x {n_columns} panels.")
+
+
+def numbers(values: Any) -> np.ndarray:
+    """Return values as floats."""
+    return np.asarray(values, dtype=np.float64)
+
+
+def check_option(name: str, value: Any, options: Sequence[Any]) -> None:
+    """Raise unless a value is one of its options."""
+    if value not in options:
+        raise ValueError(f"{name} must be one of {tuple(options)}, got {value!r}.")
+
+
+def colour_of(number: int) -> str:
+    """Return the colour of a curve."""
+    return COLOURS[number % len(COLOURS)]
