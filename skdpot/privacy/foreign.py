@@ -69,7 +69,8 @@ class _Silence:
         logging.disable(sys.maxsize)
         self._undo.enter_context(contextlib.redirect_stdout(io.StringIO()))
         self._undo.enter_context(contextlib.redirect_stderr(io.StringIO()))
-        self._undo.enter_context(warnings.catch_warnings())
+        # Recorded, since foreign code may change the filters.
+        self._undo.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("ignore")
 
 

@@ -1,7 +1,6 @@
 """Noise on messages: its laws and scales, what is public, and budgets that are totals."""
 
 import math
-import warnings
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from skdpot.privacy.events import PlannedDpEvent, PureDpEvent, SelfComposedDpEve
 from skdpot.privacy.exact_noise import rounded_gaussian
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import message_sensitivity
-from skdpot.releases import MessageReleases, _messages, _spherical_noise, quiet
+from skdpot.releases import MessageReleases, _messages, _spherical_noise
 from skdpot.releases._spherical_noise import random_lengths, spherical_slack
 
 DELTA = 1e-6
@@ -103,16 +102,6 @@ def test_slack_is_infinite_where_no_length_below_a_third_is_best():
     best = np.sqrt(np.sqrt(degrees + 1) / 2**38 * (2.4 * degrees + 2000) / 3)
     assert best[0] < 1 / 3 < best[1]
     np.testing.assert_array_equal(np.isfinite(spherical_slack(degrees)), [True, False])
-
-
-def test_what_users_utilities_warn_of_is_not_shown():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with quiet():
-            warnings.warn("a parameter is negative", stacklevel=1)
-            assert np.isnan(np.log(np.array(-1.0)))
-        with pytest.raises(UserWarning, match="shown"):
-            warnings.warn("shown", UserWarning, stacklevel=1)
 
 
 def test_noise_follows_the_penalty_of_the_round_and_of_the_node():
