@@ -61,8 +61,8 @@ class DPSinkhornGenerator(BaseGenerator):
         delta.
     bounds : tuple (low, high), default=None
         Public. Required, except for tables with a `schema` and images of floats (default (0, 1)).
-        Each is a number, or one number per feature. Values outside are clipped, without a warning,
-        and generated values are within the bounds.
+        Each is a number, or one number per feature. Values outside are clipped, without a warning;
+        generated values are within.
     classes : array-like of shape (n_classes,), default=None
         Public. All possible labels; do not learn them from private data. None means records
         without labels; then `y` is refused.
@@ -78,12 +78,12 @@ class DPSinkhornGenerator(BaseGenerator):
         Public. The column of the `schema` that models will predict. If it is numeric, its classes
         are equal bands between its bounds. If you pass it as `y`, leave it out of X.
     rules : list of str or callable, default=None
-        Public. Conditions that hold in every synthetic row: expressions of pandas, such as
-        ``"end >= start"``, or functions that return True for the right rows of a data frame. Read
-        for each sample: :ref:`rules <tables-rules>`.
+        Public. Conditions of every synthetic row: expressions of pandas, such as
+        ``"end >= start"``, or functions that return True for right rows of a data frame:
+        :ref:`rules <tables-rules>`.
     computed : dict, default=None
         Public. Columns of the `schema` that follow from others, by name, as expressions or
-        functions: ``{"total": "food + rent"}``. They are not learned, and cost nothing.
+        functions: ``{"total": "food + rent"}``. They cost nothing.
     model : "auto", VectorSketch, ImageSketch or TableSketch, default="auto"
         The type of sketch. ``"auto"`` is a :class:`~skdpot.generative.TableSketch` with a
         `schema`, an :class:`~skdpot.generative.ImageSketch` with an `image_shape`, and a
@@ -91,10 +91,10 @@ class DPSinkhornGenerator(BaseGenerator):
         the model itself.
     network : str, torch.nn.Module, callable or NetworkTraining, default=None
         A network that learns from the sketch, at no cost, and draws the samples; if training
-        fails, samples are drawn from the sketch. See :class:`~skdpot.generative.NetworkTraining`.
+        fails, the sketch draws them. See :class:`~skdpot.generative.NetworkTraining`.
     neighbouring : {"auto", "add_remove", "replace_one"}, default="auto"
-        The neighbouring relation: one record is added or removed, or one record is replaced.
-        ``"auto"`` is the relation of the `PrivacyLedger`, and ``"add_remove"`` without one.
+        One record is added or removed, or one is replaced. ``"auto"`` is the relation of the
+        `PrivacyLedger`, and ``"add_remove"`` without one.
     score_reg : float, default=0.05
         Regularisation of :meth:`score`.
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
@@ -140,7 +140,7 @@ class DPSinkhornGenerator(BaseGenerator):
     *Searches.* In a grid search every fit spends epsilon (:ref:`search-costs`), and the choice by
     :meth:`score` is **not private**: search on public data.
 
-    *Files.* A pickle, and a file of :meth:`save`, contain only the release and public parameters.
+    *Files.* Pickles and saved files contain only the release and public parameters.
 
     References
     ----------

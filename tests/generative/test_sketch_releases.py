@@ -544,8 +544,8 @@ def test_a_refused_fit_leaves_the_sketch_of_the_last_one():
     left = joblib.hash(generator._fitted.sketch), generator.privacy_guarantee_
     with pytest.raises(BudgetExceededError):
         generator.fit(1 - X)
-    with pytest.raises(ValueError, match="finite|NaN"):
-        generator.fit(np.full((30, 2), np.nan))
+    with pytest.raises(ValueError, match="holds text"):
+        generator.fit(np.full((30, 2), "a"))
     assert (joblib.hash(generator._fitted.sketch), generator.privacy_guarantee_) == left
     assert generator.sample(3).shape == (3, 2)
 
