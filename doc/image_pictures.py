@@ -49,13 +49,13 @@ def keep(picture, name):
 
 def draw_board(folder):
     """Draw a row for each set: real images on the left, made ones on the right."""
-    from tests.benchmarks.image_methods import make_ours
+    from tests.benchmarks.image_methods import make_best
     from tests.benchmarks.image_sets import NAMES, load_set
 
     rows = []
     for name in NAMES:
         images = load_set(name, [folder])
-        made = make_ours(images, 1.0, 0).fit(images.X, images.y).sample(2000)
+        made = make_best(images, 1.0, 0).fit(images.X, images.y).sample(2000)
         blocks = [lines_of(X, y, images, LINES) for X, y in ((images.X_test, images.y_test), made)]
         between = np.full((LINES * SIDE, GAP, 3), 255, dtype=np.uint8)
         rows += [np.hstack([blocks[0], between, blocks[1]])]
@@ -65,13 +65,13 @@ def draw_board(folder):
 
 def draw_again(folder, name):
     """Draw what is made of a set at three epsilons, from top to bottom, into its picture."""
-    from tests.benchmarks.image_methods import make_ours
+    from tests.benchmarks.image_methods import make_best
     from tests.benchmarks.image_sets import TEST, load_set
 
     images = load_set(name, [folder], TEST)
     picture = Image.open(PICTURES / f"{name}.png").convert("RGB")
     for place, epsilon in enumerate((10.0, 1.0, 0.2)):
-        made = make_ours(images, epsilon, 0).fit(images.X, images.y).sample(2000)
+        made = make_best(images, epsilon, 0).fit(images.X, images.y).sample(2000)
         block = Image.fromarray(lines_of(*made, images, BLOCK_LINES))
         picture.paste(block, (FIRST_COLUMN, place * (BLOCK_LINES * SIDE + BLOCK_GAP)))
     keep(picture, f"{name}.png")

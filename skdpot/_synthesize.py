@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _synthesize(options: argparse.Namespace) -> int:
     _check_together(options)
-    from skdpot.generative import DPSinkhornGenerator, TableSketch
+    from skdpot.generative import DPSinkhornGenerator
 
     if options.seed is not None:
         _say(f"warning: {_NOT_PRIVATE}")
@@ -73,7 +73,6 @@ def _synthesize(options: argparse.Namespace) -> int:
         epsilon=options.epsilon, delta=options.delta, schema=schema, target=options.target,
         neighbouring=options.neighbouring, ledger=_open_ledger(options),
         random_state=options.seed, verbose=1,
-        model=TableSketch(quality_share=options.quality_share),
     )  # fmt: skip
     n_records = options.records or options.rows or options.people
     preview = generator.preview(n_records, groups=options.groups)
@@ -314,9 +313,6 @@ def _parser() -> argparse.ArgumentParser:
         help="save the fitted generator; you may publish it, too")  # fmt: skip
     add("--report", type=Path, metavar="FILE",
         help="write a quality report on the synthetic table: .txt, .html or .json")  # fmt: skip
-    add("--quality-share", type=float, default=0.0, metavar="SHARE",
-        help="share of rows to hold out for the report, such as 0.1; 0 with --groups "
-        "(default: 0)")  # fmt: skip
     add("--preview", action="store_true", help="only show price and expected errors")
     add("--records", type=_count, metavar="N",
         help="public guess of the number of rows (with --groups, of people), for the expected "

@@ -34,6 +34,7 @@ ESTIMATORS_IMPORT = NUMERICS | {
     "skdpot._progress",
     "skdpot._sklearn_compat",
     "skdpot._threads",
+    "skdpot.__version__",
 }
 MAY_IMPORT = {
     "skdpot.transport": NUMERICS | {"numba"},
@@ -73,9 +74,10 @@ MAY_IMPORT_INSTEAD |= {
     # Files of users can be Parquet, and workers a Dask cluster, for whoever has them.
     "skdpot.sampling._file_formats": NUMERICS | {"pyarrow"},
     "skdpot.sampling._file_workers": {"joblib", "dask"},
-    # So can tables; SDV's interface speaks pandas.
+    # So can tables.
     "skdpot.tables._files": NUMERICS | {"pandas", "pyarrow", "skdpot.tables", "skdpot.privacy"},
-    "skdpot.generative._sdv": ESTIMATORS_IMPORT | {"skdpot.generative", "pandas"},
+    # Cells of data frames are copied by the libraries that made these.
+    "skdpot.model_selection._copies": ESTIMATORS_IMPORT | {"pandas", "polars"},
 }
 # The front door shows every room to the user, and so may open them all.
 FRONT_DOOR = {

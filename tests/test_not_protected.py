@@ -31,7 +31,7 @@ from skdpot import (
     PrivateSearchCV,
     PrivateSinkhornDistance,
 )
-from skdpot.generative import ImageSketch, NetworkTraining, OwnEncoder, TableSketch, VectorSketch
+from skdpot.generative import NetworkTraining, TableSketch
 from skdpot.published import NoisySinkhornDistance, PrivateMessageADMM, SinkhornGradientGenerator
 
 PAGE = Path(__file__).parents[1] / "doc" / "not_protected.rst"
@@ -223,14 +223,6 @@ def asking_metric(a, b):
     return loud(abs(a - b).sum() * (0 < a[1] < 1), 0.5)
 
 
-def asking_encoder(records):
-    return np.full((len(records), 2), loud(records[0, 1] * (records[0, 0] not in (0, 0.5, 1)), 0.8))
-
-
-def decoder(codes):
-    return np.clip(np.column_stack([codes, codes]), 0, 1)
-
-
 class AskingClassifier(LogisticRegression):
     def fit(self, X, y):
         loud(np.nanmax(X), 0.9)
@@ -241,8 +233,8 @@ def generator(relation, ledger, **options):
     return DPSinkhornGenerator(50.0, neighbouring=relation, ledger=ledger, **options)
 
 
-def table_generator(relation, ledger, share=0.0, **options):
-    model = TableSketch(8, n_iter=1, quality_share=share)
+def table_generator(relation, ledger, **options):
+    model = TableSketch(8, n_iter=1)
     return generator(relation, ledger, **{"schema": SCHEMA, "model": model} | options)
 
 
@@ -296,13 +288,12 @@ for relation in RELATIONS:
         ),
         f"images, {relation}": Case(
             "DPSinkhornGenerator",
-            partial(generator, relation, image_shape=(2, 2), model=ImageSketch(quality_share=0.3)),
+            partial(generator, relation, image_shape=(2, 2)),
             of_points("array"), **both,
         ),
         f"labels of vectors, {relation}": Case(
             "DPSinkhornGenerator",
-            partial(generator, relation, bounds=(0, 1), classes=["f", "m"],
-                    model=VectorSketch(quality_share=0.3)),
+            partial(generator, relation, bounds=(0, 1), classes=["f", "m"]),
             of_labels(), usual="m", **both,
         ),
         f"gradients, {relation}": Case(
@@ -331,7 +322,7 @@ for relation in RELATIONS:
             of_target, usual="m", **both,
         ),
         f"table, {relation}": Case(
-            "DPSinkhornGenerator", partial(table_generator, relation, share=0.3),
+            "DPSinkhornGenerator", partial(table_generator, relation),
             of_table("sex"), usual="m", **both,
         ),
     }  # fmt: skip
@@ -396,12 +387,6 @@ CASES |= {
     "a metric that asks": Case(
         "PrivateSinkhornDistance", partial(distance, metric=asking_metric, cost_range=(0, 4)),
         of_points("array", SIDES), values=(0.001, 0.999, math.nan),
-    ),
-    "an encoder that asks": Case(
-        "DPSinkhornGenerator",
-        partial(generator, "add_remove", bounds=(0, 1),
-                model=VectorSketch(OwnEncoder((asking_encoder, decoder), largest_norm=2.0))),
-        of_points("array"), values=(0.001, 0.999, math.nan), relation="add_remove",
     ),
     "a candidate that asks": Case(
         "PrivateSearchCV", partial(search, estimator=AskingClassifier()),

@@ -33,7 +33,7 @@ from skdpot import (
     private_ot_cost,
 )
 from skdpot.fairness import FreeSupport
-from skdpot.generative import NetworkTraining, OwnEncoder, VectorSketch
+from skdpot.generative import NetworkTraining
 from skdpot.privacy import (
     ExponentialMechanism,
     GaussianMechanism,
@@ -168,8 +168,6 @@ ROWS = fitted(partial(DPSinkhornGenerator, schema=SCHEMA, target="g"), TABLE)
 FREE = fitted(partial(repair, FreeSupport(n_support=4), sensitive_features="g"), TABLE)
 SCORES = fitted(premium, X, Y, GROUPS)
 FEW = FreeSupport(n_support=4)
-SAME = (lambda codes: codes, lambda codes: codes)
-
 CASES = {
     "distance": Case(lambda X, y: distance(bounds=(0, 1)).fit(X, y), (X, Y)),
     "distance, histogram": Case(
@@ -194,12 +192,6 @@ CASES = {
     ),
     "vectors": Case(
         lambda X, y: DPSinkhornGenerator(bounds=(0, 1), classes=[0, 1]).fit(X, y), (X, Y)
-    ),
-    "vectors, own encoder": Case(
-        lambda X: DPSinkhornGenerator(bounds=(0, 1), model=VectorSketch(OwnEncoder(SAME, 2.0))).fit(
-            X
-        ),
-        (X,),
     ),
     "vectors, score": Case(lambda X, y: VECTORS().score(X, y), (X, Y)),
     "rows": Case(lambda X: DPSinkhornGenerator(schema=SCHEMA, target="g").fit(X), (TABLE,)),

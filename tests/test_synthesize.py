@@ -52,7 +52,7 @@ def run(folder, *arguments, rows="500", out="made.csv"):
 def test_a_synthetic_table_is_written_and_charged_and_the_generator_kept(folder, capsys):
     ledger, saved = folder / "budget.sqlite", folder / "made.npz"
     arguments = ["--target", "retired", "--ledger", str(ledger), "--save", str(saved)]
-    arguments += ["--report", str(folder / "report.html"), "--quality-share", "0.2"]
+    arguments += ["--report", str(folder / "report.html")]
     assert run(folder, *arguments, "--budget", "3", "1e-4") == 0
     told = capsys.readouterr()
     assert "Preview of a release" in told.out and "from 0 to 2 of 3" in told.out
@@ -68,7 +68,7 @@ def test_a_synthetic_table_is_written_and_charged_and_the_generator_kept(folder,
     loaded = DPSinkhornGenerator.load(saved)
     assert list(loaded.sample(3)) == list(SCHEMA)
     report = (folder / "report.html").read_text()
-    assert "AUC of predicting" in report and report == loaded.quality().to_html()
+    assert "worst first" in report and report == loaded.quality().to_html()
     spent = PrivacyLedger.open(ledger).spent()
     assert spent == pytest.approx((2, 1e-5))
     # The second one is beyond the budget, and says so in one line.
@@ -97,6 +97,10 @@ def test_people_are_protected_and_made_with_all_their_rows(folder, capsys):
     assert main(["synthesize", *places, *options, "--rows", "7", "--force"]) == 0
     assert "7 synthetic records, each of another person (--people" in capsys.readouterr().out
     assert len(pd.read_csv(folder / "made.csv")) == 7
+    report = folder / "report.txt"
+    judged = ["--report", str(report), "--people", "50", "--force"]
+    assert main(["synthesize", *places, *options, *judged]) == 0
+    assert "people. Guarantee" in report.read_text()
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -238,6 +242,17 @@ def test_a_wrong_file_is_said_in_a_line_and_nothing_is_charged(case, folder, cap
     assert not (folder / "made.csv").exists()
 
 
+def test_a_value_that_is_not_declared_is_said_to_nobody(folder, capsys):
+    told = []
+    for grade in ("low", "s3cret"):
+        rows = f"age,wage,room,grade,retired\n20,2,1,{grade},True\n"
+        (folder / "data.csv").write_text(rows)
+        assert run(folder, "--force") == 0
+        told.append(capsys.readouterr().out)
+        assert set(pd.read_csv(folder / "made.csv")["grade"]) <= {"low", "high"}
+    assert told[0] == told[1]
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -247,7 +262,6 @@ def test_a_wrong_file_is_said_in_a_line_and_nothing_is_charged(case, folder, cap
         (["--out", "no/folder/made.csv"], "cannot be written"),
         (["--save", "kept.csv"], "--force"),
         (["--report", "report.pdf"], ".html"),
-        (["--quality-share", "0.9"], "quality_share"),
         (["--budget", "3", "1e-4"], "--ledger"),
         (["--ledger", "none.sqlite"], "--budget EPSILON DELTA"),
         (["--target", "nobody"], "target must be a column"),

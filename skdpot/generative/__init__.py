@@ -1,9 +1,7 @@
 """Generators of synthetic data, and their parts."""
 
 from ._base import BaseGenerator as BaseGenerator
-from ._combine import combine
 from ._encoders.cosine import CosineEncoder
-from ._encoders.own import OwnEncoder
 from ._encoders.pose import PoseEncoder
 from ._engine import load_engine as load_engine
 from ._fitted import FittedRecords as FittedRecords
@@ -17,7 +15,6 @@ from ._records import Declared as Declared
 from ._records import Points as Points
 from ._records import read_points as read_points
 from ._records import unseen_points as unseen_points
-from ._sdv import SdvSynthesizer
 from ._sketch.plan import least_noise as least_noise
 from ._sketch.plan import rounded_up as rounded_up
 from ._sketch.released_table import ReleasedTable as ReleasedTable
@@ -31,11 +28,8 @@ __all__ = [
     "DPSinkhornGenerator",
     "ImageSketch",
     "NetworkTraining",
-    "OwnEncoder",
     "PoseEncoder",
-    "SdvSynthesizer",
     "TableSketch",
     "VectorSketch",
-    "combine",
     "schema_template",
 ]

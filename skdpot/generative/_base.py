@@ -38,12 +38,11 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
     _in_files: ClassVar[tuple[str, ...]]
 
     @_SILENT
-    def sample(self, n_samples=1, y=None, given=None, *, n_users=None, n_sets=None) -> Any:
+    def sample(self, n_samples=1, y=None, given=None, *, n_users=None) -> Any:
         """Generate records from the release, at no cost.
 
         Rows of a table are drawn evenly: each single row has nearly the distribution of the model,
-        and together they are closer to the model than independent rows. With several sets
-        (`n_sets`), rows are independent.
+        and together they are closer to the model than independent rows.
 
         Parameters
         ----------
@@ -62,11 +61,6 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
             After a fit with `groups`: the number of people, each with a released number of rows
             (1,000 at most), which are drawn independently; other parameters are then not used.
             None draws each row from a different person.
-        n_sets : int, default=None
-            For tables: return a list of this many sets, for example 20, to compute confidence
-            intervals. Each set comes from a different model, drawn from those that agree with the
-            release. See :func:`~skdpot.generative.combine` for their intervals. Draw several times
-            as many rows as there were records.
 
         Returns
         -------
@@ -81,13 +75,11 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         ImportError
             If the frames to draw belong to a library that is not installed.
         ValueError
-            If `y` or `given` has undeclared values, `n_samples`, `n_users` or `n_sets` is invalid,
-            or the fit had no `groups` or no schema.
+            If `y` or `given` has undeclared values, `n_samples` or `n_users` is invalid, or
+            the fit had no `groups` or no schema.
         """
         check_is_fitted(self)
         rng = check_random_state(self.random_state)
-        if n_sets is not None:
-            return self._sample_sets(n_sets, n_samples, y, given, n_users, rng)
         if n_users is not None:
             return self._sample_users(n_users, y, given, rng)
         return self._ruled.sample(n_samples, y, given, rng, device_of(self.network))
@@ -103,19 +95,6 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         if set(rules.formulas) != set(names):
             raise ValueError(f"computed must have the columns of the fit, {names}.")
         return replace(fitted, rules=rules)
-
-    def _sample_sets(
-        self, n_sets: Any, n_samples: Any, y: Any, given: Any, n_users: Any, rng: Any
-    ) -> list[Any]:
-        """Return tables for inference, or raise."""
-        fitted = self._ruled
-        if (
-            not isinstance(fitted, ReleasedTable)
-            or fitted.space.user is not None
-            or n_users is not None
-        ):
-            raise ValueError("n_sets is for tables, with a schema, that are fitted without groups.")
-        return fitted.sample_sets(n_sets, n_samples, y, given, rng)
 
     def _sample_users(self, n_users: Any, y: Any, given: Any, rng: Any) -> Any:
         """Return the rows of people, or raise."""
@@ -222,8 +201,8 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         self.noise_multiplier_ = noise_multiplier
         if fitted.classes is not None:
             self.classes_ = fitted.classes
-        if fitted.n_in_all is not None:
-            self.n_records_ = fitted.n_in_all
+        if fitted.n_records is not None:
+            self.n_records_ = fitted.n_records
         if fitted.network is not None:
             self.loss_curve_ = fitted.network.losses
             self.n_iter_ = len(fitted.network.losses)

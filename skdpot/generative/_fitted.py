@@ -37,13 +37,8 @@ class FittedRecords:
 
     @property
     def n_records(self) -> int | None:
-        """Return how many records were sketched, about, where that was released."""
+        """Return how many records there are, about, where that was released."""
         return None if self.sketch is None else self.sketch.n_records
-
-    @property
-    def n_in_all(self) -> int | None:
-        """Return how many records there are, about, with those that were held out."""
-        return None if self.sketch is None else self.sketch.n_in_all
 
     def sample(self, n_samples: Any, y: Any, given: Any, rng: Any, device: Any) -> Any:
         """Return records, with their labels if there are any."""

@@ -61,8 +61,8 @@ class DPSinkhornGenerator(BaseGenerator):
         delta.
     bounds : tuple (low, high), default=None
         Public. Required, except for tables with a `schema` and images of floats (default (0, 1)).
-        Each is a number, or one number per feature. Values outside are clipped, without a warning,
-        and generated values are within the bounds.
+        Each is a number, or one number per feature. Values outside are clipped, without a warning;
+        generated values are within.
     classes : array-like of shape (n_classes,), default=None
         Public. All possible labels; do not learn them from private data. None means records
         without labels; then `y` is refused.
@@ -78,12 +78,12 @@ class DPSinkhornGenerator(BaseGenerator):
         Public. The column of the `schema` that models will predict. If it is numeric, its classes
         are equal bands between its bounds. If you pass it as `y`, leave it out of X.
     rules : list of str or callable, default=None
-        Public. Conditions that hold in every synthetic row: expressions of pandas, such as
-        ``"end >= start"``, or functions that return True for the right rows of a data frame. Read
-        for each sample: :ref:`rules <tables-rules>`.
+        Public. Conditions of every synthetic row: expressions of pandas, such as
+        ``"end >= start"``, or functions that return True for right rows of a data frame:
+        :ref:`rules <tables-rules>`.
     computed : dict, default=None
         Public. Columns of the `schema` that follow from others, by name, as expressions or
-        functions: ``{"total": "food + rent"}``. They are not learned, and cost nothing.
+        functions: ``{"total": "food + rent"}``. They cost nothing.
     model : "auto", VectorSketch, ImageSketch or TableSketch, default="auto"
         The type of sketch. ``"auto"`` is a :class:`~skdpot.generative.TableSketch` with a
         `schema`, an :class:`~skdpot.generative.ImageSketch` with an `image_shape`, and a
@@ -91,10 +91,10 @@ class DPSinkhornGenerator(BaseGenerator):
         the model itself.
     network : str, torch.nn.Module, callable or NetworkTraining, default=None
         A network that learns from the sketch, at no cost, and draws the samples; if training
-        fails, samples are drawn from the sketch. See :class:`~skdpot.generative.NetworkTraining`.
+        fails, the sketch draws them. See :class:`~skdpot.generative.NetworkTraining`.
     neighbouring : {"auto", "add_remove", "replace_one"}, default="auto"
-        The neighbouring relation: one record is added or removed, or one record is replaced.
-        ``"auto"`` is the relation of the `PrivacyLedger`, and ``"add_remove"`` without one.
+        One record is added or removed, or one is replaced. ``"auto"`` is the relation of the
+        `PrivacyLedger`, and ``"add_remove"`` without one.
     score_reg : float, default=0.05
         Regularisation of :meth:`score`.
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
@@ -140,7 +140,7 @@ class DPSinkhornGenerator(BaseGenerator):
     *Searches.* In a grid search every fit spends epsilon (:ref:`search-costs`), and the choice by
     :meth:`score` is **not private**: search on public data.
 
-    *Files.* A pickle, and a file of :meth:`save`, contain only the release and public parameters.
+    *Files.* Pickles and saved files contain only the release and public parameters.
 
     References
     ----------
@@ -357,12 +357,11 @@ class DPSinkhornGenerator(BaseGenerator):
         """Return a report on the fitted sketch, made from the release; it costs nothing.
 
         The report states the noise. For a table, it says whether the model fits the released
-        counts; for vectors and images, how much of each class is above the noise. If the model has
-        a `quality_share`, such as ``ImageSketch(quality_share=0.1)``, it also compares samples
-        with held-out records, with standard errors: the distance between them, the AUC of a
-        classifier that distinguishes them, and the accuracy on records of a model that learned the
-        target (or the label) from samples. It does not test a network that learned from the
-        sketch.
+        counts, and how strong associations of columns are there and in the model, the worst first.
+        For vectors and images, it says how much of each class is above the noise. It knows nothing
+        that was not released: to compare samples with records, keep some of the records out of the
+        fit (:ref:`the guide <quality-of-samples>`). It does not test a network that learned from
+        the sketch.
 
         Returns
         -------
@@ -407,15 +406,7 @@ class DPSinkhornGenerator(BaseGenerator):
 
     @classmethod
     def load(
-        cls,
-        path,
-        *,
-        network=None,
-        encoder=None,
-        ledger=None,
-        container=None,
-        rules=None,
-        computed=None,
+        cls, path, *, network=None, ledger=None, container=None, rules=None, computed=None
     ) -> "DPSinkhornGenerator":
         """Return the fitted generator that was saved in a file; no code in it is executed.
 
@@ -425,8 +416,6 @@ class DPSinkhornGenerator(BaseGenerator):
             The file.
         network : torch.nn.Module or callable, default=None
             The network of the saved generator, if it was not given by name.
-        encoder : transformer or pair of callables, default=None
-            The encoder of the saved generator, if it was your own.
         ledger : PrivacyLedger, default=None
             Ledger for later fits.
         container : {"array", "pandas", "polars"}, default=None
@@ -446,10 +435,9 @@ class DPSinkhornGenerator(BaseGenerator):
         OSError
             If the file cannot be read.
         ValueError
-            If the file is damaged or does not contain a generator, the network, the encoder
-            or rules are missing or differ from the saved ones, or `container` is unknown.
+            If the file is damaged or does not contain a generator, the network or rules are
+            missing or differ from the saved ones, or `container` is unknown.
         """
         return cls._load(
-            path, ledger, network=network, encoder=encoder, container=container, rules=rules,
-            computed=computed,
-        )  # fmt: skip
+            path, ledger, network=network, container=container, rules=rules, computed=computed
+        )

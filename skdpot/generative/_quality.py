@@ -1,7 +1,7 @@
-"""Measures of synthetic records, from the release: noise, misfits, and held-out records."""
+"""Measures of synthetic records, from the release: noise, misfits and associations."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
@@ -9,19 +9,9 @@ import numpy as np
 from scipy.stats import chi2, norm
 
 from skdpot.generative._fitted import FittedRecords
-from skdpot.generative._quality_report import (
-    Estimate,
-    Fit,
-    HeldOut,
-    ParityFit,
-    QualityReport,
-    SketchedClass,
-)
-from skdpot.generative._sketch.held_out import counted_size
+from skdpot.generative._quality_report import Estimate, Fit, ParityFit, QualityReport, SketchedClass
 from skdpot.generative._sketch.parities import mixture_parities, scanned_subsets
 from skdpot.generative._sketch.released_table import ReleasedTable
-from skdpot.generative._sketch.vector_summaries import summary_schema
-from skdpot.tables import TableSchema
 
 # Probability that noise alone moves a parity, or a table, farther than the stated limit.
 _FALSE_ALARM = 0.01
@@ -51,65 +41,76 @@ def quality_of(fitted: ReleasedTable | FittedRecords, guarantee: Any) -> Quality
     stated = "none" if guarantee is None else str(guarantee)
     if isinstance(fitted, ReleasedTable):
         columns, pairs = _count_fits(fitted)
-        held_out = _held_out(fitted.space.schema, fitted.held_out)
         counted = "records" if fitted.space.user is None else "people"
         return QualityReport(
-            fitted.n_in_all, stated, columns, pairs, held_out, _parity_fit(fitted), counted=counted
+            fitted.n_records, stated, columns, pairs, _parity_fit(fitted), counted=counted
         )
     classes, sketch = _sketched_classes(fitted), fitted.sketch
-    held_out = _held_out(summary_schema(fitted.space), sketch.held_out)
-    encoder = sketch.encoder.header()["name"]
     return QualityReport(
-        sketch.n_in_all, stated, [], [], held_out, classes=classes, encoder=encoder
+        sketch.n_records, stated, [], [], classes=classes, encoder=sketch.encoder.header()["name"]
     )
 
 
 def _count_fits(table: ReleasedTable) -> tuple[list[Fit], list[Fit]]:
-    """Return how a model fits the counts of columns, and of pairs of them."""
-    released, (schema, model) = table.known_statistics, table.counted
+    """Return how a model fits the counts of columns, and of pairs of them, the worst first."""
+    released, schema, model = table.known_statistics, table.space.schema, table.model
     n_records = max(float(table.n_records), 1.0)
     names = [schema.names[j] for j in schema.features]
     ends, n_classes = np.cumsum(released["n_cells"])[:-1], schema.n_classes
-    n_tables = math.comb(len(names) + 1, 2) + len(released.get("joint_columns", ()))
+    n_tables = math.comb(len(names) + 1, 2)
     counts, groups = (np.split(released[name], ends) for name in ("counts", "groups"))
     noise_of_columns, noise_of_pairs = released["deviations"][:2]
     weights = [np.where(model["classes"] == c, model["weights"], 0.0) for c in range(n_classes)]
     cells = np.split(model["cells"], ends, axis=1)
-    precisions = released.get("column_weights", np.ones(len(names)))
-    columns = [
-        _fit_of(
-            (name,),
-            count,
-            _joint_shares([cell], weights),
-            noise_of_columns / math.sqrt(w),
-            n_records,
-            n_tables,
+    columns = []
+    for name, count, cell in zip(names, counts, cells, strict=True):
+        expected = _joint_shares([cell], weights)
+        # Without a target there is one class.
+        associations: tuple[float, float] | tuple[None, None] = (None, None)
+        if n_classes > 1:
+            associations = _associations(count, expected, noise_of_columns, n_records)
+        columns.append(
+            _fit_of((name,), count, expected, noise_of_columns, n_records, n_tables, associations)
         )
-        for name, count, cell, w in zip(names, counts, cells, precisions, strict=True)
-    ]
     sums = [_group_shares(cell, group) for cell, group in zip(cells, groups, strict=True)]
-    tables: list[tuple[int, ...]] = list(combinations(range(len(names)), 2))
-    precisions = released.get("pair_weights", np.ones(len(tables)))
-    group_shares = [[sums[a], sums[b]] for a, b in tables]
-    joint_counts = released["pairs"]
-    if "joints" in released:
-        # Those that were wanted: three columns and more.
-        ends_of_groups = np.cumsum([of_column.shape[1] for of_column in sums])[:-1]
-        for joint, parts in zip(released["joint_columns"], released["joint_parts"], strict=True):
-            tables.append(tuple(int(j) for j in joint if j >= 0))
-            part_of_group = np.split(parts, ends_of_groups)
-            group_shares.append([_group_shares(sums[j], part_of_group[j]) for j in tables[-1]])
-        precisions = np.concatenate([precisions, released["joint_weights"]])
-        joint_counts = np.concatenate([joint_counts, released["joints"]])
     fits, start = [], 0
-    for table_columns, parts, w in zip(tables, group_shares, precisions, strict=True):
-        expected = _joint_shares(parts, weights)
-        table_counts = joint_counts[start : start + expected.size].reshape(expected.shape)
+    for a, b in combinations(range(len(names)), 2):
+        expected = _joint_shares([sums[a], sums[b]], weights)
+        pair_counts = released["pairs"][start : start + expected.size].reshape(expected.shape)
         start += expected.size
-        named = tuple(names[j] for j in table_columns)
-        deviation = noise_of_pairs / math.sqrt(w)
-        fits.append(_fit_of(named, table_counts, expected, deviation, n_records, n_tables))
-    return columns, fits
+        shape = (sums[a].shape[1], sums[b].shape[1], n_classes)
+        in_all, expected_in_all = (t.reshape(shape).sum(axis=2) for t in (pair_counts, expected))
+        noise = noise_of_pairs * math.sqrt(n_classes)
+        associations = _associations(in_all, expected_in_all, noise, n_records)
+        pair = (names[a], names[b])
+        fits.append(
+            _fit_of(pair, pair_counts, expected, noise_of_pairs, n_records, n_tables, associations)
+        )
+    return _worst_first(columns), _worst_first(fits)
+
+
+def _worst_first(fits: list[Fit]) -> list[Fit]:
+    return sorted(fits, key=lambda fit: fit.noise - fit.distance)
+
+
+def _associations(
+    counts: np.ndarray, shares: np.ndarray, deviation: float, n: float
+) -> tuple[float, float]:
+    """Return the association of two variables, by released counts and by the model.
+
+    It is the distance from independence in total variation. Independence is the product of the
+    margins of the model. The part of the squared distance that noise and sampling make is
+    subtracted.
+    """
+    independent = np.outer(shares.sum(axis=1), shares.sum(axis=0))
+    modelled = shares - independent
+    released = counts / n - independent
+    squares = float(np.sum(released**2))
+    chance = (counts.size * deviation**2 + n) / n**2
+    kept = math.sqrt(max(1 - chance / squares, 0.0)) if squares else 0.0
+    return (
+        min(kept * float(np.abs(released).sum()) / 2, 1.0), float(np.abs(modelled).sum()) / 2,
+    )  # fmt: skip
 
 
 def _parity_fit(table: ReleasedTable) -> ParityFit | None:
@@ -161,7 +162,7 @@ def _joint_shares(parts: Sequence[np.ndarray], weights: Sequence[np.ndarray]) ->
 
 def _fit_of(
     columns: tuple[Any, ...], counts: np.ndarray, shares: np.ndarray, deviation: float, n: float,
-    n_tables: int,
+    n_tables: int, associations: tuple[float, float] | tuple[None, None],
 ) -> Fit:  # fmt: skip
     # One record more or less is as little noise as matters.
     differences, unit = counts - n * shares, max(float(deviation), 1.0)
@@ -172,6 +173,7 @@ def _fit_of(
         min(float(np.abs(differences).sum() / (2 * n)), 1.0),
         float(np.mean((differences / unit) ** 2)),
         float(chi2.isf(_FALSE_ALARM / n_tables, counts.size)) / counts.size,
+        *associations,
     )
 
 
@@ -202,79 +204,4 @@ def _sketched_classes(fitted: FittedRecords) -> list[SketchedClass]:
             sorted(weights.tolist(), reverse=True),
             float(noise["radius"][c]) / spread,
         ))  # fmt: skip
-    return found
-
-
-def _held_out(schema: TableSchema, held_out: Mapping[str, np.ndarray] | None) -> HeldOut | None:
-    """Return the comparison of samples with held-out records, None without any."""
-    if held_out is None:
-        return None
-    of_values, of_scores, *of_utility = held_out["deviations"]
-    ends = np.cumsum(held_out["n_bins"])[:-1]
-    counts, shares = (np.split(held_out[name], ends) for name in ("values", "value_shares"))
-    size, noise = counted_size(held_out)
-    n_records = Estimate(size, noise * float(of_values))
-    columns = {
-        name: _distance(count, share, of_values, n_records.value)
-        for name, count, share in zip(schema.names, counts, shares, strict=True)
-    }
-    auc = _auc_against_samples(held_out["scores"], held_out["score_shares"], of_scores)
-    if schema.target is None or not of_utility:
-        return HeldOut(n_records, columns, auc)
-    table_of, samples = held_out["utility"], held_out["utility_shares"]
-    right = held_out["predictions"][:, None] == np.arange(schema.n_classes)
-    target = schema.names[schema.target]
-    return HeldOut(
-        n_records, columns, auc, f"band of {target}" if schema.has_bands else target,
-        _mean_of(right.astype(np.float64), table_of, of_utility[0]),
-        _auc_between_classes(table_of, of_utility[0]) if schema.n_classes == 2 else None,
-        float(samples[right].sum()),
-        _auc_between_classes(samples, 0.0).value if schema.n_classes == 2 else None,
-    )  # fmt: skip
-
-
-def _distance(counts: np.ndarray, shares: np.ndarray, deviation: float, n: float) -> Estimate:
-    """Return a distance in total variation, without the part due to noise and sampling.
-
-    That part is subtracted from the squares of differences. The error is at least the error of
-    their sum.
-    """
-    if n <= 0:
-        return Estimate(math.nan, math.nan)
-    variances = (deviation**2 + n * shares) / n**2
-    differences = counts / n - shares
-    squares = float((differences**2).sum())
-    left = max(1 - float(variances.sum()) / squares, 0.0) if squares else 0.0
-    distance = float(np.abs(differences).sum()) / 2 * math.sqrt(left)
-    return Estimate(min(distance, 1.0), math.sqrt(float(variances.sum())) / 2)
-
-
-def _mean_of(values: np.ndarray, counts: np.ndarray, deviation: float) -> Estimate:
-    """Return the mean of values from 0 to 1 of cells, over records that are counted with noise."""
-    n = float(counts.sum())
-    if n <= 0:
-        return Estimate(math.nan, math.nan)
-    mean = float((values * counts).sum()) / n
-    variance = ((values - mean) ** 2 * (deviation**2 + np.maximum(counts, 0))).sum()
-    # With few records noise may give any number, but the mean is from 0 to 1.
-    return Estimate(min(max(mean, 0.0), 1.0), math.sqrt(float(variance)) / n)
-
-
-def _ranks(shares: np.ndarray) -> np.ndarray:
-    """Return the share of a distribution below each bin, plus half of the bin."""
-    return np.cumsum(shares) - shares / 2
-
-
-def _auc_against_samples(counts: np.ndarray, shares: np.ndarray, deviation: float) -> Estimate:
-    """Return the chance that a record has a higher score than a sample."""
-    return _mean_of(_ranks(shares), counts, deviation)
-
-
-def _auc_between_classes(counts: np.ndarray, deviation: float) -> Estimate:
-    """Return the chance that a record of the second class has a higher score than of the first."""
-    first, second = counts.T
-    if min(first.sum(), second.sum()) <= 0:
-        return Estimate(math.nan, math.nan)
-    of_second = _mean_of(_ranks(first / first.sum()), second, deviation)
-    of_first = _mean_of(1 - _ranks(second / second.sum()), first, deviation)
-    return Estimate(of_second.value, math.hypot(of_second.error, of_first.error))
+    return sorted(found, key=lambda one: -one.mean_error)

@@ -10,8 +10,8 @@ from skdpot.privacy.report import Report, Section
 # A model is reported not to fit if it is off by this share of all records more than noise explains,
 # and noise explains less than half of the squared differences.
 _LARGE_MISFIT, _LARGE_DISTANCE = 2.0, 0.01
-# So many pairs of columns are shown: those that are farthest off.
-_MOST_SHOWN = 10
+# So many columns, pairs of columns or classes are shown, the worst: a report fits on a screen.
+_MOST_SHOWN = 8
 
 
 class Estimate(NamedTuple):
@@ -33,7 +33,7 @@ class Fit:
     Attributes
     ----------
     columns : tuple
-        One column, two, or more that a workload has.
+        One column, or two.
     noise : float
         The expected distance in total variation from noise alone.
     distance : float
@@ -43,6 +43,10 @@ class Fit:
     explained : float
         The misfit that noise alone exceeds for any table, in one of a hundred reports. It is larger
         for tables of few counts.
+    released, modelled : float or None
+        How strong the association of both columns is, by the counts and by the model: the distance
+        from independence in total variation. For one column, its association with the target;
+        None without a target.
     """
 
     columns: tuple[Any, ...]
@@ -50,6 +54,8 @@ class Fit:
     distance: float
     misfit: float
     explained: float
+    released: float | None
+    modelled: float | None
 
     @property
     def fits(self) -> bool:
@@ -131,37 +137,6 @@ class SketchedClass:
 
 
 @dataclass(frozen=True)
-class HeldOut:
-    """The comparison with held-out records.
-
-    Attributes
-    ----------
-    n_records : Estimate
-        How many of them were counted.
-    columns : dict of str or int to Estimate
-        By column, or by public summary of vectors and images, the distance of the records from
-        samples, in total variation.
-    telling : Estimate
-        The AUC of a classifier that distinguishes records from samples; 1/2 if it does not.
-    target : str or int or None
-        The name of the prediction; for numbers, of their band.
-    accuracy, auc : Estimate or None
-        Of a model that learned from samples, on records; the AUC only of two classes.
-    accuracy_of_samples, auc_of_samples : float or None
-        Of the same model on further samples.
-    """
-
-    n_records: Estimate
-    columns: dict[Any, Estimate]
-    telling: Estimate
-    target: Any = None
-    accuracy: Estimate | None = None
-    auc: Estimate | None = None
-    accuracy_of_samples: float | None = None
-    auc_of_samples: float | None = None
-
-
-@dataclass(frozen=True)
 class QualityReport(Report):
     """A report on synthetic records, at no cost: ``print`` it, or `save` it.
 
@@ -174,24 +149,21 @@ class QualityReport(Report):
     guarantee : str
         The guarantee.
     columns, pairs : list of Fit
-        Fits to the counts of single columns of a table, and of pairs (and tuples of a workload).
-    held_out : HeldOut or None
-        Comparison with held-out records; None if no records were held out.
+        Fits to the counts of single columns of a table, and of pairs, the worst first.
     parities : ParityFit or None
         Fit to the released parities; None without any.
     classes : list of SketchedClass
-        For vectors and images, one entry per class.
+        For vectors and images, one entry per class, that with the largest error first.
     counted : str
         The unit of `n_records`: records, or people with several rows.
     encoder : str or None
-        For vectors and images, the encoder; if records voted, the chosen one.
+        For vectors and images, the encoder.
     """
 
     n_records: int
     guarantee: str
     columns: list[Fit]
     pairs: list[Fit]
-    held_out: HeldOut | None
     parities: ParityFit | None = None
     classes: list[SketchedClass] = field(default_factory=list)
     counted: str = "records"
@@ -203,12 +175,9 @@ class QualityReport(Report):
             [{**asdict(fit), "columns": list(fit.columns), "fits": fit.fits} for fit in tables]
             for tables in (self.columns, self.pairs)
         ]
-        held_out = None
-        if self.held_out is not None:
-            held_out = {**vars(self.held_out), "columns": list(self.held_out.columns.items())}
         plain = {
             "n_records": self.n_records, "guarantee": self.guarantee, "columns": fits[0],
-            "pairs": fits[1], "held_out": held_out, "counted": self.counted,
+            "pairs": fits[1], "counted": self.counted,
             "parities": self.parities and vars(self.parities),
             "classes": [{**vars(one), "is_seen": one.is_seen} for one in self.classes],
             "encoder": self.encoder,
@@ -223,22 +192,15 @@ class QualityReport(Report):
         records = "synthetic records" if self.classes else "a synthetic table"
         yield Section(f"Quality of {records}", [about, verdict])
         if self.classes:
-            table = _table_of_classes(self.classes)
+            table = _table_of_classes(self.classes[:_MOST_SHOWN])
             paragraphs = [f"Encoder: {self.encoder}.", _ABOUT_CLASSES]
-            yield Section("Classes, from the release alone", paragraphs, table)
+            yield Section(_titled("Classes", self.classes), paragraphs, table)
         if self.columns:
-            yield Section("Columns, from the release alone", [_ABOUT_FITS], _table(self.columns))
+            yield Section(_titled("Columns", self.columns), [_ABOUT_FITS], _table(self.columns))
         if self.pairs:
-            shown = sorted(self.pairs, key=lambda fit: fit.noise - fit.distance)[:_MOST_SHOWN]
-            note = f"{len(shown)} of {len(self.pairs)}, the farthest off first."
-            yield Section("Pairs of columns, from the release alone", [note], _table(shown))
+            yield Section(_titled("Pairs of columns", self.pairs), [], _table(self.pairs))
         if self.parities is not None:
-            title = "Three columns and more, from the release alone"
-            yield Section(title, [str(self.parities)])
-        if self.held_out is not None:
-            yield from _sections_of_held_out(
-                self.held_out, self.counted, farthest=bool(self.classes)
-            )
+            yield Section("Three columns and more", [str(self.parities)])
 
     def _verdict_on_fits(self) -> str:
         wrong = [fit for fit in (*self.columns, *self.pairs) if not fit.fits]
@@ -252,18 +214,31 @@ class QualityReport(Report):
 
 
 _ABOUT_FITS = (
-    "The distance of the model from the counts that it was fitted to, in total variation; the "
-    "distance that noise alone makes; and the squared difference in units of the noise."
+    "The distance of the model from the released counts, in total variation; what noise alone "
+    "makes of it; the squared difference in units of the noise; and the association of two columns "
+    "(of one, with the target) by the counts and by the model, as a distance from independence."
 )
+
+
+def _share(share: float | None) -> str:
+    return "" if share is None else f"{share:.3f}"
+
+
+def _titled(what: str, parts: Sequence[Any]) -> str:
+    """Return a title that says how many are shown."""
+    shown = min(len(parts), _MOST_SHOWN)
+    return f"{what}, worst first" + (f": {shown} of {len(parts)}" if shown < len(parts) else "")
 
 
 def _table(fits: Sequence[Fit]) -> list[list[str]]:
     rows = [
         [" x ".join(map(str, fit.columns)), f"{fit.distance:.3f}", f"{fit.noise:.3f}",
-         f"{fit.misfit:.2f}", "" if fit.fits else "does not fit"]
-        for fit in fits
+         f"{fit.misfit:.2f}", _share(fit.released), _share(fit.modelled),
+         "" if fit.fits else "does not fit"]
+        for fit in fits[:_MOST_SHOWN]
     ]  # fmt: skip
-    return [["", "distance", "of noise", "misfit", ""], *rows]
+    head = ["", "distance", "of noise", "misfit", "association", "in the model", ""]
+    return [head, *rows]
 
 
 _ABOUT_CLASSES = (
@@ -292,36 +267,6 @@ def _table_of_classes(classes: Sequence[SketchedClass]) -> list[list[str]]:
     head = ["class", "records", "error of mean", "directions seen", "of variance",
             "clusters (shares)", "radius"]  # fmt: skip
     return [head, *rows]
-
-
-def _sections_of_held_out(held_out: HeldOut, counted: str, *, farthest: bool) -> Iterator[Section]:
-    rows = [
-        ["classifier that tells records from samples: AUC", str(held_out.telling), "0.5 is best"]
-    ]
-    if held_out.accuracy is not None:
-        on_samples = f"{held_out.accuracy_of_samples:.3f} on samples"
-        rows.append(
-            [f"accuracy of predicting {held_out.target!r}", str(held_out.accuracy), on_samples]
-        )
-    if held_out.auc is not None:
-        on_samples = f"{held_out.auc_of_samples:.3f} on samples"
-        rows.append([f"AUC of predicting {held_out.target!r}", str(held_out.auc), on_samples])
-    about = (
-        f"About {held_out.n_records.value:,.0f} {counted} were counted that the sketch has not "
-        "seen. Errors are standard errors, of noise and of sampling."
-    )
-    yield Section(f"{counted.capitalize()} that were held out", [about], rows, has_header=False)
-    columns, kind = list(held_out.columns.items()), "Columns"
-    note = "In total variation, without the part that noise and sampling cause."
-    if farthest:
-        columns, kind = (
-            sorted(columns, key=lambda column: -column[1].value)[:_MOST_SHOWN],
-            "Summaries",
-        )
-        note += f" {len(columns)} of {len(held_out.columns)}, the farthest off first."
-    rows = [[str(name), str(distance)] for name, distance in columns]
-    head = ["", "distance of samples"]
-    yield Section(f"{kind} of {counted} that were held out", [note], [head, *rows])
 
 
 def _plain(value: Any) -> Any:

@@ -15,9 +15,8 @@ from skdpot.generative._sketch.released_table import ReleasedTable
 from skdpot.generative._sketch.released_vectors import ReleasedVectors
 from skdpot.generative._sketch.table_sketch import TableSketch
 from skdpot.generative._sketch.vectors import ImageSketch, VectorSketch
-from skdpot.generative._sketch.workload import read_workload, workload_from_plain, workload_to_plain
 from skdpot.privacy.guarantee import PrivacyGuarantee
-from skdpot.tables import CONTAINERS, TableSchema
+from skdpot.tables import CONTAINERS
 
 # So that a forged file makes no vector that is much larger than itself.
 _MOST_FEATURES = 2**27
@@ -44,8 +43,6 @@ class SavedGenerator:
         parameters = {} if model in (None, "auto") else model.get_params(deep=False)
         for name in ("encoder", "augment"):
             parameters.pop(name, None)
-        if "workload" in parameters:
-            parameters["workload"] = workload_to_plain(parameters["workload"])
         header: dict[str, Any] = {"model": parameters, "n_records": fitted.n_records}
         if isinstance(fitted, ReleasedTable):
             header["sketch"], arrays = fitted.to_file()
@@ -73,7 +70,6 @@ class SavedGenerator:
         names: tuple[str, ...],
         *,
         network: Any = None,
-        encoder: Any = None,
         container: Any = None,
         rules: Any = None,
         computed: Any = None,
@@ -86,7 +82,7 @@ class SavedGenerator:
                 raise ValueError(f"the file is of a {header['class']}, and not of a {kind}.")
             if header["parameters"].keys() != set(names):
                 raise ValueError("the file has parameters that are no part of a generator's file.")
-            return cls._read(header, dict(arrays), network, encoder, container, rules, computed)
+            return cls._read(header, dict(arrays), network, container, rules, computed)
         except KeyError as error:
             problem: Exception = error
             what = f"it lacks {error}"
@@ -96,8 +92,8 @@ class SavedGenerator:
 
     @classmethod
     def _read(
-        cls, header: dict[str, Any], arrays: dict[str, np.ndarray], network: Any, encoder: Any,
-        container: Any, rules: Any, computed: Any,
+        cls, header: dict[str, Any], arrays: dict[str, np.ndarray], network: Any, container: Any,
+        rules: Any, computed: Any,
     ) -> "SavedGenerator":  # fmt: skip
         n_features, guarantee = _read_n_features(header), header["guarantee"]
         attributes = {
@@ -113,7 +109,7 @@ class SavedGenerator:
         elif container is not None:
             raise ValueError("container is for tables, and the file is of a generator of none.")
         else:
-            fitted, parameters = _read_vectors(header, arrays, n_features, network, encoder)
+            fitted, parameters = _read_vectors(header, arrays, n_features, network)
         return cls(
             {**header["parameters"], **parameters},
             attributes,
@@ -146,7 +142,7 @@ def _read_table(
         "classes": space.classes.tolist()
         if space.apart and not space.named and space.classes is not None
         else None,
-        "model": _table_model(header["model"], table.counted[0]) if header["model"] else "auto",
+        "model": TableSketch(**header["model"]) if header["model"] else "auto",
     }
     if container is None:
         return table, parameters
@@ -165,9 +161,8 @@ def _check_rules(declared: Mapping[str, Any], rules: Any, computed: Any) -> None
 
 
 def _read_vectors(
-    header: dict[str, Any], arrays: dict[str, np.ndarray], n_features: int, network: Any,
-    encoder: Any,
-) -> tuple[FittedRecords, dict[str, Any]]:  # fmt: skip
+    header: dict[str, Any], arrays: dict[str, np.ndarray], n_features: int, network: Any
+) -> tuple[FittedRecords, dict[str, Any]]:
     """Return a sketch or a network of records, and the parameters that it stands for, or raise."""
     declared = header["space"]
     space = Declared(**declared).space(n_features)
@@ -178,19 +173,12 @@ def _read_vectors(
         name = header["network"]["name"] if network is None else network
         parameters["network"] = NetworkTraining(name, **header["training"])
     if "sketch" in header:
-        sketch = ReleasedVectors.from_file(header["sketch"], arrays, space, encoder)
+        sketch = ReleasedVectors.from_file(header["sketch"], arrays, space)
         _read_n_records(header)
         parameters["model"] = _model(header, sketch, space)
     elif trained is None:
         raise KeyError("sketch")
     return FittedRecords(space, sketch, trained), parameters
-
-
-def _table_model(parameters: dict[str, Any], schema: TableSchema) -> TableSketch:
-    """Return the model, as a parameter, of a table that was read."""
-    workload = workload_from_plain(parameters.get("workload"))
-    read_workload(workload, schema)
-    return TableSketch(**parameters | {"workload": workload})
 
 
 def _model(header: dict[str, Any], sketch: ReleasedVectors, space: RecordSpace) -> VectorSketch:

@@ -85,7 +85,7 @@ def run(images, method, epsilon, seed):
 @pytest.mark.benchmark
 @pytest.mark.parametrize("name", NAMES)
 def test_private_images(name):
-    from tests.benchmarks.image_methods import METHODS, share_of_votes
+    from tests.benchmarks.image_methods import METHODS
 
     folders = os.environ.get("SKDPOT_IMAGES", "").split(os.pathsep)
     tasks = tasks_of(name, list(METHODS))
@@ -105,5 +105,4 @@ def test_private_images(name):
                 board.save()
                 PAGE.write_text(page_of(board, TITLES))
     here = ImageBoard.load().select(images=name, split=SPLIT, protocol=PROTOCOL)
-    print(f"\n{name}: {share_of_votes(images):.3f} of the images vote for poses")
     print("", name, *accuracies_of(board, here), *measures_of(board, here), sep="\n")

@@ -57,9 +57,10 @@ WANTED = [n for n in MODELS if n.lower() in os.environ.get("SKDPOT_MODELS", "log
 
 
 def make_sketch(name, epsilon, seed, **parameters):
+    encoder = "pose" if name == "MNIST" else "auto"
     return DPSinkhornGenerator(
         epsilon, DELTA, classes=CLASSES, image_shape=(SIDE, SIDE), random_state=seed,
-        model=ImageSketch(**parameters),
+        model=ImageSketch(encoder, **parameters),
     )  # fmt: skip
 
 

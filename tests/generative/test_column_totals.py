@@ -15,7 +15,6 @@ from skdpot.generative._sketch.column_totals import (
     sums_of_pairs,
     with_totals,
 )
-from skdpot.generative._sketch.inference import _Layout
 from skdpot.generative._sketch.marginals import release_marginals, share_marginals
 from skdpot.generative._sketch.plan import sketch_budget
 from skdpot.generative._sketch.table_model import fit_table
@@ -132,31 +131,6 @@ def test_likely_counts_are_nearer_than_without_a_guess_where_cells_are_hidden(rn
         errors.append([*of_all, *(np.abs(of - exact).sum() for of in (found, plain))])
     of_sum, plain_sum, of_cells, plain_cells = np.mean(errors, axis=0)
     assert of_sum < 0.25 * plain_sum and of_cells < 0.5 * plain_cells
-
-
-@pytest.mark.parametrize("target", ["job", "floor"])
-def test_sets_have_the_noise_of_counts_that_were_combined(target):
-    schema = read_schema(SCHEMA | {"wage": ["a", "b"], "floor": range(8)}, target)
-    units = np.zeros((0, len(schema.columns)), dtype=np.int64)
-
-    def release(seed):
-        shares = share_marginals(schema, totals=True)
-        source = SketchReleases(4.0, shares, "add_remove", make_source(seed))
-        return release_marginals(units, schema, source, totals=True)
-
-    # Without records, what is released is noise.
-    found = [release(seed) for seed in range(400)]
-    layout, rng = _Layout(found[0], schema), np.random.RandomState(0)
-    drawn = [layout.noise(rng).cells for _ in range(4000)]
-    released, drawn = (
-        np.array([of.ravel() for of in noise]) for noise in ([of["counts"] for of in found], drawn)
-    )
-    errors = np.cov(released.T) - np.cov(drawn.T)
-    size = np.var(drawn, axis=0).max()
-    # Six standard errors of a covariance, of either.
-    assert np.abs(errors).max() < 6 * size * np.sqrt(2 / 400 + 2 / 4000)
-    together = [of.reshape(len(of), -1, schema.n_classes).sum(axis=2) for of in (released, drawn)]
-    assert np.var(together[0]) == pytest.approx(np.var(together[1]), rel=0.1)
 
 
 def test_sums_of_pairs_have_the_noise_that_they_say(rng):

@@ -3,7 +3,6 @@
 import copy
 import json
 import pickle
-import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,16 +10,14 @@ import pytest
 import scipy.fft
 import scipy.ndimage
 from sklearn.datasets import load_digits
-from sklearn.decomposition import PCA
 
-from skdpot.generative import CosineEncoder, OwnEncoder, PoseEncoder
+from skdpot.generative import CosineEncoder, PoseEncoder
 from skdpot.generative._encoders import (
     Encoder,
     RecordSpace,
     encoder_from_header,
     images,
     make_encoder,
-    make_rival,
     pose,
 )
 from skdpot.generative._encoders.images import CosineTransform, interpolate, whole_shape
@@ -37,8 +34,6 @@ def make(encoder, image_shape=None, n_features=None, **options):
     n_features = n_features or int(np.prod(image_shape))
     box = options.pop("box", unit_box(n_features))
     shape = None if image_shape is None else whole_shape(image_shape, n_features)
-    if "encoder_norm" in options:
-        encoder = OwnEncoder(encoder, options.pop("encoder_norm"))
     if "n_coefficients" in options:
         kinds = {"dct": CosineEncoder, "pose": PoseEncoder}
         encoder = kinds[encoder](options.pop("n_coefficients"))
@@ -77,12 +72,6 @@ def thick_strokes(n=12, size=28, seed=0):
     return found
 
 
-def pca(n_features, scale=1.0):
-    """Return a transformer that was fitted to public records."""
-    public = np.random.RandomState(5).uniform(0, scale, (40, n_features))
-    return PCA(5, random_state=0).fit(public)
-
-
 def same_bits(a, b):
     return np.array_equal(a.view(np.int64), b.view(np.int64))
 
@@ -93,7 +82,6 @@ ALL = [
     pytest.param("dct", GREY, id="dct"),
     pytest.param("dct", COLOUR, id="dct of colours"),
     pytest.param("pose", GREY, id="pose"),
-    pytest.param("own", None, id="own"),
 ]
 by_encoder = pytest.mark.parametrize("name, image_shape", ALL)
 
@@ -102,8 +90,6 @@ def make_any(name, image_shape):
     n_features = 40 if image_shape is None else None
     box = (np.linspace(-3, 0, 40), np.linspace(1, 7, 40)) if image_shape is None else None
     options = {} if box is None else {"box": box}
-    if name == "own":
-        return make(pca(40), n_features=40, encoder_norm=2.0, **options)
     return make(name, image_shape, n_features, **options)
 
 
@@ -113,7 +99,6 @@ def header_round_trip(encoder, name, image_shape):
     return encoder_from_header(
         json.loads(json.dumps(encoder.header(), allow_nan=False)),
         RecordSpace(box if image_shape is None else unit_box(n_features), encoder.image_shape),
-        pca(40) if name == "own" else None,
     )
 
 
@@ -222,6 +207,8 @@ def test_auto_goes_by_the_image_shape():
     assert encoder.header() == {"name": "dct", "n_coefficients": None}
     assert encoder.n_codes == 6 * 14
     assert encoder.image_shape == (6, 30, 1)
+    for shape in ((8, 8), (16, 16), (28, 28), (105, 105), (32, 32, 3)):
+        assert make("auto", shape).header()["name"] == "dct"
     assert make("auto", (6, 30), ample=True).header()["n_coefficients"] == 6
     assert make("auto", n_features=6).image_shape is None
     assert make("identity", (2, 3)).image_shape == (2, 3, 1)
@@ -232,7 +219,7 @@ def test_auto_goes_by_the_image_shape():
     [
         ("fourier", {"n_features": 4}, "encoder must be one of"),
         (7, {"n_features": 4}, "encoder must be one of"),
-        ((abs,), {"n_features": 4, "encoder_norm": 1.0}, "or a pair"),
+        ((abs, abs), {"n_features": 4}, "encoder must be one of"),
         ("dct", {"n_features": 4}, "needs an image_shape"),
         ("pose", {"n_features": 4}, "needs an image_shape"),
         ("pose", {"image_shape": (2, 2, 3)}, "of one channel, got 3"),
@@ -243,7 +230,6 @@ def test_auto_goes_by_the_image_shape():
         ("dct", {"image_shape": (5, 9), "n_coefficients": 2.5}, "n_coefficients"),
         ("dct", {"image_shape": (5, 9), "n_coefficients": True}, "from 1 to 5"),
         ("dct", {"n_features": 4, "n_coefficients": 2}, "needs an image_shape"),
-        ("dct", {"image_shape": (5, 9), "encoder_norm": 1.0}, "your own encoder"),
         ("auto", {"image_shape": (5, 9), "n_features": 44}, "image_shape must be"),
     ],
 )
@@ -393,68 +379,6 @@ def test_a_grey_image_has_no_differences_of_colours():
     assert np.abs(codes[:, 1:]).max() < 1e-3
 
 
-# Votes
-# -----
-
-
-def rival(image_shape, encoder="auto"):
-    shape = whole_shape(image_shape, int(np.prod(image_shape)))
-    return make_rival(encoder, RecordSpace(unit_box(int(np.prod(image_shape))), shape))
-
-
-def test_records_vote_on_gray_images_that_are_large_enough_with_auto_alone():
-    for shape in ((16, 16), (28, 28), (16, 40, 1), (512, 512)):
-        assert isinstance(rival(shape), PoseEncoder)
-    for shape in ((15, 28), (28, 15), (8, 8), (32, 32, 3), (600, 600)):
-        assert rival(shape) is None
-    for encoder in ("dct", "pose", "identity", PoseEncoder(), (abs, abs)):
-        assert rival((28, 28), encoder) is None
-    assert make_rival("auto", RecordSpace(unit_box(784))) is None
-
-
-def test_images_of_strokes_vote_for_poses_and_others_do_not():
-    strokes, encoder = thick_strokes(40), rival((28, 28))
-    assert encoder.votes(points_of(strokes)).mean() > 0.8
-    assert (encoder.votes(points_of(1 - strokes)) == -1).all()
-    square = np.zeros((1, 28, 28))
-    square[:, 6:21, 6:21] = 1
-    cut = np.roll(strokes, 14, axis=1)
-    noise = np.random.RandomState(0).uniform(size=(50, 28, 28))
-    for others in (cut, square, 0 * square, 0 * square + 1, noise, scipy.ndimage.gaussian_filter(
-        noise, (0, 4, 4)
-    )):  # fmt: skip
-        assert (encoder.votes(points_of(others)) == -1).all()
-
-
-def test_a_vote_is_decided_by_whole_numbers_of_pixels():
-    """Of 20 x 18 pixels less than 90 may be bright, and of 72 at the border 3 may be light."""
-    encoder, bright = rival((20, 18)), np.zeros((8, 20, 18))
-    # A bright pixel is at least half as bright as can be, but for rounding to units.
-    bright[0, 3, 3], bright[1, 3, 3] = 0.5, 0.5 - 2.0**-16
-    bright[2:, 2:7, 1:17] = 1
-    bright[2, 10, 1:10] = bright[3, 10, 1:11] = 1
-    bright[4, 0, :3] = bright[5, 0, :4] = bright[6, -3:, -1] = 1
-    # A border is dark up to a sixteenth.
-    bright[6, 0], bright[7, 1:5, 0] = 1 / 16, 1 / 16 + 2.0**-16
-    assert np.count_nonzero(bright[2:4] >= 0.5, axis=(1, 2)).tolist() == [89, 90]
-    assert encoder.votes(points_of(bright)).tolist() == [1, -1, 1, -1, 1, -1, 1, -1]
-
-
-def test_a_vote_is_of_its_image_alone_bit_by_bit(monkeypatch):
-    encoder = rival((20, 16))
-    points = random_points(320, 60)
-    points[::2] = -1
-    points[::2, 165:173] = 1
-    votes = encoder.votes(points)
-    assert set(votes) == {-1, 1} and votes.dtype == np.int64
-    order = np.random.RandomState(0).permutation(60)
-    np.testing.assert_array_equal(encoder.votes(np.asfortranarray(points[order])), votes[order])
-    np.testing.assert_array_equal([encoder.votes(row[None])[0] for row in points], votes)
-    monkeypatch.setattr(images, "_BLOCK", 7 * 320)
-    np.testing.assert_array_equal(encoder.votes(points), votes)
-    assert encoder.votes(points[:0]).shape == (0,)
-
-
 # Poses
 # -----
 
@@ -525,143 +449,6 @@ def test_between_pixels_images_are_linear():
     for image, at, values in zip(pixels, zip(rows, columns, strict=True), found, strict=True):
         expected = scipy.ndimage.map_coordinates(image, at, order=1, mode="grid-constant")
         np.testing.assert_allclose(values, expected, atol=1e-12)
-
-
-# Encoders of the user's own
-# --------------------------
-
-
-def halves(records):
-    return np.asarray(records)[:, :2] / 2
-
-
-def doubled(codes):
-    return np.concatenate([codes * 2, np.zeros((len(codes), 1))], axis=1)
-
-
-def own(encode=halves, decode=doubled, **options):
-    return make((encode, decode), n_features=3, **({"encoder_norm": 10.0} | options))
-
-
-def test_an_encoder_of_the_users_own_sees_the_units_of_the_data():
-    seen = []
-
-    def encode(records):
-        seen.append(records.copy())
-        return records[:, :2]
-
-    encoder = own(
-        encode, lambda codes: np.zeros((len(codes), 3)) + 4, box=(np.zeros(3), np.ones(3) * 8)
-    )
-    assert [records.tolist() for records in seen] == [[[4] * 3], [[0] * 3], [[8] * 3]]
-    codes = encoder.encode(np.array([[-1, 0, 1], [0.5, 0.5, 0.5]]))
-    np.testing.assert_array_equal(codes, [[0, 4], [6, 6]])
-    np.testing.assert_array_equal(encoder.decode(codes), np.zeros((2, 3)))
-    assert encoder.largest_norm == 10
-
-
-def test_a_norm_may_be_declared_by_the_encoder():
-    class Declared:
-        largest_norm = 0.25
-        transform = staticmethod(halves)
-        inverse_transform = staticmethod(doubled)
-
-    encoder = make(Declared(), n_features=3)
-    assert encoder.largest_norm == 0.25
-    assert make(Declared(), n_features=3, encoder_norm=3).largest_norm == 3
-    codes = encoder.encode(np.array([[1.0, 1, 1], [-0.8, -1, 0]]))
-    np.testing.assert_allclose(codes, [[0.25 / 2**0.5] * 2, [0.05, 0]])
-    assert (np.linalg.norm(codes, axis=1) <= 0.25).all()
-
-
-def fails(record):
-    raise RuntimeError(f"the record is {record}")
-
-
-def warns(record):
-    warnings.warn(f"the record is {record}", stacklevel=1)
-    return halves(record)
-
-
-@pytest.mark.parametrize(
-    "on_record, code",
-    [
-        (fails, [0, 0]),
-        (warns, [0.05, 0.05]),
-        (lambda record: np.array([[np.nan, 1]]), [0, 0]),
-        (lambda record: np.array([[1, np.inf]]), [0, 0]),
-        (lambda record: np.ones((1, 3)), [0, 0]),
-        (lambda record: np.ones((2, 2)), [0, 0]),
-        (lambda record: None, [0, 0]),
-        (lambda record: [["a", "b"]], [0, 0]),
-        (lambda record: np.array([[1e308, 1e308]]), [50**0.5, 50**0.5]),
-        (lambda record: np.log(record[:, :2] - 0.1), [0, 0]),
-    ],
-)
-def test_what_an_encoder_does_with_a_record_is_not_told(on_record, code):
-    def encode(records):
-        special = abs(records[0, 0] - 0.1) < 1e-9
-        return on_record(records) if special else halves(records)
-
-    points = np.array([[0.0, 0.0, 0.0], [-0.8, -0.8, 0.0], [1.0, 1.0, 1.0]])
-    codes = own(encode).encode(points)
-    np.testing.assert_allclose(codes, [[0.25, 0.25], code, [0.5, 0.5]], rtol=1e-9)
-
-
-def test_an_encoder_that_writes_to_a_record_changes_nothing_else():
-    def encode(records):
-        found = halves(records)
-        records[:] = 7
-        return found
-
-    points = np.array([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
-    np.testing.assert_array_equal(own(encode).encode(points), [[0.25, 0.25], [0.5, 0.5]])
-    np.testing.assert_array_equal(points, [[0, 0, 0], [1, 1, 1]])
-
-
-@pytest.mark.parametrize(
-    "encode, decode, options, message",
-    [
-        (halves, doubled, {"encoder_norm": None}, "is not bounded"),
-        (halves, doubled, {"encoder_norm": 0.0}, "'largest_norm' parameter of OwnEncoder must be"),
-        (
-            halves,
-            doubled,
-            {"encoder_norm": np.inf},
-            "'largest_norm' parameter of OwnEncoder must be",
-        ),
-        (
-            halves,
-            doubled,
-            {"encoder_norm": "big"},
-            "'largest_norm' parameter of OwnEncoder must be",
-        ),
-        (lambda records: records[0], doubled, {}, "of shape .n_records, n_codes."),
-        (lambda records: np.ones((2, 2)), doubled, {}, "of shape .n_records, n_codes."),
-        (lambda records: np.ones((1, 1 + int(records[0, 0]))), doubled, {}, "of shape"),
-        (lambda records: [["a"]], doubled, {}, "array of numbers"),
-        (lambda records: 1 / halves(records), doubled, {}, "finite numbers"),
-        (halves, lambda codes: codes, {}, r"of shape \(3, 3\), got \(3, 2\)"),
-        (fails, doubled, {}, "the record is"),
-    ],
-)
-def test_an_encoder_is_tried_on_what_is_public(encode, decode, options, message):
-    with np.errstate(all="ignore"), pytest.raises((ValueError, RuntimeError), match=message):
-        own(encode, decode, **options)
-
-
-def test_an_own_encoder_of_a_file_must_be_given_again():
-    header = own().header()
-    space = RecordSpace(unit_box(3))
-    with pytest.raises(ValueError, match="pass it again"):
-        encoder_from_header(header, space)
-    with pytest.raises(ValueError, match="makes 1 numbers of a record, and made 2"):
-        encoder_from_header(header, space, (lambda r: r[:, :1], lambda c: c[:, [0] * 3]))
-
-
-def test_decoded_records_that_are_no_numbers_become_the_middle():
-    encoder = own(decode=lambda codes: np.full((len(codes), 3), [np.nan, np.inf, -np.inf]))
-    np.testing.assert_array_equal(encoder.decode(np.zeros((1, 2))), [[0, 1, -1]])
 
 
 # Changes of generated images

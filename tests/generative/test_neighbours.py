@@ -5,7 +5,6 @@ declared and far beyond, missing, or undeclared where that counts as missing.
 """
 
 import warnings
-from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -13,7 +12,6 @@ import pytest
 
 from skdpot import DPSinkhornGenerator
 from skdpot.generative import TableSketch
-from skdpot.generative._sketch import held_out, table_sketch
 from skdpot.privacy import allow_useless_releases
 from tests.oracles.sketch import moved_by, squared_mu, transcript_of
 
@@ -32,7 +30,6 @@ COLUMNS = {
         ["2020-01-01", "2024-12-31", "1999-05-05", None],
     ),
 }
-COINS = held_out.hold_out
 
 
 class Case:
@@ -44,16 +41,11 @@ class Case:
         self.names = [f"{kind} {i}" for i, kind in enumerate(self.kinds)]
         schema = {name: dict(COLUMNS[kind][0]) for name, kind in zip(self.names, self.kinds)}  # noqa: B905
         target = str(rng.choice(self.names)) if rng.random() < 0.6 else None
-        wanted = [name for name in self.names if name != target]
-        workload = {wanted[0]: 3.0, tuple(wanted[:3]): 7.0} if len(wanted) > 1 else None
         self.neighbouring = str(rng.choice(["add_remove", "replace_one"]))
         self.generator = DPSinkhornGenerator(
             float(rng.choice([0.3, 3.0, 1e4])), 1e-5, schema=schema, target=target,
             neighbouring=self.neighbouring, random_state=0,
-            model=TableSketch(
-                24, n_iter=1, quality_share=0.0 if of_people else float(rng.choice([0.0, 0.4])),
-                workload=workload if rng.random() < 0.5 else None,
-            ),
+            model=TableSketch(24, n_iter=1),
         )  # fmt: skip
         n_units = int(rng.choice([2, 3, 30]))
         sizes = rng.choice([1, 2, 5, 1000], n_units + 1) if of_people else [1] * (n_units + 1)
@@ -79,10 +71,6 @@ class Case:
         groups = np.repeat(np.arange(len(units)), [len(rows) for rows in units])
         self.generator.fit(table, groups=groups if self.of_people else None)
 
-    def coins(self, n_units, share, source):
-        """Return coins of which each unit has the same one in both tables."""
-        return COINS(len(self.first), share, source)[:n_units]
-
 
 @pytest.mark.parametrize("of_people", [False, True], ids=["records", "people"])
 @pytest.mark.parametrize("seed", range(6))
@@ -97,11 +85,7 @@ def test_neighbours_differ_in_releases_by_what_is_declared_and_in_nothing_else(
         drawn = case.generator.sample(5)
         files.append(((tmp_path / "file").read_bytes(), drawn.to_dict(), drawn.dtypes.to_dict()))
 
-    with (
-        allow_useless_releases(),
-        warnings.catch_warnings(record=True) as said,
-        mock.patch.object(table_sketch, "hold_out", COINS if of_people else case.coins),
-    ):
+    with allow_useless_releases(), warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         first = transcript_of(lambda: fit(case.first))
         n_said = len(said)

@@ -39,13 +39,7 @@ PERSONS = {
     "far too many": one_person([5] * 100_000, day=3.0),
     "more than weights": one_person([5] * (2**20 + 1)),
 }
-OPTIONS = {
-    "no target": {},
-    "target": {"target": "shop"},
-    "workload": {
-        "model": TableSketch(24, n_iter=2, workload={"day": 4, ("stars", "shop", "spent"): 9})
-    },
-}
+OPTIONS = {"no target": {}, "target": {"target": "shop"}}
 
 
 def farthest(persons, **options):
@@ -234,7 +228,6 @@ def test_what_is_wrong_is_said_before_the_charge_without_a_value():
     refused("masked array", rows, np.ma.masked_equal(users, 3))
     refused("X has no column 'name'", X, "name")
     refused("groups are for tables", X[["stars"]].to_numpy(), users, schema=None, model="auto")
-    refused("quality_share holds out", X, "user", model=TableSketch(quality_share=0.1))
     plain = {"stars": range(1, 6)}
     generator = DPSinkhornGenerator(1.0, schema=plain, model=SMALL).fit(X[["stars"]])
     with pytest.raises(ValueError, match="fitted with groups"):

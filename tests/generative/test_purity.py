@@ -18,28 +18,16 @@ MAKERS = {
     "vectors": partial(make_sketch_generator, 5.0, n_clusters=3),
     "labels": partial(make_sketch_generator, 5.0, n_clusters=2, classes=[0, 1]),
     "images": partial(make_sketch_generator, 100.0, image_shape=(2, 2), classes=[0, 1]),
-    "a vote": partial(make_sketch_generator, 100.0, image_shape=(16, 16)),
     "strokes": partial(make_sketch_generator, 5.0, image_shape=(2, 2), encoder="pose"),
     "a table": partial(DPSinkhornGenerator, 5.0, schema=SCHEMA, target=2),
     "a table with parities": partial(
         DPSinkhornGenerator, 5.0, schema=SIX, target=3, model=TableSketch(8, n_iter=5)
     ),
-    "a table and a report": partial(
-        DPSinkhornGenerator, 5.0, schema=SCHEMA, target=2, model=TableSketch(quality_share=0.5)
-    ),
-    "images and a report": partial(
-        make_sketch_generator, 5.0, image_shape=(2, 2), classes=[0, 1], quality_share=0.5
-    ),
-    "vectors and a report": partial(make_sketch_generator, 5.0, n_clusters=2, quality_share=0.5),
     "people with a table": partial(
         DPSinkhornGenerator, 5.0, schema=SCHEMA, model=TableSketch(n_components=24, n_iter=5)
     ),
-    "people with a table and a workload": partial(
-        DPSinkhornGenerator,
-        5.0,
-        schema=SCHEMA,
-        target=1,
-        model=TableSketch(24, n_iter=5, workload={0: 3, (0, 2): 2}),
+    "people with a table and a target": partial(
+        DPSinkhornGenerator, 5.0, schema=SCHEMA, target=1, model=TableSketch(24, n_iter=5)
     ),
     "a table and labels": partial(DPSinkhornGenerator, 5.0, schema=SCHEMA, classes=[0, 1]),
 }
@@ -60,12 +48,7 @@ def records_of(kind, n_records, seed):
         if "people" in kind:
             return X, None, rng.integers(0, n_records // 2 + 1, n_records)
     else:
-        X = rng.normal(0.5, seed, (n_records, 256 if kind == "a vote" else 4))
-    if kind == "a vote" and seed == 2:
-        # All of these vote for poses, and all others against them.
-        X = np.zeros((n_records, 16, 16))
-        X[:, 3:13, 7] = 1.0
-        X = X.reshape(n_records, -1)
+        X = rng.normal(0.5, seed, (n_records, 4))
     return (X, y) if "label" in kind or kind.startswith("images") else (X,)
 
 

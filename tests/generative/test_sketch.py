@@ -12,9 +12,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
-from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -48,11 +46,6 @@ def make_labelled(n_records=300, seed=0):
     y = np.where(np.arange(n_records) % 4, "b", "a")
     centres = np.where(y == "a", 0.25, 0.75)[:, None] * [1.0, 0.6]
     return rng.normal(centres, 0.05), y
-
-
-def make_own():
-    """Return an encoder that was fitted to public records."""
-    return PCA(2, random_state=0).fit(make_records(200, seed=1))
 
 
 def double(X):
@@ -167,7 +160,6 @@ ENCODERS = {
     "identity": {"encoder": "identity"},
     "dct": IMAGES,
     "pose": {"encoder": "pose"} | IMAGES,
-    "own": {"encoder": (double, halve), "encoder_norm": 20.0},
 }
 CASES = {
     "one record": (np.full((1, 30), 0.3), ["a"]),
@@ -241,36 +233,6 @@ def test_all_ways_of_saying_the_same():
         assert_same_samples(make(random_state=0, **IMAGES | same).fit(X), default)
 
 
-def test_encoders_of_users():
-    X, pca = make_records(200), make_own()
-    for own in (
-        pca,
-        FrozenEstimator(pca),
-        (pca.transform, pca.inverse_transform),
-        [pca.transform, pca.inverse_transform],
-    ):
-        fitted = make(epsilon=50.0, encoder=own, encoder_norm=2.0).fit(X)
-        sampled = fitted.sample(1000)
-        np.testing.assert_allclose(sampled.mean(axis=0), X.mean(axis=0), atol=0.1)
-        # Nothing of the direction that the encoder leaves out.
-        inside = sampled[((sampled > 0) & (sampled < 1)).all(axis=1)]
-        left_out = inside - pca.inverse_transform(pca.transform(inside))
-        assert abs(left_out).max() < 1e-9
-    # Copies of an estimator that is not frozen are not fitted.
-    assert clone(make(encoder=FrozenEstimator(pca), encoder_norm=2.0)).fit(X)
-    with pytest.raises((NotFittedError, AttributeError)):
-        clone(make(encoder=pca, encoder_norm=2.0)).fit(X)
-
-
-def test_an_encoder_may_declare_its_norm():
-    own = make_own()
-    own.largest_norm = 2.0
-    assert_same_samples(
-        make(encoder=own, random_state=0).fit(make_records()),
-        make(encoder=make_own(), encoder_norm=2, random_state=0).fit(make_records()),
-    )
-
-
 def test_moves_change_what_is_sampled():
     X = np.zeros((200, 30))
     X[:, 12] = 1.0
@@ -284,8 +246,6 @@ def test_moves_change_what_is_sampled():
     ]
     spread = [sample.std(axis=0).max() for sample in samples]
     assert spread[0] < 0.05 and min(spread[1:]) > 0.1
-    bent = make(augment={"bend": 0.1}, encoder=(double, halve), encoder_norm=20.0, **IMAGES)
-    assert bent.fit(X).sample(3).shape == (3, 30)
 
 
 def test_shares_of_the_budget():
@@ -350,12 +310,6 @@ BAD_PARAMETERS = [
     ({"encoder": "fourier"}, "encoder must be one of"),
     ({"encoder": None}, "encoder must be one of"),
     ({"encoder": np.eye(4)}, "encoder must be one of"),
-    ({"encoder": (double, halve)}, "declare a bound, as OwnEncoder"),
-    ({"encoder": (double, halve, halve), "encoder_norm": 1}, "your own encoder must be"),
-    ({"encoder": (double, np.sum), "encoder_norm": 1}, "the encoder must turn 3 codes into"),
-    ({"encoder": (np.ravel, halve), "encoder_norm": 1}, "must return an array of numbers of shape"),
-    ({"encoder": (double, halve), "encoder_norm": np.inf}, TEXT.format("largest_norm")),
-    ({"encoder": (double, halve), "encoder_norm": 0}, TEXT.format("largest_norm")),
     ({"encoder": "dct"}, 'encoder="dct" is for images, and needs an image_shape'),
     ({"encoder": "pose"}, 'encoder="pose" is for images, and needs an image_shape'),
     ({"encoder": "pose", "image_shape": (1, 2, 2)}, "images of one channel"),
@@ -580,21 +534,6 @@ def test_files_hold_the_generator(params, tmp_path):
     assert_same_samples(reload(loaded, tmp_path), fitted)
     # What was loaded can be fitted again.
     assert_same_samples(loaded.fit(frame, y), fitted.fit(frame, y))
-
-
-def test_encoders_of_users_are_given_again(tmp_path):
-    own = make_own()
-    fitted = make(encoder=own, encoder_norm=2.0).fit(make_records())
-    assert_same_samples(reload(fitted, tmp_path, encoder=own), fitted)
-    path = tmp_path / "generator"
-    other = PCA(3).fit(make_records(seed=1))
-    for encoder, message in [
-        (None, "pass it again, as encoder="),
-        ("dct", "encoder"),
-        (other, "makes 3 numbers of a record, and made 2"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            DPSinkhornGenerator.load(path, encoder=encoder)
 
 
 def test_nothing_of_the_records_is_kept(tmp_path):

@@ -1,12 +1,10 @@
 """Images of a sketch: dark grounds, fine structure, and what of it betrays the class."""
 
-import pickle
 import tracemalloc
 
 import numpy as np
 import pytest
 import scipy.fft
-from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -14,7 +12,6 @@ from sklearn.preprocessing import StandardScaler
 
 from skdpot import DPSinkhornGenerator
 from skdpot.generative import CosineEncoder, ImageSketch
-from tests.oracles.sketch import transcript_of
 from tests.oracles.sketch_generators import make_sketch_generator
 
 SIDE, KEPT = 16, 6
@@ -140,103 +137,6 @@ def test_a_class_keeps_its_brightness_when_it_is_sampled_alone(encoder):
     ).fit(X.reshape(400, -1), y)
     dark, bright = (generator.sample(y=np.full(200, c))[0].mean() for c in (0, 1))
     assert dark < 0.6 * bright
-
-
-# The vote on the encoder
-# -----------------------
-
-
-def make_strokes(n_images, share=1.0, seed=0):
-    """Return images of a thin bar; a share of them, and of a thick one, the others."""
-    rng = np.random.default_rng(seed)
-    away = np.abs(np.arange(SIDE) - rng.uniform(5, 10, (n_images, 1)))
-    width = np.where(np.arange(n_images) < share * n_images, 0.7, 4.0)[:, None]
-    images = np.clip(width + 0.5 - away, 0, 1)[:, None] * np.ones((1, SIDE, 1))
-    images[:, :2] = images[:, -2:] = 0
-    return images.reshape(n_images, -1)
-
-
-def make_voted(epsilon=1.0, **params):
-    return DPSinkhornGenerator(epsilon, image_shape=(SIDE, SIDE), random_state=0, **params)
-
-
-def chosen(generator):
-    return generator._fitted.sketch.encoder.name
-
-
-@pytest.mark.parametrize(
-    "share, n_images, name",
-    # Noise has a standard deviation of 118, of which three are clear.
-    [(1.0, 1200, "pose"), (0.9, 1200, "pose"), (0.1, 1200, "dct"), (0.5, 1200, "dct"),
-     (0.6, 1200, "dct"), (1.0, 100, "dct"), (1.0, 1, "dct")],
-)  # fmt: skip
-def test_images_vote_on_the_encoder_and_strokes_must_win_clearly(share, n_images, name):
-    generator = make_voted().fit(make_strokes(n_images, share))
-    assert chosen(generator) == name
-    assert (generator._fitted.sketch.augment is not None) == (name == "pose")
-    assert f"Encoder: {name}." in str(generator.quality())
-    assert generator.quality().to_dict()["encoder"] == name
-
-
-def test_without_noise_a_tie_is_not_for_strokes():
-    for share, name in ((0.5, "dct"), (0.52, "pose")):
-        assert chosen(make_voted(None).fit(make_strokes(100, share))) == name
-
-
-@pytest.mark.parametrize("times, name", [(-9, "dct"), (0, "dct"), (2.99, "dct"), (3.01, "pose")])
-def test_a_vote_decides_by_its_noise_and_by_no_image(times, name):
-    def release(releases, what, sums, sensitivity):
-        if what == "vote":
-            return np.array(times * releases.standard_deviation(what, sensitivity))
-        return np.full(np.shape(sums), 50.0)
-
-    for images in (make_strokes(50), 1 - make_strokes(50)):
-        generator = make_voted()
-        transcript_of(lambda: generator.fit(images), release=release)  # noqa: B023
-        assert chosen(generator) == name
-
-
-def test_a_vote_has_a_thousandth_of_the_budget_and_only_auto_pays_for_it():
-    def parts(**params):
-        generator = make_voted(**params)
-        made = transcript_of(lambda: generator.fit(make_strokes(60)))
-        whole = 1 / generator.noise_multiplier_**2
-        return {name: (of.sensitivity / of.deviation) ** 2 / whole for name, of in made.items()}
-
-    voted = parts()
-    assert list(voted)[:2] == ["size", "vote"]
-    assert voted["vote"] == pytest.approx(0.001) and sum(voted.values()) == pytest.approx(1)
-    for model in (ImageSketch("dct"), ImageSketch("pose")):
-        assert "vote" not in parts(model=model)
-
-
-def test_a_preview_tells_of_the_vote_and_of_the_worse_encoder():
-    auto, dct, pose = (
-        {error.quantity: error for error in make_voted(model=model).preview(5000).errors}
-        for model in ("auto", ImageSketch("dct"), ImageSketch("pose"))
-    )
-    (vote,) = auto.keys() - dct.keys()
-    assert vote == 'standard error of the vote of records on the encoder, "dct" or "pose"'
-    assert auto[vote].error == pytest.approx(118, abs=1) and auto[vote].scale == 5000
-    for name in dct.keys() & pose.keys():
-        worse = max(dct[name].error, pose[name].error)
-        assert worse <= auto[name].error < 1.001 * worse
-
-
-def test_what_was_chosen_is_in_files_and_pickles_and_a_clone_votes_again(tmp_path):
-    generator = make_voted(8.0).fit(make_strokes(300))
-    generator.save(tmp_path / "file")
-    loaded = DPSinkhornGenerator.load(tmp_path / "file")
-    for other in (pickle.loads(pickle.dumps(generator)), loaded):
-        assert chosen(other) == chosen(generator) == "pose"
-        other.set_params(random_state=0)
-        np.testing.assert_allclose(other.sample(9), generator.sample(9), atol=1e-12)
-        assert other.quality().to_dict() == generator.quality().to_dict()
-    assert loaded.model.encoder.name == "pose"
-    again = clone(generator)
-    assert again.model == "auto" and chosen(again.fit(make_strokes(300, 0.0))) == "dct"
-    model = clone(ImageSketch())
-    assert model.encoder == "auto"
 
 
 # Memory

@@ -1,24 +1,15 @@
 """Generators by sketches, with all parameters in one dictionary."""
 
 from skdpot import DPSinkhornGenerator
-from skdpot.generative import (
-    CosineEncoder,
-    ImageSketch,
-    NetworkTraining,
-    OwnEncoder,
-    PoseEncoder,
-    VectorSketch,
-)
+from skdpot.generative import CosineEncoder, ImageSketch, NetworkTraining, PoseEncoder, VectorSketch
 
 _OF_NETWORK = set(NetworkTraining().get_params()) - {"network"}
-_OF_MODEL = {"encoder", "n_clusters", "budget_shares", "augment", "quality_share"}
+_OF_MODEL = {"encoder", "n_clusters", "budget_shares", "augment"}
 _OF_IMAGES = {"dct": CosineEncoder, "auto": CosineEncoder, "pose": PoseEncoder}
 
 
 def make_sketch_generator(epsilon=1.0, **params):
     """Return a generator, with the parameters of its model and its network among the others."""
-    if "encoder_norm" in params:
-        params["encoder"] = OwnEncoder(params["encoder"], params.pop("encoder_norm"))
     if "n_coefficients" in params:
         kind = _OF_IMAGES[params.get("encoder", "auto")]
         params["encoder"] = kind(params.pop("n_coefficients"))

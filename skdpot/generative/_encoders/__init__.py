@@ -5,16 +5,11 @@ import pkgutil
 from typing import Any
 
 from skdpot.generative._encoders.encoder import AUTO, Encoder, RecordSpace
-from skdpot.generative._encoders.own import OwnEncoder
 
-__all__ = [
-    "Encoder",
-    "OwnEncoder",
-    "RecordSpace",
-    "encoder_from_header",
-    "make_encoder",
-    "make_rival",
-]
+__all__ = ["Encoder", "RecordSpace", "encoder_from_header", "make_encoder"]
+
+# The encoders of users in files of earlier versions.
+_OWN = "own"
 
 # A new encoder is a new file of this folder; no list names it.
 for _file in pkgutil.iter_modules(__path__):
@@ -22,13 +17,12 @@ for _file in pkgutil.iter_modules(__path__):
 
 
 def _named() -> dict[str, type[Encoder]]:
-    """Return all classes of encoders that have a name."""
-    found, waiting = {}, [Encoder]
+    """Return all classes of encoders by name."""
+    found, waiting = {}, Encoder.__subclasses__()
     while waiting:
         kind = waiting.pop()
         waiting += kind.__subclasses__()
-        if kind.name:
-            found[kind.name] = kind
+        found[kind.name] = kind
     return found
 
 
@@ -37,8 +31,8 @@ def make_encoder(encoder: Any, space: RecordSpace, *, ample: bool = False) -> En
 
     Parameters
     ----------
-    encoder : str, Encoder, transformer or pair of callables
-        A name, an encoder with parameters, or a value that `OwnEncoder` takes.
+    encoder : str or Encoder
+        A name, or an encoder with parameters.
     space : RecordSpace
         Public.
     ample : bool, default=False
@@ -52,38 +46,18 @@ def make_encoder(encoder: Any, space: RecordSpace, *, ample: bool = False) -> En
             raise ValueError(_message(encoder, kinds))
         encoder = kinds[name]()
     elif not isinstance(encoder, Encoder):
-        if not OwnEncoder._accepts(encoder):
-            raise ValueError(_message(encoder, _named()))
-        encoder = OwnEncoder(encoder)
+        raise ValueError(_message(encoder, _named()))
     return encoder.prepared(space, ample=ample)
 
 
-def make_rival(encoder: Any, space: RecordSpace, *, ample: bool = False) -> Encoder | None:
-    """Return the encoder that a vote of records may put in the place of `make_encoder`'s.
-
-    Parameters
-    ----------
-    encoder, space, ample
-        As there.
-
-    Returns
-    -------
-    Encoder or None
-        None where there is nothing to be voted on.
-    """
-    if not isinstance(encoder, str) or encoder != AUTO:
-        return None
-    kinds = (kind for kind in _named().values() if kind.may_replace_usual(space))
-    rival = next(kinds, None)
-    return None if rival is None else rival().prepared(space, ample=ample)
-
-
-def encoder_from_header(header: dict[str, Any], space: RecordSpace, given: Any = None) -> Encoder:
-    """Return the encoder of a file; `given` is the user's own one, given again."""
-    name = header.get("name")
-    if name == OwnEncoder.NAME_IN_FILES:
-        return OwnEncoder._from_header(given, header, space)
-    kinds = _named()
+def encoder_from_header(header: dict[str, Any], space: RecordSpace) -> Encoder:
+    """Return the encoder of a file."""
+    name, kinds = header.get("name"), _named()
+    if name == _OWN:
+        raise ValueError(
+            "the file was saved with an encoder of your own, and these are gone: load it with "
+            "skdpot 0.1.0, and draw from it there."
+        )
     if name not in kinds:
         raise ValueError(f"the file names an unknown encoder: {name!r}.")
     kind = kinds[name]
@@ -95,7 +69,4 @@ def encoder_from_header(header: dict[str, Any], space: RecordSpace, given: Any =
 
 def _message(encoder: Any, kinds: dict[str, type[Encoder]]) -> str:
     names = ", ".join(f'"{name}"' for name in (AUTO, *sorted(kinds)))
-    return (
-        f"encoder must be one of {names}, an encoder of skdpot.generative, a fitted transformer "
-        f"with transform and inverse_transform, or a pair (encode, decode); got {encoder!r}."
-    )
+    return f"encoder must be one of {names}, or an encoder of skdpot.generative; got {encoder!r}."

@@ -86,8 +86,8 @@ class Encoder(BaseEstimator, ABC):
         The brightness, from 0 to 1, that codes of images are relative to; None for other codes.
     """
 
-    # The name in ``encoder="..."``; empty if the encoder is not chosen by a name.
-    name: ClassVar[str] = ""
+    # The name in ``encoder="..."``.
+    name: ClassVar[str]
     for_images: ClassVar[bool] = False
     # The sizes of random moves of sampled images with ``augment="auto"``: radians, the logarithm of
     # a factor, and parts of the height.
@@ -116,40 +116,6 @@ class Encoder(BaseEstimator, ABC):
             True for one encoder of each space.
         """
         return False
-
-    @classmethod
-    def may_replace_usual(cls, space: RecordSpace) -> bool:
-        """Return whether records vote on this encoder as an alternative for ``"auto"``.
-
-        Parameters
-        ----------
-        space : RecordSpace
-            Public.
-
-        Returns
-        -------
-        bool
-            True for at most one encoder of each space. It has `votes`.
-        """
-        return False
-
-    def votes(self, points: Any) -> np.ndarray:
-        """Return the vote of each record on this encoder, a function of that record only.
-
-        Parameters
-        ----------
-        points : ndarray or ScaledRecords of shape (n, n_features)
-            Private, scaled to [-1, 1].
-
-        Returns
-        -------
-        ndarray of shape (n,), dtype int64
-            1 for it, and -1 against it.
-        """
-        votes = np.empty(len(points), dtype=np.int64)
-        for rows in blocks(*points.shape):
-            votes[rows] = self._votes(points[rows])
-        return votes
 
     def prepared(self, space: RecordSpace, *, ample: bool = False) -> Self:
         """Return a copy for records of a space, without reading records.
@@ -278,10 +244,6 @@ class Encoder(BaseEstimator, ABC):
     @abstractmethod
     def _decode(self, codes: np.ndarray) -> np.ndarray:
         """Return records."""
-
-    def _votes(self, points: np.ndarray) -> np.ndarray:
-        """Return the votes of a block of records, of an encoder that may replace the usual one."""
-        raise NotImplementedError
 
     def _sampled(self, drawn: Any, rng: Any, moves: Mapping[str, float] | None) -> np.ndarray:
         """Return records of a mixture; a subclass may move them in a better way."""

@@ -35,12 +35,6 @@ _WEIGHTS = np.array([0.5, 0.5, 5.0, 5.0, 3.0])
 _WEIGHTS_OF_SIZE = 28
 # Moments of so many pixels, times the square of the longer side, are integers below 2**53.
 _LARGEST = 2**36
-# Images of strokes in a frame vote for poses. Less than one in so many pixels has at least half of
-# the range, and all but one in so many pixels of the border are dark. A stroke at the border is cut
-# off by the change of the pose.
-_BRIGHT, _OF_ALL, _DARK, _OF_BORDER = 1 / 2, 4, 1 / 16, 20
-# Of fewer pixels along a side too little is left of strokes for their pose to help.
-_LEAST_SIDE = 16
 
 
 class PoseEncoder(Encoder):
@@ -77,25 +71,6 @@ class PoseEncoder(Encoder):
 
     def __init__(self, n_coefficients=None):
         self.n_coefficients = n_coefficients
-
-    @classmethod
-    def may_replace_usual(cls, space: RecordSpace) -> bool:
-        if space.image_shape is None:
-            return False
-        height, width, channels = space.image_shape
-        return channels == 1 and min(height, width) >= _LEAST_SIDE and _is_small(height, width)
-
-    def _votes(self, points: np.ndarray) -> np.ndarray:
-        # Counts of pixels are integers: nothing is rounded.
-        height, width, _ = self._shape
-        framed = np.ones((height, width), dtype=bool)
-        framed[1:-1, 1:-1] = False
-        border = np.flatnonzero(framed)
-        units = pixel_units(points)
-        n_bright = np.count_nonzero(units >= _BRIGHT / PIXEL, axis=1)
-        few = (n_bright > 0) & (n_bright * _OF_ALL < height * width)
-        n_light = np.count_nonzero(units[:, border] > _DARK / PIXEL, axis=1)
-        return np.where(few & (n_light * _OF_BORDER <= len(border)), 1, -1)
 
     def _prepare(self, space: RecordSpace, ample: bool) -> None:
         assert space.image_shape is not None

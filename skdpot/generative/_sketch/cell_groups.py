@@ -6,17 +6,9 @@ from itertools import combinations
 
 import numpy as np
 
-from skdpot.generative._sketch.workload import Workload
 from skdpot.tables import NOMINAL, TableSchema
 
-__all__ = [
-    "group_cells",
-    "joint_parts",
-    "merge_cells",
-    "number_of_groups",
-    "possible_cells",
-    "possible_counts",
-]
+__all__ = ["group_cells", "merge_cells", "number_of_groups", "possible_cells", "possible_pairs"]
 
 # Groups are so large that a pair of groups has about this number of deviations of the noise.
 _PAIR_DEVIATIONS = 0.5
@@ -101,25 +93,10 @@ def number_of_groups(n_records: float, n_classes: int, deviation: float) -> floa
     return float(np.clip(math.sqrt(n_records / cell_size), 2, _MOST_GROUPS))
 
 
-def joint_parts(
-    masses: Sequence[np.ndarray], n_classes: int, deviation: float, workload: Workload
-) -> list[list[np.ndarray]]:
-    """Return the part of each group of all columns, for each table of more than two columns."""
-    parts = []
-    total = max(np.mean([mass.sum() for mass in masses]), 1.0)
-    for columns, weight in workload.joints:
-        cell_size = _PAIR_DEVIATIONS * n_classes * max(deviation / math.sqrt(weight), 1.0)
-        n_cells = min(total / cell_size, _MOST_JOINT_CELLS)
-        n_parts = np.clip(n_cells ** (1 / len(columns)), 2, _MOST_GROUPS)
-        positive = [np.maximum(mass, 0.0) for mass in masses]
-        parts.append([merge_cells(mass, mass.sum() / n_parts) for mass in positive])
-    return parts
-
-
-def possible_counts(
+def possible_pairs(
     schema: TableSchema, starts: Sequence[np.ndarray], groups: Sequence[np.ndarray]
-) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Tell which counts may have records: each band of a target of numbers is in one class only.
+) -> list[np.ndarray]:
+    """Tell which counts of pairs may have records: a band of a target is in one class only.
 
     Parameters
     ----------
@@ -130,31 +107,27 @@ def possible_counts(
 
     Returns
     -------
-    cells : list of ndarray of shape (n_cells, n_classes)
-        Of each column.
-    pairs : list of ndarray
+    list of ndarray
         Of each pair of columns: groups of the first, groups of the second, and classes, flattened.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.generative._sketch.cell_groups import possible_counts
+    >>> from skdpot.generative._sketch.cell_groups import possible_pairs
     >>> from skdpot.tables import read_schema
     >>> schema = read_schema({"grade": range(3), "sex": ["F", "M"]}, "grade")
-    >>> cells, pairs = possible_counts(schema, *[[np.arange(3), np.arange(2)]] * 2)
-    >>> cells[0].astype(int)
+    >>> (pairs,) = possible_pairs(schema, *[[np.arange(3), np.arange(2)]] * 2)
+    >>> pairs.reshape(3, 2, 3)[:, 0].astype(int)
     array([[1, 0, 0],
            [0, 1, 0],
            [0, 0, 1]])
     """
-    cells, possible_groups = [], []
+    possible_groups = []
     for j, start, group in zip(schema.features, starts, groups, strict=True):
         possible = possible_cells(schema, j, start)
-        cells.append(possible)
         # All cells of a group are alike.
         possible_groups.append(possible[np.unique(group, return_index=True)[1]])
-    pairs = [(a[:, None] & b).ravel() for a, b in combinations(possible_groups, 2)]
-    return cells, pairs
+    return [(a[:, None] & b).ravel() for a, b in combinations(possible_groups, 2)]
 
 
 def possible_cells(schema: TableSchema, j: int, starts: np.ndarray) -> np.ndarray:

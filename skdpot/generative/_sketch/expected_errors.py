@@ -1,7 +1,6 @@
 """Expected errors of released counts, before anything is released."""
 
 import math
-from itertools import combinations
 
 from skdpot.generative._sketch.cell_groups import number_of_groups
 from skdpot.generative._sketch.cells import (
@@ -19,7 +18,6 @@ from skdpot.generative._sketch.noisy_counts import (
     noise_of_tables,
     tables_sensitivity,
 )
-from skdpot.generative._sketch.workload import Workload
 from skdpot.privacy.preview import ExpectedError
 from skdpot.releases import SketchReleases
 from skdpot.tables import NUMERIC, Column, TableSchema
@@ -30,12 +28,7 @@ _LEAST_VARIANCE = 1e-12
 
 
 def expected_errors(
-    n_records: int,
-    schema: TableSchema,
-    releases: SketchReleases,
-    workload: Workload | None = None,
-    *,
-    totals: bool = False,
+    n_records: int, schema: TableSchema, releases: SketchReleases, *, totals: bool = False
 ) -> tuple[ExpectedError, ...]:
     """Return the standard errors of estimates from released counts, of columns and of pairs.
 
@@ -50,7 +43,7 @@ def expected_errors(
         The declaration of the table.
     releases : SketchReleases
         With the shares of `share_marginals`.
-    workload, totals : Workload, bool
+    totals : bool
         As of `share_marginals`.
 
     Returns
@@ -75,30 +68,29 @@ def expected_errors(
     standard error of the mean of 'age': 0.525 (useless from 30.5)
     standard error of the correlation of the upper halves of two columns: 0.033 (useless from 1)
     """
-    workload = workload or Workload.even(len(schema.features))
-    count, pair = noise_of_counts(schema, releases, workload), 0.0
-    if len(schema.features) > 1:
-        pair = noise_of_tables(releases, "pairs", workload)
+    n_columns = len(schema.features)
+    count, pair = noise_of_counts(schema, releases), 0.0
+    if n_columns > 1:
+        pair = noise_of_tables(releases, "pairs", math.comb(n_columns, 2))
     total_noise = math.inf
     if totals and schema.n_classes > 1:
-        total_noise = noise_of_tables(releases, "totals", workload) or math.inf
+        total_noise = noise_of_tables(releases, "totals", n_columns) or math.inf
     refined = refined_columns(schema)
     round_noise = math.inf
     if refined:
         sensitivity = tables_sensitivity(len(refined))
         round_noise = releases.standard_deviation(ROUNDS[0], sensitivity) or math.inf
-    return errors_of_counts(n_records, schema, (count, pair), workload, total_noise, round_noise)
+    return errors_of_counts(n_records, schema, (count, pair), total_noise, round_noise)
 
 
 def errors_of_counts(
     n_records: int,
     schema: TableSchema,
     deviations: tuple[float, float],
-    workload: Workload,
     total_noise: float = math.inf,
     round_noise: float = math.inf,
 ) -> tuple[ExpectedError, ...]:
-    """Return the errors of `expected_errors`, given the noise of counts and of pairs of weight 1.
+    """Return the errors of `expected_errors`, given the noise of counts and of pairs.
 
     `total_noise` is that of counts in all classes together, and `round_noise` that of the rounds in
     which cells are cut. Both are infinite if these counts are not released.
@@ -106,10 +98,9 @@ def errors_of_counts(
     Examples
     --------
     >>> from skdpot.generative._sketch.expected_errors import errors_of_counts
-    >>> from skdpot.generative._sketch.workload import Workload
     >>> from skdpot.tables import read_schema
     >>> schema = read_schema({"age": range(18, 80)})
-    >>> print(*errors_of_counts(1000, schema, (8.5, 0.0), Workload.even(1)))
+    >>> print(*errors_of_counts(1000, schema, (8.5, 0.0)))
     standard error of the mean of 'age': 1.18 (useless from 30.5)
     """
     n_classes = schema.n_classes
@@ -117,18 +108,17 @@ def errors_of_counts(
     sizes = _expected_sizes(n_records, schema, round_noise)
     most_groups = number_of_groups(n_records, n_classes, pair_noise)
     n_groups = [min(most_groups, size) for size in sizes]
-    pair_weights = dict(zip(combinations(range(len(sizes)), 2), workload.pairs, strict=True))
     precision = 1 / max(n_classes * count_noise**2, _LEAST_VARIANCE) + total_noise**-2
     refined = refined_columns(schema)
-    errors = _class_errors(n_records, schema, count_noise, sizes, workload)
-    for k, (j, weight) in enumerate(zip(schema.features, workload.columns, strict=True)):
-        cell = weight * precision
+    errors = _class_errors(n_records, schema, count_noise, sizes)
+    for k, j in enumerate(schema.features):
+        cell = precision
         if j in refined:
             cell += 3 * sizes[k] / FIRST_CELLS / round_noise**2
         margins = sum(
-            pair_weight / (n_classes * n_groups[a + b - k] * pair_noise**2)
-            for (a, b), pair_weight in pair_weights.items()
-            if k in (a, b) and pair_noise
+            1 / (n_classes * n_groups[other] * pair_noise**2)
+            for other in range(len(sizes))
+            if other != k and pair_noise
         )
         variances = _variances(n_records, sizes[k], n_groups[k], cell, margins)
         errors += _column_errors(n_records, schema.columns[j], sizes[k], n_groups[k], variances)
@@ -136,9 +126,7 @@ def errors_of_counts(
         second, first = sorted(n_groups)[-2:]
         error = pair_noise * math.sqrt(n_classes * first * second) / n_records
         label = "standard error of the correlation of the upper halves of two columns"
-        for weight in sorted(set(workload.pairs)):
-            weighted = "" if weight == 1 else f" with the weight {weight:g}"
-            errors.append(ExpectedError(label + weighted, error / math.sqrt(weight), 1.0))
+        errors.append(ExpectedError(label, error, 1.0))
     return tuple(errors)
 
 
@@ -153,16 +141,15 @@ def _expected_sizes(n_records: int, schema: TableSchema, round_noise: float) -> 
 
 
 def _class_errors(
-    n_records: int, schema: TableSchema, count_noise: float, sizes: list[int], workload: Workload
+    n_records: int, schema: TableSchema, count_noise: float, sizes: list[int]
 ) -> list[ExpectedError]:
     """Return the error of the share of a class, if there are several."""
     n_classes = schema.n_classes
     if schema.target is None or n_classes < 2:
         return []
     # Columns with fewer cells have more weight.
-    inverse_sizes = [1 / size for size in sizes]
-    noise = sum(share / w for share, w in zip(inverse_sizes, workload.columns, strict=True))
-    error = count_noise * math.sqrt(noise * (1 - 1 / n_classes)) / sum(inverse_sizes)
+    noise = sum(1 / size for size in sizes)
+    error = count_noise * math.sqrt((1 - 1 / n_classes) / noise)
     part = "band" if schema.has_bands else "class"
     label = f"standard error of the share of a {part} of {schema.names[schema.target]!r}"
     return [ExpectedError(label, error / n_records, 1 / n_classes)]

@@ -13,8 +13,8 @@ def with_prefix(arrays: Mapping[str, np.ndarray] | None, prefix: str) -> dict[st
     --------
     >>> import numpy as np
     >>> from skdpot.generative._sketch.file_parts import part_of, with_prefix
-    >>> named = with_prefix({"size": np.array(3)}, "held_out.")
-    >>> part_of({**named, "size": np.array(5)}, "held_out.")
+    >>> named = with_prefix({"size": np.array(3)}, "noise.")
+    >>> part_of({**named, "size": np.array(5)}, "noise.")
     {'size': array(3)}
     """
     return {prefix + name: array for name, array in (arrays or {}).items()}

@@ -1,6 +1,5 @@
 """Joint tables of three and more columns, for a mixture that is fitted to the release."""
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -8,7 +7,7 @@ import numpy as np
 from skdpot.generative._sketch.latent_classes import JointTable
 from skdpot.generative._sketch.parities import mixture_parities, scanned_subsets, standing_out
 
-__all__ = ["joint_tables", "wanted_tables"]
+__all__ = ["joint_tables"]
 
 
 def joint_tables(
@@ -24,32 +23,8 @@ def joint_tables(
     nothing.
     """
     sizes = [released["groups"][column].max() + 1 for column in columns]
-    wanted = wanted_tables(released, sizes, n_records)
-    shown = _parities(released, sizes, n_records, fitted)
-    tables = [[*first, *second] for first, second in zip(wanted, shown, strict=True)]
+    tables = _parities(released, sizes, n_records, fitted)
     return tables if any(tables) else None
-
-
-def wanted_tables(released, sizes, n_records):
-    """Return the tables of a workload, of each class."""
-    n_classes = len(n_records)
-    tables: list[list[JointTable]] = [[] for _ in n_records]
-    if "joints" not in released:
-        return tables
-    begin, stops = 0, np.cumsum(sizes)[:-1]
-    for columns, parts, weight in zip(
-        released["joint_columns"], released["joint_parts"], released["joint_weights"], strict=True
-    ):
-        joint = tuple(columns[columns >= 0].tolist())
-        split = np.split(parts, stops)
-        members = [np.eye(split[j].max() + 1, dtype=np.float32)[split[j]] for j in joint]
-        end = begin + n_classes * math.prod(member.shape[1] for member in members)
-        counts, begin = released["joints"][begin:end].reshape(-1, n_classes), end
-        deviation = max(released["deviations"][1] / math.sqrt(weight), 1.0)
-        for c, n in enumerate(n_records):
-            target = (counts[:, c] / n).astype(np.float32)
-            tables[c].append(JointTable(joint, members, target, deviation / n))
-    return tables
 
 
 def _parities(released, sizes, n_records, fitted):

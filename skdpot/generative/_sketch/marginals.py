@@ -5,18 +5,12 @@ every table, with or without classes.
 """
 
 import math
-from functools import partial
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
-from skdpot.generative._sketch.cell_groups import (
-    group_cells,
-    joint_parts,
-    possible_cells,
-    possible_counts,
-)
+from skdpot.generative._sketch.cell_groups import group_cells, possible_cells, possible_pairs
 from skdpot.generative._sketch.cells import (
     ROUNDS,
     WIDENING,
@@ -37,11 +31,10 @@ from skdpot.generative._sketch.column_totals import (
 )
 from skdpot.generative._sketch.noisy_counts import (
     count_together,
+    noise_of_counts,
     noise_of_tables,
     release_tables,
-    release_weighted,
     tables_sensitivity,
-    workload_statistics,
 )
 from skdpot.generative._sketch.parities import (
     are_scanned,
@@ -51,25 +44,19 @@ from skdpot.generative._sketch.parities import (
     scanned_subsets,
 )
 from skdpot.generative._sketch.people import LARGEST_WEIGHT, People, release_sizes
-from skdpot.generative._sketch.workload import Workload
 from skdpot.releases import SketchReleases
 from skdpot.tables import TableSchema
 
 __all__ = ["release_marginals", "share_marginals"]
 
-_PARITY_SHARE, _SIZES_SHARE = 0.08, 0.05
+_PAIR_SHARE, _PARITY_SHARE, _SIZES_SHARE = 0.4, 0.08, 0.05
 # Of counts of columns. The sum over classes adds up their noise. Where columns are also counted in
 # all classes together, counts within classes have a smaller share.
 _COLUMN_SHARE, _SHARE_WITHIN, _SHARE_OF_TOTALS = 0.3, 0.2, 0.1
 
 
 def share_marginals(
-    schema: TableSchema,
-    *,
-    parities: bool = False,
-    totals: bool = False,
-    workload: Workload | None = None,
-    by_person: bool = False,
+    schema: TableSchema, *, parities: bool = False, totals: bool = False, by_person: bool = False
 ) -> dict[str, float]:
     """Return the share of the budget of each release of `release_marginals`.
 
@@ -81,8 +68,6 @@ def share_marginals(
         Whether parities of columns are released, unless there are too many columns.
     totals : bool, default=False
         Whether columns are also counted in all classes together, if there are several classes.
-    workload : Workload, default=None
-        The weights of tables. None means equal weights.
     by_person : bool, default=False
         Whether people have several rows, whose numbers are released.
 
@@ -98,15 +83,14 @@ def share_marginals(
     >>> share_marginals(read_schema({"sex": ["F", "M"], "degree": ["no", "yes"]}))
     {'values': 0.3, 'pairs': 0.4}
     """
-    workload = workload or Workload.even(len(schema.features))
     has_totals = totals and schema.n_classes > 1
-    shares = workload.shares("values", _SHARE_WITHIN if has_totals else _COLUMN_SHARE)
+    shares = {"values": _SHARE_WITHIN if has_totals else _COLUMN_SHARE}
     if has_totals:
-        shares |= workload.shares("totals", _SHARE_OF_TOTALS)
+        shares["totals"] = _SHARE_OF_TOTALS
     if refined_columns(schema):
         shares |= dict.fromkeys(ROUNDS, 0.02)
     if len(schema.features) > 1:
-        shares |= workload.shares("pairs", 0.4)
+        shares["pairs"] = _PAIR_SHARE
     if parities and are_scanned(len(schema.features)):
         shares["parities"] = _PARITY_SHARE
     if by_person:
@@ -121,7 +105,6 @@ def release_marginals(
     *,
     parities: bool = False,
     totals: bool = False,
-    workload: Workload | None = None,
     people: People | None = None,
 ) -> dict[str, np.ndarray]:
     """Release the counts of single columns and of all pairs, within each class.
@@ -134,7 +117,7 @@ def release_marginals(
         The declaration of the table.
     releases : SketchReleases
         With the shares of `share_marginals`.
-    parities, totals, workload : bool, bool, Workload
+    parities, totals : bool
         As of `share_marginals`. There are no parities of people.
     people : People, default=None
         Private. The people of rows. None means one row per person.
@@ -151,15 +134,9 @@ def release_marginals(
         - ``"groups"``: the group of each cell, from 0 in every column.
         - ``"pairs"``: the number of records in each pair of groups of two columns, by class: the
           tables of shape (n_groups, n_groups, n_classes), one pair of columns after another.
-        - ``"deviations"``: of the noise of counts and of pairs of weight 1. If columns are also
-          counted in all classes together, two more follow: of the noise of counts of each class,
-          and of all classes, before they were combined in ``"counts"``.
-        - With a workload, ``"column_weights"`` and ``"pair_weights"``: the factors by which tables
-          are more precise than these deviations, in variances.
-        - ``"joints"``, with tables of more than two columns: the number of records in each
-          combination of parts of these columns, by class, one table after another.
-          ``"joint_columns"`` has the positions of columns, filled up with -1, and ``"joint_parts"``
-          the part of each group. A column has fewer parts in a table of more columns.
+        - ``"deviations"``: of the noise of counts and of pairs. If columns are also counted in all
+          classes together, two more follow: of the noise of counts of each class, and of all
+          classes, before they were combined in ``"counts"``.
         - ``"parities"`` of shape (n_subsets, n_classes), if they are released: sums of the parities
           of `scanned_subsets`, of up to ``"largest_parity"`` columns. ``"halves"`` has the half of
           its column in which each group is, and ``"parity_deviation"`` that of the noise.
@@ -191,37 +168,30 @@ def release_marginals(
     >>> bool(np.abs(np.sort(released["pairs"]) - [0, 200, 300, 500]).max() < 20)
     True
     """
-    has_workload = workload is not None
-    workload = workload or Workload.even(len(schema.features))
-    cells = _release_cells(units, schema, releases, workload, people)
-    columns = _release_columns(cells, schema, releases, workload, totals=totals)
+    cells = _release_cells(units, schema, releases, people)
+    columns = _release_columns(cells, schema, releases, totals=totals)
     # Noise of these sums is independent; that of what they are combined with below is not.
     largest_noise = [noise.max() for noise in columns.noise]
     tails = empty_tails(columns.sums, cells.starts, schema, largest_noise)
     groups = [np.zeros(len(starts), dtype=np.int64) for starts in cells.starts]
-    parts: list[list[np.ndarray]] = []
     pairs: list[np.ndarray] = []
-    joints: list[np.ndarray] = []
     further: dict[str, np.ndarray] = {}
     if people is not None:
         further["sizes"] = release_sizes(people.sizes, releases)
     known_sums, pair_noise = cells.round_sums, 0.0
     if len(schema.features) > 1:
-        pair_noise = noise_of_tables(releases, "pairs", workload)
+        pair_noise = noise_of_tables(releases, "pairs", math.comb(len(schema.features), 2))
         grouped = _group_columns(cells, columns.sums, tails, schema, pair_noise)
         groups, n_groups = grouped.groups, grouped.sizes
-        parts = joint_parts(grouped.masses, schema.n_classes, pair_noise, workload)
-        pairs, joints = _release_pairs(grouped, parts, cells, schema, releases, workload)
-        noise_of_pairs = max(pair_noise, LEAST_NOISE) / np.sqrt(workload.pairs)
-        margins = sums_of_pairs(pairs, n_groups, schema.n_classes, noise_of_pairs.tolist())
+        pairs = _release_pairs(grouped, cells, schema, releases)
+        noise_of_pairs = [max(pair_noise, LEAST_NOISE)] * len(pairs)
+        margins = sums_of_pairs(pairs, n_groups, schema.n_classes, noise_of_pairs)
         known_sums = [
             [*sums, (group, *margin)]
             for sums, group, margin in zip(known_sums, groups, margins, strict=True)
         ]
         if parities and are_scanned(len(schema.features)):
             further |= _release_parities(grouped, cells.classes, schema, releases)
-    if has_workload:
-        further |= workload_statistics(workload, parts, joints)
     combined = [
         likely_counts(*known_of_column)
         for known_of_column in zip(
@@ -287,14 +257,10 @@ class _Groups(NamedTuple):
 
 
 def _release_cells(
-    units: np.ndarray,
-    schema: TableSchema,
-    releases: SketchReleases,
-    workload: Workload,
-    people: People | None,
+    units: np.ndarray, schema: TableSchema, releases: SketchReleases, people: People | None
 ) -> _Cells:
     """Release counts, cut cells with many records by them, and return the cells."""
-    final_deviation = math.sqrt(schema.n_classes) * noise_of_tables(releases, "values", workload)
+    final_deviation = math.sqrt(schema.n_classes) * noise_of_counts(schema, releases)
     weights, whole = (None, 1) if people is None else (people.weights, LARGEST_WEIGHT)
     edges = {j: first_edges(schema.columns[j]) for j in schema.features}
     rounds: dict[int, list[tuple[np.ndarray, np.ndarray, float]]] = {j: [] for j in edges}
@@ -336,12 +302,7 @@ def _release_cells(
 
 
 def _release_columns(
-    cells: _Cells,
-    schema: TableSchema,
-    releases: SketchReleases,
-    workload: Workload,
-    *,
-    totals: bool,
+    cells: _Cells, schema: TableSchema, releases: SketchReleases, *, totals: bool
 ) -> _ColumnCounts:
     """Release the counts of single columns by class, and combine them with totals if wanted."""
     n_classes, sizes = schema.n_classes, [len(starts) for starts in cells.starts]
@@ -353,15 +314,12 @@ def _release_columns(
         possible_cells(schema, j, starts)
         for j, starts in zip(schema.features, cells.starts, strict=True)
     ]
-    noisy = release_weighted(releases, "values", exact, workload, cells.whole)
+    noisy = release_tables(releases, "values", exact, cells.whole)
     counts = [
         count.reshape(-1, n_classes) * cell for count, cell in zip(noisy, possible, strict=True)
     ]
-    class_noise = noise_of_tables(releases, "values", workload)
-    noise = [
-        np.sqrt(cell.sum(axis=1) / weight) * class_noise
-        for cell, weight in zip(possible, workload.columns, strict=True)
-    ]
+    class_noise = noise_of_counts(schema, releases)
+    noise = [np.sqrt(cell.sum(axis=1)) * class_noise for cell in possible]
     if not totals or n_classes == 1:
         return _ColumnCounts(counts, [count.sum(axis=1) for count in counts], noise, [class_noise])
     exact = [
@@ -369,12 +327,10 @@ def _release_columns(
         for codes, size in zip(cells.codes, sizes, strict=True)
     ]
     class_noise = max(class_noise, LEAST_NOISE)
-    total_noise = max(noise_of_tables(releases, "totals", workload), LEAST_NOISE)
-    noisy = release_weighted(releases, "totals", exact, workload, cells.whole)
-    for k, (weight, total) in enumerate(zip(workload.columns, noisy, strict=True)):
+    total_noise = max(noise_of_tables(releases, "totals", len(exact)), LEAST_NOISE)
+    for k, total in enumerate(release_tables(releases, "totals", exact, cells.whole)):
         counts[k] = with_totals(counts[k], total, class_noise, total_noise, possible[k])
-        deviation = total_noise / math.sqrt(weight)
-        noise[k] *= deviation / np.hypot(noise[k], deviation)
+        noise[k] *= total_noise / np.hypot(noise[k], total_noise)
     combined_noise = deviation_in_classes(class_noise, total_noise, n_classes)
     sums = [count.sum(axis=1) for count in counts]
     return _ColumnCounts(counts, sums, noise, [combined_noise, class_noise, total_noise])
@@ -396,29 +352,19 @@ def _group_columns(
 
 
 def _release_pairs(
-    grouped: _Groups,
-    parts: list[list[np.ndarray]],
-    cells: _Cells,
-    schema: TableSchema,
-    releases: SketchReleases,
-    workload: Workload,
-) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Release the counts of all pairs of columns, and of the joints of a workload."""
+    grouped: _Groups, cells: _Cells, schema: TableSchema, releases: SketchReleases
+) -> list[np.ndarray]:
+    """Release the counts of all pairs of columns."""
     n_classes, pairs = schema.n_classes, list(combinations(range(len(schema.features)), 2))
-    count = partial(
-        count_together, classes=cells.classes, n_classes=n_classes, weights=cells.weights
-    )
-    exact = [count(grouped.codes, grouped.sizes, pair) for pair in pairs]
-    for (joint, _), part_of_group in zip(workload.joints, parts, strict=True):
-        codes = {j: part_of_group[j][grouped.codes[j]] for j in joint}
-        n_parts = [part.max() + 1 for part in part_of_group]
-        exact.append(count(codes, n_parts, joint))
-    noisy = release_weighted(releases, "pairs", exact, workload, cells.whole)
+    exact = [
+        count_together(grouped.codes, grouped.sizes, pair, cells.classes, n_classes, cells.weights)
+        for pair in pairs
+    ]
+    noisy = release_tables(releases, "pairs", exact, cells.whole)
     if schema.has_bands:
-        possible_pairs = possible_counts(schema, cells.starts, grouped.groups)[1]
-        for k, possible in enumerate(possible_pairs):
-            noisy[k] = noisy[k] * possible
-    return noisy[: len(pairs)], noisy[len(pairs) :]
+        possible = possible_pairs(schema, cells.starts, grouped.groups)
+        noisy = [pair * mask for pair, mask in zip(noisy, possible, strict=True)]
+    return noisy
 
 
 def _release_parities(

@@ -1,13 +1,11 @@
 """Tables of counts with noise, and the standard deviation of that noise."""
 
-import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from skdpot.generative._sketch.workload import Workload
 from skdpot.privacy.sensitivity import cell_count_sensitivity
 from skdpot.releases import SketchReleases
 from skdpot.tables import TableSchema
@@ -17,10 +15,8 @@ __all__ = [
     "noise_of_counts",
     "noise_of_tables",
     "release_tables",
-    "release_weighted",
     "released_size",
     "tables_sensitivity",
-    "workload_statistics",
 ]
 
 
@@ -57,41 +53,18 @@ def release_tables(
     return np.split(noisy, np.cumsum([len(count) for count in counts])[:-1])
 
 
-def release_weighted(
-    releases: SketchReleases,
-    kind: str,
-    counts: Sequence[np.ndarray],
-    workload: Workload,
-    whole: int = 1,
-) -> list[np.ndarray]:
-    """Release tables of counts, with one release for all tables of a weight."""
-    noisy = list(counts)
-    for name, tables in workload.levels(kind).items():
-        released = release_tables(releases, name, [counts[i] for i in tables], whole)
-        for i, table in zip(tables, released, strict=True):
-            noisy[i] = table
-    return noisy
-
-
 def tables_sensitivity(n_tables: int, whole: int = 1) -> partial[float]:
     """Return the sensitivity of tables of counts, each of which has a record, or person, once."""
     return partial(cell_count_sensitivity, n_tables=n_tables, whole=whole)
 
 
-def noise_of_tables(
-    releases: SketchReleases, kind: str, workload: Workload, whole: int = 1
-) -> float:
-    """Return the standard deviation of the noise of tables of weight 1."""
-    name, tables = next(iter(workload.levels(kind).items()))
-    sensitivity = tables_sensitivity(len(tables), whole)
-    weight = workload.weights(kind)[tables[0]]
-    return releases.standard_deviation(name, sensitivity) / whole * math.sqrt(weight)
+def noise_of_tables(releases: SketchReleases, name: str, n_tables: int) -> float:
+    """Return the standard deviation of the noise of tables of counts."""
+    return releases.standard_deviation(name, tables_sensitivity(n_tables))
 
 
-def noise_of_counts(
-    schema: TableSchema, releases: SketchReleases, workload: Workload | None = None
-) -> float:
-    """Return the standard deviation of the noise of the counts of columns of weight 1.
+def noise_of_counts(schema: TableSchema, releases: SketchReleases) -> float:
+    """Return the standard deviation of the noise of the counts of columns.
 
     Examples
     --------
@@ -104,7 +77,7 @@ def noise_of_counts(
     >>> round(noise_of_counts(schema, releases), 1)
     2.2
     """
-    return noise_of_tables(releases, "values", workload or Workload.even(len(schema.features)))
+    return noise_of_tables(releases, "values", len(schema.features))
 
 
 def released_size(released: Mapping[str, np.ndarray]) -> int:
@@ -124,25 +97,3 @@ def released_size(released: Mapping[str, np.ndarray]) -> int:
     n_cells = released["n_cells"]
     totals = np.add.reduceat(released["counts"].sum(axis=1), np.cumsum(n_cells) - n_cells)
     return max(round(float(np.average(totals, weights=1 / n_cells))), 0)
-
-
-def workload_statistics(
-    workload: Workload, parts: Sequence[Sequence[np.ndarray]], joints: Sequence[np.ndarray]
-) -> dict[str, np.ndarray]:
-    """Return the arrays of a workload: its weights, and the counts of more than two columns.
-
-    `parts` is of `joint_parts`, and `joints` has the released tables.
-    """
-    weights = {
-        "column_weights": np.array(workload.columns), "pair_weights": np.array(workload.pairs)
-    }  # fmt: skip
-    if not workload.joints:
-        return weights
-    return weights | {
-        "joints": np.concatenate(joints),
-        "joint_columns": np.array(
-            [[*joint, *[-1] * (5 - len(joint))] for joint, _ in workload.joints]
-        ),
-        "joint_parts": np.array([np.concatenate(part_of_group) for part_of_group in parts]),
-        "joint_weights": np.array([weight for _, weight in workload.joints]),
-    }

@@ -1,8 +1,7 @@
 """The released sketch of a table, from which tables are sampled."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from numbers import Integral
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,16 +10,9 @@ from skdpot.generative._records import check_count, wanted_labels
 from skdpot.generative._score import SCORED_ROWS, sinkhorn_divergence
 from skdpot.generative._sketch.cell_groups import merge_cells
 from skdpot.generative._sketch.file_parts import with_prefix
-from skdpot.generative._sketch.held_out import Judged, cells_of_model, n_held_out
-from skdpot.generative._sketch.inference import draw_models
 from skdpot.generative._sketch.people import draw_sizes, with_person
 from skdpot.generative._sketch.table_draws import sample_units
-from skdpot.generative._sketch.table_files import (
-    HELD_OUT_PREFIX,
-    STATISTICS_PREFIX,
-    read_further,
-    read_model,
-)
+from skdpot.generative._sketch.table_files import STATISTICS_PREFIX, read_further, read_model
 from skdpot.generative._sketch.table_model import class_shares
 from skdpot.generative._sketch.table_rows import Rules, computed_values, draw_rows, frame_of
 from skdpot.generative._sketch.table_space import TableSpace
@@ -48,8 +40,6 @@ class ReleasedTable:
     statistics : mapping of str to ndarray, default=None
         The statistics of `release_marginals` to which the model was fitted. Files of earlier
         versions have none.
-    held_out : mapping of str to ndarray, default=None
-        Of `release_held_out`, where records were held out.
     rules : Rules, default=Rules()
         That samples keep.
     """
@@ -58,7 +48,6 @@ class ReleasedTable:
     model: Mapping[str, np.ndarray]
     n_records: int
     statistics: Mapping[str, np.ndarray] | None = None
-    held_out: Mapping[str, np.ndarray] | None = None
     rules: Rules = Rules()
 
     network = None
@@ -77,16 +66,6 @@ class ReleasedTable:
     def counts(self) -> np.ndarray:
         """Return the share of the records that each class has."""
         return class_shares(self.model, self.space.schema.n_classes)
-
-    @property
-    def n_in_all(self) -> int:
-        """Return about how many records there are, with those that were held out."""
-        return self.n_records + n_held_out(self.held_out)
-
-    @property
-    def counted(self) -> tuple[TableSchema, Mapping[str, np.ndarray]]:
-        """Return the columns that were counted, and the model of these."""
-        return self.space.schema, self.model
 
     @property
     def known_statistics(self) -> Mapping[str, np.ndarray]:
@@ -109,19 +88,9 @@ class ReleasedTable:
         column_parts = [np.split(part, ends) for part in (model["starts"], model["stops"], shares)]
         return [(*part, merge_cells(part[-1], least)) for part in zip(*column_parts, strict=True)]
 
-    @property
-    def judged(self) -> Judged:
-        """Return the samples that the held-out records judge."""
-        schema = self.space.schema
-        return Judged(schema, self.draw, cells_of_model(self.model, schema))
-
     def units_of(self, codes: np.ndarray, rng: Any) -> np.ndarray:
         """Return a record of each of these classes, as whole numbers."""
         return sample_units(self.model, self.space.schema, len(codes), rng, None, codes)
-
-    def draw(self, n_samples: int, rng: Any) -> np.ndarray:
-        """Return records as whole numbers, target included, whatever rules there are."""
-        return sample_units(self.model, self.space.schema, n_samples, rng)
 
     def sample(self, n_samples: Any, y: Any, given: Any, rng: Any, device: Any = None) -> Any:
         """Return a table of records, and their labels where these are no column of it."""
@@ -168,19 +137,6 @@ class ReleasedTable:
         table, *labels = drawn if isinstance(drawn, tuple) else (drawn,)
         table = with_person(table, self.space.user, np.repeat(np.arange(n_users), sizes))
         return (table, *labels) if labels else table
-
-    def sample_sets(self, n_sets: Any, n_samples: Any, y: Any, given: Any, rng: Any) -> list[Any]:
-        """Return tables, each of a model that may be the one of the population."""
-        if not isinstance(n_sets, Integral) or isinstance(n_sets, bool) or n_sets < 2:
-            raise ValueError(f"n_sets must be an integer of at least 2, got {shown(n_sets)}.")
-        models = draw_models(
-            self.known_statistics, self.space.schema, self.n_records, int(n_sets), rng
-        )
-        # Sampling errors are part of the intervals that sets are used for.
-        return [
-            replace(self, model=model)._sample(n_samples, y, given, rng, evenly=False)
-            for model in models
-        ]
 
     def score(
         self, estimator: Any, X: Any, y: Any, reg: float, rng: Any, device: Any = None
@@ -253,8 +209,7 @@ class ReleasedTable:
 
     def _further_arrays(self) -> dict[str, np.ndarray]:
         """Return the part of the release that a file holds besides the model."""
-        count_arrays = with_prefix(self.statistics, STATISTICS_PREFIX)
-        return count_arrays | with_prefix(self.held_out, HELD_OUT_PREFIX)
+        return with_prefix(self.statistics, STATISTICS_PREFIX)
 
     @classmethod
     def from_file(
@@ -263,7 +218,7 @@ class ReleasedTable:
         """Return the sketch of a file, or raise."""
         space = TableSpace.from_file(header)
         model = read_model(arrays, space.schema)
-        further = read_further(arrays, len(model), space.schema, space.schema, n_records)
+        further = read_further(arrays, len(model), space.schema, n_records)
         if (space.user is None) == ("sizes" in further.get("statistics", {})):
             raise ValueError("the file does not hold a sketch of a table.")
         return cls(space, model, n_records, **further)

@@ -13,9 +13,7 @@ from skdpot.generative._encoders import Encoder, RecordSpace, encoder_from_heade
 from skdpot.generative._encoders.images import blocks
 from skdpot.generative._encoders.pixels import IntensityMap
 from skdpot.generative._sketch.file_parts import part_of, with_kinds, with_prefix
-from skdpot.generative._sketch.held_out import n_held_out, read_held_out
 from skdpot.generative._sketch.mixture import NOISE, Mixture
-from skdpot.generative._sketch.vector_summaries import summary_schema
 
 __all__ = ["MOVES", "N_INTENSITIES", "ReleasedVectors", "are_moves", "is_size"]
 
@@ -26,7 +24,7 @@ _N_COMPARED = 2000
 _LENGTHS = ("shift", "bend")
 MOVES = ("rotation", "scale", *_LENGTHS)
 _MIXTURE_ARRAYS = tuple(field.name for field in fields(Mixture))
-_NOISE_PREFIX, _HELD_OUT_PREFIX = "noise.", "held_out."
+_NOISE_PREFIX = "noise."
 
 
 @dataclass(frozen=True)
@@ -45,8 +43,6 @@ class ReleasedVectors:
         The sizes of random moves of images.
     noise : mapping of str to ndarray, default=None
         Of `MixtureSketch`. Files of earlier versions have none.
-    held_out : mapping of str to ndarray, default=None
-        Of `release_held_out`, where records were held out.
     """
 
     encoder: Encoder
@@ -54,7 +50,6 @@ class ReleasedVectors:
     intensities: np.ndarray | None
     augment: Mapping[str, float] | None
     noise: Mapping[str, np.ndarray] | None = None
-    held_out: Mapping[str, np.ndarray] | None = None
 
     @property
     def counts(self) -> np.ndarray:
@@ -63,13 +58,8 @@ class ReleasedVectors:
 
     @property
     def n_records(self) -> int:
-        """Return an estimate of the number of sketched records."""
+        """Return an estimate of the number of records."""
         return round(float(self.counts.sum()))
-
-    @property
-    def n_in_all(self) -> int:
-        """Return an estimate of the number of all records, held-out ones included."""
-        return self.n_records + n_held_out(self.held_out)
 
     @property
     def known_noise(self) -> Mapping[str, np.ndarray]:
@@ -127,23 +117,22 @@ class ReleasedVectors:
         if self.intensities is not None:
             arrays["intensities"] = self.intensities[None]
         arrays |= with_prefix(self.noise, _NOISE_PREFIX)
-        arrays |= with_prefix(self.held_out, _HELD_OUT_PREFIX)
         augment = None if self.augment is None else dict(self.augment)
         return {"encoder": self.encoder.header(), "augment": augment}, arrays
 
     @classmethod
     def from_file(
-        cls, header: dict[str, Any], arrays: dict[str, np.ndarray], space: RecordSpace, given: Any
+        cls, header: dict[str, Any], arrays: dict[str, np.ndarray], space: RecordSpace
     ) -> "ReleasedVectors":
-        """Return the sketch of a file, or raise; `given` is the user's encoder, given again."""
+        """Return the sketch of a file, or raise."""
         mixture = Mixture(**{name: arrays.pop(name) for name in _MIXTURE_ARRAYS})
         shares = arrays.pop("intensities", None)
-        noise, held_out = (part_of(arrays, prefix) for prefix in (_NOISE_PREFIX, _HELD_OUT_PREFIX))
-        encoder = encoder_from_header(header["encoder"], space, given)
+        noise = part_of(arrays, _NOISE_PREFIX)
+        encoder = encoder_from_header(header["encoder"], space)
         augment = header["augment"]
         n_classes = max(space.n_classes, 1)
         if (
-            len(arrays) != len(noise) + len(held_out)
+            len(arrays) != len(noise)
             or not mixture.is_sound(n_classes, encoder.n_codes)
             or not (not noise or _is_noise(noise, n_classes))
             or not (shares is None or _are_shares(shares, n_classes))
@@ -154,8 +143,7 @@ class ReleasedVectors:
             # Earlier versions released the intensities of every class.
             several = len(shares) > 1
             shares = np.average(shares, axis=0, weights=mixture.counts) if several else shares[0]
-        judged = read_held_out(summary_schema(space), held_out)
-        return cls(encoder, mixture, shares, augment, noise or None, judged)
+        return cls(encoder, mixture, shares, augment, noise or None)
 
 
 def _is_noise(noise: Mapping[str, np.ndarray], n_classes: int) -> bool:

@@ -1,21 +1,19 @@
 """Checks of the arrays of a file that holds the sketch of a table."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from skdpot.generative._sketch.file_parts import part_of, with_kinds
-from skdpot.generative._sketch.held_out import read_held_out
 from skdpot.generative._sketch.noisy_counts import released_size
 from skdpot.generative._sketch.parities import PARITY_SIZES, are_scanned, count_subsets
 from skdpot.generative._sketch.people import SIZE_EDGES
 from skdpot.tables import TableSchema
 
-__all__ = ["HELD_OUT_PREFIX", "STATISTICS_PREFIX", "are_cells", "read_further", "read_model"]
+__all__ = ["STATISTICS_PREFIX", "are_cells", "read_further", "read_model"]
 
-STATISTICS_PREFIX, HELD_OUT_PREFIX = "statistics.", "held_out."
+STATISTICS_PREFIX = "statistics."
 # The largest noisy count of a valid file.
 _LARGEST = 2.0**53
 # Arrays of a model in a file, and their types.
@@ -33,11 +31,6 @@ _STATISTICS = {
 _PARITY_ARRAYS = {
     **dict.fromkeys(("halves", "largest_parity"), np.int64),
     **dict.fromkeys(("parities", "parity_deviation"), np.float64),
-}
-_WORKLOAD_ARRAYS = dict.fromkeys(("column_weights", "pair_weights"), np.float64)
-_JOINT_ARRAYS = {
-    **dict.fromkeys(("joint_columns", "joint_parts"), np.int64),
-    **dict.fromkeys(("joint_weights", "joints"), np.float64),
 }
 
 
@@ -104,25 +97,19 @@ def are_cells(
 
 
 def read_further(
-    arrays: Mapping[str, np.ndarray], n_others: int, counted: TableSchema, judged: TableSchema,
-    n_records: Any,
-) -> dict[str, Any]:  # fmt: skip
-    """Return the released statistics of a file: of counted columns, and of held-out records.
+    arrays: Mapping[str, np.ndarray], n_others: int, counted: TableSchema, n_records: Any
+) -> dict[str, Any]:
+    """Return the released statistics of a file, of counted columns.
 
     `n_others` is the number of arrays of the model.
     """
     statistics = part_of(arrays, STATISTICS_PREFIX)
-    held_out = part_of(arrays, HELD_OUT_PREFIX)
-    if len(arrays) != n_others + len(statistics) + len(held_out):
+    if len(arrays) != n_others + len(statistics):
         raise ValueError("the file does not hold a sketch of a table.")
     if not statistics:
         return {}
-    kinds = dict(_STATISTICS)
-    for name, further in (
-        ("parities", _PARITY_ARRAYS), ("pair_weights", _WORKLOAD_ARRAYS), ("joints", _JOINT_ARRAYS),
-        ("sizes", {"sizes": np.float64}),
-    ):  # fmt: skip
-        kinds |= further if name in statistics else {}
+    kinds = _STATISTICS | (_PARITY_ARRAYS if "parities" in statistics else {})
+    kinds |= {"sizes": np.float64} if "sizes" in statistics else {}
     statistics |= with_kinds(statistics, kinds)
     if (
         statistics.keys() != kinds.keys()
@@ -130,7 +117,7 @@ def read_further(
         or n_records != released_size(statistics)
     ):
         raise ValueError("the file lacks the release of a table.")
-    return {"statistics": statistics, "held_out": read_held_out(judged, held_out)}
+    return {"statistics": statistics}
 
 
 def _are_statistics(schema: TableSchema, statistics: Mapping[str, np.ndarray]) -> bool:
@@ -156,39 +143,7 @@ def _are_statistics(schema: TableSchema, statistics: Mapping[str, np.ndarray]) -
         and bool((deviations >= 0).all() and (deviations[2:] > 0).all())
         and ("parities" not in statistics or _are_parities(schema, sum(sizes), statistics))
         and ("sizes" not in statistics or statistics["sizes"].shape == (len(SIZE_EDGES) - 1,))
-        and ("pair_weights" not in statistics or _are_weights(schema, statistics))
-        and ("joints" not in statistics or _are_joints(schema, sizes, statistics))
     )
-
-
-def _are_weights(schema: TableSchema, statistics: Mapping[str, np.ndarray]) -> bool:
-    """Tell whether arrays are the weights of columns and of pairs."""
-    column_weights, pair_weights = (statistics[name] for name in _WORKLOAD_ARRAYS)
-    n = len(schema.features)
-    shapes_fit = column_weights.shape == (n,) and pair_weights.shape == (n * (n - 1) // 2,)
-    return shapes_fit and bool((column_weights > 0).all() and (pair_weights > 0).all())
-
-
-def _are_joints(
-    schema: TableSchema, sizes: Sequence[int], statistics: Mapping[str, np.ndarray]
-) -> bool:
-    """Tell whether arrays are counts of joints, given the number of groups of each column."""
-    columns, parts, weights, joints = (statistics[name] for name in _JOINT_ARRAYS)
-    if not (
-        columns.ndim == 2
-        and weights.shape == (len(columns),)
-        and (weights > 0).all()
-        and parts.shape == (len(columns), sum(sizes))
-        and ((columns >= -1) & (columns < len(sizes))).all()
-    ):
-        return False
-    n_counts = 0
-    for joint, group_parts in zip(columns, parts, strict=True):
-        column_parts = np.split(group_parts, np.cumsum(sizes)[:-1])
-        if any(set(part) != set(range(len(set(part)))) for part in column_parts):
-            return False
-        n_counts += math.prod(len(set(column_parts[j])) for j in joint[joint >= 0])
-    return joints.shape == (n_counts * schema.n_classes,)
 
 
 def _are_parities(schema: TableSchema, n_groups: int, statistics: Mapping[str, np.ndarray]) -> bool:

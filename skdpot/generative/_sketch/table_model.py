@@ -185,21 +185,12 @@ def _class_targets(released, columns, c, n_records, pair_noise):
     standard deviations of the noise of both.
     """
     singles = []
-    weights = released.get("column_weights", np.ones(len(columns)))
     for column in columns:
         group, counts = released["groups"][column], released["counts"][column]
         single = nearest_distribution(np.bincount(group, counts[:, c]) / n_records)
         singles.append(with_even_share(single))
     # The noise of a group is that of all its cells, each taken to be one record at least.
-    n_cells = [
-        np.bincount(released["groups"][column]) / weight
-        for column, weight in zip(columns, weights, strict=True)
-    ]
-    # A single column has no pairs.
-    if len(released.get("pair_weights", ())):
-        n_groups = [len(single) for single in singles]
-        sizes = [a * b for a, b in combinations(n_groups, 2)]
-        pair_noise = pair_noise / np.sqrt(np.repeat(released["pair_weights"], sizes))
+    n_cells = [np.bincount(released["groups"][column]) for column in columns]
     deviations = (
         np.sqrt(np.concatenate(n_cells)) * max(released["deviations"][0], 1.0) / n_records,
         pair_noise,
@@ -227,10 +218,9 @@ def _noise_divisors(singles, pairs, deviations):
 
 def _cell_profiles(profiles, released, columns, c):
     """Return the distributions over cells of a class, from `profiles` over groups."""
-    weights = released.get("column_weights", np.ones(len(columns)))
+    noise = max(float(released["deviations"][0]), 1.0)
     groups, cell_shares, offset = [], [], 0
-    for column, weight in zip(columns, weights, strict=True):
-        noise = max(float(released["deviations"][0] / np.sqrt(weight)), 1.0)
+    for column in columns:
         group = released["groups"][column]
         totals = released["totals"][column] if "totals" in released else None
         shares = shares_within(released["counts"][column], group, c, noise, totals)

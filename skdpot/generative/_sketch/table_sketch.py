@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,6 @@ from sklearn.base import BaseEstimator
 from skdpot._sklearn_compat import Interval, validate_parameters
 from skdpot.generative._records import Declared
 from skdpot.generative._sketch.expected_errors import expected_errors
-from skdpot.generative._sketch.held_out import (
-    HeldOutRows,
-    expected_report_error,
-    held_out_plans,
-    hold_out,
-    release_held_out,
-)
 from skdpot.generative._sketch.marginals import release_marginals, share_marginals
 from skdpot.generative._sketch.noisy_counts import noise_of_counts, released_size
 from skdpot.generative._sketch.parities import MOST_PARITIES
@@ -34,7 +27,6 @@ from skdpot.generative._sketch.plan import (
 from skdpot.generative._sketch.released_table import ReleasedTable
 from skdpot.generative._sketch.table_model import fit_table
 from skdpot.generative._sketch.table_space import TableRecords, TableSpace, read_space
-from skdpot.generative._sketch.workload import Workload, read_workload
 from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.sensitivity import cell_count_sensitivity
 from skdpot.releases import SketchReleases
@@ -57,16 +49,6 @@ class TableSketch(BaseEstimator):
         classes of the target, the others in proportion to class size.
     n_iter : int, default=600
         Number of steps of the fit of a mixture to the released counts.
-    quality_share : float, default=0.0
-        Probability with which each record is held out of the sketch, independently, for
-        :meth:`DPSinkhornGenerator.quality <skdpot.DPSinkhornGenerator.quality>`. The sketch has
-        fewer records, but no budget is spent. At most 0.5, and 0 with groups.
-    workload : dict or list, default=None
-        Public. Columns, or tuples of columns, whose counts need less noise: a dict from names or
-        tuples of names to weights above 0. In a list, each has the weight 10. Counts with weight
-        `w` have noise that is smaller by a factor ``sqrt(w)``, and all other counts have more
-        noise than without a workload. Tuples of three to five columns are counted together, and
-        the model is fitted to these counts. All counts are made for each class of the target.
 
     See Also
     --------
@@ -84,16 +66,11 @@ class TableSketch(BaseEstimator):
     _parameter_constraints: dict = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "n_iter": [Interval(Integral, 1, None, closed="left")],
-        "quality_share": [Interval(Real, 0, 0.5, closed="both")],
-        # Its names are those of a schema, so that it is read with the plan.
-        "workload": "no_validation",
     }
 
-    def __init__(self, n_components=400, *, n_iter=600, quality_share=0.0, workload=None):
+    def __init__(self, n_components=400, *, n_iter=600):
         self.n_components = n_components
         self.n_iter = n_iter
-        self.quality_share = quality_share
-        self.workload = workload
 
     def _check(self, declared: Declared) -> None:
         """Raise where parameters are wrong."""
@@ -136,22 +113,11 @@ class TableSketch(BaseEstimator):
         progress: Callable[..., Any],
     ) -> "TableReleases":  # fmt: skip
         """Return the release, or raise; no record is looked at."""
-        workload = self._read_workload(space.schema, training)
-        if space.user is not None and self.quality_share:
-            raise ValueError("quality_share holds out single rows, and groups protect people.")
-        release = TableReleases(
-            space, budget, int(self.n_components), int(self.n_iter), progress,
-            quality_share=float(self.quality_share), workload=workload,
-        )  # fmt: skip
-        held_out = held_out_plans(space.schema) if self.quality_share else []
-        check_noise(budget, release.planned, *held_out)
-        return release
-
-    def _read_workload(self, schema: TableSchema, training: Any) -> Workload | None:
-        """Return the workload, or raise; a network raises, too."""
         if training is not None:
             raise ValueError("network is for vectors and images, and a table has a schema.")
-        return None if self.workload is None else read_workload(self.workload, schema)
+        release = TableReleases(space, budget, int(self.n_components), int(self.n_iter), progress)
+        check_noise(budget, release.planned)
+        return release
 
 
 @dataclass(frozen=True)
@@ -165,21 +131,14 @@ class TableReleases(SketchSeries):
     progress: Callable[..., Any]
     # Whether classes are the groups of a map, which noise in them would reveal.
     pooled: bool = False
-    quality_share: float = 0.0
-    workload: Workload | None = None
 
     label = "a sketch of a table"
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return the standard errors of the counts of columns, and of pairs of columns."""
-        n_sketched = max(round(n_records * (1 - self.quality_share)), 1)
         errors = expected_errors(
-            n_sketched, self.space.schema, self._releases(None), self.workload,
-            totals=self._options["totals"],
-        )  # fmt: skip
-        if self.quality_share:
-            n_judges = n_records * self.quality_share
-            errors += (expected_report_error(n_judges, self.space.schema, self.budget),)
+            n_records, self.space.schema, self._releases(None), totals=self._options["totals"]
+        )
         if not self.pooled:
             return errors
         quantity = "AUC above 1/2 that the noise of a map may give groups away by"
@@ -194,30 +153,23 @@ class TableReleases(SketchSeries):
     @property
     def noise_of_counts(self) -> float:
         """Return the standard deviation of the noise of the counts of single columns."""
-        return noise_of_counts(self.space.schema, self._releases(None), self.workload)
+        return noise_of_counts(self.space.schema, self._releases(None))
 
     def run(self, records: Any, source: Any) -> "ReleasedTable":
         """Release the counts of the points of records, and fit the model to them."""
         schema, shares = self.space.schema, self._shares
         releases, points = self._releases(source), records.points
-        uses = hold_out(len(points), self.quality_share, source)
         # One step for each release, and one for the fit of the model.
         with self.progress(total=len(shares) + 1, unit=" parts") as bar:
-            sketched = points[uses == 0]
             released = release_marginals(
-                sketched, schema, releases, **self._options,
+                points, schema, releases, **self._options,
                 people=None if self.space.user is None else records.people,
             )  # fmt: skip
             bar.update(len(shares))
             model = fit_table(released, schema, self.n_components, self.n_iter, pooled=self.pooled)
             bar.update()
         statistics = {name: array for name, array in released.items() if name not in _FIT_ONLY}
-        table = ReleasedTable(self.space, model, released_size(released), statistics)
-        if not self.quality_share:
-            return table
-        teachers, counted = (HeldOutRows(points[uses == use]) for use in (1, 2))
-        held_out = release_held_out(teachers, counted, table.judged, self.budget, source)
-        return replace(table, held_out=held_out)
+        return ReleasedTable(self.space, model, released_size(released), statistics)
 
     def _releases(self, source: Any) -> SketchReleases:
         budget = self.budget
@@ -226,9 +178,8 @@ class TableReleases(SketchSeries):
     @property
     def planned(self) -> dict[str, PlannedRelease]:
         """Return the releases, with bounds of their sensitivities."""
-        # A record is in at most one table for each column, pair of columns, and wanted joint.
-        n_wanted = 0 if self.workload is None else len(self.workload.joints)
-        n_tables = max(len(self.space.schema.columns) ** 2 + n_wanted, MOST_PARITIES)
+        # A record is in at most one table for each column, and for each pair of columns.
+        n_tables = max(len(self.space.schema.columns) ** 2, MOST_PARITIES)
         whole = 1 if self.space.user is None else LARGEST_WEIGHT
         bound = partial(cell_count_sensitivity, n_tables=n_tables, whole=whole)
         return {name: PlannedRelease(share, bound) for name, share in self._shares.items()}
@@ -244,8 +195,7 @@ class TableReleases(SketchSeries):
         apart = not self.pooled
         totals = apart and self.budget.noise_multiplier > _NOISE_OF_TOTALS
         # Parities are counted by bits, which have no weights.
-        parities = apart and self.space.user is None
-        return {"parities": parities, "totals": totals, "workload": self.workload}
+        return {"parities": apart and self.space.user is None, "totals": totals}
 
 
 def plan_table(

@@ -28,9 +28,7 @@ _MUCH = {
 }
 SHARE_NAMES = tuple(_MUCH)
 # Of the whole; the latter is shared out when it is known how many records there are, about.
-_STAGES = {"size": 0.002, "sketch": 0.998}
-# As well, where records vote on the encoder.
-_VOTED_STAGES = {"size": 0.002, "vote": 0.001, "sketch": 0.997}
+STAGES = {"size": 0.002, "sketch": 0.998}
 # The least noise of a mean of a class, in units of a radius, at which classes share histograms, or
 # share covariances: for vectors, and for images, whose classes share half of them anyway.
 _SHARED_HISTOGRAMS, _SHARED_COVARIANCES, _SHARED_BY_IMAGES = 0.02, 0.004, 0.03
@@ -65,8 +63,6 @@ class VectorPlan:
         The user's own parts of the budget.
     n_pixels : int
         Of which intensities are counted; 0 for none.
-    is_voted : bool
-        Whether records vote on the encoder.
     """
 
     n_classes: int
@@ -74,12 +70,6 @@ class VectorPlan:
     n_clusters: int | None
     budget_shares: Mapping[str, float]
     n_pixels: int
-    is_voted: bool
-
-    @property
-    def stages(self) -> Mapping[str, float]:
-        """Return the parts of the budget for the first releases, and for all others."""
-        return _VOTED_STAGES if self.is_voted else _STAGES
 
     @property
     def intensity_sensitivity(self) -> Callable[..., float]:

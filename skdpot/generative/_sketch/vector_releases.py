@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,37 +11,19 @@ from skdpot._threads import one_blas_thread
 from skdpot.generative._encoders import Encoder, RecordSpace
 from skdpot.generative._encoders.images import blocks
 from skdpot.generative._fitted import FittedRecords
-from skdpot.generative._records import Points, ScaledRecords
+from skdpot.generative._records import Points
 from skdpot.generative._sketch.class_rows import ClassRows
-from skdpot.generative._sketch.held_out import (
-    HeldOutRows,
-    expected_report_error,
-    hold_out,
-    release_held_out,
-)
 from skdpot.generative._sketch.mixture import MixturePlan, MixtureSketch
 from skdpot.generative._sketch.moments import BALL, COUNTED
 from skdpot.generative._sketch.plan import SketchBudget, SketchSeries
 from skdpot.generative._sketch.released_vectors import N_INTENSITIES, ReleasedVectors
 from skdpot.generative._sketch.shrinkage import kept_shares
-from skdpot.generative._sketch.vector_plan import VectorPlan
-from skdpot.generative._sketch.vector_summaries import judged_vectors, summaries, summary_schema
+from skdpot.generative._sketch.vector_plan import STAGES, VectorPlan
 from skdpot.privacy.preview import ExpectedError
 from skdpot.releases import RADIUS, SketchReleases
 from skdpot.transport import nearest_distribution
 
-__all__ = ["Coding", "VectorReleases"]
-
-# A vote is clear above this number of standard deviations of its noise.
-_CLEAR = 3.0
-
-
-@dataclass(frozen=True)
-class Coding:
-    """An encoder, and the sizes of the random moves of images that are drawn from it."""
-
-    encoder: Encoder
-    augment: Mapping[str, float] | None
+__all__ = ["VectorReleases"]
 
 
 @dataclass(frozen=True)
@@ -56,20 +38,20 @@ class VectorReleases(SketchSeries):
         Its releases.
     budget : SketchBudget
         Their noise.
-    codings : tuple of Coding
-        The plan of the only encoder, or of two encoders between which records vote.
+    encoder : Encoder
+        Of records, prepared for the space.
+    augment : mapping of str to float or None
+        The sizes of random moves of images that are drawn.
     progress : callable
         Makes a progress bar.
-    quality_share : float
-        The probability with which a record is held out.
     """
 
     space: RecordSpace
     plan: VectorPlan
     budget: SketchBudget
-    codings: tuple[Coding, ...]
+    encoder: Encoder
+    augment: Mapping[str, float] | None
     progress: Callable[..., Any]
-    quality_share: float
 
     label = "a sketch"
 
@@ -77,65 +59,29 @@ class VectorReleases(SketchSeries):
         """Return the standard errors of the size and of the mean of a class.
 
         An estimate without data is off by the size of a class, and by the radius of the ball that
-        records are moved into. If records vote, errors are those of the worse encoder. A vote
-        without data is off by the number of records.
+        records are moved into.
         """
-        n_sketched = n_records * (1 - self.quality_share)
-        class_size = n_sketched / self.plan.n_classes
-        deviations = []
-        for coding in self.codings:
-            releases, n_codes = self._releases(None), coding.encoder.n_codes
-            self._divide(releases, self.plan.sizes(n_sketched, coding.encoder))
-            count = releases.standard_deviation("counts", COUNTED)
-            sum_noise = releases.standard_deviation("means", BALL) * math.sqrt(n_codes)
-            deviations.append((count, sum_noise / RADIUS / class_size))
-        count, mean = map(max, zip(*deviations, strict=True))
-        errors = [
+        class_size = n_records / self.plan.n_classes
+        releases = self._releases(None)
+        self._divide(releases, self.plan.sizes(n_records, self.encoder))
+        count = releases.standard_deviation("counts", COUNTED)
+        sum_noise = releases.standard_deviation("means", BALL) * math.sqrt(self.encoder.n_codes)
+        mean = sum_noise / RADIUS / class_size
+        return (
             ExpectedError("standard error of the number of records of a class", count, class_size),
             ExpectedError("error of the mean of a class, in radii of the records", mean, 1.0),
-        ]
-        if self.plan.is_voted:
-            vote = self._releases(None).standard_deviation("vote", COUNTED)
-            names = " or ".join(f'"{coding.encoder.name}"' for coding in self.codings)
-            quantity = f"standard error of the vote of records on the encoder, {names}"
-            errors.append(ExpectedError(quantity, vote, n_sketched))
-        if self.quality_share:
-            n_judges = n_records * self.quality_share
-            report_error = expected_report_error(n_judges, summary_schema(self.space), self.budget)
-            errors.append(report_error)
-        return tuple(errors)
+        )
 
     def run(self, records: Points, source: Any) -> FittedRecords:
-        """Release the sketch, and statistics of held-out records that judge it."""
-        # Independent of all records, and of their number.
+        """Release the sketch."""
+        # Independent of all records, and of their number; chooses the first centres of clusters.
         rng = np.random.default_rng(source.bits(62, 2).tolist())
-        if not self.quality_share:
-            return FittedRecords(self.space, self._sketched(records, rng, source), None)
-        points, labels = records.points, records.labels
-        uses = hold_out(len(points), self.quality_share, source)
-        sketched_rows = ScaledRecords(self.space, points.records[uses == 0])
-        sketched = replace(records, points=sketched_rows, codes=labels[uses == 0])
-        sketch = self._sketched(sketched, rng, source)
-        teachers, counted = (
-            HeldOutRows(summaries(points[uses == use], labels[uses == use], self.space))
-            for use in (1, 2)
-        )
-        judged = judged_vectors(self.space, sketch)
-        held_out = release_held_out(teachers, counted, judged, self.budget, source)
-        return FittedRecords(self.space, replace(sketch, held_out=held_out), None)
-
-    def _sketched(self, records: Points, rng: Any, source: Any) -> "ReleasedVectors":
-        """Release the sketch; `rng` chooses the first centres of clusters."""
         releases = self._releases(source)
         # Products are small, and with one thread rounding does not depend on the machine.
         with one_blas_thread(), self.progress(unit=" releases") as bar:
             size = float(releases.run("size", np.array(len(records.points)), COUNTED))
             bar.update()
-            coding = self.codings[0]
-            if self.plan.is_voted:
-                coding = self._elected(records, releases)
-                bar.update()
-            encoder = coding.encoder
+            encoder = self.encoder
             sizes = self.plan.sizes(size, encoder)
             self._divide(releases, sizes)
             intensities = None
@@ -151,23 +97,12 @@ class VectorReleases(SketchSeries):
             del codes
             sums = MixtureSketch(rows, sizes, releases, bar.update)
             mixture = sums.release(encoder.largest_norm, rng)
-        return ReleasedVectors(encoder, mixture, intensities, coding.augment, sums.noise)
-
-    def _elected(self, records: Points, releases: SketchReleases) -> Coding:
-        """Return the usual encoder, or the rival if a vote is clearly for it.
-
-        A record adds 1 or -1. The threshold is a function of the noise, which is public.
-        """
-        usual, rival = self.codings
-        votes = np.array(rival.encoder.votes(records.points).sum())
-        noisy = float(releases.run("vote", votes, COUNTED))
-        deviation = releases.standard_deviation("vote", COUNTED)
-        return rival if noisy > _CLEAR * deviation else usual
+        sketch = ReleasedVectors(encoder, mixture, intensities, self.augment, sums.noise)
+        return FittedRecords(self.space, sketch, None)
 
     def _releases(self, source: Any) -> SketchReleases:
         budget = self.budget
-        stages = self.plan.stages
-        return SketchReleases(budget.noise_multiplier, stages, budget.neighbouring, source)
+        return SketchReleases(budget.noise_multiplier, STAGES, budget.neighbouring, source)
 
     def _divide(self, releases: SketchReleases, sizes: MixturePlan) -> None:
         """Divide the budget, given an estimate of the number of records."""

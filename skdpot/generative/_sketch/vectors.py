@@ -1,21 +1,19 @@
 """The parameters of the sketches of vectors and of images."""
 
 from collections.abc import Callable
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
-from skdpot.generative._encoders import Encoder, RecordSpace, make_encoder, make_rival
+from skdpot.generative._encoders import Encoder, RecordSpace, make_encoder
 from skdpot.generative._network import NetworkTraining, Training
 from skdpot.generative._records import Declared, read_points, unseen_points
-from skdpot.generative._sketch.held_out import held_out_plans
-from skdpot.generative._sketch.plan import SketchBudget, check_noise
+from skdpot.generative._sketch.plan import SketchBudget
 from skdpot.generative._sketch.released_vectors import MOVES, are_moves, is_size
 from skdpot.generative._sketch.vector_plan import SHARE_NAMES, VectorPlan
-from skdpot.generative._sketch.vector_releases import Coding, VectorReleases
-from skdpot.generative._sketch.vector_summaries import summary_schema
+from skdpot.generative._sketch.vector_releases import VectorReleases
 
 # From this epsilon on, a budget suffices for finer codes of images.
 _AMPLE = 5.0
@@ -26,10 +24,9 @@ class VectorSketch(BaseEstimator):
 
     Parameters
     ----------
-    encoder : str, encoder, transformer or pair of callables, default="auto"
+    encoder : str or encoder, default="auto"
         Public. How records become codes. ``"whiten-by-bounds"``, which is ``"auto"``, scales
-        features by their bounds; ``"identity"`` keeps the units of the data. Your own encoder is
-        an :class:`OwnEncoder`, or a transformer with an attribute `largest_norm`.
+        features by their bounds; ``"identity"`` keeps the units of the data.
     n_clusters : int, default=None
         Number of clusters of a class. None chooses by the released number of records: as many as
         the noise allows, up to 30.
@@ -37,10 +34,6 @@ class VectorSketch(BaseEstimator):
         Shares of the budget for the parts of the release, to change the defaults: ``"counts"``,
         ``"radii"``, ``"intensities"``, ``"means"``, ``"covariances"``, ``"assignments"``,
         ``"clusters"`` and ``"kernels"``. They are divided by their sum.
-    quality_share : float, default=0.0
-        Probability with which each record is held out of the sketch, independently, for
-        :meth:`DPSinkhornGenerator.quality <skdpot.DPSinkhornGenerator.quality>`. The sketch has
-        fewer records, but no budget is spent. At most 0.5.
 
     See Also
     --------
@@ -60,16 +53,12 @@ class VectorSketch(BaseEstimator):
         "encoder": "no_validation",
         "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
         "budget_shares": [dict, None],
-        "quality_share": [Interval(Real, 0, 0.5, closed="both")],
     }
 
-    def __init__(
-        self, encoder="auto", *, n_clusters=None, budget_shares=None, quality_share=0.0
-    ) -> None:
+    def __init__(self, encoder="auto", *, n_clusters=None, budget_shares=None) -> None:
         self.encoder = encoder
         self.n_clusters = n_clusters
         self.budget_shares = budget_shares
-        self.quality_share = quality_share
 
     _read = staticmethod(read_points)
     _unseen = staticmethod(unseen_points)
@@ -89,26 +78,19 @@ class VectorSketch(BaseEstimator):
         """Return the release, or raise; no record is looked at."""
         ample = budget.epsilon is None or budget.epsilon >= _AMPLE
         encoder = make_encoder(self.encoder, space, ample=ample)
-        rival = make_rival(self.encoder, space, ample=ample)
         plan = VectorPlan(
             n_classes=max(space.n_classes, 1),
             noise_multiplier=budget.noise_multiplier,
             n_clusters=self.n_clusters,
             budget_shares=_read_shares(self.budget_shares),
             n_pixels=space.n_features if encoder.counts_intensities else 0,
-            is_voted=rival is not None,
         )
-        candidates = [encoder] if rival is None else [encoder, rival]
-        for candidate in candidates:
-            plan.check(budget, candidate)
-        if self.quality_share:
-            check_noise(budget, *held_out_plans(summary_schema(space)))
-        codings = tuple(Coding(candidate, self._moves(candidate)) for candidate in candidates)
+        plan.check(budget, encoder)
+        augment = self._moves(encoder)
         if training is not None:
             # Raises where there can be no such network.
             Training(training, space).new_network(0)
-        share = float(self.quality_share)
-        return VectorReleases(space, plan, budget, codings, progress, share)
+        return VectorReleases(space, plan, budget, encoder, augment, progress)
 
     def _moves(self, encoder: Encoder) -> dict[str, float] | None:
         return None
@@ -119,13 +101,11 @@ class ImageSketch(VectorSketch):
 
     Parameters
     ----------
-    encoder : str, encoder, transformer or pair of callables, default="auto"
-        Public. ``"dct"`` uses the lowest coefficients of an image's cosine transform. ``"pose"``,
-        for bright strokes on a dark ground, first turns the image upright, and adds its pose to
-        the coefficients. :class:`CosineEncoder` and :class:`PoseEncoder` are the same with
-        parameters. Encoders of vectors work, too. ``"auto"`` is ``"dct"``, except for gray images
-        of 16 x 16 pixels or more: these choose between ``"dct"`` and ``"pose"`` by a noisy vote,
-        with a thousandth of the budget.
+    encoder : str or encoder, default="auto"
+        Public. ``"dct"``, which is ``"auto"``, uses the lowest coefficients of an image's cosine
+        transform. ``"pose"``, for bright strokes on a dark ground, first turns the image upright,
+        and adds its pose to the coefficients: see :ref:`images-encoder`. :class:`CosineEncoder` and
+        :class:`PoseEncoder` are the same with parameters. Encoders of vectors work, too.
     n_clusters : int, default=None
         As in :class:`VectorSketch`.
     budget_shares : dict, default=None
@@ -136,8 +116,6 @@ class ImageSketch(VectorSketch):
         height. If it is publicly known that such changes do not affect the label, models learn
         better from changed images. ``"auto"`` changes images with ``encoder="pose"`` a little, and
         no others.
-    quality_share : float, default=0.0
-        As in :class:`VectorSketch`.
 
     See Also
     --------
@@ -156,12 +134,9 @@ class ImageSketch(VectorSketch):
     }
 
     def __init__(
-        self, encoder="auto", *, n_clusters=None, budget_shares=None, augment="auto",
-        quality_share=0.0,
-    ) -> None:  # fmt: skip
-        super().__init__(
-            encoder, n_clusters=n_clusters, budget_shares=budget_shares, quality_share=quality_share
-        )
+        self, encoder="auto", *, n_clusters=None, budget_shares=None, augment="auto"
+    ) -> None:
+        super().__init__(encoder, n_clusters=n_clusters, budget_shares=budget_shares)
         self.augment = augment
 
     def _check(self, declared: Declared) -> None:

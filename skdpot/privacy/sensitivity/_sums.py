@@ -34,8 +34,7 @@ def cell_count_sensitivity(
 
     Notes
     -----
-    Proof: :ref:`proof-sketch-releases`, :ref:`proof-sketch-tables`, :ref:`proof-held-out`,
-    :ref:`proof-sketch-people`.
+    Proof: :ref:`proof-sketch-releases`, :ref:`proof-sketch-tables`, :ref:`proof-sketch-people`.
 
     Examples
     --------
