@@ -138,7 +138,9 @@ def test_a_fit_releases_and_charges_what_the_preview_said(case):
     estimator = clone(case.estimator).set_params(ledger=PrivacyLedger(50.0, 1e-3))
     preview = case.preview(estimator)
     assert estimator.ledger.entries() == []
-    assert preview.errors and preview.refusal is None
+    # Rounds as published have a price, and no error that is known beforehand.
+    assert preview.errors or isinstance(estimator, PrivateMessageADMM)
+    assert preview.refusal is None
     fitted = case.fit(estimator)
     (entry,) = estimator.ledger.entries()
     assert (entry.event, entry.label) == (preview.event, preview.label)
@@ -160,7 +162,7 @@ def test_a_preview_is_the_same_for_neighbours_and_plain_values(case):
     assert told["event"] == event_to_json(first.event)
     assert all(error.error > 0 and error.scale > 0 for error in first.errors)
     shares = [share for _, share in sorted(first.shares_by_epsilon.items())]
-    assert len(shares) >= 5 and shares[-1] <= shares[0]
+    assert (len(shares) >= 5 and shares[-1] <= shares[0]) or not first.errors
 
 
 @each_case
