@@ -262,10 +262,12 @@ def test_what_is_wrong_is_refused_before_the_charge_and_nothing_quoted(kind):
     assert not ledger.entries() and not hasattr(estimator, "groups_")
 
 
-@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
-def test_whoever_gives_a_table_without_schema_is_told_of_it(frame):
+@pytest.mark.parametrize("text", [lambda labels: pd.Series(labels, dtype="string"), pl.Series])
+def test_whoever_gives_a_table_without_schema_is_told_of_it(text):
     estimator = PrivateSinkhornDistance(bounds=(0, 1))
-    X, message = frame({"x": ["a", "b", "a", "b"]}), "X holds text .* declare .* by schema="
+    column = text(["a", "b", "a", "b"])
+    X = (pd if isinstance(column, pd.Series) else pl).DataFrame({"x": column})
+    message = "X holds text .* declare .* by schema="
     with pytest.raises(ValueError, match=message):
         estimator.fit(X, [0, 0, 1, 1])
     with pytest.raises(ValueError, match=message):
