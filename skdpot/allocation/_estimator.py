@@ -613,6 +613,7 @@ class PrivateADMMTransport(AllocationEstimator):
     def _solver(self) -> Solver:
         n_threads = min(effective_n_jobs(self.n_jobs), 2)
         load_compiler()
+        load_solver()
         return Solver(self.max_iter, self.tol, n_threads, self._progress())
 
     def _plan(self, data: tuple[Problem, Solver]) -> ReleasePlan:
