@@ -15,7 +15,10 @@ from benchmarks.stored_board import StoredBoard
 
 OURS, REAL = "ours", "real records"
 RESULTS = Path(__file__).with_name("table_results.json")
-PAGE = Path(__file__).parents[1] / "doc" / "tables_measured.inc"
+DOC = Path(__file__).parents[1] / "doc"
+PAGE, SUMMARY = DOC / "tables_measured.inc", DOC / "measured" / "tables.csv"
+# The first table of the page shows these beside ours.
+SUMMARISED = ("AIM", "MST")
 DELTA = 1e-6
 EPSILONS = (0.2, 1.0, 10.0)
 # Epsilons at which ours is to be at least level.
@@ -192,3 +195,25 @@ def page_of(board: TableBoard, titles: dict[str, str]) -> str:
         lines += [title, "-" * len(title), "", *table_of(board, table)]
     lines += ["Versions", "--------", "", *versions_of(board)]
     return "\n".join(lines)
+
+
+def summary_of(board: TableBoard, titles: dict[str, str]) -> str:
+    """Return the first table of the page as CSV: what boosting reached with each method."""
+    headings = [
+        f"{epsilon:g}: {name}" if name == OURS else name
+        for epsilon in EPSILONS[::-1]
+        for name in (OURS, *SUMMARISED)
+    ]
+    lines = [["table", "real", *headings]]
+    for table, title in titles.items():
+        cells = [_boosting(board, table, REAL, 0.0)]
+        for epsilon in EPSILONS[::-1]:
+            cells += [_boosting(board, table, name, epsilon) for name in (OURS, *SUMMARISED)]
+        lines.append([title, *cells])
+    return "".join(",".join(line) + "\n" for line in lines)
+
+
+def _boosting(board: TableBoard, table: str, method: str, epsilon: float) -> str:
+    runs = board.select(table=table, method=method, epsilon=epsilon)
+    values = [one.measures["boosting"] for one in runs if not one.failure]
+    return _brief(values, "boosting") if values else ""

@@ -30,9 +30,11 @@ from benchmarks.table_board import (
     OURS,
     PAGE,
     REAL,
+    SUMMARY,
     TableBoard,
     TableResult,
     page_of,
+    summary_of,
     table_of,
 )
 from benchmarks.table_measures import measures, measures_of_real
@@ -133,3 +135,4 @@ def add(result):
     board.add(result)
     board.save()
     PAGE.write_text(page_of(board, TITLES))
+    SUMMARY.write_text(summary_of(board, TITLES))

@@ -13,10 +13,12 @@ from benchmarks.table_board import (
     OURS,
     PAGE,
     REAL,
+    SUMMARY,
     TableBoard,
     TableResult,
     behind_of,
     page_of,
+    summary_of,
     table_of,
 )
 from benchmarks.table_measures import marginal_error, measures, measures_of_real
@@ -183,3 +185,4 @@ def test_a_table_whose_file_is_missing(tmp_path):
 
 def test_the_page_shows_the_results():
     assert PAGE.read_text() == page_of(TableBoard.load(), TITLES)
+    assert SUMMARY.read_text() == summary_of(TableBoard.load(), TITLES)
