@@ -21,8 +21,8 @@ import ot
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from examples.datasets import load_adult
 from skdpot import FairBarycenterPreprocessor
-from skdpot.datasets import load_adult
 from skdpot.fairness.metrics import group_auc
 from skdpot.transport.barycenter import free_support_barycenter
 from tests.benchmarks.contest import Contestant
