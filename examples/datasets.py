@@ -1,4 +1,4 @@
-"""Data sets of the examples: read from files that you have downloaded, or made up.
+"""Data sets of the examples: read from files that you have downloaded, or simulated.
 
 Nothing is made private here: what is returned is as sensitive as the files.
 """
@@ -167,7 +167,7 @@ def load_checkins(path, *, bounds, n_bins, min_checkins=10):
 
 
 def make_city_checkins(n_users=500, n_bins=30, random_state=None):
-    """Return made-up check-ins of the users of a city of 15 km by 15 km, as `load_checkins` does.
+    """Return simulated check-ins of the users of a city of 15 km by 15 km, as `load_checkins` does.
 
     Homes, workplaces and venues lie along streets, in six districts. Users are seen at home, at
     work, and at venues that are popular and near to one of the two, at least ten times.

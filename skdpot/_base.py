@@ -16,7 +16,6 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_array, has_fit_parameter, validate_data
 
-from skdpot._conformance import ANY_FIT, Failures
 from skdpot._sklearn_compat import (
     InvalidParameterError,
     clone_parametrized,
@@ -293,28 +292,6 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         # Raised outside of the handler, so that the original message is not the context.
         value = self.get_params(deep=False).get(said.split("'")[1])
         raise InvalidParameterError(f"{said} Got {shown(value)} instead.")
-
-    def expected_failed_checks(self) -> dict[str, str]:
-        """Return the scikit-learn checks that this estimator fails, with reasons.
-
-        For `sklearn.utils.estimator_checks.check_estimator`, see :doc:`/conformance`. If
-        declarations are missing, nearly all checks fail, and the reason says what to declare.
-
-        Returns
-        -------
-        dict of str to str
-            Reasons, by the name of the check.
-        """
-        lacking = self._undeclared()
-        return dict(self._failing_checks()) if lacking is None else dict.fromkeys(ANY_FIT, lacking)
-
-    def _failing_checks(self) -> Failures:
-        """Return the failing checks of an estimator with all declarations, and their reasons."""
-        return {}
-
-    def _undeclared(self) -> str | None:
-        """Return why every fit to the data of scikit-learn's checks is refused, if it is."""
-        return None
 
     def _fit(self, X: Any, beside: Any, *others: Any) -> Self:
         """Validate, plan, charge, run and keep. If anything raises, the earlier fit is kept."""

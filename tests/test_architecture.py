@@ -28,7 +28,6 @@ ESTIMATORS_IMPORT = NUMERICS | {
     "skdpot.transport",
     "skdpot.privacy",
     "skdpot._base",
-    "skdpot._conformance",
     "skdpot.tables",
     "skdpot.releases",
     "skdpot._progress",
@@ -48,9 +47,7 @@ MAY_IMPORT = {
     # The columns of an agreement are those of a data frame.
     "skdpot.parts": NUMERICS | {"sklearn", "pandas", "skdpot.privacy", "skdpot.__version__"},
     "skdpot.display": NUMERICS | {"matplotlib", "sklearn", "skdpot.tables"},
-    "skdpot._base": NUMERICS
-    | {"sklearn", "skdpot.privacy", "skdpot._conformance", "skdpot._sklearn_compat"},
-    "skdpot._conformance": {"sklearn"},
+    "skdpot._base": NUMERICS | {"sklearn", "skdpot.privacy", "skdpot._sklearn_compat"},
     "skdpot.tables": NUMERICS | {"sklearn", "skdpot.privacy"},
     "skdpot._sklearn_compat": NUMERICS | {"sklearn"},
     "skdpot._threads": {"threadpoolctl"},

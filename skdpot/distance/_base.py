@@ -10,7 +10,6 @@ from joblib import effective_n_jobs
 from sklearn.utils.validation import validate_data
 
 from skdpot._base import PrivateEstimator, count_columns, tells_of_charges, validate_private_data
-from skdpot._conformance import NO_REFUSED_VALUES, Failures
 from skdpot._sklearn_compat import Interval, fit_context
 from skdpot.distance._costs import CostSettings, Threads
 from skdpot.distance._groups import Layout, Records, declared_groups, make_groups
@@ -89,12 +88,6 @@ class BaseTransportDistance(PrivateEstimator):
         tags.target_tags.required = True
         tags.input_tags.allow_nan = True
         return tags
-
-    def _failing_checks(self) -> Failures:
-        return NO_REFUSED_VALUES
-
-    def _undeclared(self) -> str | None:
-        return "bounds are not declared" if self.bounds is None and self.schema is None else None
 
     def _validate(self, X: Any, y: Any) -> Records:
         return self._read(X, y, self.groups, reset=True)

@@ -9,7 +9,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdpot._base import tells_of_charges, validate_private_data
-from skdpot._conformance import MORE_THAN_TWO_GROUPS, Failures
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
 from skdpot.distance._base import BaseTransportDistance
 from skdpot.distance._costs import CostSettings, Threads
@@ -271,12 +270,6 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose
-
-    def _failing_checks(self) -> Failures:
-        two_groups = self.groups is not None and len(self.groups) == 2
-        failing = super()._failing_checks()
-        is_mapped = self.mechanism == "output" or two_groups
-        return failing if is_mapped else {**MORE_THAN_TWO_GROUPS, **failing}
 
     def transform(self, X) -> Any:
         """Map rows of the first group to the distribution of the second, by the private plan.

@@ -399,11 +399,6 @@ class DPSinkhornGenerator(BaseGenerator):
             raise ValueError("prototypes() is of vectors and images, and the generator's a table.")
         return self._fitted.prototypes()
 
-    def _undeclared(self) -> str | None:
-        if self.bounds is None and self.schema is None and self.image_shape is None:
-            return "bounds are not declared"
-        return super()._undeclared()
-
     @classmethod
     def load(
         cls, path, *, network=None, ledger=None, container=None, rules=None, computed=None

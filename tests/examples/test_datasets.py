@@ -1,4 +1,4 @@
-"""Data sets of the examples: what is read from small files, and the made-up city."""
+"""Data sets of the examples: what is read from small files, and the simulated city."""
 
 import numpy as np
 import pytest
