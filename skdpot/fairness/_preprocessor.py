@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
-from skdpot._base import tells_of_charges, warn_user
+from skdpot._base import warn_user
 from skdpot._sklearn_compat import (
     Interval,
     StrOptions,
@@ -322,7 +322,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         self.random_state = random_state
         self.verbose = verbose
 
-    @tells_of_charges
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, *, sensitive_features=None) -> Self:
         """Fit the repair; with epsilon, this is a release.
@@ -354,7 +353,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         """
         return self._fit(X, sensitive_features)
 
-    @tells_of_charges
     def fit_transform(self, X, y=None, *, sensitive_features=None) -> Any:
         """Fit to X and repair it.
 

@@ -20,7 +20,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from skdpot._base import PrivateEstimator, tells_of_charges, warn_user
+from skdpot._base import PrivateEstimator, warn_user
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.fairness._attribute import split_attribute
 from skdpot.fairness._certificate import certify_ranks
@@ -309,7 +309,6 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         self.random_state = random_state
 
     # The nested estimator is validated, since its parameters are the user's own.
-    @tells_of_charges
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y, *, sensitive_features=None, **fit_params) -> Self:
         """Fit the estimator, and the barycenter of its predictions.

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skdpot._base import tells_of_charges, warn_user
+from skdpot._base import warn_user
 from skdpot._progress import progress_bar
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.generative._base import BaseGenerator
@@ -233,7 +233,6 @@ class DPSinkhornGenerator(BaseGenerator):
         self.random_state = random_state
         self.verbose = verbose
 
-    @tells_of_charges
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, groups=None) -> Self:
         """Release a sketch of the records. The ledger is charged first, with the whole cost.
