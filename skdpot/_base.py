@@ -4,6 +4,7 @@ import sys
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
@@ -22,6 +23,7 @@ from skdpot._sklearn_compat import (
     validate_parameters,
 )
 from skdpot.privacy.charging import DetachedLedger, ReleasePlan, is_budget_accountant, preview_of
+from skdpot.privacy.foreign import silence
 from skdpot.privacy.preview import Preview, permit_of_process
 from skdpot.privacy.quotes import shown, without_quotes, without_sizes
 
@@ -261,7 +263,9 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
             raise ValueError(_NO_NAME)
 
         def steps() -> Any:
-            data = self._validate(X, beside, *others)
+            with silence() if self.epsilon is not None else nullcontext():
+                # Values may be objects whose own code prints, warns or draws when it is asked.
+                data = self._validate(X, beside, *others)
             plan = self._plan(data)
             warn_user(plan.refuse_useless(self._permit))
             warn_user(plan.doubts)
