@@ -21,7 +21,6 @@ N_RECORDS = 1009
 # second number is what it may have until it is under its limit.
 ROOMS = {
     "allocation": (450, 530),
-    "datasets": (0, 330),
     "display": (480, 530),
     "distance": (850, 1170),
     "fairness": (3100, 4120),

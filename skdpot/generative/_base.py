@@ -9,7 +9,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skdpot._base import PrivateEstimator
-from skdpot._conformance import NO_REFUSED_VALUES, Failures
 from skdpot._sklearn_compat import validate_nested_parameters
 from skdpot.generative._files import read_generator, write_generator
 from skdpot.generative._fitted import FittedRecords
@@ -211,14 +210,8 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         # A fit that was refused may have counted the features already.
         return hasattr(self, "_fitted")
 
-    def _undeclared(self) -> str | None:
-        return "the labels in y are not declared; give classes" if self.classes is None else None
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = self.classes is not None
         tags.input_tags.allow_nan = self.epsilon is not None
         return tags
-
-    def _failing_checks(self) -> Failures:
-        return {} if self.epsilon is None else NO_REFUSED_VALUES

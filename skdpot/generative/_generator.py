@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skdpot._base import tells_of_charges, warn_user
+from skdpot._base import warn_user
 from skdpot._progress import progress_bar
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.generative._base import BaseGenerator
@@ -233,7 +233,6 @@ class DPSinkhornGenerator(BaseGenerator):
         self.random_state = random_state
         self.verbose = verbose
 
-    @tells_of_charges
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, groups=None) -> Self:
         """Release a sketch of the records. The ledger is charged first, with the whole cost.
@@ -398,11 +397,6 @@ class DPSinkhornGenerator(BaseGenerator):
         if not isinstance(self._fitted, FittedRecords):
             raise ValueError("prototypes() is of vectors and images, and the generator's a table.")
         return self._fitted.prototypes()
-
-    def _undeclared(self) -> str | None:
-        if self.bounds is None and self.schema is None and self.image_shape is None:
-            return "bounds are not declared"
-        return super()._undeclared()
 
     @classmethod
     def load(
