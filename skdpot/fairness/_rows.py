@@ -1,4 +1,4 @@
-"""The metric space of rows of numbers, levels and categories."""
+"""Rows of numbers, levels and categories: their points, their random numbers, and their images."""
 
 import math
 from collections.abc import Iterable
@@ -10,6 +10,16 @@ import numpy as np
 from skdpot.releases import UnitLayout
 from skdpot.tables import NOMINAL, NUMERIC, ORDINAL, Column, objects
 
+# The constants of the splitmix64 generator.
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+_SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
+# Number of draws that are reserved for each column.
+DRAWS_PER_COLUMN = 1 << 20
+# Numbers of draws, beyond those of the columns.
+IMAGE_DRAW, BLEND_DRAW = 2**62, 2**62 + 1
+# Numbers of the draws of the first column, of blurred rows and of blurred images.
+BLUR_DRAW, BLURRED_IMAGE_DRAW = 2**62 + 3, 2**62 + 2**61
 # Makes the squared distance between rows of different categories 1, in their own units.
 _ONE_HOT = math.sqrt(0.5)
 
@@ -49,9 +59,6 @@ class ColumnSpace:
     def _nominal(self) -> list[Column]:
         return [column for column in self.columns if column.kind == NOMINAL]
 
-    def _places(self, kept: list[Column]) -> list[int]:
-        return [j for j, column in enumerate(self.columns) if column in kept]
-
     def raw(self, codes: Iterable[np.ndarray]) -> np.ndarray:
         """Return coordinates without offset and factor: numbers, ranks, zeros and ones.
 
@@ -83,22 +90,20 @@ class ColumnSpace:
         """
         raw = points / self.factor + self.origin
         codes = np.empty((len(points), len(self.columns)))
-        for j, (place, column) in enumerate(
-            zip(self._places(self._ranked), self._ranked, strict=True)
-        ):
-            codes[:, place] = raw[:, j]
-            if column.kind == ORDINAL:
-                codes[:, place] = np.clip(np.rint(raw[:, j]), 0, len(column.values) - 1)
-        for j, (place, block) in enumerate(
-            zip(self._places(self._nominal), self.layout.block_slices, strict=True)
-        ):
-            shares = np.maximum(raw[:, block], 0.0)
-            if uniforms is None:
-                codes[:, place] = shares.argmax(axis=1)
+        numbers, blocks = iter(raw.T), iter(enumerate(self.layout.block_slices))
+        for place, column in enumerate(self.columns):
+            if column.kind == NUMERIC:
+                codes[:, place] = next(numbers)
+            elif column.kind == ORDINAL:
+                codes[:, place] = np.clip(np.rint(next(numbers)), 0, len(column.values) - 1)
             else:
-                ends = shares.cumsum(axis=1)
-                drawn = uniforms[:, j] * ends[:, -1]
-                codes[:, place] = np.minimum((ends <= drawn[:, None]).sum(1), shares.shape[1] - 1)
+                j, block = next(blocks)
+                shares = np.maximum(raw[:, block], 0.0)
+                codes[:, place] = shares.argmax(axis=1)
+                if uniforms is not None:
+                    ends = shares.cumsum(axis=1)
+                    drawn = (ends <= (uniforms[:, j] * ends[:, -1])[:, None]).sum(axis=1)
+                    codes[:, place] = np.minimum(drawn, shares.shape[1] - 1)
         return codes
 
     def labelled(self, codes: np.ndarray) -> list[np.ndarray]:
@@ -186,39 +191,75 @@ def blend(
     moved at all; among these, rows with one of `uniforms` below `level` get all categories of their
     images.
     """
-    drawn = moved & (uniforms < level)
-    return [
-        _numbers_between(codes[:, j], images[:, j], drawn, level)
-        if column.kind == NUMERIC
-        else _labels_between(column, labels, codes[:, j], images[:, j], moved, drawn, level)
-        for j, (column, labels) in enumerate(zip(columns, original, strict=True))
-    ]
+    drawn, moved_columns = moved & (uniforms < level), []
+    for column, labels, start, end in zip(columns, original, codes.T, images.T, strict=True):
+        between = end if level == 1 else (1 - level) * start + level * end
+        if column.kind == NUMERIC:
+            # Nothing is between a number and a missing value.
+            jumps = np.isnan(start) != np.isnan(end)
+            moved_columns.append(np.where(jumps, np.where(drawn, end, start), between))
+            continue
+        # Levels stop in between, and other labels jump at random.
+        jumps = (start < 0) | (end < 0) | (column.kind != ORDINAL)
+        end = np.where(jumps, end, np.rint(between))
+        # An unknown label that stays unknown is kept.
+        taken = np.where(jumps, drawn, moved & (level > 0)) & ~((start < 0) & (end < 0))
+        labels = labels.copy()
+        labels[taken] = objects([*column.values, None])[end[taken].astype(np.intp)]
+        moved_columns.append(labels)
+    return moved_columns
 
 
-def _numbers_between(
-    start: np.ndarray, end: np.ndarray, drawn: np.ndarray, level: float
-) -> np.ndarray:
-    """Return numbers on their way; nothing is between a number and a missing value."""
-    between = end if level == 1 else (1 - level) * start + level * end
-    jumps = np.isnan(start) != np.isnan(end)
-    return np.where(jumps, np.where(drawn, end, start), between)
+def row_keys(seed: int, codes: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Return a key of 64 bits for every row, from a seed, its values and its group.
+
+    Equal rows are numbered. The first has the same key in every table, and the others have further
+    keys, so rows with equal values are drawn separately.
+    """
+    # Adding 0.0 turns -0.0 into 0.0.
+    values = np.column_stack([np.nan_to_num(codes, nan=np.pi) + 0.0, groups])
+    keys = np.full(len(values), seed, dtype=np.uint64)
+    for column in values.T:
+        keys = mixed(keys ^ np.ascontiguousarray(column).view(np.uint64))
+    return mixed(keys ^ _occurrences(keys))
 
 
-def _labels_between(
-    column: Column,
-    labels: np.ndarray,
-    start: np.ndarray,
-    end: np.ndarray,
-    moved: np.ndarray,
-    drawn: np.ndarray,
-    level: float,
-) -> np.ndarray:
-    """Return labels on their way: levels in between, and other labels at random."""
-    jumps = (start < 0) | (end < 0) if column.kind == ORDINAL else np.full(len(start), True)
-    between = end if level == 1 else np.rint((1 - level) * start + level * end)
-    end = np.where(jumps, end, between)
-    # An unknown label that stays unknown is kept.
-    taken = np.where(jumps, drawn, moved & (level > 0)) & ~((start < 0) & (end < 0))
-    labels = labels.copy()
-    labels[taken] = objects([*column.values, None])[end[taken].astype(np.intp)]
-    return labels
+class Draws:
+    """The random numbers of rows: a row's key and the number of a draw determine each."""
+
+    def __init__(self, keys: np.ndarray) -> None:
+        self._mixed = mixed(keys)
+
+    def uniforms(self, draw: int) -> np.ndarray:
+        """Return a number in the open interval (0, 1) for every row."""
+        with np.errstate(over="ignore"):
+            bits = mixed(self._mixed + _STEP * np.uint64(draw + 1))
+        return ((bits >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+
+    def exponentials(self, draws: range) -> np.ndarray:
+        """Return standard exponential random numbers, one row per draw."""
+        return -np.log(np.stack([self.uniforms(draw) for draw in draws]))
+
+
+def uniforms(keys: np.ndarray, draw: int) -> np.ndarray:
+    """Return a number in the open interval (0, 1) for every key, for this draw."""
+    return Draws(keys).uniforms(draw)
+
+
+def mixed(bits: np.ndarray) -> np.ndarray:
+    """Return well-mixed bits: a permutation of the 64-bit numbers that keeps 0."""
+    bits = (bits ^ (bits >> _SHIFTS[0])) * _MIX[0]
+    bits = (bits ^ (bits >> _SHIFTS[1])) * _MIX[1]
+    return bits ^ (bits >> _SHIFTS[2])
+
+
+def _occurrences(keys: np.ndarray) -> np.ndarray:
+    """Return how many equal keys come before each key."""
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    place = np.arange(len(keys))
+    is_first = np.ones(len(keys), dtype=bool)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    counts = np.empty(len(keys), dtype=np.uint64)
+    counts[order] = place - np.maximum.accumulate(np.where(is_first, place, 0))
+    return counts

@@ -1,4 +1,4 @@
-"""The support of a barycenter, and the groups' couplings with it."""
+"""The support of a barycenter, the groups' couplings with it, and the images of rows."""
 
 import math
 from abc import ABCMeta, abstractmethod
@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.base import BaseEstimator
+from scipy import sparse
+from scipy.spatial import KDTree
+from sklearn.base import BaseEstimator, clone
+from sklearn.metrics import pairwise_distances_argmin
 
 from skdpot._sklearn_compat import HasMethods, Interval, StrOptions
-from skdpot.fairness._maps import GroupMap, powers
-from skdpot.fairness._space import ColumnSpace
+from skdpot.fairness._rows import IMAGE_DRAW, ColumnSpace, uniforms
+from skdpot.tables import as_array
 from skdpot.transport import exact_transport
 from skdpot.transport.barycenter import (
     LARGEST_EXACT,
@@ -24,6 +27,12 @@ from skdpot.transport.barycenter import (
 )
 
 LARGEST_AUTOMATIC_SUPPORT = 1000
+# Doubles of the costs between new rows and the support that are held at a time: 8 MiB.
+_PANEL_SIZE = 1 << 20
+# Rounding error of squared norms, for each summand: eight times that of four roundings.
+_ROUNDING = 32 * float(np.finfo(np.float64).eps)
+# Smaller masses are dropped: the solver represents masses as integers with a sum below 2**53.
+_NEGLIGIBLE = 1e-12
 # A support is bad if its objective exceeds its lower bound by this factor, and by this share of the
 # variance. The share is hardly above 0.2 for up to three columns, and 0.5 for ten columns of a
 # table.
@@ -55,32 +64,134 @@ _OPTIONS = {
 
 
 @dataclass(frozen=True, eq=False)
-class Barycenter:
+class GroupMap:
+    """A group's coupling with the support.
+
+    Attributes
+    ----------
+    points : ndarray of shape (n_points, n_coordinates)
+        Different points of the group.
+    plan : csr_array of shape (n_points, n_support)
+        How much of a point's mass goes where.
+    prices : ndarray of shape (n_support,)
+        Dual potentials of the support: the optimal plan takes mass from y to a z for which the cost
+        minus the price is smallest.
+    support : ndarray of shape (n_support, n_coordinates)
+        The support of the barycenter.
+    order : float
+        Costs are distances to this power.
+    """
+
+    points: np.ndarray
+    plan: sparse.csr_array
+    prices: np.ndarray
+    support: np.ndarray
+    order: float
+
+    def draw(self, rows: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+        """Return the indices of support points, drawn by the coupling at the positions of rows.
+
+        A row, new or not, is at the nearest point of the group. Equal rows are at the same point
+        and are drawn separately, so that equal values do not stay together. `uniforms` are in [0,
+        1).
+        """
+        at = nearest(rows, self.points)
+        starts, ends = self.plan.indptr[at], self.plan.indptr[at + 1]
+        running = np.concatenate([[0.0], np.cumsum(self.plan.data)])
+        wanted = running[starts] + uniforms * (running[ends] - running[starts])
+        drawn = np.searchsorted(running, wanted, side="right") - 1
+        return self.plan.indices[np.clip(drawn, starts, ends - 1)]
+
+    def mean_images(self) -> np.ndarray:
+        """Return the mean image of each point of the group."""
+        sums = np.asarray(self.plan.sum(axis=1)).reshape(-1, 1)
+        return (self.plan @ self.support) / sums
+
+    def image(self, rows: np.ndarray, method: Any) -> np.ndarray:
+        """Return deterministic images: by the name of a rule, or a regressor of mean images."""
+        if method == "laguerre":
+            return self.support[self.cell(rows)]
+        if method == "barycentric":
+            return self.mean_images()[nearest(rows, self.points)]
+        learned = clone(method).fit(self.points, self.mean_images())
+        return np.reshape(learned.predict(rows), (len(rows), -1))
+
+    def cell(self, rows: np.ndarray) -> np.ndarray:
+        """Return the Laguerre cell of each row."""
+        height = max(1, _PANEL_SIZE // len(self.support))
+        parts = [
+            np.argmin(powers(rows[start : start + height], self.support, self.order) - self.prices,
+                      axis=1)
+            for start in range(0, len(rows), height)
+        ]  # fmt: skip
+        return np.concatenate(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class SupportMap:
     """The groups' barycenter as valid rows, and the couplings with it.
 
     Attributes
     ----------
+    space : ColumnSpace
+        Where distances are taken.
     codes : ndarray of shape (n_support, n_columns)
         The support, as codes of rows.
+    groups : list of GroupMap
+        The map of each group.
     objective : float
-        Weighted sum of the groups' transport costs to it.
+        Weighted sum of the groups' transport costs to the support.
     lower_bound : float
         A lower bound of the cost of all barycenters with as many points, of the candidates if there
         are some.
     n_iter : int
         Rounds of the method.
-    maps : list of GroupMap
-        The map of each group.
     """
 
+    space: ColumnSpace
     codes: np.ndarray
+    groups: list[GroupMap]
     objective: float
     lower_bound: float
     n_iter: int
-    maps: list[GroupMap]
+
+    method = "support"
+    moves = True
+
+    def images(
+        self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, n_jobs: Any, way: Any
+    ) -> np.ndarray:
+        """Return the images of rows, as codes; `way` is the method's `transform_method`."""
+        drawn = uniforms(keys, IMAGE_DRAW)
+
+        # Threads do not inherit the caller's np.errstate.
+        @np.errstate(all="ignore")
+        def move(g: int, rows: np.ndarray) -> np.ndarray:
+            points = self.space.encode(codes[rows])
+            if isinstance(way, str) and way == "coupling":
+                return self.codes[self.groups[g].draw(points, drawn[rows])]
+            return self.space.decode(self.groups[g].image(points, way))
+
+        rows_of = [np.flatnonzero(groups == g) for g in range(len(self.groups))]
+        work = [(g, rows) for g, rows in enumerate(rows_of) if len(rows)]
+        found = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(move)(*task) for task in work)
+        images = codes.copy()
+        for (_, rows), image in zip(work, found, strict=True):
+            images[rows] = image
+        return images
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the fitted attributes that an estimator shows, by name."""
+        return {
+            "support_": as_array(self.space.labelled(self.codes)),
+            "couplings_": [group.plan for group in self.groups],
+            "objective_": self.objective,
+            "lower_bound_": self.lower_bound,
+            "n_iter_": self.n_iter,
+        }
 
 
-def doubts_about_support(question: "Question", barycenter: Barycenter) -> str | None:
+def doubts_about_support(question: "Question", barycenter: SupportMap) -> str | None:
     """Return a warning about a support that moves rows much farther than needed, or None."""
     objective, bound, variance = barycenter.objective, barycenter.lower_bound, question.variance
     if not (objective > _FAR_ABOVE * bound and objective - bound > _LARGEST_GAP * variance):
@@ -165,7 +276,7 @@ class Support(BaseEstimator, metaclass=ABCMeta):
     def _find(self, question: Question, rng: Any, callback: Any) -> tuple[np.ndarray, float, int]:
         """Return the codes of a support, a lower bound of the objective, and the rounds."""
 
-    def _solve(self, question: Question, rng: Any, n_jobs: Any, callback: Any) -> Barycenter:
+    def _solve(self, question: Question, rng: Any, n_jobs: Any, callback: Any) -> SupportMap:
         """Return the barycenter; `rng` draws starts, candidates and categories of averages."""
         codes, lower_bound, n_iter = self._find(question, rng, callback)
         support = question.space.encode(codes)
@@ -177,7 +288,8 @@ class Support(BaseEstimator, metaclass=ABCMeta):
             weight * cost for weight, (cost, _) in zip(question.weights, found, strict=True)
         )
         lower_bound = min(max(lower_bound, 0.0), objective)
-        return Barycenter(codes, objective, lower_bound, n_iter, [group for _, group in found])
+        groups = [group for _, group in found]
+        return SupportMap(question.space, codes, groups, objective, lower_bound, n_iter)
 
 
 class FreeSupport(Support):
@@ -441,3 +553,34 @@ def _coupling(
     equal = np.full(len(support), 1 / len(support))
     found = exact_transport(powers(points, support, order), masses, equal)
     return found.cost, GroupMap(points, found.plan, found.column_potential, support, order)
+
+
+def nearest(rows: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Return the index of the nearest point of each row, even for very close points.
+
+    The fast search computes squared distances from squared norms, whose rounding errors hide small
+    distances: most of those in a column with a long tail. Such rows are searched again.
+    """
+    found = pairwise_distances_argmin(rows, points)
+    distances = ((rows - points[found]) ** 2).sum(axis=1)
+    unresolved = _ROUNDING * (rows.shape[1] + 4) * (rows**2).sum(axis=1)
+    # At a distance of 0, no point is nearer.
+    doubtful = (distances > 0) & (distances < unresolved)
+    if doubtful.any():
+        found[doubtful] = KDTree(points).query(rows[doubtful])[1]
+    return found
+
+
+def powers(x: np.ndarray, y: np.ndarray, order: float) -> np.ndarray:
+    """Return Euclidean distances between points to a power."""
+    squares = (x**2).sum(axis=1)[:, None] - 2 * x @ y.T + (y**2).sum(axis=1)
+    np.maximum(squares, 0.0, out=squares)
+    return squares if order == 2 else squares ** (order / 2)
+
+
+def distinct(points: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return distinct points and the sums of their masses, without negligible ones."""
+    found, place = np.unique(points, axis=0, return_inverse=True)
+    sums = np.bincount(place.reshape(-1), masses, minlength=len(found))
+    kept = sums > _NEGLIGIBLE * sums.max()
+    return found[kept], sums[kept] / sums[kept].sum()
