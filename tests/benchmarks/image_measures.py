@@ -7,7 +7,7 @@ import numpy as np
 from scipy.fft import dctn, idctn
 from sklearn.metrics import euclidean_distances
 
-from skdpot.generative._score import sinkhorn_divergence
+from skdpot.generative._records import sinkhorn_divergence
 from tests.benchmarks.image_classifiers import CLASSIFIERS
 
 _N_COMPARED, _NEIGHBOUR, _REG = 1000, 3, 0.05

@@ -26,7 +26,7 @@ from sklearn.utils import Bunch
 
 from skdpot import DPSinkhornGenerator
 from skdpot.generative import ImageSketch
-from skdpot.generative._score import sinkhorn_divergence
+from skdpot.generative._records import sinkhorn_divergence
 from tests.benchmarks.image_methods import Gaussians, make_published
 from tests.benchmarks.images import load_images
 
