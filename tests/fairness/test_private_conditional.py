@@ -9,7 +9,7 @@ from sklearn.tree import DecisionTreeClassifier
 from skdpot import FairBarycenterPreprocessor, PrivacyLedger
 from skdpot.fairness import ConditionalRepair, FreeSupport, _private
 from skdpot.fairness.metrics import group_auc
-from skdpot.generative._sketch import table_sketch
+from skdpot.generative import _table as table_sketch
 from skdpot.privacy import BudgetExceededError, allow_useless_releases
 from skdpot.releases import SketchReleases, SumRelease
 from tests.oracles.fair_tables import COLUMNS, DECLARED, extreme_tables, mixed_frame, shifted_groups

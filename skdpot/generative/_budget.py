@@ -77,7 +77,7 @@ def sketch_budget(epsilon: float | None, delta: float, neighbouring: str) -> Ske
 
     Examples
     --------
-    >>> from skdpot.generative._sketch.plan import sketch_budget
+    >>> from skdpot.generative._budget import sketch_budget
     >>> round(sketch_budget(1.0, 1e-5, "add_remove").noise_multiplier, 2)
     3.73
     """
@@ -115,7 +115,7 @@ def check_noise(plan: SketchBudget, *alternatives: Mapping[str, PlannedRelease])
 
     Examples
     --------
-    >>> from skdpot.generative._sketch.plan import PlannedRelease, check_noise, sketch_budget
+    >>> from skdpot.generative._budget import PlannedRelease, check_noise, sketch_budget
     >>> from skdpot.privacy.sensitivity import cell_count_sensitivity
     >>> releases = {"counts": PlannedRelease(1.0, cell_count_sensitivity)}
     >>> check_noise(sketch_budget(1.0, 1e-5, "add_remove"), releases)

@@ -12,7 +12,7 @@ def with_prefix(arrays: Mapping[str, np.ndarray] | None, prefix: str) -> dict[st
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.generative._sketch.file_parts import part_of, with_prefix
+    >>> from skdpot.generative._file_parts import part_of, with_prefix
     >>> named = with_prefix({"size": np.array(3)}, "noise.")
     >>> part_of({**named, "size": np.array(5)}, "noise.")
     {'size': array(3)}

@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.generative._sketch.file_parts import part_of, with_kinds
-from skdpot.generative._sketch.noisy_counts import released_size
-from skdpot.generative._sketch.parities import PARITY_SIZES, are_scanned, count_subsets
-from skdpot.generative._sketch.people import SIZE_EDGES
+from skdpot.generative._counts import PARITY_SIZES, are_scanned, count_subsets, released_size
+from skdpot.generative._file_parts import part_of, with_kinds
+from skdpot.generative._table_space import SIZE_EDGES
 from skdpot.tables import TableSchema
 
 __all__ = ["STATISTICS_PREFIX", "are_cells", "read_further", "read_model"]
