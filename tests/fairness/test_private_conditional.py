@@ -7,9 +7,9 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 from skdpot import FairBarycenterPreprocessor, PrivacyLedger
-from skdpot.fairness import ConditionalRepair, FreeSupport, _sketched
+from skdpot.fairness import ConditionalRepair, FreeSupport, _private
 from skdpot.fairness.metrics import group_auc
-from skdpot.generative._sketch import table_sketch
+from skdpot.generative import _table as table_sketch
 from skdpot.privacy import BudgetExceededError, allow_useless_releases
 from skdpot.releases import SketchReleases, SumRelease
 from tests.oracles.fair_tables import COLUMNS, DECLARED, extreme_tables, mixed_frame, shifted_groups
@@ -86,23 +86,22 @@ def test_the_charge_comes_before_the_release(monkeypatch):
 def test_the_map_is_fitted_to_drawn_rows_alone(monkeypatch):
     """The purity test holds the rest of it."""
     seen = []
-    original = _sketched.drawn_rows
+    original = _private.drawn_rows
 
-    def watched(settings, declared, released, n_rows):
-        seen.append((released, n_rows))
-        return original(settings, declared, released, n_rows)
+    def watched(rows, released, n_rows, rng):
+        assert rows.table is rows.labels is None
+        drawn = original(rows, released, n_rows, rng)
+        seen.append((released, n_rows, drawn))
+        return drawn
 
-    monkeypatch.setattr(_sketched, "drawn_rows", watched)
+    monkeypatch.setattr(_private, "drawn_rows", watched)
     fitted = fit(MANY, method=ConditionalRepair(max_rows=500))
-    ((released, n_rows),) = seen
+    ((released, n_rows, (codes, groups)),) = seen
     assert n_rows == 500
     np.testing.assert_allclose(fitted.group_weights_, released.counts, atol=1e-3)
     exact = (MANY["group"] == "f").mean()
     assert released.counts[0] != exact
-    drawn = original(
-        fitted._validate(MANY, None).settings, fitted._validate(MANY, None).declared, released, 500
-    )
-    assert drawn.codes.shape == (len(drawn.groups.codes), 5) and len(drawn.codes) in (499, 500, 501)
+    assert codes.shape == (len(groups.codes), 5) and len(codes) in (499, 500, 501)
     assert fitted.certificate_ is None
 
 

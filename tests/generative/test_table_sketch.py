@@ -10,13 +10,17 @@ import pytest
 
 from skdpot import DPSinkhornGenerator
 from skdpot.generative import TableSketch
-from skdpot.generative._sketch import draws
-from skdpot.generative._sketch.cells import cut_cells, empty_tails
-from skdpot.generative._sketch.class_effects import pool_classes
-from skdpot.generative._sketch.latent_classes import fit_mixture
-from skdpot.generative._sketch.marginals import release_marginals, share_marginals
-from skdpot.generative._sketch.table_draws import sample_units
-from skdpot.generative._sketch.table_model import class_shares, fit_table, nearest_distribution
+from skdpot.generative import _draws as draws
+from skdpot.generative._counts import cut_cells, empty_tails
+from skdpot.generative._draws import sample_units
+from skdpot.generative._mixture import (
+    class_shares,
+    fit_mixture,
+    fit_table,
+    nearest_distribution,
+    pool_classes,
+)
+from skdpot.generative._table import release_marginals, share_marginals
 from skdpot.privacy.random import make_source
 from skdpot.releases import SketchReleases
 from skdpot.tables import read_columns, read_schema, write_table
