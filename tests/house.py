@@ -25,7 +25,7 @@ ROOMS = {
     "display": (480, 530),
     "distance": (850, 1170),
     "fairness": (3100, 4120),
-    "generative": (5000, 6150),
+    "generative": (5000, 5240),
     "model_selection": (480, 610),
     "parts": (700, 700),
     "privacy": (3500, 5000),
