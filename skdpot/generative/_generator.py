@@ -10,8 +10,7 @@ from sklearn.base import DensityMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skdpot._base import PrivateEstimator, tells_of_charges, warn_user
-from skdpot._conformance import NO_REFUSED_VALUES, Failures
+from skdpot._base import PrivateEstimator, warn_user
 from skdpot._progress import progress_bar
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.generative._budget import sketch_budget
@@ -186,17 +185,11 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         # A fit that was refused may have counted the features already.
         return hasattr(self, "_fitted")
 
-    def _undeclared(self) -> str | None:
-        return "the labels in y are not declared; give classes" if self.classes is None else None
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = self.classes is not None
         tags.input_tags.allow_nan = self.epsilon is not None
         return tags
-
-    def _failing_checks(self) -> Failures:
-        return {} if self.epsilon is None else NO_REFUSED_VALUES
 
 
 @dataclass(frozen=True, eq=False)
@@ -403,7 +396,6 @@ class DPSinkhornGenerator(BaseGenerator):
         self.random_state = random_state
         self.verbose = verbose
 
-    @tells_of_charges
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, groups=None) -> Self:
         """Release a sketch of the records. The ledger is charged first, with the whole cost.
@@ -568,11 +560,6 @@ class DPSinkhornGenerator(BaseGenerator):
         if not isinstance(self._fitted, FittedRecords):
             raise ValueError("prototypes() is of vectors and images, and the generator's a table.")
         return self._fitted.prototypes()
-
-    def _undeclared(self) -> str | None:
-        if self.bounds is None and self.schema is None and self.image_shape is None:
-            return "bounds are not declared"
-        return super()._undeclared()
 
     @classmethod
     def load(

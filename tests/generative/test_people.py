@@ -20,6 +20,7 @@ from skdpot.generative._files import read_generator, write_generator
 from skdpot.generative._table_space import People
 from tests.oracles.people import SCHEMA, SMALL, fit_people, make_people, refused
 from tests.oracles.sketch import moved_by, squared_mu, transcript_of
+from tests.quick import first_quick
 
 
 def one_person(stars, **columns):
@@ -61,7 +62,7 @@ def spent_noise(transcript):
     return math.fsum((of.sensitivity / of.deviation) ** 2 for of in transcript.values()) ** -0.5
 
 
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))
+@pytest.mark.parametrize("options", first_quick(OPTIONS.values(), 1), ids=list(OPTIONS))
 def test_a_person_moves_no_release_further_than_declared_however_many_rows_she_has(options):
     moved = farthest(PERSONS.values(), **options)
     assert {"cells 1", "numbers of rows"} < set(moved) and "parities" not in moved
@@ -81,6 +82,7 @@ def test_weights_that_are_forgotten_would_be_seen(monkeypatch):
     assert max(farthest([PERSONS["two rows"]]).values()) <= 1.0
 
 
+@pytest.mark.experiment
 def test_a_person_replaced_moves_releases_by_twice_as_much_at_most():
     """All rows of one person are replaced, by a search for the worst ones."""
     base, names = make_people(40), list(PERSONS)[:-1]

@@ -24,6 +24,7 @@ from skdpot.generative._table import release_marginals, share_marginals
 from skdpot.privacy.random import make_source
 from skdpot.releases import SketchReleases
 from skdpot.tables import read_columns, read_schema, write_table
+from tests.quick import first_quick
 
 SCHEMA = {
     "gain": {"bounds": (0, 99_999), "integer": True, "missing": True},
@@ -72,7 +73,7 @@ class Replay(NoNoise):
 
 
 @pytest.mark.parametrize("more", [False, True])
-@pytest.mark.parametrize("target", [None, "rich", "job", "gain", "wage", "age"])
+@pytest.mark.parametrize("target", first_quick(["wage", None, "rich", "job", "gain", "age"], 1))
 def test_a_record_moves_each_release_by_its_sensitivity(target, more):
     schema = read_schema(SCHEMA, target)
     units = make_units(schema, 500)
