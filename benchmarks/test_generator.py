@@ -48,7 +48,6 @@ EPSILONS = (10.0, 1.0)
 OF_PERCEPTRONS = OF_RECORDS | {"network": "mlp"}
 ABLATIONS = {
     "at points": OF_POINTS | {"network": "mlp", "gradient": "images"},
-    "at parameters": OF_POINTS | {"network": "mlp", "gradient": "parameters"},
     "perceptron": OF_PERCEPTRONS,
     "perceptron, debias=0": OF_PERCEPTRONS | {"debias": 0.0},
     "perceptron, debias=1": OF_PERCEPTRONS | {"debias": 1.0},

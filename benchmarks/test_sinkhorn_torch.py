@@ -69,7 +69,7 @@ def ours(X, Y, reg, n_iter):
     from skdpot.generative._torch.transport import sinkhorn
 
     result = sinkhorn(ground_cost().matrix(X, Y), reg, n_iter=n_iter)
-    return result.value, ground_cost().pull(X, Y, result.plan)
+    return result.value, ground_cost().gradient(X, Y, result.plan)
 
 
 def certified(X, Y, reg):
@@ -81,7 +81,7 @@ def certified(X, Y, reg):
     found = entropic_transport(costs.numpy(), *weights, reg, tol)
     f, g = torch.tensor(found.row_potential), torch.tensor(found.column_potential)
     plan = torch.exp((f[:, None] + g - costs) / reg) / shape.numel()
-    return torch.tensor(found.cost), ground_cost().pull(X, Y, plan)
+    return torch.tensor(found.cost), ground_cost().gradient(X, Y, plan)
 
 
 def geomloss(X, Y, reg, scaling):

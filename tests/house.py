@@ -24,7 +24,7 @@ ROOMS = {
     "display": (480, 530),
     "distance": (850, 1170),
     "fairness": (3100, 3490),
-    "generative": (5000, 6150),
+    "generative": (5000, 5240),
     "model_selection": (480, 590),
     "parts": (700, 700),
     "privacy": (3500, 5000),

@@ -4,6 +4,7 @@ from ._budget import least_noise as least_noise
 from ._budget import rounded_up as rounded_up
 from ._draws import ReleasedTable as ReleasedTable
 from ._encoders import CosineEncoder, PoseEncoder
+from ._files import load_generator as load_generator
 from ._generator import BaseGenerator as BaseGenerator
 from ._generator import DPSinkhornGenerator
 from ._network import NetworkTraining

@@ -11,24 +11,10 @@ from skdpot.privacy.events import DpEvent, GaussianDpEvent, PlannedDpEvent
 from skdpot.privacy.exact_noise import LARGEST_SCALE
 from skdpot.releases import ReleaseSeries
 
+# The share of a release, in proportion to others, and its sensitivity.
+PlannedRelease = tuple[float, Callable[..., float]]
 # Of a larger budget no more is spent: there is next to no noise.
 LARGEST_EPSILON = 1e6
-
-
-@dataclass(frozen=True)
-class PlannedRelease:
-    """A release of a sketch.
-
-    Parameters
-    ----------
-    share : float
-        Its part of the budget, in proportion to the others.
-    sensitivity : callable
-        By how much a record may change its integers, in the l2 norm, for ``relation=``.
-    """
-
-    share: float
-    sensitivity: Callable[..., float]
 
 
 @dataclass(frozen=True)
@@ -105,8 +91,9 @@ def check_noise(plan: SketchBudget, *alternatives: Mapping[str, PlannedRelease])
     ----------
     plan : SketchBudget
         How much noise there is.
-    *alternatives : mapping of str to PlannedRelease
-        The releases by name; where these are not settled yet, all that they may be.
+    *alternatives : mapping of str to (float, callable)
+        The share of each release, and by how much a record may change its integers in the l2 norm,
+        for ``relation=``; where releases are not settled yet, all that they may be.
 
     Raises
     ------
@@ -115,18 +102,17 @@ def check_noise(plan: SketchBudget, *alternatives: Mapping[str, PlannedRelease])
 
     Examples
     --------
-    >>> from skdpot.generative._budget import PlannedRelease, check_noise, sketch_budget
+    >>> from skdpot.generative._budget import check_noise, sketch_budget
     >>> from skdpot.privacy.sensitivity import cell_count_sensitivity
-    >>> releases = {"counts": PlannedRelease(1.0, cell_count_sensitivity)}
+    >>> releases = {"counts": (1.0, cell_count_sensitivity)}
     >>> check_noise(sketch_budget(1.0, 1e-5, "add_remove"), releases)
     """
     largest = math.inf
     for releases in alternatives:
-        total = math.fsum(release.share for release in releases.values())
-        for release in releases.values():
-            sensitivity = release.sensitivity(relation=plan.neighbouring)
-            scale = LARGEST_SCALE / 1.01 / sensitivity
-            largest = min(largest, scale * math.sqrt(release.share / total))
+        total = math.fsum(share for share, _ in releases.values())
+        for share, sensitivity in releases.values():
+            scale = LARGEST_SCALE / 1.01 / sensitivity(relation=plan.neighbouring)
+            largest = min(largest, scale * math.sqrt(share / total))
     if plan.noise_multiplier > largest:
         smallest = epsilon_of(largest, plan.delta) * 1.01
         if not smallest < LARGEST_EPSILON:

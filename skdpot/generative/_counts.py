@@ -1,17 +1,14 @@
 """Counts of a table: their cells, groups of cells, noise, and estimates from all of them.
 
-Parities of three and more columns: their sums over records, and those that stand out.
-
-Every column is cut in two halves, by its released counts. A record has the sign +1 or -1 in each,
-and the parity of some columns is the product of its signs. Where pairs of columns are all that
-there is, a model that has them predicts parities.
+Parities are of three and more columns. Every column is cut in two halves, by its released counts. A
+record has the sign +1 or -1 in each, and the parity of some columns is the product of its signs.
+Where pairs of columns are all that there is, a model that has them predicts parities.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from scipy.stats import chi2
@@ -20,26 +17,6 @@ from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.sensitivity import cell_count_sensitivity
 from skdpot.releases import SketchReleases
 from skdpot.tables import LOG, NOMINAL, NUMERIC, Column, TableSchema
-
-
-def count_together(
-    codes: Mapping[int, np.ndarray] | Sequence[np.ndarray],
-    sizes: Sequence[int],
-    columns: Sequence[int],
-    classes: np.ndarray | int,
-    n_classes: int,
-    weights: np.ndarray | None = None,
-) -> np.ndarray:
-    """Return the number of records with each combination of codes of some columns, by class.
-
-    With weights, which are integers, return their sums.
-    """
-    cell: Any = 0
-    n_cells = n_classes
-    for j in columns:
-        n_codes = sizes[j]
-        cell, n_cells = cell * n_codes + codes[j], n_cells * n_codes
-    return np.bincount(cell * n_classes + classes, weights, minlength=n_cells)
 
 
 def release_tables(
@@ -593,27 +570,6 @@ def sums_of_pairs(
         yield column_sums / precision, float(precision**-0.5)
 
 
-def column_shares(totals: np.ndarray, group: np.ndarray, noise: float) -> np.ndarray:
-    """Return the share of each cell in its group, from counts with noise.
-
-    Cells that may hold only noise share their total evenly. Without that, the positive noise of all
-    cells would be added to the column. `totals` are counts with noise of this standard deviation,
-    and `group` has the group of each cell. The shares of a group have the sum 1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.generative._counts import column_shares
-    >>> column_shares(np.array([90.0, -2.0, 12.0]), np.array([0, 1, 1]), 10.0).round(6)
-    array([1. , 0.5, 0.5])
-    """
-    seen = totals > SEEN_DEVIATIONS * noise
-    hidden = np.maximum(np.bincount(group, np.where(seen, 0.0, totals)), 0.0)
-    n_hidden = np.maximum(np.bincount(group, ~seen), 1)
-    kept = np.where(seen, totals, (hidden / n_hidden)[group]) + _EVEN_SHARE * noise
-    return kept / np.bincount(group, kept)[group]
-
-
 PARITY_SIZES = range(3, 6)
 _FEWEST = PARITY_SIZES[0]
 # No more parities are scanned. Those of all sizes are scanned for which noise leaves so much.
@@ -884,48 +840,20 @@ def expected_errors(
     standard error of the mean of 'age': 0.525 (useless from 30.5)
     standard error of the correlation of the upper halves of two columns: 0.033 (useless from 1)
     """
-    n_columns = len(schema.features)
-    count, pair = noise_of_counts(schema, releases), 0.0
+    n_columns, n_classes = len(schema.features), schema.n_classes
+    count_noise, pair_noise = noise_of_counts(schema, releases), 0.0
     if n_columns > 1:
-        pair = noise_of_tables(releases, "pairs", math.comb(n_columns, 2))
-    total_noise = math.inf
-    if totals and schema.n_classes > 1:
+        pair_noise = noise_of_tables(releases, "pairs", math.comb(n_columns, 2))
+    total_noise = round_noise = math.inf
+    if totals and n_classes > 1:
         total_noise = noise_of_tables(releases, "totals", n_columns) or math.inf
     refined = refined_columns(schema)
-    round_noise = math.inf
     if refined:
-        sensitivity = tables_sensitivity(len(refined))
-        round_noise = releases.standard_deviation(ROUNDS[0], sensitivity) or math.inf
-    return errors_of_counts(n_records, schema, (count, pair), total_noise, round_noise)
-
-
-def errors_of_counts(
-    n_records: int,
-    schema: TableSchema,
-    deviations: tuple[float, float],
-    total_noise: float = math.inf,
-    round_noise: float = math.inf,
-) -> tuple[ExpectedError, ...]:
-    """Return the errors of `expected_errors`, given the noise of counts and of pairs.
-
-    `total_noise` is that of counts in all classes together, and `round_noise` that of the rounds in
-    which cells are cut. Both are infinite if these counts are not released.
-
-    Examples
-    --------
-    >>> from skdpot.generative._counts import errors_of_counts
-    >>> from skdpot.tables import read_schema
-    >>> schema = read_schema({"age": range(18, 80)})
-    >>> print(*errors_of_counts(1000, schema, (8.5, 0.0)))
-    standard error of the mean of 'age': 1.18 (useless from 30.5)
-    """
-    n_classes = schema.n_classes
-    count_noise, pair_noise = deviations
+        round_noise = noise_of_tables(releases, ROUNDS[0], len(refined)) or math.inf
     sizes = _expected_sizes(n_records, schema, round_noise)
     most_groups = number_of_groups(n_records, n_classes, pair_noise)
     n_groups = [min(most_groups, size) for size in sizes]
     precision = 1 / max(n_classes * count_noise**2, _LEAST_VARIANCE) + total_noise**-2
-    refined = refined_columns(schema)
     errors = _class_errors(n_records, schema, count_noise, sizes)
     for k, j in enumerate(schema.features):
         cell = precision

@@ -1,6 +1,4 @@
-"""Rows of a table, drawn from its model.
-
-Draws of records from the model of a table, with or without conditions.
+"""Rows of a table, drawn from its model, with or without conditions.
 
 Within a component of a mixture, columns are independent. So the conditional probability of values,
 given others, is a sum over components, and conditional sampling is exact.
@@ -13,10 +11,8 @@ from typing import Any
 import numpy as np
 
 from skdpot.generative._counts import merge_cells
-from skdpot.generative._file_parts import with_prefix
 from skdpot.generative._mixture import class_shares
-from skdpot.generative._records import SCORED_ROWS, check_count, sinkhorn_divergence, wanted_labels
-from skdpot.generative._table_files import STATISTICS_PREFIX, read_further, read_model
+from skdpot.generative._records import SCORED_ROWS, sinkhorn_divergence, wanted_labels
 from skdpot.generative._table_space import (
     Rules,
     TableSpace,
@@ -26,6 +22,7 @@ from skdpot.generative._table_space import (
     frame_of,
     with_person,
 )
+from skdpot.privacy.checks import check_count
 from skdpot.privacy.quotes import shown
 from skdpot.tables import NUMERIC, TableSchema, write_table
 
@@ -396,9 +393,8 @@ class ReleasedTable:
         Of `fit_table`.
     n_records : int
         About how many records were sketched.
-    statistics : mapping of str to ndarray, default=None
-        The statistics of `release_marginals` to which the model was fitted. Files of earlier
-        versions have none.
+    statistics : mapping of str to ndarray
+        The statistics of `release_marginals` to which the model was fitted.
     rules : Rules, default=Rules()
         That samples keep.
     """
@@ -406,15 +402,10 @@ class ReleasedTable:
     space: TableSpace
     model: Mapping[str, np.ndarray]
     n_records: int
-    statistics: Mapping[str, np.ndarray] | None = None
+    statistics: Mapping[str, np.ndarray]
     rules: Rules = Rules()
 
     network = None
-
-    @property
-    def declaration(self) -> dict[Any, Any]:
-        """Return the schema as a generator is given it."""
-        return self.space.declaration
 
     @property
     def classes(self) -> np.ndarray | None:
@@ -425,15 +416,6 @@ class ReleasedTable:
     def counts(self) -> np.ndarray:
         """Return the share of the records that each class has."""
         return class_shares(self.model, self.space.schema.n_classes)
-
-    @property
-    def known_statistics(self) -> Mapping[str, np.ndarray]:
-        """Return the released statistics, or raise where a file does not hold them."""
-        if self.statistics is None:
-            raise ValueError(
-                "an earlier version saved the generator without the released counts: fit again."
-            )
-        return self.statistics
 
     def merged_cells(self, least: float) -> list[tuple[np.ndarray, ...]]:
         """Return the cells of every column but the target, and how they are merged into groups.
@@ -457,7 +439,7 @@ class ReleasedTable:
 
     def _sample(self, n_samples: Any, y: Any, given: Any, rng: Any, *, evenly: bool) -> Any:
         codes = None if y is None else wanted_labels(n_samples, y, self.classes, rng)
-        n_samples = check_count(n_samples) if codes is None else len(codes)
+        n_samples = check_count("n_samples", n_samples) if codes is None else len(codes)
         _, *plain = self._rows(n_samples, rng, given, codes, evenly=evenly)
         schema = self.space.table_schema
         columns = schema.presented(plain[: len(schema.columns)])
@@ -491,7 +473,7 @@ class ReleasedTable:
         """Return the rows of so many people, with a column of their person."""
         if self.space.user is None:
             raise ValueError("n_users is for a generator that was fitted with groups=.")
-        sizes = draw_sizes(self.known_statistics, n_users, rng)
+        sizes = draw_sizes(self.statistics, n_users, rng)
         drawn = self._sample(int(sizes.sum()), None, None, rng, evenly=False)
         table, *labels = drawn if isinstance(drawn, tuple) else (drawn,)
         table = with_person(table, self.space.user, np.repeat(np.arange(n_users), sizes))
@@ -553,34 +535,6 @@ class ReleasedTable:
         if labelled and self.space.target is not None and self.space.target in given:
             raise ValueError("given has a condition on the target, for which y asks: use one.")
         return given
-
-    def to_file(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return a header that JSON can hold, and arrays."""
-        space = self.space
-        header = {
-            "schema": space.schema.plain(), "container": space.container, "apart": space.apart,
-        } | ({"ruled": True} if self.rules else {})  # fmt: skip
-        computed = [column.name for column in space.schema.computed]
-        header |= {"computed": computed} if computed else {}
-        header |= {"named": True} if space.named else {}
-        header |= {} if space.user is None else {"user": space.user}
-        return {"table": header}, {**self.model, **self._further_arrays()}
-
-    def _further_arrays(self) -> dict[str, np.ndarray]:
-        """Return the part of the release that a file holds besides the model."""
-        return with_prefix(self.statistics, STATISTICS_PREFIX)
-
-    @classmethod
-    def from_file(
-        cls, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], n_records: Any
-    ) -> "ReleasedTable":
-        """Return the sketch of a file, or raise."""
-        space = TableSpace.from_file(header)
-        model = read_model(arrays, space.schema)
-        further = read_further(arrays, len(model), space.schema, n_records)
-        if (space.user is None) == ("sizes" in further.get("statistics", {})):
-            raise ValueError("the file does not hold a sketch of a table.")
-        return cls(space, model, n_records, **further)
 
 
 def _table_points(units: np.ndarray, schema: TableSchema) -> np.ndarray:

@@ -169,7 +169,7 @@ class Encoder(BaseEstimator, ABC):
             Its `largest_norm` may differ, too.
         """
         placed = copy.copy(self)
-        placed._place(round(brightness * _STEPS) / _STEPS)
+        placed._place(round(min(max(brightness, 0.0), 1.0) * _STEPS) / _STEPS)
         return placed
 
     def _place(self, ground: float) -> None:
@@ -232,21 +232,6 @@ class Encoder(BaseEstimator, ABC):
         """
         return self._sampled(drawn, rng, moves)
 
-    def _moved(self, rows: np.ndarray, rng: Any, moves: Mapping[str, float] | None) -> np.ndarray:
-        if moves is None or self.image_shape is None:
-            return rows
-        return jitter(rows, rng, self.image_shape, **moves)
-
-    def header(self) -> dict[str, Any]:
-        """Return a header for JSON from which the same encoder is made.
-
-        Returns
-        -------
-        dict
-            With a "name".
-        """
-        return self._header()
-
     @abstractmethod
     def _encode(self, points: np.ndarray) -> np.ndarray:
         """Return the codes of a block of records."""
@@ -257,13 +242,10 @@ class Encoder(BaseEstimator, ABC):
 
     def _sampled(self, drawn: Any, rng: Any, moves: Mapping[str, float] | None) -> np.ndarray:
         """Return records of a mixture; a subclass may move them in a better way."""
-        return self._moved(self._decode(drawn.codes), rng, moves)
-
-    def _header(self) -> dict[str, Any]:
-        return {"name": self.name, **self.get_params()}
-
-    def _read(self, header: Mapping[str, Any]) -> None:
-        """Read attributes that are no parameters from the header of a file, after `_prepare`."""
+        rows = self._decode(drawn.codes)
+        if moves is None or self.image_shape is None:
+            return rows
+        return jitter(rows, rng, self.image_shape, **moves)
 
 
 class BoundedEncoder(Encoder):
@@ -411,7 +393,7 @@ class CosineEncoder(Encoder):
             row_classes, clusters = class_positions[rows], drawn.clusters[rows]
             varied = vary_within_range(images, means[row_classes, clusters], spreads[row_classes])
             points[rows] = 2 * varied - 1
-        return self._moved(points, rng, moves)
+        return points if moves is None else jitter(points, rng, self._shape, **moves)
 
     def _fine_deviations(self, mean_squares: np.ndarray) -> np.ndarray:
         """Return the variation of coefficients in images with edges that codes do not hold.
@@ -450,17 +432,6 @@ class CosineEncoder(Encoder):
         """Return random waves, with the same distribution in all classes and clusters."""
         waves = rng.standard_normal((n_images, *deviations.shape)) * deviations
         return self._pixels(self._whole_transform.images(waves))
-
-    def _header(self) -> dict[str, Any]:
-        header = super()._header()
-        return header | {"ground": self.ground} if self.ground else header
-
-    def _read(self, header: Mapping[str, Any]) -> None:
-        # In earlier versions, codes were relative to 0.
-        ground = header.get("ground", 0.0)
-        if not (isinstance(ground, int | float) and 0 <= ground <= 1):
-            raise ValueError("the ground of images in the file is not from 0 to 1.")
-        self._place(float(ground))
 
     @property
     def _shape(self) -> tuple[int, int, int]:
@@ -733,11 +704,7 @@ def _exponentials(numbers: np.ndarray) -> np.ndarray:
     return values.reshape(numbers.shape)
 
 
-# The encoders of users in files of earlier versions.
-_OWN = "own"
-
-
-def _named() -> dict[str, type[Encoder]]:
+def named_encoders() -> dict[str, type[Encoder]]:
     """Return all classes of encoders by name."""
     found, waiting = {}, Encoder.__subclasses__()
     while waiting:
@@ -760,32 +727,15 @@ def make_encoder(encoder: Any, space: RecordSpace, *, ample: bool = False) -> En
         Whether the budget is ample, so that finer codes are worth their noise.
     """
     if isinstance(encoder, str):
-        name, kinds = encoder, _named()
+        name, kinds = encoder, named_encoders()
         if name == AUTO:
             name = next(kind.name for kind in kinds.values() if kind.usual_for(space))
         if name not in kinds:
             raise ValueError(_message(encoder, kinds))
         encoder = kinds[name]()
     elif not isinstance(encoder, Encoder):
-        raise ValueError(_message(encoder, _named()))
+        raise ValueError(_message(encoder, named_encoders()))
     return encoder.prepared(space, ample=ample)
-
-
-def encoder_from_header(header: dict[str, Any], space: RecordSpace) -> Encoder:
-    """Return the encoder of a file."""
-    name, kinds = header.get("name"), _named()
-    if name == _OWN:
-        raise ValueError(
-            "the file was saved with an encoder of your own, and these are gone: load it with "
-            "skdpot 0.1.0, and draw from it there."
-        )
-    if name not in kinds:
-        raise ValueError(f"the file names an unknown encoder: {name!r}.")
-    kind = kinds[name]
-    parameters = {key: header.get(key) for key in kind().get_params()}
-    encoder = kind(**parameters).prepared(space)
-    encoder._read(header)
-    return encoder
 
 
 def _message(encoder: Any, kinds: dict[str, type[Encoder]]) -> str:

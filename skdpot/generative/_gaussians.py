@@ -1,22 +1,19 @@
 """Mixtures of Gaussian distributions: sums over vectors, estimates from noisy ones, and draws.
 
-Empirical Bayes estimates of means and covariances, under noise of a known size.
+*Estimates* are by empirical Bayes. A number that was released is its true value plus noise of a
+known variance. True values are taken for draws around a guess, with a variance that groups of them
+have in common; its size is estimated by the mean square of the data minus that of the noise. All of
+this is computed from releases and public numbers.
 
-A number that was released is its true value plus noise of a known variance. True values are taken
-for draws around a guess, with a variance that groups of them have in common; its size is estimated
-by the mean square of the data minus that of the noise. All of this is computed from releases and
-public numbers.
-
-Clusters of similar sizes, found by balanced transport between records and centres.
-
-A round is a step of the semi-dual of entropic transport. Each record is shared among the centres,
-by squared distance minus the potential of a centre, and the sums of these shares are released.
-Centres move to the means, and potentials of crowded ones fall.
+*Clusters* of similar sizes are found by balanced transport between records and centres. A round is
+a step of the semi-dual of entropic transport. Each record is shared among the centres, by squared
+distance minus the potential of a centre, and the sums of these shares are released. Centres move to
+the means, and potentials of crowded ones fall.
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property, partial
 from numbers import Real
 from typing import Any
@@ -26,8 +23,7 @@ from scipy.optimize import least_squares
 from scipy.special import gammainc, gammaincc, gammaincinv
 
 from skdpot._threads import one_blas_thread
-from skdpot.generative._encoders import Encoder, RecordSpace, encoder_from_header
-from skdpot.generative._file_parts import part_of, with_kinds, with_prefix
+from skdpot.generative._encoders import Encoder, RecordSpace
 from skdpot.generative._images import IntensityMap, blocks
 from skdpot.privacy.sensitivity import (
     ball_sum_sensitivity,
@@ -200,7 +196,7 @@ def square_roots(covariances: np.ndarray) -> np.ndarray:
 def _excess(squares: np.ndarray, noise: np.ndarray, errors: float = 0.0) -> float:
     """Return by how much squares exceed the variances of noise, on an average with weights.
 
-    It is less so many standard errors, as if nothing but noise was in the squares.
+    Subtract `errors` standard errors, computed under the hypothesis of pure noise.
     """
     weights = (np.min(noise) / noise) ** 2
     chance = errors * float(np.sqrt(2 * np.sum((weights * noise) ** 2)))
@@ -643,8 +639,6 @@ _N_COMPARED = 2000
 # Random moves of images. Lengths are in parts of the height.
 _LENGTHS = ("shift", "bend")
 MOVES = ("rotation", "scale", *_LENGTHS)
-_MIXTURE_ARRAYS = tuple(field.name for field in fields(Mixture))
-_NOISE_PREFIX = "noise."
 
 
 @dataclass(frozen=True)
@@ -661,15 +655,15 @@ class ReleasedVectors:
         Shares of the intensities of all pixels of all records.
     augment : dict or None
         The sizes of random moves of images.
-    noise : mapping of str to ndarray, default=None
-        Of `MixtureSketch`. Files of earlier versions have none.
+    noise : mapping of str to ndarray
+        Of `VectorReleases.run`.
     """
 
     encoder: Encoder
     mixture: Mixture
     intensities: np.ndarray | None
     augment: Mapping[str, float] | None
-    noise: Mapping[str, np.ndarray] | None = None
+    noise: Mapping[str, np.ndarray]
 
     @property
     def counts(self) -> np.ndarray:
@@ -680,15 +674,6 @@ class ReleasedVectors:
     def n_records(self) -> int:
         """Return an estimate of the number of records."""
         return round(float(self.counts.sum()))
-
-    @property
-    def known_noise(self) -> Mapping[str, np.ndarray]:
-        """Return the noise of the releases, or raise for a file that does not hold it."""
-        if self.noise is None:
-            raise ValueError(
-                "an earlier version saved the generator without the size of the noise: fit again."
-            )
-        return self.noise
 
     def prototypes(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the means of all clusters as records, from -1 to 1, and their classes."""
@@ -731,57 +716,25 @@ class ReleasedVectors:
         height = self.encoder.image_shape[0]
         return {n: x * height if n in _LENGTHS else x for n, x in self.augment.items()}
 
-    def to_file(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return a header that JSON can hold, and arrays."""
-        arrays = {name: getattr(self.mixture, name) for name in _MIXTURE_ARRAYS}
-        if self.intensities is not None:
-            arrays["intensities"] = self.intensities[None]
-        arrays |= with_prefix(self.noise, _NOISE_PREFIX)
-        augment = None if self.augment is None else dict(self.augment)
-        return {"encoder": self.encoder.header(), "augment": augment}, arrays
-
-    @classmethod
-    def from_file(
-        cls, header: dict[str, Any], arrays: dict[str, np.ndarray], space: RecordSpace
-    ) -> "ReleasedVectors":
-        """Return the sketch of a file, or raise."""
-        mixture = Mixture(**{name: arrays.pop(name) for name in _MIXTURE_ARRAYS})
-        shares = arrays.pop("intensities", None)
-        noise = part_of(arrays, _NOISE_PREFIX)
-        encoder = encoder_from_header(header["encoder"], space)
-        augment = header["augment"]
-        n_classes = max(space.n_classes, 1)
-        if (
-            len(arrays) != len(noise)
-            or not mixture.is_sound(n_classes, encoder.n_codes)
-            or not (not noise or _is_noise(noise, n_classes))
-            or not (shares is None or _are_shares(shares, n_classes))
-            or not (augment is None or (encoder.image_shape and are_moves(augment)))
+    def check(self, space: RecordSpace) -> None:
+        """Raise unless this is a sketch of records of a space, which a file may not be."""
+        n_classes, shares = max(space.n_classes, 1), self.intensities
+        if not (
+            self.mixture.is_sound(n_classes, self.encoder.n_codes)
+            and self.noise.keys() == set(NOISE)
+            and all(_are_amounts(part, (n_classes,)) for part in self.noise.values())
+            and (
+                shares is None
+                or (_are_amounts(shares, (N_INTENSITIES,)) and np.isclose(shares.sum(), 1))
+            )
+            and (self.augment is None or (self.encoder.image_shape and are_moves(self.augment)))
         ):
             raise ValueError("the file does not hold a sketch.")
-        if shares is not None:
-            # Earlier versions released the intensities of every class.
-            several = len(shares) > 1
-            shares = np.average(shares, axis=0, weights=mixture.counts) if several else shares[0]
-        return cls(encoder, mixture, shares, augment, noise or None)
 
 
-def _is_noise(noise: Mapping[str, np.ndarray], n_classes: int) -> bool:
-    """Tell whether arrays of a file hold the noise of each class."""
-    typed = with_kinds(noise, dict.fromkeys(NOISE, np.float64))
-    return noise.keys() == typed.keys() and all(
-        part.shape == (n_classes,) and np.isfinite(part).all() and (part >= 0).all()
-        for part in typed.values()
-    )
-
-
-def _are_shares(intensities: np.ndarray, n_classes: int) -> bool:
-    """Tell whether an array holds the shares of intensities, of all classes or of each."""
-    return bool(
-        intensities.shape in ((1, N_INTENSITIES), (n_classes, N_INTENSITIES))
-        and (intensities >= 0).all()
-        and np.allclose(intensities.sum(axis=1), 1)
-    )
+def _are_amounts(array: np.ndarray, shape: tuple[int, ...]) -> bool:
+    """Tell whether an array of a file has a shape, and finite numbers of at least 0."""
+    return array.shape == shape and bool(np.isfinite(array).all() and (array >= 0).all())
 
 
 def are_moves(augment: Any) -> bool:

@@ -12,10 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdpot._base import PrivateEstimator, warn_user
 from skdpot._progress import progress_bar
-from skdpot._sklearn_compat import Interval, StrOptions, fit_context, validate_nested_parameters
+from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.generative._budget import sketch_budget
 from skdpot.generative._draws import ReleasedTable
-from skdpot.generative._files import SavedGenerator, plain, read_generator, write_generator
+from skdpot.generative._files import load_generator, save_generator
 from skdpot.generative._network import NetworkTraining, device_of, learn_from_sketch, training_of
 from skdpot.generative._quality import QualityReport, quality_of
 from skdpot.generative._records import Declared, FittedRecords, Points
@@ -166,44 +166,8 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         ValueError
             If the state of your own network contains something other than numeric arrays.
         """
-        header, arrays = self._content()
-        write_generator(path, plain(header), arrays)
-
-    def _content(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the header and the arrays of a file."""
         check_is_fitted(self)
-        header = {
-            "class": type(self).__name__,
-            "parameters": {name: getattr(self, name) for name in self._in_files},
-            "guarantee": self.privacy_guarantee_ and vars(self.privacy_guarantee_),
-            "noise_multiplier": self.noise_multiplier_,
-            "n_features": self.n_features_in_,
-            "feature_names": getattr(self, "feature_names_in_", None),
-        }
-        described, arrays = SavedGenerator.describe(self._ruled, getattr(self, "model", None))
-        if self._fitted.network is not None:
-            described["training"] = {
-                name: value
-                for name, value in training_of(self.network).get_params(deep=False).items()
-                if name not in ("network", "device")
-            }
-        return {**header, **described}, arrays
-
-    @classmethod
-    def _load(cls, path: Any, ledger: Any, **parts: Any) -> Any:
-        """Return the generator of a file; `parts` are those that the user gives again."""
-        saved = SavedGenerator.read(*read_generator(path), cls.__name__, cls._in_files, **parts)
-        try:
-            generator = cls(**saved.parameters, ledger=ledger)
-        except TypeError as error:
-            raise ValueError(f"parameters in the file are invalid: {error}.") from None
-        validate_nested_parameters(generator)
-        for name, value in saved.attributes.items():
-            setattr(generator, name, value)
-        generator._set_fitted(saved.fitted, saved.noise_multiplier)
-        # Raises if the network does not fit the weights, or the arrays are invalid.
-        generator.sample()
-        return generator
+        save_generator(path, self)
 
     def _set_fitted(self, fitted: FittedRecords | ReleasedTable, noise_multiplier: float) -> None:
         """Set the fitted attributes: functions of the release and of public parameters."""
@@ -631,6 +595,6 @@ class DPSinkhornGenerator(BaseGenerator):
             If the file is damaged or does not contain a generator, the network or rules are
             missing or differ from the saved ones, or `container` is unknown.
         """
-        return cls._load(
-            path, ledger, network=network, container=container, rules=rules, computed=computed
+        return load_generator(
+            cls, path, ledger, network=network, container=container, rules=rules, computed=computed
         )

@@ -1,20 +1,12 @@
 """The model of a table: a mixture for each class, fitted to released counts.
 
-Mixtures of products of distributions, fitted to counts with noise of pairs of columns.
-
 Within a component columns are independent, so that it is easy to sample from a mixture, and to
 condition it on any columns; with enough components it has any dependence of pairs. Only releases
 are fitted: nothing here is private, and nothing costs budget.
 
-Differences between the classes of a table, as far as noise and chance do not explain them.
-
-Noisy counts of two equal classes are not equal. Empirical Bayes moves them towards the counts of
-all classes together: a difference that noise explains is removed. All is computed from released
-and public numbers.
-
-The model of a table: a mixture for each class, fitted to released counts.
-
-Within a component of a mixture, columns are independent.
+Noisy counts of two equal classes are not equal. Where classes are the groups of a map, empirical
+Bayes moves them towards the counts of all classes together: a difference that noise explains is
+removed.
 """
 
 import math
@@ -26,7 +18,7 @@ from itertools import combinations
 import numpy as np
 
 from skdpot._threads import one_thread_unless
-from skdpot.generative._counts import column_shares, mixture_parities, scanned_subsets, standing_out
+from skdpot.generative._counts import mixture_parities, scanned_subsets, standing_out
 from skdpot.generative._gaussians import kept_shares
 from skdpot.tables import TableSchema
 from skdpot.transport import nearest_distribution
@@ -113,14 +105,13 @@ _LEARNING_RATE = 0.1
 _MANY_GROUPS = 1_000
 # How strongly components are pulled together, over the noise of pairs.
 _PENALTY = 2.0
-# Pairs with so many other columns pull a column as strongly; with fewer, less is held against them.
+# The penalty is full from this number of other columns on; below, it falls with the cube of the
+# number.
 _MANY_COLUMNS = 13
 # A mixture that is split has so many components more, at most, and no table takes more of it.
 _MOST_ADDED = 300
 _MOST_SPLIT = 0.9
 _LEAST_SPLIT = 0.02
-# A difference of fewer deviations of its noise is no reason to split.
-_SPLIT_DEVIATIONS = 2.0
 _LEAST_PROFILE = 1e-4
 _LEAST_SHARE = np.float32(1e-9)
 
@@ -135,19 +126,19 @@ class JointTable:
         Positions of the columns.
     members : list of ndarray of shape (n_groups, n_parts)
         Which part of its column each group is in, as 1 in a row of zeros.
-    target : float or ndarray of shape (n_cells,)
-        The share of every combination of parts; or the mean of the contrast.
+    target : float
+        The mean of the contrast.
     deviation : float
         Of the noise of the target.
-    contrast : ndarray of shape (n_cells,) or None
-        The mean that the target has, as for a parity.
+    contrast : ndarray of shape (n_cells,)
+        The parity of each combination of parts.
     """
 
     columns: tuple
     members: list
     target: object
     deviation: float
-    contrast: object = None
+    contrast: object
 
     def products(self, parts):
         """Return, of each component, the shares of combinations of the first columns."""
@@ -165,8 +156,6 @@ class JointTable:
 
     def errors(self, shares):
         """Return by how much shares of all combinations are off the target."""
-        if self.contrast is None:
-            return shares - self.target
         return (shares @ self.contrast - self.target) * self.contrast
 
     def add_slopes(self, slopes, profiles, weights, slices):
@@ -318,11 +307,7 @@ def _split(mixture, joints, columns):
     for joint in joints:
         combined = joint.products(joint.parts(profiles, columns))[-1]
         lacking = -joint.errors(weights @ combined)
-        if joint.contrast is not None:
-            lacking, noise = lacking / len(lacking), 0.0
-        else:
-            noise = _SPLIT_DEVIATIONS * joint.deviation
-        lacking = np.where(lacking > noise, lacking, 0.0)
+        lacking = np.maximum(lacking / len(lacking), 0.0)
         share = min(2 * lacking.sum(), _MOST_SPLIT)
         if share < _LEAST_SPLIT:
             continue
@@ -370,15 +355,9 @@ def joint_tables(
     mixture of each class from pairs only, as `fit_mixture` returns it. None means that there is
     nothing.
     """
-    sizes = [released["groups"][column].max() + 1 for column in columns]
-    tables = _parities(released, sizes, n_records, fitted)
-    return tables if any(tables) else None
-
-
-def _parities(released, sizes, n_records, fitted):
-    """Return the parities that stand out, of each class."""
     if "parities" not in released:
-        return [[] for _ in fitted]
+        return None
+    sizes = [released["groups"][column].max() + 1 for column in columns]
     halves = np.split(released["halves"], np.cumsum(sizes)[:-1])
     subsets = scanned_subsets(len(sizes), int(released["largest_parity"][0]))
     predicted = [
@@ -395,6 +374,8 @@ def _parities(released, sizes, n_records, fitted):
     members = [np.eye(2, dtype=np.float32)[half] for half in halves]
     # Parities that stand out are not due to chance, and count as much as the most precise pairs.
     pair_noise = max(released["deviations"][1], 1.0) / n_records
+    if not outstanding:
+        return None
     return [
         [
             JointTable(
@@ -638,7 +619,7 @@ def fit_table(
     ...     "n_cells": np.array([2, 2]), "starts": np.array([0, 1, 0, 1]),
     ...     "stops": np.array([1, 2, 1, 2]), "counts": np.array([[800.0], [200], [300], [700]]),
     ...     "groups": np.array([0, 1, 0, 1]), "pairs": np.array([300.0, 500, 0, 200]),
-    ...     "deviations": np.array([2.0, 2.0]),
+    ...     "deviations": np.array([2.0, 2.0]), "totals": np.array([800.0, 200, 300, 700]),
     ... }
     >>> schema = read_schema({"sex": ["F", "M"], "degree": ["no", "yes"]})
     >>> model = fit_table(released, schema, n_components=8, n_iter=200)
@@ -664,7 +645,7 @@ def fit_table(
     ]
     # The memory layout of arrays of a file, so that sums have the same rounding errors.
     cells = np.ascontiguousarray(np.concatenate(profiles))
-    if not pooled and "totals" in released:
+    if not pooled:
         totals = [released["totals"][column] for column in columns]
         distributions = [nearest_distribution(total / max(total.sum(), 1.0)) for total in totals]
         _rake_in_place(cells, weights, [with_even_share(part) for part in distributions])
@@ -718,7 +699,7 @@ def _fit_classes(released, columns, class_sizes, pair_noise, shares, n_component
         fit(*target, 0, n_iter, rng, start=start, joints=tables)
         for target, start, tables in zip(targets, fitted, joints, strict=True)
     ]
-    return fitted, sum(table.contrast is not None for table in joints[0])
+    return fitted, len(joints[0])
 
 
 def class_shares(model: Mapping[str, np.ndarray], n_classes: int) -> np.ndarray:
@@ -781,7 +762,7 @@ def _cell_profiles(profiles, released, columns, c):
     groups, cell_shares, offset = [], [], 0
     for column in columns:
         group = released["groups"][column]
-        totals = released["totals"][column] if "totals" in released else None
+        totals = released["totals"][column]
         shares = shares_within(released["counts"][column], group, c, noise, totals)
         cell_shares.append(_without_tail(released["tails"][column], shares, group))
         groups.append(offset + group)
@@ -818,19 +799,15 @@ def with_even_share(shares):
     return (1 - _EVEN_SHARE) * shares + _EVEN_SHARE / len(shares)
 
 
-def shares_within(counts, group, c, noise, totals=None):
+def shares_within(counts, group, c, noise, totals):
     """Return the share that each cell has of its group in a class.
 
-    `totals` are counts of all classes together, none below 0, where they are known otherwise.
+    `totals` are counts of all classes together, none below 0.
     Counts of the class are moved towards those that all classes together would have there, by as
     much as noise explains their differences.
     """
-    n_classes = counts.shape[1]
-    if totals is None:
-        shares = column_shares(counts.sum(axis=1), group, math.sqrt(n_classes) * noise)
-    else:
-        totals = totals + _EVEN_SHARE * noise
-        shares = totals / np.bincount(group, totals)[group]
+    totals = totals + _EVEN_SHARE * noise
+    shares = totals / np.bincount(group, totals)[group]
     expected = shares * np.maximum(np.bincount(group, counts[:, c]), 0.0)[group]
     differences = counts[:, c] - expected
     is_divided = np.bincount(group)[group] > 1

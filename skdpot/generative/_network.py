@@ -52,8 +52,6 @@ def load_engine() -> Any:
 _N_LESSONS = 20_000
 # How often a progress bar shows the loss and the amount spent so far.
 _UPDATES = 20
-# Names of arrays in files.
-_LOSSES, _WEIGHTS = "loss_curve", "weights."
 
 
 class NetworkTraining(BaseEstimator):
@@ -64,9 +62,8 @@ class NetworkTraining(BaseEstimator):
 
     Parameters
     ----------
-    network : {"auto", "mlp", "dcgan", "residual"}, torch.nn.Module or callable, default="auto"
-        ``"mlp"`` is for vectors, ``"dcgan"`` for images with one channel, ``"residual"`` for
-        images with several channels; ``"auto"`` chooses by `image_shape`. A module is copied. A
+    network : {"auto", "mlp", "dcgan"}, torch.nn.Module or callable, default="auto"
+        ``"mlp"`` is for vectors, ``"dcgan"`` for images; ``"auto"`` chooses. A module is copied. A
         callable is called as ``network(n_inputs, n_features)`` and returns a module. The inputs
         are uniform numbers, followed by a one-hot code of the class. Outputs are clipped to [-1,
         1], so the last layer should be a hyperbolic tangent.
@@ -203,29 +200,21 @@ class TrainedNetwork:
             engine.find_device(device), seed,
         )  # fmt: skip
 
-    def to_file(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return a header that JSON can hold, and arrays."""
-        weights = load_engine().weights_to_arrays(self.network)
-        arrays = {_LOSSES: np.array(self.losses, dtype=np.float64)}
-        arrays |= {f"{_WEIGHTS}{name}": array for name, array in weights.items()}
-        return {"name": self.name, "latent_dim": self.latent_dim}, arrays
+    def weights(self) -> dict[str, np.ndarray]:
+        """Return the weights, as arrays for a file."""
+        return load_engine().weights_to_arrays(self.network)
 
-    @classmethod
-    def from_file(
-        cls, header: dict[str, Any], arrays: dict[str, np.ndarray], space: RecordSpace, given: Any
+    def with_weights(
+        self, weights: dict[str, np.ndarray], space: RecordSpace, given: Any
     ) -> "TrainedNetwork":
-        """Return the network of a file, whose arrays are taken out, or raise."""
-        name, latent_dim = header["name"], header["latent_dim"]
-        network = name if given is None else given
+        """Return the network of a file, from its weights, or raise."""
+        network = self.name if given is None else given
         if network is None:
             raise ValueError(
                 "the file was saved with a user's own network: pass it again, as network=..., for "
                 "the weights of the file."
             )
-        losses = arrays.pop(_LOSSES).tolist()
-        names = [name for name in arrays if name.startswith(_WEIGHTS)]
-        weights = {name.removeprefix(_WEIGHTS): arrays.pop(name) for name in names}
-        sizes = (space.n_features, space.n_classes, latent_dim)
+        sizes = (space.n_features, space.n_classes, self.latent_dim)
         # So that a forged file makes no network that is larger than itself.
         if max(sizes) > sum(array.size for array in weights.values()):
             raise ValueError("the file has fewer weights than its network has inputs or outputs.")
@@ -234,12 +223,13 @@ class TrainedNetwork:
             network,
             n_features=space.n_features,
             n_classes=space.n_classes,
-            latent_dim=latent_dim,
+            latent_dim=self.latent_dim,
             image_shape=space.image_shape,
             seed=0,
         )
         engine.load_arrays(made, weights)
-        return cls(made.eval(), header["name"], latent_dim, space.n_classes, losses)
+        losses = np.asarray(self.losses).tolist()
+        return TrainedNetwork(made.eval(), self.name, self.latent_dim, space.n_classes, losses)
 
 
 class Training:
@@ -251,7 +241,7 @@ class Training:
         Public.
     space : RecordSpace
         Public.
-    kind : {"per_record", "per_image", "parameters"}
+    kind : {"per_record", "per_image"}
         Which steps.
     **vector
         How a step's vector is made, of the engine's `Settings`; for private records.
@@ -365,7 +355,7 @@ def learn_from_sketch(
     first_weights, latents = source.bits(62, 2).tolist()
     trainer = training.make_trainer(training.new_network(first_weights), latents)
     records = trainer.hold(rows, labels if space.n_classes else None)
-    trainer.rehearse()
+    trainer.dry_run()
     with progress(total=int(parameters.n_iter), unit=" steps") as bar:
         losses = training.run(trainer, records, source, int(parameters.n_iter), bar)
     return training.trained(trainer, losses)

@@ -7,9 +7,8 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import chi2, norm
+from scipy.stats import chi2
 
-from skdpot.generative._counts import mixture_parities, scanned_subsets
 from skdpot.generative._draws import ReleasedTable
 from skdpot.generative._records import FittedRecords
 from skdpot.privacy.report import Report, Section
@@ -26,11 +25,6 @@ class Estimate(NamedTuple):
 
     value: float
     error: float
-
-    def __str__(self) -> str:
-        if not math.isfinite(self.value + self.error):
-            return "unknown"
-        return f"{self.value:.3f} +- {self.error:.3f}"
 
 
 @dataclass(frozen=True)
@@ -72,38 +66,6 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class ParityFit:
-    """How far a model is from the parities of three and more columns that were released.
-
-    Attributes
-    ----------
-    n_parities : int
-        How many were released, of all classes, of columns that have two halves.
-    misfit : float
-        The mean squared difference in units of noise and chance: about 1 if these explain it.
-    columns : tuple
-        Those whose parity is farthest off.
-    distance, noise : float
-        By how many units it is, and how many noise and chance explain of so many parities.
-    """
-
-    n_parities: int
-    misfit: float
-    columns: tuple[Any, ...]
-    distance: float
-    noise: float
-
-    def __str__(self) -> str:
-        verdict = "noise explains all" if self.distance <= self.noise else "the model does not fit"
-        return (
-            f"{self.n_parities} parities of halves of columns; squared difference of the model in "
-            f"units of noise: {self.misfit:.2f} on average. Farthest off: "
-            f"{' x '.join(map(str, self.columns))}, by {self.distance:.1f} units, of which noise "
-            f"explains {self.noise:.1f}: {verdict}."
-        )
-
-
-@dataclass(frozen=True)
 class SketchedClass:
     """The information that noise leaves of a class of vectors or images.
 
@@ -118,7 +80,7 @@ class SketchedClass:
     directions : int
         Number of directions along which the variance within clusters exceeds the noise.
     n_codes : int
-        Of so many.
+        Number of directions in total.
     seen : float
         The share of the variance along these directions.
     clusters : list of float
@@ -157,8 +119,6 @@ class QualityReport(Report):
         The guarantee.
     columns, pairs : list of Fit
         Fits to the counts of single columns of a table, and of pairs, the worst first.
-    parities : ParityFit or None
-        Fit to the released parities; None without any.
     classes : list of SketchedClass
         For vectors and images, one entry per class, that with the largest error first.
     counted : str
@@ -171,7 +131,6 @@ class QualityReport(Report):
     guarantee: str
     columns: list[Fit]
     pairs: list[Fit]
-    parities: ParityFit | None = None
     classes: list[SketchedClass] = field(default_factory=list)
     counted: str = "records"
     encoder: str | None = None
@@ -185,7 +144,6 @@ class QualityReport(Report):
         plain = {
             "n_records": self.n_records, "guarantee": self.guarantee, "columns": fits[0],
             "pairs": fits[1], "counted": self.counted,
-            "parities": self.parities and vars(self.parities),
             "classes": [{**vars(one), "is_seen": one.is_seen} for one in self.classes],
             "encoder": self.encoder,
         }  # fmt: skip
@@ -206,8 +164,6 @@ class QualityReport(Report):
             yield Section(_titled("Columns", self.columns), [_ABOUT_FITS], _table(self.columns))
         if self.pairs:
             yield Section(_titled("Pairs of columns", self.pairs), [], _table(self.pairs))
-        if self.parities is not None:
-            yield Section("Three columns and more", [str(self.parities)])
 
     def _verdict_on_fits(self) -> str:
         wrong = [fit for fit in (*self.columns, *self.pairs) if not fit.fits]
@@ -287,7 +243,7 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-# Probability that noise alone moves a parity, or a table, farther than the stated limit.
+# Probability that noise alone moves a table farther than the stated limit.
 _FALSE_ALARM = 0.01
 _TINY = 1e-300
 
@@ -316,18 +272,16 @@ def quality_of(fitted: ReleasedTable | FittedRecords, guarantee: Any) -> Quality
     if isinstance(fitted, ReleasedTable):
         columns, pairs = _count_fits(fitted)
         counted = "records" if fitted.space.user is None else "people"
-        return QualityReport(
-            fitted.n_records, stated, columns, pairs, _parity_fit(fitted), counted=counted
-        )
+        return QualityReport(fitted.n_records, stated, columns, pairs, counted=counted)
     classes, sketch = _sketched_classes(fitted), fitted.sketch
     return QualityReport(
-        sketch.n_records, stated, [], [], classes=classes, encoder=sketch.encoder.header()["name"]
+        sketch.n_records, stated, [], [], classes=classes, encoder=sketch.encoder.name
     )
 
 
 def _count_fits(table: ReleasedTable) -> tuple[list[Fit], list[Fit]]:
     """Return how a model fits the counts of columns, and of pairs of them, the worst first."""
-    released, schema, model = table.known_statistics, table.space.schema, table.model
+    released, schema, model = table.statistics, table.space.schema, table.model
     n_records = max(float(table.n_records), 1.0)
     names = [schema.names[j] for j in schema.features]
     ends, n_classes = np.cumsum(released["n_cells"])[:-1], schema.n_classes
@@ -387,39 +341,6 @@ def _associations(
     )  # fmt: skip
 
 
-def _parity_fit(table: ReleasedTable) -> ParityFit | None:
-    """Return how a model fits the released parities, None without any."""
-    released, model, schema = table.known_statistics, table.model, table.space.schema
-    if "parities" not in released:
-        return None
-    ends = np.cumsum(released["n_cells"])[:-1]
-    groups, cells = np.split(released["groups"], ends), np.split(model["cells"], ends, axis=1)
-    sums = [_group_shares(cell, group) for cell, group in zip(cells, groups, strict=True)]
-    halves = np.split(
-        released["halves"], np.cumsum([of_column.shape[1] for of_column in sums])[:-1]
-    )
-    signs = [of_column @ (1 - 2 * half) for of_column, half in zip(sums, halves, strict=True)]
-    subsets = scanned_subsets(len(sums), int(released["largest_parity"][0]))
-    # A column of one half has no sign.
-    has_sign = np.array([half.min() < half.max() for half in halves])
-    kept = np.concatenate([has_sign[of_size].all(axis=1) for of_size in subsets])
-    if not kept.any():
-        return None
-    n_records, units = max(float(table.n_records), 1.0), []
-    for c, seen in enumerate(released["parities"].T):
-        weights = np.where(model["classes"] == c, model["weights"], 0.0)
-        expected = n_records * mixture_parities(weights, np.column_stack(signs), subsets)
-        noise = math.hypot(released["parity_deviation"][0], math.sqrt(n_records * weights.sum()))
-        units.append(np.abs(seen - expected)[kept] / max(noise, 1.0))
-    distances = np.array(units)
-    worst = np.flatnonzero(kept)[int(distances.max(axis=0).argmax())]
-    subset = [one for of_size in subsets for one in of_size][worst]
-    columns = tuple(schema.names[schema.features[j]] for j in subset)
-    explained = float(norm.isf(_FALSE_ALARM / (2 * distances.size)))
-    misfit, farthest = float(np.mean(distances**2)), float(distances.max())
-    return ParityFit(distances.size, misfit, columns, farthest, explained)
-
-
 def _group_shares(cells: np.ndarray, group: np.ndarray) -> np.ndarray:
     """Return the probability of each group of a column in each component."""
     return np.column_stack([cells[:, group == g].sum(axis=1) for g in range(group.max() + 1)])
@@ -453,7 +374,7 @@ def _fit_of(
 
 def _sketched_classes(fitted: FittedRecords) -> list[SketchedClass]:
     """Return the information that noise leaves of every class."""
-    noise, mixture = fitted.sketch.known_noise, fitted.sketch.mixture
+    noise, mixture = fitted.sketch.noise, fitted.sketch.mixture
     n_classes, n_clusters, n_codes = mixture.means.shape
     labels = [None] * n_classes if fitted.classes is None else fitted.classes.tolist()
     found = []

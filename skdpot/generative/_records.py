@@ -10,6 +10,7 @@ from skdpot._base import count_columns, validate_private_data
 from skdpot.generative._encoders import RecordSpace
 from skdpot.generative._images import blocks, whole_shape
 from skdpot.generative._network import TrainedNetwork
+from skdpot.privacy.checks import check_count
 from skdpot.privacy.quotes import shown, without_quotes
 from skdpot.tables import (
     as_numbers,
@@ -235,7 +236,7 @@ def wanted_labels(n_samples, y, classes, rng, counts=None):
     Where none are, they are in proportion to counts of the classes, or equally frequent.
     """
     if y is None:
-        check_count(n_samples)
+        check_count("n_samples", n_samples)
     if classes is None:
         if y is not None:
             raise ValueError(
@@ -254,20 +255,9 @@ def wanted_labels(n_samples, y, classes, rng, counts=None):
     codes = label_codes(one_by_one(labels), number)
     if not len(codes) or (codes < 0).any():
         raise ValueError(f"y must ask for labels among {classes.tolist()}, got {shown(y)}.")
-    if not all(_is_count(n, 0) for n in np.atleast_1d(counts)):
+    if not all(isinstance(n, int | np.integer) and n >= 0 for n in np.atleast_1d(counts)):
         raise ValueError(f"y must give the number of records of each label, got {shown(y)}.")
     return np.repeat(codes, counts)
-
-
-def check_count(n_samples):
-    """Return a number of samples, or raise."""
-    if not _is_count(n_samples, 1):
-        raise ValueError(f"n_samples must be an integer of at least 1, got {shown(n_samples)}.")
-    return n_samples
-
-
-def _is_count(value, least):
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least
 
 
 # Cost of a row of another class: as if all features were at the other ends of their ranges.

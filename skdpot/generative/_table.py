@@ -1,9 +1,7 @@
 """The sketch of a table: its parameters, and its release.
 
-The private marginals of a table: counts with noise of single columns and of pairs of columns.
-
-All counts are made within each class of the target, if there is one. A record is in one cell of
-every table, with or without classes.
+`release_marginals` has all private steps, in order. Counts are made within each class of the
+target, if there is one. A record is in one cell of every table, with or without classes.
 """
 
 import math
@@ -12,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -33,7 +31,6 @@ from skdpot.generative._counts import (
     are_scanned,
     cells_of_units,
     column_halves,
-    count_together,
     cut_cells,
     deviation_in_classes,
     empty_tails,
@@ -75,7 +72,7 @@ from skdpot.releases import SketchReleases
 from skdpot.tables import Table, TableSchema, check_index, person_codes
 
 # Statistics that are used only to fit a model.
-_FIT_ONLY = ("totals", "tails")
+_FIT_ONLY = ("totals", "tails", "parities", "parity_deviation", "largest_parity", "halves")
 # Totals of all classes are released if the noise multiplier is above this. With less noise, counts
 # within classes are precise enough, and matter more to models.
 _NOISE_OF_TOTALS = 1.0
@@ -224,7 +221,7 @@ class TableReleases(SketchSeries):
         n_tables = max(len(self.space.schema.columns) ** 2, MOST_PARITIES)
         whole = 1 if self.space.user is None else LARGEST_WEIGHT
         bound = partial(cell_count_sensitivity, n_tables=n_tables, whole=whole)
-        return {name: PlannedRelease(share, bound) for name, share in self._shares.items()}
+        return {name: (share, bound) for name, share in self._shares.items()}
 
     @property
     def _shares(self) -> dict[str, float]:
@@ -289,12 +286,6 @@ def plan_table(
     return release
 
 
-_PAIR_SHARE, _PARITY_SHARE, _SIZES_SHARE = 0.4, 0.08, 0.05
-# Of counts of columns. The sum over classes adds up their noise. Where columns are also counted in
-# all classes together, counts within classes have a smaller share.
-_COLUMN_SHARE, _SHARE_WITHIN, _SHARE_OF_TOTALS = 0.3, 0.2, 0.1
-
-
 def share_marginals(
     schema: TableSchema, *, parities: bool = False, totals: bool = False, by_person: bool = False
 ) -> dict[str, float]:
@@ -323,19 +314,17 @@ def share_marginals(
     >>> share_marginals(read_schema({"sex": ["F", "M"], "degree": ["no", "yes"]}))
     {'values': 0.3, 'pairs': 0.4}
     """
-    has_totals = totals and schema.n_classes > 1
-    shares = {"values": _SHARE_WITHIN if has_totals else _COLUMN_SHARE}
-    if has_totals:
-        shares["totals"] = _SHARE_OF_TOTALS
-    if refined_columns(schema):
-        shares |= dict.fromkeys(ROUNDS, 0.02)
-    if len(schema.features) > 1:
-        shares["pairs"] = _PAIR_SHARE
-    if parities and are_scanned(len(schema.features)):
-        shares["parities"] = _PARITY_SHARE
-    if by_person:
-        shares["numbers of rows"] = _SIZES_SHARE
-    return shares
+    n_columns, has_totals = len(schema.features), totals and schema.n_classes > 1
+    shares = {
+        # Where columns are also counted in all classes together, this needs less.
+        "values": 0.2 if has_totals else 0.3,
+        "totals": 0.1 if has_totals else 0.0,
+        **dict.fromkeys(ROUNDS, 0.02 if refined_columns(schema) else 0.0),
+        "pairs": 0.4 if n_columns > 1 else 0.0,
+        "parities": 0.08 if parities and are_scanned(n_columns) else 0.0,
+        "numbers of rows": 0.05 if by_person else 0.0,
+    }
+    return {name: share for name, share in shares.items() if share}
 
 
 def release_marginals(
@@ -408,110 +397,27 @@ def release_marginals(
     >>> bool(np.abs(np.sort(released["pairs"]) - [0, 200, 300, 500]).max() < 20)
     True
     """
-    cells = _release_cells(units, schema, releases, people)
-    columns = _release_columns(cells, schema, releases, totals=totals)
-    # Noise of these sums is independent; that of what they are combined with below is not.
-    largest_noise = [noise.max() for noise in columns.noise]
-    tails = empty_tails(columns.sums, cells.starts, schema, largest_noise)
-    groups = [np.zeros(len(starts), dtype=np.int64) for starts in cells.starts]
-    pairs: list[np.ndarray] = []
-    further: dict[str, np.ndarray] = {}
-    if people is not None:
-        further["sizes"] = release_sizes(people.sizes, releases)
-    known_sums, pair_noise = cells.round_sums, 0.0
-    if len(schema.features) > 1:
-        pair_noise = noise_of_tables(releases, "pairs", math.comb(len(schema.features), 2))
-        grouped = _group_columns(cells, columns.sums, tails, schema, pair_noise)
-        groups, n_groups = grouped.groups, grouped.sizes
-        pairs = _release_pairs(grouped, cells, schema, releases)
-        noise_of_pairs = [max(pair_noise, LEAST_NOISE)] * len(pairs)
-        margins = sums_of_pairs(pairs, n_groups, schema.n_classes, noise_of_pairs)
-        known_sums = [
-            [*sums, (group, *margin)]
-            for sums, group, margin in zip(known_sums, groups, margins, strict=True)
-        ]
-        if parities and are_scanned(len(schema.features)):
-            further |= _release_parities(grouped, cells.classes, schema, releases)
-    combined = [
-        likely_counts(*known_of_column)
-        for known_of_column in zip(
-            columns.sums, columns.noise, known_sums, groups, tails, strict=True
-        )
-    ]
-    count_noise, *separate_noise = columns.deviations
-    return {
-        **further,
-        "n_cells": np.array([len(starts) for starts in cells.starts]),
-        "starts": np.concatenate(cells.starts),
-        "stops": np.concatenate(cells.stops),
-        "counts": np.concatenate(columns.counts),
-        "groups": np.concatenate(groups),
-        "pairs": np.concatenate([*pairs, np.zeros(0)]),
-        "deviations": np.array([count_noise, pair_noise, *separate_noise]),
-        "totals": np.concatenate(combined),
-        "tails": np.concatenate(tails),
-    }
-
-
-class _Cells(NamedTuple):
-    """The cells of every column but the target, and the cells and classes of records.
-
-    The arrays of `codes`, `classes` and `weights` are private. `round_sums` has the counts that
-    were released to cut the cells, as `likely_counts` takes them.
-    """
-
-    starts: list[np.ndarray]
-    stops: list[np.ndarray]
-    codes: list[np.ndarray]
-    classes: np.ndarray
-    round_sums: list[list[tuple[np.ndarray, np.ndarray, float]]]
-    # The integers that rows add to counts, and their sum over the rows of a person, at most.
-    weights: np.ndarray | None
-    whole: int
-
-
-class _ColumnCounts(NamedTuple):
-    """Released counts of each column by class, and their sums over classes with their noise.
-
-    `deviations` has the noise of counts by class; if totals were released, it is followed by the
-    noise of these counts and of totals before they were combined.
-    """
-
-    counts: list[np.ndarray]
-    sums: list[np.ndarray]
-    noise: list[np.ndarray]
-    deviations: list[float]
-
-
-class _Groups(NamedTuple):
-    """The groups of cells of each column, their counts, and the group of each record: private."""
-
-    groups: list[np.ndarray]
-    masses: list[np.ndarray]
-    codes: list[np.ndarray]
-
-    @property
-    def sizes(self) -> list[int]:
-        """Return the number of groups of each column."""
-        return [len(mass) for mass in self.masses]
-
-
-def _release_cells(
-    units: np.ndarray, schema: TableSchema, releases: SketchReleases, people: People | None
-) -> _Cells:
-    """Release counts, cut cells with many records by them, and return the cells."""
-    final_deviation = math.sqrt(schema.n_classes) * noise_of_counts(schema, releases)
+    features, n_classes = schema.features, schema.n_classes
     weights, whole = (None, 1) if people is None else (people.weights, LARGEST_WEIGHT)
-    edges = {j: first_edges(schema.columns[j]) for j in schema.features}
-    rounds: dict[int, list[tuple[np.ndarray, np.ndarray, float]]] = {j: [] for j in edges}
-    refined = refined_columns(schema)
+    classes = np.zeros(len(units), dtype=np.int64)
+    if schema.target is not None:
+        classes = schema.classes_of(units[:, schema.target])
+
+    def release(name: str, exact: list[np.ndarray]) -> tuple[list[np.ndarray], float]:
+        """Release tables; a record, or a person, is in one cell of each, with the weight 1."""
+        deviation = noise_of_tables(releases, name, len(exact))
+        return release_tables(releases, name, exact, whole), deviation
+
+    # Where are the values? Cells with many records are cut, in three rounds.
+    edges = {j: first_edges(schema.columns[j]) for j in features}
+    rounds: dict[int, list[tuple[np.ndarray, np.ndarray, float]]] = {j: [] for j in features}
+    refined, class_noise = refined_columns(schema), noise_of_counts(schema, releases)
     for name in ROUNDS if refined else ():
-        counts = [
+        exact = [
             np.bincount(cells_of_units(units[:, j], edges[j]), weights, len(edges[j]) - 1)
             for j in refined
         ]
-        deviation = releases.standard_deviation(name, tables_sensitivity(len(refined)))
-        noisy = release_tables(releases, name, counts, whole)
+        noisy, deviation = release(name, exact)
         n_records = np.mean([count.sum() for count in noisy])
         if name == ROUNDS[0] and n_records < records_hidden_by(deviation):
             for k, j in enumerate(refined):
@@ -519,109 +425,102 @@ def _release_cells(
             deviation *= math.sqrt(WIDENING)
         for j, count in zip(refined, noisy, strict=True):
             rounds[j].append((edges[j], count, deviation))
-            edges[j] = cut_cells(edges[j], count, deviation, final_deviation)
-    classes = np.zeros(len(units), dtype=np.int64)
-    if schema.target is not None:
-        classes = schema.classes_of(units[:, schema.target])
-    round_sums = [
-        [
-            (np.searchsorted(wider, edges[j][:-1], side="right") - 1, counts, deviation)
-            for wider, counts, deviation in rounds[j]
-        ]
-        for j in edges
-    ]
-    return _Cells(
-        [edge[:-1] for edge in edges.values()],
-        [edge[1:] for edge in edges.values()],
-        [cells_of_units(units[:, j], edge) for j, edge in edges.items()],
-        classes,
-        round_sums,
-        weights,
-        whole,
-    )
+            edges[j] = cut_cells(edges[j], count, deviation, math.sqrt(n_classes) * class_noise)
+    starts, stops = [edges[j][:-1] for j in features], [edges[j][1:] for j in features]
+    codes = [cells_of_units(units[:, j], edges[j]) for j in features]
+    n_cells = [len(start) for start in starts]
 
-
-def _release_columns(
-    cells: _Cells, schema: TableSchema, releases: SketchReleases, *, totals: bool
-) -> _ColumnCounts:
-    """Release the counts of single columns by class, and combine them with totals if wanted."""
-    n_classes, sizes = schema.n_classes, [len(starts) for starts in cells.starts]
+    # How many records of each class are in each cell?
     exact = [
-        np.bincount(codes * n_classes + cells.classes, cells.weights, size * n_classes)
-        for codes, size in zip(cells.codes, sizes, strict=True)
+        np.bincount(code * n_classes + classes, weights, size * n_classes)
+        for code, size in zip(codes, n_cells, strict=True)
     ]
-    possible = [
-        possible_cells(schema, j, starts)
-        for j, starts in zip(schema.features, cells.starts, strict=True)
-    ]
-    noisy = release_tables(releases, "values", exact, cells.whole)
-    counts = [
-        count.reshape(-1, n_classes) * cell for count, cell in zip(noisy, possible, strict=True)
-    ]
-    class_noise = noise_of_counts(schema, releases)
-    noise = [np.sqrt(cell.sum(axis=1)) * class_noise for cell in possible]
-    if not totals or n_classes == 1:
-        return _ColumnCounts(counts, [count.sum(axis=1) for count in counts], noise, [class_noise])
-    exact = [
-        np.bincount(codes, cells.weights, size)
-        for codes, size in zip(cells.codes, sizes, strict=True)
-    ]
-    class_noise = max(class_noise, LEAST_NOISE)
-    total_noise = max(noise_of_tables(releases, "totals", len(exact)), LEAST_NOISE)
-    for k, total in enumerate(release_tables(releases, "totals", exact, cells.whole)):
-        counts[k] = with_totals(counts[k], total, class_noise, total_noise, possible[k])
-        noise[k] *= total_noise / np.hypot(noise[k], total_noise)
-    combined_noise = deviation_in_classes(class_noise, total_noise, n_classes)
+    noisy, class_noise = release("values", exact)
+    possible = [possible_cells(schema, j, start) for j, start in zip(features, starts, strict=True)]
+    counts = [c.reshape(-1, n_classes) * cell for c, cell in zip(noisy, possible, strict=True)]
+    noise_of_sums = [np.sqrt(cell.sum(axis=1)) * class_noise for cell in possible]
+    deviations = [class_noise]
+    if totals and n_classes > 1:
+        # And how many of all classes together? The sum over classes would add up their noise.
+        exact = [np.bincount(c, weights, size) for c, size in zip(codes, n_cells, strict=True)]
+        noisy, total_noise = release("totals", exact)
+        class_noise, total_noise = max(class_noise, LEAST_NOISE), max(total_noise, LEAST_NOISE)
+        for k, total in enumerate(noisy):
+            counts[k] = with_totals(counts[k], total, class_noise, total_noise, possible[k])
+            noise_of_sums[k] *= total_noise / np.hypot(noise_of_sums[k], total_noise)
+        combined_noise = deviation_in_classes(class_noise, total_noise, n_classes)
+        deviations = [combined_noise, class_noise, total_noise]
     sums = [count.sum(axis=1) for count in counts]
-    return _ColumnCounts(counts, sums, noise, [combined_noise, class_noise, total_noise])
+    # Noise of these sums is independent; that of what they are combined with below is not.
+    tails = empty_tails(sums, starts, schema, [noise.max() for noise in noise_of_sums])
 
+    further: dict[str, np.ndarray] = {}
+    if people is not None:
+        # How many rows has a person?
+        further["sizes"] = release_sizes(people.sizes, releases)
 
-def _group_columns(
-    cells: _Cells,
-    sums: list[np.ndarray],
-    tails: list[np.ndarray],
-    schema: TableSchema,
-    pair_noise: float,
-) -> _Groups:
-    """Return groups of cells, chosen by released counts."""
-    cleared = [np.where(tail, 0.0, count) for tail, count in zip(tails, sums, strict=True)]
-    groups = group_cells(cleared, schema, pair_noise, cells.starts)
-    masses = [np.bincount(group, count) for group, count in zip(groups, sums, strict=True)]
-    codes = [group[code] for group, code in zip(groups, cells.codes, strict=True)]
-    return _Groups(groups, masses, codes)
-
-
-def _release_pairs(
-    grouped: _Groups, cells: _Cells, schema: TableSchema, releases: SketchReleases
-) -> list[np.ndarray]:
-    """Release the counts of all pairs of columns."""
-    n_classes, pairs = schema.n_classes, list(combinations(range(len(schema.features)), 2))
-    exact = [
-        count_together(grouped.codes, grouped.sizes, pair, cells.classes, n_classes, cells.weights)
-        for pair in pairs
+    # What do columns tell of each other? Pairs of columns are counted in groups of cells.
+    known: list[Any] = [
+        [
+            (np.searchsorted(wider, start, side="right") - 1, count, deviation)
+            for wider, count, deviation in rounds[j]
+        ]
+        for j, start in zip(features, starts, strict=True)
     ]
-    noisy = release_tables(releases, "pairs", exact, cells.whole)
-    if schema.has_bands:
-        possible = possible_pairs(schema, cells.starts, grouped.groups)
-        noisy = [pair * mask for pair, mask in zip(noisy, possible, strict=True)]
-    return noisy
+    groups = [np.zeros(size, dtype=np.int64) for size in n_cells]
+    pairs: list[np.ndarray] = []
+    pair_noise = 0.0
+    if len(features) > 1:
+        pair_noise = noise_of_tables(releases, "pairs", math.comb(len(features), 2))
+        cleared = [np.where(tail, 0.0, count) for tail, count in zip(tails, sums, strict=True)]
+        groups = group_cells(cleared, schema, pair_noise, starts)
+        masses = [np.bincount(group, count) for group, count in zip(groups, sums, strict=True)]
+        sizes = [len(mass) for mass in masses]
+        codes = [group[code] for group, code in zip(groups, codes, strict=True)]
+        exact = [
+            np.bincount(
+                (codes[a] * sizes[b] + codes[b]) * n_classes + classes,
+                weights,
+                sizes[a] * sizes[b] * n_classes,
+            )
+            for a, b in combinations(range(len(features)), 2)
+        ]
+        pairs, pair_noise = release("pairs", exact)
+        if schema.has_bands:
+            masks = possible_pairs(schema, starts, groups)
+            pairs = [pair * mask for pair, mask in zip(pairs, masks, strict=True)]
+        noise_of_pairs = [max(pair_noise, LEAST_NOISE)] * len(pairs)
+        margins = sums_of_pairs(pairs, sizes, n_classes, noise_of_pairs)
+        for column, group, margin in zip(known, groups, margins, strict=True):
+            column.append((group, *margin))
 
+    if parities and are_scanned(len(features)):
+        # And three and more columns? A record changes each parity by 1, in its class only.
+        halves = column_halves(masses, schema)
+        n_records = np.mean([mass.sum() for mass in masses]) / n_classes
+        noise_of_one = noise_of_tables(releases, "parities", 1)
+        largest = largest_scanned(len(features), n_records, noise_of_one)
+        upper = np.array([half[code] for half, code in zip(halves, codes, strict=True)])
+        exact_sums = parity_sums(upper, classes, n_classes, scanned_subsets(len(codes), largest))
+        sensitivity = tables_sensitivity(len(exact_sums))
+        further |= {
+            "parities": releases.run("parities", exact_sums, sensitivity),
+            "parity_deviation": np.array([releases.standard_deviation("parities", sensitivity)]),
+            "largest_parity": np.array([largest]),
+            "halves": np.concatenate(halves).astype(np.int64),
+        }
 
-def _release_parities(
-    groups: "_Groups", classes: np.ndarray, schema: TableSchema, releases: SketchReleases
-) -> dict[str, np.ndarray]:
-    """Release sums of parities; return them and the subsets of columns that they are of."""
-    halves = column_halves(groups.masses, schema)
-    n_records = np.mean([mass.sum() for mass in groups.masses]) / schema.n_classes
-    noise_of_one = releases.standard_deviation("parities", tables_sensitivity(1))
-    largest = largest_scanned(len(groups.codes), n_records, noise_of_one)
-    upper = np.array([half[code] for half, code in zip(halves, groups.codes, strict=True)])
-    subsets = scanned_subsets(len(groups.codes), largest)
-    sums = parity_sums(upper, classes, schema.n_classes, subsets)
-    sensitivity = tables_sensitivity(len(sums))
+    # From here on, all is computed from released and public numbers.
+    combined = map(likely_counts, sums, noise_of_sums, known, groups, tails)
     return {
-        "parities": releases.run("parities", sums, sensitivity),
-        "parity_deviation": np.array([releases.standard_deviation("parities", sensitivity)]),
-        "largest_parity": np.array([largest]),
-        "halves": np.concatenate(halves).astype(np.int64),
+        **further,
+        "n_cells": np.array(n_cells),
+        "starts": np.concatenate(starts),
+        "stops": np.concatenate(stops),
+        "counts": np.concatenate(counts),
+        "groups": np.concatenate(groups),
+        "pairs": np.concatenate([*pairs, np.zeros(0)]),
+        "deviations": np.array([deviations[0], pair_noise, *deviations[1:]]),
+        "totals": np.concatenate(list(combined)),
+        "tails": np.concatenate(tails),
     }

@@ -1,12 +1,7 @@
 """Tables: their declaration, people, rules, and how they are read.
 
-People with several rows, whose rows share the weight of one record.
-
-Proofs: :ref:`proof-sketch-people`.
-
-Rules that drawn rows keep, and columns that are computed from others.
-
-Rules are public, and are only applied to drawn rows. No private row is ever tested.
+The rows of a person share the weight of one record; proofs: :ref:`proof-sketch-people`. Rules are
+public, and are only applied to drawn rows. No private row is ever tested.
 """
 
 import json
@@ -24,7 +19,6 @@ from skdpot.generative._records import Declared, read_classes, read_codes, read_
 from skdpot.privacy.quotes import shown
 from skdpot.releases import SketchReleases
 from skdpot.tables import (
-    CONTAINERS,
     FILL_IN,
     NUMERIC,
     Column,
@@ -325,27 +319,6 @@ class TableSpace:
         """Return the schema, as a generator is given it."""
         schema = self.schema if self.named else self.table_schema
         return {column.pop("name"): column for column in schema.plain()["columns"]}
-
-    @classmethod
-    def from_file(cls, header: Mapping[str, Any]) -> "TableSpace":
-        """Return the declaration of a table from a file, or raise."""
-        schema, container, apart = (header[name] for name in ("schema", "container", "apart"))
-        named, user = header.get("named", False), header.get("user")
-        schema = schema_from_plain(schema)
-        target = None if schema.target is None else schema.names[schema.target]
-        computed = header.get("computed", [])
-        if (
-            container not in CONTAINERS
-            or apart not in (False, True)
-            or named not in (False, True)
-            or not isinstance(user, str | None)
-            or not set(computed) <= set(schema.names) - {target}
-            or (apart and schema.target != len(schema.columns) - 1)
-            or (named and not apart)
-            or (apart and schema.has_bands and not named)
-        ):
-            raise ValueError("the file does not hold a sketch of a table.")
-        return cls(schema.computing(computed), container, apart, named, user)
 
     def read(
         self, estimator: Any, X: Any, y: Any, *, reset: bool, private: bool = False

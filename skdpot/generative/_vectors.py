@@ -1,9 +1,7 @@
 """The sketch of vectors and images: its parameters, and its release.
 
-A mixture of Gaussian distributions for each class of vectors, from noisy sums.
-
-`MixtureSketch` lists the releases in order, and the contribution of one record. The proofs are in
-:ref:`proof-sketch-releases`. All else is computed from the releases.
+`VectorReleases.run` has the releases in order, and the contribution of one record to each. The
+proofs are in :ref:`proof-sketch-releases`. All else is computed from the releases.
 """
 
 import math
@@ -11,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import gammaincinv
@@ -34,6 +32,7 @@ from skdpot.generative._gaussians import (
     Centres,
     ClassRows,
     Mixture,
+    NormDistributions,
     ReleasedVectors,
     are_moves,
     as_matrix,
@@ -68,290 +67,10 @@ _IN_COMMON = 0.5
 _FIRST = 30
 
 
-@dataclass(frozen=True)
-class MixturePlan:
-    """The public plan of a mixture's releases.
-
-    Parameters
-    ----------
-    n_codes, n_classes, n_clusters, n_directions, n_rounds : int
-        Sizes: of vectors, of classes, of clusters of a class, of the directions in which they are
-        looked for, and of rounds.
-    own_histograms, own_covariances : bool
-        Whether every class has its own, or all have one in common.
-    least_own : float
-        Of images: a class of fewer records has the common covariance within clusters.
-    level : float
-        The share of vectors that are not clipped.
-    frequencies : ndarray of shape (n_codes,) or None
-        Of the coordinates of images.
-    """
-
-    n_codes: int
-    n_classes: int
-    n_clusters: int
-    n_directions: int
-    n_rounds: int
-    own_histograms: bool
-    own_covariances: bool
-    least_own: float
-    level: float
-    frequencies: np.ndarray | None
-
-
-class MixtureSketch:
-    """The releases of a mixture, one after another, and the knowledge after each of them.
-
-    Parameters
-    ----------
-    rows : list of ClassRows
-        Private: of each class the codes, of norms up to 1. They are changed.
-    plan : MixturePlan
-        Sizes.
-    releases : SketchReleases
-        Makes the releases, each once.
-    advance : callable
-        Is called after every release.
-
-    Attributes
-    ----------
-    noise : dict of str to ndarray of shape (n_classes,)
-        A function of the releases, by `NOISE`; in the unit of the codes.
-    """
-
-    def __init__(self, rows, plan, releases, advance):
-        self.noise = {}
-        self._plan, self._releases, self._advance = plan, releases, advance
-        self._rows = rows
-        # Before clusters are released, each class has one, around its mean.
-        self._weights = np.ones((plan.n_classes, 1))
-        self._centres = np.zeros((plan.n_classes, 1, plan.n_codes))
-        self._inner_norms = None
-        # Images do not get back the variance that clipping took: models learn better without it.
-        self._gives_back = plan.frequencies is None
-
-    def release(self, unit, rng):
-        """Return a mixture that describes the codes, in their unit.
-
-        Where clusters are looked for at first depends on `rng`, and on no record.
-        """
-        self._release_counts()
-        self._release_means()
-        if self._plan.n_clusters > 1:
-            self._release_covariances()
-            self._release_assignments(rng)
-            self._release_clusters()
-        self._release_kernels()
-        means = self._means[:, None] + self._centres
-        # Noise leaves no more digits than these. The memory layout is that of arrays of a file, so
-        # that sums have the same rounding errors.
-        means, factors = (part.astype(np.float32, order="C") for part in (means, self._factors))
-        return Mixture(self._counts, self._weights, means, factors, np.array(unit))
-
-    def _release_counts(self):
-        """Release the sizes of classes. A record adds one to that of its own."""
-        counts = np.array([len(rows) for rows in self._rows], dtype=np.int64)
-        noisy = self._release("counts", counts, COUNTED)
-        alike = np.full(len(noisy), noisy.mean())
-        noise, all_alike = self._deviation("counts", COUNTED) ** 2, np.zeros(len(noisy))
-        counts = alike + kept_shares(noisy - alike, noise, all_alike) * (noisy - alike)
-        self._counts = np.maximum(counts, max(_LEAST_CLASS * counts.mean(), 1.0))
-        self.noise["size"] = np.sqrt(np.full(len(counts), noise))
-
-    def _release_means(self):
-        """Release the sums of classes. A record adds a vector in the ball to that of its own."""
-        radii = self._release_norms("norms of records").quantiles(self._plan.level)
-        self._clip(radii)
-        sums = np.stack([rows.sums() for rows in self._rows])
-        units = (radii / RADIUS / self._counts)[:, None]
-        means = self._release("means", sums, BALL) * units
-        noise = (self._deviation("means", BALL) * units) ** 2
-        self.noise |= {"radius": radii, "mean": np.sqrt(noise[:, 0])}
-        overall = np.average(means, axis=0, weights=self._counts / radii**2)
-        n_classes = len(means)
-        if n_classes > 1:
-            # The classes vary less around their own mean than around the true one.
-            differences = means - overall
-            unbiased = differences * np.sqrt(n_classes / (n_classes - 1))
-            kept = kept_shares(unbiased, noise, self._coordinate_groups())
-            means = overall + kept * differences
-        self._means = means
-        for rows, mean in zip(self._rows, means, strict=True):
-            rows.subtract(mean)
-
-    def _release_covariances(self):
-        """Release mean products of residuals. A record adds those of a vector in the ball."""
-        norms = self._release_norms("norms of residuals")
-        radii = self._radii_of_products(norms)
-        self._clip(radii)
-        self._covariances = self._release_symmetric("covariances", self._lost(norms, radii))
-        self._pooled = np.tensordot(
-            self._counts / self._counts.sum(), np.stack(self._by_class(self._covariances)), 1
-        )
-
-    def _release_assignments(self, rng):
-        """Release rounds. A record adds its shares, and as many times a vector in the ball."""
-        plan = self._plan
-        centres, bases = [], []
-        for rows, unit, covariance in zip(
-            self._rows, self._units, self._by_class(self._covariances), strict=True
-        ):
-            values, vectors = np.linalg.eigh(covariance)
-            leading = slice(None, -plan.n_directions - 1, -1)
-            scale = np.sqrt(np.maximum(values[leading], 0.0))
-            radius = float(np.sqrt(np.sum(scale**2)) * _reach(scale**2))
-            rows.project(vectors[:, leading], unit, radius)
-            scale *= RADIUS / radius
-            start = rng.standard_normal((plan.n_clusters, len(scale))) * scale
-            centres.append(Centres(start, _REG * np.mean(scale**2)))
-            bases.append(vectors[:, leading].T * (radius / RADIUS))
-        for t in range(plan.n_rounds):
-            name = f"assignments {t + 1}"
-            sums = [rows.round_sums(at) for at, rows in zip(centres, self._rows, strict=True)]
-            released = self._release(name, np.stack(sums), ROUND)
-            for at, noisy, count in zip(centres, released, self._counts, strict=True):
-                at.move(noisy, self._deviation(name, ROUND), count)
-        self._centres = np.stack([at.points @ b for at, b in zip(centres, bases, strict=True)])
-        for rows, at, class_centres in zip(self._rows, centres, self._centres, strict=True):
-            rows.find_nearest(at)
-            rows.subtract_nearest(class_centres)
-
-    def _release_clusters(self):
-        """Release sizes and sums of clusters. A record adds a count, and a vector in the ball."""
-        n_clusters = self._plan.n_clusters
-        self._inner_norms = self._release_norms("norms within clusters")
-        radii = self._inner_norms.quantiles(self._plan.level)
-        self._clip(radii)
-        sums = np.stack([rows.counts_and_sums(n_clusters) for rows in self._rows])
-        noisy = self._release("clusters", sums, WITH_COUNT)
-        counts = noisy[..., 0] / COUNT
-        counts = np.maximum(counts, _LEAST_CLUSTER * self._counts[:, None] / n_clusters)
-        units = (radii / RADIUS)[:, None] / counts
-        steps = noisy[..., 1:] * units[..., None]
-        noise = (self._deviation("clusters", WITH_COUNT) * units) ** 2
-        self._weights = counts / counts.sum(axis=1, keepdims=True)
-        means = self._shrunk(self._centres + steps, noise)
-        for rows, step in zip(self._rows, means - self._centres, strict=True):
-            rows.subtract_nearest(step)
-        self._centres = means
-
-    def _release_kernels(self):
-        """Release mean products within clusters. A record adds those of a vector in the ball."""
-        if self._inner_norms is None:
-            self._inner_norms = self._release_norms("norms of residuals")
-        radii = self._radii_of_products(self._inner_norms)
-        self._clip(radii)
-        kernels = self._release_symmetric("kernels", self._lost(self._inner_norms, radii))
-        if self._plan.frequencies is not None and self._plan.own_covariances:
-            alike = np.average(kernels, axis=0, weights=self._counts)
-            is_small = self._counts < self._plan.least_own
-            in_common = np.where(is_small, 1.0, _IN_COMMON)
-            kernels += in_common[:, None, None] * (alike - kernels)
-        self._factors = square_roots(kernels)
-        if self._plan.n_clusters > 1 and self._gives_back:
-            self._restore_spread(kernels)
-
-    def _restore_spread(self, kernels):
-        """Give clusters and kernels together the variance that was released of classes."""
-        shares = self._counts / self._counts.sum()
-        totals = [np.trace(covariance) for covariance in self._by_class(self._covariances)]
-        within = [np.trace(kernel) for kernel in self._by_class(kernels)]
-        between = np.einsum("ck,ckj,ckj->c", self._weights, self._centres, self._centres)
-        missing = max(shares @ (np.array(totals) - within), 0.0) / max(shares @ between, 1e-300)
-        self._centres = self._centres * np.clip(np.sqrt(missing), *_RESTORED)
-
-    def _clip(self, radii):
-        """Take the rows of classes in units of these balls."""
-        self._units = radii / RADIUS
-        for rows, radius in zip(self._rows, radii, strict=True):
-            rows.clip(radius)
-
-    def _release(self, name, sums, sensitivity):
-        released = self._releases.run(name, sums, sensitivity)
-        self._advance()
-        return released
-
-    def _deviation(self, name, sensitivity):
-        return self._releases.standard_deviation(name, sensitivity)
-
-    def _release_norms(self, name):
-        """Return the distributions of norms. A record adds one to a bin of a histogram."""
-        counts = np.stack([rows.norm_counts() for rows in self._rows])
-        if not self._plan.own_histograms:
-            counts = counts.sum(axis=0, keepdims=True)
-        norms = fit_norms(self._release(name, counts, COUNTED), self._deviation(name, COUNTED))
-        return norms.of(len(self._rows))
-
-    def _radii_of_products(self, norms):
-        """Return radii that are the same for all classes where their covariance is."""
-        radii = norms.quantiles(self._plan.level)
-        return radii if self._plan.own_covariances else np.full_like(radii, radii.max())
-
-    def _lost(self, norms, radii):
-        """Return factors by which covariances of classes are to be larger than clipped ones."""
-        return norms.lost(radii) if self._gives_back else np.ones(len(radii))
-
-    def _release_symmetric(self, name, lost):
-        """Return covariances without noise as far as possible: of all, or of each class.
-
-        The part that clipping took, `lost`, is given back equally along all directions.
-        """
-        n_codes, separate = self._plan.n_codes, self._plan.own_covariances
-        sums = np.stack([rows.symmetric_sums() for rows in self._rows])
-        if not separate:
-            sums = sums.sum(axis=0, keepdims=True)
-        sums = self._release(name, sums, SYMMETRIC)
-        counts = self._counts if separate else self._counts.sum(keepdims=True)
-        squared_units = self._units[: len(counts)] ** 2
-        noisy = np.stack([as_matrix(entries, n_codes) for entries in sums])
-        noisy *= (squared_units / counts)[:, None, None]
-        deviations = self._deviation(name, SYMMETRIC) / DIAGONAL * squared_units / counts
-        self.noise["variance"] = np.resize(deviations, self._plan.n_classes)
-        parts = counts / counts.sum()
-        pooled = np.tensordot(parts, noisy, 1)
-        deviation = float(np.linalg.norm(parts * deviations))
-        variances = expected_variances(np.diag(pooled), deviation, self._plan.frequencies)
-        overall = clean_covariance(pooled, deviation, np.diag(variances))
-        if not separate:
-            return overall[None] * np.average(lost, weights=self._counts)
-        cleaned = [
-            clean_covariance(s, float(d), overall) for s, d in zip(noisy, deviations, strict=True)
-        ]
-        return np.stack(cleaned) * lost[:, None, None]
-
-    def _shrunk(self, means, noise):
-        """Return means of clusters, around those of classes, without noise as far as possible."""
-        vectors = np.linalg.eigh(self._pooled)[1][:, ::-1]
-        along = means @ vectors
-        ranks = np.arange(len(vectors))
-        # Leading directions, which are the most informative, are shrunk one by one.
-        groups = (
-            np.minimum(ranks, _FIRST + ranks // 10)
-            if self._plan.own_histograms
-            else (np.minimum(ranks, 4 + (2 * np.log2(ranks + 1)).astype(int)))
-        )
-        return (kept_shares(along, noise[..., None], groups) * along) @ vectors.T
-
-    def _coordinate_groups(self):
-        """Return groups of coordinates in which classes differ alike."""
-        frequencies = self._plan.frequencies
-        if frequencies is None:
-            return np.arange(self._plan.n_codes)
-        own_groups = -1 - np.arange(len(frequencies))
-        return np.where(frequencies < 0, own_groups, np.rint(frequencies / 2)).astype(int)
-
-    def _by_class(self, covariances):
-        return [covariances[c % len(covariances)] for c in range(self._plan.n_classes)]
-
-
-def _reach(variances: np.ndarray) -> float:
-    """Return a length that few normal vectors exceed, in units of their root mean square."""
-    halves = np.sum(variances) ** 2 / np.sum(variances**2) / 2
-    return np.sqrt(gammaincinv(halves, _UNCLIPPED) / halves)
-
-
-# Parts of the budget where noise leaves little of a class, but for its mean; where it leaves more;
-# and where there is next to none.
+# Of the whole budget. The latter is shared out when it is known about how many records there are.
+STAGES = {"size": 0.002, "sketch": 0.998}
+# Parts of it where noise leaves little of a class, but for its mean; where it leaves more; and
+# where there is next to none.
 _LITTLE = {"counts": 0.03, "radii": 0.03, "intensities": 0.03, "means": 0.61, "kernels": 0.30}
 _MORE = {
     **{"counts": 0.003, "radii": 0.012, "intensities": 0.01, "means": 0.08, "covariances": 0.10},
@@ -362,8 +81,6 @@ _MUCH = {
     **{"assignments": 0.10, "clusters": 0.20, "kernels": 0.30},
 }
 SHARE_NAMES = tuple(_MUCH)
-# Of the whole; the latter is shared out when it is known how many records there are, about.
-STAGES = {"size": 0.002, "sketch": 0.998}
 # The least noise of a mean of a class, in units of a radius, at which classes share histograms, or
 # share covariances: for vectors, and for images, whose classes share half of them anyway.
 _SHARED_HISTOGRAMS, _SHARED_COVARIANCES, _SHARED_BY_IMAGES = 0.02, 0.004, 0.03
@@ -380,87 +97,30 @@ _N_DIRECTIONS, _N_ROUNDS = 30, 3
 _MOST_KEPT, _HALF_KEPT = 0.8, 0.5
 # For all of these numbers of records there must be noise enough; the releases depend on them.
 _SIZES = np.logspace(0, 12, 61)
+# From this epsilon on, a budget suffices for finer codes of images.
+_AMPLE = 5.0
 
 
-@dataclass(frozen=True)
-class VectorPlan:
-    """The public facts about a sketch of vectors before any release.
+class MixturePlan(NamedTuple):
+    """What is released of about so many records: public.
 
     Parameters
     ----------
-    n_classes : int
-        At least 1.
-    noise_multiplier : float
-        Of the whole sketch.
-    n_clusters : int or None
-        Clusters of a class; None chooses.
-    budget_shares : mapping of str to float
-        The user's own parts of the budget.
-    n_pixels : int
-        Of which intensities are counted; 0 for none.
+    n_clusters : int
+        Of a class.
+    own_histograms, own_covariances : bool
+        Whether every class has its own, or all have one in common.
+    least_own : float
+        Of images: a class of fewer records has the common covariance within clusters.
+    level : float
+        The share of vectors that are not clipped.
     """
 
-    n_classes: int
-    noise_multiplier: float
-    n_clusters: int | None
-    budget_shares: Mapping[str, float]
-    n_pixels: int
-
-    @property
-    def intensity_sensitivity(self) -> Callable[..., float]:
-        """Return by how much a record can change counts of the intensities of its pixels."""
-        return partial(repeated_count_sensitivity, n_values=self.n_pixels)
-
-    def check(self, budget: SketchBudget, encoder: Encoder) -> None:
-        """Raise where noise would be out of range for some number of records."""
-        check_noise(budget, *(self.releases(self.sizes(n, encoder)) for n in _SIZES))
-
-    def sizes(self, n_records: float, encoder: Encoder) -> MixturePlan:
-        """Return the sizes of a mixture of about so many records."""
-        class_size = max(n_records, 1.0) / self.n_classes
-        noise = self.noise_multiplier * math.sqrt(encoder.n_codes) / class_size
-        n_clusters = self.n_clusters
-        if n_clusters is None:
-            affordable = min(_CLUSTERS_AT / max(noise, 1e-9), class_size / _RECORDS_OF_CLUSTER)
-            n_clusters = max(1, min(int(affordable), _MOST_CLUSTERS))
-        shared = _SHARED_COVARIANCES if encoder.frequencies is None else _SHARED_BY_IMAGES
-        return MixturePlan(
-            n_codes=encoder.n_codes,
-            n_classes=self.n_classes,
-            n_clusters=n_clusters,
-            n_directions=min(_N_DIRECTIONS, encoder.n_codes),
-            n_rounds=_N_ROUNDS,
-            own_histograms=noise < _SHARED_HISTOGRAMS,
-            own_covariances=noise < shared,
-            least_own=min(noise / _SHARED_BY_SMALL, _SMALL) * class_size,
-            level=_MOST_KEPT if noise < _SHARED_COVARIANCES else _HALF_KEPT,
-            frequencies=encoder.frequencies,
-        )
-
-    def releases(self, sizes: MixturePlan) -> dict[str, PlannedRelease]:
-        """Return the releases of a mixture, and of intensities."""
-        shares = _LITTLE if sizes.n_clusters == 1 else _MUCH if sizes.level == _MOST_KEPT else _MORE
-        clustered = sizes.n_clusters > 1
-        radii = ["norms of records", "norms of residuals", "norms within clusters"]
-        groups: dict[str, tuple[list[str], Any]] = {
-            "counts": (["counts"], COUNTED),
-            "radii": (radii[: 2 + clustered], COUNTED),
-            "intensities": (["intensities"] if self.n_pixels else [], self.intensity_sensitivity),
-            "means": (["means"], BALL),
-            "kernels": (["kernels"], SYMMETRIC),
-        }
-        if clustered:
-            groups["covariances"] = (["covariances"], SYMMETRIC)
-            rounds = [f"assignments {t + 1}" for t in range(sizes.n_rounds)]
-            groups["assignments"] = (rounds, ROUND)
-            groups["clusters"] = (["clusters"], WITH_COUNT)
-        return {
-            name: PlannedRelease(
-                self.budget_shares.get(group, shares[group]) / len(names), sensitivity
-            )
-            for group, (names, sensitivity) in groups.items()
-            for name in names
-        }
+    n_clusters: int
+    own_histograms: bool
+    own_covariances: bool
+    least_own: float
+    level: float
 
 
 @dataclass(frozen=True)
@@ -471,12 +131,14 @@ class VectorReleases(SketchSeries):
     ----------
     space : RecordSpace
         The declaration of records.
-    plan : VectorPlan
-        Its releases.
     budget : SketchBudget
         Their noise.
     encoder : Encoder
         Of records, prepared for the space.
+    n_clusters : int or None
+        Clusters of a class; None chooses.
+    budget_shares : mapping of str to float
+        The user's own parts of the budget.
     augment : mapping of str to float or None
         The sizes of random moves of images that are drawn.
     progress : callable
@@ -484,13 +146,72 @@ class VectorReleases(SketchSeries):
     """
 
     space: RecordSpace
-    plan: VectorPlan
     budget: SketchBudget
     encoder: Encoder
+    n_clusters: int | None
+    budget_shares: Mapping[str, float]
     augment: Mapping[str, float] | None
     progress: Callable[..., Any]
 
     label = "a sketch"
+
+    @property
+    def n_classes(self) -> int:
+        """Return the number of classes, at least 1."""
+        return max(self.space.n_classes, 1)
+
+    @property
+    def n_pixels(self) -> int:
+        """Return of how many pixels intensities are counted; 0 for none."""
+        return self.space.n_features if self.encoder.counts_intensities else 0
+
+    @property
+    def intensity_sensitivity(self) -> Callable[..., float]:
+        """Return by how much a record can change counts of the intensities of its pixels."""
+        return partial(repeated_count_sensitivity, n_values=self.n_pixels)
+
+    def check(self) -> None:
+        """Raise where noise would be out of range for some number of records."""
+        check_noise(self.budget, *(self.planned(self.sizes(n)) for n in _SIZES))
+
+    def sizes(self, n_records: float) -> MixturePlan:
+        """Return what is released of about so many records."""
+        class_size = max(n_records, 1.0) / self.n_classes
+        noise = self.budget.noise_multiplier * math.sqrt(self.encoder.n_codes) / class_size
+        n_clusters = self.n_clusters
+        if n_clusters is None:
+            affordable = min(_CLUSTERS_AT / max(noise, 1e-9), class_size / _RECORDS_OF_CLUSTER)
+            n_clusters = max(1, min(int(affordable), _MOST_CLUSTERS))
+        images = self.encoder.frequencies is not None
+        return MixturePlan(
+            n_clusters,
+            own_histograms=noise < _SHARED_HISTOGRAMS,
+            own_covariances=noise < (_SHARED_BY_IMAGES if images else _SHARED_COVARIANCES),
+            least_own=min(noise / _SHARED_BY_SMALL, _SMALL) * class_size,
+            level=_MOST_KEPT if noise < _SHARED_COVARIANCES else _HALF_KEPT,
+        )
+
+    def planned(self, plan: MixturePlan) -> dict[str, PlannedRelease]:
+        """Return the releases after that of the size, with their shares and sensitivities."""
+        shares = _LITTLE if plan.n_clusters == 1 else _MUCH if plan.level == _MOST_KEPT else _MORE
+        clustered = plan.n_clusters > 1
+        radii = ["norms of records", "norms of residuals", "norms within clusters"]
+        groups: dict[str, tuple[list[str], Any]] = {
+            "counts": (["counts"], COUNTED),
+            "radii": (radii[: 2 + clustered], COUNTED),
+            "intensities": (["intensities"] if self.n_pixels else [], self.intensity_sensitivity),
+            "means": (["means"], BALL),
+            "kernels": (["kernels"], SYMMETRIC),
+        }
+        if clustered:
+            groups["covariances"] = (["covariances"], SYMMETRIC)
+            groups["assignments"] = ([f"assignments {t + 1}" for t in range(_N_ROUNDS)], ROUND)
+            groups["clusters"] = (["clusters"], WITH_COUNT)
+        return {
+            name: (self.budget_shares.get(group, shares[group]) / len(names), sensitivity)
+            for group, (names, sensitivity) in groups.items()
+            for name in names
+        }
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return the standard errors of the size and of the mean of a class.
@@ -498,9 +219,9 @@ class VectorReleases(SketchSeries):
         An estimate without data is off by the size of a class, and by the radius of the ball that
         records are moved into.
         """
-        class_size = n_records / self.plan.n_classes
+        class_size = n_records / self.n_classes
         releases = self._releases(None)
-        self._divide(releases, self.plan.sizes(n_records, self.encoder))
+        self._divide(releases, self.sizes(n_records))
         count = releases.standard_deviation("counts", COUNTED)
         sum_noise = releases.standard_deviation("means", BALL) * math.sqrt(self.encoder.n_codes)
         mean = sum_noise / RADIUS / class_size
@@ -509,66 +230,194 @@ class VectorReleases(SketchSeries):
             ExpectedError("error of the mean of a class, in radii of the records", mean, 1.0),
         )
 
-    def run(self, records: Points, source: Any) -> FittedRecords:
-        """Release the sketch."""
-        # Independent of all records, and of their number; chooses the first centres of clusters.
-        rng = np.random.default_rng(source.bits(62, 2).tolist())
-        releases = self._releases(source)
-        # Products are small, and with one thread rounding does not depend on the machine.
-        with one_blas_thread(), self.progress(unit=" releases") as bar:
-            size = float(releases.run("size", np.array(len(records.points)), COUNTED))
-            bar.update()
-            encoder = self.encoder
-            sizes = self.plan.sizes(size, encoder)
-            self._divide(releases, sizes)
-            intensities = None
-            if self.plan.n_pixels:
-                intensities = self._intensities(records, releases)
-                encoder = self._on_ground(encoder, intensities, releases, size)
-                bar.update()
-            # Norms are at most one, so that no square overflows.
-            codes = encoder.encode(records.points)
-            codes /= encoder.largest_norm
-            rows = [ClassRows(codes[records.labels == c]) for c in range(sizes.n_classes)]
-            # This array is as large as the copies of its parts.
-            del codes
-            sums = MixtureSketch(rows, sizes, releases, bar.update)
-            mixture = sums.release(encoder.largest_norm, rng)
-        sketch = ReleasedVectors(encoder, mixture, intensities, self.augment, sums.noise)
-        return FittedRecords(self.space, sketch, None)
-
     def _releases(self, source: Any) -> SketchReleases:
         budget = self.budget
         return SketchReleases(budget.noise_multiplier, STAGES, budget.neighbouring, source)
 
-    def _divide(self, releases: SketchReleases, sizes: MixturePlan) -> None:
+    def _divide(self, releases: SketchReleases, plan: MixturePlan) -> None:
         """Divide the budget, given an estimate of the number of records."""
-        planned = self.plan.releases(sizes)
-        releases.divide("sketch", {name: release.share for name, release in planned.items()})
+        planned = self.planned(plan)
+        releases.divide("sketch", {name: share for name, (share, _) in planned.items()})
 
-    def _intensities(self, records: Points, releases: SketchReleases) -> np.ndarray:
-        """Release the shares of the intensities of pixels, of all classes together.
+    def run(self, records: Points, source: Any) -> FittedRecords:
+        """Release the sketch: all that is private, in order. Shares are those of `planned`.
 
-        With intensities of each class, the maps of pixels alone would distinguish classes.
+        Notes
+        -----
+        A record is in one class, so releases of all classes are as sensitive as of one. Rows are
+        clipped to balls of public radii, and rounded to integers, before they are added up.
         """
-        counts = intensity_counts(records.points)
-        noisy = releases.run("intensities", counts, self.plan.intensity_sensitivity)
-        return nearest_distribution(noisy / max(noisy.sum(), 1.0))
+        # Independent of all records, and of their number; chooses the first centres of clusters.
+        rng = np.random.default_rng(source.bits(62, 2).tolist())
+        releases, n_classes = self._releases(source), self.n_classes
+        encoder, n_codes = self.encoder, self.encoder.n_codes
+        frequencies = encoder.frequencies
+        # Images do not get back the variance that clipping took: models learn better without it.
+        undo_clipping = frequencies is None
+        # Products are small, and with one thread rounding does not depend on the machine.
+        with one_blas_thread(), self.progress(unit=" releases") as bar:
 
-    def _on_ground(
-        self, encoder: Encoder, intensities: np.ndarray, releases: SketchReleases, size: float
-    ) -> Encoder:
-        """Return the encoder with the mean intensity as its ground, as far as it is not noise."""
-        if encoder.ground is None:
-            return encoder
-        centres = (np.arange(N_INTENSITIES) + 0.5) / N_INTENSITIES
-        mean = intensities @ centres
-        deviation = releases.standard_deviation("intensities", self.plan.intensity_sensitivity)
-        n_pixels = max(size, 1.0) * self.plan.n_pixels
-        noise = np.array([np.sum((centres - mean) ** 2) * (deviation / n_pixels) ** 2])
-        difference = np.array([mean - encoder.ground])
-        kept = kept_shares(difference, noise, np.zeros(1))
-        return encoder.on_ground(float(encoder.ground + (kept * difference)[0]))
+            def release(name: str, sums: np.ndarray, sensitivity: Any) -> tuple[Any, float]:
+                released = releases.run(name, sums, sensitivity)
+                bar.update()
+                return released, releases.standard_deviation(name, sensitivity)
+
+            # How many records are there? The budget of all else is divided by it.
+            size = float(release("size", np.array(len(records.points)), COUNTED)[0])
+            plan = self.sizes(size)
+            self._divide(releases, plan)
+
+            # How bright are pixels? A record has one intensity for each pixel. Of all classes
+            # together: with intensities of each class, pixels alone would distinguish classes.
+            intensities = None
+            if self.n_pixels:
+                sums = intensity_counts(records.points)
+                noisy, deviation = release("intensities", sums, self.intensity_sensitivity)
+                intensities = nearest_distribution(noisy / max(noisy.sum(), 1.0))
+                noise_of_share = deviation / (max(size, 1.0) * self.n_pixels)
+                encoder = encoder_on_ground(encoder, intensities, noise_of_share)
+
+            # Norms are at most one, so that no square overflows.
+            codes = encoder.encode(records.points)
+            codes /= encoder.largest_norm
+            rows = [ClassRows(codes[records.labels == c]) for c in range(n_classes)]
+            # This array is as large as the copies of its parts.
+            del codes
+
+            def norms_of_rows(name: str) -> NormDistributions:
+                """Release histograms of norms. A record adds one to a bin."""
+                counts = np.stack([of_class.norm_counts() for of_class in rows])
+                if not plan.own_histograms:
+                    counts = counts.sum(axis=0, keepdims=True)
+                return fit_norms(*release(name, counts, COUNTED)).of(n_classes)
+
+            def clipped_to(radii: np.ndarray) -> np.ndarray:
+                """Take rows in units of these balls, and return the units."""
+                for of_class, radius in zip(rows, radii, strict=True):
+                    of_class.clip(radius)
+                return radii / RADIUS
+
+            def products(name: str, norms: NormDistributions) -> tuple[np.ndarray, ...]:
+                """Release mean products. A record adds those of a vector in the ball."""
+                radii = norms.quantiles(plan.level)
+                if not plan.own_covariances:
+                    # Radii are the same for all classes where their covariance is.
+                    radii = np.full_like(radii, radii.max())
+                units = clipped_to(radii)
+                lost = norms.lost(radii) if undo_clipping else np.ones(n_classes)
+                sums = np.stack([of_class.symmetric_sums() for of_class in rows])
+                if not plan.own_covariances:
+                    sums = sums.sum(axis=0, keepdims=True)
+                noisy, deviation = release(name, sums, SYMMETRIC)
+                sizes = counts if plan.own_covariances else counts.sum(keepdims=True)
+                squared_units = units[: len(sizes)] ** 2
+                found = np.stack([as_matrix(entries, n_codes) for entries in noisy])
+                found *= (squared_units / sizes)[:, None, None]
+                deviations = deviation / DIAGONAL * squared_units / sizes
+                # What classes have in common is known with less noise.
+                parts = sizes / sizes.sum()
+                pooled, common = np.tensordot(parts, found, 1), np.linalg.norm(parts * deviations)
+                guess = expected_variances(np.diag(pooled), float(common), frequencies)
+                cleaned = clean_covariance(pooled, float(common), np.diag(guess))[None]
+                # The part that clipping took is given back equally along all directions.
+                restored = np.average(lost, weights=counts, keepdims=True)
+                if plan.own_covariances:
+                    each, restored = zip(found, deviations, strict=True), lost
+                    cleaned = np.stack([clean_covariance(a, d, cleaned[0]) for a, d in each])
+                return cleaned * restored[:, None, None], np.resize(deviations, n_classes), units
+
+            # How large are classes? A record adds one to its own.
+            sums = np.array([len(of_class) for of_class in rows], dtype=np.int64)
+            noisy, deviation = release("counts", sums, COUNTED)
+            alike = np.full(n_classes, noisy.mean())
+            all_alike = np.zeros(n_classes)
+            kept = kept_shares(noisy - alike, np.array(deviation**2), all_alike)
+            counts = alike + kept * (noisy - alike)
+            counts = np.maximum(counts, max(_LEAST_CLASS * counts.mean(), 1.0))
+            noise = {"size": np.full(n_classes, deviation)}
+
+            # Where is each class? A record adds a vector in the ball to the sum of its own.
+            radii = norms_of_rows("norms of records").quantiles(plan.level)
+            units = (clipped_to(radii) / counts)[:, None]
+            noisy, deviation = release(
+                "means", np.stack([of_class.sums() for of_class in rows]), BALL
+            )
+            means, variances = noisy * units, (deviation * units) ** 2
+            noise |= {"radius": radii, "mean": np.sqrt(variances[:, 0])}
+            means = shrunk_means(means, variances, counts / radii**2, frequencies)
+            for of_class, mean in zip(rows, means, strict=True):
+                of_class.subtract(mean)
+
+            # Before clusters are released, each class has one, around its mean.
+            weights, centres = np.ones((n_classes, 1)), np.zeros((n_classes, 1, n_codes))
+            norms = norms_of_rows("norms of residuals")
+            if plan.n_clusters > 1:
+                # Along which directions do its records differ?
+                covariances, _, units = products("covariances", norms)
+                by_class = [covariances[c % len(covariances)] for c in range(n_classes)]
+
+                # What clusters are there? A record adds its shares in them, and as many times a
+                # vector in the ball, in each round.
+                moving, bases = [], []
+                for of_class, unit, covariance in zip(rows, units, by_class, strict=True):
+                    values, vectors = np.linalg.eigh(covariance)
+                    leading = slice(None, -min(_N_DIRECTIONS, n_codes) - 1, -1)
+                    scale = np.sqrt(np.maximum(values[leading], 0.0))
+                    radius = float(np.sqrt(np.sum(scale**2)) * _reach(scale**2))
+                    of_class.project(vectors[:, leading], unit, radius)
+                    scale *= RADIUS / radius
+                    start = rng.standard_normal((plan.n_clusters, len(scale))) * scale
+                    moving.append(Centres(start, _REG * np.mean(scale**2)))
+                    bases.append(vectors[:, leading].T * (radius / RADIUS))
+                for t in range(_N_ROUNDS):
+                    sums = np.stack(
+                        [one.round_sums(at) for one, at in zip(rows, moving, strict=True)]
+                    )
+                    noisy, deviation = release(f"assignments {t + 1}", sums, ROUND)
+                    for at, released, count in zip(moving, noisy, counts, strict=True):
+                        at.move(released, deviation, count)
+                centres = np.stack([at.points @ b for at, b in zip(moving, bases, strict=True)])
+                for of_class, at, class_centres in zip(rows, moving, centres, strict=True):
+                    of_class.find_nearest(at)
+                    of_class.subtract_nearest(class_centres)
+
+                # Where are these, and how large? A record adds a count, and a vector in the ball.
+                norms = norms_of_rows("norms within clusters")
+                units = clipped_to(norms.quantiles(plan.level))[:, None]
+                sums = np.stack([one.counts_and_sums(plan.n_clusters) for one in rows])
+                noisy, deviation = release("clusters", sums, WITH_COUNT)
+                sizes = noisy[..., 0] / COUNT
+                sizes = np.maximum(sizes, _LEAST_CLUSTER * counts[:, None] / plan.n_clusters)
+                weights, units = sizes / sizes.sum(axis=1, keepdims=True), units / sizes
+                moved = centres + noisy[..., 1:] * units[..., None]
+                pooled = np.tensordot(counts / counts.sum(), np.stack(by_class), 1)
+                shrunk = shrunk_centres(moved, (deviation * units) ** 2, pooled, plan)
+                for of_class, step in zip(rows, shrunk - centres, strict=True):
+                    of_class.subtract_nearest(step)
+                centres = shrunk
+
+            # How do records differ within clusters?
+            kernels, noise["variance"], _ = products("kernels", norms)
+
+        # From here on, all is computed from released and public numbers.
+        if frequencies is not None and plan.own_covariances:
+            alike = np.average(kernels, axis=0, weights=counts)
+            in_common = np.where(counts < plan.least_own, 1.0, _IN_COMMON)
+            kernels += in_common[:, None, None] * (alike - kernels)
+        if plan.n_clusters > 1 and undo_clipping:
+            # Clusters and kernels together get the variance that was released of classes.
+            shares, totals = counts / counts.sum(), [np.trace(one) for one in by_class]
+            within = [np.trace(kernels[c % len(kernels)]) for c in range(n_classes)]
+            between = np.einsum("ck,ckj,ckj->c", weights, centres, centres)
+            missing = max(shares @ (np.array(totals) - within), 0.0) / max(shares @ between, 1e-300)
+            centres = centres * np.clip(np.sqrt(missing), *_RESTORED)
+        # Noise leaves no more digits than these. The memory layout is that of arrays of a file, so
+        # that sums have the same rounding errors.
+        parts = means[:, None] + centres, square_roots(kernels)
+        means, factors = (part.astype(np.float32, order="C") for part in parts)
+        mixture = Mixture(counts, weights, means, factors, np.array(encoder.largest_norm))
+        sketch = ReleasedVectors(encoder, mixture, intensities, self.augment, noise)
+        return FittedRecords(self.space, sketch, None)
 
 
 def intensity_counts(points: Any) -> np.ndarray:
@@ -581,8 +430,56 @@ def intensity_counts(points: Any) -> np.ndarray:
     return counts
 
 
-# From this epsilon on, a budget suffices for finer codes of images.
-_AMPLE = 5.0
+def encoder_on_ground(encoder: Encoder, intensities: np.ndarray, deviation: float) -> Encoder:
+    """Return the encoder with the mean intensity as its ground, as far as it is not noise.
+
+    `deviation` is that of the noise of the released shares of intensities.
+    """
+    if encoder.ground is None:
+        return encoder
+    centres = (np.arange(N_INTENSITIES) + 0.5) / N_INTENSITIES
+    mean = intensities @ centres
+    noise = np.array([np.sum((centres - mean) ** 2) * deviation**2])
+    difference = np.array([mean - encoder.ground])
+    kept = kept_shares(difference, noise, np.zeros(1))
+    return encoder.on_ground(float(encoder.ground + (kept * difference)[0]))
+
+
+def shrunk_means(
+    means: np.ndarray, variances: np.ndarray, weights: np.ndarray, frequencies: Any
+) -> np.ndarray:
+    """Return means of classes, around that of all, without noise as far as possible."""
+    n_classes, n_codes = means.shape
+    if n_classes == 1:
+        return means
+    # Classes differ alike in coordinates of a group.
+    groups = np.arange(n_codes)
+    if frequencies is not None:
+        groups = np.where(frequencies < 0, -1 - groups, np.rint(frequencies / 2)).astype(int)
+    overall = np.average(means, axis=0, weights=weights)
+    differences = means - overall
+    # The classes vary less around their own mean than around the true one.
+    unbiased = differences * np.sqrt(n_classes / (n_classes - 1))
+    return overall + kept_shares(unbiased, variances, groups) * differences
+
+
+def shrunk_centres(
+    centres: np.ndarray, variances: np.ndarray, covariance: np.ndarray, plan: MixturePlan
+) -> np.ndarray:
+    """Return means of clusters, around those of classes, without noise as far as possible."""
+    vectors = np.linalg.eigh(covariance)[1][:, ::-1]
+    along, ranks = centres @ vectors, np.arange(len(vectors))
+    # Leading directions, which are the most informative, are shrunk one by one.
+    groups = np.minimum(ranks, 4 + (2 * np.log2(ranks + 1)).astype(int))
+    if plan.own_histograms:
+        groups = np.minimum(ranks, _FIRST + ranks // 10)
+    return (kept_shares(along, variances[..., None], groups) * along) @ vectors.T
+
+
+def _reach(variances: np.ndarray) -> float:
+    """Return a length that few normal vectors exceed, in units of their root mean square."""
+    halves = np.sum(variances) ** 2 / np.sum(variances**2) / 2
+    return np.sqrt(gammaincinv(halves, _UNCLIPPED) / halves)
 
 
 class VectorSketch(BaseEstimator):
@@ -644,19 +541,15 @@ class VectorSketch(BaseEstimator):
         """Return the release, or raise; no record is looked at."""
         ample = budget.epsilon is None or budget.epsilon >= _AMPLE
         encoder = make_encoder(self.encoder, space, ample=ample)
-        plan = VectorPlan(
-            n_classes=max(space.n_classes, 1),
-            noise_multiplier=budget.noise_multiplier,
-            n_clusters=self.n_clusters,
-            budget_shares=_read_shares(self.budget_shares),
-            n_pixels=space.n_features if encoder.counts_intensities else 0,
-        )
-        plan.check(budget, encoder)
-        augment = self._moves(encoder)
+        release = VectorReleases(
+            space, budget, encoder, self.n_clusters, _read_shares(self.budget_shares),
+            self._moves(encoder), progress,
+        )  # fmt: skip
+        release.check()
         if training is not None:
             # Raises where there can be no such network.
             Training(training, space).new_network(0)
-        return VectorReleases(space, plan, budget, encoder, augment, progress)
+        return release
 
     def _moves(self, encoder: Encoder) -> dict[str, float] | None:
         return None

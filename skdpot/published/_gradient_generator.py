@@ -18,6 +18,7 @@ from skdpot.generative import (
     FittedRecords,
     Training,
     load_engine,
+    load_generator,
     read_points,
     training_of,
     unseen_points,
@@ -67,13 +68,13 @@ class SinkhornGradientGenerator(BaseGenerator):
         The network and its training: see :class:`skdpot.generative.NetworkTraining`. Its `n_iter`
         is the number of steps; with a `noise_multiplier`, the largest number. Its `reg` of None is
         0.04 per feature for ``gradient="per_record"``, and the published 0.05 otherwise.
-    gradient : {"per_record", "images", "per_image", "parameters"}, default="per_record"
+    gradient : {"per_record", "images", "per_image"}, default="per_record"
         The release of a step. ``"per_record"`` releases sums over records with clipped
         contributions; the noise is scaled to one contribution, so it becomes small with many
         records. ``"per_image"`` releases the gradient at the generated points, clipped for each
-        point separately, as published. ``"images"`` clips it as a whole, and ``"parameters"`` is
-        the gradient at the weights of the network. The last three depend on the sample as a whole
-        and may change completely with a single record, so they need much more noise.
+        point separately, as published. ``"images"`` clips it as a whole. The last two depend on the
+        sample as a whole and may change completely with a single record, so they need much more
+        noise.
     accounting : {"sound", "paper"}, default="sound"
         ``"paper"`` scales noise by the published accounting, which is wrong: **nothing is
         guaranteed**, a warning says so, and a ledger is refused. It requires
@@ -270,7 +271,7 @@ class SinkhornGradientGenerator(BaseGenerator):
         within = steps.training.engine.within_memory
         trainer = within(self._trainer, steps.training, source, earlier, relation)
         held = within(trainer.hold, records.points[:], records.codes)
-        within(trainer.rehearse)
+        within(trainer.dry_run)
         bar = partial(plain_bar, desc=type(self).__name__, unit=" steps", disable=not self.verbose)
         steps = replace(steps, trainer=trainer, earlier=earlier, progress=bar)
         return _Prepared(steps, held, source, relation)
@@ -359,7 +360,7 @@ class SinkhornGradientGenerator(BaseGenerator):
             If the file is damaged or does not contain a generator, or the network is missing or
             differs from the saved one.
         """
-        return cls._load(path, ledger, network=network)
+        return load_generator(cls, path, ledger, network=network)
 
     def _training_plan(self, training: Any, relation: str) -> TrainingPlan:
         """Return the number of steps and their noise, or raise."""

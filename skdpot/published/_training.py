@@ -329,12 +329,7 @@ _LOSS_SHARE = 0.25
 # clipping norm.
 _COUNT_SHARE = 0.125
 # Possible releases of a step, and the engine's name of such a step.
-GRADIENTS = {
-    "per_record": "per_record",
-    "images": "per_image",
-    "per_image": "per_image",
-    "parameters": "parameters",
-}
+GRADIENTS = {"per_record": "per_record", "images": "per_image", "per_image": "per_image"}
 
 
 @dataclass(frozen=True)
@@ -382,7 +377,7 @@ class StepVector:
 def make_vector(gradient: str, clip_norm: float, batch_size: int, neighbouring: str) -> StepVector:
     """Return the composition of a step's vector, for gradients clipped to a norm.
 
-    `gradient` is one of "per_record", "images", "per_image" and "parameters", and `batch_size` the
+    `gradient` is one of "per_record", "images" and "per_image", and `batch_size` the
     number of generated points.
 
     Examples
@@ -414,6 +409,4 @@ def default_clip_norm(gradient: str, n_features: int, l1_weight: float, batch_si
     of_record = (0.7 + l1_weight) * math.sqrt(n_features)
     if gradient == "per_record":
         return of_record
-    if gradient == "parameters":
-        return 1.0
     return 2 * of_record / (batch_size if gradient == "per_image" else math.sqrt(batch_size))

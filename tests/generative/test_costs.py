@@ -75,23 +75,23 @@ def test_pull_is_the_gradient_of_the_weighted_sum_of_costs(device, l1_weight, cl
     weights = random_rows(7, 4, seed=3, device=device)
     X.requires_grad_()
     (weights * by_definition(cost, X, Y)).sum().backward()
-    found = cost.pull(X, Y, weights)
+    found = cost.gradient(X, Y, weights)
     torch.testing.assert_close(found, X.grad)
     assert not found.requires_grad
 
 
 def test_l1_part_has_slope_zero_between_equal_coordinates():
     X, Y = torch.tensor([[0.5, 0.0]]), torch.tensor([[0.5, 1.0]])
-    assert GroundCost(2.0).pull(X, Y, torch.ones(1, 1)).tolist() == [[0.0, -4.0]]
+    assert GroundCost(2.0).gradient(X, Y, torch.ones(1, 1)).tolist() == [[0.0, -4.0]]
 
 
 @pytest.mark.parametrize("size", [1, 50, 100])
 def test_blocks_change_nothing(monkeypatch, size):
     cost = GroundCost(0.7, 1.5)
     X, Y, weights = random_rows(7, 5), random_rows(4, 5, seed=2), random_rows(7, 4, seed=3)
-    whole = cost.matrix(X, Y), cost.pull(X, Y, weights)
+    whole = cost.matrix(X, Y), cost.gradient(X, Y, weights)
     monkeypatch.setattr(module, "_BLOCK_IN_CACHE", size)
-    torch.testing.assert_close((cost.matrix(X, Y), cost.pull(X, Y, weights)), whole)
+    torch.testing.assert_close((cost.matrix(X, Y), cost.gradient(X, Y, weights)), whole)
 
 
 @pytest.mark.parametrize("n, m", [(0, 3), (3, 0)])
@@ -99,7 +99,8 @@ def test_no_rows_have_no_costs_and_no_pull(n, m):
     cost = GroundCost(0.7)
     X, Y = random_rows(n, 5), random_rows(m, 5)
     assert cost.matrix(X, Y).shape == (n, m)
-    assert torch.equal(cost.pull(X, Y, torch.ones(n, m, dtype=torch.float64)), torch.zeros(n, 5))
+    zeros = torch.zeros(n, 5)
+    assert torch.equal(cost.gradient(X, Y, torch.ones(n, m, dtype=torch.float64)), zeros)
 
 
 @pytest.mark.parametrize("l1_weight, class_scale", WEIGHTS)

@@ -1,7 +1,6 @@
 """Encoders of records: exact for each of them, bounded, and silent about private values."""
 
 import copy
-import json
 import pickle
 from types import SimpleNamespace
 
@@ -14,7 +13,7 @@ from sklearn.datasets import load_digits
 from skdpot.generative import CosineEncoder, PoseEncoder
 from skdpot.generative import _encoders as pose
 from skdpot.generative import _images as images
-from skdpot.generative._encoders import Encoder, RecordSpace, encoder_from_header, make_encoder
+from skdpot.generative._encoders import Encoder, RecordSpace, make_encoder
 from skdpot.generative._images import (
     CosineTransform,
     IntensityMap,
@@ -93,15 +92,6 @@ def make_any(name, image_shape):
     return make(name, image_shape, n_features, **options)
 
 
-def header_round_trip(encoder, name, image_shape):
-    box = (np.linspace(-3, 0, 40), np.linspace(1, 7, 40))
-    n_features = 40 if image_shape is None else int(np.prod(image_shape))
-    return encoder_from_header(
-        json.loads(json.dumps(encoder.header(), allow_nan=False)),
-        RecordSpace(box if image_shape is None else unit_box(n_features), encoder.image_shape),
-    )
-
-
 # Whatever the encoder
 # --------------------
 
@@ -157,20 +147,16 @@ def test_the_largest_norm_is_reached(name):
 
 
 @by_encoder
-def test_a_header_a_pickle_and_a_copy_make_the_same_encoder(name, image_shape):
+def test_a_pickle_and_a_copy_make_the_same_encoder(name, image_shape):
     encoder = make_any(name, image_shape)
     points = random_points(40 if image_shape is None else int(np.prod(image_shape)), 6)
     codes = encoder.encode(points)
-    for other in (
-        header_round_trip(encoder, name, image_shape),
-        pickle.loads(pickle.dumps(encoder)),
-        copy.deepcopy(encoder),
-    ):
+    for other in (pickle.loads(pickle.dumps(encoder)), copy.deepcopy(encoder)):
         assert same_bits(other.encode(points), codes)
         np.testing.assert_allclose(other.decode(codes), encoder.decode(codes), atol=1e-12)
         assert other.largest_norm == encoder.largest_norm
         assert other.image_shape == encoder.image_shape
-        assert other.header() == encoder.header()
+        assert other.get_params() == encoder.get_params()
 
 
 @by_encoder
@@ -202,14 +188,14 @@ def test_identity_is_in_units_of_the_data():
 
 
 def test_auto_goes_by_the_image_shape():
-    assert make("auto", n_features=6).header()["name"] == "whiten-by-bounds"
+    assert make("auto", n_features=6).name == "whiten-by-bounds"
     encoder = make("auto", (6, 30))
-    assert encoder.header() == {"name": "dct", "n_coefficients": None}
+    assert (encoder.name, encoder.n_coefficients) == ("dct", None)
     assert encoder.n_codes == 6 * 14
     assert encoder.image_shape == (6, 30, 1)
     for shape in ((8, 8), (16, 16), (28, 28), (105, 105), (32, 32, 3)):
-        assert make("auto", shape).header()["name"] == "dct"
-    assert make("auto", (6, 30), ample=True).header()["n_coefficients"] == 6
+        assert make("auto", shape).name == "dct"
+    assert make("auto", (6, 30), ample=True).n_coefficients == 6
     assert make("auto", n_features=6).image_shape is None
     assert make("identity", (2, 3)).image_shape == (2, 3, 1)
 
@@ -242,14 +228,6 @@ def test_what_cannot_be_an_encoder_is_refused(encoder, options, message):
 def test_shapes_that_are_none_are_refused(shape):
     with pytest.raises(ValueError, match="image_shape must be"):
         whole_shape(shape, 6)
-
-
-@pytest.mark.parametrize(
-    "header", [{}, {"name": "dct"}, {"name": "identity and more"}, {"name": "own"}, {"name": None}]
-)
-def test_headers_of_nothing_are_refused(header):
-    with pytest.raises(ValueError):
-        encoder_from_header(header, RecordSpace(unit_box(4)))
 
 
 # Cosine transform
@@ -328,16 +306,7 @@ def test_colours_are_encoded_as_differences_from_middle_gray():
     assert not middle.any()
     np.testing.assert_array_equal(black, -white)
     assert encoder.largest_norm < 1.001 * np.linalg.norm(white)
-    # In a file of an earlier version black is 0.
-    earlier = dict(encoder.header())
-    assert earlier.pop("ground") == 0.5
-    space = RecordSpace(unit_box(270), (*COLOUR[:2], 3))
-    again, before = (encoder_from_header(header, space) for header in (encoder.header(), earlier))
-    for one in (encoder, again):
-        np.testing.assert_array_equal(one.decode(np.zeros((1, 270))), np.zeros((1, 270)))
-    np.testing.assert_array_equal(before.decode(np.zeros((1, 270))), np.full((1, 270), -1.0))
-    assert not before.encode(np.full((1, 270), -1.0)).any()
-    assert before.header() == earlier
+    np.testing.assert_array_equal(encoder.decode(np.zeros((1, 270))), np.zeros((1, 270)))
 
 
 @pytest.mark.parametrize("shape", [(8, 12, 1), (9, 10, 3)])
@@ -354,16 +323,6 @@ def test_images_differ_from_a_ground_of_any_brightness(brightness, shape):
     alone = np.concatenate([encoder.encode(point[None]) for point in points])
     np.testing.assert_array_equal(codes, alone)
     np.testing.assert_allclose(encoder.decode(codes), points, atol=1e-4)
-    space = RecordSpace(unit_box(int(np.prod(shape))), shape)
-    again = encoder_from_header(encoder.header(), space)
-    np.testing.assert_array_equal(again.encode(points), codes)
-
-
-@pytest.mark.parametrize("ground", [-0.5, 1.5, np.nan, "0.5", None])
-def test_a_ground_that_is_no_brightness_is_refused(ground):
-    header = make("dct", (8, 8)).header() | {"ground": ground}
-    with pytest.raises(ValueError, match="ground of images"):
-        encoder_from_header(header, RecordSpace(unit_box(64), (8, 8, 1)))
 
 
 def test_colours_have_fewer_coefficients_with_an_ample_budget():
@@ -580,7 +539,6 @@ def test_an_encoder_of_a_new_name_is_one_class():
         encoder = make("halved", n_features=3)
         points = random_points(3)
         np.testing.assert_allclose(encoder.decode(encoder.encode(points)), points)
-        again = encoder_from_header(encoder.header(), RecordSpace(unit_box(3)))
-        assert isinstance(again, Halved) and again.n_codes == 3
+        assert isinstance(encoder, Halved) and encoder.n_codes == 3
     finally:
         Halved.name = ""

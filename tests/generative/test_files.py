@@ -62,11 +62,12 @@ def npy(array):
 
 def header_member(content):
     text = content if isinstance(content, bytes) else json.dumps(content).encode()
-    return ("header.npy", npy(np.frombuffer(text, np.uint8)))
+    return ("header.json", text)
 
 
-def whole(arrays, header=None, **changes):
-    content = {"format": "skdpot generator", "version": 3, "arrays": arrays, "header": header or {}}
+def whole(arrays=(), header=None, **changes):
+    content = {"format": "skdpot generator", "version": 4, "arrays": list(arrays), "header": {}}
+    changes |= {} if header is None else {"header": header}
     return header_member({**content, **changes})
 
 
@@ -98,8 +99,8 @@ def test_extreme_numbers_come_back(path):
 def test_numpy_reads_the_arrays_too(written):
     with np.load(written, allow_pickle=False) as archive:
         for name, array in ARRAYS.items():
-            np.testing.assert_array_equal(archive[f"arrays/{name}"], array, strict=True)
-        assert json.loads(archive["header"].tobytes())["header"] == HEADER
+            np.testing.assert_array_equal(archive[name], array, strict=True)
+        assert json.loads(archive["header.json"])["header"] == HEADER
 
 
 def test_files_are_small_and_the_same_bytes_every_time(written, tmp_path):
@@ -155,9 +156,6 @@ def test_folders_and_files_that_are_not_there_are_errors_of_the_system(tmp_path)
         ({"x": np.float32(1)}, "must have values of JSON"),
         ({"x": float("nan")}, "must have values of JSON"),
         ({"x": {1}}, "must have values of JSON"),
-        ({"x": (1, 2)}, "would change when read"),
-        ({1: 2}, "would change when read"),
-        ([1], "must be a dictionary"),
     ],
 )
 def test_headers_that_would_be_read_as_others_are_refused(path, header, message):
@@ -189,7 +187,7 @@ def test_names_that_an_archive_would_change_are_refused(path, name):
 
 
 def test_strange_names_are_names(path):
-    arrays = {name: np.zeros(1) for name in ("", "header", "../x", "/x", "x/", "x.npy", "C:x", " ")}
+    arrays = {name: np.zeros(1) for name in ("", "../x", "/x", "x/", "x.npy", "C:x", " ")}
     write_generator(path, {}, arrays)
     assert_equal(read_generator(path), arrays, header={})
 
@@ -213,7 +211,7 @@ def test_damaged_files_are_read_right_or_refused(path):
             assert_equal(found, arrays, header={"steps": 3})
             n_read += 1
     # Times, attributes and the like of the members do not matter.
-    assert 0 < n_read < 0.2 * len(intact)
+    assert 0 < n_read < 0.25 * len(intact)
 
 
 def test_randomly_damaged_files_are_read_right_or_refused(written):
@@ -249,9 +247,6 @@ def test_other_archives_are_refused(path):
     np.savez(path, x=np.zeros(2))
     with pytest.raises(ValueError, match="is not a file of a generator: it has no header"):
         read_generator(path)
-    np.savez(path, header=np.zeros(2))
-    with pytest.raises(ValueError, match="the header of .* is not JSON"):
-        read_generator(path)
 
 
 @pytest.mark.parametrize(
@@ -262,12 +257,10 @@ def test_other_archives_are_refused(path):
         (header_member(b"\xff\xfe\x00"), "is not JSON"),
         (header_member([1]), "is not a file of a generator"),
         (header_member({}), "is not a file of a generator"),
-        (whole({}, format="other"), "is not a file of a generator"),
-        (whole([], version=4), "has the version 4, and only versions up to 3 can be read"),
-        (whole([], version=None), "has the version None"),
-        (whole("x"), "must have a header, and arrays, and no more"),
-        (whole({}, header=[1]), "must have a header, and arrays, and no more"),
-        (whole({}, extra=1), "must have a header, and arrays, and no more"),
+        (whole(format="other"), "is not a file of a generator"),
+        (whole(version=5), "has the version 5, and only version 4 can be read"),
+        (whole(version=None), "has the version None"),
+        (whole(header=[1]), "lacks a header, or"),
     ],
 )
 def test_other_headers_are_refused(path, member, message):
@@ -284,13 +277,6 @@ def as_claimed(claim, data=bytes(24)):
 
 def claim(descr="<f8", order=False, shape=(3,)):
     return f"{{'descr': {descr!r}, 'fortran_order': {order}, 'shape': {shape!r}, }}"
-
-
-def test_arrays_of_the_first_version_are_read(path):
-    described = {"x": {"dtype": "<f8", "shape": [3]}}
-    member = whole(described, {"steps": 3}, version=1)
-    with_members(path, [member, ("arrays/x.npy", as_claimed(claim()))])
-    assert_equal(read_generator(path), {"x": np.zeros(3)}, header={"steps": 3})
 
 
 @pytest.mark.parametrize(
@@ -316,21 +302,20 @@ def test_arrays_of_the_first_version_are_read(path):
     ],
 )
 def test_arrays_that_are_not_what_they_claim_are_refused(path, text):
-    with_members(path, [whole(["x"]), ("arrays/x.npy", as_claimed(text))])
-    with pytest.raises(ValueError, match="array 'x' of .* is damaged, or not an array of numbers"):
+    with_members(path, [whole("x"), ("x.npy", as_claimed(text))])
+    with pytest.raises(ValueError, match="array 'x' is damaged, or not an array of numbers"):
         read_generator(path)
 
 
 def test_members_must_be_those_of_the_header(written):
     intact = members_of(written)
     others = [
-        [*intact, ("arrays/more.npy", npy([1.0]))],
+        [*intact, ("more.npy", npy([1.0]))],
         [*intact, ("readme.txt", b"")],
         intact[:-1],
         [intact[0], *intact[:0:-1]],
-        [("arrays/other.npy", data) if name == "arrays/count.npy" else (name, data)
-         for name, data in intact],
-    ]  # fmt: skip
+        [("other.npy", data) if name == "count.npy" else (name, data) for name, data in intact],
+    ]
     for members in others:
         with_members(written, members)
         with pytest.raises(ValueError, match="must hold the arrays"):
@@ -339,7 +324,7 @@ def test_members_must_be_those_of_the_header(written):
 
 def test_names_occur_once(written):
     with pytest.warns(UserWarning, match="Duplicate name"):
-        with_members(written, [*members_of(written), ("arrays/count.npy", npy(8))])
+        with_members(written, [*members_of(written), ("count.npy", npy(8))])
     with pytest.raises(ValueError, match="a name occurs twice"):
         read_generator(written)
 
@@ -347,9 +332,7 @@ def test_names_occur_once(written):
 def test_a_small_file_does_not_become_a_large_array(path):
     """Neither by compression, nor by a wrong size, nor by reading the same bytes several times."""
     zeros = np.zeros(10**6)
-    with_members(
-        path, [whole(["x"]), ("arrays/x.npy", npy(zeros))], compression=zipfile.ZIP_DEFLATED
-    )
+    with_members(path, [whole("x"), ("x.npy", npy(zeros))], compression=zipfile.ZIP_DEFLATED)
     with pytest.raises(ValueError, match="something in it is compressed"):
         read_generator(path)
     members = [zipfile.ZipInfo(f"{k}") for k in range(3)]
@@ -381,15 +364,12 @@ def test_nothing_in_a_file_is_executed(path, tmp_path):
     path.write_bytes(pickled)
     with pytest.raises(ValueError, match="is damaged"):
         read_generator(path)
-    np.savez(path, header=harmful)
-    with pytest.raises(ValueError, match="the header of"):
-        read_generator(path)
     np.savez(path, x=harmful)
     harmful_npy = dict(members_of(path))["x.npy"]
     code = f"__import__('pathlib').Path({str(proof)!r}).touch()"
     harmful_text = harmful_npy.replace(b"'descr': '|O'", f"'descr': {code}".encode())
     for data in (harmful_npy, harmful_text, code.encode(), pickled):
-        with_members(path, [whole(["x"]), ("arrays/x.npy", data)])
-        with pytest.raises(ValueError, match="the array 'x' of"):
+        with_members(path, [whole("x"), ("x.npy", data)])
+        with pytest.raises(ValueError, match="the array 'x' is"):
             read_generator(path)
     assert not proof.exists()

@@ -184,6 +184,5 @@ def test_a_column_of_one_value_leaves_a_model_that_can_be_drawn_from():
     generator = DPSinkhornGenerator(
         3.0, schema=SCHEMA, model=TableSketch(8, n_iter=5), random_state=0
     ).fit(X)
-    statistics, model = generator._fitted.statistics, generator._fitted.model
-    assert "parities" in statistics and np.isfinite(model["cells"]).all()
+    assert np.isfinite(generator._fitted.model["cells"]).all()
     assert generator.sample(10).notna().all(axis=None)

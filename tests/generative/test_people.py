@@ -16,6 +16,7 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 
 from skdpot import DPSinkhornGenerator, PrivacyLedger
 from skdpot.generative import TableSketch
+from skdpot.generative._files import read_generator, write_generator
 from skdpot.generative._table_space import People
 from tests.oracles.people import SCHEMA, SMALL, fit_people, make_people, refused
 from tests.oracles.sketch import moved_by, squared_mu, transcript_of
@@ -204,18 +205,19 @@ def test_files_hold_people(tmp_path):
     assert "people" in str(loaded.quality())
 
 
-def test_forged_files_are_refused():
-    sketch = fit_people(make_people(30))._fitted
-    header, arrays = sketch.to_file()
-    read = partial(type(sketch).from_file, header["table"], n_records=sketch.n_records)
-    assert read(arrays).space.user == "user"
-    sizes = arrays["statistics.sizes"]
-    for forged in (sizes[:-1], sizes * np.nan):
+def test_forged_files_are_refused(tmp_path):
+    path, name = tmp_path / "generator.npz", "fitted.statistics.sizes"
+    fit_people(make_people(30)).save(path)
+    header, arrays = read_generator(path)
+    assert DPSinkhornGenerator.load(path)._fitted.space.user == "user"
+    for forged in (arrays[name][:-1], arrays[name] * np.nan):
+        write_generator(path, header, {**arrays, name: forged})
         with pytest.raises(ValueError, match="lacks the release"):
-            read({**arrays, "statistics.sizes": forged})
-    del arrays["statistics.sizes"]
-    with pytest.raises(ValueError, match="does not hold a sketch"):
-        read(arrays)
+            DPSinkhornGenerator.load(path)
+    del arrays[name]
+    write_generator(path, header, arrays)
+    with pytest.raises(ValueError, match="lacks 'fitted.statistics.sizes'"):
+        DPSinkhornGenerator.load(path)
 
 
 def test_what_is_wrong_is_said_before_the_charge_without_a_value():

@@ -584,6 +584,8 @@ def changed(header, *path_and_value):
     return header
 
 
+SPACE = ("fitted", "fields", "space", "fields")
+SKETCH = ("fitted", "fields", "sketch", "fields")
 FORGED_HEADERS = [
     ("n_features", 3),
     ("n_features", 2**40),
@@ -592,19 +594,20 @@ FORGED_HEADERS = [
     ("feature_names", ["a"]),
     ("feature_names", 3),
     ("guarantee", {"epsilon": 1.0}),
-    ("sketch", None),
-    ("sketch", {}),
-    ("sketch", "encoder", {"name": "magic"}),
-    ("sketch", "encoder", {"name": "identity", "image_shape": None}),
-    ("space", "image_shape", [2**30, 2**30]),
-    ("sketch", "encoder", "n_coefficients", 4),
-    ("sketch", "augment", {"shift": "1"}),
-    ("sketch", "augment", {"moves": 1}),
-    ("sketch", "augment", "shift"),
-    ("space", "classes", None),
-    ("space", "classes", ["a", "b", "c"]),
-    ("space", "bounds", [1, 0]),
-    ("space", 3),
+    ("fitted", "fields", "sketch", None),
+    ("fitted", "fields", "sketch", {}),
+    (*SKETCH, "encoder", {"class": "Magic", "fields": {}}),
+    (*SKETCH, "encoder", {"class": "PrivateLedger", "fields": {}}),
+    (*SKETCH, "encoder", "class", "IdentityEncoder"),
+    (*SPACE, "image_shape", [2**30, 2**30]),
+    (*SKETCH, "encoder", "fields", "n_coefficients", 4),
+    (*SKETCH, "augment", {"shift": "1"}),
+    (*SKETCH, "augment", {"moves": 1}),
+    (*SKETCH, "augment", "shift"),
+    (*SPACE, "classes", None),
+    (*SPACE, "classes", ["a", "b", "c"]),
+    (*SPACE, "box", [1, 0]),
+    (*SPACE[:-1], 3),
     ("class", "SinkhornGradientGenerator"),
     ("parameters", "random_state", 0),
     ("parameters", "ledger", "book"),
@@ -615,13 +618,16 @@ FORGED_HEADERS = [
 def forged_arrays(arrays):
     """Yield arrays of which some is none of a sketch."""
     for name, array in arrays.items():
-        if name != "intensities":
-            yield {other: arrays[other] for other in arrays if other != name}
+        yield {other: arrays[other] for other in arrays if other != name}
         for wrong in (array * np.nan, array + np.inf, array[None], np.zeros((0, 20))):
             yield arrays | {name: wrong}
-    for name in ("weights", "intensities"):
+    weights, intensities, counts, unit = (
+        f"fitted.sketch.{name}"
+        for name in ("mixture.weights", "intensities", "mixture.counts", "mixture.unit")
+    )
+    for name in (weights, intensities):
         yield arrays | {name: 2 * arrays[name]}
-    for name in ("weights", "intensities", "counts", "unit"):
+    for name in (weights, intensities, counts, unit):
         yield arrays | {name: -arrays[name]}
         yield arrays | {name: 0 * arrays[name]}
     yield arrays | {"more": np.zeros(3)}
@@ -648,7 +654,7 @@ def test_moves_of_what_is_no_image_are_refused(tmp_path):
     path = tmp_path / "generator"
     make().fit(make_records()).save(path)
     header, arrays = read_generator(path)
-    write_generator(path, changed(header, "sketch", "augment", {"shift": 1}), arrays)
+    write_generator(path, changed(header, *SKETCH, "augment", {"shift": 1}), arrays)
     with pytest.raises(ValueError, match="does not hold a sketch"):
         DPSinkhornGenerator.load(path)
 

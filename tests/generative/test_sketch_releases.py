@@ -13,6 +13,7 @@ from sklearn.exceptions import NotFittedError
 
 from skdpot.generative import CosineEncoder
 from skdpot.generative import _gaussians as class_rows
+from skdpot.generative import _vectors as vectors
 from skdpot.generative._gaussians import (
     BALL,
     COUNTED,
@@ -22,7 +23,7 @@ from skdpot.generative._gaussians import (
     Centres,
     ClassRows,
 )
-from skdpot.generative._vectors import _N_ROUNDS, VectorReleases, intensity_counts
+from skdpot.generative._vectors import _N_ROUNDS, intensity_counts
 from skdpot.privacy import BudgetExceededError, PrivacyLedger
 from skdpot.privacy.accounting import epsilon_of
 from skdpot.releases import RADIUS, ball_points
@@ -295,11 +296,11 @@ def test_a_ground_that_goes_by_exact_intensities_is_found_out(rng, monkeypatch):
         exact[:] = [intensity_counts(points)]
         return exact[0]
 
-    def placed(self, encoder, intensities, *others, place=VectorReleases._on_ground):
-        return place(self, encoder, exact[0] / exact[0].sum(), *others)
+    def placed(encoder, intensities, *others, place=vectors.encoder_on_ground):
+        return place(encoder, exact[0] / exact[0].sum(), *others)
 
     monkeypatch.setattr("skdpot.generative._vectors.intensity_counts", counted)
-    monkeypatch.setattr(VectorReleases, "_on_ground", placed)
+    monkeypatch.setattr(vectors, "encoder_on_ground", placed)
     records, record = some_records("waves", rng), further_records("waves", rng)[0]
     replay = Replay(make_generator("waves"), *records)
     with pytest.raises(AssertionError):

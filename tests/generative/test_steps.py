@@ -12,6 +12,8 @@ from skdpot.generative._torch import training
 from skdpot.generative._torch.steps import NoisyRelease, _exact_sum
 from skdpot.generative._torch.training import STEPS
 from skdpot.privacy.accounting import epsilon_of
+from skdpot.privacy.mechanisms import GaussianMechanism
+from skdpot.privacy.random import make_source
 from skdpot.published._training import GRADIENTS, make_vector
 from tests.oracles.devices import DEVICES
 from tests.oracles.generator_steps import WAYS, batch_of, make_step, vector_for
@@ -447,7 +449,7 @@ def short_of_memory(*_):
 def test_memory_that_is_short_in_a_step_tells_no_sizes(way, monkeypatch):
     """Not even in what the error came from, which tracebacks show."""
     monkeypatch.setattr(NoisyRelease, "_with_noise", short_of_memory)
-    monkeypatch.setattr(training.Trainer, "rehearse", lambda trainer: None)
+    monkeypatch.setattr(training.Trainer, "dry_run", lambda trainer: None)
     generator = make_gradient_generator(
         gradient=WAYS[way], sampling_rate=1.0, n_iter=2, network=torch.nn.Linear
     )
@@ -468,3 +470,19 @@ def test_memory_that_is_short_for_a_sample_tells_no_sizes(monkeypatch):
         generator.fit(np.full((5, 2), 0.5))
     assert "4711" not in str(error.value)
     assert error.value.__context__ is None
+
+
+def test_the_noise_of_a_gpu_is_normal_and_seeded_by_the_source(seed):
+    """Its path, on the generator that every machine has."""
+    mechanism = GaussianMechanism.from_noise_multiplier(1.0, 1.0, n_coordinates=20_000)
+    values = torch.zeros(20_000, dtype=torch.float64)
+
+    def noise(source):
+        release = NoisyRelease(mechanism, source, torch.device("cpu"), secure=False)
+        return release._integer_noise(values) / mechanism.grid_scale
+
+    first = noise(make_source(seed))
+    assert torch.equal(first, noise(make_source(seed)))
+    assert kstest(first, "norm").pvalue > 1e-4 > kstest(first / 1.1, "norm").pvalue
+    source = make_source(seed)
+    assert not torch.equal(noise(source), noise(source))

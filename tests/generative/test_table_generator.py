@@ -305,7 +305,7 @@ def test_a_declared_target_may_go_beside_the_table(target, tmp_path):
     header, arrays = read_generator(path)
     for name, value in (("named", 3), ("apart", False), ("apart", 0.5)):
         forged = copy.deepcopy(header)
-        forged["sketch"]["table"][name] = value
+        forged["fitted"]["fields"]["space"]["fields"][name] = value
         write_generator(path, forged, arrays)
         with pytest.raises(ValueError):
             DPSinkhornGenerator.load(path)
@@ -521,7 +521,7 @@ def test_files_hold_the_generator(fitted, tmp_path):
     assert loaded.classes_.tolist() == ["no", "yes"] and loaded.classes is None
     assert loaded.target == "retired" and list(loaded.schema) == list(SCHEMA)
     assert loaded.n_features_in_ == 6 and loaded.feature_names_in_.tolist() == list(SCHEMA)
-    statistics = fitted._fitted.known_statistics
+    statistics = fitted._fitted.statistics
     assert loaded._fitted.statistics.keys() == statistics.keys()
     for name, array in statistics.items():
         np.testing.assert_array_equal(loaded._fitted.statistics[name], array, strict=True)
@@ -568,21 +568,24 @@ def test_nothing_of_the_records_is_kept(tmp_path):
         assert not any(struct.pack(code, value) in file for code in ("<d", ">d") for file in files)
 
 
+TABLE = ("fitted", "fields")
+SPACE = (*TABLE, "space", "fields")
+DECLARED = (*SPACE, "schema", "fields", "declared")
 FORGED_HEADERS = [
     ("n_features", 3),
     ("n_features", None),
     ("feature_names", ["age"]),
-    ("n_records", -1),
-    ("n_records", 0.5),
-    ("sketch", "table", {}),
-    ("sketch", "table", None),
-    ("sketch", "table", "schema", {"columns": [], "target": None}),
-    ("sketch", "table", "schema", "target", None),
-    ("sketch", "table", "schema", "target", "age"),
-    ("sketch", "table", "schema", "columns", 3),
-    ("sketch", "table", "container", "magic"),
-    ("sketch", "table", "apart", True),
-    ("sketch", "table", "apart", "yes"),
+    (*TABLE, "n_records", -1),
+    (*TABLE, "n_records", 0.5),
+    (*TABLE, {}),
+    ("fitted", None),
+    (*DECLARED, {"columns": [], "target": None}),
+    (*DECLARED, "target", None),
+    (*DECLARED, "target", "age"),
+    (*DECLARED, "columns", 3),
+    (*SPACE, "container", "magic"),
+    (*SPACE, "apart", True),
+    (*SPACE, "apart", "yes"),
     ("parameters", "schema", {"age": [1, 2]}),
     ("model", 3),
     ("class", "SinkhornGradientGenerator"),
@@ -602,7 +605,7 @@ def test_forged_files_are_refused(fitted, tmp_path):
         part[last] = value
         files.append((forged, arrays))
     of_noise = ("counts", "pairs", "deviations", "parities", "parity_deviation")
-    of_counts = {f"statistics.{name}" for name in of_noise}
+    of_counts = {f"fitted.statistics.{name}" for name in of_noise}
     for name, array in arrays.items():
         files.append((header, {other: arrays[other] for other in arrays if other != name}))
         wrong = [array[None], array[:-1], np.zeros(()), np.zeros((0, 3))]
@@ -615,8 +618,10 @@ def test_forged_files_are_refused(fitted, tmp_path):
             wrong += [array + 0.5, array + 2**62]
         files += [(header, arrays | {name: values}) for values in wrong]
     files.append((header, arrays | {"more": np.zeros(3)}))
-    files.append((header, arrays | {"statistics.counts": 2 * arrays["statistics.counts"]}))
-    files.append((header, arrays | {"statistics.deviations": np.array([1.0, -1.0])}))
+    files.append(
+        (header, arrays | {"fitted.statistics.counts": 2 * arrays["fitted.statistics.counts"]})
+    )
+    files.append((header, arrays | {"fitted.statistics.deviations": np.array([1.0, -1.0])}))
     for forged in files:
         write_generator(path, *forged)
         with pytest.raises(ValueError):

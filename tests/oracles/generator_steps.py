@@ -8,12 +8,7 @@ from skdpot.generative._torch.training import STEPS
 from skdpot.published._training import GRADIENTS, make_vector
 
 # What is released.
-WAYS = {
-    "joint": "images",
-    "per image": "per_image",
-    "parameters": "parameters",
-    "per record": "per_record",
-}
+WAYS = {"joint": "images", "per image": "per_image", "per record": "per_record"}
 
 
 class Recorder:

@@ -8,10 +8,8 @@ wrong with a probability of at most 5 %.
 import numpy as np
 import pytest
 
-from skdpot.generative import _gaussians as class_rows
-from skdpot.generative import _gaussians as radii
-from skdpot.generative import _vectors as mixture
-from skdpot.generative import _vectors as vector_plan
+from skdpot.generative import _gaussians as gaussians
+from skdpot.generative import _vectors as vectors
 from skdpot.privacy.audit import audit
 from skdpot.releases import RADIUS, SketchReleases
 from tests.oracles.sketch import transcript_of
@@ -36,12 +34,12 @@ def classes_are_independent(monkeypatch):
 
     Whatever is made of what was released is no matter of privacy.
     """
-    monkeypatch.setattr(vector_plan, "_SHARED_HISTOGRAMS", np.inf)
-    monkeypatch.setattr(vector_plan, "_SHARED_COVARIANCES", np.inf)
-    monkeypatch.setattr(mixture, "kept_shares", lambda observed, *_: np.ones(observed.shape))
-    monkeypatch.setattr(mixture, "clean_covariance", lambda *_: np.full((1, 1), 0.01))
+    monkeypatch.setattr(vectors, "_SHARED_HISTOGRAMS", np.inf)
+    monkeypatch.setattr(vectors, "_SHARED_COVARIANCES", np.inf)
+    monkeypatch.setattr(vectors, "kept_shares", lambda observed, *_: np.ones(observed.shape))
+    monkeypatch.setattr(vectors, "clean_covariance", lambda *_: np.full((1, 1), 0.01))
     monkeypatch.setattr(
-        radii.NormDistributions, "quantiles", lambda laws, _: np.full(len(laws.scales), 0.1)
+        gaussians.NormDistributions, "quantiles", lambda laws, _: np.full(len(laws.scales), 0.1)
     )
 
 
@@ -128,23 +126,32 @@ def test_half_of_the_noise_of_one_release_is_noticed(name, seed):
 
 
 def test_a_radius_that_is_the_largest_norm_of_private_records_is_noticed(seed, monkeypatch):
-    class LargestNorms(radii.NormDistributions):
+    largest = []
+
+    class LargestNorms(gaussians.NormDistributions):
+        def of(self, n_classes):
+            return self
+
         def quantiles(self, level):
             return self.scales
 
-    honest = mixture.MixtureSketch._release_norms
+    class Watched(gaussians.ClassRows):
+        def norm_counts(self):
+            largest.append(np.linalg.norm(self._rows, axis=1).max())
+            return super().norm_counts()
 
-    def largest_norms(sketch, name):
-        laws = honest(sketch, name)
-        norms = np.array([np.linalg.norm(rows._rows, axis=1).max() for rows in sketch._rows])
-        return LargestNorms(norms, laws.freedoms)
+    def fitted(counts, deviation, fit_norms=gaussians.fit_norms):
+        norms = np.array(largest)
+        largest.clear()
+        return LargestNorms(norms, fit_norms(counts, deviation).of(len(norms)).freedoms)
 
-    monkeypatch.setattr(mixture.MixtureSketch, "_release_norms", largest_norms)
+    monkeypatch.setattr(vectors, "ClassRows", Watched)
+    monkeypatch.setattr(vectors, "fit_norms", fitted)
     assert Attack(1.0).bound(seed) > 1.0
 
 
 def test_a_clip_that_is_missing_is_noticed(seed, monkeypatch):
     monkeypatch.setattr(
-        class_rows, "ball_points", lambda rows, radius: np.rint(rows * (RADIUS / radius))
+        gaussians, "ball_points", lambda rows, radius: np.rint(rows * (RADIUS / radius))
     )
     assert Attack(1.0).bound(seed) > 1.0

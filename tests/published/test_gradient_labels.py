@@ -13,7 +13,7 @@ from tests.oracles.gradient_generators import make_gradient_generator
 
 # Noise for samples of all records needs no search.
 FAST = {"epsilon": 5.0, "n_iter": 2, "sampling_rate": 1.0, "batch_size": 6}
-STEPS = [{"gradient": name} for name in ("per_record", "images", "per_image", "parameters")]
+STEPS = [{"gradient": name} for name in ("per_record", "images", "per_image")]
 NAMES = ["-".join(step.values()) for step in STEPS]
 CENTERS = {"cat": (0.2, 0.2), "dog": (0.8, 0.7)}
 

@@ -119,7 +119,7 @@ def test_sums_over_records_are_charged_as_such():
     assert made.epsilon_after(500) == pytest.approx(2.004, abs=1e-3)
 
 
-@pytest.mark.parametrize("gradient, epsilon", [("per_record", 2.004), ("parameters", 3.709)])
+@pytest.mark.parametrize("gradient, epsilon", [("per_record", 2.004), ("images", 3.709)])
 def test_only_sums_over_records_are_centred(gradient, epsilon):
     """A gradient of transport turns as a whole where a record enters the sample."""
     ledger = make_ledger(neighbouring="replace_one")
@@ -165,7 +165,7 @@ X = np.random.default_rng(0).uniform(size=(12, 2))
 
 
 @by_relation
-@pytest.mark.parametrize("gradient", ["per_record", "images", "parameters"])
+@pytest.mark.parametrize("gradient", ["per_record", "images"])
 def test_a_ledger_gets_one_entry_with_the_event_of_the_training(gradient, neighbouring):
     ledger = make_ledger(neighbouring=neighbouring)
     params = {"gradient": gradient, "neighbouring": neighbouring}

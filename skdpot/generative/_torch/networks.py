@@ -1,8 +1,6 @@
-"""Networks that make records from random numbers.
+"""Networks that make records from random numbers: perceptrons, a published one for images, users'.
 
-Architectures of networks: perceptrons for vectors, and two published ones for images.
-
-None of them normalises batches, so a record depends on its own input only. Layers start as
+None of ours normalises batches, so a record depends on its own input only. Layers start as
 PyTorch's do, with small signals. If signals keep their size from layer to layer, the published
 learning rate of 1e-4 is too high for images of digits: after fifty steps all were about the same.
 """
@@ -17,15 +15,11 @@ from typing import Any
 import torch
 from torch import nn
 
-# The published sizes of the classes' embedding, of the maps between the transposed convolutions,
-# and of the maps of the residual blocks. The last of these is as large as the image.
+# The published sizes of the classes' embedding, and of the maps between the transposed
+# convolutions.
 _EMBEDDING_DIM = 4
 _DCGAN_CHANNELS = (256, 128, 64)
-_RESIDUAL_CHANNELS = 256
-_RESIDUAL_BLOCKS = 4
 _HIDDEN_UNITS = 256
-# Singular vectors start about as close as training keeps them.
-_FIRST_POWER_ITERATIONS = 15
 
 
 def perceptron(latent_dim: int, n_classes: int, n_features: int) -> nn.Module:
@@ -81,38 +75,6 @@ def dcgan(latent_dim: int, n_classes: int, image_shape: tuple[int, int, int]) ->
     )
 
 
-def residual_network(
-    latent_dim: int, n_classes: int, image_shape: tuple[int, int, int]
-) -> nn.Module:
-    """Return the published network of residual blocks, after that of BigGAN.
-
-    `image_shape` is (height, width, channels). The output has the shape (n, channels, height,
-    width).
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skdpot.generative._torch.networks import residual_network
-    >>> residual_network(3, 2, (8, 8, 3))(torch.rand(4, 5)).shape
-    torch.Size([4, 3, 8, 8])
-    """
-    height, width, channels = image_shape
-    maps = _RESIDUAL_CHANNELS
-    # All blocks but the first double the size.
-    scale = 2 ** (_RESIDUAL_BLOCKS - 1)
-    inputs = _Inputs(latent_dim, n_classes)
-    return nn.Sequential(
-        inputs,
-        nn.Unflatten(1, (inputs.n_outputs, 1, 1)),
-        _transposed(inputs.n_outputs, maps, (math.ceil(height / scale), math.ceil(width / scale))),
-        *(_ResidualBlock(maps, doubling=k > 0) for k in range(_RESIDUAL_BLOCKS)),
-        nn.ReLU(),
-        _transposed(maps, channels, 3, padding=1),
-        nn.Tanh(),
-        _Cropped(height, width),
-    )
-
-
 class _Inputs(nn.Module):
     """Random numbers as they are, and behind them the class, embedded."""
 
@@ -142,58 +104,6 @@ class _Cropped(nn.Module):
         return images[..., : self.height, : self.width]
 
 
-class _ResidualBlock(nn.Module):
-    """Images, doubled in size if wanted, plus the result of three convolutions."""
-
-    def __init__(self, channels: int, doubling: bool) -> None:
-        super().__init__()
-        self.resized = nn.Upsample(scale_factor=2) if doubling else nn.Identity()
-        self.convolutions = nn.ModuleList(_NormalisedConvolution(channels) for _ in range(3))
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        images = self.resized(images)
-        added = images
-        for convolution in self.convolutions:
-            added = convolution(added.relu())
-        return images + added
-
-
-class _NormalisedConvolution(nn.Module):
-    """A convolution whose weights, as a matrix, have a largest singular value of about 1.
-
-    PyTorch's own cannot be pickled. The singular vector comes closer with every call in training.
-    Otherwise it stays unchanged, so an output depends on its input only.
-    """
-
-    left_vector: torch.Tensor
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(channels, channels, 3, 3, dtype=torch.float32))
-        self.bias = nn.Parameter(torch.zeros(channels, dtype=torch.float32))
-        vector = torch.randn(channels, dtype=torch.float32)
-        self.register_buffer("left_vector", nn.functional.normalize(vector, dim=0))
-        for _ in range(_FIRST_POWER_ITERATIONS):
-            self._improve_left_vector()
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        if self.training:
-            self._improve_left_vector()
-        # A copy, as the gradient of this call wants it back, which may come after the next call.
-        left = self.left_vector.clone()
-        largest = left @ self.weight.flatten(1) @ self._right_vector(left)
-        return nn.functional.conv2d(images, self.weight / largest, self.bias, padding=1)
-
-    @torch.no_grad()
-    def _right_vector(self, left: torch.Tensor) -> torch.Tensor:
-        return nn.functional.normalize(left @ self.weight.flatten(1), dim=0)
-
-    @torch.no_grad()
-    def _improve_left_vector(self) -> None:
-        right = self._right_vector(self.left_vector)
-        self.left_vector.copy_(nn.functional.normalize(self.weight.flatten(1) @ right, dim=0))
-
-
 def _transposed(
     n_inputs: int,
     n_outputs: int,
@@ -217,27 +127,25 @@ def make_network(
     n_features: int,
     n_classes: int,
     latent_dim: int,
-    image_shape: tuple[int, ...] | None = None,
+    image_shape: tuple[int, int, int] | None = None,
     seed: int,
 ) -> "RowGenerator":
     """Return a network from random numbers and labels to records, with its first weights.
 
     Parameters
     ----------
-    network : {"auto", "mlp", "dcgan", "residual"}, torch.nn.Module or callable
-        "mlp" is for vectors, "dcgan" and "residual" are for images; "auto" takes "dcgan" for images
-        of one channel and "residual" for others. A module is copied, with its weights. A callable
-        is called as ``network(n_inputs, n_features)``, where `n_inputs` is `latent_dim` plus
-        `n_classes`, and returns a module.
+    network : {"auto", "mlp", "dcgan"}, torch.nn.Module or callable
+        "mlp" is for vectors, and "dcgan" for images, as "auto" chooses. A module is copied, with
+        its weights. A callable is called as ``network(n_inputs, n_features)``, where `n_inputs` is
+        `latent_dim` plus `n_classes`, and returns a module.
     n_features : int
         Numbers in a record.
     n_classes : int
         Number of classes; 0 where records have no labels.
     latent_dim : int
         Random numbers that a record is made of, at least 1.
-    image_shape : tuple of int, default=None
-        (height, width) or (height, width, channels) where a record is an image, flattened in this
-        order.
+    image_shape : tuple of three int, default=None
+        (height, width, channels) where a record is an image, flattened in this order.
     seed : int
         The first weights depend only on it. PyTorch uses 32 bits of it.
 
@@ -257,10 +165,8 @@ def make_network(
     Notes
     -----
     "dcgan" [1]_ makes a map of a quarter of the image's size of the input, in which a class is
-    embedded in 4 dimensions, and doubles it twice by transposed convolutions. "residual" makes a
-    map of an eighth of the size, and has four blocks, three of which double it; in each of them
-    three convolutions, normalised by their largest singular values, are added to the input. Where
-    the size is no multiple, images are cut at the bottom and on the right.
+    embedded in 4 dimensions, and doubles it twice by transposed convolutions. Where the size is no
+    multiple, images are cut at the bottom and on the right.
 
     PyTorch's own generator is seeded for the time of the call, and then restored. Another thread
     that draws from it in the meantime gets draws of the same seed.
@@ -275,18 +181,17 @@ def make_network(
     >>> import torch
     >>> from skdpot.generative._torch.networks import make_network
     >>> network = make_network(
-    ...     "auto", n_features=64, n_classes=0, latent_dim=5, image_shape=(8, 8), seed=0
+    ...     "auto", n_features=64, n_classes=0, latent_dim=5, image_shape=(8, 8, 1), seed=0
     ... )
     >>> network(torch.rand(3, 5)).shape
     torch.Size([3, 64])
     """
     _check_sizes(n_features, n_classes, latent_dim)
-    shape = _whole_shape(image_shape, n_features)
     with _seeded(seed):
         if isinstance(network, nn.Module):
             body = copy.deepcopy(network)
         elif isinstance(network, str):
-            body = _named_network(network, latent_dim, n_classes, n_features, shape)
+            body = _named(network, latent_dim, n_classes, n_features, image_shape)
         elif callable(network):
             body = network(latent_dim + n_classes, n_features)
         else:
@@ -295,26 +200,24 @@ def make_network(
             )
     if not isinstance(body, nn.Module):
         raise TypeError(f"network must return a torch.nn.Module, got {body!r}.")
-    return RowGenerator(body, n_features, shape).to("cpu", torch.float32)
+    return RowGenerator(body, n_features, image_shape).to("cpu", torch.float32)
 
 
-def default_latent_dim(n_features: int, image_shape: tuple[int, ...] | None = None) -> int:
+def default_latent_dim(n_features: int, image_shape: tuple[int, int, int] | None = None) -> int:
     """Return how many random numbers a record is made of, unless the user says.
 
     For images these are the published choices: 12 for one channel, 32 for several. For vectors it
-    is `n_features`, and at most 32. Raises a ValueError if the shape is none, or has not
-    `n_features` entries.
+    is `n_features`, and at most 32.
 
     Examples
     --------
     >>> from skdpot.generative._torch.networks import default_latent_dim
-    >>> default_latent_dim(784, (28, 28)), default_latent_dim(5)
+    >>> default_latent_dim(784, (28, 28, 1)), default_latent_dim(5)
     (12, 5)
     """
-    shape = _whole_shape(image_shape, n_features)
-    if shape is None:
+    if image_shape is None:
         return min(n_features, 32)
-    return 12 if shape[2] == 1 else 32
+    return 12 if image_shape[2] == 1 else 32
 
 
 class RowGenerator(nn.Module):
@@ -462,42 +365,21 @@ def _check_sizes(n_features: int, n_classes: int, latent_dim: int) -> None:
         )
 
 
-def _whole_shape(
-    image_shape: tuple[int, ...] | None, n_features: int
-) -> tuple[int, int, int] | None:
-    """Return height, width and channels."""
-    if image_shape is None:
-        return None
-    shape = (*image_shape, 1) if len(image_shape) == 2 else tuple(image_shape)
-    if len(shape) != 3 or min(shape) < 1 or math.prod(shape) != n_features:
-        raise ValueError(
-            "image_shape must be (height, width) or (height, width, channels), with a product of "
-            f"{n_features}, the number of features; got {image_shape!r}."
-        )
-    height, width, channels = shape
-    return height, width, channels
-
-
-def _named_network(
-    name: str,
-    latent_dim: int,
-    n_classes: int,
-    n_features: int,
-    image_shape: tuple[int, int, int] | None,
+def _named(
+    name: str, latent_dim: int, n_classes: int, n_features: int, image_shape: Any
 ) -> nn.Module:
     if name == "auto":
-        name = "mlp" if image_shape is None else "dcgan" if image_shape[2] == 1 else "residual"
+        name = "mlp" if image_shape is None else "dcgan"
     if name == "mlp":
         return perceptron(latent_dim, n_classes, n_features)
-    if name not in ("dcgan", "residual"):
+    if name != "dcgan":
         raise ValueError(
-            'network must be "auto", "mlp", "dcgan", "residual", a torch.nn.Module or a callable, '
+            'network must be "auto", "mlp", "dcgan", a torch.nn.Module or a callable, '
             f"got {name!r}."
         )
     if image_shape is None:
-        raise ValueError(f"network={name!r} makes images, and needs an image_shape.")
-    make = dcgan if name == "dcgan" else residual_network
-    return make(latent_dim, n_classes, image_shape)
+        raise ValueError("network='dcgan' makes images, and needs an image_shape.")
+    return dcgan(latent_dim, n_classes, image_shape)
 
 
 @contextmanager

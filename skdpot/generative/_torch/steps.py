@@ -1,18 +1,14 @@
-"""Steps of training.
+"""Steps of training: their computation from a sample of records, and its privacy.
 
-Steps of training: their computation from a sample of records, and its privacy.
-
-There are three ways: the gradient at the generated points, which is clipped; sums over records of
-clipped shares of it; and the gradient at the parameters of the network. Each turns one sample into
-one vector of bounded sensitivity, adds noise to it, and backpropagates the result. No other
-function of records leaves a step.
+There are two ways: the gradient at the generated points, which is clipped; and sums over records of
+clipped shares of it. Each turns one sample into one vector of bounded sensitivity, adds noise to
+it, and backpropagates the result. No other function of records leaves a step.
 """
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -23,77 +19,7 @@ from skdpot.generative._torch.transport import (
     self_transport,
     semi_debiased,
 )
-from skdpot.privacy.foreign import result_of, silence
 from skdpot.privacy.mechanisms import GaussianMechanism
-from skdpot.privacy.random import make_source
-
-
-def normal_noise(
-    shape: Any, std: float, *, device: Any, dtype: torch.dtype, random_state: Any = None
-) -> torch.Tensor:
-    """Return independent Gaussian noise.
-
-    Parameters
-    ----------
-    shape : int or tuple of int
-        Shape of the tensor.
-    std : float
-        Standard deviation, finite and at least 0.
-    device : torch.device or str
-        Where the tensor will be.
-    dtype : torch.dtype
-        A floating type.
-    random_state : None, int, numpy.random.RandomState or NoiseSource, default=None
-        None draws from the operating system's cryptographic source. An integer gives the same
-        noise at every call: for a training loop, make one source and pass that.
-
-    Returns
-    -------
-    torch.Tensor
-        The noise.
-
-    Raises
-    ------
-    ValueError
-        If `std` is out of range, or `random_state` is invalid.
-
-    Notes
-    -----
-    On a GPU the noise is drawn by the device's generator (Philox), seeded at every call with 64
-    bits of the source. This generator is fast and statistically good, but not cryptographic: from
-    some of its output, and unlimited computing, the rest of that call follows, but no other call.
-
-    On a CPU all noise is made from bits of the source. PyTorch's generator there uses only 32 bits
-    of a seed, few enough to try them all.
-
-    Noise is drawn in double precision, and no magnitude above about 9 standard deviations can
-    occur. **Adding it to floating-point numbers is not private:** the last bits of a sum may reveal
-    the number. Round both to a common grid, and add integers, as the releases of training steps do.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skdpot.generative._torch.steps import normal_noise
-    >>> noise = normal_noise((2, 3), 0.5, device="cpu", dtype=torch.float32)
-    >>> noise.shape, noise.dtype
-    (torch.Size([2, 3]), torch.float32)
-    """
-    if not 0 <= std < math.inf:
-        raise ValueError(f"std must be a finite number of at least 0, got {std!r}.")
-    source, device = make_source(random_state), torch.device(device)
-    if device.type == "cpu":
-        noise = torch.as_tensor(source.normal(shape)) * std
-    else:
-        noise = _draw_by_generator(source, shape, device) * std
-    return noise.to(device=device, dtype=dtype)
-
-
-def _draw_by_generator(source: Any, shape: Any, device: torch.device) -> torch.Tensor:
-    """Return standard Gaussian noise from the device's own generator."""
-    high, low = source.bits(32, 2).tolist()
-    generator = torch.Generator(device=device).manual_seed(high << 32 | low)
-    return torch.randn(shape, generator=generator, device=device, dtype=torch.float64)
-
 
 # Single precision may make a clipped vector longer by this share at most; it is clipped to as much
 # less.
@@ -196,15 +122,14 @@ class NoisyRelease:
         if self.secure:
             drawn = torch.as_tensor(mechanism.noise(len(values), self.source))
             return drawn.pin_memory().to(self.device, non_blocking=True)
-        return torch.round(
-            normal_noise(
-                values.shape,
-                mechanism.grid_scale,
-                device=self.device,
-                dtype=torch.float64,
-                random_state=self.source,
-            )
+        # Philox, seeded for each release with 64 bits of the source: fast, and not cryptographic.
+        # From some of its output, and unlimited computing, the rest of that release follows.
+        high, low = self.source.bits(32, 2).tolist()
+        generator = torch.Generator(device=self.device).manual_seed(high << 32 | low)
+        noise = torch.randn(
+            values.shape, generator=generator, device=self.device, dtype=torch.float64
         )
+        return torch.round(noise * mechanism.grid_scale)
 
 
 # Of sums over records: records and generated points are rounded to multiples of the first, shares
@@ -432,56 +357,6 @@ class PointStep(Step):
         return self._range * share - loss.public_value
 
 
-class ParameterStep(Step):
-    """The gradient at the parameters of the network, clipped as a whole."""
-
-    @staticmethod
-    def vector_size(settings: Settings, network: torch.nn.Module) -> int:
-        """Return the number of released numbers of a step."""
-        return sum(p.numel() for p in network.parameters() if p.requires_grad) + 1
-
-    def backpropagate(self, batch: Batch) -> torch.Tensor:
-        """Set the gradients of the network's parameters, and return the loss, both with noise."""
-        settings = self._settings
-        n = settings.batch_size
-        labels, points = self._generate()
-        loss = self._loss(points.detach(), labels, batch)
-        point_gradient = loss.public_gradient.clone()
-        point_gradient[:n] += loss.private_gradient
-        # Without records, only noise is released.
-        point_gradient *= bool(len(batch.points))
-        parameters = [p for p in self._network.parameters() if p.requires_grad]
-        gradient = clip_whole(
-            self._parameter_gradient(points, point_gradient, parameters), settings.clip_norm
-        )
-        gradient, share = self.release([gradient, self._share_of_range(loss.private_value)])
-        sizes = [parameter.numel() for parameter in parameters]
-        for parameter, part in zip(parameters, gradient.split(sizes), strict=True):
-            parameter.grad = part.reshape(parameter.shape).to(parameter.dtype)
-        return self._range * share - loss.public_value
-
-    def _parameter_gradient(
-        self,
-        points: torch.Tensor,
-        point_gradient: torch.Tensor,
-        parameters: list[torch.nn.Parameter],
-    ) -> torch.Tensor:
-        """Return the gradient at the parameters, and restore all buffers of the network.
-
-        A user's network might store gradients in its buffers.
-        """
-        buffers = list(self._network.buffers())
-        saved = [buffer.clone() for buffer in buffers]
-        pull = partial(torch.autograd.grad, points, parameters, point_gradient)
-        zeros = [torch.zeros_like(parameter) for parameter in parameters]
-        # It runs the user's network backwards, on values without noise.
-        with torch.autograd.set_detect_anomaly(False), silence():
-            parts = result_of(partial(pull, materialize_grads=True), zeros)
-        for buffer, value in zip(buffers, saved, strict=True):
-            buffer.copy_(value)
-        return torch.cat([part.reshape(-1) for part in parts])
-
-
 class RecordStep(Step):
     """Sums over records of bounded terms.
 
@@ -586,7 +461,7 @@ class RecordStep(Step):
         shares = _down_to_grid(odds / all_odds)
         parts = _down_to_grid(shares.square() * squared_lengths, _SQUARE_GRID) + _SQUARE_GRID
         factors = settings.clip_norm * (1 - _LENGTHENED) / parts.sum(dim=1, keepdim=True).sqrt()
-        gradients = cost.pull(points, records, _down_to_grid(shares * factors.clamp(max=1)).mT)
+        gradients = cost.gradient(points, records, _down_to_grid(shares * factors.clamp(max=1)).mT)
         duals = potentials.mean() - settings.reg * (
             highest + torch.log(all_odds / settings.batch_size)
         )

@@ -17,7 +17,6 @@ from skdpot.generative._torch.networks import (
 from skdpot.generative._torch.steps import (
     Batch,
     NoisyRelease,
-    ParameterStep,
     PointStep,
     RecordStep,
     Settings,
@@ -38,11 +37,7 @@ __all__ = [
     "within_memory",
 ]
 
-STEPS: dict[str, type[Step]] = {
-    "per_image": PointStep,
-    "per_record": RecordStep,
-    "parameters": ParameterStep,
-}
+STEPS: dict[str, type[Step]] = {"per_image": PointStep, "per_record": RecordStep}
 # Of Adam, as in the paper.
 _WEIGHT_DECAY = 2e-5
 _SHORT_OF_MEMORY = ("allocate memory", "not enough memory", "out of memory", "ALLOC_FAILED")
@@ -141,7 +136,7 @@ class Trainer:
         Will be changed.
     settings : Settings
         Public parameters of a step.
-    kind : {"per_image", "per_record", "parameters"}
+    kind : {"per_image", "per_record"}
         Which steps.
     optimizer : {"adam", "sgd"}
         Which optimiser.
@@ -216,7 +211,7 @@ class Trainer:
         self._optimizer.step()
         return loss
 
-    def rehearse(self) -> None:
+    def dry_run(self) -> None:
         """Try a step on made-up records, and forget it: errors then occur before a charge.
 
         Raises a MemoryError if memory is short.

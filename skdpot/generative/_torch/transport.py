@@ -1,7 +1,5 @@
 """Entropic transport between small samples, and the loss of generated points.
 
-Entropic transport between small samples, for every step of a training loop.
-
 Sinkhorn's updates are done in rounds. A round computes both potentials by logarithms of sums, which
 no cost can make overflow. It keeps their kernel ``exp((f + g - c) / reg)``, and continues with
 products of that kernel and vectors, which are several times cheaper. The first rounds have
@@ -13,8 +11,8 @@ Entries of a kernel are at least a number that is so small that rounding loses i
 of rows and columns are of moderate size. Updates bring scalings nearer to these, and never farther
 away: those on the way stay in the range of floating-point numbers, too.
 
-The number of rounds is fixed, and only values depend on values. So the processor that feeds a GPU
-waits for no number, and the shapes and the count of operations do not depend on the data.
+The number of rounds and all shapes are fixed, so the CPU never waits for a result of the GPU, and
+neither depends on the data.
 """
 
 import math
@@ -78,7 +76,7 @@ class GroundCost:
                 costs += self.between_classes() * (x_labels[:, None] != y_labels)
             return costs
 
-    def pull(self, X: torch.Tensor, Y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    def gradient(self, X: torch.Tensor, Y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         """Return sums of gradients of the cost, one for each row of `X`.
 
         That of ``X[i]`` is the sum over j of ``weights[i, j]`` times the gradient, in ``X[i]``, of
@@ -215,14 +213,14 @@ def sinkhorn(costs: torch.Tensor, reg: float, *, n_iter: int = _N_ITER) -> Sinkh
     tensor([0.5000, 0.5000], dtype=torch.float64)
     """
     _check(costs, reg, n_iter)
-    ascent = _Ascent(costs, reg)
+    iteration = _SinkhornIteration(costs, reg)
     n_levels = int(_FALLING * n_iter)
-    ascent.fall(n_levels)
-    ascent.stay(n_iter - n_levels - 1)
-    return ascent.result()
+    iteration.anneal(n_levels)
+    iteration.iterate(n_iter - n_levels - 1)
+    return iteration.result()
 
 
-class _Ascent:
+class _SinkhornIteration:
     """The potentials of one problem, and the updates that raise its dual objective.
 
     Within a round, potentials are in units in which exponents have the base 2, which is the faster
@@ -242,7 +240,7 @@ class _Ascent:
         self._scaled, self._kernel = torch.empty_like(costs), torch.empty_like(costs)
         self._g = torch.zeros_like(self._nu)
 
-    def fall(self, n_levels: int) -> None:
+    def anneal(self, n_levels: int) -> None:
         """Do rounds at regularisations between the range of the costs and the last, and there."""
         factor = self._ratio ** (-1 / (n_levels + 1))
         before = None
@@ -251,7 +249,7 @@ class _Ascent:
             before = self._g
             self._do_round(start, self._reg * self._ratio ** (level / (n_levels + 1)))
 
-    def stay(self, n_rounds: int) -> None:
+    def iterate(self, n_rounds: int) -> None:
         """Do rounds at the last regularisation."""
         for _ in range(n_rounds):
             self._do_round(self._g, self._reg)
@@ -401,7 +399,7 @@ def semi_debiased(
     if len(Y):
         result = sinkhorn(cost.matrix(first, Y, labels, y_labels), reg)
         private_value = 2 * result.value
-        private_gradient = 2 * cost.pull(first, Y, result.plan)
+        private_gradient = 2 * cost.gradient(first, Y, result.plan)
     public = self_transport(X, x_labels, n=n, cost=cost, reg=reg)
     return SemiDebiasedLoss(private_value, public.value, private_gradient, -public.gradient)
 
@@ -464,6 +462,6 @@ def self_transport(
     plan = result.plan
     gradient = torch.zeros_like(X)
     # A point that is on both sides has two parts.
-    gradient[first] += cost.pull(X[first], X[last], plan)
-    gradient[last] += cost.pull(X[last], X[first], plan.T)
+    gradient[first] += cost.gradient(X[first], X[last], plan)
+    gradient[last] += cost.gradient(X[last], X[first], plan.T)
     return SelfTransport(result.value, gradient, result.f)
