@@ -52,7 +52,6 @@ MAY_IMPORT = {
     "skdpot._sklearn_compat": NUMERICS | {"sklearn"},
     "skdpot._threads": {"threadpoolctl"},
     "skdpot._progress": {"tqdm"},
-    "skdpot._lazy": set(),
 }
 # Modules with a rule of their own instead of their room's.
 MAY_IMPORT_INSTEAD = {
@@ -76,15 +75,7 @@ MAY_IMPORT_INSTEAD |= {
     "skdpot.model_selection._copies": ESTIMATORS_IMPORT | {"pandas", "polars"},
 }
 # The front door shows every room to the user, and so may open them all.
-FRONT_DOOR = {
-    "skdpot",
-    "skdpot.__main__",
-    "skdpot._tour",
-    "skdpot._warm",
-    "skdpot._fair_tour",
-    "skdpot._generator_tour",
-    "skdpot._synthesize",
-}
+FRONT_DOOR = {"skdpot", "skdpot.__main__", "skdpot._command"}
 
 
 def lies_in(module, package):
@@ -281,7 +272,7 @@ print(*sorted(after), sep="\\n")
 
 def test_importing_the_package_imports_nothing_else():
     imported = modules_after("import skdpot")
-    assert [name for name in imported if lies_in(name, PACKAGE)] == [PACKAGE, "skdpot._lazy"]
+    assert [name for name in imported if lies_in(name, PACKAGE)] == [PACKAGE]
     foreign = {name.split(".")[0] for name in imported} - {PACKAGE}
     assert foreign <= sys.stdlib_module_names
 
