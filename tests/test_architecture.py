@@ -67,8 +67,7 @@ MAY_IMPORT_INSTEAD = {
 }
 MAY_IMPORT_INSTEAD |= {
     # Files of users can be Parquet, and workers a Dask cluster, for whoever has them.
-    "skdpot.sampling._file_formats": NUMERICS | {"pyarrow"},
-    "skdpot.sampling._file_workers": {"joblib", "dask"},
+    "skdpot.sampling._files": ESTIMATORS_IMPORT | {"pyarrow", "dask"},
     # So can tables.
     "skdpot.tables._files": NUMERICS | {"pandas", "pyarrow", "skdpot.tables", "skdpot.privacy"},
     # Cells of data frames are copied by the libraries that made these.
