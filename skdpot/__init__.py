@@ -38,27 +38,40 @@ if TYPE_CHECKING:
     )
     from skdpot.transport import optimal_base_measure, wasserstein_projection
 else:
-    from skdpot._lazy import lazy_names
+    # Modules that are attributes, and which of their names are the package's own, too: they are
+    # imported on first use. A type checker does not run this.
+    _HOMES = {
+        "allocation": ["PrivateADMMTransport"],
+        "display": [],
+        "distance": ["PrivateSinkhornDistance", "private_ot_cost"],
+        "fairness": ["FairBarycenterPreprocessor", "FairBarycenterRegressor"],
+        "parts": [],
+        "generative": ["DPSinkhornGenerator"],
+        "model_selection": ["PrivateSearchCV"],
+        "privacy": ["PrivacyLedger"],
+        "published": [],
+        "sampling": [
+            "ExponentialMechanismSampler",
+            "KLProjectionSampler",
+            "SphericalProjectionSampler",
+            "WassersteinProjectionSampler",
+            "release_files",
+        ],
+        "transport": ["optimal_base_measure", "wasserstein_projection"],
+    }
 
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "allocation": ["PrivateADMMTransport"],
-            "display": [],
-            "distance": ["PrivateSinkhornDistance", "private_ot_cost"],
-            "fairness": ["FairBarycenterPreprocessor", "FairBarycenterRegressor"],
-            "parts": [],
-            "generative": ["DPSinkhornGenerator"],
-            "model_selection": ["PrivateSearchCV"],
-            "privacy": ["PrivacyLedger"],
-            "published": [],
-            "sampling": [
-                "ExponentialMechanismSampler",
-                "KLProjectionSampler",
-                "SphericalProjectionSampler",
-                "WassersteinProjectionSampler",
-                "release_files",
-            ],
-            "transport": ["optimal_base_measure", "wasserstein_projection"],
-        },
-    )
+    def __getattr__(name):
+        from importlib import import_module
+
+        if name in _HOMES:
+            return import_module(f"{__name__}.{name}")
+        for home, names in _HOMES.items():
+            if name in names:
+                # So that it is looked up but once.
+                return globals().setdefault(
+                    name, getattr(import_module(f"{__name__}.{home}"), name)
+                )
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__():
+        return sorted({*globals(), *_HOMES, *__all__})

@@ -30,7 +30,7 @@ ROOMS = {
     "privacy": (3500, 5000),
     "published": (900, 1240),
     "releases": (1050, 1050),
-    "sampling": (850, 1280),
+    "sampling": (850, 1180),
     "tables": (1300, 1935),
     "transport": (4600, 5250),
 }

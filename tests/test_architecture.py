@@ -52,7 +52,6 @@ MAY_IMPORT = {
     "skdpot._sklearn_compat": NUMERICS | {"sklearn"},
     "skdpot._threads": {"threadpoolctl"},
     "skdpot._progress": {"tqdm"},
-    "skdpot._lazy": set(),
 }
 # Modules with a rule of their own instead of their room's.
 MAY_IMPORT_INSTEAD = {
@@ -68,23 +67,14 @@ MAY_IMPORT_INSTEAD = {
 }
 MAY_IMPORT_INSTEAD |= {
     # Files of users can be Parquet, and workers a Dask cluster, for whoever has them.
-    "skdpot.sampling._file_formats": NUMERICS | {"pyarrow"},
-    "skdpot.sampling._file_workers": {"joblib", "dask"},
+    "skdpot.sampling._files": ESTIMATORS_IMPORT | {"pyarrow", "dask"},
     # So can tables.
     "skdpot.tables._files": NUMERICS | {"pandas", "pyarrow", "skdpot.tables", "skdpot.privacy"},
     # Cells of data frames are copied by the libraries that made these.
     "skdpot.model_selection._copies": ESTIMATORS_IMPORT | {"pandas", "polars"},
 }
 # The front door shows every room to the user, and so may open them all.
-FRONT_DOOR = {
-    "skdpot",
-    "skdpot.__main__",
-    "skdpot._tour",
-    "skdpot._warm",
-    "skdpot._fair_tour",
-    "skdpot._generator_tour",
-    "skdpot._synthesize",
-}
+FRONT_DOOR = {"skdpot", "skdpot.__main__", "skdpot._command"}
 
 
 def lies_in(module, package):
@@ -281,7 +271,7 @@ print(*sorted(after), sep="\\n")
 
 def test_importing_the_package_imports_nothing_else():
     imported = modules_after("import skdpot")
-    assert [name for name in imported if lies_in(name, PACKAGE)] == [PACKAGE, "skdpot._lazy"]
+    assert [name for name in imported if lies_in(name, PACKAGE)] == [PACKAGE]
     foreign = {name.split(".")[0] for name in imported} - {PACKAGE}
     assert foreign <= sys.stdlib_module_names
 

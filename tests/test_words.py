@@ -31,7 +31,7 @@ OF_CLIENTS = tuple(
 )
 OF_CLIENTS += ("doc/user_guide/sampling.rst", "doc/user_guide/files_of_users.rst")
 OF_CLIENTS += ("examples/sampling/plot_million_users.py", "examples/sampling/plot_dask_cluster.py")
-OF_CLIENTS += tuple(f"skdpot/sampling/_file{of}.py" for of in ("s", "_workers"))
+OF_CLIENTS += ("skdpot/sampling/_files.py",)
 # What courts apply.
 OF_LAWS = ("doc/user_guide/demographic_parity.rst",)
 DOCUMENTS = ("doc", "examples", "README.md", "CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md")

@@ -1,9 +1,12 @@
 """Locally private samples of users' distributions."""
 
-from skdpot.sampling._baselines import ExponentialMechanismSampler, KLProjectionSampler
+from skdpot.sampling._distributions import (
+    ExponentialMechanismSampler,
+    KLProjectionSampler,
+    WassersteinProjectionSampler,
+)
 from skdpot.sampling._files import release_files
 from skdpot.sampling._spherical import SphericalProjectionSampler
-from skdpot.sampling._wasserstein import WassersteinProjectionSampler
 
 __all__ = [
     "ExponentialMechanismSampler",

@@ -1,24 +1,44 @@
-"""The common base of samplers of users' distributions: weights, projection and draws."""
+"""Samplers of users' distributions over points, by projection or the exponential mechanism."""
 
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import partial
-from numbers import Real
-from typing import Any
+from numbers import Integral, Real
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
+from scipy.special import softmax
+from sklearn.metrics import pairwise_distances
+from sklearn.metrics.pairwise import PAIRWISE_BOOLEAN_FUNCTIONS
 from sklearn.utils import gen_batches
+from sklearn.utils.validation import check_array
 
 from skdpot._base import refuse_other_order, validate_private_data
-from skdpot._sklearn_compat import StrOptions
+from skdpot._progress import plain_bar
+from skdpot._sklearn_compat import Interval, StrOptions
 from skdpot._threads import one_blas_thread
 from skdpot.privacy.mechanisms import WEIGHT_BITS, BoundedRatioMechanism
+from skdpot.privacy.sensitivity import cost_score_sensitivity
 from skdpot.sampling._base import BaseLocalSampler
-from skdpot.sampling._geometry import Geometry, check_row_names, make_geometry, power_of_distances
-from skdpot.transport import load_compiler, normalise_rows, transport_costs
+from skdpot.transport import (
+    Projector,
+    check_base_measure,
+    check_cost_matrix,
+    clip_to_polytope,
+    kl_projection,
+    load_compiler,
+    normalise_rows,
+    optimal_base_measure,
+    refuse_degrees,
+    transport_costs,
+    uniform_base_measure,
+    worst_case_cost,
+)
 
+# Distances below zero by no more than this fraction of the largest are rounding.
+_ROUNDING = 1e-12
 # A sum this close to an end leaves a single distribution.
 _NEGLIGIBLE = 1e-12
 # Number of weights that are rounded at a time: the processor's cache holds them.
@@ -37,6 +57,16 @@ _INSTEAD = {
         "pandas.crosstab(users, places).reindex(columns=all_places, fill_value=0)."
     ),
 }
+# Finite after products and sums, and far beyond any cost at which an output could be drawn.
+_LARGEST_RELATIVE_COST = 1e300
+
+
+class Geometry(NamedTuple):
+    """Input and output points, and the costs between them; no inputs without a space."""
+
+    input_points: np.ndarray | None
+    output_points: np.ndarray
+    cost_matrix: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -313,3 +343,551 @@ def scaled_uniform(base_measure: Any, n_outputs: int) -> Any:
     """Return a multiple of the uniform distribution, for a base measure given as a number."""
     is_number = isinstance(base_measure, Real)
     return np.full(n_outputs, base_measure / n_outputs) if is_number else base_measure
+
+
+class WassersteinProjectionSampler(BaseDistributionSampler):
+    """Release one private sample of each user's whole distribution, by Wasserstein projection.
+
+    The sampler projects a user's distribution onto the polytope ``{nu : s <= nu <= exp(epsilon)
+    s}`` around a public base measure s, in the Wasserstein sense. Then it draws one sample from
+    the projection. With the optimal base measure, no mechanism with the same guarantee has a
+    smaller worst-case cost. Input and output points may differ.
+
+    **What is protected.** Local differential privacy with epsilon per sample. The unit is a user:
+    a user's distribution may be replaced by any other. The samples are private; the results of
+    :meth:`project` and :meth:`score` are not. All constructor parameters and fitted attributes are
+    public, because ``fit`` learns only the number and the names of the columns from X.
+
+    Parameters
+    ----------
+    {epsilon}
+    {input_points}
+    {output_points}
+    {metric}
+    {order}
+    {cost_matrix}
+    base_measure : {"balanced", "optimal", "uniform"}, float or array-like of shape \
+(n_outputs,), default="balanced"
+        Public. ``"optimal"`` minimises the worst-case cost over all base measures (by cutting
+        planes, to a certified relative gap of at most `tol`). ``"uniform"`` minimises it over the
+        multiples of the uniform distribution. ``"balanced"`` is the mean of both: no user's cost
+        is above the mean of her costs with the two. A float c is c times the uniform distribution.
+        An array is used as it is. The float, or the sum of the array, must be strictly between
+        exp(-epsilon) and 1: at either end all users would have the same projection.
+    solver : {"auto", "exact", "entropic"}, default="auto"
+        The algorithm of the projection, see :func:`skdpot.transport.wasserstein_projection`.
+    tol : float, default=1e-3
+        Certified relative excess cost of the optimal base measure, and of projections by the
+        entropic solver. The exact solver is exact up to rounding.
+    max_iter : int, default=1000
+        Largest number of entropic sweeps per user. If they give no certificate, the exact solver
+        finishes.
+    {output}
+    {score_metric}
+    {score_order}
+    {n_jobs}
+    {ledger}
+    {random_state}
+    verbose : int, default=0
+        Whether to show progress bars, over users and in the search for the base measure.
+
+    Attributes
+    ----------
+    {cost_matrix_}
+    {base_measure_}
+    worst_case_cost_ : float
+        Largest cost of a projection over all distributions, in units of `cost_matrix_`. The
+        `order`-th root of it is a Wasserstein distance.
+    worst_case_gap_ : float
+        Certified relative difference between `worst_case_cost_` and the smallest possible one; NaN
+        unless the base measure is ``"optimal"``.
+    {output_points_}
+    {privacy_guarantee_}
+    {n_features_in_}
+    {feature_names_in_}
+
+    See Also
+    --------
+    KLProjectionSampler : Projects in the Kullback-Leibler sense, ignoring distances.
+    ExponentialMechanismSampler : Chooses outputs by their mean cost.
+    SphericalProjectionSampler : The same mechanism for unit vectors.
+
+    Notes
+    -----
+    ``transform`` draws new samples at every call, unless `random_state` is an integer. Every call
+    is charged with the epsilon of the last `fit`. In a grid search over a pipeline, every
+    candidate makes a release on every fold, both when it is fitted and when it is scored.
+
+    Two facts are not protected: that a user takes part, and that a row was refused. (The error
+    names the row, for example one that is all zero, and comes before anything is charged or
+    released.) The running time of a release depends on the user's distribution. If an observer can
+    measure it, this is a side channel.
+
+    References
+    ----------
+    S. Takakura, S. P. Liew and S. Hasegawa, "Differentially Private Sampling from Distributions via
+    Wasserstein Projection", 2026, :arxiv:`2605.10015`: the mechanism is Definition 3.1, the optimal
+    base measure Theorem 3.5, the entropic algorithm section 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot import WassersteinProjectionSampler
+    >>> histograms = np.array([[8, 1, 1, 0, 0], [0, 0, 1, 4, 5]])
+    >>> sampler = WassersteinProjectionSampler(epsilon=2.0, output="index", random_state=0)
+    >>> sampler.fit(histograms).transform(histograms).shape
+    (2, 1)
+    >>> round(sampler.worst_case_cost_, 3)
+    0.823
+    >>> uniform = WassersteinProjectionSampler(epsilon=2.0, base_measure="uniform")
+    >>> uniform.fit(histograms).project(histograms).round(3)
+    array([[0.649, 0.088, 0.088, 0.088, 0.088],
+           [0.088, 0.088, 0.088, 0.237, 0.5  ]])
+    """
+
+    _parameter_constraints: dict = {
+        **BaseDistributionSampler._parameter_constraints,
+        "base_measure": [
+            StrOptions({"balanced", "optimal", "uniform"}),
+            Interval(Real, 0, 1, closed="right"),
+            "array-like",
+        ],
+        "solver": [StrOptions({"auto", "exact", "entropic"})],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        *,
+        input_points=None,
+        output_points=None,
+        metric="euclidean",
+        order=1,
+        cost_matrix=None,
+        base_measure="balanced",
+        solver="auto",
+        tol=1e-3,
+        max_iter=1000,
+        output="points",
+        score_metric="euclidean",
+        score_order=1,
+        n_jobs=None,
+        ledger=None,
+        random_state=None,
+        verbose=0,
+    ) -> None:
+        self.epsilon = epsilon
+        self.input_points = input_points
+        self.output_points = output_points
+        self.metric = metric
+        self.order = order
+        self.cost_matrix = cost_matrix
+        self.base_measure = base_measure
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.output = output
+        self.score_metric = score_metric
+        self.score_order = score_order
+        self.n_jobs = n_jobs
+        self.ledger = ledger
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _plan_projection(self, cost, epsilon):
+        n_outputs, gap = cost.shape[1], np.nan
+        base = scaled_uniform(self.base_measure, n_outputs)
+        if isinstance(base, str):
+            base, gap = self._find_base_measure(base, cost, epsilon)
+        base = check_base_measure(base, epsilon, n_outputs)
+        projector = Projector(
+            cost, base, epsilon, solver=self.solver, tol=self.tol, max_iter=self.max_iter
+        )
+        worst = worst_case_cost(cost, base, epsilon)
+        return Projection(projector, base, {"worst_case_cost_": worst, "worst_case_gap_": gap})
+
+    def _prepare_work(self, n_points):
+        self._fitted.projection.projector.prepare(n_points)
+
+    def _find_base_measure(self, choice, cost, epsilon):
+        if choice == "optimal":
+            optimal = self._optimal_base_measure(cost, epsilon)
+            return optimal.base_measure, optimal.gap
+        base = uniform_base_measure(cost, epsilon).base_measure
+        if choice == "balanced":
+            base = (self._optimal_base_measure(cost, epsilon).base_measure + base) / 2
+        return base, np.nan
+
+    def _optimal_base_measure(self, cost, epsilon):
+        with plain_bar(desc="optimal base measure", disable=not self.verbose) as progress:
+
+            def show(result):
+                progress.set_postfix(gap=f"{result.gap:.1e}", refresh=False)
+                progress.update()
+
+            return optimal_base_measure(cost, epsilon, tol=self.tol, callback=show)
+
+
+class KLProjectionSampler(BaseDistributionSampler):
+    """Release one private sample of each user's distribution, by Kullback-Leibler projection.
+
+    The sampler projects a user's distribution P onto the polytope ``{nu : s <= nu <= exp(epsilon)
+    s}`` in the Kullback-Leibler sense. The projection is ``clip(r P, s, exp(epsilon) s)``, with a
+    constant r that makes it sum to one. It is minimax optimal for every f-divergence, but ignores
+    distances between points. The output points are the input points.
+
+    **What is protected.** As for :class:`WassersteinProjectionSampler`: epsilon-local differential
+    privacy of a user's whole distribution, per sample.
+
+    Parameters
+    ----------
+    {epsilon}
+    {input_points}
+    {output_points}
+    metric : str or callable, default="euclidean"
+        Distance between points, for `cost_matrix_` only.
+    order : float, default=1
+        Power of the distance in `cost_matrix_`.
+    {cost_matrix}
+    base_measure : "minimax", float or array-like of shape (n_inputs,), default="minimax"
+        Public. ``"minimax"`` is ``1 / (exp(epsilon) + n_inputs - 1)`` everywhere; a float c is c
+        times the uniform distribution; an array is used as it is. The float, or the sum of the
+        array, must be strictly between exp(-epsilon) and 1.
+    {output}
+    {score_metric}
+    {score_order}
+    {n_jobs}
+    {ledger}
+    {random_state}
+    {verbose}
+
+    Attributes
+    ----------
+    {cost_matrix_}
+    {base_measure_}
+    {output_points_}
+    {privacy_guarantee_}
+    {n_features_in_}
+    {feature_names_in_}
+
+    See Also
+    --------
+    WassersteinProjectionSampler : Takes the geometry into account.
+
+    Notes
+    -----
+    For some distributions, such as a Dirac, no such r exists. Then the points of the support get
+    their upper bounds, and the rest of the mass is spread over the other points in proportion to
+    their slack.
+
+    The notes of :class:`WassersteinProjectionSampler` on repeated calls, errors and running time
+    apply here, too.
+
+    References
+    ----------
+    S. Takakura, S. P. Liew and S. Hasegawa, "Differentially Private Sampling from Distributions via
+    Wasserstein Projection", 2026, :arxiv:`2605.10015`, section 2.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot import KLProjectionSampler
+    >>> histograms = np.array([[8, 1, 1, 0, 0], [0, 0, 1, 4, 5]])
+    >>> KLProjectionSampler(epsilon=2.0).fit(histograms).project(histograms).round(2)
+    array([[0.65, 0.09, 0.09, 0.09, 0.09],
+           [0.09, 0.09, 0.09, 0.33, 0.41]])
+    """
+
+    _parameter_constraints: dict = {
+        **BaseDistributionSampler._parameter_constraints,
+        "base_measure": [
+            StrOptions({"minimax"}),
+            Interval(Real, 0, 1, closed="right"),
+            "array-like",
+        ],
+    }
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        *,
+        input_points=None,
+        output_points=None,
+        metric="euclidean",
+        order=1,
+        cost_matrix=None,
+        base_measure="minimax",
+        output="points",
+        score_metric="euclidean",
+        score_order=1,
+        n_jobs=None,
+        ledger=None,
+        random_state=None,
+        verbose=0,
+    ) -> None:
+        self.epsilon = epsilon
+        self.input_points = input_points
+        self.output_points = output_points
+        self.metric = metric
+        self.order = order
+        self.cost_matrix = cost_matrix
+        self.base_measure = base_measure
+        self.output = output
+        self.score_metric = score_metric
+        self.score_order = score_order
+        self.n_jobs = n_jobs
+        self.ledger = ledger
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _plan_projection(self, cost, epsilon):
+        n_inputs, n_outputs = cost.shape
+        if n_inputs != n_outputs:
+            raise ValueError(
+                "the Kullback-Leibler projection needs one output point per input point, got "
+                f"{n_inputs} inputs and {n_outputs} outputs. WassersteinProjectionSampler has no "
+                "such limit."
+            )
+        base = scaled_uniform(self.base_measure, n_outputs)
+        if isinstance(base, str):
+            base = np.full(n_outputs, 1 / (math.exp(epsilon) + n_outputs - 1))
+        base = check_base_measure(base, epsilon, n_outputs)
+        return Projection(partial(kl_projection, base_measure=base, epsilon=epsilon), base)
+
+
+class ExponentialMechanismSampler(BaseDistributionSampler):
+    """Release one private output per user, chosen by its mean cost (exponential mechanism).
+
+    Output j has probability proportional to ``exp(-epsilon u_j / (2 D))``, where ``u_j = sum_i P_i
+    C_ij`` is its mean cost under the user's distribution and ``D = max_j (max_i C_ij - min_i
+    C_ij)`` is the sensitivity of u.
+
+    **What is protected.** As for :class:`WassersteinProjectionSampler`: epsilon-local differential
+    privacy of a user's whole distribution, per sample.
+
+    Parameters
+    ----------
+    {epsilon}
+    {input_points}
+    {output_points}
+    {metric}
+    {order}
+    {cost_matrix}
+    {output}
+    {score_metric}
+    {score_order}
+    {n_jobs}
+    {ledger}
+    {random_state}
+    {verbose}
+
+    Attributes
+    ----------
+    {cost_matrix_}
+    sensitivity_ : float
+        D above.
+    base_measure_ : ndarray of shape (n_outputs,)
+        The smallest probability that any distribution gives to an output.
+    {output_points_}
+    {privacy_guarantee_}
+    {n_features_in_}
+    {feature_names_in_}
+
+    See Also
+    --------
+    WassersteinProjectionSampler : Uses the whole distribution, not only mean costs.
+
+    Notes
+    -----
+    Log-probabilities are concave in P, so their smallest values are attained at Diracs. These
+    values are a base measure whose polytope contains every probability vector of the mechanism.
+
+    The notes of :class:`WassersteinProjectionSampler` on repeated calls, errors and running time
+    apply here, too.
+
+    References
+    ----------
+    S. Takakura, S. P. Liew and S. Hasegawa, "Differentially Private Sampling from Distributions via
+    Wasserstein Projection", 2026, :arxiv:`2605.10015`, section 5.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot import ExponentialMechanismSampler
+    >>> histograms = np.array([[8, 1, 1, 0, 0], [0, 0, 1, 4, 5]])
+    >>> ExponentialMechanismSampler(epsilon=2.0).fit(histograms).project(histograms).round(2)
+    array([[0.28, 0.24, 0.2 , 0.15, 0.12],
+           [0.13, 0.16, 0.21, 0.25, 0.25]])
+    """
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        *,
+        input_points=None,
+        output_points=None,
+        metric="euclidean",
+        order=1,
+        cost_matrix=None,
+        output="points",
+        score_metric="euclidean",
+        score_order=1,
+        n_jobs=None,
+        ledger=None,
+        random_state=None,
+        verbose=0,
+    ) -> None:
+        self.epsilon = epsilon
+        self.input_points = input_points
+        self.output_points = output_points
+        self.metric = metric
+        self.order = order
+        self.cost_matrix = cost_matrix
+        self.output = output
+        self.score_metric = score_metric
+        self.score_order = score_order
+        self.n_jobs = n_jobs
+        self.ledger = ledger
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _plan_projection(self, cost, epsilon):
+        sensitivity = cost_score_sensitivity(cost)
+        logits = -0.5 * epsilon * _relative_costs(cost, sensitivity)
+        base = softmax(logits, axis=1).min(axis=0)
+        base = check_base_measure(base, epsilon, len(base))
+        projector = partial(_exponential_projection, logits, base, epsilon)
+        return Projection(projector, base, {"sensitivity_": sensitivity})
+
+
+def _exponential_projection(logits, base_measure, epsilon, rows):
+    return clip_to_polytope(softmax(rows @ logits, axis=1), base_measure, epsilon)
+
+
+def _relative_costs(cost_matrix, sensitivity):
+    """Return the costs of outputs minus an input's lowest cost, in units of the sensitivity."""
+    if sensitivity == 0:
+        # All inputs have the same utilities: there is nothing to protect.
+        return np.zeros_like(cost_matrix)
+    beyond = cost_matrix - cost_matrix.min(axis=1, keepdims=True)
+    with np.errstate(over="ignore"):
+        return np.minimum(beyond / sensitivity, _LARGEST_RELATIVE_COST)
+
+
+def make_geometry(
+    input_points: Any,
+    output_points: Any,
+    cost_matrix: Any,
+    metric: Any,
+    order: float,
+    *,
+    n_inputs: int,
+) -> Geometry:
+    """Return the geometry that a sampler's parameters describe, or raise."""
+    inputs = _check_points(input_points, "input_points")
+    outputs = _check_points(output_points, "output_points")
+    if inputs is not None and len(inputs) != n_inputs:
+        raise ValueError(
+            f"input_points has {len(inputs)} rows but X has {n_inputs} features; there must "
+            "be one input point per column of X."
+        )
+    if cost_matrix is None:
+        inputs = _bins(n_inputs) if inputs is None else inputs
+        outputs = inputs if outputs is None else outputs
+        return Geometry(inputs, outputs, power_of_distances(inputs, outputs, metric, order))
+    cost = _check_cost_shape(cost_matrix, n_inputs, outputs)
+    if outputs is None and inputs is not None and cost.shape[1] == n_inputs:
+        outputs = inputs
+    elif outputs is None:
+        inputs, outputs = None, _bins(cost.shape[1])
+    return Geometry(inputs, outputs, cost)
+
+
+def _check_points(points, name):
+    if points is None:
+        return None
+    if np.ndim(points) != 2:
+        raise ValueError(
+            f"{name} must have shape (n_points, n_coordinates), got an array of "
+            f"{np.ndim(points)} dimension(s). Give points on a line as a column: "
+            "array.reshape(-1, 1)."
+        )
+    points = check_array(points, dtype=np.float64, ensure_all_finite=False, input_name=name)
+    if not np.isfinite(points).all():
+        raise ValueError(
+            f"{name} contains NaN or infinity. Every coordinate must be a finite number."
+        )
+    return points
+
+
+def _bins(count):
+    return np.arange(float(count))[:, None]
+
+
+def _check_cost_shape(cost_matrix, n_inputs, outputs):
+    cost = check_cost_matrix(cost_matrix)
+    if cost.shape[0] != n_inputs:
+        raise ValueError(
+            f"cost_matrix has {cost.shape[0]} rows but X has {n_inputs} features; it must have "
+            "shape (n_inputs, n_outputs)."
+        )
+    if outputs is not None and cost.shape[1] != len(outputs):
+        raise ValueError(
+            f"cost_matrix has {cost.shape[1]} columns but output_points has {len(outputs)} rows; "
+            "they must agree."
+        )
+    return cost
+
+
+def check_row_names(cost_matrix: Any, names: list[Any]) -> None:
+    """Raise if rows of costs and columns of X have other names, or the same in another order."""
+    if not names or not hasattr(cost_matrix, "iloc"):
+        return
+    rows = list(cost_matrix.index)
+    are_words = all(isinstance(name, str) for name in rows + names)
+    if rows != names and (are_words or set(rows) == set(names)):
+        raise ValueError(
+            "rows of cost_matrix have other names than the columns of X. They are matched by "
+            "position: reindex it with cost.loc[X.columns], or with cost.loc[X.columns, X.columns] "
+            "if the columns of X can be released."
+        )
+
+
+def _for_metric(points, metric):
+    """Return booleans for a metric of sets, which would warn about floats."""
+    is_of_sets = isinstance(metric, str) and metric in PAIRWISE_BOOLEAN_FUNCTIONS
+    return points.astype(bool) if is_of_sets and np.isin(points, (0, 1)).all() else points
+
+
+def power_of_distances(inputs, outputs, metric, order):
+    """Return costs: a power of distances between points; or raise if they are invalid."""
+    if inputs.shape[1] != outputs.shape[1]:
+        raise ValueError(
+            f"input_points have {inputs.shape[1]} coordinates but output_points have "
+            f"{outputs.shape[1]}; give points of one space, or a cost_matrix."
+        )
+    if isinstance(metric, str) and metric == "precomputed":
+        raise ValueError('metric="precomputed" has no meaning here; give costs as cost_matrix.')
+    refuse_degrees(metric, [inputs, outputs])
+    with np.errstate(all="ignore"):
+        try:
+            distances = pairwise_distances(
+                _for_metric(inputs, metric), _for_metric(outputs, metric), metric=metric
+            )
+        except ValueError as error:
+            raise ValueError(
+                f"metric={metric!r} does not measure distances between these points ({error}). "
+                "Give another metric of sklearn.metrics.pairwise_distances, or a cost_matrix."
+            ) from error
+        rounding = _ROUNDING * np.max(np.abs(distances))
+        distances[(distances < 0) & (distances >= -rounding)] = 0.0
+        cost = distances**order
+    if not np.isfinite(cost).all():
+        i, j = np.argwhere(~np.isfinite(cost))[0]
+        raise ValueError(
+            f"metric={metric!r} to the power order={order!r} gives no finite cost between input "
+            f"point {i} and output point {j}. Change metric or order, or rescale the points."
+        )
+    return check_cost_matrix(cost)

@@ -3,17 +3,26 @@
 import base64
 import contextlib
 import copy
+import fcntl
 import glob
 import hashlib
+import json
 import os
+import pickle
+import secrets
 from collections.abc import Iterator
-from functools import partial
-from itertools import chain
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from importlib.util import find_spec
+from itertools import islice
 from numbers import Integral
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import joblib
 import numpy as np
+from joblib import Parallel, delayed, wrap_non_picklable_objects
+from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from skdpot import __version__
@@ -21,19 +30,16 @@ from skdpot._progress import plain_bar
 from skdpot.privacy import PrivacyLedger, Receipt
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import event_to_json
-from skdpot.privacy.random import derive_key, make_source
+from skdpot.privacy.random import KeyedSource, derive_key, make_source
 from skdpot.sampling._base import BaseLocalSampler, UserSamples, check_n_samples
-from skdpot.sampling._file_formats import check_suffixes, read_users, write_samples
-from skdpot.sampling._file_key import KeyFile, held_key
-from skdpot.sampling._file_tasks import Task, digest_of, draw, inspect, pickled
-from skdpot.sampling._file_workers import run_tasks
 
-# Maximum number of files of a task, and of users, unless one file has more. The files of a task
-# share the costs of writing to a disk.
-_MOST_FILES = 64
-_MOST_USERS = 5000
+_SUFFIXES = (".npy", ".npz", ".parquet")
 # Seconds after which a progress bar appears.
 _PATIENCE = 3.0
+# Number of tasks that a client is given at a time: a killed call loses at most these.
+_BATCH = 1000
+# What is written over a key.
+_ERASED = bytes(32)
 _RESUME = (
     "All files are charged. Call release_files again with the same arguments: it goes on where it "
     "stopped, and nothing is charged again."
@@ -187,15 +193,46 @@ def release_files(
         columns = vars(quiet).pop("feature_names_in_", None)
         # The columns are chosen by their names, which arrays do not have.
         read = partial(read_users, n_columns=quiet.n_features_in_, names=columns)
+    name = hashlib.sha256(f"{ledger.identity} {partition}".encode()).hexdigest()[:16]
+    # One mechanism draws all samples, also those of another call: another fit could have other
+    # last digits.
+    worker = partial(
+        _FileWorker,
+        functions=_pickled((read, write or write_samples)),
+        n_samples=int(n_samples),
+        prefix=f".unfinished-{name}-",
+    )
     run = partial(_run, client, n_jobs, bool(verbose))
-    with held_key(ledger.path, partition) as keys:
-        release = _FilesRelease(
-            keys, facts, pickled(quiet), pickled((read, write or write_samples)), run
-        )
-        release.claim(plan, ledger)
-        receipts = release.pay(plan, ledger, names)
+    with _held_key(ledger.path, partition) as keys:
+        is_new = not keys.claim
+        if is_new:
+            work = worker(_pickled(quiet))
+            _refuse_targets(files)
+            plan.price(ledger)
+            tasks = (_task(keys, facts, number) for number in range(len(files)))
+            found = dict(run(work, tasks, "files checked", len(files)))
+            numbers = range(len(files))
+            keys.write(
+                {
+                    "facts": facts,
+                    "sampler": base64.b64encode(work.sampler).decode(),
+                    "tokens": [found[number][0] for number in numbers],
+                    "n_users": [found[number][1] for number in numbers],
+                }
+            )
+        else:
+            _check_same_call(keys, facts)
+            work = worker(base64.b64decode(keys.claim["sampler"]))
+        tokens = dict(zip(names, keys.claim["tokens"], strict=True))
         try:
-            release.finish()
+            receipts = plan.charge_parts_to(ledger, partition, tokens)
+        except ValueError:
+            # The charge was refused: the files may be tried again with other arguments.
+            if is_new:
+                keys.forget()
+            raise
+        try:
+            _finish(keys, facts, work, run)
         except BaseException as error:
             error.add_note(_RESUME)
             raise
@@ -206,136 +243,72 @@ def release_files(
         ]
 
 
-class _FilesRelease:
-    """One release of files, from the claim to the last target.
-
-    Parameters
-    ----------
-    keys : KeyFile
-        Held by this process alone.
-    facts : dict
-        The arguments of the call.
-    sampler, functions : bytes
-        The pickles of the fitted sampler, and of ``read`` and ``write``.
-    run : callable
-        ``run(function, tasks, title, n_files)`` returns the results of tasks, in any order.
-    """
-
-    def __init__(
-        self, keys: KeyFile, facts: dict[str, Any], sampler: bytes, functions: bytes, run: Any
-    ) -> None:
-        self._keys, self._facts, self._files, self._run = keys, facts, facts["files"], run
-        self._is_new = not keys.claim
-        if self._is_new:
-            self._sampler = sampler
-        else:
-            self._check_same_call()
-            # One mechanism draws all samples: another fit could have other last digits.
-            self._sampler = base64.b64decode(keys.claim["sampler"])
-        self._arguments = self._sampler, facts["n_samples"], functions
-        name = f"{facts['ledger']} {facts['partition']}"
-        self._prefix = f".unfinished-{hashlib.sha256(name.encode()).hexdigest()[:16]}-"
-
-    def _check_same_call(self) -> None:
-        """Raise if the key is of a call with other arguments."""
-        earlier = self._keys.claim["facts"]
-        # Nothing is drawn any more without a key.
-        names = [name for name in self._facts if name != "version" or not self._keys.is_erased]
-        differing = [name for name in names if self._facts[name] != earlier.get(name)]
-        if differing:
-            raise ValueError(
-                f"partition {self._facts['partition']!r} of this ledger is of an earlier call that "
-                f"differs in {', '.join(differing)}. To resume that one, pass the same arguments; "
-                "for another release, pass another name as partition, which is charged."
-            )
-
-    def claim(self, plan: ReleasePlan, ledger: PrivacyLedger) -> None:
-        """Check all files and write tokens of what is drawn, unless an earlier call has."""
-        if not self._is_new:
-            return
-        _refuse_targets(self._files)
-        plan.price(ledger)
-        work, numbers = partial(inspect, *self._arguments), range(len(self._files))
-        tasks = ([self._task(number)] for number in numbers)
-        found = dict(self._run(work, tasks, "files checked", len(numbers)))
-        self._keys.write(
-            {
-                "facts": self._facts,
-                "sampler": base64.b64encode(self._sampler).decode(),
-                "tokens": [found[number][0] for number in numbers],
-                "n_users": [found[number][1] for number in numbers],
-            }
+def _check_same_call(keys: "KeyFile", facts: dict[str, Any]) -> None:
+    """Raise if the key is of a call with other arguments."""
+    earlier = keys.claim["facts"]
+    # Nothing is drawn any more without a key.
+    names = [name for name in facts if name != "version" or not keys.is_erased]
+    differing = [name for name in names if facts[name] != earlier.get(name)]
+    if differing:
+        raise ValueError(
+            f"partition {facts['partition']!r} of this ledger is of an earlier call that differs "
+            f"in {', '.join(differing)}. To resume that one, pass the same arguments; for another "
+            "release, pass another name as partition, which is charged."
         )
 
-    def pay(self, plan: ReleasePlan, ledger: PrivacyLedger, names: list[str]) -> dict[str, Receipt]:
-        """Charge all files that no earlier call has charged: all at once, or none."""
-        tokens = dict(zip(names, self._keys.claim["tokens"], strict=True))
-        try:
-            return plan.charge_parts_to(ledger, self._facts["partition"], tokens)
-        except ValueError:
-            # The charge was refused: the files may be tried again with other arguments.
-            if self._is_new:
-                self._keys.forget()
-            raise
 
-    def finish(self) -> None:
-        """Check the targets of files that are done, draw the others, and erase the key."""
-        missing = [k for k in range(len(self._files)) if not self._is_done(k)]
-        if self._keys.is_erased:
-            return
-        folders = {os.path.dirname(target) for _, target in self._files}
-        for folder in folders:
-            os.makedirs(folder, exist_ok=True)
-        work = partial(draw, *self._arguments, self._prefix)
-        for number, digest in self._run(work, self._batches(missing), "files", len(missing)):
-            self._keys.record(number, digest)
-        for folder in folders:
-            for draft in glob.glob(os.path.join(glob.escape(folder), f"{self._prefix}*")):
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(draft)
-        self._keys.finish()
+def _task(keys: "KeyFile", facts: dict[str, Any], number: int, **known: Any) -> "FileTask":
+    source, target = facts["files"][number]
+    # Users with equal numbers in two files have different noise, and different seeds.
+    key = derive_key(keys.key, number.to_bytes(8, "big"))
+    seed = facts["random_state"]
+    if seed is not None:
+        sequence = np.random.SeedSequence(seed, spawn_key=(number,))
+        seed = int(sequence.generate_state(1)[0])
+    return FileTask(number, source, target, key, seed, **known)
 
-    def _is_done(self, number: int) -> bool:
-        """Tell whether a target is known to hold its samples; raise if it cannot any more."""
-        target, digest = self._files[number][1], self._keys.results.get(number)
-        is_there = os.path.lexists(target)
-        if digest is not None and is_there and digest_of(target) != digest:
-            raise RuntimeError(
-                f"{target} is not what was released: its digest is another. Put the released file "
-                "back."
-            )
-        if self._keys.is_erased and not is_there:
-            raise RuntimeError(
-                f"{target} was released, and is gone. Put it back; its users are not drawn again."
-            )
-        return digest is not None and is_there
 
-    def _batches(self, numbers: list[int]) -> Iterator[list[Task]]:
-        """Return the tasks of files, several at a time."""
-        claim, results = self._keys.claim, self._keys.results
-        size = max(1, min(_MOST_FILES, _MOST_USERS // max(claim["n_users"])))
-        for start in range(0, len(numbers), size):
-            yield [
-                self._task(k, token=claim["tokens"][k], digest=results.get(k))
-                for k in numbers[start : start + size]
-            ]
+def _finish(keys: "KeyFile", facts: dict[str, Any], work: "_FileWorker", run: Any) -> None:
+    """Check the targets of files that are done, draw the others, and erase the key."""
+    targets = [target for _, target in facts["files"]]
+    missing = [k for k, target in enumerate(targets) if not _is_done(keys, k, target)]
+    if keys.is_erased:
+        return
+    folders = set(map(os.path.dirname, targets))
+    for folder in folders:
+        os.makedirs(folder, exist_ok=True)
+    tasks = (
+        _task(keys, facts, k, token=keys.claim["tokens"][k], digest=keys.results.get(k))
+        for k in missing
+    )
+    for number, digest in run(work, tasks, "files", len(missing)):
+        keys.record(number, digest)
+    for folder in folders:
+        for draft in glob.glob(os.path.join(glob.escape(folder), f"{work.prefix}*")):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(draft)
+    keys.finish()
 
-    def _task(self, number: int, **known: Any) -> Task:
-        source, target = self._files[number]
-        # Users with equal numbers in two files have different noise, and different seeds.
-        key = derive_key(self._keys.key, number.to_bytes(8, "big"))
-        seed = self._facts["random_state"]
-        if seed is not None:
-            sequence = np.random.SeedSequence(seed, spawn_key=(number,))
-            seed = int(sequence.generate_state(1)[0])
-        return Task(number, source, target, key, seed, **known)
+
+def _is_done(keys: "KeyFile", number: int, target: str) -> bool:
+    """Tell whether a target is known to hold its samples; raise if it cannot any more."""
+    digest, is_there = keys.results.get(number), os.path.lexists(target)
+    if digest is not None and is_there and _digest_of(target) != digest:
+        raise RuntimeError(
+            f"{target} is not what was released: its digest is another. Put the released file back."
+        )
+    if keys.is_erased and not is_there:
+        raise RuntimeError(
+            f"{target} was released, and is gone. Put it back; its users are not drawn again."
+        )
+    return digest is not None and is_there
 
 
 def _run(
-    client: Any, n_jobs: Any, is_watched: bool, function: Any, tasks: Any, title: str, n_files: int
+    client: Any, n_jobs: Any, is_watched: bool, work: Any, tasks: Any, title: str, n_files: int
 ) -> Iterator[Any]:
-    """Return the results of all files in tasks, in any order."""
-    results = chain.from_iterable(run_tasks(function, tasks, client, n_jobs))
+    """Return the results of all tasks, in any order."""
+    results = _results(client, n_jobs, work, tasks)
     options = {"unit": "file", "delay": _PATIENCE, "disable": not is_watched}
     came = set()
     for number, result in plain_bar(results, title, n_files, **options):
@@ -346,6 +319,25 @@ def _run(
             f"{n_files - len(came)} results are missing: client must return one for each task that "
             "it is given."
         )
+
+
+def _results(client: Any, n_jobs: Any, work: Any, tasks: Iterator[Any]) -> Iterator[Any]:
+    """Return results as they come: of this machine, a Dask cluster, or any executor with a map."""
+    if client is None:
+        yield from Parallel(n_jobs, return_as="generator")(delayed(work)(task) for task in tasks)
+        return
+    while batch := list(islice(tasks, _BATCH)):
+        if hasattr(client, "scheduler_info"):
+            from dask.distributed import as_completed
+
+            # pure=False: a task that is done again must not return an earlier result.
+            futures = client.map(work, batch, pure=False)
+            try:
+                yield from (future.result() for future in as_completed(futures))
+            finally:
+                client.cancel(futures)
+        else:
+            yield from (client if callable(client) else client.map)(work, batch)
 
 
 def _refuse_targets(files: list[list[str]]) -> None:
@@ -403,3 +395,352 @@ def _real_path(path: str) -> Any:
     except OSError:
         return os.path.realpath(path)
     return status.st_dev, status.st_ino
+
+
+@dataclass(frozen=True)
+class FileTask:
+    """A file of users, to be checked, or to be drawn if it has the token of a charge.
+
+    Logs of workers do not show `key`, the secret key of files in this position; a `seed` is used
+    instead of it. `digest` is that of the target, if it is known.
+    """
+
+    number: int
+    source: str
+    target: str
+    key: bytes = field(repr=False)
+    seed: int | None
+    token: str = ""
+    digest: str | None = None
+
+
+@dataclass(frozen=True)
+class _FileWorker:
+    """The work on a file, anywhere: it knows no ledger, and draws what was charged.
+
+    `sampler` is the pickle of the fitted sampler, `functions` that of ``read`` and ``write``, and
+    `prefix` is how the names of temporary files begin.
+    """
+
+    sampler: bytes
+    functions: bytes
+    n_samples: int
+    prefix: str
+
+    def __call__(self, task: FileTask) -> tuple[int, Any]:
+        """Return the number of a file, and its token and users; or the digest of its samples."""
+        try:
+            return task.number, self._work(task)
+        except Exception as error:
+            error.add_note(f"The file is {task.source}.")
+            raise
+
+    def _work(self, task: FileTask) -> Any:
+        estimator, (read, write) = _loaded(self.sampler), _loaded(self.functions)
+        users = estimator._read_users(read(task.source))
+        # The key depends on all that samples depend on. What is digested here is what is drawn,
+        # whatever happens to the file meanwhile.
+        sampler = hashlib.sha256(self.sampler).digest()
+        key = derive_key(
+            task.key, sampler, self.n_samples.to_bytes(8, "big"), _digest_of_users(users)
+        )
+        token = derive_key(key, b"token").hex()[:32]
+        if not task.token:
+            return token, users.shape[0]
+        if token != task.token:
+            raise RuntimeError("the file has changed since it was charged; put the old one back.")
+        source = KeyedSource(key) if task.seed is None else make_source(task.seed)
+        chunks = estimator._plan_chunks(users.shape[0], self.n_samples)
+        samples = UserSamples(estimator._fitted, self.n_samples, chunks)
+        drawn = estimator._release(estimator._plan_samples(samples, source), users)
+        folder, name = os.path.split(task.target)
+        unique = f"{self.prefix}{task.number}-{secrets.token_hex(8)}{os.path.splitext(name)[1]}"
+        write(drawn, draft := os.path.join(folder, unique))
+        _sync(draft)
+        digest = _settle(draft, task)
+        _sync_folder(task.target)
+        return digest
+
+
+def _settle(draft: str, task: FileTask) -> str:
+    """Give samples the name of their target, unless it has the same content by now."""
+    digest = _digest_of(draft)
+    if digest != (task.digest or digest):
+        raise RuntimeError(
+            f"{task.target} was released with other bytes than those that were drawn now: write "
+            "must write the same samples as the same bytes, with the same versions of libraries. "
+            "Put the released file back."
+        )
+    try:
+        # Unlike a rename, a link never replaces a file.
+        os.link(draft, task.target)
+    except OSError:
+        if not os.path.lexists(task.target):
+            # Some file systems have no links.
+            os.rename(draft, task.target)
+        elif _digest_of(task.target) != digest:
+            raise FileExistsError(
+                f"{task.target} was written by somebody else meanwhile: move it away."
+            ) from None
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(draft)
+    return digest
+
+
+def _pickled(value: Any) -> bytes:
+    """Return a pickle that includes the functions of scripts and notebooks."""
+    return pickle.dumps(wrap_non_picklable_objects(value, keep_wrapper=False))
+
+
+@lru_cache(maxsize=8)
+def _loaded(pickled: bytes) -> Any:
+    return pickle.loads(pickled)
+
+
+def _digest_of(path: str) -> str:
+    """Return the SHA-256 digest of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _digest_of_users(users: Any) -> bytes:
+    """Return the SHA-256 digest of checked users, dense or CSR: of every bit of their numbers."""
+    arrays = [np.asarray(users)]
+    if sparse.issparse(users):
+        arrays = [np.asarray(each, np.int64) for each in (users.indptr, users.indices)]
+        arrays.append(users.data)
+    digest = hashlib.sha256(repr([array.shape for array in arrays]).encode())
+    for array in arrays:
+        digest.update(array.tobytes())
+    return digest.digest()
+
+
+def _sync(path: str) -> None:
+    """Make a file durable."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sync_folder(path: str) -> None:
+    """Make the name of a file durable, if its file system supports that."""
+    with contextlib.suppress(OSError):
+        _sync(os.path.dirname(path))
+
+
+class KeyFile:
+    """A key, the claim under it, and results of files, each in a line of a file.
+
+    The key and the claim are on disk before anything is charged. Results may get lost: then they
+    are computed again, and are the same. When all results are on disk, the key is erased.
+
+    Parameters
+    ----------
+    file : binary file
+        The file.
+
+    Attributes
+    ----------
+    key : bytes
+        The secret key, a new one if nothing is claimed.
+    claim : dict
+        What is drawn with the key; empty if nothing is claimed.
+    results : dict of int to str
+        Digests of the targets of files that are done, by the numbers of the files.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.claim: dict[str, Any] = {}
+        self.results: dict[int, str] = {}
+        content = file.read()
+        written = bytes.fromhex(content[:64].decode())
+        # What comes after the last end of a line was cut off. A claim that was is not charged.
+        lines = content.split(b"\n")[1:-1]
+        self.key = written if lines else secrets.token_bytes(32)
+        if lines:
+            self.claim = json.loads(lines[0])
+        for line in lines[1:]:
+            with contextlib.suppress(ValueError):
+                number, self.results[number] = json.loads(line)
+
+    @property
+    def is_erased(self) -> bool:
+        """Tell whether all is done."""
+        return self.key == _ERASED
+
+    def write(self, claim: dict[str, Any]) -> None:
+        """Write the key and a claim."""
+        self.claim = claim
+        self.forget()
+        self._file.write(f"{self.key.hex()}\n{json.dumps(claim)}\n".encode())
+        self._sync()
+        _sync_folder(self._file.name)
+
+    def forget(self) -> None:
+        """Remove a claim that was not charged, and its key."""
+        self._file.truncate(0)
+        self._file.seek(0)
+
+    def record(self, number: int, digest: str) -> None:
+        """Add the result of a file."""
+        self.results[number] = digest
+        # A line that was cut off does not spoil this one.
+        self._file.write(f"\n{json.dumps([number, digest])}\n".encode())
+        self._file.flush()
+
+    def finish(self) -> None:
+        """Write zeros over the key, once the results are on disk."""
+        self._sync()
+        os.pwrite(self._file.fileno(), _ERASED.hex().encode(), 0)
+        self._sync()
+
+    def _sync(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+@contextlib.contextmanager
+def _held_key(ledger_path: Path, partition: str) -> Iterator[KeyFile]:
+    """Hold the key of a partition, beside the ledger, which one process at a time can do."""
+    # Whatever links lead to the ledger, it has one key.
+    ledger = os.path.realpath(ledger_path)
+    # The name of a partition may hold characters that a file name cannot.
+    safe = "".join(
+        letter if letter.isalnum() or letter in "-_" else f"%{ord(letter):x}"
+        for letter in partition
+    )
+    path = f"{ledger}.{safe}.key"
+    with contextlib.ExitStack() as stack:
+        try:
+            file: Any = stack.enter_context(open(path, "r+b", opener=_open_key))
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            keys = KeyFile(file)
+        except BlockingIOError:
+            raise RuntimeError(
+                f"another process is releasing these files, and holds {path}: let it finish, or "
+                "end it and its workers. Nothing was done."
+            ) from None
+        except (OSError, ValueError) as error:
+            raise RuntimeError(
+                f"cannot use the key at {path}: {error}. It must be a file of this account, no "
+                "link, and not damaged. If it is lost, remove it: then all of its files are "
+                "charged again. Nothing was done."
+            ) from error
+        # Processes that were forked meanwhile have the file open, too.
+        stack.callback(fcntl.flock, file, fcntl.LOCK_UN)
+        yield keys
+
+
+def _open_key(path: str, flags: int) -> int:
+    handle = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    # A copy from a backup may have lost its mode.
+    os.fchmod(handle, 0o600)
+    return handle
+
+
+def read_users(path: str, n_columns: int, names: Any = None) -> Any:
+    """Return the data of the users in a file, one row per user.
+
+    Parameters
+    ----------
+    path : str
+        Ends with ".npy" (an array), ".npz" (a sparse matrix by SciPy, or a single array), or
+        ".parquet".
+    n_columns : int
+        How many columns sparse rows have that a Parquet file holds as lists.
+    names : sequence of str, default=None
+        Columns of a Parquet file that are read, in this order; None reads all.
+
+    Returns
+    -------
+    {ndarray, sparse matrix} of shape (n_users, n_features)
+        With two columns of lists in a Parquet file, the first holds a user's numbers of columns,
+        and the second her weights there.
+    """
+    suffix = Path(path).suffix
+    if suffix == ".parquet":
+        return _read_parquet(path, n_columns, names)
+    if suffix == ".npy":
+        return np.load(path, allow_pickle=False)
+    with np.load(path, allow_pickle=False) as arrays:
+        if "format" not in arrays and len(arrays.files) == 1:
+            return arrays[arrays.files[0]]
+    return sparse.load_npz(path)
+
+
+def _read_parquet(path: str, n_columns: int, names: Any) -> Any:
+    from pyarrow import parquet, types
+
+    table = parquet.read_table(path, columns=None if names is None else list(names))
+    lists = [types.is_list(kind) or types.is_large_list(kind) for kind in table.schema.types]
+    if lists == [True, True]:
+        return _rows_of_lists(n_columns, *(column.combine_chunks() for column in table.columns))
+    if len(lists) != n_columns:
+        raise ValueError(
+            f"the file has {len(lists)} columns, and fit had {n_columns} without names. Fit to "
+            "columns with names of text, as by X.rename(columns=str): they are read by name."
+        )
+    return np.column_stack([column.to_numpy() for column in table.columns])
+
+
+def _rows_of_lists(n_columns: int, columns: Any, weights: Any) -> sparse.csr_array:
+    """Return sparse rows from lists of columns and lists of weights, one pair per user."""
+    starts = columns.offsets.to_numpy()
+    if columns.null_count or not np.array_equal(starts, weights.offsets.to_numpy()):
+        raise ValueError(
+            "the two columns of lists do not go together: each user needs as many numbers of "
+            "columns as weights, and no list may be missing."
+        )
+    # A slice of a longer array keeps its offsets.
+    indices = columns.values.to_numpy()[starts[0] : starts[-1]]
+    data = weights.values.to_numpy()[starts[0] : starts[-1]]
+    shape = (len(starts) - 1, n_columns)
+    return sparse.csr_array((data, indices, starts - starts[0]), shape=shape)
+
+
+def write_samples(samples: np.ndarray, path: str) -> None:
+    """Write samples to a file, one row per user.
+
+    Parameters
+    ----------
+    samples : ndarray of shape (n_users, n_samples) or (n_users, n_samples, n_features)
+        The result of `sample`.
+    path : str
+        Ends with ".npy", ".npz" (the array "samples") or ".parquet" (columns "sample_0", ...).
+    """
+    suffix = Path(path).suffix
+    if suffix == ".npy":
+        np.save(path, samples)
+    elif suffix == ".npz":
+        np.savez(path, samples=samples)
+    else:
+        _write_parquet(samples, path)
+
+
+def _write_parquet(samples: np.ndarray, path: str) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    columns = {
+        f"sample_{k}": pa.array(column)
+        if column.ndim == 1
+        else pa.FixedSizeListArray.from_arrays(pa.array(column.ravel()), column.shape[1])
+        for k, column in enumerate(np.moveaxis(samples, 1, 0))
+    }
+    parquet.write_table(pa.table(columns), path)
+
+
+def check_suffixes(paths: list[str], parameter: str) -> None:
+    """Raise unless all files have a known format; Parquet needs pyarrow."""
+    suffixes = {Path(path).suffix for path in paths}
+    unknown = sorted(suffixes.difference(_SUFFIXES))
+    if unknown:
+        raise ValueError(
+            f"files end with {', '.join(_SUFFIXES)}; for {', '.join(map(repr, unknown))}, pass a "
+            f"function as {parameter}."
+        )
+    if ".parquet" in suffixes and find_spec("pyarrow") is None:
+        raise ImportError('Parquet files need pyarrow: pip install "skdpot[dask]".')

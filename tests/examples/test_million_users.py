@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from skdpot import PrivacyLedger
-from skdpot.sampling._file_formats import read_users
+from skdpot.sampling._files import read_users
 
 pytestmark = pytest.mark.experiment
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skdpot._synthesize import main
+from skdpot._command import main
 from skdpot.tables import (
     make_table,
     read_columns,

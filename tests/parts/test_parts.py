@@ -15,7 +15,7 @@ from skdpot import (
     PrivacyLedger,
     PrivateSinkhornDistance,
 )
-from skdpot.__main__ import main
+from skdpot._command import main
 from skdpot.fairness import CandidateSupport, FreeSupport
 from skdpot.fairness.metrics import group_auc
 from skdpot.parts import Agreement, add_parts, make_part

@@ -16,7 +16,7 @@ from skdpot import (
     WassersteinProjectionSampler,
 )
 from skdpot.privacy import BudgetAccountant, BudgetError
-from skdpot.sampling._parallel import map_chunks, plan_chunks
+from skdpot.sampling._base import map_chunks, plan_chunks
 
 pytestmark = pytest.mark.experiment
 
@@ -53,7 +53,7 @@ def test_distributions_are_served_alike(
     sampler = sampler_class(2.0, random_state=0, verbose=verbose).fit(weights)
     expected = sampler.sample(weights, 3), sampler.project(weights), sampler.score(weights)
     if chunk_size is not None:
-        monkeypatch.setattr("skdpot.sampling._parallel._CHUNK_SIZE", chunk_size)
+        monkeypatch.setattr("skdpot.sampling._base._CHUNK_SIZE", chunk_size)
     with parallel_config(backend="dask"):
         found = sampler.sample(weights, 3), sampler.project(weights), sampler.score(weights)
     for ours, theirs in zip(expected, found, strict=True):

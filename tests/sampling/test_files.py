@@ -19,7 +19,7 @@ from skdpot import (
     release_files,
 )
 from skdpot.privacy import BudgetAccountant, BudgetExceededError
-from skdpot.sampling._file_formats import read_users, write_samples
+from skdpot.sampling._files import read_users, write_samples
 
 N_USERS = 40
 
@@ -60,14 +60,12 @@ class Setting:
         """Release, and die when so many files are drawn."""
 
         def dying(function, tasks):
-            for number, (task, *others) in enumerate(tasks):
-                assert not others
+            for number, task in enumerate(tasks):
                 if task.token and number == n_files:
                     raise Killed
-                yield function([task])
+                yield function(task)
 
-        with pytest.raises(Killed), pytest.MonkeyPatch.context() as patch:
-            one_by_one(patch)
+        with pytest.raises(Killed):
             self.release(client=dying)
 
     def contents(self):
@@ -99,10 +97,6 @@ def setting(tmp_path):
     return Setting(tmp_path)
 
 
-def one_by_one(patch):
-    patch.setattr("skdpot.sampling._files._MOST_FILES", 1)
-
-
 def test_every_user_is_released_and_charged_once(setting):
     released = setting.release()
     setting.assert_finished(released)
@@ -128,7 +122,7 @@ def test_what_is_done_is_not_done_again(setting):
     drawn = []
 
     def mapped(function, tasks):
-        drawn.extend(task.number for some in tasks for task in some)
+        drawn.extend(task.number for task in tasks)
         return map(function, tasks)
 
     setting.release(client=mapped)
@@ -263,8 +257,7 @@ def test_tasks_that_are_done_twice_change_nothing(setting):
     setting.assert_finished(setting.release(client=twice))
 
 
-def test_a_worker_that_wakes_up_late_writes_the_same(setting, monkeypatch):
-    one_by_one(monkeypatch)
+def test_a_worker_that_wakes_up_late_writes_the_same(setting):
     late = []
 
     def mapped(function, tasks):
@@ -280,11 +273,10 @@ def test_a_worker_that_wakes_up_late_writes_the_same(setting, monkeypatch):
 
 
 @pytest.mark.parametrize(("lost", "charged"), [("checked", 0), ("drawn", 3)])
-def test_a_lost_result_is_an_error(setting, monkeypatch, lost, charged):
-    one_by_one(monkeypatch)
+def test_a_lost_result_is_an_error(setting, lost, charged):
 
     def forgetful(function, tasks):
-        is_charged = bool(tasks[0][0].token)
+        is_charged = bool(tasks[0].token)
         return map(function, tasks[is_charged == (lost == "drawn") :])
 
     with pytest.raises(RuntimeError, match="1 results are missing"):
@@ -293,32 +285,9 @@ def test_a_lost_result_is_an_error(setting, monkeypatch, lost, charged):
     setting.assert_finished(setting.release())
 
 
-@pytest.mark.parametrize(
-    ("n_users", "sizes"), [(40, [64, 64, 2]), (1000, [5] * 26), (20_000, [1] * 130)]
-)
-def test_small_files_share_a_task(tmp_path, n_users, sizes):
-    sources = [tmp_path / f"users-{number}.npy" for number in range(130)]
-    for source in sources:
-        np.save(source, np.ones((n_users // 20, 2)))
-    found = []
-
-    def mapped(function, tasks):
-        found.extend(len(some) for some in tasks if some[0].token)
-        return map(function, tasks)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("skdpot.sampling._files._MOST_USERS", 250)
-        sampler = WassersteinProjectionSampler(1.0).fit(np.ones((1, 2)))
-        targets = [tmp_path / f"samples-{number}.npy" for number in range(130)]
-        ledger = PrivacyLedger(1.0)
-        release_files(sampler, sources, targets, ledger=ledger, client=mapped)
-    assert found == sizes
-
-
-def test_samples_do_not_depend_on_who_draws_them(tmp_path, monkeypatch):
+def test_samples_do_not_depend_on_who_draws_them(tmp_path):
     ways = {
         "here": {},
-        "one by one": {},
         "backwards": {"client": lambda function, tasks: map(function, tasks[::-1])},
         "threads": {"client": ThreadPoolExecutor(2)},
     }
@@ -326,7 +295,6 @@ def test_samples_do_not_depend_on_who_draws_them(tmp_path, monkeypatch):
     for name, way in ways.items():
         (tmp_path / name).mkdir()
         setting = Setting(tmp_path / name, random_state=3)
-        monkeypatch.setattr("skdpot.sampling._files._MOST_FILES", 64 if name == "here" else 1)
         setting.assert_finished(setting.release(**way))
         found[name] = np.stack([np.load(target) for target in setting.targets])
     ways["threads"]["client"].shutdown()
@@ -570,9 +538,8 @@ def test_the_key_is_for_its_owner_alone(setting):
 
 def test_tasks_do_not_show_their_keys(setting):
     def mapped(function, tasks):
-        for some in tasks:
-            assert all(repr(task.key) not in repr(task) for task in some)
-            keys.update(task.key for task in some)
+        assert all(repr(task.key) not in repr(task) for task in tasks)
+        keys.update(task.key for task in tasks)
         return map(function, tasks)
 
     keys = set()

@@ -36,7 +36,7 @@ from skdpot import (
 from skdpot.privacy import BudgetAccountant, BudgetError, PrivacyLedger
 from skdpot.privacy.mechanisms import BoundedRatioMechanism
 from skdpot.privacy.spherical import CapRejection
-from skdpot.sampling import _parallel
+from skdpot.sampling import _base
 
 LOCAL_SAMPLERS = [WassersteinProjectionSampler, KLProjectionSampler, ExponentialMechanismSampler]
 SAMPLERS = [*LOCAL_SAMPLERS, SphericalProjectionSampler]
@@ -270,7 +270,7 @@ def test_seeded_results_do_not_depend_on_the_division_of_work(sampler_class, mon
         with parallel_config(backend="threading"):
             np.testing.assert_array_equal(sampler.sample(X, 2), expected)
     for chunk_size in (1, 20, 10**9):
-        monkeypatch.setattr(_parallel, "_CHUNK_SIZE", chunk_size)
+        monkeypatch.setattr(_base, "_CHUNK_SIZE", chunk_size)
         np.testing.assert_array_equal(sampler.sample(X, 2), expected)
         assert sampler.score(X) == score
         if projections is not None:
@@ -298,8 +298,8 @@ def test_seeded_results_do_not_depend_on_processes(other_processes):
         assert ledger.spent()[0] == 2.0
     # Large arrays arrive writable, as kernels are compiled for writable ones.
     large = np.zeros((2, 1 << 18))
-    chunks = _parallel.plan_chunks(2, 1, n_jobs=2)
-    writable = _parallel.map_chunks(lambda array: [array.flags.writeable], chunks, large, n_jobs=2)
+    chunks = _base.plan_chunks(2, 1, n_jobs=2)
+    writable = _base.map_chunks(lambda array: [array.flags.writeable], chunks, large, n_jobs=2)
     assert writable.tolist() == [True, True]
 
 
@@ -307,12 +307,12 @@ def test_chunks_cover_all_users_once():
     for n_users in (1, 2, 99, 100, 1001):
         for n_jobs in (1, 2, 7):
             for verbose in (0, 1):
-                chunks = _parallel.plan_chunks(n_users, 1000, n_jobs=n_jobs, verbose=verbose)
+                chunks = _base.plan_chunks(n_users, 1000, n_jobs=n_jobs, verbose=verbose)
                 covered = np.concatenate([np.arange(n_users)[chunk] for chunk in chunks])
                 np.testing.assert_array_equal(covered, np.arange(n_users))
                 assert len(chunks) >= min(n_users, n_jobs)
-    sizes = {len(range(10**6)[chunk]) for chunk in _parallel.plan_chunks(10**6, 1000)}
-    assert max(sizes) * 1000 <= _parallel._CHUNK_SIZE
+    sizes = {len(range(10**6)[chunk]) for chunk in _base.plan_chunks(10**6, 1000)}
+    assert max(sizes) * 1000 <= _base._CHUNK_SIZE
 
 
 def test_chunks_are_worked_on_at_the_same_time():
@@ -323,9 +323,9 @@ def test_chunks_are_worked_on_at_the_same_time():
         barrier.wait()
         return users
 
-    chunks = _parallel.plan_chunks(10, 1, n_jobs=2)
+    chunks = _base.plan_chunks(10, 1, n_jobs=2)
     np.testing.assert_array_equal(
-        _parallel.map_chunks(meet, chunks, np.arange(10), n_jobs=2), np.arange(10)
+        _base.map_chunks(meet, chunks, np.arange(10), n_jobs=2), np.arange(10)
     )
 
 

@@ -14,7 +14,7 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 
 from skdpot import SphericalProjectionSampler
 from skdpot.privacy import BudgetAccountant, BudgetError
-from skdpot.sampling import _parallel
+from skdpot.sampling import _base
 from skdpot.transport import sphere_base_measure
 from tests.oracles.sphere import unit_vectors
 
@@ -64,7 +64,7 @@ def test_seeded_results_do_not_depend_on_chunks_workers_or_backends(method, monk
         np.testing.assert_array_equal(sampler.sample(X, n_samples=2), expected)
         with parallel_config(backend="threading", n_jobs=n_jobs):
             np.testing.assert_array_equal(sampler.sample(X, n_samples=2), expected)
-    monkeypatch.setattr(_parallel, "_CHUNK_SIZE", 1)
+    monkeypatch.setattr(_base, "_CHUNK_SIZE", 1)
     np.testing.assert_array_equal(sampler.sample(X, n_samples=2), expected)
     np.testing.assert_array_equal(sampler.sample(X[:7], n_samples=2), expected[:7])
 

@@ -1,32 +1,21 @@
-"""Commands on files: synthetic tables, templates of schemas, and parts of several owners."""
+"""Commands of ``python -m skdpot``: a demo, and releases of files without any Python."""
 
 import argparse
 import json
 import os
 import sys
+import time
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from skdpot import __version__
 from skdpot.privacy import PrivacyLedger
-from skdpot.tables import (
-    NOMINAL,
-    NUMERIC,
-    Column,
-    TableSchema,
-    make_table,
-    read_header,
-    read_schema,
-    read_table_file,
-    suffix_of,
-    write_table_file,
-)
 
 _DONE, _FAILED, _INTERRUPTED = 0, 1, 130
 _HOW_TO_DECLARE = (
@@ -40,8 +29,8 @@ _NOT_PRIVATE = (
 )
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run the command line, which begins with the name of the command; return the exit status.
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command that the first argument names, and return the exit status.
 
     A command line that is wrong ends the process with 2.
     """
@@ -49,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_: _say(f"warning: {message}")
         try:
-            return options.do(options)
+            options.do(options)
         except (ArithmeticError, ImportError, MemoryError, OSError, RuntimeError, TypeError,
                 ValueError) as error:  # fmt: skip
             _say(f"error: {error}", *getattr(error, "__notes__", ()))
@@ -57,12 +46,74 @@ def main(arguments: Sequence[str]) -> int:
         except KeyboardInterrupt as error:
             _say("interrupted.", *getattr(error, "__notes__", ()))
             return _INTERRUPTED
+    return _DONE
 
 
-def _synthesize(options: argparse.Namespace) -> int:
-    _check_together(options)
+def _demo(options: argparse.Namespace) -> None:
+    """Release a distance and synthetic rows of simulated customers, and show what was spent."""
+    from skdpot import DPSinkhornGenerator, PrivateSinkhornDistance
+
+    rng = np.random.default_rng(0)
+    year = np.repeat([2024, 2025], 3000)
+    age = np.clip(np.round(rng.normal(np.where(year == 2024, 40, 46), 9)), 18, 90)
+    table = np.column_stack([age, age > 60])
+    ledger = PrivacyLedger(epsilon=3.0, delta=1e-5)
+    drift = PrivateSinkhornDistance(1.0, bounds=(18, 90), metric="euclidean", ledger=ledger)
+    drift.fit(age[:, None], year)
+    schema = {"age": range(18, 91), "is retired": [0, 1]}
+    people = DPSinkhornGenerator(2.0, schema=schema, ledger=ledger).fit(table)
+    print(
+        f"Ages of {len(age):,} simulated customers rose by about 6 years from 2024 to 2025.\n"
+        f"Released distance between the years, epsilon = 1: {drift.distance_:.2f} years\n"
+        f"Released rows, epsilon = 2: {', '.join(schema)}\n{people.sample(5).astype(int)}\n"
+        f"The ledger has charged epsilon = {ledger.spent()[0]:.2f} of {ledger.epsilon:g}, before "
+        "each release."
+    )
+
+
+def _show_ledger(options: argparse.Namespace) -> None:
+    print(PrivacyLedger.open(options.ledger).report())
+
+
+def _warm(options: argparse.Namespace) -> None:
+    """Compile all kernels, or load their machine code, by small runs on simulated data."""
+    from skdpot import FairBarycenterPreprocessor, PrivateADMMTransport, transport
+    from skdpot.fairness import CandidateSupport, FreeSupport
+    from skdpot.published import PrivateMessageADMM
+    from skdpot.transport.kernels import without_patience
+
+    rng, start = np.random.default_rng(0), time.perf_counter()
+    n_points = 40
+    base, weights = np.full(n_points, 0.5 / n_points), np.ones((1, n_points))
+    points, masses = rng.random((n_points, 2)), rng.dirichlet(np.ones(n_points))
+    equal, cost = np.full(n_points, 1 / n_points), np.abs(points[:, :1] - points[:, 1])
+    groups = np.repeat(["a", "b"], n_points // 2)
+    worth, bounds = rng.random((6, 4)), {"target_bounds": (0, 5), "source_bounds": (0, 5)}
+    with without_patience():
+        for solver in ("exact", "entropic"):
+            projector = transport.Projector(
+                rng.random((n_points, n_points)), base, 1.0, solver=solver
+            )
+            projector.project(transport.normalise_rows(weights))
+        transport.clip_to_polytope(transport.kl_projection(weights, base, 1.0), base, 1.0)
+        transport.exact_transport(cost, masses, equal)
+        of_points = transport.PointCosts(points, points, squared=True, high=2.0)
+        for costs in (transport.MatrixCosts(cost), of_points):
+            transport.entropic_transport(costs, masses, equal, reg=0.1, tol=1e-3)
+        for method in (FreeSupport(), CandidateSupport()):
+            FairBarycenterPreprocessor(method=method).fit(points, sensitive_features=groups)
+        PrivateADMMTransport(epsilon=None, **bounds).fit(worth)
+        for utility in ("linear", "quadratic", "log"):
+            PrivateMessageADMM(10.0, utility=utility, utility_bounds=(0, 1), **bounds).fit(worth)
+    print(f"All kernels are compiled and cached ({time.perf_counter() - start:.1f} s).")
+
+
+def _synthesize(options: argparse.Namespace) -> None:
+    """Preview, read, charge and fit; then save, draw, write and report."""
     from skdpot.generative import DPSinkhornGenerator
+    from skdpot.tables import read_schema, write_table_file
 
+    _check_together(options)
     if options.seed is not None:
         _say(f"warning: {_NOT_PRIVATE}")
     schema = _read_json(options.schema, options.data)
@@ -83,8 +134,8 @@ def _synthesize(options: argparse.Namespace) -> int:
             f"{preview.refusal} If the table has more than {guessed}, say so: --records."
         )
     if options.preview:
-        return _DONE
-    table, groups = _read_table(options.data, declared, options.groups, options.leave_out_others)
+        return
+    table, groups = _read_table(options, declared)
     generator.fit(table, groups=groups)
     if options.save is not None:
         generator.save(options.save)
@@ -104,11 +155,11 @@ def _synthesize(options: argparse.Namespace) -> int:
     if options.report is not None:
         generator.quality().save(options.report)
     print(f"{said}: {options.out}\n{generator.privacy_guarantee_}")
-    return _DONE
 
 
-def _template(options: argparse.Namespace) -> int:
+def _template(options: argparse.Namespace) -> None:
     from skdpot.generative import schema_template
+    from skdpot.tables import read_header, suffix_of
 
     schema_template(read_header(options.data), options.out)
     print(f"Schema to be filled in: {options.out}. No value of the table was looked at.")
@@ -120,10 +171,9 @@ def _template(options: argparse.Namespace) -> int:
     print('Categories in an order have "levels" instead of "categories", and identifiers have '
           '{"identifier": true}. Free text cannot be learned: delete it here, and pass '
           "--leave-out-others.")  # fmt: skip
-    return _DONE
 
 
-def _part(options: argparse.Namespace) -> int:
+def _part(options: argparse.Namespace) -> None:
     from skdpot.parts import Agreement, make_part
 
     agreement = Agreement.load(options.agreement)
@@ -133,20 +183,20 @@ def _part(options: argparse.Namespace) -> int:
     make_part(agreement, options.owner, frame, labels, ledger=ledger, path=options.out,
               again=options.again)  # fmt: skip
     print(f"part of {options.owner} for agreement {agreement.digest[:16]}: {options.out}")
-    return _DONE
 
 
-def _combine(options: argparse.Namespace) -> int:
+def _combine(options: argparse.Namespace) -> None:
     from skdpot.parts import add_parts
 
     fitted = add_parts(options.parts, path=options.out)
     print(f"sum of {len(options.parts)} parts: {options.out}\n{fitted.privacy_guarantee_}")
-    return _DONE
 
 
 def _frame_of(path: Path) -> Any:
     """Return a private file as a data frame; texts that are numbers are read as numbers."""
     import pandas as pd
+
+    from skdpot.tables import suffix_of
 
     if suffix_of(path) == ".parquet":
         return pd.read_parquet(path)
@@ -161,28 +211,27 @@ def _number_or_text(text: Any) -> Any:
     return text
 
 
-def _read_table(
-    path: Path, declared: TableSchema, groups: str | None, may_have_others: bool
-) -> tuple[Any, Any]:
-    """Return the declared columns of a private file, and the person of each row if declared.
+def _read_table(options: argparse.Namespace, declared: Any) -> tuple[Any, Any]:
+    """Return the declared columns of a private file, and the person of each row if declared."""
+    import pandas as pd
 
-    With pandas installed it is a data frame.
-    """
+    from skdpot.tables import NOMINAL, NUMERIC, Column, read_table_file
+
     read = declared
-    if groups is not None:
-        person = Column(groups, NOMINAL, missing=True)
+    if options.groups is not None:
+        person = Column(options.groups, NOMINAL, missing=True)
         read = replace(declared, columns=(*declared.columns, person))
-    values = read_table_file(path, read, may_have_others=may_have_others)
-    columns = dict(zip(declared.names, values, strict=groups is None))
+    values = read_table_file(options.data, read, may_have_others=options.leave_out_others)
+    columns = dict(zip(declared.names, values, strict=options.groups is None))
+    # Labels keep their types: pandas would turn integers with missing values into doubles.
+    kinds = {column.name: None if column.kind == NUMERIC else object for column in declared.columns}
     # What is not learned, such as identifiers, is not read either.
     unread = np.full(len(values[0]), None, dtype=object)
-    names = [column.name for column in declared.declared]
-    container = "array" if find_spec("pandas") is None else "pandas"
-    labelled = {column.name for column in declared.columns if column.kind != NUMERIC}
-    # Labels keep their types: pandas would turn integers with missing values into doubles.
-    types = ["object" if name in labelled else None for name in names]
-    table = make_table(container, names, [columns.get(name, unread) for name in names], types)
-    return table, None if groups is None else values[-1]
+    series = [
+        pd.Series(columns.get(column.name, unread), dtype=kinds.get(column.name), name=column.name)
+        for column in declared.declared
+    ]
+    return pd.concat(series, axis=1), None if options.groups is None else values[-1]
 
 
 def _open_ledger(options: argparse.Namespace) -> PrivacyLedger | None:
@@ -223,6 +272,8 @@ def _read_json(path: Path, data: Path) -> Any:
 
 def _check_places(options: argparse.Namespace) -> None:
     """Raise if a result could not be written, before anything is charged."""
+    from skdpot.tables import suffix_of
+
     for path in (options.data, options.out):
         suffix_of(path)
     if not options.data.is_file():
@@ -238,100 +289,6 @@ def _check_places(options: argparse.Namespace) -> None:
             raise ValueError(f"{path} cannot be written.")
 
 
-def _say(*lines: str) -> None:
-    for line in lines:
-        print(f"skdpot: {line}", file=sys.stderr)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m skdpot")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    part = commands.add_parser(
-        "part",
-        help="release an owner's part of sums of several owners",
-        description="Release an owner's part, charged to her ledger. The file may be published.",
-    )
-    part.set_defaults(do=_part, neighbouring="replace_one", preview=False)
-    part.add_argument("data", type=Path, help="her private rows: .csv or .parquet")
-    part.add_argument("--agreement", type=Path, required=True, metavar="JSON",
-        help="the file of the agreement, the same for all owners")  # fmt: skip
-    part.add_argument("--owner", required=True, metavar="NAME", help="her name in the agreement")
-    part.add_argument("--labels", metavar="COLUMN",
-        help="column with the group of each row, if it is no column of the agreement")  # fmt: skip
-    part.add_argument("--ledger", type=Path, required=True, metavar="FILE", help="her own ledger")
-    part.add_argument("--budget", type=_positive, nargs=2, metavar=("EPSILON", "DELTA"),
-        help="create the ledger, with this budget")  # fmt: skip
-    part.add_argument("--again", action="store_true",
-        help="release another part after one was released: charged")  # fmt: skip
-    part.add_argument("--out", type=Path, required=True, metavar="FILE", help="the part")
-    sums = commands.add_parser(
-        "combine",
-        help="add up the parts of all owners",
-        description="Add up the parts of all owners. skdpot.parts.add_parts([FILE]) is the fitted "
-        "estimator.",
-    )
-    sums.set_defaults(do=_combine)
-    sums.add_argument("parts", type=Path, nargs="+", help="the parts, one of each owner")
-    sums.add_argument("--out", type=Path, required=True, metavar="FILE", help="the sum, .npz")
-    made = commands.add_parser(
-        "synthesize",
-        help="make a synthetic table from a private one",
-        description="Make a synthetic table from a private one, with differential privacy for "
-        "every row. First shows the price and the expected errors.",
-    )
-    made.set_defaults(do=_synthesize, error=made.error)
-    add = made.add_argument
-    add("data", type=Path, help="the private table: .csv, or .parquet with pyarrow")
-    add(
-        "--schema",
-        type=Path,
-        required=True,
-        metavar="JSON",
-        help="possible values of the columns; public",
-    )
-    add("--leave-out-others", action="store_true",
-        help="leave out columns of the table that the schema does not declare; without this "
-        "option they are refused")  # fmt: skip
-    add("--epsilon", type=_positive, required=True, help="privacy budget to spend; no default")
-    add("--delta", type=_positive, default=1e-5, help="far below 1 / rows (default: %(default)s)")
-    add("--rows", type=_count, metavar="N",
-        help="number of rows to draw: a round number. With --groups, each is from another "
-        "person")  # fmt: skip
-    add("--out", type=Path, metavar="FILE", help="the synthetic table: .csv or .parquet")
-    add("--groups", metavar="COLUMN",
-        help="column with the person of each row; then people are protected")  # fmt: skip
-    add("--people", type=_count, metavar="N",
-        help="with --groups, instead of --rows: number of people to draw, each with all of "
-        "their rows")  # fmt: skip
-    add("--target", metavar="COLUMN", help="column that models will predict")
-    add("--ledger", type=Path, metavar="FILE", help="ledger to charge")
-    add("--budget", type=_positive, nargs=2, metavar=("EPSILON", "DELTA"),
-        help="create the ledger, with this budget")  # fmt: skip
-    add("--neighbouring", default="auto", choices=("auto", "add_remove", "replace_one"),
-        help="neighbouring relation (default: that of the ledger, or add_remove)")  # fmt: skip
-    add("--save", type=Path, metavar="FILE",
-        help="save the fitted generator; you may publish it, too")  # fmt: skip
-    add("--report", type=Path, metavar="FILE",
-        help="write a quality report on the synthetic table: .txt, .html or .json")  # fmt: skip
-    add("--preview", action="store_true", help="only show price and expected errors")
-    add("--records", type=_count, metavar="N",
-        help="public guess of the number of rows (with --groups, of people), for the expected "
-        "errors (default: --rows or --people)")  # fmt: skip
-    add("--force", action="store_true", help="replace existing files")
-    add("--seed", type=int, metavar="N", help="for tests only: the release is NOT private")
-    made = commands.add_parser(
-        "template",
-        help="write a schema to fill in",
-        description="Write a schema with the columns of a table, to be filled in from public "
-        "knowledge. No value is read: the first line of a .csv file must contain the names of "
-        "the columns.",
-    )
-    made.set_defaults(do=_template)
-    made.add_argument("data", type=Path, help="the private table: .csv or .parquet")
-    made.add_argument("--out", type=Path, required=True, metavar="JSON", help="must not exist")
-    return parser
-
-
 def _check_together(options: argparse.Namespace) -> None:
     """End the process if options of `_synthesize` contradict each other."""
     n_made = options.rows or options.people
@@ -340,7 +297,12 @@ def _check_together(options: argparse.Namespace) -> None:
     if not options.preview and (n_made is None or options.out is None):
         options.error("--rows (or --people) and --out are required, but with --preview")
     if options.people and (options.rows or options.groups is None):
-        options.error("--people is for --groups, in the place of --rows")
+        options.error("--people is for --groups, instead of --rows")
+
+
+def _say(*lines: str) -> None:
+    for line in lines:
+        print(f"skdpot: {line}", file=sys.stderr)
 
 
 def _positive(text: str) -> float:
@@ -355,3 +317,85 @@ def _count(text: str) -> int:
     if number < 1:
         raise ValueError
     return number
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m skdpot")
+    parser.add_argument("--version", action="version", version=f"skdpot {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(do: Any, name: str, about: str, **defaults: Any) -> Any:
+        made = commands.add_parser(name, help=about, description=about)
+        made.set_defaults(do=do, error=made.error, **defaults)
+        return made.add_argument
+
+    file: dict[str, Any] = {"type": Path, "metavar": "FILE"}
+    budget: dict[str, Any] = {
+        "type": _positive, "nargs": 2, "metavar": ("EPSILON", "DELTA"),
+        "help": "create the ledger, with this budget",
+    }  # fmt: skip
+    command(_demo, "demo", "release a number and rows of simulated data, in seconds")
+    command(_warm, "warm", "compile and cache all kernels, so that first calls need not wait")
+    add = command(_show_ledger, "ledger", "show what a ledger has recorded, and what is left")
+    add("ledger", **file)
+
+    add = command(_template, "template", "write a schema of a table to be filled in from public "
+                  "knowledge; no value is read, and the first line of a .csv file must contain the "
+                  "names of the columns")  # fmt: skip
+    add("data", type=Path, help="the private table: .csv or .parquet")
+    add("--out", type=Path, required=True, metavar="JSON", help="must not exist")
+
+    add = command(_part, "part", "release an owner's part of sums of several owners, charged to "
+                  "her ledger; the file may be published", neighbouring="replace_one",
+                  preview=False)  # fmt: skip
+    add("data", type=Path, help="her private rows: .csv or .parquet")
+    add("--agreement", type=Path, required=True, metavar="JSON",
+        help="the file of the agreement, the same for all owners")  # fmt: skip
+    add("--owner", required=True, metavar="NAME", help="her name in the agreement")
+    add("--labels", metavar="COLUMN",
+        help="column with the group of each row, if it is no column of the agreement")  # fmt: skip
+    add("--ledger", **file, required=True, help="her own ledger")
+    add("--budget", **budget)
+    add("--again", action="store_true", help="release another part after one: charged")
+    add("--out", **file, required=True, help="the part")
+
+    add = command(_combine, "combine", "add up the parts of all owners; "
+                  "skdpot.parts.add_parts([FILE]) is the fitted estimator")  # fmt: skip
+    add("parts", type=Path, nargs="+", help="the parts, one of each owner")
+    add("--out", **file, required=True, help="the sum, .npz")
+
+    add = command(_synthesize, "synthesize", "make a synthetic table from a private one, with "
+                  "differential privacy for every row; first shows the price and the expected "
+                  "errors")  # fmt: skip
+    add("data", type=Path, help="the private table: .csv, or .parquet with pyarrow")
+    add("--schema", type=Path, required=True, metavar="JSON",
+        help="possible values of the columns; public")  # fmt: skip
+    add("--leave-out-others", action="store_true",
+        help="leave out columns of the table that the schema does not declare; without this "
+        "option they are refused")  # fmt: skip
+    add("--epsilon", type=_positive, required=True, help="privacy budget to spend; no default")
+    add("--delta", type=_positive, default=1e-5, help="far below 1 / rows (default: %(default)s)")
+    add("--rows", type=_count, metavar="N",
+        help="number of rows to draw: a round number. With --groups, each is from another "
+        "person")  # fmt: skip
+    add("--out", **file, help="the synthetic table: .csv or .parquet")
+    add("--groups", metavar="COLUMN",
+        help="column with the person of each row; then people are protected")  # fmt: skip
+    add("--people", type=_count, metavar="N",
+        help="with --groups, instead of --rows: number of people to draw, each with all of "
+        "their rows")  # fmt: skip
+    add("--target", metavar="COLUMN", help="column that models will predict")
+    add("--ledger", **file, help="ledger to charge")
+    add("--budget", **budget)
+    add("--neighbouring", default="auto", choices=("auto", "add_remove", "replace_one"),
+        help="neighbouring relation (default: that of the ledger, or add_remove)")  # fmt: skip
+    add("--save", **file, help="save the fitted generator; you may publish it, too")
+    add("--report", **file,
+        help="write a quality report on the synthetic table: .txt, .html or .json")  # fmt: skip
+    add("--preview", action="store_true", help="only show price and expected errors")
+    add("--records", type=_count, metavar="N",
+        help="public guess of the number of rows (with --groups, of people), for the expected "
+        "errors (default: --rows or --people)")  # fmt: skip
+    add("--force", action="store_true", help="replace existing files")
+    add("--seed", type=int, metavar="N", help="for tests only: the release is NOT private")
+    return parser
