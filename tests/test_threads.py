@@ -8,7 +8,7 @@ from skdpot import DPSinkhornGenerator, FairBarycenterPreprocessor
 from skdpot._threads import one_thread_unless
 from skdpot.fairness import _conditional_models
 from skdpot.generative import ImageSketch, TableSketch
-from skdpot.generative._sketch import latent_classes
+from skdpot.generative import _mixture as latent_classes
 
 
 def most_threads():

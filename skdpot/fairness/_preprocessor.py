@@ -17,21 +17,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from skdpot._base import (
-    PrivateEstimator,
-    count_columns,
-    tells_of_charges,
-    validate_private_data,
-    warn_user,
-)
-from skdpot._conformance import (
-    DRAWN_IMAGES,
-    INTEGERS_OF_THE_CHECK,
-    MISSING_LABELS,
-    NO_GROUPS,
-    PRIVATE_LABELS,
-    Failures,
-)
+from skdpot._base import PrivateEstimator, count_columns, validate_private_data, warn_user
 from skdpot._sklearn_compat import (
     Interval,
     StrOptions,
@@ -363,7 +349,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         self.random_state = random_state
         self.verbose = verbose
 
-    @tells_of_charges
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, *, sensitive_features=None) -> Self:
         """Fit the repair; with epsilon, this is a release.
@@ -395,7 +380,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         """
         return self._fit(X, sensitive_features)
 
-    @tells_of_charges
     def fit_transform(self, X, y=None, *, sensitive_features=None) -> Any:
         """Fit to X and repair it.
 
@@ -573,15 +557,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         check_is_fitted(self, "groups_")
         names = super().get_feature_names_out(input_features)
         return names[[column.position for column in self._fitted.columns]]
-
-    def _failing_checks(self) -> Failures:
-        takes_missing = group_policy(self.groups).unknown != "error"
-        of_missing: Failures = MISSING_LABELS if takes_missing else {}
-        of_labels = of_missing if self.epsilon is None else PRIVATE_LABELS
-        return {**DRAWN_IMAGES, **INTEGERS_OF_THE_CHECK, **of_labels}
-
-    def _undeclared(self) -> str | None:
-        return NO_GROUPS if self.sensitive_features is None or self.groups is None else None
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -27,8 +27,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from skdpot._base import PrivateEstimator, tells_of_charges, warn_user
-from skdpot._conformance import NO_GROUPS
+from skdpot._base import PrivateEstimator, warn_user
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context, metadata_at
 from skdpot.fairness._certificate import certify_ranks
 from skdpot.fairness._groups import (
@@ -356,7 +355,6 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         self.random_state = random_state
 
     # The nested estimator is validated, since its parameters are the user's own.
-    @tells_of_charges
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y, *, sensitive_features=None, **fit_params) -> Self:
         """Fit the estimator, and the barycenter of its predictions.
@@ -489,9 +487,6 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         )
         router = MetadataRouter(owner=type(self).__name__).add_self_request(self)
         return router.add(estimator=self._estimator, method_mapping=mapping)
-
-    def _undeclared(self) -> str | None:
-        return NO_GROUPS if self.sensitive_features is None or self.groups is None else None
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -28,8 +28,7 @@ from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import has_fit_parameter
 
-from skdpot._base import LOST_GROUPS, PrivateEstimator, tells_of_charges
-from skdpot._conformance import NO_FIT_TRANSFORM, Failures
+from skdpot._base import LOST_GROUPS, PrivateEstimator
 from skdpot._sklearn_compat import (
     Interval,
     StrOptions,
@@ -335,7 +334,6 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         self.verbose = verbose
 
     # Nested estimators are validated with the parameters of their candidates.
-    @tells_of_charges
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y=None, **params):
         """Choose parameters privately, and fit the estimator with them to all records.
@@ -382,9 +380,6 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             f"{type(self).__name__} has no cv_results_: scores of candidates that were not chosen, "
             "and how many there were, are private. See best_params_ and best_score_."
         )
-
-    def _failing_checks(self) -> Failures:
-        return NO_FIT_TRANSFORM if hasattr(self.estimator, "transform") else {}
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -402,6 +402,7 @@ def test_seeds_reproduce_and_guarantee_nothing():
     assert (one != other.group_weights_).any() and other.privacy_guarantee_ is not None
 
 
+@pytest.mark.experiment
 def test_a_large_budget_makes_the_map_that_is_fitted_openly():
     X, labels = shifted_groups((1500, 2500))
     bounds = (-4, 5)

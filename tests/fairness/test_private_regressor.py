@@ -174,6 +174,7 @@ def test_probabilities_need_no_bounds():
 # ------------------------------------------------------------------------------------- the cells
 
 
+@pytest.mark.experiment
 def test_the_number_of_cells_has_about_the_least_error():
     """Noise, and Gaussian scores whose deviation is a ninth of the width of the bounds."""
     rng = np.random.default_rng(0)

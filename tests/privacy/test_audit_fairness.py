@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression
 from skdpot import FairBarycenterPreprocessor, FairBarycenterRegressor
 from skdpot.fairness import FreeSupport, _repair
 from skdpot.fairness._groups import Groups
-from skdpot.generative._sketch import table_sketch
+from skdpot.generative import _table as table_sketch
 from skdpot.privacy.audit import audit
 from skdpot.privacy.mechanisms import GaussianMechanism
 from skdpot.privacy.random import make_source
