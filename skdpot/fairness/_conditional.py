@@ -303,58 +303,51 @@ def fit_conditional(
     """
     rows = rng.permutation(np.flatnonzero(groups >= 0))[:max_rows]
     codes, groups = codes[rows], groups[rows]
-    first = _fit_sequence(columns, codes, groups, weights, rng, fixed, tol, callback)
+
+    def one_pass(codes: np.ndarray, tol: float) -> ConditionalMap:
+        """Return the map of one pass over the columns; the identity if no group is found."""
+        folds = deal_folds(groups, rng)
+        keys = rng.integers(2**63, size=len(groups), dtype=np.uint64)
+        free = [j for j in range(len(columns)) if j not in fixed]
+        parts = [fit_parts(columns[j], codes[:, j], groups) for j in range(len(columns))]
+        known = np.empty((sum(part.width for part in parts), len(groups)))
+        draws, first = Draws(keys), 0
+        steps: list[ColumnStep] = []
+        for position in (*fixed, *free):
+            is_free, part = position not in fixed, parts[position]
+            place = draws.uniforms(1 + position * DRAWS_PER_COLUMN + _PLACE)
+            states, scores = read(part, codes[:, position], place)
+            of_states, of_numbers, earlier = None, None, known[:first]
+            if is_free and part.n_states > 1:
+                of_states = fit_states(states, earlier, groups, folds, len(weights), part.n_states)
+            if is_free and part.scale is not None:
+                is_regular = states == 0
+                of_numbers = fit_numbers(
+                    scores[is_regular],
+                    earlier[:, is_regular],
+                    groups[is_regular],
+                    folds[is_regular],
+                    len(weights),
+                )
+            differs = (of_states is not None and of_states.differ) or (
+                of_numbers is not None and of_numbers.differs
+            )
+            moved_before = any(step.moves for step in steps)
+            moves = is_free and part.width > 0 and (differs or moved_before)
+            steps.append(ColumnStep(position, part, of_states, of_numbers, first, moves))
+            part.write_features(known[first : first + part.width], states, scores)
+            first += part.width
+            callback()
+        if any(step.moves for step in steps) and not groups_are_told_apart(known.T, groups, tol):
+            steps = [replace(step, moves=False) for step in steps]
+        return ConditionalMap(tuple(steps), np.asarray(weights, dtype=np.float64))
+
+    first = one_pass(codes, tol)
     if not first.moves:
         return first
     keys = rng.integers(2**63, size=len(rows), dtype=np.uint64)
-    images = first.images(codes, groups, keys)
-    tol = max(tol, _STILL_FOUND)
-    second = _fit_sequence(columns, images, groups, weights, rng, fixed, tol, callback)
+    second = one_pass(first.images(codes, groups, keys), max(tol, _STILL_FOUND))
     return replace(first, then=second) if second.moves else first
-
-
-def _fit_sequence(
-    columns: list[Column],
-    codes: np.ndarray,
-    groups: np.ndarray,
-    weights: np.ndarray,
-    rng: np.random.Generator,
-    fixed: tuple[int, ...],
-    tol: float,
-    callback: Callable[[], object],
-) -> ConditionalMap:
-    """Return the map of one pass over the columns; the identity if no group is found."""
-    folds = deal_folds(groups, rng)
-    keys = rng.integers(2**63, size=len(groups), dtype=np.uint64)
-    free = [j for j in range(len(columns)) if j not in fixed]
-    parts = [fit_parts(columns[j], codes[:, j], groups) for j in range(len(columns))]
-    known = np.empty((sum(part.width for part in parts), len(groups)))
-    draws, first = Draws(keys), 0
-    steps: list[ColumnStep] = []
-    for position in (*fixed, *free):
-        is_free, part = position not in fixed, parts[position]
-        place = draws.uniforms(1 + position * DRAWS_PER_COLUMN + _PLACE)
-        states, scores = read(part, codes[:, position], place)
-        of_states, of_numbers, earlier = None, None, known[:first]
-        if is_free and part.n_states > 1:
-            of_states = fit_states(states, earlier, groups, folds, len(weights), part.n_states)
-        if is_free and part.scale is not None:
-            rows = states == 0
-            of_numbers = fit_numbers(
-                scores[rows], earlier[:, rows], groups[rows], folds[rows], len(weights)
-            )
-        differs = (of_states is not None and of_states.differ) or (
-            of_numbers is not None and of_numbers.differs
-        )
-        moved_before = any(step.moves for step in steps)
-        moves = is_free and part.width > 0 and (differs or moved_before)
-        steps.append(ColumnStep(position, part, of_states, of_numbers, first, moves))
-        part.write_features(known[first : first + part.width], states, scores)
-        first += part.width
-        callback()
-    if any(step.moves for step in steps) and not groups_are_told_apart(known.T, groups, tol):
-        steps = [replace(step, moves=False) for step in steps]
-    return ConditionalMap(tuple(steps), np.asarray(weights, dtype=np.float64))
 
 
 def along_the_order(

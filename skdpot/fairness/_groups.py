@@ -56,7 +56,8 @@ def split_attribute(
     else:
         may_miss = private or getattr(policy, "small", "error") != "error"
         remedy = MISSING_IN_FIT if hasattr(reader, "groups") else _LEAVE_OUT
-        declared = getattr(policy, "labels", ()) if private else ()
+        # Columns without rows may stand for any.
+        declared = getattr(policy, "labels", ()) if private and len(table) else ()
     if columns is not None and beside is not None:
         raise ValueError(
             f"{reader_name} was given the sensitive attribute twice: as columns of X, by its "

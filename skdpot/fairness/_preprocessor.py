@@ -665,11 +665,10 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         groups = read_groups(policy, self.weights) if private else None
         candidates = read_candidates(method, columns)
         box = read_box(self.bounds, columns, private)
-        codes = None
-        if private:
+        codes = None if private else read_codes(table, columns, self._missing(method))
+        # Columns without rows may stand for any.
+        if private and len(table):
             refuse_types(table, columns)
-        else:
-            codes = read_codes(table, columns, self._missing(method))
         return RepairRows(
             columns, method, fixed, box, candidates, groups, n_records, table, labels, codes
         )

@@ -66,7 +66,8 @@ def private_repair(fair: Any, plan: ReleasePlan, rows: RepairRows) -> FairMap:
     """Return the map of a private fit. Every step that reads private values is here, in order.
 
     `fair` is the estimator. One record may be replaced by any other. There is one release, with the
-    whole budget; what follows it is a function of the release and of public facts.
+    whole budget; what follows it is a function of the release and of public facts. Proof:
+    :ref:`proof-private-groups`, and of the sketch :ref:`proof-private-tables`.
     """
     release, source = plan.release, plan.source
     public = replace(rows, table=None, labels=None)

@@ -673,7 +673,8 @@ def release_predictions(
 ) -> tuple[np.ndarray, PredictionBarycenter]:
     """Return weights of groups, and the map to fair predictions: each private step, in order.
 
-    One record may be replaced by any other. There is one release, with the whole budget.
+    One record may be replaced by any other. There is one release, with the whole budget. Proof:
+    :ref:`proof-private-predictions`.
     """
     release, bounds = plan.release, fair._bounds_of_predictions()
     edges = cell_edges(*bounds[:2], release.n_cells, probabilities=bounds[2])

@@ -12,14 +12,13 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import make_scorer, roc_auc_score
-from sklearn.model_selection import StratifiedKFold, check_cv
+from sklearn.model_selection import StratifiedKFold, check_cv, cross_val_score
 from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object
-from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skdpot._threads import MANY_ROWS, one_thread_unless
-from skdpot.fairness._certificate import gap_bound
+from skdpot.fairness._certificate import gap_bound, largest_gap
 from skdpot.fairness._groups import Groups, find_groups, read_labels, split_attribute
 from skdpot.tables import Table, is_missing, take_rows
 from skdpot.transport import monotone_transport
@@ -91,18 +90,11 @@ def ks_between_groups(
     groups = check_groups(scores, sensitive_features, min_group_size)
     if confidence is not None and not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence must be above 0 and below 1, got {confidence!r}.")
-    if confidence is not None:
-        samples = [scores[groups.codes == g] for g in range(len(groups.names))]
-        pairs = combinations(samples, 2)
-        return max(gap_bound(x, y, 1.0 - confidence) for x, y in pairs)
-    values = np.unique(scores)
-    # The largest difference of two groups at a value is the highest share less the lowest.
-    lowest, highest = np.ones(len(values)), np.zeros(len(values))
-    for g, size in enumerate(groups.sizes):
-        shares = np.searchsorted(np.sort(scores[groups.codes == g]), values, side="right") / size
-        np.minimum(lowest, shares, out=lowest)
-        np.maximum(highest, shares, out=highest)
-    return float((highest - lowest).max())
+    samples = [scores[groups.codes == g] for g in range(len(groups.names))]
+    pairs = combinations(samples, 2)
+    if confidence is None:
+        return max(largest_gap(x, y) for x, y in pairs)
+    return max(gap_bound(x, y, 1.0 - confidence) for x, y in pairs)
 
 
 def wasserstein_between_groups(
@@ -247,10 +239,12 @@ def group_auc(
     if "random_state" in estimator.get_params():
         estimator = clone(estimator).set_params(random_state=source.randint(2**31 - 1))
     X = take_rows(X, kept)
-    areas = Parallel(n_jobs=n_jobs)(
-        delayed(_auc_of_fold)(estimator, X, groups.codes, train, test)
-        for train, test in _folds(cv, groups, source)
-    )
+    folds = _folds(cv, groups, source)
+    with one_thread_unless(len(kept) >= MANY_ROWS):
+        areas = cross_val_score(
+            estimator, X, groups.codes, scoring=_area_of_groups, cv=folds, n_jobs=n_jobs,
+            error_score="raise",
+        )  # fmt: skip
     return float(np.mean(areas))
 
 
@@ -267,17 +261,15 @@ def _folds(cv, groups, source):
     return list(splitter.split(groups.codes, groups.codes))
 
 
-def _auc_of_fold(estimator, X, codes, train, test):
-    """Return the AUC on rows of a classifier that was trained on others."""
-    with one_thread_unless(len(codes) >= MANY_ROWS):
-        classifier = clone(estimator).fit(take_rows(X, train), codes[train])
-        method = "predict_proba" if hasattr(classifier, "predict_proba") else "decision_function"
-        scores = np.asarray(getattr(classifier, method)(take_rows(X, test)))
+def _area_of_groups(classifier, X, codes):
+    """Return the AUC of a fitted classifier of groups on other rows."""
+    method = "predict_proba" if hasattr(classifier, "predict_proba") else "decision_function"
+    scores = np.asarray(getattr(classifier, method)(X))
     if len(classifier.classes_) == 2:
         scores = scores[:, 1] if scores.ndim == 2 else scores
-        return roc_auc_score(codes[test] == classifier.classes_[1], scores)
+        return roc_auc_score(codes == classifier.classes_[1], scores)
     return np.mean(
-        [roc_auc_score(codes[test] == g, scores[:, j]) for j, g in enumerate(classifier.classes_)]
+        [roc_auc_score(codes == g, scores[:, j]) for j, g in enumerate(classifier.classes_)]
     )
 
 
@@ -336,19 +328,13 @@ def make_fairness_scorer(
     >>> cross_val_score(LinearRegression(), X, y, scoring=scorer).mean().round(1)
     np.float64(-0.2)
     """
-    return FairnessScorer(
-        metric,
-        sensitive_features=sensitive_features,
-        greater_is_better=greater_is_better,
-        response_method=response_method,
-        options=options,
-    )
+    return FairnessScorer(metric, sensitive_features, greater_is_better, response_method, options)
 
 
 class FairnessScorer:
     """A metric of fairness as a scorer; made by :func:`make_fairness_scorer`."""
 
-    def __init__(self, metric, *, sensitive_features, greater_is_better, response_method, options):
+    def __init__(self, metric, sensitive_features, greater_is_better, response_method, options):
         self.metric = metric
         self.sensitive_features = sensitive_features
         self.greater_is_better = greater_is_better

@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs, parallel_config
@@ -90,37 +90,14 @@ class SearchRecords:
         of_people = np.split(ordered, np.cumsum(np.bincount(self.person))[:-1])
         return [np.concatenate([of_people[i] for i in block]) for block in blocks]
 
-    def subset(self, rows: np.ndarray) -> tuple[Any, ...]:
-        """Return X, y, groups and parameters of some records."""
+    def subset(self, rows: np.ndarray) -> "SearchRecords":
+        """Return some of the records."""
         X, y, groups, *values = (
             None if each is None else rows_at(each, rows)
             for each in (self.X, self.y, self.groups, *self.params.values())
         )
-        return X, y, groups, dict(zip(self.params, values, strict=True))
-
-
-class Judgement(NamedTuple):
-    """The public rule by which a candidate is scored in a block.
-
-    Attributes
-    ----------
-    scoring : str, callable or None
-        As in `cross_validate`.
-    cv : int, splitter or None
-        As in `cross_validate`.
-    params : dict
-        Parameters of fits that are not divided with the records.
-    score_range : tuple (low, high)
-        The range that the mean over the block's splits is clipped to.
-    process : int
-        Number of the process in which the search runs.
-    """
-
-    scoring: Any
-    cv: Any
-    params: dict[str, Any]
-    score_range: tuple[float, float]
-    process: int
+        params = dict(zip(self.params, values, strict=True))
+        return SearchRecords(X, y, len(rows), params, groups, self.public)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,13 +108,15 @@ class Search:
     drawn: list[dict[str, Any]]
     trials: dict[int, Any]
     n_blocks: int
-    judgement: Judgement
+    score_range: tuple[float, float]
+    scoring: Any
+    cv: Any
     scorer: Any
 
     @property
     def unit(self) -> float:
         """Return the unit of sums of scores."""
-        low, high = self.judgement.score_range
+        low, high = self.score_range
         return (high - low) / (self.n_blocks * SCORE_UNITS)
 
     @property
@@ -147,7 +126,7 @@ class Search:
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return the standard error of a candidate's score; its scale is the range of scores."""
-        low, high = self.judgement.score_range
+        low, high = self.score_range
         what = f"standard error of a score, with {self.n_blocks} blocks"
         return (ExpectedError(what, self.standard_error, high - low),)
 
@@ -459,8 +438,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         # The remaining public errors are raised here.
         effective_n_jobs(self.n_jobs)
         scorer = check_scoring(self.estimator, self.scoring)
-        public = copy.deepcopy((self.scoring, self.cv, data.public))
-        judgement = Judgement(*public, (low, high), os.getpid())
+        scoring, cv = copy.deepcopy((self.scoring, self.cv))
         source = make_source(self.random_state)
         # Prints, warnings, draws and states of distributions, and constructors, would reveal the
         # number of candidates.
@@ -479,7 +457,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             not_protected=(f"the number of {units}", *model),
         )
         return ReleasePlan(
-            Search(selection, drawn, trials, n_blocks, judgement, scorer),
+            Search(selection, drawn, trials, n_blocks, (low, high), scoring, cv, scorer),
             selection.event,
             source,
             label=type(self).__name__,
@@ -499,12 +477,12 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             )
         blocks = data.rows_in(random_blocks(source, data.n_units, search.n_blocks))
         seeds = source.bits(31, search.n_blocks).tolist()
+        trials = list(search.trials.values())
+        judged = trials, search.scoring, search.cv, search.score_range, os.getpid()
         with silence():
             # Without max_nbytes=None, joblib would write large blocks, which are private, to files.
             scores = Parallel(n_jobs=_processes(self.n_jobs), max_nbytes=None, verbose=0)(
-                delayed(score_block)(
-                    list(search.trials.values()), *data.subset(rows), search.judgement, seed
-                )
+                delayed(score_block)(*judged, data.subset(rows), seed)
                 for rows, seed in zip(blocks, seeds, strict=True)
             )
         sums = dict(zip(search.trials, np.sum(scores, axis=0), strict=True))
@@ -514,7 +492,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
     def _keep(self, plan, released):
         search = plan.release
         self.best_params_, score = released
-        self.best_score_ = search.judgement.score_range[0] + search.unit * score
+        self.best_score_ = search.score_range[0] + search.unit * score
         self.standard_error_ = search.standard_error
         self.n_blocks_ = search.n_blocks
         self.scorer_ = search.scorer
@@ -653,31 +631,32 @@ def make_candidate(estimator: Any, params: dict[str, Any]) -> Any:
 
 
 def score_block(
-    trials: list[Any], X: Any, y: Any, groups: Any, params: Any, judgement: Judgement, seed: int
-) -> list[int]:
+    trials: list[Any], scoring: Any, cv: Any, score_range: Any, process: int,
+    records: SearchRecords, seed: int,
+) -> list[int]:  # fmt: skip
     """Return the private scores of candidates in a block, in units of the range of scores.
 
-    `trials` are from `make_trial`; `groups` and `params`, those of the block's records, are for the
-    splitter and for fits. A candidate that fails has the lowest score.
+    `trials` are from `make_trial`; `scoring` and `cv` are as in `cross_validate`. The mean over the
+    splits of the block is clipped to `score_range`. A candidate that fails has the lowest score.
+    `process` is the number of the process in which the search runs.
     """
     # The process of the search is silent already. Others work on one block at a time.
-    elsewhere = os.getpid() != judgement.process
+    elsewhere = os.getpid() != process
     with silence() if elsewhere else contextlib.nullcontext():
-        given = X, y, groups, params, judgement, seed
-        scores = [result_of(partial(_score, trial, *given), None) for trial in trials]
-        return [in_units(score, *judgement.score_range) for score in scores]
+        scores = [
+            result_of(partial(_score, trial, scoring, cv, records, seed), None) for trial in trials
+        ]
+        return [in_units(score, *score_range) for score in scores]
 
 
-def _score(
-    trial: Any, X: Any, y: Any, groups: Any, params: Any, judgement: Judgement, seed: int
-) -> Any:
+def _score(trial: Any, scoring: Any, cv: Any, records: SearchRecords, seed: int) -> Any:
     trial = clone(trial)
     seed_trial(trial, seed)
     _seed_globals(seed)
     # Copies: candidates and blocks must neither affect nor see each other.
-    scoring, cv, public = copy.deepcopy(judgement[:3])
-    X, y, groups = copy_of(X), copy_of(y), copy_of(groups)
-    params = public | {name: copy_of(values) for name, values in params.items()}
+    scoring, cv, public = copy.deepcopy((scoring, cv, records.public))
+    X, y, groups = map(copy_of, (records.X, records.y, records.groups))
+    params = public | {name: copy_of(values) for name, values in records.params.items()}
     # A trial of a private estimator has few records; whether it is useful depends on all of them.
     # Processes of a candidate would not be silent, so that it has threads only.
     with np.errstate(all="ignore"), allow_useless_releases(), parallel_config("threading"):

@@ -439,3 +439,11 @@ def test_more_budget_is_fairer():
         apart.setdefault(epsilon, []).append(np.abs(difference).sum())
     assert np.mean(apart[1.0]) < 0.3 < 2.0
     assert np.mean(apart[1.0]) < np.mean(apart[0.02])
+
+
+def test_columns_that_are_only_counted_have_no_types():
+    declared = {"bounds": {0: (0, 1)}, "categories": {1: ["x", "y"]}, "groups": ["f", "m"]}
+    fair = FairBarycenterPreprocessor(2, epsilon=1.0, method="support", **declared)
+    assert fair.preview(1000, 3).epsilon == 1.0
+    with pytest.raises(ValueError, match="has text where numbers"):
+        fair.fit(np.zeros((1000, 3)))
