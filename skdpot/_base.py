@@ -23,14 +23,7 @@ from skdpot._sklearn_compat import (
     groups_are_lost,
     validate_parameters,
 )
-from skdpot.privacy.charging import (
-    DetachedLedger,
-    ReleasePlan,
-    add_note_of_charges,
-    charges_of_call,
-    is_budget_accountant,
-    preview_of,
-)
+from skdpot.privacy.charging import DetachedLedger, ReleasePlan, is_budget_accountant, preview_of
 from skdpot.privacy.preview import Preview, permit_of_process
 from skdpot.privacy.quotes import shown, without_quotes, without_sizes
 
@@ -133,32 +126,14 @@ def _is_library(frame: FrameType) -> bool:
 
 
 def tells_of_charges(method: Method) -> Method:
-    """Decorate a method that releases: its errors say whether the ledger was already charged.
-
-    The error of an interruption always says it. Other errors say it only if something was charged;
-    a refusal charges nothing, and its error ends with the reason.
-    """
+    """Decorate a method that releases: its errors name no private size, and tell of the charge."""
 
     @wraps(method)
     def telling(self: Any, *args: Any, **params: Any) -> Any:
-        if charges_of_call.get() is not None:
-            # A call within a call that reports its charges.
-            return method(self, *args, **params)
-        started: list[Any] = []
-        before: dict[str, Any] = {}
         try:
-            # Not a context manager: nothing may be left to do once the method has returned.
-            try:
-                before.update(self._fitted_state())
-                charges_of_call.set(started)
-                return method(self, *args, **params)
-            finally:
-                charges_of_call.set(None)
+            return method(self, *args, **params)
         except BaseException as error:
-            after = self._fitted_state()
-            has_kept = any(after[name] is not before.get(name) for name in after)
             said = without_sizes(error)
-            add_note_of_charges(said, started, has_kept)
             if said is error:
                 raise
         # Outside of the handler, so that the error with a size is no context of this one.
@@ -167,6 +142,10 @@ def tells_of_charges(method: Method) -> Method:
     return telling  # type: ignore[return-value]
 
 
+_LOST = (
+    "The ledger was charged before this, and stays charged: see its entries. The release is lost, "
+    "and another call is charged again."
+)
 _NO_NAME = (
     "fit needs one value for each row of X, and got a text. If it is the name of a column of X, "
     "pass the values of this column, and X without it; or name it in the constructor, as the "
@@ -353,8 +332,13 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
                 error.add_note(_TO_CLONES)
             raise
         # Floating-point warnings and errors may depend on private values.
-        with np.errstate(all="ignore"):
-            return self._run(plan, data)
+        try:
+            with np.errstate(all="ignore"):
+                return self._run(plan, data)
+        except BaseException as error:
+            if self.ledger is not None and plan.event is not None:
+                error.add_note(_LOST)
+            raise
 
     def _forget(self) -> None:
         """Remove the attributes of the last fit, except those just read from X's columns."""

@@ -28,7 +28,7 @@ ROOMS = {
     "generative": (5000, 6150),
     "model_selection": (480, 610),
     "parts": (700, 700),
-    "privacy": (3500, 5000),
+    "privacy": (3500, 4260),
     "published": (900, 1240),
     "releases": (1050, 1050),
     "sampling": (850, 1280),

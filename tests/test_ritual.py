@@ -474,17 +474,17 @@ def told(error):
 
 @by_case
 @pytest.mark.parametrize("kind", [PrivacyLedger, BudgetAccountant])
-def test_an_interruption_says_whether_it_was_charged(case, kind, monkeypatch):
+def test_an_interruption_after_the_charge_says_so(case, kind, monkeypatch):
     ledger = kind(100.0, 0.1)
     estimator = case.fitted(ledger=ledger)
     charged = n_charges(ledger)
-    for step, message in (("charge_to", "Nothing was charged."), ("_run", "ledger was charged")):
+    for step in ("charge_to", "_run"):
         where = charging.ReleasePlan if step == "charge_to" else type(estimator)
         monkeypatch.setattr(where, step, interrupt)
         with pytest.raises(Interrupted) as caught:
             getattr(estimator, case.release)(*case.data())
         monkeypatch.undo()
-        assert message in told(caught.value)
+        assert ("ledger was charged" in told(caught.value)) == (step == "_run")
         assert n_charges(ledger) == charged + (step == "_run")
 
 
@@ -501,7 +501,7 @@ def test_an_error_after_the_charge_says_so(case, monkeypatch):
         monkeypatch.setattr(type(estimator), "_run", fail)
         with pytest.raises(kind) as caught:
             getattr(estimator, case.release)(*case.data())
-        assert f"record {n_charges(ledger)}, " in told(caught.value)
+        assert "The ledger was charged before this" in told(caught.value)
         assert "The release is lost" in told(caught.value)
         # Nor does it name how many records there were, which may be private.
         assert "4711" not in str(caught.value)

@@ -23,7 +23,7 @@ from skdpot.fairness._space import ColumnSpace, in_own_units
 from skdpot.fairness._support import LARGEST_AUTOMATIC_SUPPORT, Question, doubts_about_support
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.foreign import quiet
-from skdpot.privacy.guarantee import PrivacyGuarantee
+from skdpot.privacy.preview import PrivacyGuarantee
 from skdpot.privacy.random import make_source
 from skdpot.releases import HistogramRelease, ReleasedGroups, group_weights
 from skdpot.tables import NUMERIC, Column, Table, doubts_about_heavy_tails

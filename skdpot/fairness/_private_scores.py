@@ -25,8 +25,7 @@ from skdpot.fairness._predictions import PredictionBarycenter
 from skdpot.fairness._private_cells import PUBLIC_OF_ROWS
 from skdpot.fairness._quantiles import resolution, rounded
 from skdpot.privacy.foreign import quiet
-from skdpot.privacy.guarantee import PrivacyGuarantee
-from skdpot.privacy.preview import ExpectedError
+from skdpot.privacy.preview import ExpectedError, PrivacyGuarantee
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases import VectorRelease, group_weights
 from skdpot.tables import take_rows

@@ -23,7 +23,7 @@ from skdpot.generative._sketch.table_sketch import TableSketch
 from skdpot.generative._sketch.table_space import TableRecords
 from skdpot.generative._sketch.vectors import ImageSketch, VectorSketch
 from skdpot.privacy.charging import ReleasePlan, relation_of
-from skdpot.privacy.guarantee import PrivacyGuarantee
+from skdpot.privacy.preview import PrivacyGuarantee
 from skdpot.privacy.random import make_source
 from skdpot.releases import check_exact_sums
 from skdpot.tables import doubts_about_crowding

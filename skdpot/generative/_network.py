@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
 from skdpot.generative._encoders import RecordSpace
 from skdpot.generative._engine import load_engine
-from skdpot.privacy.poisson import poisson_sample
+from skdpot.privacy.noise import poisson_sample
 from skdpot.privacy.random import make_source
 
 # From so many records of a sketch a network learns.

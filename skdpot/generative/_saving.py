@@ -15,7 +15,7 @@ from skdpot.generative._sketch.released_table import ReleasedTable
 from skdpot.generative._sketch.released_vectors import ReleasedVectors
 from skdpot.generative._sketch.table_sketch import TableSketch
 from skdpot.generative._sketch.vectors import ImageSketch, VectorSketch
-from skdpot.privacy.guarantee import PrivacyGuarantee
+from skdpot.privacy.preview import PrivacyGuarantee
 from skdpot.tables import CONTAINERS
 
 # So that a forged file makes no vector that is much larger than itself.

@@ -27,11 +27,10 @@ from skdpot.model_selection._candidates import draw_candidates, make_candidate, 
 from skdpot.model_selection._copies import as_rows
 from skdpot.model_selection._records import Records
 from skdpot.model_selection._trials import Judgement, score_block
-from skdpot.privacy.block_scores import SCORE_UNITS, random_blocks
 from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.choices import SCORE_UNITS, random_blocks
 from skdpot.privacy.foreign import silence
-from skdpot.privacy.guarantee import PrivacyGuarantee
-from skdpot.privacy.preview import ExpectedError
+from skdpot.privacy.preview import ExpectedError, PrivacyGuarantee
 from skdpot.privacy.quotes import without_quotes
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import block_score_sensitivity

@@ -15,7 +15,7 @@ from sklearn.model_selection import cross_validate
 
 from skdpot.model_selection._candidates import seed_trial
 from skdpot.model_selection._copies import copy_of
-from skdpot.privacy.block_scores import in_units
+from skdpot.privacy.choices import in_units
 from skdpot.privacy.foreign import result_of, silence
 from skdpot.privacy.preview import allow_useless_releases
 

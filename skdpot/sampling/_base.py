@@ -15,8 +15,7 @@ from skdpot._conformance import EMPTY_ROW, FRESH_NOISE, Failures
 from skdpot._sklearn_compat import Interval, fit_context, validate_parameters
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import DpEvent, PureDpEvent, SelfComposedDpEvent
-from skdpot.privacy.guarantee import PrivacyGuarantee
-from skdpot.privacy.preview import ExpectedError
+from skdpot.privacy.preview import ExpectedError, PrivacyGuarantee
 from skdpot.privacy.random import NoiseSource, make_source
 from skdpot.sampling._parallel import map_chunks, plan_chunks
 from skdpot.transport import check_epsilon

@@ -14,7 +14,7 @@ from sklearn.utils import gen_batches
 from skdpot._base import refuse_other_order, validate_private_data
 from skdpot._sklearn_compat import StrOptions
 from skdpot._threads import one_blas_thread
-from skdpot.privacy.mechanisms import WEIGHT_BITS, BoundedRatioMechanism
+from skdpot.privacy.choices import WEIGHT_BITS, BoundedRatioMechanism
 from skdpot.sampling._base import BaseLocalSampler
 from skdpot.sampling._geometry import Geometry, check_row_names, make_geometry, power_of_distances
 from skdpot.transport import load_compiler, normalise_rows, transport_costs

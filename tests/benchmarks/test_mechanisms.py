@@ -13,12 +13,8 @@ import numpy as np
 import pytest
 
 from skdpot.privacy import BudgetAccountant
-from skdpot.privacy.mechanisms import (
-    ExponentialMechanism,
-    GaussianMechanism,
-    LaplaceMechanism,
-    PermuteAndFlipMechanism,
-)
+from skdpot.privacy.choices import ExponentialMechanism, PermuteAndFlipMechanism
+from skdpot.privacy.noise import GaussianMechanism, LaplaceMechanism
 from tests.benchmarks.contest import Contestant
 
 pytestmark = pytest.mark.benchmark

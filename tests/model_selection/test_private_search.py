@@ -37,8 +37,8 @@ from skdpot.generative import TableSketch
 from skdpot.model_selection import _candidates, _search
 from skdpot.model_selection._trials import silence
 from skdpot.privacy import BudgetAccountant, BudgetExceededError, PrivacyGuarantee, PureDpEvent
-from skdpot.privacy.block_scores import SCORE_UNITS
 from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.choices import SCORE_UNITS
 from skdpot.privacy.random import make_source
 from skdpot.releases import ChoiceRelease
 from tests.oracles.sensitivities import declared

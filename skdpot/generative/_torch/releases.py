@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from skdpot.generative._torch.noise import normal_noise
-from skdpot.privacy.mechanisms import GaussianMechanism
+from skdpot.privacy.noise import GaussianMechanism
 
 __all__ = ["NoisyRelease", "clip_rows", "clip_whole"]
 
