@@ -4,7 +4,7 @@ import sys
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import wraps
 from numbers import Integral
@@ -24,6 +24,7 @@ from skdpot._sklearn_compat import (
     validate_parameters,
 )
 from skdpot.privacy.charging import DetachedLedger, ReleasePlan, is_budget_accountant, preview_of
+from skdpot.privacy.foreign import silence
 from skdpot.privacy.preview import Preview, permit_of_process
 from skdpot.privacy.quotes import shown, without_quotes, without_sizes
 
@@ -300,7 +301,9 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         if isinstance(beside, str):
             raise ValueError(_NO_NAME)
         with self._kept_if_refused(), np.errstate(all="ignore"):
-            data = self._validate(X, beside, *others)
+            with silence() if self.epsilon is not None else nullcontext():
+                # Values may be objects whose own code prints, warns or draws when it is asked.
+                data = self._validate(X, beside, *others)
             plan = self._plan(data)
             warn_user(plan.refuse_useless(self._permit))
             warn_user(plan.doubts)

@@ -11,12 +11,6 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 
-def pytest_collection_modifyitems(items):
-    """Start with what mostly waits for other processes: at the end, workers would wait for it."""
-    waiting = {"test_operation_engine.py", "test_flower.py"}
-    items.sort(key=lambda item: item.path.name not in waiting)
-
-
 @pytest.fixture
 def seed(request):
     """Return an integer that depends on the test's name, with its parameters, alone."""

@@ -16,6 +16,7 @@ from skdpot.distance._costs import CostSettings, Threads
 from skdpot.distance._costs_release import CostsRelease
 from skdpot.distance._grid_release import GridRelease, make_grid
 from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.foreign import silence
 from skdpot.tables import as_numbers, read_schema, values_in
 
 _INSTEAD = {
@@ -339,7 +340,8 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         check_is_fitted(self, "groups_")
         validate_parameters(self)
         with np.errstate(all="ignore"):
-            records = self._read(X, y, self.groups_, reset=False)
+            with silence():
+                records = self._read(X, y, self.groups_, reset=False)
             scaled = records.scaled()
             cost = scaled.layout.space.cost("sqeuclidean")
             # Costs are sums over features, and are divided by their number; costs of tables are

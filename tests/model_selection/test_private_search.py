@@ -86,6 +86,8 @@ class Odd(ClassifierMixin, BaseEstimator):
 class Charging(Odd, PrivateEstimator):
     """Charges every fit to its ledger."""
 
+    epsilon = 1.0
+
     def __init__(self, quality=0.5, ledger=None):
         super().__init__(quality)
         self.ledger = ledger
