@@ -474,14 +474,16 @@ class PrivacyLedger:
             set(tokens) != set(events) or len(set(tokens.values())) < len(tokens)
         ):
             raise ValueError("tokens must have one token for each part of events, all different.")
-        named = {(name, part): tokens[part] if tokens else None for part in events}
+        named: dict[_Place, str | None] = {
+            (name, part): tokens[part] if tokens else None for part in events
+        }
         for token in named.values():
             _check_token(token)
         known = self._refresh()
         for part in events:
             if not known.has_part(name, part):
                 raise ValueError(f"no part {part!r} was declared of a partition {name!r}.")
-        placed = {(name, part): event for part, event in events.items()}
+        placed: dict[_Place, DpEvent] = {(name, part): event for part, event in events.items()}
         receipts = self._charge(placed, named, unit, label, neighbouring, convert, seeded)
         return {part: receipts[name, part] for part in events}
 
