@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from skdpot.datasets import load_adult, load_compas
+from examples.datasets import load_adult, load_compas
 
 _SURVEY = (
     "https://github.com/tailequy/fairness_dataset at commit abb5a18b822b, in experiments/data "

@@ -8,7 +8,7 @@ from scipy.fft import dctn, idctn
 from sklearn.metrics import euclidean_distances
 
 from benchmarks.image_classifiers import CLASSIFIERS
-from skdpot.generative._score import sinkhorn_divergence
+from skdpot.generative._records import sinkhorn_divergence
 
 _N_COMPARED, _NEIGHBOUR, _REG = 1000, 3, 0.05
 # Wave lengths in pixels, and the number of directions, of wavelets; moduli are means of cells.

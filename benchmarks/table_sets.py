@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from skdpot.datasets import load_adult
+from examples.datasets import load_adult
 
 _TEST_SHARE = 0.2
 _XOR_COLUMNS, _XOR_ROWS, _XOR_FLIPS = 15, 50_000, 0.05

@@ -22,8 +22,8 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from benchmarks.contest import Contestant
+from examples.datasets import load_adult
 from skdpot import FairBarycenterPreprocessor
-from skdpot.datasets import load_adult
 from skdpot.fairness.metrics import group_auc
 from skdpot.transport.barycenter import free_support_barycenter
 

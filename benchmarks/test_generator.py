@@ -137,9 +137,8 @@ def test_bias_and_variance_over_debias(digits, n_drawn=300):
     """Gradients of the loss at a network's weights, without noise."""
     import torch
 
-    from skdpot.generative._torch.costs import GroundCost
-    from skdpot.generative._torch.losses import semi_debiased
     from skdpot.generative._torch.steps import latents
+    from skdpot.generative._torch.transport import GroundCost, semi_debiased
 
     generator, _ = train(digits, None, **OF_RECORDS | {"n_iter": 100, "network": "mlp"})
     network, settings = generator._network, generator._settings

@@ -26,7 +26,7 @@ N_ITER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
 
 @functools.cache
 def ground_cost():
-    from skdpot.generative._torch.costs import GroundCost
+    from skdpot.generative._torch.transport import GroundCost
 
     return GroundCost()
 
@@ -66,7 +66,7 @@ CASES = {
 
 
 def ours(X, Y, reg, n_iter):
-    from skdpot.generative._torch.sinkhorn import sinkhorn
+    from skdpot.generative._torch.transport import sinkhorn
 
     result = sinkhorn(ground_cost().matrix(X, Y), reg, n_iter=n_iter)
     return result.value, ground_cost().pull(X, Y, result.plan)

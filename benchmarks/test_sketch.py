@@ -28,7 +28,7 @@ from benchmarks.image_methods import Gaussians, make_published
 from benchmarks.images import load_images
 from skdpot import DPSinkhornGenerator
 from skdpot.generative import ImageSketch
-from skdpot.generative._score import sinkhorn_divergence
+from skdpot.generative._records import sinkhorn_divergence
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.filterwarnings("default")]
 

@@ -1,5 +1,7 @@
 """Seeds and examples that are the same in every run."""
 
+import zlib
+
 import numpy as np
 import pytest
 from hypothesis import settings
@@ -9,6 +11,19 @@ from skdpot.privacy import allow_useless_releases
 # A machine that is busy, or compiles a kernel, is no failure of a test.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--share", metavar="K/N", help="only the K-th of N shares of the tests")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out the tests of other shares; the name of a test decides about its share."""
+    if config.getoption("--share", default=None):
+        number, of = map(int, config.getoption("--share").split("/"))
+        elsewhere = [it for it in items if zlib.crc32(it.nodeid.encode()) % of != number % of]
+        config.hook.pytest_deselected(items=elsewhere)
+        items[:] = [it for it in items if zlib.crc32(it.nodeid.encode()) % of == number % of]
 
 
 @pytest.fixture

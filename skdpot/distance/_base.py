@@ -9,8 +9,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from sklearn.utils.validation import validate_data
 
-from skdpot._base import PrivateEstimator, count_columns, tells_of_charges, validate_private_data
-from skdpot._conformance import NO_REFUSED_VALUES, Failures
+from skdpot._base import PrivateEstimator, count_columns, validate_private_data
 from skdpot._sklearn_compat import Interval, fit_context
 from skdpot.distance._costs import CostSettings, Threads
 from skdpot.distance._groups import Layout, Records, declared_groups, make_groups
@@ -54,7 +53,6 @@ class BaseTransportDistance(PrivateEstimator):
     # Replacements of scikit-learn's messages about X.
     _instead: ClassVar[dict[str, str]] = {}
 
-    @tells_of_charges
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None) -> Self:
         """Release the distances between the groups of records.
@@ -89,12 +87,6 @@ class BaseTransportDistance(PrivateEstimator):
         tags.target_tags.required = True
         tags.input_tags.allow_nan = True
         return tags
-
-    def _failing_checks(self) -> Failures:
-        return NO_REFUSED_VALUES
-
-    def _undeclared(self) -> str | None:
-        return "bounds are not declared" if self.bounds is None and self.schema is None else None
 
     def _validate(self, X: Any, y: Any) -> Records:
         return self._read(X, y, self.groups, reset=True)

@@ -8,8 +8,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, 
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpot._base import tells_of_charges, validate_private_data
-from skdpot._conformance import MORE_THAN_TWO_GROUPS, Failures
+from skdpot._base import validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
 from skdpot.distance._base import BaseTransportDistance
 from skdpot.distance._costs import CostSettings, Threads
@@ -273,12 +272,6 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         self.random_state = random_state
         self.verbose = verbose
 
-    def _failing_checks(self) -> Failures:
-        two_groups = self.groups is not None and len(self.groups) == 2
-        failing = super()._failing_checks()
-        is_mapped = self.mechanism == "output" or two_groups
-        return failing if is_mapped else {**MORE_THAN_TWO_GROUPS, **failing}
-
     def transform(self, X) -> Any:
         """Map rows of the first group to the distribution of the second, by the private plan.
 
@@ -308,7 +301,6 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
             )
         return self._fitted.map(self._space(X.shape[1]).moved_inside(X))
 
-    @tells_of_charges
     def score(self, X, y=None) -> float:
         """Return minus a private distance of fixed definition between the groups of new records.
 
@@ -339,7 +331,8 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         """
         check_is_fitted(self, "groups_")
         validate_parameters(self)
-        with np.errstate(all="ignore"):
+
+        def steps() -> float:
             with silence():
                 records = self._read(X, y, self.groups_, reset=False)
             scaled = records.scaled()
@@ -350,7 +343,9 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
             settings = CostSettings(cost, _SCORE_REG * largest, "sinkhorn", Threads(self.n_jobs))
             release = self._plan_output(settings, scaled.layout, tol=_SCORE_TOLERANCE)
             released = self._release(self._plan_of(release), scaled)
-        return -float(np.mean(released.costs)) / largest
+            return -float(np.mean(released.costs)) / largest
+
+        return self._guarded(steps)
 
     def _for_parts(self) -> Any:
         """Return what owners agree on: histograms of declared groups, whose labels are private."""

@@ -113,16 +113,14 @@ def without_sizes(error: BaseException) -> BaseException:
     >>> without_sizes(MemoryError("Unable to allocate an array with shape (4711,)"))
     MemoryError('there is not enough memory: use fewer records, or smaller settings.')
     """
+    said = error
     if isinstance(error, MemoryError) and not str(error).startswith(_OF_TRAINING):
-        said: BaseException = MemoryError(
-            "there is not enough memory: use fewer records, or smaller settings."
-        )
+        said = MemoryError("there is not enough memory: use fewer records, or smaller settings.")
     elif isinstance(error, OverflowError):
         said = OverflowError("a number is too large for this computation.")
-    else:
-        return error
-    for note in getattr(error, "__notes__", ()):
-        said.add_note(note)
+    if said is not error:
+        for note in getattr(error, "__notes__", ()):
+            said.add_note(note)
     return said
 
 

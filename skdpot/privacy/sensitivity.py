@@ -15,7 +15,7 @@ from skdpot.privacy.checks import check_choice
 # Neighbouring relations for which a bound holds.
 
 
-def check_replaced(relation: str, public: str) -> None:
+def _check_replaced(relation: str, public: str) -> None:
     """Raise unless neighbours differ in a replaced record, since some quantities are public."""
     check_relation(relation)
     if relation != "replace_one":
@@ -24,7 +24,7 @@ def check_replaced(relation: str, public: str) -> None:
         )
 
 
-def doubled_if_replaced(bound: float, relation: str) -> float:
+def _doubled_if_replaced(bound: float, relation: str) -> float:
     """Return a bound for an added or removed record, and twice that for a replaced one."""
     check_relation(relation)
     return 2.0 * bound if relation == "replace_one" else bound
@@ -106,7 +106,7 @@ def cell_count_sensitivity(
     >>> cell_count_sensitivity(n_tables=9)
     3.0
     """
-    return doubled_if_replaced(whole * math.sqrt(n_tables), relation)
+    return _doubled_if_replaced(whole * math.sqrt(n_tables), relation)
 
 
 def repeated_count_sensitivity(*, n_values: int, relation: str = "add_remove") -> float:
@@ -134,7 +134,7 @@ def repeated_count_sensitivity(*, n_values: int, relation: str = "add_remove") -
     >>> repeated_count_sensitivity(n_values=784)
     784.0
     """
-    return doubled_if_replaced(float(n_values), relation)
+    return _doubled_if_replaced(float(n_values), relation)
 
 
 def ball_sum_sensitivity(*, radius: float, relation: str = "add_remove") -> float:
@@ -162,7 +162,7 @@ def ball_sum_sensitivity(*, radius: float, relation: str = "add_remove") -> floa
     >>> ball_sum_sensitivity(radius=5.0, relation="replace_one")
     10.0
     """
-    return doubled_if_replaced(float(radius), relation)
+    return _doubled_if_replaced(float(radius), relation)
 
 
 def counted_sum_sensitivity(
@@ -194,7 +194,7 @@ def counted_sum_sensitivity(
     >>> counted_sum_sensitivity(radius=4, count_weight=3)
     5.0
     """
-    return doubled_if_replaced((radius**2 + count_weight**2) ** 0.5, relation)
+    return _doubled_if_replaced((radius**2 + count_weight**2) ** 0.5, relation)
 
 
 def share_sum_sensitivity(
@@ -268,7 +268,7 @@ def product_sum_sensitivity(
     """
     if beside**2 > 2 * diagonal**2:
         raise ValueError("the weight off the diagonal must be at most sqrt(2) times that on it.")
-    return doubled_if_replaced(diagonal * float(radius) ** 2, relation)
+    return _doubled_if_replaced(diagonal * float(radius) ** 2, relation)
 
 
 # Sensitivities of the releases of a training step (:ref:`proof-training-steps`).
@@ -356,7 +356,7 @@ def clipped_sum_sensitivity(
     >>> clipped_sum_sensitivity(3.0, count_weight=4.0, relation="replace_one")
     10.0
     """
-    return doubled_if_replaced(_norm(clip_norm, count_weight, loss_weight), relation)
+    return _doubled_if_replaced(_norm(clip_norm, count_weight, loss_weight), relation)
 
 
 def _norm(*numbers: float) -> float:
@@ -524,7 +524,7 @@ def cost_vector_sensitivities(
     >>> round(l1, 9), round(l2**2, 9)
     (2.0, 2.0)
     """
-    check_replaced(relation, "sizes are public")
+    _check_replaced(relation, "sizes are public")
     sensitivities, changes = pairwise_sensitivities(cost_range, sizes, **options)
     relative = changes / sensitivities
     margin = 1.0 + 8 * _EPS * float((cost_range / sensitivities).max() + len(sensitivities))
@@ -703,7 +703,7 @@ def block_score_sensitivity(*, n_units: int, relation: str = "replace_one") -> i
     >>> block_score_sensitivity(n_units=2**20)
     1048576
     """
-    check_replaced(relation, "the number of records is public")
+    _check_replaced(relation, "the number of records is public")
     return n_units
 
 
@@ -771,7 +771,7 @@ def utility_sensitivity(
     array([ 8., 12.])
     """
     check_choice("protect", protect, PROTECTED)
-    check_replaced(relation, "the network is public")
+    _check_replaced(relation, "the network is public")
     n_moved = np.maximum(degree, 1) if protect == "node" else np.ones_like(degree)
     return np.asarray(width * n_moved, dtype=np.float64)
 
@@ -858,7 +858,7 @@ def message_sensitivity(
     array([ 7.071, 14.142, 40.   ])
     """
     check_choice("protect", protect, PROTECTED)
-    check_replaced(relation, "the network is public")
+    _check_replaced(relation, "the network is public")
     eta, utility_range, cap, degree, least, curvature = (
         np.asarray(value, dtype=np.float64)
         for value in (eta, utility_range, cap, degree, least, curvature)

@@ -32,6 +32,7 @@ from skdpot.tables._reading import (
     declared_codes,
     label_order,
     labels_of,
+    private_codes,
     read_codes,
     refuse_other_labels,
 )

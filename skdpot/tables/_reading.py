@@ -276,3 +276,22 @@ def _number(value: Any) -> float | None:
     except Exception:
         # A signalling NaN, or an object that raises.
         return None
+
+
+def private_codes(table: Table, column: Column) -> np.ndarray:
+    """Return the numbers of a column, NaN for a missing one, or the positions of its labels.
+
+    No value raises. An undeclared or missing label is -1, and so is one of another type. A number
+    beyond all doubles is infinite. Text is read as a number where it is one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.tables import NUMERIC, Column, Table, private_codes
+    >>> cells = np.array([[1], ["2.5"], ["two"], [None], [-(10**400)]], dtype=object)
+    >>> private_codes(Table(cells), Column("x", NUMERIC, position=0)).tolist()
+    [1.0, 2.5, nan, nan, -inf]
+    """
+    if column.kind == NUMERIC:
+        return _floats(table.column(column.position))
+    return np.maximum(column.codes(table.labels(column.position)), -1).astype(np.float64)

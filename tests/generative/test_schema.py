@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from skdpot.generative._sketch.cells import first_edges
+from skdpot.generative._counts import first_edges
 from skdpot.tables import (
     Table,
     container_of,
