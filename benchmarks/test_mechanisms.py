@@ -14,12 +14,8 @@ import pytest
 
 from benchmarks.contest import Contestant
 from skdpot.privacy import BudgetAccountant
-from skdpot.privacy.mechanisms import (
-    ExponentialMechanism,
-    GaussianMechanism,
-    LaplaceMechanism,
-    PermuteAndFlipMechanism,
-)
+from skdpot.privacy.choices import ExponentialMechanism, PermuteAndFlipMechanism
+from skdpot.privacy.noise import GaussianMechanism, LaplaceMechanism
 
 pytestmark = pytest.mark.benchmark
 

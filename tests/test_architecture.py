@@ -42,7 +42,9 @@ MAY_IMPORT = {
     # A private repair draws its rows from the sketch of a generator.
     "skdpot.fairness": ESTIMATORS_IMPORT | {"skdpot.generative"},
     # It stands above the estimators, and no room imports it.
-    "skdpot.published": ESTIMATORS_IMPORT | {f"skdpot.{room}" for room in ESTIMATORS},
+    "skdpot.published": ESTIMATORS_IMPORT
+    | {f"skdpot.{room}" for room in ESTIMATORS}
+    | {"dp_accounting"},
     "skdpot.releases": NUMERICS | {"skdpot.transport", "skdpot.privacy"},
     # The columns of an agreement are those of a data frame.
     "skdpot.parts": NUMERICS | {"sklearn", "pandas", "skdpot.privacy", "skdpot.__version__"},
@@ -63,7 +65,12 @@ MAY_IMPORT_INSTEAD = {
     # Charges can be had as a data frame by whoever has pandas.
     "skdpot.privacy.ledger": {"pandas", "skdpot.privacy"},
     # diffprivlib has to be lent names that are private to scikit-learn.
-    "skdpot.privacy._diffprivlib": {"diffprivlib", "skdpot._sklearn_compat"},
+    "skdpot.privacy.charging": {
+        "diffprivlib",
+        "dp_accounting",
+        "skdpot._sklearn_compat",
+        "skdpot.privacy",
+    },  # fmt: skip
 }
 MAY_IMPORT_INSTEAD |= {
     # Files of users can be Parquet, and workers a Dask cluster, for whoever has them.

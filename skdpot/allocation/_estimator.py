@@ -14,8 +14,7 @@ from skdpot._base import PrivateEstimator, count_columns, validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import DpEvent
-from skdpot.privacy.guarantee import PrivacyGuarantee
-from skdpot.privacy.preview import ExpectedError
+from skdpot.privacy.preview import ExpectedError, PrivacyGuarantee
 from skdpot.privacy.random import NoiseSource, make_source
 from skdpot.privacy.sensitivity import PROTECTED
 from skdpot.releases import UTILITY_MECHANISMS, Release

@@ -16,7 +16,7 @@ from skdpot.distance._groups import Layout, Records, declared_groups, make_group
 from skdpot.distance._released import Released
 from skdpot.distance._space import BoxSpace, TableSpace
 from skdpot.privacy.charging import ReleasePlan
-from skdpot.privacy.guarantee import PrivacyGuarantee
+from skdpot.privacy.preview import PrivacyGuarantee
 from skdpot.privacy.random import make_source
 from skdpot.tables import as_numbers, check_bounds, read_columns, read_schema
 from skdpot.transport import load_compiler, load_solver

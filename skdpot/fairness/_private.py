@@ -31,7 +31,7 @@ from skdpot.fairness._rows import ColumnSpace, in_own_units
 from skdpot.fairness._supports import LARGEST_AUTOMATIC_SUPPORT, distinct
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.foreign import quiet
-from skdpot.privacy.guarantee import PrivacyGuarantee
+from skdpot.privacy.preview import PrivacyGuarantee
 from skdpot.privacy.random import make_source
 from skdpot.releases import HistogramRelease
 from skdpot.tables import (

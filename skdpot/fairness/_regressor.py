@@ -53,8 +53,7 @@ from skdpot.fairness._predictions import (
 from skdpot.fairness._private import PUBLIC_OF_ROWS, in_cells
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.foreign import quiet
-from skdpot.privacy.guarantee import PrivacyGuarantee
-from skdpot.privacy.preview import ExpectedError
+from skdpot.privacy.preview import ExpectedError, PrivacyGuarantee
 from skdpot.privacy.quotes import without_quotes
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import histogram_sensitivities

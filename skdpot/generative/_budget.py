@@ -8,7 +8,7 @@ from typing import Any
 
 from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of
 from skdpot.privacy.events import DpEvent, GaussianDpEvent, PlannedDpEvent
-from skdpot.privacy.exact_noise import LARGEST_SCALE
+from skdpot.privacy.noise import LARGEST_SCALE
 from skdpot.releases import ReleaseSeries
 
 # The share of a release, in proportion to others, and its sensitivity.

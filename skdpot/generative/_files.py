@@ -28,7 +28,7 @@ from skdpot.generative._records import Declared, FittedRecords
 from skdpot.generative._table import TableSketch
 from skdpot.generative._table_space import SIZE_EDGES, TableSpace
 from skdpot.generative._vectors import ImageSketch, VectorSketch
-from skdpot.privacy.guarantee import PrivacyGuarantee
+from skdpot.privacy.preview import PrivacyGuarantee
 from skdpot.tables import CONTAINERS, TableSchema, schema_from_plain
 
 _FORMAT, _VERSION = "skdpot generator", 4

@@ -24,7 +24,7 @@ from skdpot.generative._table_space import TableRecords, read_rules
 from skdpot.generative._vectors import ImageSketch, VectorSketch
 from skdpot.privacy.charging import ReleasePlan, relation_of
 from skdpot.privacy.checks import check_count
-from skdpot.privacy.guarantee import PrivacyGuarantee
+from skdpot.privacy.preview import PrivacyGuarantee
 from skdpot.privacy.random import make_source
 from skdpot.releases import check_exact_sums
 from skdpot.tables import doubts_about_crowding

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
 from skdpot.generative._encoders import RecordSpace
-from skdpot.privacy.poisson import poisson_sample
+from skdpot.privacy.noise import poisson_sample
 from skdpot.privacy.random import make_source
 
 

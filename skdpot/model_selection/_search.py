@@ -38,11 +38,10 @@ from skdpot._sklearn_compat import (
     validate_nested_parameters,
 )
 from skdpot.model_selection._copies import as_rows, copy_of, make_trial, seed_trial
-from skdpot.privacy.block_scores import SCORE_UNITS, in_units, random_blocks
 from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.choices import SCORE_UNITS, in_units, random_blocks
 from skdpot.privacy.foreign import result_of, silence
-from skdpot.privacy.guarantee import PrivacyGuarantee
-from skdpot.privacy.preview import ExpectedError, allow_useless_releases
+from skdpot.privacy.preview import ExpectedError, PrivacyGuarantee, allow_useless_releases
 from skdpot.privacy.quotes import without_quotes
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import block_score_sensitivity

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 # The function `audit` stays in its module, which has that name.
 from skdpot.privacy import audit
 from skdpot.privacy.accounting import calibrate_noise_multiplier, delta_of, epsilon_of, plan_epsilon
-from skdpot.privacy.errors import BudgetExceededError, LedgerError, LedgerTamperedError
+from skdpot.privacy.choices import ExponentialMechanism, PermuteAndFlipMechanism
 from skdpot.privacy.events import (
     ApproximateDpEvent,
     CentredGaussianDpEvent,
@@ -18,15 +18,15 @@ from skdpot.privacy.events import (
     SelfComposedDpEvent,
     ZCDpEvent,
 )
-from skdpot.privacy.guarantee import NoGuaranteeWarning, PrivacyGuarantee
 from skdpot.privacy.ledger import PrivacyLedger, Receipt
-from skdpot.privacy.mechanisms import (
-    ExponentialMechanism,
-    GaussianMechanism,
-    LaplaceMechanism,
-    PermuteAndFlipMechanism,
+from skdpot.privacy.noise import GaussianMechanism, LaplaceMechanism
+from skdpot.privacy.preview import (
+    NoGuaranteeWarning,
+    Preview,
+    PrivacyGuarantee,
+    allow_useless_releases,
 )
-from skdpot.privacy.preview import Preview, allow_useless_releases
+from skdpot.privacy.records import BudgetExceededError, LedgerError, LedgerTamperedError
 
 if TYPE_CHECKING:
     from diffprivlib.accountant import BudgetAccountant, BudgetError
@@ -64,7 +64,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import diffprivlib, which takes long, once one of its classes is used."""
     if name in ("BudgetAccountant", "BudgetError"):
-        from skdpot.privacy._diffprivlib import load_accountant
+        from skdpot.privacy.charging import load_accountant
 
         return load_accountant(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

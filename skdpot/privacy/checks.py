@@ -1,6 +1,7 @@
 """Checks of public parameters, which may raise, and of private values, which do not."""
 
 import math
+from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -124,3 +125,21 @@ def _double(value: Any) -> float:
         return math.inf if value > 0 else -math.inf
     except (TypeError, ValueError):
         return math.nan
+
+
+def number_of_label(label: Any, number: Mapping[Any, int]) -> int:
+    """Return the number of a private label, -1 if it is not declared, without errors.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.checks import number_of_label
+    >>> [number_of_label(label, {"a": 0, "b": 1}) for label in ("b", None, ["a"])]
+    [1, -1, -1]
+    """
+    try:
+        return number.get(label, -1)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        # A value that cannot be looked up is no declared label. An error would reveal it.
+        return -1

@@ -6,25 +6,28 @@ them from its first charge on. Choosing the better one afterwards would not be s
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from itertools import starmap, zip_longest
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from skdpot.privacy import events as ev
 from skdpot.privacy.accounting import (
+    RAISED,
+    as_written,
+    exact_failure,
+    exact_loss,
+    exact_pure,
+    gaussian_delta,
+    gaussian_epsilon,
     plan_epsilon,
     pure_epsilon,
     renyi_divergence,
+    rounded_up,
     squared_gaussian_mu,
-)
-from skdpot.privacy.accounting.gaussian import gaussian_delta, gaussian_epsilon
-from skdpot.privacy.accounting.guarantees import exact_failure
-from skdpot.privacy.rounding import (
-    RAISED,
-    as_written,
     sum_rounded_up,
     written_rounded_down,
     written_rounded_up,
@@ -46,8 +49,7 @@ _GAUSSIAN_WEIGHT = 0.5
 _EXCESS = np.concatenate([[0.0], np.geomspace(1e-9, 800.0, 2800)])
 
 
-@dataclass(frozen=True)
-class Total:
+class Total(NamedTuple):
     """The sum of the costs of releases, in every currency.
 
     Attributes
@@ -57,27 +59,34 @@ class Total:
     pure : Fraction or float
         Largest privacy loss that is possible where no release fails.
     failure : Fraction
-        Probability that a release violates the bounds `pure` and `renyi`.
-    renyi : ndarray
-        Renyi divergences at the orders of the ledger; sums are rounded up.
+        Probability that a release violates the bounds of the other currencies.
     squared_mu : float
         Squared parameter of Gaussian differential privacy; sums are rounded up.
+    renyi : tuple of float
+        Renyi divergences at the orders of the ledger; sums are rounded up.
     """
 
     epsilon: Any = Fraction(0)
     delta: Any = Fraction(0)
     pure: Any = Fraction(0)
     failure: Fraction = Fraction(0)
-    renyi: np.ndarray = field(default_factory=lambda: np.zeros(0))
     squared_mu: float = 0.0
-
-    def __add__(self, other: "Total") -> "Total":
-        return Total(*map(_sum, self.amounts, other.amounts))
+    renyi: tuple[float, ...] = ()
 
     @property
     def amounts(self) -> tuple:
-        """Return the amount in every currency."""
-        return tuple(vars(self).values())
+        """Return the amount in every currency, each order of divergences for itself."""
+        return (*self[:-1], *self.renyi)
+
+    @classmethod
+    def of(cls, amounts: Iterable[Any]) -> "Total":
+        """Return the total with these amounts."""
+        epsilon, delta, pure, failure, squared_mu, *renyi = amounts
+        return cls(epsilon, delta, pure, failure, squared_mu, tuple(renyi))
+
+    def plus(self, other: "Total") -> "Total":
+        """Return the sum of two totals."""
+        return Total.of(starmap(_sum, zip_longest(self.amounts, other.amounts, fillvalue=0.0)))
 
 
 def _sum(a: Any, b: Any) -> Any:
@@ -116,7 +125,7 @@ def _exact_pair(event: ev.DpEvent, plan_price: Any) -> tuple[Fraction, Fraction]
         if isinstance(leaf, ev.PlannedDpEvent):
             price, failure = _exact(plan_price(leaf.event, leaf.delta)), as_written(leaf.delta)
         else:
-            price, failure = _exact_loss(leaf), exact_failure(leaf)
+            price, failure = exact_loss(leaf), exact_failure(leaf)
         if not isinstance(price, Fraction):
             return None
         epsilon, delta = epsilon + count * price, delta + count * failure
@@ -146,23 +155,6 @@ def _no_price(event: ev.DpEvent, delta: float) -> float:
     return 0.0 if exact_failure(event) <= as_written(delta) else math.inf
 
 
-def _exact_pure_epsilon(event: ev.DpEvent) -> Any:
-    """Return the largest loss of an event apart from failures: exact, or infinite."""
-    return sum((count * _exact_loss(leaf) for leaf, count in ev.leaves(event)), Fraction(0))
-
-
-def _exact_loss(leaf: Any) -> Any:
-    match leaf:
-        case ev.PureDpEvent() | ev.ApproximateDpEvent():
-            return as_written(leaf.epsilon)
-        case ev.LaplaceDpEvent():
-            return 1 / Fraction(leaf.noise_multiplier)
-        case ev.PoissonSampledDpEvent():
-            # This is computed in doubles, with a few roundings.
-            return min(_exact(pure_epsilon(leaf) * RAISED), _exact_pure_epsilon(leaf.event))
-    return _exact(pure_epsilon(leaf))
-
-
 class PairFilter:
     """Admits releases while the sum of their pairs (epsilon, delta) is within the budget.
 
@@ -177,13 +169,13 @@ class PairFilter:
     >>> from skdpot.privacy.events import PureDpEvent
     >>> rule = PairFilter(0.3, 0.0)
     >>> total = rule.price(PureDpEvent(0.1), "replace_one", (0.1, 0.0))
-    >>> rule.admits(total + total + total), rule.admits(total + total + total + total)
+    >>> thrice = total.plus(total).plus(total)
+    >>> rule.admits(thrice), rule.admits(thrice.plus(total))
     (True, False)
     """
 
     name = "the sum of (epsilon, delta)"
     slack = 0.0
-    nothing = Total()
 
     def __init__(self, epsilon: float, delta: float) -> None:
         self.epsilon, self.delta = epsilon, delta
@@ -203,7 +195,7 @@ class PairFilter:
 
     def spent(self, total: Total) -> tuple[float, float]:
         """Return the part of the budget that releases have used."""
-        return _as_float(total.epsilon), _as_float(total.delta)
+        return rounded_up(total.epsilon), rounded_up(total.delta)
 
     def left(self, total: Total) -> tuple[float, float]:
         """Return the largest (epsilon, delta) of one further release."""
@@ -218,7 +210,8 @@ class MixtureFilter:
     """Admits releases by a mixture of bounds on Renyi divergences and Gaussian parameters.
 
     The part `slack` of delta pays for the tail of the privacy loss; the rest of delta pays for
-    releases that are private only up to a delta of their own (:ref:`proof-filters`).
+    releases that are private only up to a delta of their own (:ref:`proof-filters`). A plan of
+    sampled noise is such a release: it counts as the pair that it was sold as.
 
     Parameters
     ----------
@@ -235,7 +228,7 @@ class MixtureFilter:
     >>> price = rule.price(GaussianDpEvent(40.0), "replace_one", None)
     >>> total, admitted = price, 0
     >>> while rule.admits(total):
-    ...     total, admitted = total + price, admitted + 1
+    ...     total, admitted = total.plus(price), admitted + 1
     >>> admitted  # 115 if they had been declared as one plan
     106
     """
@@ -247,12 +240,13 @@ class MixtureFilter:
         # An unlimited budget admits every charge; its orders are for reports only.
         scale = np.log(1 / slack) / (epsilon if math.isfinite(epsilon) else 1.0)
         self.orders = 1 + scale * np.array(_ORDER_FACTORS)
-        self.nothing = Total(renyi=np.zeros(len(self.orders)))
         self._log_weight = np.log((1 - _GAUSSIAN_WEIGHT) / len(self.orders) * slack)
 
     def price(self, event: ev.DpEvent, neighbouring: str, pair: Pair | None) -> Total:
-        """Return the price of one release, whatever pair it was sold as."""
-        return _priced(event, neighbouring, tuple(self.orders))
+        """Return the price of one release, given the pair that it was sold as."""
+        if pair is not None and _is_planned_sample(event):
+            event = ev.ApproximateDpEvent(*pair)
+        return _priced(event, self.orders)
 
     def admits(self, total: Total) -> bool:
         """Tell whether releases with this total are within the budget."""
@@ -274,8 +268,7 @@ class MixtureFilter:
             return self.epsilon, delta
 
         def admits(epsilon: float) -> bool:
-            more = _priced(ev.ApproximateDpEvent(epsilon, 0.0), "replace_one", tuple(self.orders))
-            return self.admits(total + more)
+            return self.admits(total.plus(_priced(ev.PureDpEvent(epsilon), self.orders)))
 
         most = self.epsilon if admits(self.epsilon) else _bisect(admits, self.epsilon)[0]
         return most, delta
@@ -298,13 +291,14 @@ class MixtureFilter:
         # The mixture must be at least as large as the term of the excess loss, at every excess.
         # Both grow with the excess, so the left end of each interval is compared with its right
         # end.
-        exponents = (self.orders - 1) * (epsilon + _EXCESS[:-1, None] - total.renyi)
+        divergences = np.array(total.renyi or [0.0] * len(self.orders))
+        exponents = (self.orders - 1) * (epsilon + _EXCESS[:-1, None] - divergences)
         mixture = np.exp(np.minimum(exponents + self._log_weight, 1.0)).sum(axis=1)
         return bool((mixture >= -np.expm1(-_EXCESS[1:]) * RAISED).all())
 
     def _smallest_epsilon(self, total: Total) -> float:
         candidates = [
-            _as_float(total.pure),
+            rounded_up(total.pure),
             _gaussian_epsilon(total, _GAUSSIAN_WEIGHT * self.slack / RAISED),
         ]
         # An admitted total costs at most the budget, also if the search below finds more.
@@ -319,37 +313,6 @@ class MixtureFilter:
         return min(candidates)
 
 
-# Orders at which a history is priced for reports.
-REPORT_ORDERS = 1 + np.geomspace(0.02, 2000.0, 60)
-
-
-def price_for_report(event: ev.DpEvent, neighbouring: str, pair: Pair | None) -> Total:
-    """Return the price of one release in every currency, at the orders of reports."""
-    pairs = PairFilter(np.inf, 0.0).price(event, neighbouring, pair)
-    rest = _priced(event, neighbouring, tuple(REPORT_ORDERS))
-    return replace(rest, epsilon=pairs.epsilon, delta=pairs.delta)
-
-
-def reported_epsilon(total: Total, delta: float) -> float:
-    """Return the smallest known epsilon at a delta, as if the history had been fixed beforehand.
-
-    `total` is the sum of prices for reports. The epsilon is infinite where none goes with so small
-    a delta.
-    """
-    candidates = [float("inf")]
-    if within(total.delta, delta):
-        candidates.append(_as_float(total.epsilon))
-    tail = _difference(delta, total.failure)
-    if within(total.failure, delta):
-        candidates.append(_as_float(total.pure))
-    if tail > 0:
-        candidates.append(_gaussian_epsilon(total, tail))
-        order = REPORT_ORDERS
-        conversion = np.log1p(-1 / order) - (np.log(tail) + np.log(order)) / (order - 1)
-        candidates.append(max(float(np.min(total.renyi + conversion)), 0.0))
-    return min(candidates)
-
-
 def _gaussian_epsilon(total: Total, delta: float) -> float:
     if total.squared_mu == 0:
         return 0.0
@@ -361,11 +324,6 @@ def _gaussian_epsilon(total: Total, delta: float) -> float:
 def within(amount: Any, budget: Any) -> bool:
     """Tell whether an exact amount is within a budget."""
     return bool(amount <= _exact(budget))
-
-
-def _as_float(number: Any) -> float:
-    """Return an exact amount as a double, rounded up."""
-    return written_rounded_up(number) if isinstance(number, Fraction) else float(number)
 
 
 def _exact(number: Any) -> Any:
@@ -383,13 +341,21 @@ def _difference(budget: Any, amount: Any) -> float:
     return written_rounded_down(left) if left > 0 else 0.0
 
 
-def _priced(event: ev.DpEvent, neighbouring: str, orders: tuple[float, ...]) -> Total:
+def _is_planned_sample(event: ev.DpEvent) -> bool:
+    """Tell whether an event names a pair of its own, and samples what has no pure guarantee."""
+    return _exact_pair(event, _no_price) is not None and any(
+        isinstance(leaf, ev.PoissonSampledDpEvent) and math.isinf(pure_epsilon(leaf))
+        for leaf, _ in ev.leaves(event)
+    )
+
+
+def _priced(event: ev.DpEvent, orders: np.ndarray) -> Total:
     """Return the price of an event in every currency except pairs."""
     return Total(
-        pure=_exact_pure_epsilon(event),
+        pure=exact_pure(event),
         failure=exact_failure(event),
-        renyi=renyi_divergence(event, orders, neighbouring) * RAISED,
         squared_mu=squared_gaussian_mu(event) * RAISED,
+        renyi=tuple((renyi_divergence(event, orders) * RAISED).tolist()),
     )
 
 

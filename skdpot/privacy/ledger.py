@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -15,20 +15,10 @@ from multiprocessing import util
 from pathlib import Path
 from typing import Any
 
-from skdpot.privacy._chain import Chain, Link, Record, one_at_a_time
-from skdpot.privacy._history import (
-    FORMAT,
-    Entry,
-    History,
-    charge_body,
-    content_of,
-    entry_of,
-    json_number,
-)
-from skdpot.privacy.accounting import RELATIONS, convert_event
+from skdpot.privacy.accounting import RELATIONS, convert_event, plan_epsilon
 from skdpot.privacy.checks import check_choice, check_flag, check_probability, real_number
-from skdpot.privacy.errors import BudgetExceededError, LedgerError, LedgerTamperedError
 from skdpot.privacy.events import (
+    ComposedDpEvent,
     DpEvent,
     PlannedDpEvent,
     event_from_json,
@@ -36,11 +26,28 @@ from skdpot.privacy.events import (
     in_words,
     plain_event,
 )
-from skdpot.privacy.filters import Pair, reported_epsilon, sold_pair
+from skdpot.privacy.filters import Pair, sold_pair
+from skdpot.privacy.records import (
+    FORMAT,
+    BudgetExceededError,
+    Chain,
+    Entry,
+    History,
+    LedgerError,
+    LedgerTamperedError,
+    Link,
+    Record,
+    charge_body,
+    content_of,
+    entry_of,
+    json_number,
+    one_at_a_time,
+)
 from skdpot.privacy.report import LedgerReport, UnitSummary
 
 UNITS = ("record", "user", "edge", "node")
-_WHOLE = (None, None)
+_Place = tuple[str | None, str | None]
+_WHOLE: _Place = (None, None)
 _LONGEST_TOKEN = 200
 # Releases of at most this part of the budget are small.
 _SMALL = 0.1
@@ -159,7 +166,7 @@ class PrivacyLedger:
     (1.334, 1e-06)
     >>> ledger.charge(PureDpEvent(1.0), unit="record", label="one too many")
     Traceback (most recent call last):
-    skdpot.privacy.errors.BudgetExceededError: the budget does not allow ...
+    skdpot.privacy.records.BudgetExceededError: the budget does not allow ...
     >>> [entry.label for entry in ledger.entries()]
     ['median income', 'mean age']
     >>> ledger.verify(receipt)
@@ -256,14 +263,13 @@ class PrivacyLedger:
         self._temporary = path is None
         self.path = _temporary_file() if path is None else path
         self._chain = Chain(self.path, key)
-        self._part: tuple[str | None, str | None] = _WHOLE
+        self._part: _Place = _WHOLE
         self._labels: tuple[str, ...] = ()
         self._closed = False
 
     def _read_all(self, after: Receipt | Iterable[Receipt] | None) -> None:
-        self._history = History()
         records = self._chain.read()
-        self._history.after(records).keep()
+        self._known = [History().after(records)]
         self.identity: str = self._settings["identity"]
         self._check_receipts(after, records)
         if self._history.corrected:
@@ -292,6 +298,11 @@ class PrivacyLedger:
             f"{format_pair((self.epsilon, self.delta))}. A unit that has spent more than the "
             "budget is charged for nothing more."
         )
+
+    @property
+    def _history(self) -> History:
+        """Return what all objects for this file that share it have read so far."""
+        return self._known[0]
 
     @property
     def _settings(self) -> Any:
@@ -325,9 +336,7 @@ class PrivacyLedger:
         if self._closed:
             raise LedgerError("this ledger was closed, so nothing is charged and nothing released.")
 
-    def _seen_as(
-        self, part: tuple[str | None, str | None], labels: tuple[str, ...]
-    ) -> "PrivacyLedger":
+    def _seen_as(self, part: _Place, labels: tuple[str, ...]) -> "PrivacyLedger":
         """Return an object for the same file and history that charges a part."""
         ledger = type(self).__new__(type(self))
         vars(ledger).update(vars(self), _part=part, _labels=labels)
@@ -396,9 +405,8 @@ class PrivacyLedger:
         """
         self._check_open()
         _check_token(token)
-        event = self._check_charge(event, unit, label, neighbouring, convert, seeded)
-        (receipt,) = self._charge([(event, self._part, token)], unit, label, bool(seeded))
-        return receipt
+        events, tokens = {self._part: event}, {self._part: token}
+        return self._charge(events, tokens, unit, label, neighbouring, convert, seeded)[self._part]
 
     def charge_parts(
         self,
@@ -460,31 +468,24 @@ class PrivacyLedger:
         """
         self._check_open()
         self._check_is_whole()
-        self._check_tokens(events, tokens)
-        # Most parts have the same event, which is checked once.
-        checked = {
-            id(event): self._check_charge(event, unit, label, neighbouring, convert, seeded)
-            for event in {id(event): event for event in events.values()}.values()
+        if not events:
+            raise ValueError("events must have at least one part.")
+        if tokens is not None and (
+            set(tokens) != set(events) or len(set(tokens.values())) < len(tokens)
+        ):
+            raise ValueError("tokens must have one token for each part of events, all different.")
+        named: dict[_Place, str | None] = {
+            (name, part): tokens[part] if tokens else None for part in events
         }
+        for token in named.values():
+            _check_token(token)
         known = self._refresh()
         for part in events:
             if not known.has_part(name, part):
                 raise ValueError(f"no part {part!r} was declared of a partition {name!r}.")
-        claims = [
-            (checked[id(event)], (name, part), tokens[part] if tokens else None)
-            for part, event in events.items()
-        ]
-        return dict(zip(events, self._charge(claims, unit, label, bool(seeded)), strict=True))
-
-    def _check_tokens(self, events: Mapping[str, DpEvent], tokens: Any) -> None:
-        if not events:
-            raise ValueError("events must have at least one part.")
-        if tokens is None:
-            return
-        if set(tokens) != set(events) or len(set(tokens.values())) < len(tokens):
-            raise ValueError("tokens must have one token for each part of events, all different.")
-        for token in tokens.values():
-            _check_token(token)
+        placed: dict[_Place, DpEvent] = {(name, part): event for part, event in events.items()}
+        receipts = self._charge(placed, named, unit, label, neighbouring, convert, seeded)
+        return {part: receipts[name, part] for part in events}
 
     def quote(self, event: DpEvent, *, unit: str) -> tuple[float, float]:
         """Return what would be spent after a charge, by the rule of the ledger.
@@ -534,7 +535,7 @@ class PrivacyLedger:
         """Whether the part that a unit lies in is itself protected."""
         if self._part == _WHOLE or self.neighbouring == "add_remove":
             return False
-        return not self._refresh().partition(self._part[0])["fixed_key"]
+        return not self._refresh().partitions[self._part[0]]["fixed_key"]
 
     def partition(
         self, name: str, parts: Iterable[str], *, fixed_key: bool = False
@@ -575,13 +576,14 @@ class PrivacyLedger:
         self._check_is_whole()
 
         def decide() -> list[Record]:
-            if self._history.partition(name) is not None:
+            if name in self._history.partitions:
                 return []
             body = {"kind": "partition", "name": name, **declared}
             return self._chain.after(self._history.link, [body])
 
         self._append(decide)
-        found = self._history.partition(name)
+        found = self._history.partitions[name]
+        found = {**found, "parts": list(found["parts"])}
         if found != declared:
             raise ValueError(
                 f"there is a partition {name!r} with {_format_settings(found)}, which "
@@ -669,40 +671,51 @@ class PrivacyLedger:
 
     def _charge(
         self,
-        claims: Sequence[tuple[DpEvent, tuple[str | None, str | None], str | None]],
+        events: Mapping[_Place, DpEvent],
+        tokens: Mapping[_Place, str | None],
         unit: str,
         label: str,
+        neighbouring: str | None,
+        convert: bool,
         seeded: bool,
-    ) -> list[Receipt]:
-        """Record events, with their parts and tokens, at once; none that is recorded already."""
+    ) -> dict[_Place, Receipt]:
+        """Record events of parts at once; none whose token is recorded already."""
+        # Most parts have the same event, which is checked and priced once.
+        plain = {
+            id(event): self._check_charge(event, unit, label, neighbouring, convert, seeded)
+            for event in {id(event): event for event in events.values()}.values()
+        }
+        texts = {key: event_to_json(event) for key, event in plain.items()}
+        sold = {key: sold_pair(event, self.neighbouring) for key, event in plain.items()}
         label = ": ".join((*self._labels, label))
-        events = {id(event): event for event, *_ in claims}
-        texts = {key: event_to_json(event) for key, event in events.items()}
-        sold = {key: sold_pair(event, self.neighbouring) for key, event in events.items()}
-        links: list[Link | None] = []
+        found: dict[_Place, Link] = {}
 
         def decide() -> list[Record]:
-            pairs = {key: pair or self._pair_for(events[key], unit) for key, pair in sold.items()}
-            bodies = []
-            for event, place, token in claims:
+            pairs = {key: pair or self._pair_for(plain[key], unit) for key, pair in sold.items()}
+            bodies = {}
+            for place, event in events.items():
                 key = id(event)
-                body = charge_body(unit, label, texts[key], pairs[key], seeded, place, token)
-                links.append(self._recorded(body))
-                if links[-1] is None:
-                    bodies.append(body)
-            records = self._chain.after(self._history.link, bodies)
+                about = unit, label, texts[key], pairs[key], bool(seeded), place, tokens[place]
+                body = charge_body(*about)
+                link = self._recorded(body)
+                if link is None:
+                    bodies[place] = body
+                else:
+                    found[place] = link
+            records = self._chain.after(self._history.link, list(bodies.values()))
             if records:
-                after = self._after(self._history, records)
+                after = self._history.after(records)
                 if not after.rule.admits(after.combined(unit)):
-                    dearest = max(events, key=lambda key: pairs[key] or (math.inf, 0.0))
-                    raise self._refusal(events[dearest], pairs[dearest], unit, after)
+                    dearest = max(plain, key=lambda key: pairs[key] or (math.inf, 0.0))
+                    raise self._refusal(plain[dearest], pairs[dearest], unit, after)
+            news = (Link(record.number, record.digest) for record in records)
+            found.update(zip(bodies, news, strict=True))
             return records
 
-        news = iter(self._append(decide))
-        found = [link or next(news) for link in links]
-        return [Receipt(self.identity, link.number, link.digest) for link in found]
+        self._append(decide)
+        return {place: Receipt(self.identity, *found[place]) for place in events}
 
-    def _append(self, decide: Callable[[], list[Record]]) -> list[Record]:
+    def _append(self, decide: Callable[[], list[Record]]) -> None:
         """Append what `decide` returns once all that others have recorded is known."""
 
         def learn_and_decide(news: list[Record]) -> list[Record]:
@@ -710,13 +723,11 @@ class PrivacyLedger:
             return decide()
 
         with one_at_a_time:
-            records = self._chain.append(self._history.link, learn_and_decide)
-            self._learn(records)
-        return records
+            self._learn(self._chain.append(self._history.link, learn_and_decide))
 
     def _recorded(self, body: dict[str, Any]) -> Link | None:
         """Return the record of the same release, None without one; raise for another release."""
-        found = self._history.named(body.get("token"))
+        found = self._history.tokens.get(body.get("token", ""))
         if found is None:
             return None
         link, content = found
@@ -733,7 +744,7 @@ class PrivacyLedger:
     def _pair_for(self, event: DpEvent, unit: str) -> Pair | None:
         """Return the pair of an event that states no delta: at half of the remaining delta."""
         rule = self._history.rule_with(None)
-        delta = rule.delta_left(self._history.combined(unit, rule)) / 2
+        delta = rule.delta_left(self._history.combined(unit)) / 2
         if delta == 0 or not math.isfinite(self.epsilon):
             return None
         return sold_pair(PlannedDpEvent(event, delta), self.neighbouring)
@@ -742,7 +753,7 @@ class PrivacyLedger:
         self, event: DpEvent, pair: Pair | None, unit: str, after: History
     ) -> BudgetExceededError:
         rule = self._history.rule_with(pair)
-        total = self._history.combined(unit, rule)
+        total = self._history.combined(unit)
         asked = pair or (math.inf, 0.0)
         spent, left = rule.spent(total), rule.left(total)
         would_be = rule.spent(after.combined(unit))
@@ -797,7 +808,7 @@ class PrivacyLedger:
         -------
         tuple of two float
             (epsilon, delta). With a `delta`, the smallest known epsilon at this delta, for releases
-            that were fixed beforehand; infinity if none is known.
+            that were fixed beforehand, as if all parts were one; infinity if none is known.
 
         Raises
         ------
@@ -809,10 +820,14 @@ class PrivacyLedger:
             rule, units = history.rule, _units(history, unit)
             return max(rule.spent(history.combined(each)) for each in units)
         check_probability("delta", delta)
-        history = self._after(History(), self._chain.read(), for_report=True)
-        charged = set(history.units()).intersection(_units(history, unit))
-        costs = [reported_epsilon(history.combined(each), delta) for each in charged]
-        return max(costs, default=0.0), float(delta)
+        history, entries = self._refresh(), self.entries()
+        costs = [0.0]
+        for each in _units(history, unit):
+            events = [entry.event for entry in entries if entry.unit == each]
+            planned = plan_epsilon(ComposedDpEvent(events), delta, neighbouring=self.neighbouring)
+            admitted, failure = history.rule.spent(history.combined(each))
+            costs.append(min(planned, admitted if failure <= delta else math.inf))
+        return max(costs), float(delta)
 
     def spent_after_each(self, *, unit: str | None = None) -> list[tuple[float, float]]:
         """Return the used part of the budget after each charge, oldest first.
@@ -837,7 +852,7 @@ class PrivacyLedger:
         unit = max(_units(whole, unit), key=lambda each: whole.rule.spent(whole.combined(each)))
         history, spent = History(), []
         for record in records:
-            self._after(history, [record]).keep()
+            history = history.after([record])
             entry = entry_of(record)
             if entry is not None and entry.unit == unit:
                 spent.append(history.rule.spent(history.combined(unit)))
@@ -1003,7 +1018,7 @@ class PrivacyLedger:
             If `receipt` has another type.
         """
         records = self._chain.read()
-        self._after(History(), records)
+        self._checked(History().after(records))
         self._refresh()
         self._check_receipts(receipt, records)
         return len(_charges(records))
@@ -1069,14 +1084,13 @@ class PrivacyLedger:
     def _learn(self, records: Iterable[Record]) -> None:
         """Add facts of the file, unless another thread has read further by now."""
         with one_at_a_time:
-            known = self._history.link.number
-            news = [record for record in records if record.number > known]
-            self._after(self._history, news).keep()
+            known = self._history
+            news = [record for record in records if record.number > known.link.number]
+            if news:
+                # One assignment, which no signal interrupts halfway.
+                self._known[0] = self._checked(known.after(news))
 
-    def _after(
-        self, history: History, records: Iterable[Record], *, for_report: bool = False
-    ) -> History:
-        history = history.after(records, for_report=for_report)
+    def _checked(self, history: History) -> History:
         if history.settings["identity"] != self.identity:
             raise LedgerTamperedError(f"the file at {self.path} holds another ledger by now.")
         return history
@@ -1121,9 +1135,9 @@ class PrivacyLedger:
 
 
 @lru_cache(maxsize=32)
-def _history_in_this_process(identity: str, key: bytes | None, settings: str) -> History:
+def _known_in_this_process(identity: str, key: bytes | None, settings: str) -> list[History]:
     """Return the shared history of all unpickled ledgers of a file in this process."""
-    return History.expected(json.loads(settings))
+    return [History(json.loads(settings))]
 
 
 def _rebuild(
@@ -1131,7 +1145,7 @@ def _rebuild(
     key: bytes | None,
     settings: Any,
     temporary: bool,
-    part: tuple[str | None, str | None],
+    part: _Place,
     labels: tuple[str, ...],
     closed: bool,
 ) -> PrivacyLedger:
@@ -1142,7 +1156,7 @@ def _rebuild(
     ledger._part, ledger._labels, ledger._closed = part, labels, closed
     ledger.identity = settings["identity"]
     text = json.dumps(settings, sort_keys=True)
-    ledger._history = _history_in_this_process(ledger.identity, key, text)
+    ledger._known = _known_in_this_process(ledger.identity, key, text)
     return ledger
 
 

@@ -1,4 +1,4 @@
-"""Previews of releases: price and expected error, from public values only."""
+"""Guarantees and previews of releases: price and expected error, from public values only."""
 
 import math
 import os
@@ -9,7 +9,47 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from skdpot.privacy.events import DpEvent, event_to_json
-from skdpot.privacy.guarantee import PrivacyGuarantee
+
+
+class NoGuaranteeWarning(UserWarning):
+    """Warning: a release is not private, because the requested published proof does not hold."""
+
+
+@dataclass(frozen=True)
+class PrivacyGuarantee:
+    """The privacy guarantee of a release; public.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The release is (epsilon, delta)-differentially private.
+    neighbouring : {"replace_one", "add_remove"}
+        The neighbouring relation.
+    unit : {"record", "user", "edge", "node"}
+        The unit whose data are protected.
+    not_protected : tuple of str
+        Facts that are treated as public, in words.
+
+    Examples
+    --------
+    >>> from skdpot.privacy import PrivacyGuarantee
+    >>> print(PrivacyGuarantee(1.0, 0.0, "replace_one", "record", ("the size of each group",)))
+    1-differentially private for every record (replace_one); not protected: the size of each group
+    """
+
+    epsilon: float
+    delta: float
+    neighbouring: str
+    unit: str
+    not_protected: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        amount = f"({self.epsilon:g}, {self.delta:g})" if self.delta else f"{self.epsilon:g}"
+        text = f"{amount}-differentially private for every {self.unit} ({self.neighbouring})"
+        if self.not_protected:
+            text += "; not protected: " + ", ".join(self.not_protected)
+        return text
+
 
 # A quantity is useful if its error is at most this share of its scale.
 USEFUL_SHARE = 0.1

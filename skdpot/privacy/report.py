@@ -14,10 +14,10 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from skdpot.privacy._history import Entry, json_number
 from skdpot.privacy.checks import check_choice
 from skdpot.privacy.events import event_to_json, leaves
 from skdpot.privacy.filters import Pair
+from skdpot.privacy.records import Entry, json_number
 
 _IN_PLACE = {
     "replace_one": "as with any other data in their place",

@@ -24,9 +24,8 @@ from skdpot.generative import (
     unseen_points,
 )
 from skdpot.privacy.charging import ReleasePlan, relation_of
-from skdpot.privacy.guarantee import NoGuaranteeWarning, PrivacyGuarantee
-from skdpot.privacy.mechanisms import GaussianMechanism
-from skdpot.privacy.preview import HasExpectedErrors
+from skdpot.privacy.noise import GaussianMechanism
+from skdpot.privacy.preview import HasExpectedErrors, NoGuaranteeWarning, PrivacyGuarantee
 from skdpot.privacy.random import NoiseSource, make_source
 from skdpot.published._training import (
     GRADIENTS,

@@ -35,7 +35,7 @@ import numpy as np
 from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of, plan_epsilon
 from skdpot.privacy.checks import check_count, check_delta, check_positive
 from skdpot.privacy.events import ComposedDpEvent, GaussianDpEvent, LaplaceDpEvent, PlannedDpEvent
-from skdpot.privacy.mechanisms import GaussianMechanism, LaplaceMechanism
+from skdpot.privacy.noise import GaussianMechanism, LaplaceMechanism
 from skdpot.privacy.random import NoiseSource
 from skdpot.privacy.sensitivity import plan_cost_sensitivity
 from skdpot.published._sinkhorn_privacy import Problem

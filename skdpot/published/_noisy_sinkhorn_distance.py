@@ -12,8 +12,7 @@ from skdpot._base import warn_user
 from skdpot._sklearn_compat import Interval, StrOptions
 from skdpot.distance import BaseTransportDistance, CostSettings, Groups, Layout, Released
 from skdpot.privacy.events import ApproximateDpEvent, DpEvent
-from skdpot.privacy.guarantee import NoGuaranteeWarning
-from skdpot.privacy.preview import ExpectedError, HasExpectedErrors
+from skdpot.privacy.preview import ExpectedError, HasExpectedErrors, NoGuaranteeWarning
 from skdpot.published._noisy_sinkhorn import plan_noisy_sinkhorn, run_noisy_sinkhorn
 from skdpot.published._paper_sinkhorn import (
     PaperSinkhornPlan,

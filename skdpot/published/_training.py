@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from dp_accounting.rdp import RdpAccountant
 from scipy.optimize import brentq
 
 from skdpot.generative import least_noise, rounded_up
-from skdpot.privacy.accounting import epsilon_of, renyi_divergence
+from skdpot.privacy.accounting import epsilon_of
 from skdpot.privacy.checks import check_count, check_delta, check_positive
 from skdpot.privacy.events import (
     CentredGaussianDpEvent,
@@ -22,6 +23,7 @@ from skdpot.privacy.events import (
     PlannedDpEvent,
     PoissonSampledDpEvent,
     SelfComposedDpEvent,
+    check_event,
 )
 from skdpot.privacy.sensitivity import clipped_gradient_sensitivity, clipped_sum_sensitivity
 
@@ -83,9 +85,11 @@ def published_epsilon(
     846
     """
     query = PoissonSampledDpEvent(sampling_rate, GaussianDpEvent(noise_scale))
+    check_event(query)
     n_queries = check_count("batch_size", batch_size) * check_count("steps", steps)
-    divergences = renyi_divergence(SelfComposedDpEvent(query, n_queries), _ORDERS, "add_remove")
-    return float(np.min(divergences + math.log(1 / check_delta(delta)) / (_ORDERS - 1)))
+    accountant = RdpAccountant(_ORDERS)
+    accountant.compose(query, n_queries)
+    return float(np.min(accountant.rdp - math.log(check_delta(delta)) / (_ORDERS - 1)))
 
 
 def sound_epsilon(

@@ -14,9 +14,9 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from skdpot.privacy.accounting.gaussian import gaussian_epsilon
+from skdpot.privacy.accounting import gaussian_epsilon
 from skdpot.privacy.events import ApproximateDpEvent, PureDpEvent
-from skdpot.privacy.mechanisms import GaussianMechanism, LaplaceMechanism
+from skdpot.privacy.noise import GaussianMechanism, LaplaceMechanism
 from skdpot.releases._release import Release
 
 # The probability to stop is a multiple of the inverse of this, unless it is a simple fraction.

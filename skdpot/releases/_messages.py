@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.privacy.accounting import RAISED
 from skdpot.privacy.checks import check_choice, check_count
 from skdpot.privacy.events import (
     DpEvent,
@@ -13,9 +14,8 @@ from skdpot.privacy.events import (
     PureDpEvent,
     SelfComposedDpEvent,
 )
-from skdpot.privacy.exact_noise import LARGEST_SCALE, rounded_gaussian
+from skdpot.privacy.noise import LARGEST_SCALE, rounded_gaussian
 from skdpot.privacy.random import NoiseSource
-from skdpot.privacy.rounding import RAISED
 from skdpot.privacy.sensitivity import (
     PROTECTED,
     computed_message_sensitivity,

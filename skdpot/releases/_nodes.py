@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.privacy.accounting import calibrate_noise_multiplier
+from skdpot.privacy.accounting import calibrate_noise_multiplier, inverse_rounded_up
 from skdpot.privacy.checks import check_delta, check_positive, private_doubles
 from skdpot.privacy.random import NoiseSource, make_source
-from skdpot.privacy.rounding import inverse_rounded_up
 
 # Bits of the units of a grid in the sensitivity or range, unless the scale of the noise needs
 # fewer.

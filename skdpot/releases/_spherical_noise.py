@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.privacy.exact_noise import rounded_gaussian
+from skdpot.privacy.noise import rounded_gaussian
 from skdpot.privacy.random import NoiseSource
 
 # A length of Gaussian coordinates exceeds its mean by more with a probability of exp(-2000).

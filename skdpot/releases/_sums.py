@@ -13,7 +13,7 @@ import numpy as np
 
 from skdpot.privacy.accounting import check_relation
 from skdpot.privacy.events import DpEvent, GaussianDpEvent
-from skdpot.privacy.mechanisms import GaussianMechanism
+from skdpot.privacy.noise import GaussianMechanism
 from skdpot.releases._release import Release, ReleaseSeries
 
 # Returns by how much sums of neighbours differ in the l2 norm, for the keyword `relation`.

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.privacy.accounting import RAISED
 from skdpot.privacy.checks import check_choice
 from skdpot.privacy.events import DpEvent, LaplaceDpEvent
-from skdpot.privacy.exact_noise import rounded_laplace
+from skdpot.privacy.noise import rounded_laplace
 from skdpot.privacy.random import NoiseSource
-from skdpot.privacy.rounding import RAISED
 from skdpot.privacy.sensitivity import PROTECTED, utility_sensitivity
 from skdpot.releases._nodes import (
     LARGEST_SUM,

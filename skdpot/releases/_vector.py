@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.privacy.events import DpEvent, PlannedDpEvent
-from skdpot.privacy.mechanisms import GaussianMechanism, LaplaceMechanism
+from skdpot.privacy.noise import GaussianMechanism, LaplaceMechanism
 from skdpot.releases._release import Release
 
 # Half widths of the intervals that hold unit noise with a probability of 95 %.

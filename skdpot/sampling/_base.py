@@ -17,8 +17,7 @@ from skdpot._sklearn_compat import Interval, fit_context, validate_parameters
 from skdpot._threads import one_blas_thread
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import DpEvent, PureDpEvent, SelfComposedDpEvent
-from skdpot.privacy.guarantee import PrivacyGuarantee
-from skdpot.privacy.preview import ExpectedError
+from skdpot.privacy.preview import ExpectedError, PrivacyGuarantee
 from skdpot.privacy.random import NoiseSource, make_source
 from skdpot.transport import check_epsilon
 

@@ -19,7 +19,7 @@ from skdpot._base import refuse_other_order, validate_private_data
 from skdpot._progress import plain_bar
 from skdpot._sklearn_compat import Interval, StrOptions
 from skdpot._threads import one_blas_thread
-from skdpot.privacy.mechanisms import WEIGHT_BITS, BoundedRatioMechanism
+from skdpot.privacy.choices import WEIGHT_BITS, BoundedRatioMechanism
 from skdpot.privacy.sensitivity import cost_score_sensitivity
 from skdpot.sampling._base import BaseLocalSampler
 from skdpot.transport import (

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import column_or_1d
 
-from skdpot.privacy.labels import number_of_label
+from skdpot.privacy.checks import number_of_label
 from skdpot.privacy.quotes import shown, without_quotes
 
 # Squares of larger numbers, and their sums, could overflow.

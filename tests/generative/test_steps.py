@@ -12,7 +12,7 @@ from skdpot.generative._torch import training
 from skdpot.generative._torch.steps import NoisyRelease, _exact_sum
 from skdpot.generative._torch.training import STEPS
 from skdpot.privacy.accounting import epsilon_of
-from skdpot.privacy.mechanisms import GaussianMechanism
+from skdpot.privacy.noise import GaussianMechanism
 from skdpot.privacy.random import make_source
 from skdpot.published._training import GRADIENTS, make_vector
 from tests.oracles.devices import DEVICES

@@ -36,8 +36,8 @@ from skdpot.fairness import FoundGroups
 from skdpot.generative import TableSketch
 from skdpot.model_selection import _copies, _search
 from skdpot.privacy import BudgetAccountant, BudgetExceededError, PrivacyGuarantee, PureDpEvent
-from skdpot.privacy.block_scores import SCORE_UNITS
 from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.choices import SCORE_UNITS
 from skdpot.privacy.foreign import silence
 from skdpot.privacy.random import make_source
 from skdpot.releases import ChoiceRelease

@@ -56,12 +56,10 @@ KERNELS = [
 ]
 # What is most important comes first.
 MODULES = [
-    "skdpot/privacy/mechanisms",
     *(
-        f"skdpot/privacy/{name}"
+        f"skdpot/privacy/{name}.py"
         for name in (
-            "exact_noise.py sensitivity poisson.py random.py charging.py ledger.py filters.py "
-            "accounting spherical.py events.py"
+            "noise choices sensitivity random charging ledger records filters accounting events"
         ).split()
     ),
     "skdpot/releases",

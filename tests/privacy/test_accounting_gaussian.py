@@ -6,7 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from skdpot.privacy.accounting.gaussian import gaussian_delta, gaussian_epsilon
+from skdpot.privacy.accounting import gaussian_delta, gaussian_epsilon
 
 
 def exact_delta(epsilon, mu):

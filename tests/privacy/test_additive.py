@@ -17,7 +17,7 @@ from scipy.stats import chisquare, kstest, laplace, norm
 from skdpot.privacy.accounting import epsilon_of
 from skdpot.privacy.checks import check_delta, private_doubles
 from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent
-from skdpot.privacy.mechanisms import GaussianMechanism, LaplaceMechanism
+from skdpot.privacy.noise import GaussianMechanism, LaplaceMechanism
 from skdpot.privacy.random import make_source
 
 # Levels of tests: of draws that are the same in every run, and of draws that are not.

@@ -9,7 +9,7 @@ from scipy.stats import beta
 
 from skdpot import ExponentialMechanismSampler, KLProjectionSampler, WassersteinProjectionSampler
 from skdpot.privacy.audit import exact_audit
-from skdpot.privacy.mechanisms import TOTAL_WEIGHT, BoundedRatioMechanism, scaled_exp
+from skdpot.privacy.choices import TOTAL_WEIGHT, BoundedRatioMechanism, scaled_exp
 
 pytestmark = pytest.mark.experiment
 

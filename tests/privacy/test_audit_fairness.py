@@ -14,7 +14,7 @@ from skdpot.fairness import FreeSupport, _repair
 from skdpot.fairness._groups import Groups
 from skdpot.generative import _table as table_sketch
 from skdpot.privacy.audit import audit
-from skdpot.privacy.mechanisms import GaussianMechanism
+from skdpot.privacy.noise import GaussianMechanism
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases import HistogramRelease, UnitLayout, VectorRelease, _histogram, group_weights

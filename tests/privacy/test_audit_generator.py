@@ -15,8 +15,7 @@ import torch
 from skdpot.generative._torch import steps
 from skdpot.generative._torch.steps import NoisyRelease
 from skdpot.privacy.audit import audit
-from skdpot.privacy.mechanisms import GaussianMechanism
-from skdpot.privacy.poisson import poisson_sample
+from skdpot.privacy.noise import GaussianMechanism, poisson_sample
 from skdpot.privacy.random import make_source
 from skdpot.published import published_epsilon, sound_epsilon
 from skdpot.published._training import plan_training

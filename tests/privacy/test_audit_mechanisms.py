@@ -15,13 +15,12 @@ from skdpot import (
     WassersteinProjectionSampler,
 )
 from skdpot.privacy.audit import audit, exact_audit
-from skdpot.privacy.mechanisms import (
+from skdpot.privacy.choices import (
     BoundedRatioMechanism,
     ExponentialMechanism,
-    GaussianMechanism,
-    LaplaceMechanism,
     PermuteAndFlipMechanism,
 )
+from skdpot.privacy.noise import GaussianMechanism, LaplaceMechanism
 from skdpot.privacy.random import make_source
 
 pytestmark = pytest.mark.experiment

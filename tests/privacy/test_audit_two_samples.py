@@ -9,9 +9,10 @@ from scipy.stats import binom
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
-from skdpot.privacy.audit import AuditResult, audit
-from skdpot.privacy.audit._bounds import (
+from skdpot.privacy.audit import (
+    AuditResult,
     Event,
+    audit,
     choose_event,
     epsilon_from_counts,
     lower_rate,

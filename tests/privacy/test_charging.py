@@ -38,7 +38,7 @@ from skdpot.privacy import (
     SelfComposedDpEvent,
 )
 from skdpot.privacy.charging import DetachedLedger, ReleasePlan
-from skdpot.privacy.mechanisms import BoundedRatioMechanism
+from skdpot.privacy.choices import BoundedRatioMechanism
 from skdpot.privacy.random import make_source
 
 PROJECT = Path(__file__).parents[2]

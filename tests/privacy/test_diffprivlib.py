@@ -137,7 +137,7 @@ def test_concurrent_threads_get_the_same_class():
         """
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
-from skdpot.privacy._diffprivlib import load_accountant
+from skdpot.privacy.charging import load_accountant
 barrier = Barrier(8)
 def load(_):
     barrier.wait()

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy.special import ndtri, ndtri_exp
 from scipy.stats import chisquare, kstest, laplace, norm
 
-from skdpot.privacy import exact_noise
-from skdpot.privacy.exact_noise import rounded_gaussian, rounded_laplace
+from skdpot.privacy import noise as exact_noise
+from skdpot.privacy.noise import rounded_gaussian, rounded_laplace
 from skdpot.privacy.random import make_source
 from tests.oracles.given_bits import GivenBits
 

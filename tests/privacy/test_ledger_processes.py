@@ -23,7 +23,7 @@ from sklearn.pipeline import make_pipeline
 
 from skdpot import SphericalProjectionSampler, WassersteinProjectionSampler
 from skdpot.privacy import BudgetExceededError, LedgerError, PrivacyLedger, PureDpEvent
-from skdpot.privacy import _chain as chain
+from skdpot.privacy import records as chain
 
 RECORD = {"unit": "record", "label": "x"}
 COST = PureDpEvent(0.001)

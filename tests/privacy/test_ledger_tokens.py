@@ -21,9 +21,9 @@ from skdpot.privacy import (
     PureDpEvent,
 )
 from skdpot.privacy import ledger as ledger_module
-from skdpot.privacy._chain import Chain
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.random import make_source
+from skdpot.privacy.records import Chain
 
 RECORD = {"unit": "record", "label": "a mean"}
 COST = PureDpEvent(0.75)

@@ -9,14 +9,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from skdpot.privacy.mechanisms import (
+from skdpot.privacy.choices import (
     TOTAL_WEIGHT,
     WEIGHT_BITS,
     BoundedRatioMechanism,
+    _fill,
     exceeds_exp,
     scaled_exp,
 )
-from skdpot.privacy.mechanisms._bounded_ratio import _fill
 from skdpot.privacy.random import make_source
 from tests.oracles.exponential import exp_bounds
 

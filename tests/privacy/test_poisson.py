@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chisquare
 
-from skdpot.privacy.poisson import poisson_sample
+from skdpot.privacy.noise import poisson_sample
 from skdpot.privacy.random import make_source
 from tests.oracles.given_bits import GivenBits
 

@@ -266,13 +266,15 @@ class TestCharging:
         assert admitted(ledger, PureDpEvent(0.02), 200) > 60
         assert ledger.spent()[1] == pytest.approx(1e-5)
 
-    def test_subsampled_noise_is_priced_by_its_own_divergence(self):
+    def test_a_plan_of_sampled_noise_is_charged_as_its_pair_in_tight_composition(self):
         step = PoissonSampledDpEvent(0.01, GaussianDpEvent(2.0))
-        tight = PrivacyLedger(epsilon=1.0, delta=1e-5, neighbouring="add_remove", slack=1e-5)
-        count = admitted(tight, SelfComposedDpEvent(step, 100), 100)
-        whole = SelfComposedDpEvent(step, 100 * count)
-        assert count > 10
-        assert plan_epsilon(whole, 1e-5, neighbouring="add_remove") <= 1.0
+        plan = PlannedDpEvent(SelfComposedDpEvent(step, 100), 1e-7)
+        tight = PrivacyLedger(epsilon=1.0, delta=1e-5, neighbouring="add_remove", slack=9e-6)
+        assert 3 <= admitted(tight, plan, 100) <= 10
+        # All of delta is slack, so that nothing may have a delta of its own.
+        full = PrivacyLedger(epsilon=1.0, delta=1e-5, neighbouring="add_remove", slack=1e-5)
+        with pytest.raises(BudgetExceededError, match="All of delta is set aside as slack"):
+            full.charge(plan, **RECORD)
 
 
 class TestReports:
@@ -305,7 +307,7 @@ class TestReports:
         other = pickle.loads(pickle.dumps(ledger))
         ledger.charge(PureDpEvent(0.1), **RECORD)
         other.charge(PureDpEvent(5.0), unit="user", label="x")
-        assert ledger.spent(delta=1e-5) == (5.0, 1e-5)
+        assert ledger.spent(delta=1e-5) == pytest.approx((5.0, 1e-5), rel=1e-4)
 
     def test_what_was_spent_after_each_charge_ends_with_what_is_spent(self):
         ledger = PrivacyLedger(epsilon=9.0, delta=1e-5)
@@ -677,7 +679,7 @@ class TestVerification:
         """Else a copy would pass for the file in which a release was recorded."""
         PrivacyLedger(epsilon=1.0, path=path)
         shutil.copy(path, tmp_path / "copy")
-        monkeypatch.setattr("skdpot.privacy._history.datetime", SameTime)
+        monkeypatch.setattr("skdpot.privacy.records.datetime", SameTime)
         receipts = [
             PrivacyLedger.open(place).charge(PureDpEvent(0.25), **RECORD)
             for place in (path, tmp_path / "copy")
@@ -776,7 +778,7 @@ class TestVerification:
         # What was recorded without a word about contributions keeps its price.
         training = ledger.entries()[1]
         assert training.pair == pytest.approx(
-            (plan_epsilon(training.event, 1e-6, neighbouring="replace_one"), 1e-6), rel=1e-12
+            (plan_epsilon(training.event, 1e-6, neighbouring="replace_one"), 1e-6), rel=1e-4
         )
         ledger.charge(PureDpEvent(1.0), **RECORD)
         with pytest.raises(BudgetExceededError):

@@ -13,7 +13,7 @@ from skdpot import (
     SphericalProjectionSampler,
     WassersteinProjectionSampler,
 )
-from skdpot.privacy.mechanisms import BoundedRatioMechanism
+from skdpot.privacy.choices import BoundedRatioMechanism
 
 SAMPLERS = [ExponentialMechanismSampler, KLProjectionSampler, WassersteinProjectionSampler]
 N_POINTS = 6

@@ -13,16 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from skdpot.privacy.events import PureDpEvent
-from skdpot.privacy.mechanisms import (
+from skdpot.privacy import choices as _race
+from skdpot.privacy.accounting import least_meant
+from skdpot.privacy.choices import (
     BoundedRatioMechanism,
     ExponentialMechanism,
     PermuteAndFlipMechanism,
-    _race,
-    _selection,
 )
+from skdpot.privacy.events import PureDpEvent
 from skdpot.privacy.random import make_source
-from skdpot.privacy.rounding import least_meant
 from tests.oracles.given_bits import GivenBits
 
 # Levels of tests: of draws that are the same in every run, and of draws that are not.
@@ -326,7 +325,7 @@ def test_seeds_reproduce_and_nothing_else_does(make, seed):
 @by_mechanism
 def test_batches_change_nothing(make, seed, monkeypatch):
     expected = make(1.0, 1.0).select(UTILITIES, seed, 57)
-    monkeypatch.setattr(_selection, "_BATCH", 20)
+    monkeypatch.setattr(_race, "_BATCH", 20)
     assert (make(1.0, 1.0).select(UTILITIES, seed, 57) == expected).all()
     assert make(1.0, 1.0).select(np.zeros(30), seed, 3).shape == (3,)
 

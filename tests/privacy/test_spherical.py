@@ -7,16 +7,16 @@ import pytest
 from scipy.special import betainc, betaincinv, erfc, ndtri
 from scipy.stats import beta, chisquare, kstest
 
-from skdpot.privacy.mechanisms import exceeds_exp
-from skdpot.privacy.random import make_source
-from skdpot.privacy.spherical import (
+from skdpot.privacy.choices import (
     CapConstruction,
     CapRejection,
     _outside_coin,
     _precise_normals,
+    exceeds_exp,
     mean_proposals,
     rejection_is_affordable,
 )
+from skdpot.privacy.random import make_source
 from skdpot.transport import sphere_base_measure
 from tests.oracles.sphere import cap_mechanism_cdf, unit_vectors
 

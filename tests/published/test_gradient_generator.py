@@ -25,7 +25,7 @@ from skdpot.generative._files import read_generator, write_generator
 from skdpot.generative._torch import training
 from skdpot.generative._torch.training import Trainer
 from skdpot.privacy import BudgetAccountant, BudgetError, BudgetExceededError, NoGuaranteeWarning
-from skdpot.privacy.mechanisms import GaussianMechanism
+from skdpot.privacy.noise import GaussianMechanism
 from skdpot.published import SinkhornGradientGenerator, _gradient_generator
 from tests.oracles.gradient_generators import make_gradient_generator, nested
 from tests.oracles.refusals import SECRET, make_ledger, refuse_without_telling

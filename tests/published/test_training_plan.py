@@ -18,8 +18,7 @@ from skdpot.privacy.events import (
     PoissonSampledDpEvent,
     SelfComposedDpEvent,
 )
-from skdpot.privacy.mechanisms import GaussianMechanism
-from skdpot.privacy.poisson import poisson_sample
+from skdpot.privacy.noise import GaussianMechanism, poisson_sample
 from skdpot.privacy.sensitivity import clipped_sum_sensitivity
 from skdpot.published import published_epsilon, sound_epsilon
 from skdpot.published._training import TrainingPlan, plan_published, plan_training

@@ -11,9 +11,9 @@ from dp_accounting.rdp import RdpAccountant
 from scipy.stats import chisquare, kstest, laplace, norm
 
 from skdpot.privacy import ApproximateDpEvent, LaplaceMechanism, PureDpEvent
-from skdpot.privacy.accounting.gaussian import gaussian_epsilon
+from skdpot.privacy.accounting import gaussian_epsilon
 from skdpot.privacy.audit import audit
-from skdpot.privacy.block_scores import SCORE_UNITS, in_units, random_blocks
+from skdpot.privacy.choices import SCORE_UNITS, in_units, random_blocks
 from skdpot.privacy.random import make_source
 from skdpot.releases import ChoiceRelease
 from skdpot.releases._choice import RepetitionCount, bernoulli

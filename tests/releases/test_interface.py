@@ -40,7 +40,13 @@ from skdpot.releases import (
 PROJECT = Path(__file__).parents[2]
 PACKAGE = PROJECT / "skdpot"
 THEORY = {path: path.read_text() for path in sorted((PROJECT / "doc" / "theory").glob("*.rst"))}
-FUNCTIONS = [name for name, value in vars(sensitivity).items() if inspect.isfunction(value)]
+FUNCTIONS = [
+    name
+    for name, value in vars(sensitivity).items()
+    if inspect.isfunction(value)
+    and value.__module__ == sensitivity.__name__
+    and not name.startswith("_")
+]
 
 # Every release, made of public quantities, and private values for it.
 LAYOUT = UnitLayout(levels=(0, 0), blocks=())

@@ -8,7 +8,7 @@ from scipy.stats import beta, chi, gamma, kstest, norm
 
 from skdpot.privacy.accounting import plan_epsilon
 from skdpot.privacy.events import PlannedDpEvent, PureDpEvent, SelfComposedDpEvent
-from skdpot.privacy.exact_noise import rounded_gaussian
+from skdpot.privacy.noise import rounded_gaussian
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import message_sensitivity
 from skdpot.releases import MessageReleases, _messages, _spherical_noise

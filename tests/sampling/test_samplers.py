@@ -34,8 +34,7 @@ from skdpot import (
     WassersteinProjectionSampler,
 )
 from skdpot.privacy import BudgetAccountant, BudgetError, PrivacyLedger
-from skdpot.privacy.mechanisms import BoundedRatioMechanism
-from skdpot.privacy.spherical import CapRejection
+from skdpot.privacy.choices import BoundedRatioMechanism, CapRejection
 from skdpot.sampling import _base
 
 LOCAL_SAMPLERS = [WassersteinProjectionSampler, KLProjectionSampler, ExponentialMechanismSampler]

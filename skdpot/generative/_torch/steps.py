@@ -19,7 +19,7 @@ from skdpot.generative._torch.transport import (
     self_transport,
     semi_debiased,
 )
-from skdpot.privacy.mechanisms import GaussianMechanism
+from skdpot.privacy.noise import GaussianMechanism
 
 # Single precision may make a clipped vector longer by this share at most; it is clipped to as much
 # less.

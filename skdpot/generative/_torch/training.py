@@ -23,7 +23,7 @@ from skdpot.generative._torch.steps import (
     Step,
     latents,
 )
-from skdpot.privacy.mechanisms import GaussianMechanism
+from skdpot.privacy.noise import GaussianMechanism
 
 __all__ = [
     "Settings",

@@ -1,18 +1,259 @@
-"""Laplace and Gaussian noise on integers, private also in finite arithmetic."""
+"""Noise: exact integer noise, the Laplace and Gaussian mechanisms, and Poisson samples.
 
+A variable X is represented by the bits of a uniform number drawn so far. They put X into an
+interval, and if the whole interval rounds to one integer, no more bits are needed. Doubles nearly
+always decide this; if they are too close, bounds of higher precision do, and more bits are drawn
+until they can.
+"""
+
+import decimal
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri, ndtri_exp
 
-from skdpot.privacy.accounting import calibrate_noise_multiplier
+from skdpot.privacy.accounting import (
+    calibrate_noise_multiplier,
+    fraction_rounded_up,
+    inverse_rounded_up,
+)
 from skdpot.privacy.checks import check_count, check_delta, check_positive, private_vector
 from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent
-from skdpot.privacy.exact_noise import LARGEST_SCALE, rounded_gaussian, rounded_laplace
 from skdpot.privacy.random import make_source
-from skdpot.privacy.rounding import fraction_rounded_up, inverse_rounded_up
+
+# For larger scales, doubles could decide hardly any draw.
+LARGEST_SCALE = 2.0**40
+# Maximum magnitude of noise: a larger one takes more than 2**22 standard deviations.
+SATURATION = 1 << 62
+
+# Bits of the tail probability that are drawn at a time.
+_TAIL_BITS = 62
+# Doubles are trusted up to an error of 2**-MARGIN_BITS times one plus the result: 30 times the
+# largest error of `ndtri`, and 100 times that of the logarithm. (Tests compare both with arithmetic
+# of 60 digits.)
+MARGIN_BITS = 46
+# A smaller tail number has too few significant bits for doubles.
+_SMALLEST_TAIL = 1 << 10
+
+
+def rounded_gaussian(source: Any, scale: Any, size: Any) -> np.ndarray:
+    """Return ``round(scale * G)`` for exact, real, independent standard Gaussian variables G.
+
+    Parameters
+    ----------
+    source : NoiseSource
+        Where the bits come from.
+    scale : float or array-like of float
+        Standard deviation in units of the grid, above 0 and at most ``2**40``; broadcast to the
+        shape of the result.
+    size : int or tuple of int
+        Shape of the result.
+
+    Returns
+    -------
+    ndarray of int64
+        The noise, clipped to a magnitude of ``2**62``.
+
+    Raises
+    ------
+    ValueError
+        If the scale is out of its range.
+
+    Notes
+    -----
+    ``|G|`` exceeds t where a uniform number p is below ``P(|G| > t)``. The first 62 bits of p, and
+    a sign, are drawn for all variables at once. The distribution of the result is exact if the
+    error of ``scipy.special.ndtri`` is below ``2**-46 (1 + |G|)``, and however bad it is where more
+    bits had to be drawn. Its time depends only on the noise and the scale.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.noise import rounded_gaussian
+    >>> from skdpot.privacy.random import make_source
+    >>> rounded_gaussian(make_source(0), 1000.0, 4).tolist()
+    [2456, 1132, 720, 1688]
+    """
+    return _rounded(source, scale, size, _GAUSSIAN)
+
+
+def rounded_laplace(source: Any, scale: Any, size: Any) -> np.ndarray:
+    """Return ``round(scale * L)`` for exact, real, independent standard Laplace variables L.
+
+    All is as for :func:`rounded_gaussian`, with ``P(|L| > t) = exp(-t)``: `scale` is the mean
+    magnitude in units of the grid.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.noise import rounded_laplace
+    >>> from skdpot.privacy.random import make_source
+    >>> rounded_laplace(make_source(0), 1000.0, 4).tolist()
+    [4264, 1356, 752, 2392]
+    """
+    return _rounded(source, scale, size, _LAPLACE)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A symmetric distribution: the magnitude for a tail probability, and the reverse.
+
+    Attributes
+    ----------
+    quantile : callable
+        The magnitude that goes with tail probabilities, in doubles.
+    quantile_of_log : callable
+        The same for the logarithm of one tail probability, however small.
+    tail : callable
+        Integers that enclose ``2**n_bits`` times the probability to exceed a rational magnitude.
+    """
+
+    quantile: Callable[[np.ndarray], np.ndarray]
+    quantile_of_log: Callable[[float], float]
+    tail: Callable[[Fraction, int], tuple[int, int]]
+
+
+def _rounded(source: Any, scale: Any, size: Any, kind: _Kind) -> np.ndarray:
+    scales = np.asarray(scale, dtype=np.float64)
+    refused = scales[~((scales > 0) & (scales <= LARGEST_SCALE))]
+    if refused.size:
+        raise ValueError(
+            f"scale must be above 0 and at most 2**40 grid points, got {float(refused[0])!r}."
+        )
+    words = source.bits(_TAIL_BITS + 1, size)
+    scales = np.broadcast_to(scales, words.shape).ravel()
+    tails = words.ravel() >> 1
+    quantiles = kind.quantile((tails + 0.5) * 2.0**-_TAIL_BITS)
+    values = scales * quantiles
+    nearest = np.rint(values)
+    # The undrawn bits leave the magnitude open by a little less than 1 / (tails + 1).
+    uncertain = scales * ((1.0 + quantiles) * 2.0**-MARGIN_BITS + 1.0 / (tails + 1.0))
+    unclear = (np.abs(values - nearest) >= 0.5 - uncertain) | (tails < _SMALLEST_TAIL)
+    magnitudes = nearest.astype(np.int64)
+    for index in np.flatnonzero(unclear):
+        magnitudes[index] = _decide(source, Fraction(scales[index]), int(tails[index]), kind)
+    return magnitudes.reshape(words.shape) * (1 - 2 * (words & 1))
+
+
+def _decide(source: Any, scale: Fraction, tail: int, kind: _Kind) -> int:
+    """Return the magnitude of the variable whose tail probability begins with these bits."""
+    n_bits = _TAIL_BITS
+
+    def guess() -> int:
+        log_tail = math.log(2 * tail + 1) - (n_bits + 1) * math.log(2)
+        return round(float(scale) * kind.quantile_of_log(log_tail))
+
+    def exceeds(magnitude: int) -> bool | None:
+        """Tell whether the variable lies above a number; None if the bits do not decide it."""
+        low, high = kind.tail(Fraction(2 * magnitude + 1, 2) / scale, n_bits)
+        if tail + 1 <= low:
+            return True
+        return False if tail >= high else None
+
+    magnitude = guess()
+    while True:
+        reached = magnitude == 0 or exceeds(magnitude - 1)
+        passed = exceeds(magnitude)
+        if reached and passed is False:
+            return min(magnitude, SATURATION)
+        if reached is None or passed is None:
+            tail = tail << _TAIL_BITS | int(source.bits(_TAIL_BITS, ()))
+            n_bits += _TAIL_BITS
+            magnitude = guess()
+        else:
+            magnitude += 1 if passed else -1
+
+
+def exact_context(digits: int) -> decimal.Context:
+    """Return a context with so many digits, without traps, that rounds to nearest.
+
+    It is independent of the context that the caller's thread happens to be in.
+    """
+    return decimal.Context(prec=digits, rounding=decimal.ROUND_HALF_EVEN, traps=[])
+
+
+def _digits(n_bits: int) -> int:
+    """Return the number of digits that resolves steps of ``2**-n_bits``, with twelve to spare."""
+    return math.ceil(0.30103 * n_bits) + 12
+
+
+def _laplace_tail(t: Fraction, n_bits: int) -> tuple[int, int]:
+    """Return bounds of ``2**n_bits exp(-t)``."""
+    if t > 0.6932 * n_bits:
+        return 0, 1
+    digits = _digits(n_bits)
+    context = exact_context(digits)
+    quotient = context.divide(decimal.Decimal(t.numerator), decimal.Decimal(t.denominator))
+    # A relative error of half a unit in t is an error of t exp(-t) < 1 such units in the result.
+    return _scale_up(context.exp(context.minus(quotient)), 20, digits, n_bits)
+
+
+def _gaussian_tail(t: Fraction, n_bits: int) -> tuple[int, int]:
+    """Return bounds of ``2**n_bits P(|G| > t)``.
+
+    ``P(|G| < t) = sqrt(2/pi) exp(-t^2/2) (t + t^3/3 + t^5/(3*5) + ...)``. All terms are positive,
+    so that relative errors of 5e-d, for d digits, only add up: at most ``6 n`` of them for n terms,
+    ``1.5 t^2`` for the exponential and a dozen for the rest. The terms at the end of the sum at
+    least halve, so the omitted ones add up to less than the last one.
+    """
+    if t * t > 1.3863 * n_bits:  # P(|G| > t) <= exp(-t^2/2)
+        return 0, 1
+    digits = _digits(n_bits)
+    with decimal.localcontext(exact_context(digits)):
+        magnitude = decimal.Decimal(t.numerator) / decimal.Decimal(t.denominator)
+        square = magnitude * magnitude
+        term = total = magnitude
+        n_terms = 1
+        while term > total.scaleb(-digits) or square > n_terms:
+            term = term * square / (2 * n_terms + 1)
+            total += term
+            n_terms += 1
+        inside = (2 / _pi(digits)).sqrt() * (-square / 2).exp() * total
+        return _scale_up(1 - inside, 40 * (n_terms + int(square) + 10), digits, n_bits)
+
+
+def _scale_up(value: decimal.Decimal, slack: int, digits: int, n_bits: int) -> tuple[int, int]:
+    """Return bounds of ``2**n_bits`` times a number, with an error of ``slack`` last digits."""
+    unit = 10**digits
+    numerator, denominator = value.as_integer_ratio()
+    units = numerator * unit // denominator
+    return (units - slack << n_bits) // unit, -(-(units + 1 + slack << n_bits) // unit)
+
+
+@lru_cache
+def _pi(digits: int) -> decimal.Decimal:
+    """Return pi within one unit of the last digit, by Machin's formula."""
+    unit = 10 ** (digits + 10)
+
+    def arctangent_of_inverse(x: int) -> int:
+        term, total, order = unit // x, 0, 1
+        while term:
+            total += term // order if order % 4 == 1 else -(term // order)
+            term //= x * x
+            order += 2
+        return total
+
+    scaled = 16 * arctangent_of_inverse(5) - 4 * arctangent_of_inverse(239)
+    return exact_context(digits + 10).scaleb(decimal.Decimal(scaled), -(digits + 10))
+
+
+_GAUSSIAN = _Kind(
+    quantile=lambda tail: -ndtri(0.5 * tail),
+    quantile_of_log=lambda log_tail: float(-ndtri_exp(log_tail - math.log(2))),
+    tail=_gaussian_tail,
+)
+_LAPLACE = _Kind(
+    quantile=lambda tail: -np.log(tail),
+    quantile_of_log=lambda log_tail: -log_tail,
+    tail=_laplace_tail,
+)
+
+
+# Laplace and Gaussian noise on integers, private also in finite arithmetic.
 
 # The default grid is finer than the noise and the sensitivity by 2**20, unless the noise would then
 # span more than 2**36 grid points.
@@ -237,7 +478,7 @@ class LaplaceMechanism(_GridMechanism):
 
     Examples
     --------
-    >>> from skdpot.privacy.mechanisms import LaplaceMechanism
+    >>> from skdpot.privacy.noise import LaplaceMechanism
     >>> mechanism = LaplaceMechanism(epsilon=0.5, sensitivity=1.0)
     >>> mechanism.scale
     2.0
@@ -338,7 +579,7 @@ class GaussianMechanism(_GridMechanism):
 
     Examples
     --------
-    >>> from skdpot.privacy.mechanisms import GaussianMechanism
+    >>> from skdpot.privacy.noise import GaussianMechanism
     >>> mechanism = GaussianMechanism(epsilon=1.0, delta=1e-5, sensitivity=0.5, n_coordinates=3)
     >>> round(mechanism.scale, 4)
     1.8653
@@ -421,3 +662,44 @@ def _power_of_two(granularity: Any) -> int:
     if mantissa != 0.5:
         raise ValueError(f"granularity must be a power of two, got {granularity!r}.")
     return exponent - 1
+
+
+# Poisson samples of records, with exactly the accounted probability or slightly less.
+
+# A record is in the sample if a random integer below 2**63 is below the threshold. The first 16
+# bits of the integer decide for all but one record in 2**16.
+_LEADING_BITS, _TRAILING_BITS = 16, 47
+
+
+def poisson_sample(source: Any, n_records: int, rate: float) -> np.ndarray:
+    """Return which records are sampled, each with the same probability.
+
+    Returns positions in ascending order. Whether a record is among them is independent of all
+    others. Under "add_remove" `n_records` is private, and then so is the running time.
+
+    Notes
+    -----
+    The probability is that multiple of ``2**-63`` that is not above the rate and nearest to it, so
+    that a price for the rate covers it (more sampling cannot cost less).
+
+    Examples
+    --------
+    >>> from skdpot.privacy.noise import poisson_sample
+    >>> from skdpot.privacy.random import make_source
+    >>> poisson_sample(make_source(0), 50, 0.1).tolist()
+    [10, 18, 23, 27, 34, 37, 42, 43]
+    """
+    threshold = int(Fraction(rate) * 2 ** (_LEADING_BITS + _TRAILING_BITS))
+    leading, trailing = divmod(threshold, 2**_TRAILING_BITS)
+    drawn = _leading_bits(source, n_records)
+    included = drawn < leading
+    undecided = np.flatnonzero(drawn == leading)
+    included[undecided] = source.bits(_TRAILING_BITS, len(undecided)) < trailing
+    return np.flatnonzero(included)
+
+
+def _leading_bits(source: Any, n_records: int) -> np.ndarray:
+    """Return the first bits of every record, three records per word."""
+    words = source.bits(3 * _LEADING_BITS, -(-n_records // 3))
+    parts = (words >> k * _LEADING_BITS & (2**_LEADING_BITS - 1) for k in range(3))
+    return np.concatenate(list(parts))[:n_records]

@@ -1,0 +1,990 @@
+"""Audits: attacks that prove lower bounds on the epsilon of a mechanism.
+
+An attack that finds nothing proves nothing.
+"""
+
+import decimal
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from joblib import Parallel, delayed
+from scipy.special import betainccinv, betaincinv
+from tqdm.auto import tqdm
+
+from skdpot.privacy.checks import check_choice, check_delta, check_probability
+from skdpot.privacy.choices import exceeds_exp
+from skdpot.privacy.random import make_source
+
+__all__ = ["audit", "exact_audit"]
+
+# Confidence bounds of probabilities and epsilon from counts, and the event to count.
+
+# Share of the risk with which an event is chosen. With the full risk, the luckiest of many
+# thresholds would too often lie where hardly any output does.
+_CAUTION = 0.01
+# Number of thresholds tried from either end of the scores, at ranks that grow geometrically.
+_N_THRESHOLDS = 300
+
+
+def lower_rate(count: Any, n_trials: int, risk: float) -> Any:
+    """Return a lower confidence bound of a probability, with this risk (Clopper and Pearson).
+
+    Examples
+    --------
+    >>> from skdpot.privacy.audit import lower_rate
+    >>> round(float(lower_rate(50, 100, 0.05)), 4)
+    0.4136
+    """
+    count = np.asarray(count)
+    return np.where(count > 0, betaincinv(np.maximum(count, 1), n_trials - count + 1, risk), 0.0)
+
+
+def upper_rate(count: Any, n_trials: int, risk: float) -> Any:
+    """Return an upper confidence bound of a probability, with this risk (Clopper and Pearson).
+
+    Examples
+    --------
+    >>> from skdpot.privacy.audit import upper_rate
+    >>> round(float(upper_rate(0, 100, 0.05)), 4)
+    0.0295
+    """
+    missed = n_trials - np.asarray(count)
+    return np.where(
+        missed > 0, betainccinv(np.asarray(count) + 1, np.maximum(missed, 1), risk), 1.0
+    )
+
+
+def epsilon_from_counts(
+    hits: Any, false_hits: Any, n_trials: int, delta: float, confidence: float
+) -> Any:
+    """Return a lower bound of epsilon, from counts of an event on two neighbouring data sets.
+
+    Since ``p <= exp(epsilon) q + delta`` for the event's two probabilities, epsilon is at least
+    ``log((p - delta) / q)``; p is bounded from below and q from above, each with half of the risk.
+    The bound is minus infinity if delta explains the counts.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.audit import epsilon_from_counts
+    >>> round(float(epsilon_from_counts(750, 250, 1000, 0.0, 0.95)), 4)
+    0.9542
+    """
+    risk = (1.0 - confidence) / 2
+    likely = lower_rate(hits, n_trials, risk) - delta
+    ratio = likely / upper_rate(false_hits, n_trials, risk)
+    with np.errstate(divide="ignore"):
+        return np.log(np.maximum(ratio, 0.0))
+
+
+@dataclass(frozen=True)
+class Event:
+    """A set of outputs: those whose statistic is at least, or at most, a threshold.
+
+    Attributes
+    ----------
+    threshold : float
+        Where the event begins.
+    tail : {"upper", "lower"}
+        Whether scores of at least or at most the threshold belong to it.
+    likelier_on : {"data", "neighbour"}
+        The data set on which it is expected more often.
+    """
+
+    threshold: float
+    tail: str
+    likelier_on: str
+
+    def count(self, scores: np.ndarray) -> int:
+        """Return the number of outputs in the event."""
+        inside = scores >= self.threshold if self.tail == "upper" else scores <= self.threshold
+        return int(np.count_nonzero(inside))
+
+
+def choose_event(
+    data_scores: np.ndarray, neighbour_scores: np.ndarray, delta: float, confidence: float
+) -> tuple[Event, float]:
+    """Return the event with the largest expected bound of epsilon, and that bound.
+
+    Count it among *other* outputs than these.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.privacy.audit import choose_event
+    >>> event, _ = choose_event(np.arange(100.0), np.arange(50.0, 150.0), 0.0, 0.95)
+    >>> event
+    Event(threshold=100.0, tail='upper', likelier_on='neighbour')
+    """
+    n_trials = len(data_scores)
+    cautious = 1.0 - _CAUTION * (1.0 - confidence)
+    data_sorted, neighbour_sorted = np.sort(data_scores), np.sort(neighbour_scores)
+    thresholds = _thresholds(np.concatenate([data_scores, neighbour_scores]))
+    best, best_bound = Event(float(thresholds[0]), "upper", "data"), -math.inf
+    for tail in ("upper", "lower"):
+        data_counts = _tail_counts(data_sorted, thresholds, tail)
+        neighbour_counts = _tail_counts(neighbour_sorted, thresholds, tail)
+        for likelier_on, hits, false_hits in (
+            ("data", data_counts, neighbour_counts),
+            ("neighbour", neighbour_counts, data_counts),
+        ):
+            bounds = epsilon_from_counts(hits, false_hits, n_trials, delta, cautious)
+            position = int(np.argmax(bounds))
+            if bounds[position] > best_bound:
+                best_bound = float(bounds[position])
+                best = Event(float(thresholds[position]), tail, likelier_on)
+    return best, best_bound
+
+
+def _thresholds(scores: np.ndarray) -> np.ndarray:
+    """Return thresholds for tails, dense where the tails are thin."""
+    values = np.unique(scores)
+    if len(values) <= 2 * _N_THRESHOLDS:
+        return values
+    ranks = np.unique(np.geomspace(1, len(values), _N_THRESHOLDS).astype(int)) - 1
+    return np.unique(values[np.concatenate([ranks, len(values) - 1 - ranks])])
+
+
+def _tail_counts(ordered: np.ndarray, thresholds: np.ndarray, tail: str) -> np.ndarray:
+    if tail == "upper":
+        return len(ordered) - np.searchsorted(ordered, thresholds, side="left")
+    return np.searchsorted(ordered, thresholds, side="right")
+
+
+# The outputs of many releases, and the numbers, types and texts in them.
+
+# Number of chunks that the trials on one data set are divided into, for any number of workers.
+_N_CHUNKS = 32
+_SEED_BITS = 32
+
+
+@dataclass(frozen=True)
+class Raised:
+    """The outcome of a release that raised an error.
+
+    Attributes
+    ----------
+    kind : str
+        Name of the exception's class, which distinguishes such outcomes.
+    message : str
+        The message of the exception.
+    """
+
+    kind: str
+    message: str
+
+
+class Outcomes:
+    """The outcomes of many releases: numbers, other objects, or errors.
+
+    Parameters
+    ----------
+    outputs : list or ndarray
+        One output per trial.
+
+    Attributes
+    ----------
+    outputs : list or ndarray
+        The same.
+    matrix : ndarray of shape (n_trials, n_numbers) or None
+        The outputs' numbers where all outputs are arrays of one shape and type.
+    names : list of str
+        The kind of every output: an array's type and shape, another type, or an error.
+    texts : list of str
+        A text for every output that is not numerical, and an empty one for numbers.
+    numbers : list of ndarray
+        The numbers in every output; an output without numbers has none.
+    """
+
+    def __init__(self, outputs: Any) -> None:
+        if not isinstance(outputs, np.ndarray):
+            outputs = _stack(outputs)
+        self.outputs = outputs
+        self.matrix = None
+        if isinstance(outputs, np.ndarray):
+            self.matrix = _real_numbers(outputs).reshape(len(outputs), -1)
+            self.names = [f"{outputs.dtype}{outputs.shape[1:]}"] * len(outputs)
+            self.texts, self.numbers = [""] * len(outputs), list(self.matrix)
+        else:
+            described = map(_described, outputs)
+            self.names, self.texts, self.numbers = map(list, zip(*described, strict=True))
+
+    def __len__(self) -> int:
+        return len(self.outputs)
+
+    def __getitem__(self, part: slice) -> "Outcomes":
+        return Outcomes(self.outputs[part])
+
+    def padded(self, width: int) -> np.ndarray:
+        """Return the numbers as rows of this width, padded with zeros or cut off."""
+        if self.matrix is not None and self.matrix.shape[1] == width:
+            return self.matrix
+        rows = np.zeros((len(self), width))
+        for row, numbers in zip(rows, self.numbers, strict=True):
+            row[: len(numbers)] = numbers[:width]
+        return rows
+
+    def width(self) -> int:
+        """Return the largest number of numbers in an output."""
+        return max(map(len, self.numbers))
+
+    def atoms(self) -> list[tuple[str, str, bytes]]:
+        """Return keys that are equal for bitwise equal outputs."""
+        parts = zip(self.names, self.texts, self.numbers, strict=True)
+        return [(name, text, numbers.tobytes()) for name, text, numbers in parts]
+
+
+def _described(output: Any) -> tuple[str, str, np.ndarray]:
+    """Return the kind of an output, its text if it is not numerical, and its numbers."""
+    if isinstance(output, Raised):
+        return f"raised {output.kind}", "", np.empty(0)
+    array = _as_numbers(output)
+    if array is not None:
+        return f"{array.dtype}{array.shape}", "", _real_numbers(array).ravel()
+    text = repr(output.tolist() if isinstance(output, np.ndarray) else output)
+    return type(output).__name__, text, np.empty(0)
+
+
+def alike_and_finite(first: Outcomes, second: Outcomes) -> bool:
+    """Tell whether all outputs are arrays of one type and shape, with finite numbers alone."""
+    matrices = first.matrix, second.matrix
+    if any(matrix is None or not np.isfinite(matrix).all() for matrix in matrices):
+        return False
+    return first.names[0] == second.names[0]
+
+
+def _stack(outputs: list) -> Any:
+    """Return outputs as one array if they are numbers of one shape and type."""
+    arrays = [array for output in outputs if (array := _as_numbers(output)) is not None]
+    alike = len({(array.dtype, array.shape) for array in arrays}) == 1
+    return np.stack(arrays) if alike and len(arrays) == len(outputs) else outputs
+
+
+def _as_numbers(output: Any) -> np.ndarray | None:
+    if isinstance(output, (Raised, str, bytes)) or output is None:
+        return None
+    try:
+        array = np.asarray(output)
+    except Exception:  # An output that cannot be an array is compared as text.
+        return None
+    return array if array.dtype.kind in "biufc" else None
+
+
+def _real_numbers(array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind == "c":
+        return np.stack([array.real, array.imag], axis=-1).astype(np.float64)
+    return array.astype(np.float64)
+
+
+def collect(
+    release: Any,
+    pair: tuple[Any, Any],
+    n_trials: int,
+    *,
+    vectorized: bool,
+    n_jobs: int | None,
+    random_state: Any,
+    verbose: int,
+) -> tuple[Outcomes, Outcomes]:
+    """Release `n_trials` times from each of two data sets, with the parameters of `audit`.
+
+    Raises a RuntimeError if every release raised, or if any did when one call makes many.
+    """
+    sizes = np.full(min(_N_CHUNKS, n_trials), n_trials // min(_N_CHUNKS, n_trials))
+    sizes[: n_trials - sizes.sum()] += 1
+    source = None if random_state is None else make_source(random_state)
+    run = _run_vectorized if vectorized else _run_singly
+    tasks = []
+    for data in pair:
+        for size in sizes.tolist():
+            n_seeds = 1 if vectorized else size
+            seeds = [None] * n_seeds if source is None else source.bits(_SEED_BITS, n_seeds)
+            tasks.append(delayed(run)(release, data, size, seeds))
+    with tqdm(tasks, desc="releases", disable=not verbose) as watched:
+        chunks = Parallel(n_jobs=n_jobs, max_nbytes=None)(watched)
+    halves = chunks[: len(sizes)], chunks[len(sizes) :]
+    if vectorized:
+        return Outcomes(_join(halves[0])), Outcomes(_join(halves[1]))
+    first, second = ([output for chunk in half for output in chunk] for half in halves)
+    if all(isinstance(output, Raised) for output in first + second):
+        said = f"{first[0].kind}: {first[0].message}"
+        raise RuntimeError(f"release raised at every trial, at first {said}")
+    return Outcomes(first), Outcomes(second)
+
+
+def _run_singly(release: Any, data: Any, size: int, seeds: Any) -> list:
+    outputs: list[Any] = []
+    for seed in seeds:
+        keywords = {} if seed is None else {"random_state": int(seed)}
+        try:
+            outputs.append(release(data, **keywords))
+        except Exception as error:
+            outputs.append(Raised(type(error).__name__, str(error)))
+    return outputs
+
+
+def _run_vectorized(release: Any, data: Any, size: int, seeds: Any) -> Any:
+    keywords = {} if seeds[0] is None else {"random_state": int(seeds[0])}
+    try:
+        outputs = release(data, size, **keywords)
+    except Exception as error:
+        raise RuntimeError(
+            f"release(data, {size}) raised {type(error).__name__}: {error}. Which of the "
+            "trials raised cannot be told; with vectorized=False an error is an outcome like "
+            "others, since one that a single data set triggers is a leak."
+        ) from error
+    if len(outputs) != size:
+        raise ValueError(
+            f"release(data, {size}) must return {size} outputs with vectorized=True, got "
+            f"{len(outputs)}."
+        )
+    return outputs
+
+
+def _join(chunks: list) -> Any:
+    """Return the outputs of all chunks, as one array if all chunks are arrays of one kind."""
+    arrays = [array for chunk in chunks if (array := _as_numbers(chunk)) is not None]
+    alike = len({(array.dtype, array.shape[1:]) for array in arrays}) == 1
+    if alike and len(arrays) == len(chunks):
+        return np.concatenate(arrays)
+    return [output for chunk in chunks for output in chunk]
+
+
+# Statistics: scores of outputs that separate two data sets.
+
+# Outputs that repeat this often on average are counted, and need no classifier.
+_FEW_OUTPUTS = 10
+# Maximum number of names, or texts, of outputs that become features: the most frequent ones.
+_N_NAMES = 50
+# Maximum numbers of features for trees, and for products of features; more take too long.
+_N_FEATURES_OF_TREES = 64
+_N_FEATURES_OF_PRODUCTS = 16
+_RATIO_DECIMALS = 9
+# Larger numbers are replaced by it, so that sums of squares stay finite.
+_LARGEST = 1e100
+
+
+class Statistic(ABC):
+    """A score of outputs, which may be fitted to other outputs.
+
+    Attributes
+    ----------
+    name : str
+        Its name in a result.
+    """
+
+    name: str
+
+    def fit(self, data: Outcomes, neighbour: Outcomes) -> None:
+        """Learn from outputs of the two data sets, if there is something to learn."""
+        return
+
+    @abstractmethod
+    def score(self, outcomes: Outcomes) -> np.ndarray:
+        """Return a score for each output."""
+
+
+class DensityRatio(Statistic):
+    """The score of a function that knows the densities and needs no learning.
+
+    Scores are rounded. For a constant ratio, the noise in its last bits would show which numbers
+    were added in floating point, and this leak is not the question here.
+    """
+
+    name = "likelihood_ratio"
+
+    def __init__(self, log_density_ratio: Any) -> None:
+        self.log_density_ratio = log_density_ratio
+
+    def score(self, outcomes: Outcomes) -> np.ndarray:
+        scores = np.zeros(len(outcomes))
+        worked = [not isinstance(output, Raised) for output in outcomes.outputs]
+        if not any(worked):
+            return scores
+        outputs = outcomes.outputs
+        if not all(worked):
+            good = [output for output, fine in zip(outputs, worked, strict=True) if fine]
+            outputs = Outcomes(good).outputs
+        ratios = np.asarray(self.log_density_ratio(outputs), dtype=np.float64)
+        if ratios.shape != (sum(worked),):
+            raise ValueError(
+                f"log_density_ratio must return {sum(worked)} numbers, one per output, got "
+                f"{ratios.shape}."
+            )
+        scores[worked] = np.round(ratios, _RATIO_DECIMALS)
+        return np.where(np.isnan(scores), 0.0, scores)
+
+
+class Frequency(Statistic):
+    """The log-odds with which an output was seen on either data set."""
+
+    name = "frequency of atoms"
+
+    def fit(self, data: Outcomes, neighbour: Outcomes) -> None:
+        on_data, on_neighbour = Counter(data.atoms()), Counter(neighbour.atoms())
+        self.odds_ = {
+            key: np.log((on_data[key] + 0.5) / (on_neighbour[key] + 0.5))
+            for key in on_data | on_neighbour
+        }
+
+    def score(self, outcomes: Outcomes) -> np.ndarray:
+        return np.array([self.odds_.get(key, 0.0) for key in outcomes.atoms()])
+
+
+class Value(Statistic):
+    """A single number itself, which suffices for monotone density ratios."""
+
+    name = "value"
+
+    def score(self, outcomes: Outcomes) -> np.ndarray:
+        values = np.array([numbers[0] if numbers.size else 0.0 for numbers in outcomes.numbers])
+        return np.where(np.isnan(values), 0.0, values)
+
+
+class Classifier(Statistic):
+    """The score of a scikit-learn classifier that was trained on outputs of both data sets."""
+
+    def __init__(self, name: str, model: Any) -> None:
+        self.name = f"classifier ({name})"
+        self.model = model
+
+    def fit(self, data: Outcomes, neighbour: Outcomes) -> None:
+        from sklearn.exceptions import ConvergenceWarning
+
+        self.features_ = Features(data, neighbour)
+        labels = np.repeat([1, 0], [len(data), len(neighbour)])
+        features = np.vstack([self.features_(data), self.features_(neighbour)])
+        with warnings.catch_warnings():
+            # A classifier that did not converge makes the attack weaker, not wrong.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            self.model.fit(features, labels)
+
+    def score(self, outcomes: Outcomes) -> np.ndarray:
+        features = self.features_(outcomes)
+        if hasattr(self.model, "decision_function"):
+            return np.asarray(self.model.decision_function(features), dtype=np.float64)
+        return np.asarray(self.model.predict_proba(features), dtype=np.float64)[:, 1]
+
+
+class Features:
+    """The features of outputs for a classifier: finite numbers, indicators of others, and kinds.
+
+    Parameters
+    ----------
+    data, neighbour : Outcomes
+        Outputs that show which kinds of outputs besides numbers occur, and where numbers may not be
+        finite.
+    """
+
+    def __init__(self, data: Outcomes, neighbour: Outcomes) -> None:
+        both = (data, neighbour)
+        self.names_ = _most_frequent(data.names + neighbour.names)
+        self.texts_ = _most_frequent(data.texts + neighbour.texts)
+        self.width_ = max(outcomes.width() for outcomes in both)
+        finite = np.vstack([np.isfinite(outcomes.padded(self.width_)) for outcomes in both])
+        self.suspects_ = np.flatnonzero(~finite.all(axis=0))
+
+    @property
+    def n_features(self) -> int:
+        """Return the number of columns."""
+        return self.width_ + 3 * len(self.suspects_) + len(self.names_) + len(self.texts_)
+
+    def __call__(self, outcomes: Outcomes) -> np.ndarray:
+        """Return the features of outputs, one row each."""
+        numbers = outcomes.padded(self.width_)
+        suspects = numbers[:, self.suspects_]
+        columns = [
+            np.clip(np.where(np.isfinite(numbers), numbers, 0.0), -_LARGEST, _LARGEST),
+            np.isnan(suspects),
+            suspects == np.inf,
+            suspects == -np.inf,
+        ]
+        for known, seen in ((self.names_, outcomes.names), (self.texts_, outcomes.texts)):
+            columns.append(np.array(seen, dtype=object)[:, None] == np.array(known, dtype=object))
+        return np.hstack(columns)
+
+
+def _most_frequent(labels: list[str]) -> list[str]:
+    """Return the labels that get a feature each, none if there is only one."""
+    counts = Counter(labels)
+    return [label for label, _ in counts.most_common(_N_NAMES)] if len(counts) > 1 else []
+
+
+def default_classifiers(n_features: int) -> list[Classifier]:
+    """Return quick classifiers of different kinds: linear, of products of features, and trees."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+
+    def logistic() -> Any:
+        return LogisticRegression(C=0.1, max_iter=200, tol=1e-3)
+
+    found = [Classifier("linear", make_pipeline(StandardScaler(), logistic()))]
+    if n_features <= _N_FEATURES_OF_PRODUCTS:
+        products = make_pipeline(
+            StandardScaler(), PolynomialFeatures(2, include_bias=False), logistic()
+        )
+        found.append(Classifier("quadratic", products))
+    if n_features <= _N_FEATURES_OF_TREES:
+        trees = HistGradientBoostingClassifier(
+            max_iter=50, max_leaf_nodes=15, early_stopping=False, random_state=0
+        )
+        found.append(Classifier("trees", trees))
+    return found
+
+
+def candidates(statistic: str, classifier: Any, data: Outcomes, neighbour: Outcomes) -> list:
+    """Return the unfitted statistics that `audit` tries on outputs like these."""
+    n_different = len(set(data.atoms()) | set(neighbour.atoms()))
+    few = n_different * _FEW_OUTPUTS <= len(data) + len(neighbour)
+    if statistic == "frequency" or (statistic == "auto" and few and classifier is None):
+        return [Frequency()]
+    if classifier is not None:
+        from sklearn.base import clone
+
+        learned: list = [Classifier(type(classifier).__name__, clone(classifier))]
+    else:
+        features = Features(data, neighbour)
+        learned = [Value()] if features.width_ == 1 else []
+        learned += default_classifiers(features.n_features) if features.n_features else []
+    return learned if statistic == "classifier" else [Frequency(), *learned]
+
+
+# The result of an audit.
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """The lower bound of epsilon that :func:`audit` proved, and the counts behind it.
+
+    Parameters
+    ----------
+    epsilon_lower : float
+        With the stated confidence, the mechanism is not (epsilon, delta)-differentially private
+        for any smaller epsilon. It is 0 where nothing was proven.
+    delta : float
+        The other privacy parameter.
+    confidence : float
+        Probability with which such a bound holds, at least, whatever the mechanism.
+    n_trials : int
+        Releases per data set: one half chose the event, the other was counted.
+    statistic : str
+        What gave outputs their scores: ``"likelihood_ratio"``, ``"frequency of atoms"`` (of whole
+        outputs, to the last bit), ``"value"`` (of a single number) or ``"classifier (...)"``.
+    threshold : float
+        The score from which on, or up to which, outputs belong to the event that was counted.
+    tail : {"upper", "lower"}
+        Whether that event is made of scores of at least or of at most the threshold.
+    likelier_on : {"data", "neighbour"}
+        The data set on which the event was expected to be likelier.
+    n_held_out : int
+        Trials per data set that were counted.
+    counts : tuple of two int
+        How many of them were in the event: from the data, and from their neighbour.
+    data_scores, neighbour_scores : ndarray of shape (n_held_out,)
+        The scores of the outputs counted.
+
+    Attributes
+    ----------
+    rates : tuple of two float
+        Shares of the outputs counted that were in the event.
+    rate_bounds : tuple of two float
+        Bounds of the event's two probabilities, from which `epsilon_lower` follows.
+
+    See Also
+    --------
+    audit : Makes it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.privacy.audit import audit
+    >>> def release(bit, n_trials, random_state):
+    ...     return bit ^ (np.random.default_rng(random_state).random(n_trials) < 0.25)
+    >>> result = audit(release, True, False, vectorized=True, random_state=0)
+    >>> result.exceeds(1.0), result.exceeds(1.2)
+    (True, False)
+    """
+
+    epsilon_lower: float
+    delta: float
+    confidence: float
+    n_trials: int
+    statistic: str
+    threshold: float
+    tail: str
+    likelier_on: str
+    n_held_out: int
+    counts: tuple[int, int]
+    data_scores: np.ndarray = field(repr=False, compare=False)
+    neighbour_scores: np.ndarray = field(repr=False, compare=False)
+
+    def exceeds(self, epsilon: float) -> bool:
+        """Tell whether a claim of this epsilon, at the result's delta, is refuted.
+
+        Parameters
+        ----------
+        epsilon : float
+            The claimed epsilon.
+
+        Returns
+        -------
+        bool
+            True is a proof, with the result's confidence; False proves nothing.
+        """
+        return self.epsilon_lower > epsilon
+
+    @property
+    def rates(self) -> tuple[float, float]:
+        """Return the shares of counted outputs in the event: on the data, and on its neighbour."""
+        return self.counts[0] / self.n_held_out, self.counts[1] / self.n_held_out
+
+    @property
+    def rate_bounds(self) -> tuple[float, float]:
+        """Return a lower bound of the event's larger probability, and an upper of the other."""
+        risk = (1.0 - self.confidence) / 2
+        hits, false_hits = self.counts if self.likelier_on == "data" else self.counts[::-1]
+        return (
+            float(lower_rate(hits, self.n_held_out, risk)),
+            float(upper_rate(false_hits, self.n_held_out, risk)),
+        )
+
+    def trade_off(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the two error rates of attacks with every threshold of the score.
+
+        Returns
+        -------
+        false_positive_rates : ndarray
+            How often an output is in the event where the event is less likely.
+        false_negative_rates : ndarray
+            How often an output is not in it where it is likelier.
+        """
+        scores = [self.data_scores, self.neighbour_scores]
+        likely, unlikely = scores if self.likelier_on == "data" else scores[::-1]
+        sign = 1.0 if self.tail == "upper" else -1.0
+        thresholds = np.unique(sign * np.concatenate(scores))
+        missed = np.searchsorted(np.sort(sign * likely), thresholds, side="left")
+        below = np.searchsorted(np.sort(sign * unlikely), thresholds, side="left")
+        false_negatives = np.append(missed / self.n_held_out, 1.0)
+        false_positives = np.append(1.0 - below / self.n_held_out, 0.0)
+        return false_positives, false_negatives
+
+
+# The audit of a release on two neighbouring data sets.
+
+_STATISTICS = ("auto", "likelihood_ratio", "frequency", "classifier")
+_FEWEST_TRIALS = 20
+
+
+def audit(
+    release: Any,
+    data: Any,
+    neighbour: Any,
+    *,
+    delta: float = 0.0,
+    n_trials: int = 10_000,
+    confidence: float = 0.95,
+    statistic: str = "auto",
+    log_density_ratio: Any = None,
+    classifier: Any = None,
+    vectorized: bool = False,
+    n_jobs: int | None = None,
+    random_state: Any = None,
+    verbose: int = 0,
+) -> AuditResult:
+    """Attack a mechanism: prove a lower bound of its epsilon from its outputs.
+
+    The mechanism is run many times on two neighbouring data sets. One half of the outputs is used
+    to choose a statistic and an event (a set of outputs that is more likely on one of them). The
+    event is counted in the other half, and the bound depends only on the counts. So the bound
+    holds for any mechanism and any attack; a better attack makes it larger.
+
+    Parameters
+    ----------
+    release : callable
+        The mechanism: ``release(data)`` returns one new output at every call. Outputs are numbers
+        or arrays of numbers; anything else is compared by its type and ``repr``. Shapes, types,
+        infinities, NaN, and errors (by their class) are parts of an output, because an attacker
+        sees them, too. It must not change `data`.
+    data, neighbour : object
+        Two neighbouring data sets. The bound depends on the pair: choose the worst pair for the
+        mechanism.
+    delta : float, default=0.0
+        The privacy parameter beside epsilon, at least 0 and below 1.
+    n_trials : int, default=10_000
+        Releases per data set, at least 20. No more than about ``log(n_trials / 8)`` can be proven.
+    confidence : float, default=0.95
+        Probability with which the bound holds, at least.
+    statistic : {"auto", "likelihood_ratio", "frequency", "classifier"}, default="auto"
+        How outputs are scored. ``"likelihood_ratio"`` is `log_density_ratio`; ``"frequency"``
+        counts how often an output occurred on either data set; ``"classifier"`` learns to
+        distinguish the data sets. ``"auto"`` is the first if the ratio is given, the second if
+        outputs repeat often, and otherwise the best of all, as found within the first half.
+    log_density_ratio : callable, default=None
+        ``log_density_ratio(outputs)`` returns one number per output: the logarithm of the output's
+        density on `data` divided by that on `neighbour`, or any other number that may distinguish
+        them; it is rounded to nine decimals. It gets an array with the outputs along the first
+        axis if all are numbers of one shape and type, otherwise a list.
+    classifier : scikit-learn classifier, default=None
+        Used instead of the default ones: a logistic regression, one with squares and products for
+        up to 16 numbers, and gradient-boosted trees for up to 64.
+    vectorized : bool, default=False
+        If True, ``release(data, n)`` returns n independent outputs along the first axis, which is
+        much faster. Errors are then not outcomes, and are passed on.
+    n_jobs : int, default=None
+        Workers of joblib among which releases are divided.
+    random_state : None, int or numpy.random.RandomState, default=None
+        If given, releases are called with a keyword ``random_state``, a new integer for every
+        call, and the attack is reproducible for any `n_jobs`. None adds no keyword.
+    verbose : int, default=0
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    AuditResult
+        The bound, the counts behind it, and a plot.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range.
+    RuntimeError
+        If every release raised, or any did with ``vectorized=True``.
+
+    See Also
+    --------
+    exact_audit : Needs no trials if the probabilities are known exactly.
+
+    Notes
+    -----
+    An (epsilon, delta)-differentially private mechanism satisfies ``p <= exp(epsilon) q + delta``
+    for the probabilities p and q of any event on two neighbouring data sets, so that epsilon is at
+    least ``log((p - delta) / q)``. Both are bounded by Clopper and Pearson's method, each with half
+    of the risk ``1 - confidence``. With several audits, divide the risk by their number.
+
+    The bound is for the mechanism as it was called. For example, the audit does not notice a
+    generator that is seeded outside of `release`, and the confidence is wrong if outputs depend on
+    earlier calls.
+
+    A result reveals information about the two data sets: use synthetic ones, or treat the result
+    as private.
+
+    References
+    ----------
+    M. Jagielski, J. Ullman, A. Oprea, "Auditing Differentially Private Machine Learning: How
+    Private is Private SGD?", Advances in Neural Information Processing Systems 33, 2020.
+
+    Z. Ding, Y. Wang, G. Wang, D. Zhang, D. Kifer, "Detecting Violations of Differential Privacy",
+    ACM Conference on Computer and Communications Security, 2018.
+
+    Examples
+    --------
+    A sum with Laplace noise of scale 1, which is 1-differentially private if a record changes it
+    by at most 1. Here a record was not clipped:
+
+    >>> import numpy as np
+    >>> from skdpot.privacy.audit import audit
+    >>> def release(records, random_state):
+    ...     noise = np.random.default_rng(random_state).laplace()
+    ...     return sum(records) + noise
+    >>> clipped = audit(release, [1.0, 0.5], [0.0, 0.5], n_trials=2000, random_state=0)
+    >>> clipped.exceeds(1.0)
+    False
+    >>> unclipped = audit(release, [3.0, 0.5], [0.0, 0.5], n_trials=2000, random_state=0)
+    >>> unclipped.exceeds(1.0)
+    True
+    """
+    check_probability("delta", delta)
+    check_delta(confidence, "confidence")
+    _check_parameters(release, n_trials, statistic, log_density_ratio, classifier)
+    outcomes = collect(
+        release,
+        (data, neighbour),
+        n_trials,
+        vectorized=vectorized,
+        n_jobs=n_jobs,
+        random_state=random_state,
+        verbose=verbose,
+    )
+    half = n_trials // 2
+    first = tuple(part[:half] for part in outcomes)
+    held_out = tuple(part[half:] for part in outcomes)
+    chosen, event = _choose(first, delta, confidence, statistic, log_density_ratio, classifier)
+    scores = [chosen.score(part) for part in held_out]
+    counts = tuple(event.count(part) for part in scores)
+    hits, false_hits = counts if event.likelier_on == "data" else counts[::-1]
+    bound = epsilon_from_counts(hits, false_hits, n_trials - half, delta, confidence)
+    return AuditResult(
+        epsilon_lower=max(float(bound), 0.0),
+        delta=float(delta),
+        confidence=float(confidence),
+        n_trials=int(n_trials),
+        statistic=chosen.name,
+        threshold=event.threshold,
+        tail=event.tail,
+        likelier_on=event.likelier_on,
+        n_held_out=int(n_trials - half),
+        counts=(counts[0], counts[1]),
+        data_scores=scores[0],
+        neighbour_scores=scores[1],
+    )
+
+
+def _choose(
+    pair: Any, delta: float, confidence: float, statistic: str, ratio: Any, classifier: Any
+) -> tuple[Any, Any]:
+    """Return the statistic and the event that do best on outputs that are not counted later."""
+    if ratio is not None and alike_and_finite(*pair):
+        known = DensityRatio(ratio)
+        scores = [known.score(part) for part in pair]
+        return known, choose_event(scores[0], scores[1], delta, confidence)[0]
+    quarter = len(pair[0]) // 2
+    learn = tuple(part[:quarter] for part in pair)
+    choose = tuple(part[quarter:] for part in pair)
+    if ratio is not None:
+        tried = [DensityRatio(ratio), *candidates("frequency", None, *learn)]
+    else:
+        tried = candidates(statistic, classifier, *learn)
+    best: tuple[Any, Any] = (None, None)
+    best_bound = -np.inf
+    for candidate in tried:
+        candidate.fit(*learn)
+        scores = [candidate.score(part) for part in choose]
+        event, bound = choose_event(scores[0], scores[1], delta, confidence)
+        if best[0] is None or bound > best_bound:
+            best, best_bound = (candidate, event), bound
+    return best
+
+
+def _check_parameters(
+    release: Any, n_trials: Any, statistic: Any, log_density_ratio: Any, classifier: Any
+) -> None:
+    if not callable(release):
+        raise TypeError(f"release must be callable, got {type(release).__name__}.")
+    if not isinstance(n_trials, (int, np.integer)) or n_trials < _FEWEST_TRIALS:
+        raise ValueError(
+            f"n_trials must be an integer of {_FEWEST_TRIALS} or more, got {n_trials!r}."
+        )
+    check_choice("statistic", statistic, _STATISTICS)
+    if (statistic == "likelihood_ratio") > (log_density_ratio is not None):
+        raise ValueError('statistic="likelihood_ratio" needs log_density_ratio.')
+    if log_density_ratio is not None and statistic not in ("auto", "likelihood_ratio"):
+        raise ValueError(f"log_density_ratio is not used with statistic={statistic!r}.")
+    if classifier is not None and (
+        statistic not in ("auto", "classifier") or log_density_ratio is not None
+    ):
+        raise ValueError(
+            "classifier is used without log_density_ratio, and only with statistic "
+            '"auto" or "classifier".'
+        )
+
+
+# The exact privacy loss of discrete mechanisms with known weights.
+
+
+class ExactAudit(NamedTuple):
+    """The privacy loss of a discrete mechanism over the inputs tried.
+
+    Parameters
+    ----------
+    epsilon : float
+        The largest log-ratio found (``inf`` if an output is possible for one input and impossible
+        for another).
+    output : int
+        The output at which it occurs.
+    more_likely, less_likely : int
+        Positions of the two inputs between which it occurs.
+    numerator, denominator : int
+        Their exact weights there.
+
+    See Also
+    --------
+    exact_audit : Returns it.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.audit import exact_audit
+    >>> exact_audit([[2, 0], [1, 1]]).epsilon
+    inf
+    """
+
+    epsilon: float
+    output: int
+    more_likely: int
+    less_likely: int
+    numerator: int
+    denominator: int
+
+    def exceeds(self, epsilon: float) -> bool:
+        """Tell whether the ratio found exceeds ``exp(epsilon)``, in exact arithmetic.
+
+        Parameters
+        ----------
+        epsilon : float
+            The claimed epsilon.
+
+        Returns
+        -------
+        bool
+            True is a proof that the claim is wrong.
+        """
+        return exceeds_exp(self.numerator, self.denominator, epsilon)
+
+
+def exact_audit(weights: Any) -> ExactAudit:
+    """Find the worst privacy loss of a discrete mechanism from its exact weights.
+
+    Under local differential privacy any two inputs are neighbours. So the loss is the largest
+    log-ratio of two weights of one output.
+
+    Parameters
+    ----------
+    weights : array-like of int, shape (n_inputs, n_outputs)
+        For every input tried, the integer weights from which its output is drawn; all rows have
+        the same sum.
+
+    Returns
+    -------
+    ExactAudit
+        A lower bound on the epsilon of the mechanism, exact for the inputs tried.
+
+    Raises
+    ------
+    ValueError
+        If the weights are not non-negative integers with equal row sums above zero.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.audit import exact_audit
+    >>> result = exact_audit([[3, 1], [1, 3]])
+    >>> round(result.epsilon, 6)
+    1.098612
+    >>> result.exceeds(1.0), result.exceeds(1.1)
+    (True, False)
+    """
+    weights = np.asarray(weights)
+    if weights.ndim != 2 or weights.dtype.kind not in "iu" or weights.min(initial=0) < 0:
+        raise ValueError("weights must be a two-dimensional array of non-negative integers.")
+    totals = {sum(int(weight) for weight in row) for row in weights}
+    if len(totals) != 1 or totals == {0}:
+        raise ValueError("weights must have the same sum in every row, and not zero.")
+    worst = ExactAudit(0.0, 0, 0, 0, 1, 1)
+    for output, column in enumerate(weights.T):
+        most, least = int(column.argmax()), int(column.argmin())
+        numerator, denominator = int(column[most]), int(column[least])
+        if numerator * worst.denominator > worst.numerator * denominator:
+            worst = ExactAudit(0.0, output, most, least, numerator, denominator)
+    return worst._replace(epsilon=_log_ratio(worst.numerator, worst.denominator))
+
+
+def _log_ratio(numerator: int, denominator: int) -> float:
+    if denominator == 0:
+        return float("inf")
+    context = decimal.Context(prec=60)
+    ratio = context.divide(decimal.Decimal(numerator), decimal.Decimal(denominator))
+    return float(context.ln(ratio))

@@ -1,0 +1,855 @@
+"""Choices: the exponential and similar mechanisms, draws within bounds, points on a sphere."""
+
+import decimal
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from scipy.special import betainc, betaincinv, ndtri, roots_legendre, softmax
+
+from skdpot.privacy.accounting import least_meant
+from skdpot.privacy.checks import check_positive, private_doubles
+from skdpot.privacy.events import PureDpEvent
+from skdpot.privacy.noise import MARGIN_BITS, exact_context
+from skdpot.privacy.random import make_source
+
+# Exact noisy maxima: which of several real random variables is the largest.
+#
+# Every candidate has a score, an exact rational number, plus a real random variable made of a
+# uniform number q, of which 62 bits are drawn at first. Doubles tell which sum can still be the
+# largest; if several can, bounds of higher precision decide, and more bits are drawn until one is
+# left.
+
+_BITS = 62
+_CELLS = 1 << _BITS
+
+
+@dataclass(frozen=True)
+class NoiseKind:
+    """The noise of a score, as a function of an exponential variable.
+
+    Attributes
+    ----------
+    value : callable
+        Noise as a function of the exponential variable, in doubles.
+    enclosure : callable
+        Bounds of the noise, as decimals, between bounds of the exponential variable, which may be
+        0 and infinite.
+    """
+
+    value: Callable[[np.ndarray], np.ndarray]
+    enclosure: Callable[[Any, Any], tuple[Any, Any]]
+
+
+EXPONENTIAL = NoiseKind(value=lambda x: x, enclosure=lambda low, high: (low, high))
+GUMBEL = NoiseKind(value=lambda x: -np.log(x), enclosure=lambda low, high: (-high.ln(), -low.ln()))
+
+
+def noisy_argmax(
+    source: Any,
+    scores: np.ndarray,
+    exact_score: Callable[[int], Fraction],
+    n_draws: int,
+    kind: NoiseKind,
+) -> np.ndarray:
+    """Return the index of the largest noisy score, in each of several independent draws.
+
+    Scores are finite, and within ``2**-50`` of the exact ones, relative to their magnitudes.
+    `exact_score` returns the exact score of a candidate.
+    """
+    words = source.bits(_BITS, (n_draws, len(scores)))
+    noise = kind.value(_exponentials(words))
+    sums = scores + noise
+    margins = (1.0 + np.abs(scores) + np.abs(noise)) * 2.0**-MARGIN_BITS + _open(words)
+    alive = sums + margins >= (sums - margins).max(axis=1, keepdims=True)
+    winners = sums.argmax(axis=1)
+    for draw in np.flatnonzero(alive.sum(axis=1) > 1):
+        cells = {int(index): int(words[draw, index]) for index in np.flatnonzero(alive[draw])}
+        winners[draw] = _decide(source, cells, exact_score, kind)
+    return winners
+
+
+def _exponentials(words: np.ndarray) -> np.ndarray:
+    """Return ``-log(1 - q)`` for q in the middle of a cell, accurate near 0 and near 1."""
+    lower_half = words < _CELLS // 2
+    from_end = np.where(lower_half, words, _CELLS - 1 - words) + 0.5
+    nearer = from_end * 2.0**-_BITS
+    return np.where(lower_half, -np.log1p(-nearer), -np.log(nearer))
+
+
+def _open(words: np.ndarray) -> np.ndarray:
+    """Return the uncertainty of the exponential variable, or its logarithm, within a cell."""
+    with np.errstate(all="ignore"):
+        return 1.0 / words + 1.0 / (_CELLS - 1 - words)
+
+
+def _decide(
+    source: Any, cells: dict[int, int], exact_score: Callable[[int], Fraction], kind: NoiseKind
+) -> int:
+    """Return the candidate with the largest sum; bits are drawn until it is decided."""
+    n_bits = _BITS
+    while True:
+        bounds = {
+            index: _enclose(cell, n_bits, exact_score(index), kind) for index, cell in cells.items()
+        }
+        reached = max(low for low, _ in bounds.values())
+        cells = {index: cell for index, cell in cells.items() if bounds[index][1] >= reached}
+        if len(cells) == 1:
+            return next(iter(cells))
+        cells = {
+            index: cell << _BITS | int(source.bits(_BITS, ())) for index, cell in cells.items()
+        }
+        n_bits += _BITS
+
+
+def _enclose(cell: int, n_bits: int, score: Fraction, kind: NoiseKind) -> tuple[Any, Any]:
+    """Return bounds of a noisy score, as decimals.
+
+    With h digits before ``2**-n_bits``, and d = 2 h + 25 in all, the exponential variable is off by
+    at most ``10**(2-d)`` times one plus itself. Unless it is zero it is at least ``10**-h``, and so
+    its logarithm is off by at most ``10**(3-d+h)``, which is far less than the margin added here.
+    """
+    half = math.ceil(0.30103 * n_bits)
+    with decimal.localcontext(exact_context(2 * half + 25)):
+        low, high = kind.enclosure(_exponential(cell, n_bits), _exponential(cell + 1, n_bits))
+        exact = decimal.Decimal(score.numerator) / decimal.Decimal(score.denominator)
+        slack = decimal.Decimal(1).scaleb(-half - 10)
+        below, above = (slack * (1 + abs(exact) + abs(noise)) for noise in (low, high))
+        return exact + low - below, exact + high + above
+
+
+def _exponential(cell: int, n_bits: int) -> decimal.Decimal:
+    """Return ``-log(1 - cell / 2**n_bits)``, to the precision of the context."""
+    left = decimal.Decimal((1 << n_bits) - cell)
+    return -(left / decimal.Decimal(1 << n_bits)).ln()
+
+
+# Private selection of a candidate with nearly the largest utility.
+
+# A score that is more than this below the best one is treated as exactly this far below it. Such a
+# candidate is chosen with a probability below exp(-10**6) either way. The limit keeps the
+# arithmetic within bounds.
+_FURTHEST = 1 << 20
+# Random words that are drawn at a time.
+_BATCH = 1 << 20
+
+
+class _SelectionMechanism(ABC):
+    """Add noise to scores, which are utilities in units of privacy, and return the largest."""
+
+    _kind: NoiseKind
+
+    def __init__(self, epsilon: float, sensitivity: float, *, monotonic: bool = False) -> None:
+        self.epsilon = check_positive("epsilon", epsilon)
+        self.sensitivity = check_positive("sensitivity", sensitivity)
+        self.monotonic = bool(monotonic)
+        exact = least_meant(self.epsilon) / Fraction(self.sensitivity)
+        self._exact_factor = exact if self.monotonic else exact / 2
+        if not 2.0**-1000 < self._exact_factor < 2.0**1000:
+            raise ValueError(
+                f"epsilon / sensitivity, {self.epsilon!r} / {self.sensitivity!r}, is out of the "
+                "range of double precision."
+            )
+        self._factor = float(self._exact_factor)
+
+    def __repr__(self) -> str:
+        settings = f"{self.epsilon!r}, {self.sensitivity!r}, monotonic={self.monotonic}"
+        return f"{type(self).__name__}({settings})"
+
+    @property
+    def event(self) -> PureDpEvent:
+        """Return the event of one draw."""
+        return PureDpEvent(self.epsilon)
+
+    def select(self, utilities: Any, random_state: Any = None, size: int | None = None) -> Any:
+        """Return the index of the selected candidate.
+
+        Parameters
+        ----------
+        utilities : array-like of shape (n_candidates,)
+            Private utilities. NaN is worse than all numbers; infinite ones count as the largest or
+            smallest double.
+        random_state : None, int, numpy.random.RandomState or NoiseSource, default=None
+            None draws from the operating system's cryptographic source. Anything seeded is
+            reproducible, and so not private.
+        size : int, default=None
+            Number of independent draws; each costs epsilon.
+
+        Returns
+        -------
+        int or ndarray of intp, shape (size,)
+            The selected candidates.
+
+        Raises
+        ------
+        ValueError
+            If there is no candidate, the shape is wrong, or `size` or `random_state` is invalid.
+        """
+        if size is not None and (not isinstance(size, (int, np.integer)) or size < 0):
+            raise ValueError(f"size must be None or a non-negative integer, got {size!r}.")
+        values = _ordered_doubles(utilities)
+        source = make_source(random_state)
+        n_draws = 1 if size is None else size
+        rows = max(_BATCH // len(values), 1)
+        winners = [
+            noisy_argmax(
+                source,
+                self._scores(values),
+                lambda index: self._exact_score(values, index),
+                min(rows, n_draws - start),
+                self._kind,
+            )
+            for start in range(0, n_draws, rows)
+        ]
+        if size is None:
+            return int(winners[0][0])
+        return np.concatenate([np.empty(0, dtype=np.intp), *winners])
+
+    def probabilities(self, utilities: Any) -> np.ndarray:
+        """Return the selection probabilities of candidates: for audits, *not private*.
+
+        Parameters
+        ----------
+        utilities : array-like of shape (n_candidates,)
+            As in :meth:`select`.
+
+        Returns
+        -------
+        ndarray of shape (n_candidates,)
+            Probabilities, to the precision of doubles.
+        """
+        return self._probabilities(self._scores(_ordered_doubles(utilities)))
+
+    def _scores(self, values: np.ndarray) -> np.ndarray:
+        """Return scores minus the best score, in doubles."""
+        with np.errstate(all="ignore"):
+            return -np.minimum(self._factor * (values.max() - values), float(_FURTHEST))
+
+    def _exact_score(self, values: np.ndarray, index: int) -> Fraction:
+        """Return one score minus the best score, exactly."""
+        gap = Fraction(float(values.max())) - Fraction(float(values[index]))
+        return -min(self._exact_factor * gap, Fraction(_FURTHEST))
+
+    @abstractmethod
+    def _probabilities(self, scores: np.ndarray) -> np.ndarray:
+        """Return the probabilities of scores."""
+
+
+class ExponentialMechanism(_SelectionMechanism):
+    """Select a candidate with a probability that grows exponentially with its utility.
+
+    The probability of candidate i is proportional to ``exp(epsilon u_i / (2 sensitivity))``. It is
+    drawn as the largest of ``epsilon u_i / (2 sensitivity)`` plus Gumbel noise, in exact
+    arithmetic: every candidate has exactly the probability that the formula says, up to the
+    assumption that logarithms in double precision are right to 46 of their 53 bits.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter of one draw, above 0.
+    sensitivity : float
+        By how much the utility of any one candidate may differ between neighbouring data sets.
+    monotonic : bool, default=False
+        Whether utilities of neighbouring data sets all differ in the same direction (as counts do
+        when a record is added); the factor 2 is then not needed.
+
+    Attributes
+    ----------
+    epsilon, sensitivity, monotonic
+        As given.
+    event : PureDpEvent
+        What one draw releases, to be charged to a ledger.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is not above 0 and finite, or their ratio is out of the range of doubles.
+
+    See Also
+    --------
+    PermuteAndFlipMechanism : Selects better candidates at the same epsilon.
+
+    References
+    ----------
+    .. [1] F. McSherry and K. Talwar, "Mechanism design via differential privacy", FOCS 2007.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.choices import ExponentialMechanism
+    >>> mechanism = ExponentialMechanism(epsilon=2.0, sensitivity=1.0)
+    >>> mechanism.probabilities([0.0, 1.0, 2.0]).round(3).tolist()
+    [0.09, 0.245, 0.665]
+    >>> mechanism.select([0.0, 1.0, 100.0])
+    2
+    """
+
+    _kind = GUMBEL
+
+    def _probabilities(self, scores: np.ndarray) -> np.ndarray:
+        return softmax(scores)
+
+
+class PermuteAndFlipMechanism(_SelectionMechanism):
+    """Go through the candidates in random order until a coin accepts one.
+
+    Candidate i is accepted with probability ``exp(epsilon (u_i - max u) / (2 sensitivity))``. The
+    distribution is that of the largest of ``epsilon u_i / (2 sensitivity)`` plus exponential noise
+    [2]_, which is how it is drawn, in exact arithmetic as in :class:`ExponentialMechanism`. On
+    average it never selects worse than the exponential mechanism does [1]_.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter of one draw, above 0.
+    sensitivity : float
+        By how much the utility of any one candidate may differ between neighbouring data sets.
+    monotonic : bool, default=False
+        Whether utilities of neighbouring data sets all differ in the same direction (as counts do
+        when a record is added); the factor 2 is then not needed.
+
+    Attributes
+    ----------
+    epsilon, sensitivity, monotonic
+        As given.
+    event : PureDpEvent
+        What one draw releases, to be charged to a ledger.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is not above 0 and finite, or their ratio is out of the range of doubles.
+
+    See Also
+    --------
+    ExponentialMechanism : Its probabilities have a simpler form.
+
+    References
+    ----------
+    .. [1] R. McKenna and D. Sheldon, "Permute-and-flip: a new mechanism for differentially private
+       selection", NeurIPS 2020.
+    .. [2] Z. Ding, D. Kifer, S. M. S. N. E., T. Steinke, Y. Wang, Y. Xiao and D. Zhang, "The
+       permute-and-flip mechanism is identical to report-noisy-max with exponential noise", 2021,
+       arXiv:2105.07260.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.choices import PermuteAndFlipMechanism
+    >>> mechanism = PermuteAndFlipMechanism(epsilon=2.0, sensitivity=1.0)
+    >>> mechanism.probabilities([0.0, 1.0, 2.0]).round(3).tolist()
+    [0.059, 0.176, 0.765]
+    >>> mechanism.select([0.0, 1.0, 100.0])
+    2
+    """
+
+    _kind = EXPONENTIAL
+
+    def _probabilities(self, scores: np.ndarray) -> np.ndarray:
+        """Integrate the probability of being first over the times at which candidates are tried.
+
+        Candidates are tried at independent uniform times. A candidate tried at time t is selected
+        if its coin accepts it, and no other was tried and accepted before: ``q_i prod_{j != i} (1 -
+        t q_j)``, a polynomial in t that Gauss quadrature integrates exactly.
+        """
+        accepted = np.exp(scores)
+        nodes, weights = roots_legendre(math.ceil(len(scores) / 2))
+        times = (nodes[:, None] + 1.0) / 2.0
+        refused = np.log1p(-times * accepted)
+        none_before = np.exp(refused.sum(axis=1, keepdims=True) - refused)
+        return accepted * (weights / 2.0 @ none_before)
+
+
+def _ordered_doubles(utilities: Any) -> np.ndarray:
+    """Return utilities as finite doubles, with NaN as the smallest."""
+    values = private_doubles(utilities)
+    if values.ndim != 1 or not len(values):
+        raise ValueError(f"utilities must have shape (n_candidates,), got {values.shape}.")
+    largest = np.finfo(np.float64).max
+    return np.nan_to_num(values, nan=-largest, posinf=largest, neginf=-largest)
+
+
+# Scores whose sum changes by at most a public amount with one record.
+#
+# Records are assigned to blocks at random, independent of their values. The score of a block is
+# computed only from its own records, and moved to a public range. A replaced record changes the
+# score of its own block only (:ref:`proof-search`).
+
+# The score of a block is an integer in units of the range divided by this. One record therefore
+# changes the sum over blocks by at most this number, in exact arithmetic.
+SCORE_UNITS = 2**20
+
+
+def random_blocks(source: Any, n_records: int, n_blocks: int) -> list[np.ndarray]:
+    """Return the records of each block, drawn at random and independent of their values.
+
+    Every position is in one of the blocks, whose sizes differ by one.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.choices import random_blocks
+    >>> from skdpot.privacy.random import make_source
+    >>> [block.tolist() for block in random_blocks(make_source(0), 7, 3)]
+    [[0, 3, 5], [1, 2], [6, 4]]
+    """
+    return np.array_split(np.argsort(source.bits(63, n_records), kind="stable"), n_blocks)
+
+
+def in_units(score: Any, low: float, high: float) -> int:
+    """Return a block's score as an integer number of units of the range, for any object.
+
+    The range is public and finite. NaN and other objects count as the lowest score; numbers out of
+    the range are clipped. No score causes an error or a warning, which would depend on the records.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.choices import in_units
+    >>> [in_units(score, 0.0, 1.0) / 2**20 for score in (0.25, 7.0, float("nan"), "good")]
+    [0.25, 1.0, 0.0, 0.0]
+    """
+    try:
+        number = float(score)
+    except Exception:  # any error of a foreign object when it is asked for a number
+        return 0
+    if not number > low:
+        return 0
+    if number >= high:
+        return SCORE_UNITS
+    # Halved, so that the difference of two finite numbers cannot overflow.
+    share = (number / 2 - low / 2) / (high / 2 - low / 2)
+    return min(max(round(share * SCORE_UNITS), 0), SCORE_UNITS)
+
+
+# Discrete sampling from probability vectors within public bounds.
+
+# Weights are integers with this sum. A draw is a uniform integer below it.
+WEIGHT_BITS = 62
+TOTAL_WEIGHT = 1 << WEIGHT_BITS
+_EXP_BITS = 128
+# By how much weight the sum of a base measure may miss its bounds: a relative error of 2e-7.
+_ROUNDING = 1 << 40
+
+
+@lru_cache
+def scaled_exp(epsilon: float) -> int:
+    """Return an integer just below ``exp(epsilon) * 2**128``, by arithmetic with 400 digits."""
+    context = decimal.Context(prec=400, rounding=decimal.ROUND_FLOOR)
+    exact = context.exp(decimal.Decimal(float(epsilon)))
+    return int(context.multiply(exact, decimal.Decimal(1 << _EXP_BITS))) - 1
+
+
+def exceeds_exp(numerator: int, denominator: int, epsilon: float) -> bool:
+    """Tell whether ``numerator / denominator > exp(epsilon)``, rounded to the safe side."""
+    return (int(numerator) << _EXP_BITS) > scaled_exp(epsilon) * int(denominator)
+
+
+class BoundedRatioMechanism:
+    """Draw one of m outputs from probabilities between s and exp(epsilon) s.
+
+    Any two probability vectors between a *public* base measure s and ``exp(epsilon) s`` differ by a
+    factor of at most ``exp(epsilon)`` everywhere, so that one draw is epsilon-differentially
+    private under local privacy (any two inputs are neighbours; the unit is a user). For this to
+    hold on a computer, probabilities are integers N_j with sum ``2**62`` and ``L_j <= N_j <=
+    floor(exp(epsilon) L_j)``, where L_j is computed from s alone, and the draw is an exact
+    comparison of integers (:ref:`proof-integer-weights`).
+
+    Parameters
+    ----------
+    base_measure : array-like of shape (n_outputs,)
+        Public; non-negative, ``sum(s) <= 1 <= exp(epsilon) sum(s)``.
+    epsilon : float
+        Privacy parameter of one draw.
+
+    Attributes
+    ----------
+    epsilon : float
+        The epsilon of one draw.
+    event : PureDpEvent
+        The event of one draw, to be charged to a ledger.
+    smallest_, largest_ : ndarray of int64, shape (n_outputs,)
+        The bounds on the integer weights.
+
+    Raises
+    ------
+    ValueError
+        If the base measure is no vector of finite, non-negative numbers, its sum is out of its
+        range, epsilon is not above 0 and finite, or so small that no integer weights exist.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.privacy.choices import BoundedRatioMechanism
+    >>> mechanism = BoundedRatioMechanism([0.25, 0.25], np.log(3))
+    >>> weights = mechanism.integer_weights([[0.75, 0.25], [0.25, 0.75]])
+    >>> bool((weights.max(axis=0) <= 3 * weights.min(axis=0)).all())
+    True
+    """
+
+    def __init__(self, base_measure: Any, epsilon: float) -> None:
+        base = np.asarray(base_measure, dtype=np.float64)
+        if not (base.ndim == 1 and base.size and np.isfinite(base).all() and (base >= 0).all()):
+            raise ValueError("base_measure must be a vector, not empty, finite and non-negative.")
+        epsilon = check_positive("epsilon", epsilon)
+        ratio = scaled_exp(epsilon)
+        # Rounded up, so that exp(epsilon) times it reaches exp(epsilon) s for the smallest s, too.
+        smallest = [math.ceil(s * TOTAL_WEIGHT) if s > 0 else 0 for s in base]
+        smallest = _fit_total(smallest, ratio)
+        self.epsilon = float(epsilon)
+        self.smallest_ = np.array(smallest, dtype=np.int64)
+        self._free_weight = TOTAL_WEIGHT - sum(smallest)
+        self.largest_ = np.array(
+            [min(weight * ratio >> _EXP_BITS, TOTAL_WEIGHT) for weight in smallest], dtype=np.int64
+        )
+
+    @property
+    def event(self) -> PureDpEvent:
+        """Return the event of one draw."""
+        return PureDpEvent(self.epsilon)
+
+    def integer_weights(self, probabilities: Any) -> np.ndarray:
+        """Return the integer weights from which outputs are drawn.
+
+        Parameters
+        ----------
+        probabilities : array-like of shape (n_users, n_outputs)
+            Probability vectors between the bounds, up to rounding. Other vectors are moved inside,
+            silently, since an error or a warning would depend on private values.
+
+        Returns
+        -------
+        ndarray of int64, shape (n_users, n_outputs)
+            Not private. Rows sum to exactly ``2**62``.
+        """
+        # A copy, and changed in place: to move all users' numbers through memory takes longest.
+        inside = private_doubles(probabilities)
+        np.fmin(np.fmax(inside, 0.0, out=inside), 1.0, out=inside)
+        inside *= TOTAL_WEIGHT
+        wanted = np.maximum(inside.astype(np.int64), self.smallest_)
+        np.minimum(wanted, self.largest_, out=wanted)
+        # Filled up from the smallest weights, so that no row exceeds the total, whatever the input
+        # is.
+        wanted -= self.smallest_
+        weights = _fill(wanted, self._free_weight)
+        weights += self.smallest_
+        missing = TOTAL_WEIGHT - weights.sum(axis=1, keepdims=True)
+        weights += _fill(self.largest_ - weights, missing)
+        return weights
+
+    @staticmethod
+    def draw(weights: np.ndarray, integers: np.ndarray) -> np.ndarray:
+        """Return the outputs that uniform integers select.
+
+        Parameters
+        ----------
+        weights : ndarray of int64, shape (n_users, n_outputs)
+            From :meth:`integer_weights`.
+        integers : ndarray of int64, shape (n_users, n_samples)
+            Uniform below ``2**62``.
+
+        Returns
+        -------
+        ndarray of intp, shape (n_users, n_samples)
+            Output j where the integer is at least the sum of the weights before j, and less than
+            that plus its own. An output of weight 0 is never selected.
+        """
+        ends = np.cumsum(weights, axis=1)
+        users, n_outputs = np.arange(len(ends))[:, None], ends.shape[1]
+        # Bisection for all users at a time: the last place whose sum before it is small enough.
+        outputs = np.zeros(np.shape(integers), dtype=np.intp)
+        for power in range(n_outputs.bit_length() - 1, -1, -1):
+            further = outputs + (1 << power)
+            before = ends[users, np.minimum(further, n_outputs) - 1]
+            np.copyto(outputs, further, where=(further <= n_outputs) & (before <= integers))
+        return outputs
+
+
+def _fill(room: np.ndarray, amount: Any) -> np.ndarray:
+    """Fill `room` in place from the left until a row holds `amount` (at most 2**62); return it."""
+    np.minimum(room, amount, out=room)
+    ends = np.cumsum(room, axis=1)
+    # The first sum beyond int64 is negative: it and those after it are larger than any amount.
+    wrong = np.flatnonzero(ends.min(axis=1) < 0)
+    is_beyond = np.logical_or.accumulate(ends[wrong] < 0, axis=1)
+    ends[wrong] = np.where(is_beyond, TOTAL_WEIGHT, ends[wrong])
+    np.minimum(ends, amount, out=ends)
+    room[:, 0] = ends[:, 0]
+    np.subtract(ends[:, 1:], ends[:, :-1], out=room[:, 1:])
+    return room
+
+
+def _fit_total(smallest: list[int], ratio: int) -> list[int]:
+    """Adjust the smallest weights until integer vectors of sum 2**62 lie between the bounds."""
+    excess = max(sum(smallest) - TOTAL_WEIGHT, 0)
+    lacking = max(TOTAL_WEIGHT - _scaled_sum(smallest, ratio), 0)
+    # If rounding lifted the sum above the total, the heaviest weight is reduced.
+    heaviest = smallest.index(max(smallest))
+    smallest[heaviest] -= excess
+    if max(excess, lacking) > _ROUNDING or smallest[heaviest] < 1:
+        raise ValueError(
+            "infeasible base_measure: its sum must be between exp(-epsilon) and 1, so that "
+            "distributions lie between it and exp(epsilon) times it."
+        )
+    while (capacity := _scaled_sum(smallest, ratio)) < TOTAL_WEIGHT:
+        # If rounding lost mass where exp(epsilon) sum(s) = 1, all weights grow in proportion.
+        lacking = TOTAL_WEIGHT - capacity
+        smallest = [weight - (-lacking * weight // capacity) for weight in smallest]
+    if sum(smallest) > TOTAL_WEIGHT:
+        raise ValueError(
+            "epsilon is too small for this number of output points: no integer weights of sum "
+            "2**62 lie between the base measure and exp(epsilon) times it."
+        )
+    return smallest
+
+
+def _scaled_sum(smallest: list[int], ratio: int) -> int:
+    """Return the sum of the largest weights that are allowed with these smallest ones."""
+    return sum(weight * ratio >> _EXP_BITS for weight in smallest)
+
+
+# Private unit vectors: a mechanism that prefers a cap of the sphere around its input.
+#
+# Its density with respect to the uniform distribution is c outside the cap
+# ``(1 - <x, y>) / 2 <= threshold`` around x and ``exp(epsilon) c`` inside. :class:`CapRejection`
+# draws from it by rejection, privately down to the last bit; :class:`CapConstruction` builds the
+# output from the input, fast for every epsilon and private in real arithmetic only
+# (:ref:`proof-unit-vectors`).
+
+# Maximum mean number of Gaussian variables for one sample by rejection: where there is a choice of
+# the method (a second or less), and where there is none (hours).
+_COMFORTABLE_DRAWS = 1 << 22
+_MOST_DRAWS = 1 << 36
+# For a larger epsilon, 63 bits are too few to accept with probability exp(-epsilon).
+_LARGEST_EPSILON = 30.0
+# A batch holds at least this many Gaussian variables, since overheads prevail below, and at most
+# this many proposals beyond one.
+_SMALLEST_BATCH = 1 << 6
+_LARGEST_BATCH = 1 << 20
+# The direction of a proposal with a smaller mean square is too inexact.
+_SMALLEST_MEAN_SQUARE = 2.0**-8
+# A smaller cap is a flat disc up to rounding, and quantiles of its beta distribution underflow.
+_SMALLEST_CURVED_CAP = 1e-12
+# Relative rounding error of public numbers that the proof (:ref:`proof-unit-vectors`) allows.
+_CAP_ROUNDING = 2.0**-30
+
+
+class CapRejection:
+    """Draw uniform vectors, which do not depend on the input, until one is accepted.
+
+    A proposal is accepted inside the cap around the input, and elsewhere with probability `coin`.
+    The input only decides which proposal is released, and enters no arithmetic on its coordinates.
+    So the output is private in every bit. ``coin`` is larger than ``exp(-epsilon)`` by what
+    rounding can change in the probability that a proposal is accepted (:ref:`proof-unit-vectors`).
+
+    Parameters
+    ----------
+    n_features : int
+        Number of coordinates d, at least 2.
+    epsilon : float
+        Privacy parameter of one draw.
+    threshold : float
+        Public; the cap is ``(1 - <x, y>) / 2 <= threshold``.
+
+    Attributes
+    ----------
+    epsilon : float
+        The epsilon of one draw.
+    coin : int
+        A proposal outside the cap is accepted with probability ``coin / 2**63``.
+    n_proposals : float
+        Mean number of proposals per output.
+    doubles_per_user : int
+        Memory of a batch of proposals per user, in doubles.
+
+    Raises
+    ------
+    ValueError
+        If epsilon is above 30, or a sample would take hours.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.privacy.random import make_source
+    >>> from skdpot.privacy.choices import CapRejection
+    >>> mechanism = CapRejection(3, epsilon=2.0, threshold=0.25)
+    >>> round(mechanism.n_proposals, 3)
+    2.845
+    >>> mechanism.draw(np.eye(3)[:1], [make_source(0)], n_samples=2).shape
+    (1, 2, 3)
+    """
+
+    def __init__(self, n_features: int, epsilon: float, threshold: float) -> None:
+        self.n_features = n_features
+        self.epsilon = float(epsilon)
+        self.n_proposals = mean_proposals(n_features, epsilon, threshold)
+        if self.n_proposals * n_features > _MOST_DRAWS or epsilon > _LARGEST_EPSILON:
+            raise ValueError(
+                f"rejection is out of reach at epsilon={epsilon:g} with n_features={n_features}: "
+                f"it serves epsilon <= {_LARGEST_EPSILON:g}, and would take "
+                f"{self.n_proposals:.1e} proposals per sample on average. Choose a smaller "
+                'epsilon, or the method "direct" (and read what it does not protect).'
+            )
+        self.squared_radius = 4.0 * threshold
+        self.coin = _outside_coin(n_features, epsilon, threshold)
+        wanted = max(math.ceil(self.n_proposals / 4), 1 + _SMALLEST_BATCH // n_features)
+        self._batch = min(wanted, 1 + _LARGEST_BATCH // n_features)
+        self.doubles_per_user = 6 * self._batch * n_features
+
+    def draw(self, points: np.ndarray, sources: Any, n_samples: int) -> np.ndarray:
+        """Return `n_samples` private unit vectors for each point, which is a user's.
+
+        Points are unit vectors to within 1e-6. `sources` has the source of each user, or is one for
+        all. A user's first vectors do not depend on `n_samples`.
+        """
+        centres = _normalise(points)
+        drawn = np.empty((len(centres), n_samples, self.n_features))
+        for position in range(n_samples):
+            waiting = np.arange(len(centres))
+            while waiting.size:
+                proposals, accepted = self._propose(
+                    centres[waiting], [sources[user] for user in waiting]
+                )
+                served = accepted.any(axis=1)
+                first = accepted[served].argmax(axis=1)
+                drawn[waiting[served], position] = proposals[served, first]
+                waiting = waiting[~served]
+        return drawn
+
+    def _propose(self, centres: np.ndarray, sources: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return a batch of proposals per user, and which of them the user accepts."""
+        d = self.n_features
+        bits = np.stack([source.bits(63, (self._batch, 2 * d + 1)) for source in sources])
+        normals = _precise_normals(bits[..., :d], bits[..., d:-1])
+        squares = np.einsum("...i,...i", normals, normals)
+        long_enough = squares >= d * _SMALLEST_MEAN_SQUARE
+        squares[~long_enough] = 1.0
+        proposals = normals / np.sqrt(squares)[..., None]
+        offsets = proposals - centres[:, None]
+        inside = np.einsum("...i,...i", offsets, offsets) <= self.squared_radius
+        return proposals, long_enough & (inside | (bits[..., -1] < self.coin))
+
+
+class CapConstruction:
+    """Build the output from the input: its distance by inversion, and a random direction.
+
+    Its time does not depend on epsilon. *In real arithmetic* its distribution is that of
+    :class:`CapRejection`. In floating point the last bits of the output are computed from the
+    input's coordinates, and nothing is proven about what they reveal.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of coordinates d, at least 2.
+    epsilon : float
+        Privacy parameter of one draw.
+    threshold : float
+        Public; the cap is ``(1 - <x, y>) / 2 <= threshold``.
+
+    Attributes
+    ----------
+    epsilon : float
+        The epsilon of one draw.
+    doubles_per_user : int
+        Memory of a draw per user, in doubles.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.privacy.random import make_source
+    >>> from skdpot.privacy.choices import CapConstruction
+    >>> mechanism = CapConstruction(3, epsilon=2.0, threshold=0.25)
+    >>> mechanism.draw(np.eye(3)[:1], [make_source(0)], n_samples=2).shape
+    (1, 2, 3)
+    """
+
+    def __init__(self, n_features: int, epsilon: float, threshold: float) -> None:
+        self.n_features = n_features
+        self.epsilon = float(epsilon)
+        self.doubles_per_user = 6 * n_features
+        self._shape = (n_features - 1) / 2
+        self._threshold = threshold
+        self._cap = float(betainc(self._shape, self._shape, threshold))
+        self._outside = (1.0 - self._cap) / (1.0 + math.expm1(epsilon) * self._cap)
+
+    def draw(self, points: np.ndarray, sources: Any, n_samples: int) -> np.ndarray:
+        """Return unit vectors, private in real arithmetic; else as in `CapRejection.draw`."""
+        centres = _normalise(points)[:, None]
+        shape = (n_samples, self.n_features + 2)
+        uniforms = np.stack([source.uniform(shape) for source in sources])
+        z = self._distances(uniforms[..., 0], uniforms[..., 1])[..., None]
+        directions = ndtri(uniforms[..., 2:])
+        for _ in range(2):  # once more, since the first difference may have cancelled
+            along = np.einsum("...i,...i", directions, centres)[..., None]
+            directions = _normalise(directions - along * centres)
+        return _normalise((1.0 - 2.0 * z) * centres + 2.0 * np.sqrt(z * (1.0 - z)) * directions)
+
+    def _distances(self, side: np.ndarray, position: np.ndarray) -> np.ndarray:
+        """Return ``(1 - <x, y>) / 2`` by inversion, inside the cap or beyond it."""
+        if self._threshold * self._shape < _SMALLEST_CURVED_CAP:
+            inside = self._threshold * position ** (1.0 / self._shape)
+        else:
+            inside = betaincinv(self._shape, self._shape, position * self._cap)
+        # By symmetry a quantile of the far side is one minus a quantile of the near side.
+        beyond = 1.0 - betaincinv(self._shape, self._shape, position * (1.0 - self._cap))
+        return np.where(side < self._outside, beyond, inside)
+
+
+def mean_proposals(n_features: int, epsilon: float, threshold: float) -> float:
+    """Return the mean number of uniform proposals for one accepted output.
+
+    It is the inverse of the probability of acceptance, which is the same for all inputs. The cap is
+    ``(1 - <x, y>) / 2 <= threshold``, in at least 2 dimensions.
+
+    Examples
+    --------
+    >>> import math
+    >>> from skdpot.privacy.choices import mean_proposals
+    >>> round(mean_proposals(3, epsilon=math.log(3), threshold=0.5), 9)
+    1.5
+    """
+    shape = (n_features - 1) / 2
+    cap, coin = float(betainc(shape, shape, threshold)), math.exp(-epsilon)
+    return 1.0 / (coin + (1.0 - coin) * cap)
+
+
+def rejection_is_affordable(n_features: int, epsilon: float, threshold: float) -> bool:
+    """Tell from public quantities whether :class:`CapRejection` needs about a second at most.
+
+    That is if one output takes at most 2**22 Gaussian variables on average, and epsilon <= 30.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.choices import rejection_is_affordable
+    >>> rejection_is_affordable(3, epsilon=2.0, threshold=0.25)
+    True
+    """
+    draws = mean_proposals(n_features, epsilon, threshold) * n_features
+    return draws <= _COMFORTABLE_DRAWS and epsilon <= _LARGEST_EPSILON
+
+
+def _outside_coin(n_features: int, epsilon: float, threshold: float) -> int:
+    """Return the probability of acceptance outside the cap, in units of 2**-63.
+
+    It bounds ``exp(-epsilon)`` times the ratio of two inputs' probabilities of acceptance.
+    """
+    shape = (n_features - 1) / 2
+    radius, blur = 2.0 * math.sqrt(threshold), 2.0**-40 + n_features * 2.0**-50
+    missed = n_features * 2.0**-72
+    squares = np.clip([radius - blur, radius + blur], 0.0, 2.0) ** 2
+    smallest, largest = betainc(shape, shape, squares / 4.0)
+    coin = math.exp(-epsilon)
+    most = coin + (1.0 - coin) * min(float(largest) + missed, 1.0)
+    least = coin + (1.0 - coin) * max(float(smallest) - missed, 0.0)
+    return math.ceil(min(coin * (most / least) * (1.0 + _CAP_ROUNDING), 1.0) * 2.0**63)
+
+
+def _precise_normals(words: np.ndarray, finer_words: np.ndarray) -> np.ndarray:
+    """Return standard Gaussian doubles from 126 bits, accurate in the tails too."""
+    tails = ((words >> 1) + (finer_words + 0.5) * 2.0**-63) * 2.0**-63
+    return ndtri(tails) * (1 - 2 * (words & 1))
+
+
+def _normalise(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.sqrt(np.einsum("...i,...i", vectors, vectors))[..., None]

@@ -1,0 +1,589 @@
+"""The records of a ledger: errors, the chain in its file, and what charges add up to."""
+
+import contextlib
+import copy
+import glob
+import hashlib
+import heapq
+import hmac
+import json
+import math
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from skdpot.privacy.events import DpEvent, event_from_json
+from skdpot.privacy.filters import MixtureFilter, Pair, PairFilter, Total, counted_pair
+
+
+class BudgetExceededError(ValueError):
+    """Error: the budget does not allow a charge. Nothing is recorded and nothing is released.
+
+    Parameters
+    ----------
+    message : str
+        The full message.
+    asked, spent, left : tuple of two float
+        Pairs (epsilon, delta): of the charge, of the earlier releases, and of the remaining
+        budget.
+    """
+
+    def __init__(self, message: str, asked: Any, spent: Any, left: Any) -> None:
+        super().__init__(message, asked, spent, left)
+        self.asked, self.spent, self.left = asked, spent, left
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class LedgerError(RuntimeError):
+    """The ledger's file cannot be used, and nothing may be released.
+
+    Nothing was charged, unless the message says that a charge is recorded.
+    """
+
+
+class LedgerTamperedError(LedgerError):
+    """The ledger's file differs from what was written to it."""
+
+
+# The file of a ledger: a chain of records in SQLite, with one writer at a time.
+#
+# Every operation opens the file, and closes it again. So no connection is carried into another
+# thread, a forked process or a pickle, and at rest the ledger is a single file.
+
+# SQLite has locks of its own. A process that is forked while another thread holds one of them would
+# wait for it for ever. So one thread at a time uses SQLite, and forks wait for it. The history of a
+# ledger, which its parts and copies share, changes under this lock as well.
+one_at_a_time = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=one_at_a_time.acquire,
+        after_in_parent=one_at_a_time.release,
+        after_in_child=one_at_a_time.release,
+    )
+
+_APPLICATION_ID = 0x736B6470
+# Seconds that a writer waits for others, and seconds after which it asks SQLite anew: Python hears
+# no interruption while SQLite waits.
+_PATIENCE = 120.0
+_SHORT_WAIT = 0.1
+_SCHEMA = f"""
+PRAGMA application_id = {_APPLICATION_ID};
+PRAGMA journal_mode = WAL;
+CREATE TABLE records (
+    number INTEGER PRIMARY KEY CHECK (number >= 0),
+    body TEXT NOT NULL,
+    digest TEXT NOT NULL
+);
+CREATE TRIGGER records_are_not_changed BEFORE UPDATE ON records
+    BEGIN SELECT RAISE(ABORT, 'a ledger is only ever appended to'); END;
+CREATE TRIGGER records_are_not_deleted BEFORE DELETE ON records
+    BEGIN SELECT RAISE(ABORT, 'a ledger is only ever appended to'); END;
+"""
+
+
+class Link(NamedTuple):
+    """A place in the chain: the number of a record and its digest."""
+
+    number: int
+    digest: str
+
+
+class Record(NamedTuple):
+    """A record as it is in the file."""
+
+    number: int
+    body: str
+    digest: str
+
+
+ORIGIN = Link(-1, "")
+
+
+class Chain:
+    """Records in a file, each with a digest of itself and all before it.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    key : bytes or None
+        Secret without which no digest can be made; None makes digests that show accidents and
+        careless hands, and that anyone can make anew.
+    """
+
+    def __init__(self, path: Path, key: bytes | None) -> None:
+        self.path, self.key = path, key
+
+    def create(self, body: dict[str, Any]) -> None:
+        """Create the file with a first record, atomically, unless it exists by now."""
+        draft = self.path.with_name(f".{self.path.name}.{os.urandom(8).hex()}")
+        try:
+            with (
+                one_at_a_time,
+                _explaining_errors(self.path),
+                contextlib.closing(_connect_to_new(draft)) as file,
+            ):
+                file.executescript(_SCHEMA)
+                file.executemany("INSERT INTO records VALUES (?, ?, ?)", self.after(ORIGIN, [body]))
+                file.commit()
+            with _explaining_errors(self.path), contextlib.suppress(FileExistsError):
+                os.link(draft, self.path)
+        finally:
+            with contextlib.suppress(OSError):
+                draft.unlink()
+
+    def read(self, after: Link = ORIGIN) -> list[Record]:
+        """Return the records after a link, checked to follow it."""
+        with self._open() as file:
+            return self._follow(file, after)
+
+    def append(self, after: Link, decide: Callable[[list[Record]], list[Record]]) -> list[Record]:
+        """Append what `decide` returns, given the records after a link; all other writers wait.
+
+        The records are on disk when this returns. If anything raises before, none is.
+        """
+        process = os.getpid()
+        with self._open() as file:
+            self._exclude_others(file)
+            records = decide(self._follow(file, after))
+            file.executemany("INSERT INTO records VALUES (?, ?, ?)", records)
+            if os.getpid() != process:
+                raise LedgerError("a process that forks while it charges has charged nothing.")
+            file.execute("COMMIT")
+        return records
+
+    def after(self, previous: Link, bodies: list[dict[str, Any]]) -> list[Record]:
+        """Return the records of these bodies, each of which follows the one before."""
+        records, last = [], previous
+        for body in bodies:
+            text = json.dumps(body, sort_keys=True, allow_nan=False)
+            last = Link(last.number + 1, self._digest(last.digest, text))
+            records.append(Record(last.number, text, last.digest))
+        return records
+
+    @staticmethod
+    def _exclude_others(file: sqlite3.Connection) -> None:
+        """Begin to write once no other writer does; readers are not blocked."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                file.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """Open the file; what is not committed when it closes was never written."""
+        with one_at_a_time, _explaining_errors(self.path):
+            self._check_file()
+            uri = _uri_of(self.path)
+            with contextlib.closing(
+                sqlite3.connect(uri, uri=True, timeout=_SHORT_WAIT, isolation_level=None)
+            ) as file:
+                (application,) = file.execute("PRAGMA application_id").fetchone()
+                if application != _APPLICATION_ID:
+                    raise LedgerError(f"{self.path} is not a ledger; give another path.")
+                file.execute("PRAGMA synchronous = FULL")
+                yield file
+
+    def _check_file(self) -> None:
+        """Raise unless the file exists under one name only: locks go by file, not by name."""
+        if self.path.is_dir():
+            raise LedgerError(f"{self.path} is a folder: give the path of a file in it.")
+        if not self.path.is_file():
+            raise LedgerError(
+                f"there is no ledger at {self.path}. (A temporary one ends with the process that "
+                "made it; to keep a ledger, give a path.)"
+            )
+        real = Path(os.path.realpath(self.path))
+        if real.stat().st_nlink > 1:
+            # A creator that was killed may have left a draft.
+            for draft in real.parent.glob(f".{glob.escape(real.name)}.*"):
+                with contextlib.suppress(OSError):
+                    if draft.samefile(real):
+                        draft.unlink()
+        if real.stat().st_nlink > 1:
+            raise LedgerError(
+                f"the ledger at {self.path} has another name (a hard link), under which it could "
+                "be charged unnoticed. Remove that name."
+            )
+
+    def _follow(self, file: sqlite3.Connection, after: Link) -> list[Record]:
+        records = [
+            Record(*row)
+            for row in file.execute(
+                "SELECT number, body, digest FROM records WHERE number >= ? ORDER BY number",
+                (after.number,),
+            )
+        ]
+        if after != ORIGIN:
+            first = records.pop(0) if records else None
+            if first is None or (first.number, first.digest) != after:
+                raise LedgerTamperedError(
+                    f"the ledger at {self.path} does not hold record {after.number} any more as it "
+                    "was read before: records were removed or rewritten, or an old copy was put in "
+                    "its place. Nothing was charged; find out who did it before you release more."
+                )
+        last = after
+        for record in records:
+            last = Link(last.number + 1, self._digest(last.digest, record.body))
+            if last != (record.number, record.digest):
+                raise LedgerTamperedError(
+                    f"record {last.number} of the ledger at {self.path} does not follow from those "
+                    "before it: the file was tampered with, or written with another key. Open it "
+                    "with the key= that it was created with, if any."
+                )
+        return records
+
+    def _digest(self, previous: str, body: str) -> str:
+        message = f"{previous}\n{body}".encode()
+        if self.key is None:
+            return hashlib.sha256(message).hexdigest()
+        return hmac.new(self.key, message, hashlib.sha256).hexdigest()
+
+
+def _connect_to_new(path: Path) -> sqlite3.Connection:
+    """Create a file that only its owner can read, from the first moment on, and open it.
+
+    SQLite gives the same mode to its files beside it.
+    """
+    with contextlib.suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    # If the file does not exist now, SQLite says why.
+    return sqlite3.connect(_uri_of(path), uri=True)
+
+
+def _uri_of(path: Path) -> str:
+    """Return the URI under which SQLite opens an existing file."""
+    return f"{path.absolute().as_uri()}?mode=rw"
+
+
+@contextlib.contextmanager
+def _explaining_errors(path: Path) -> Iterator[None]:
+    """Turn the errors of SQLite and the system into errors about the ledger."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise LedgerError(f"cannot use the ledger at {path}: {_advice(str(error))}") from error
+    except OSError as error:
+        raise LedgerError(
+            f"cannot use the ledger at {path}: {error.strerror}. Nothing was charged."
+        ) from error
+
+
+_ADVICE = {
+    "not a database": "the file is not a ledger; give another path",
+    "malformed": "the file is damaged; restore it from a copy",
+    "readonly": "the file or its folder is read-only; give a path that can be written to",
+    "unable to open": "the file or its folder cannot be opened or written to; check the path and "
+    "the permissions",
+    "full": "the disk is full; make room",
+    "disk I/O": "the disk does not accept writes; check its space and its health",
+    "locked": f"another process has kept it locked for {_PATIENCE:.0f} s; find out why",
+    "no such table": "the file is not a ledger, or is damaged; give another path",
+}
+
+
+def _advice(message: str) -> str:
+    said = [advice for words, advice in _ADVICE.items() if words in message]
+    return f"{said[0] if said else message} ({message}). Nothing was charged."
+
+
+# Version of the format of records.
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A recorded charge.
+
+    Parameters
+    ----------
+    number : int
+        Position among the records of the ledger.
+    time : str
+        When it was recorded, in UTC.
+    unit : str
+        Whom the release protects: "record", "user", "edge" or "node".
+    label : str
+        The release, in words.
+    event : DpEvent
+        The release, as it was priced.
+    epsilon, delta : float
+        The pair that it adds where pairs are added up; NaN where it has none.
+    seeded : bool
+        Whether the release can be reproduced, and so is not private.
+    partition, part : str or None
+        The part of the data that the release looked at, where it was not all of it.
+    digest : str
+        Digest of the record and of all before it.
+    token : str or None
+        The name of the release, under which it is charged once.
+
+    Examples
+    --------
+    >>> from skdpot.privacy import PrivacyLedger, PureDpEvent
+    >>> ledger = PrivacyLedger()
+    >>> receipt = ledger.charge(PureDpEvent(0.5), unit="record", label="a mean")
+    >>> (entry,) = ledger.entries()
+    >>> entry.label, entry.event, entry.pair
+    ('a mean', PureDpEvent(epsilon=0.5), (0.5, 0.0))
+    """
+
+    number: int
+    time: str
+    unit: str
+    label: str
+    event: DpEvent
+    epsilon: float
+    delta: float
+    seeded: bool
+    partition: str | None
+    part: str | None
+    digest: str
+    token: str | None = None
+
+    @property
+    def pair(self) -> Pair | None:
+        """Return the (epsilon, delta) that it adds if pairs are added; None if it has none."""
+        return None if math.isnan(self.epsilon) else (self.epsilon, self.delta)
+
+
+def charge_body(
+    unit: str,
+    label: str,
+    event: str,
+    pair: Pair | None,
+    seeded: bool,
+    place: tuple[str | None, str | None],
+    token: str | None = None,
+) -> dict[str, Any]:
+    """Return the record of a charge now; `entry_of` reads it."""
+    return {
+        "kind": "charge",
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "unit": unit,
+        "label": label,
+        "event": event,
+        "pair": None if pair is None else [json_number(number) for number in pair],
+        "seeded": seeded,
+        "partition": place[0],
+        "part": place[1],
+        # Without it, the same charge to two copies of a file would have the same receipt.
+        "nonce": os.urandom(8).hex(),
+        **({} if token is None else {"token": token}),
+    }
+
+
+def content_of(body: dict[str, Any]) -> tuple:
+    """Return the part of a charge that must agree for two charges with one token."""
+    return tuple(body[name] for name in ("unit", "event", "seeded", "partition", "part"))
+
+
+def entry_of(record: Record) -> Entry | None:
+    """Return the charge in a record, None if the record is something else."""
+    body = json.loads(record.body)
+    if body.pop("kind") != "charge":
+        return None
+    body.pop("nonce", None)
+    epsilon, delta = _pair_of(body.pop("pair"), body["event"]) or (math.nan, math.nan)
+    body["event"] = event_from_json(body["event"])
+    return Entry(number=record.number, digest=record.digest, epsilon=epsilon, delta=delta, **body)
+
+
+def json_number(number: float) -> Any:
+    """Return a number in a form for JSON, in which infinity is text."""
+    return float(number) if math.isfinite(number) else "inf"
+
+
+class History:
+    """The known facts of a ledger, from the records that were read.
+
+    It is never changed: `after` returns the history after further records.
+
+    Attributes
+    ----------
+    settings : dict or None
+        The first record.
+    link : Link
+        The last record read.
+    last_charge : Link or None
+        The last record that is a charge.
+    slack : float or None
+        The part of delta for tight composition; None before it is decided.
+    anchors : tuple of dict
+        Records of anchors, which earlier versions wrote.
+    corrected : int
+        The number of charges that were recorded with too small a delta.
+    partitions : dict
+        The declaration of each partition, by its name.
+    tokens : dict
+        The record with a token, and its content.
+    totals : dict
+        The cost of the charges for a unit to a part of a partition, by (unit, partition, part).
+    """
+
+    def __init__(self, settings: Any = None) -> None:
+        self.settings = settings
+        self.slack: float | None = None if settings is None else settings["slack"]
+        self.link = ORIGIN
+        self.last_charge: Link | None = None
+        self.anchors: tuple[dict[str, Any], ...] = ()
+        self.corrected = 0
+        self.partitions: dict[str | None, Any] = {}
+        self.tokens: dict[str, tuple[Link, tuple]] = {}
+        self.totals: dict[tuple[str, str | None, str | None], Total] = {}
+
+    def _copy(self) -> "History":
+        history = copy.copy(self)
+        for name in ("partitions", "tokens", "totals"):
+            setattr(history, name, dict(getattr(self, name)))
+        return history
+
+    def after(self, records: Iterable[Record]) -> "History":
+        """Return the history after some further records."""
+        history = self._copy()
+        for record in records:
+            history._read(record)
+        if history.settings is None:
+            raise LedgerError("the file is not a ledger: its first record is missing.")
+        return history
+
+    def with_charge(self, body: dict[str, Any]) -> "History":
+        """Return the history after a charge, given its record."""
+        history = self._copy()
+        history._add_charge(body)
+        return history
+
+    def _read(self, record: Record) -> None:
+        # The chain proves that no record was changed. This proves that a ledger writes such
+        # records.
+        link = Link(record.number, record.digest)
+        try:
+            body = json.loads(record.body)
+            if (body["kind"] == "ledger") != (record.number == 0):
+                raise ValueError("a ledger begins once")
+            match body["kind"]:
+                case "ledger":
+                    if body["format"] != FORMAT:
+                        raise LedgerError(
+                            f"the ledger is of format {body['format']}, and this version of skdpot "
+                            f"reads {FORMAT}."
+                        )
+                    self.settings, self.slack = body, body["slack"]
+                case "partition":
+                    self.partitions[body["name"]] = {
+                        "parts": dict.fromkeys(body["parts"]),
+                        "fixed_key": body["fixed_key"],
+                    }
+                case "charge":
+                    self._add_charge(body)
+                    self.last_charge = link
+                    if (token := body.get("token")) is not None:
+                        if token in self.tokens:
+                            raise ValueError("a token that another record has")
+                        self.tokens[token] = (link, content_of(body))
+                case "anchor":
+                    self.anchors = (*self.anchors, body)
+                case _:
+                    raise ValueError("no such kind of record")
+        except (KeyError, TypeError, ValueError) as error:
+            raise LedgerTamperedError(
+                f"record {record.number} is not one that a ledger writes ({error})."
+            ) from error
+        self.link = link
+
+    def _add_charge(self, body: dict[str, Any]) -> None:
+        place = body["unit"], body["partition"], body["part"]
+        if place[1] is not None and not self.has_part(place[1], place[2]):
+            raise ValueError("no such part")
+        pair = _pair_of(body["pair"], body["event"])
+        if pair is not None and pair[1] > body["pair"][1]:
+            self.corrected += 1
+        rule = self.rule_with(pair)
+        self.slack = rule.slack
+        budget = rule.epsilon, rule.delta, rule.slack
+        cost = _price(budget, body["event"], self.settings["neighbouring"], pair)
+        self.totals[place] = self.totals[place].plus(cost) if place in self.totals else cost
+
+    def has_part(self, partition: str, part: str) -> bool:
+        """Tell whether a partition has a part of this name."""
+        return part in self.partitions.get(partition, {"parts": ()})["parts"]
+
+    @property
+    def rule(self) -> PairFilter | MixtureFilter:
+        """Return the filter that admits charges; pairs are added until the slack is decided."""
+        return _rule(float(self.settings["epsilon"]), self.settings["delta"], self.slack or 0.0)
+
+    def rule_with(self, pair: Pair | None) -> PairFilter | MixtureFilter:
+        """Return the filter that admits charges from one with this pair on."""
+        slack = self.slack
+        if slack is None:
+            slack = 0.0 if pair is not None else self.settings["delta"]
+        return _rule(float(self.settings["epsilon"]), self.settings["delta"], slack)
+
+    def units(self) -> list[str]:
+        """Return the units of all charges, in alphabetical order."""
+        return sorted({unit for unit, *_ in self.totals})
+
+    def combined(self, unit: str) -> Total:
+        """Return the largest cost of all releases for a unit, over all parts.
+
+        In every currency for itself, the dearest part of each partition counts, or the two
+        dearest where the part of a replaced unit may change.
+        """
+        by_partition: dict[str | None, list[Total]] = {}
+        for (each, partition, _), total in self.totals.items():
+            if each == unit:
+                by_partition.setdefault(partition, []).append(total)
+        combined = Total()
+        for partition, totals in by_partition.items():
+            moves = (
+                partition is not None
+                and self.settings["neighbouring"] == "replace_one"
+                and not self.partitions[partition]["fixed_key"]
+            )
+            currencies = zip(*(total.amounts for total in totals), strict=True)
+            largest = [heapq.nlargest(1 + moves, amounts) for amounts in currencies]
+            for amounts in zip(*largest, strict=True):
+                combined = combined.plus(Total.of(amounts))
+        return combined
+
+
+def _pair_of(recorded: Any, event: str) -> Pair | None:
+    """Return the pair that a recorded charge counts as."""
+    if recorded is None:
+        return None
+    epsilon, delta = (float(number) for number in recorded)
+    if not (epsilon >= 0 and delta >= 0):
+        raise ValueError("no such pair")
+    return _counted(event, (epsilon, delta))
+
+
+@lru_cache(maxsize=2**15)
+def _counted(event: str, pair: Pair) -> Pair:
+    return counted_pair(event_from_json(event), pair)
+
+
+@lru_cache(maxsize=256)
+def _rule(epsilon: float, delta: float, slack: float) -> PairFilter | MixtureFilter:
+    return MixtureFilter(epsilon, delta, slack) if slack > 0 else PairFilter(epsilon, delta)
+
+
+@lru_cache(maxsize=2**15)
+def _price(
+    budget: tuple[float, float, float], event: str, neighbouring: str, pair: Pair | None
+) -> Total:
+    """Return the price of a recorded event under a budget's rule."""
+    return _rule(*budget).price(event_from_json(event), neighbouring, pair)
