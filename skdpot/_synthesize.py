@@ -7,20 +7,14 @@ import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from skdpot.privacy import PrivacyLedger
 from skdpot.tables import (
     NOMINAL,
-    NUMERIC,
     Column,
     TableSchema,
-    make_table,
     read_header,
     read_schema,
     read_table_file,
@@ -99,7 +93,7 @@ def _synthesize(options: argparse.Namespace) -> int:
         names = [options.groups, *names]
     # Nobody shall take a part of a table for all of it.
     draft = options.out.with_name(f".unfinished-{options.out.name}")
-    write_table_file(draft, names, made)
+    write_table_file(draft, made.set_axis(names, axis=1))
     os.replace(draft, options.out)
     if options.report is not None:
         generator.quality().save(options.report)
@@ -164,25 +158,25 @@ def _number_or_text(text: Any) -> Any:
 def _read_table(
     path: Path, declared: TableSchema, groups: str | None, may_have_others: bool
 ) -> tuple[Any, Any]:
-    """Return the declared columns of a private file, and the person of each row if declared.
-
-    With pandas installed it is a data frame.
-    """
-    read = declared
-    if groups is not None:
-        person = Column(groups, NOMINAL, missing=True)
-        read = replace(declared, columns=(*declared.columns, person))
-    values = read_table_file(path, read, may_have_others=may_have_others)
-    columns = dict(zip(declared.names, values, strict=groups is None))
-    # What is not learned, such as identifiers, is not read either.
-    unread = np.full(len(values[0]), None, dtype=object)
+    """Return the declared columns of a private file, and the person of each row if declared."""
+    person = [] if groups is None else [Column(groups, NOMINAL, missing=True)]
+    table = read_table_file(path, [*declared.columns, *person])
     names = [column.name for column in declared.declared]
-    container = "array" if find_spec("pandas") is None else "pandas"
-    labelled = {column.name for column in declared.columns if column.kind != NUMERIC}
-    # Labels keep their types: pandas would turn integers with missing values into doubles.
-    types = ["object" if name in labelled else None for name in names]
-    table = make_table(container, names, [columns.get(name, unread) for name in names], types)
-    return table, None if groups is None else values[-1]
+    if groups is not None and groups not in table:
+        raise ValueError(f"the table lacks the columns {[groups]}, which names people.")
+    others = [name for name in table.columns if name not in (*names, groups)]
+    # A first line that has all names of the schema consists of names, and not of private values.
+    if others and not may_have_others and set(declared.names) <= set(table.columns):
+        raise ValueError(
+            f"the table has columns that the schema does not declare: {others}. Declare them, or "
+            "leave them out with --leave-out-others."
+        )
+    people = None if groups is None else table.pop(groups)
+    table = table.drop(columns=others)
+    for name in set(names) - set(declared.names) - set(table.columns):
+        # What is not learned, such as identifiers, need not be there.
+        table[name] = None
+    return table, people
 
 
 def _open_ledger(options: argparse.Namespace) -> PrivacyLedger | None:

@@ -75,7 +75,7 @@ MAY_IMPORT_INSTEAD |= {
     "skdpot.sampling._file_formats": NUMERICS | {"pyarrow"},
     "skdpot.sampling._file_workers": {"joblib", "dask"},
     # So can tables.
-    "skdpot.tables._files": NUMERICS | {"pandas", "pyarrow", "skdpot.tables", "skdpot.privacy"},
+    "skdpot.tables._frames": NUMERICS | {"narwhals", "pandas", "skdpot.tables", "skdpot.privacy"},
     # Cells of data frames are copied by the libraries that made these.
     "skdpot.model_selection._copies": ESTIMATORS_IMPORT | {"pandas", "polars"},
 }
