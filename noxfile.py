@@ -46,7 +46,7 @@ def benchmarks(session: nox.Session) -> None:
     """Compare with peers; wants a quiet machine."""
     session.install("-e", ".[benchmark]")
     session.run(
-        "pytest", "tests/benchmarks", "-m", "benchmark", "-s", *session.posargs,
+        "pytest", "benchmarks", "-m", "benchmark", "-s", *session.posargs,
         env={"OMP_NUM_THREADS": "1"},
     )  # fmt: skip
 

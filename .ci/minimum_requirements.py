@@ -8,7 +8,7 @@ import configparser
 import re
 from pathlib import Path
 
-EXTRAS = ("plot", "dask", "test")
+EXTRAS = ("plot", "dask", "dev", "test")
 LOWER_BOUND = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?>=([^,;\s]+)")
 
 

@@ -9,7 +9,8 @@ from sphinx_gallery.utils import scale_image
 import skdpot
 
 DOC = Path(__file__).parent
-sys.path.insert(0, str(DOC))
+# Examples import `examples.datasets`.
+sys.path[:0] = [str(DOC), str(DOC.parent)]
 from gallery_results import pictures_of, results_of  # noqa: E402
 
 project = "skdpot"
@@ -92,6 +93,7 @@ RUN = EVERY if os.environ.get("SKDPOT_GALLERY") == "all" else QUICK
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
+    "ignore_pattern": r"/(__init__|datasets)\.py$",
     "filename_pattern": rf"/({'|'.join(RUN)})\.py",
     "subsection_order": [
         f"../examples/{topic}"

@@ -1,7 +1,7 @@
 """Draw images that were made privately, beside real ones.
 
 ``python doc/image_pictures.py FOLDER`` from the folder of the repository, with the archives that
-``tests/benchmarks/image_sets.py`` names in FOLDER.
+``benchmarks/image_sets.py`` names in FOLDER.
 
 - ``board_of_images.png`` has a row for each set of the board of private images. Real images are
   those held out, which no generator sees; made ones are the first of each class, by the default
@@ -49,8 +49,8 @@ def keep(picture, name):
 
 def draw_board(folder):
     """Draw a row for each set: real images on the left, made ones on the right."""
-    from tests.benchmarks.image_methods import make_best
-    from tests.benchmarks.image_sets import NAMES, load_set
+    from benchmarks.image_methods import make_best
+    from benchmarks.image_sets import NAMES, load_set
 
     rows = []
     for name in NAMES:
@@ -65,8 +65,8 @@ def draw_board(folder):
 
 def draw_again(folder, name):
     """Draw what is made of a set at three epsilons, from top to bottom, into its picture."""
-    from tests.benchmarks.image_methods import make_best
-    from tests.benchmarks.image_sets import TEST, load_set
+    from benchmarks.image_methods import make_best
+    from benchmarks.image_sets import TEST, load_set
 
     images = load_set(name, [folder], TEST)
     picture = Image.open(PICTURES / f"{name}.png").convert("RGB")

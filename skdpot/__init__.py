@@ -44,7 +44,6 @@ else:
         __name__,
         {
             "allocation": ["PrivateADMMTransport"],
-            "datasets": [],
             "display": [],
             "distance": ["PrivateSinkhornDistance", "private_ot_cost"],
             "fairness": ["FairBarycenterPreprocessor", "FairBarycenterRegressor"],

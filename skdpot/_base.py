@@ -3,10 +3,10 @@
 import sys
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
-from functools import wraps
+from functools import partial
 from numbers import Integral
 from types import FrameType
 from typing import Any, Self, TypeVar
@@ -16,25 +16,18 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_array, has_fit_parameter, validate_data
 
-from skdpot._conformance import ANY_FIT, Failures
 from skdpot._sklearn_compat import (
     InvalidParameterError,
     clone_parametrized,
     groups_are_lost,
     validate_parameters,
 )
-from skdpot.privacy.charging import (
-    DetachedLedger,
-    ReleasePlan,
-    add_note_of_charges,
-    charges_of_call,
-    is_budget_accountant,
-    preview_of,
-)
+from skdpot.privacy.charging import DetachedLedger, ReleasePlan, is_budget_accountant, preview_of
+from skdpot.privacy.foreign import silence
 from skdpot.privacy.preview import Preview, permit_of_process
 from skdpot.privacy.quotes import shown, without_quotes, without_sizes
 
-Method = TypeVar("Method", bound=Callable[..., Any])
+Result = TypeVar("Result")
 
 
 def validate_private_data(
@@ -132,45 +125,15 @@ def _is_library(frame: FrameType) -> bool:
     return room in ("skdpot", "sklearn", "joblib", "contextlib", "numpy")
 
 
-def tells_of_charges(method: Method) -> Method:
-    """Decorate a method that releases: its errors say whether the ledger was already charged.
-
-    The error of an interruption always says it. Other errors say it only if something was charged;
-    a refusal charges nothing, and its error ends with the reason.
-    """
-
-    @wraps(method)
-    def telling(self: Any, *args: Any, **params: Any) -> Any:
-        if charges_of_call.get() is not None:
-            # A call within a call that reports its charges.
-            return method(self, *args, **params)
-        started: list[Any] = []
-        before: dict[str, Any] = {}
-        try:
-            # Not a context manager: nothing may be left to do once the method has returned.
-            try:
-                before.update(self._fitted_state())
-                charges_of_call.set(started)
-                return method(self, *args, **params)
-            finally:
-                charges_of_call.set(None)
-        except BaseException as error:
-            after = self._fitted_state()
-            has_kept = any(after[name] is not before.get(name) for name in after)
-            said = without_sizes(error)
-            add_note_of_charges(said, started, has_kept)
-            if said is error:
-                raise
-        # Outside of the handler, so that the error with a size is no context of this one.
-        raise said
-
-    return telling  # type: ignore[return-value]
-
-
 _NO_NAME = (
     "fit needs one value for each row of X, and got a text. If it is the name of a column of X, "
     "pass the values of this column, and X without it; or name it in the constructor, as the "
     "target of a generator, or as sensitive_features."
+)
+_MAYBE_CHARGED = "The entries of the ledger say whether it was charged before this."
+_CHARGED = (
+    "The ledger was charged before this, and stays charged: see its entries. The release is lost, "
+    "and another call is charged again."
 )
 _TO_CLONES = (
     "This estimator is a clone, as searches and cross-validations make them. These fit once for "
@@ -203,9 +166,9 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
 
     A fit that is refused, fails or is interrupted leaves the earlier fit unchanged. Names of fitted
     state end in an underscore, or it is in the one attribute ``_fitted``. If releases are made
-    after the fit (``sample``, ``score``), :meth:`_release` charges and runs each of them, and a fit
-    that itself releases nothing calls :meth:`_prepare` instead of :meth:`_fit`. Public methods that
-    make releases are decorated with :func:`tells_of_charges`.
+    after the fit (``sample``, ``score``), :meth:`_release` charges and runs each of them within
+    :meth:`_guarded`, and a fit that itself releases nothing calls :meth:`_prepare` instead of
+    :meth:`_fit`.
 
     *The ledger.* Clones share the ledger of the original, so that a grid search spends the user's
     budget. Pickles and deep copies do not hold an accountant that lives in one process: releasing
@@ -294,73 +257,79 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         value = self.get_params(deep=False).get(said.split("'")[1])
         raise InvalidParameterError(f"{said} Got {shown(value)} instead.")
 
-    def expected_failed_checks(self) -> dict[str, str]:
-        """Return the scikit-learn checks that this estimator fails, with reasons.
-
-        For `sklearn.utils.estimator_checks.check_estimator`, see :doc:`/conformance`. If
-        declarations are missing, nearly all checks fail, and the reason says what to declare.
-
-        Returns
-        -------
-        dict of str to str
-            Reasons, by the name of the check.
-        """
-        lacking = self._undeclared()
-        return dict(self._failing_checks()) if lacking is None else dict.fromkeys(ANY_FIT, lacking)
-
-    def _failing_checks(self) -> Failures:
-        """Return the failing checks of an estimator with all declarations, and their reasons."""
-        return {}
-
-    def _undeclared(self) -> str | None:
-        """Return why every fit to the data of scikit-learn's checks is refused, if it is."""
-        return None
-
     def _fit(self, X: Any, beside: Any, *others: Any) -> Self:
-        """Validate, plan, charge, run and keep. If anything raises, the earlier fit is kept."""
+        """Validate, plan, charge, run and keep."""
         if isinstance(beside, str):
             raise ValueError(_NO_NAME)
-        with self._kept_if_refused(), np.errstate(all="ignore"):
-            data = self._validate(X, beside, *others)
+
+        def steps() -> Any:
+            with silence() if self.epsilon is not None else nullcontext():
+                # Values may be objects whose own code prints, warns or draws when it is asked.
+                data = self._validate(X, beside, *others)
             plan = self._plan(data)
             warn_user(plan.refuse_useless(self._permit))
             warn_user(plan.doubts)
-            self._replace_fit(plan, self._release(plan, data))
-        return self
+            return self._release(plan, data, partial(self._replace_fit, plan))
+
+        return self._guarded(steps)
 
     def _prepare(self, *inputs: Any) -> Self:
         """Validate, plan and check the ledger, without a release; keep the plan."""
-        with self._kept_if_refused(), np.errstate(all="ignore"):
+
+        def steps() -> Any:
             plan = self._plan(self._validate(*inputs))
             warn_user(plan.refuse_useless(self._permit))
             plan.check(self.ledger)
-            self._replace_fit(plan, plan.release)
-        return self
+            return self._replace_fit(plan, plan.release)
 
-    def _replace_fit(self, plan: ReleasePlan, released: Any) -> None:
-        """Replace the attributes of the last fit by those of the new one."""
-        self._forget()
-        self._keep(plan, released)
-        self.privacy_guarantee_ = plan.guarantee
+        return self._guarded(steps)
 
-    def _release(self, plan: ReleasePlan, data: Any) -> Any:
-        """Charge a plan to the ledger, then run it."""
-        plan.check(self.ledger)
+    def _guarded(self, steps: Callable[[], Result]) -> Result:
+        """Return the result of steps; if they raise, keep the earlier fit, and name no size."""
+        earlier = self._fitted_state()
         try:
-            plan.charge_to(self.ledger)
-        except ValueError as error:  # that of a budget
-            if self._is_clone:
-                error.add_note(_TO_CLONES)
-            raise
-        # Floating-point warnings and errors may depend on private values.
-        with np.errstate(all="ignore"):
-            return self._run(plan, data)
+            # Floating-point warnings and errors may depend on private values.
+            with np.errstate(all="ignore"):
+                return steps()
+        except BaseException as error:
+            for name in self._fitted_state():
+                delattr(self, name)
+            self.__dict__.update(earlier)
+            said = without_sizes(error)
+            if said is error:
+                raise
+        # Outside of the handler, so that the error with a size is no context of this one.
+        raise said
 
-    def _forget(self) -> None:
-        """Remove the attributes of the last fit, except those just read from X's columns."""
+    def _replace_fit(self, plan: ReleasePlan, released: Any) -> Self:
+        """Replace the attributes of the last fit by those of the new one."""
         for name in self._fitted_state():
             if name not in _OF_COLUMNS:
                 delattr(self, name)
+        self._keep(plan, released)
+        self.privacy_guarantee_ = plan.guarantee
+        return self
+
+    def _release(self, plan: ReleasePlan, data: Any, keep: Callable = lambda released: released):
+        """Charge a plan to the ledger, then run it and keep what is released.
+
+        If this is interrupted, or fails after the charge, a note at the error says so.
+        """
+        plan.check(self.ledger)
+        note = _MAYBE_CHARGED
+        try:
+            plan.charge_to(self.ledger)
+            note = _CHARGED
+            with np.errstate(all="ignore"):
+                return keep(self._run(plan, data))
+        except BaseException as error:
+            if note is _MAYBE_CHARGED and isinstance(error, Exception):
+                # It was refused: if it is a ValueError, by the budget.
+                if self._is_clone and isinstance(error, ValueError):
+                    error.add_note(_TO_CLONES)
+            elif self.ledger is not None:
+                error.add_note(note)
+            raise
 
     def _fitted_state(self) -> dict[str, Any]:
         """Return all attributes that a fit has set, by name."""
@@ -369,18 +338,6 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
             for name, value in vars(self).items()
             if name == "_fitted" or (name.endswith("_") and not name.startswith("_"))
         }
-
-    @contextmanager
-    def _kept_if_refused(self) -> Iterator[None]:
-        """Restore the earlier fit if a new one is refused, fails or is interrupted."""
-        earlier = self._fitted_state()
-        try:
-            yield
-        except BaseException:
-            for name in self._fitted_state():
-                delattr(self, name)
-            self.__dict__.update(earlier)
-            raise
 
     def __sklearn_clone__(self) -> "PrivateEstimator":
         # Searches of scikit-learn make a clone before the first fit, which would be charged.

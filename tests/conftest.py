@@ -1,5 +1,7 @@
 """Seeds and examples that are the same in every run."""
 
+import zlib
+
 import numpy as np
 import pytest
 from hypothesis import settings
@@ -11,10 +13,17 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 
-def pytest_collection_modifyitems(items):
-    """Start with what mostly waits for other processes: at the end, workers would wait for it."""
-    waiting = {"test_operation_engine.py", "test_flower.py"}
-    items.sort(key=lambda item: item.path.name not in waiting)
+def pytest_addoption(parser):
+    parser.addoption("--share", metavar="K/N", help="only the K-th of N shares of the tests")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out the tests of other shares; the name of a test decides about its share."""
+    if config.getoption("--share", default=None):
+        number, of = map(int, config.getoption("--share").split("/"))
+        elsewhere = [it for it in items if zlib.crc32(it.nodeid.encode()) % of != number % of]
+        config.hook.pytest_deselected(items=elsewhere)
+        items[:] = [it for it in items if zlib.crc32(it.nodeid.encode()) % of == number % of]
 
 
 @pytest.fixture

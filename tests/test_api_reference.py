@@ -13,7 +13,6 @@ ENTRY = re.compile(r"   (\w+)")
 
 ROOMS = (
     "skdpot",
-    "skdpot.datasets",
     "skdpot.display",
     "skdpot.distance",
     "skdpot.fairness",

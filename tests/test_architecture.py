@@ -28,7 +28,6 @@ ESTIMATORS_IMPORT = NUMERICS | {
     "skdpot.transport",
     "skdpot.privacy",
     "skdpot._base",
-    "skdpot._conformance",
     "skdpot.tables",
     "skdpot.releases",
     "skdpot._progress",
@@ -48,10 +47,7 @@ MAY_IMPORT = {
     # The columns of an agreement are those of a data frame.
     "skdpot.parts": NUMERICS | {"sklearn", "pandas", "skdpot.privacy", "skdpot.__version__"},
     "skdpot.display": NUMERICS | {"matplotlib", "sklearn", "skdpot.tables"},
-    "skdpot.datasets": NUMERICS | {"sklearn", "skdpot._sklearn_compat"},
-    "skdpot._base": NUMERICS
-    | {"sklearn", "skdpot.privacy", "skdpot._conformance", "skdpot._sklearn_compat"},
-    "skdpot._conformance": {"sklearn"},
+    "skdpot._base": NUMERICS | {"sklearn", "skdpot.privacy", "skdpot._sklearn_compat"},
     "skdpot.tables": NUMERICS | {"sklearn", "skdpot.privacy"},
     "skdpot._sklearn_compat": NUMERICS | {"sklearn"},
     "skdpot._threads": {"threadpoolctl"},
@@ -196,7 +192,7 @@ def test_module_imports_only_what_its_room_may(module, file):
         ("skdpot.sampling._sphere", "import torch.nn", ["torch.nn"]),
         ("skdpot.sampling._sphere", "import matplotlib.pyplot", ["matplotlib.pyplot"]),
         ("skdpot.generative._generator", "import torch", ["torch"]),
-        ("skdpot.generative._torch.losses", "import sklearn", ["sklearn"]),
+        ("skdpot.generative._torch.transport", "import sklearn", ["sklearn"]),
         ("skdpot.__main__", "import torch", ["torch"]),
         ("skdpot._base", "from sklearn.base import _fit_context", [PRIVATE_SCIKIT_LEARN]),
         ("skdpot._base", "import sklearn\nsklearn.tree._tree.x", [PRIVATE_SCIKIT_LEARN] * 2),
@@ -206,7 +202,7 @@ def test_module_imports_only_what_its_room_may(module, file):
         ("skdpot.transport.costs", "from . import polytope\nimport scipy.sparse", []),
         ("skdpot.sampling._sphere", "from sklearn.base import BaseEstimator", []),
         ("skdpot.sampling._sphere", "from ..transport import sphere", []),
-        ("skdpot.generative._torch.losses", "import torch\nfrom . import nets", []),
+        ("skdpot.generative._torch.transport", "import torch\nfrom . import nets", []),
         ("skdpot.generative._generator", "from skdpot.generative import _torch", []),
     ],
 )
@@ -301,7 +297,7 @@ def test_an_import_does_not_pay_for_other_rooms(room):
     imported = modules_after(f"from skdpot import {', '.join(names)}")
     assert not OPTIONAL & set(imported)
     rooms = {room_of(name) for name in imported if lies_in(name, PACKAGE)}
-    others = {*ESTIMATORS, "display", "datasets"} - {room}
+    others = {*ESTIMATORS, "display"} - {room}
     assert not rooms & {f"{PACKAGE}.{other}" for other in others}
     if room == "privacy":
         assert "numba" not in imported
@@ -329,4 +325,4 @@ def test_a_name_that_is_not_there_is_said_as_python_does(name):
 
 
 def test_rooms_are_attributes_of_the_package():
-    modules_after("import skdpot; assert skdpot.sampling.KLProjectionSampler; skdpot.datasets")
+    modules_after("import skdpot; assert skdpot.sampling.KLProjectionSampler; skdpot.display")

@@ -1,5 +1,6 @@
 """The documentation of whatever is public: that it is whole, and in numpydoc's form."""
 
+import csv
 import inspect
 import re
 from dataclasses import fields
@@ -122,12 +123,8 @@ def mechanisms():
 
 def rows_of_releases():
     """Return the cells of the theory page's table of all releases, by what releases."""
-    text = (DOC / "theory" / "index.rst").read_text()
-    start = text.index("   * - release", text.index(".. list-table:: Every release"))
-    table = "\n" + text[start : text.index("\n\n", start)]
-    rows = table.split("\n   * - ")[2:]
-    cells = [row.split("\n     - ") for row in rows]
-    return {name: rest for name, *rest in cells}
+    lines = (DOC / "theory" / "releases.csv").read_text().splitlines()
+    return {name: rest for name, *rest in csv.reader(lines)}
 
 
 @pytest.mark.parametrize("name", [*releasing_estimators(), *mechanisms()])

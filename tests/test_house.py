@@ -9,8 +9,10 @@ FROM_SOURCES = [
     house.measure_sensitivities,
     house.measure_private_imports,
     house.measure_twins,
+    house.measure_constants,
 ]
-FROM_THE_PACKAGE = [house.measure_parameters, house.measure_names]
+LISTS_FROM_SOURCES = [house.measure_code_lines, house.measure_files, house.measure_classes]
+FROM_THE_PACKAGE = [house.measure_parameters, house.measure_names, house.measure_charge]
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +35,14 @@ def test_the_code_is_within_its_limits(measure, trees):
     assert_met(measure(trees))
 
 
-def test_rooms_are_within_their_limits(trees):
-    for measure in house.measure_code_lines(trees):
+@pytest.mark.parametrize("measures", LISTS_FROM_SOURCES)
+def test_lists_of_measures_are_within_their_limits(measures, trees):
+    for measure in measures(trees):
+        assert_met(measure)
+
+
+def test_documents_are_within_their_limits():
+    for measure in house.measure_documents():
         assert_met(measure)
 
 

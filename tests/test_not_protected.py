@@ -33,6 +33,7 @@ from skdpot import (
 )
 from skdpot.generative import NetworkTraining, TableSketch
 from skdpot.published import NoisySinkhornDistance, PrivateMessageADMM, SinkhornGradientGenerator
+from tests.quick import first_quick
 
 PAGE = Path(__file__).parents[1] / "doc" / "not_protected.rst"
 WORD = "s3cret"
@@ -72,10 +73,35 @@ class Unspeakable(float):
     __float__ = __abs__ = __eq__ = __ne__ = __lt__ = __gt__ = __hash__ = _raise
 
 
+class Loud:
+    """A value that tells of itself whenever it is asked: by output, warnings, and random states."""
+
+    def _tell(self, *others):
+        print(WORD)
+        print(WORD, file=sys.stderr)
+        warnings.warn(WORD, stacklevel=2)
+        np.random.random()
+        return False
+
+    __eq__ = __ne__ = __lt__ = __gt__ = __bool__ = _tell
+
+    def __hash__(self):
+        self._tell()
+        return 0
+
+    def __float__(self):
+        self._tell()
+        return 0.25
+
+    def __str__(self):
+        self._tell()
+        return "f"
+
+
 NUMBERS = (math.nan, math.inf, -math.inf, 1e308, 7.0)
 OBJECTS = (
-    None, WORD, "1", 1, 1.5, 2.0**60, 10**400, [1], Unreadable(), Pretender(), Unspeakable(3),
-    math.nan, -math.inf,
+    None, WORD, "1", 1, Unreadable(), 1.5, Pretender(), Unspeakable(3), Loud(), 2.0**60, 10**400,
+    [1], math.nan, -math.inf,
 )  # fmt: skip
 MORE = (
     "", "0.5", True, 1j, Decimal("sNaN"), pd.NA, pd.NaT, b"x", [], ("f",), {"f": 1}, np.zeros(2),
@@ -399,26 +425,38 @@ def what_is_seen(case, value, capfd):
     """Return all that a private fit shows, and whether it was fitted."""
     ledger = PrivacyLedger(1e6, 0.5, neighbouring=case.relation)
     inputs, named = case.data(value)
+    made = case.make(ledger)
     capfd.readouterr()
+    np.random.seed(0)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
-            case.make(ledger).fit(*inputs, **named)
+            made.fit(*inputs, **named)
             said = None
         except BaseException as error:
             said = type(error).__name__, str(error)
     charges = [(entry.label, entry.unit, str(entry.event)) for entry in ledger.entries()]
-    return said, [str(one.message) for one in warned], tuple(capfd.readouterr()), charges
+    heard = [str(one.message) for one in warned], tuple(capfd.readouterr()), np.random.random()
+    return said, heard, charges
 
 
+@pytest.mark.parametrize("every", first_quick([4, 1]))
 @pytest.mark.parametrize("name", CASES)
-def test_no_value_changes_what_a_private_fit_says_or_costs(name, capfd):
+def test_no_value_changes_what_a_private_fit_says_or_costs(name, every, capfd):
     case = CASES[name]
     usual = what_is_seen(case, case.usual, capfd)
-    said, _, _, charges = usual
+    said, _, charges = usual
     assert said is None and len(charges) == 1
-    for value in case.values:
+    for value in case.values[::every]:
         assert what_is_seen(case, value, capfd) == usual, type(value)
+
+
+def test_a_private_score_says_nothing_of_a_value(capfd):
+    fitted = distance(PrivacyLedger(1e6, 0.5)).fit(POINTS, SIDES)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        fitted.score(points(Loud(), "objects"), SIDES)
+    assert not warned and not any(capfd.readouterr())
 
 
 def test_a_single_record_that_counts_nowhere_is_no_error(capfd):

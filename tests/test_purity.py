@@ -25,7 +25,7 @@ from skdpot import (
     PrivateSearchCV,
     PrivateSinkhornDistance,
 )
-from skdpot.fairness import ConditionalRepair, FreeSupport, _private_scores, _sketched
+from skdpot.fairness import ConditionalRepair, FreeSupport, _private, _regressor
 from skdpot.releases import VectorRelease
 from tests.oracles.transcripts import Transcript, differences, on_transcript
 
@@ -314,44 +314,49 @@ def test_exact_sizes_as_weights_of_predictions_are_found():
     """A planted bug: groups have the weights of their exact sizes."""
     case = CASES["premium, a regressor"]
     with on_transcript(Transcript()) as transcript, pytest.MonkeyPatch.context() as patch:
-        sizes, count = [], _private_scores.PrivateScores.counts
+        sizes, count, weigh = [], _regressor.private_counts, _regressor.group_weights
 
-        def counted(self, edges):
-            counts = count(self, edges)
+        def counted(*args):
+            counts = count(*args)
             sizes[:] = counts.sum(axis=1).tolist()
             return counts
-
-        patch.setattr(_private_scores.PrivateScores, "counts", counted)
-        weigh = _private_scores.group_weights
 
         def weights_of_sizes(weights, _, names):
             return weigh(weights, np.array(sizes or [1.0, 1.0]), names)
 
-        patch.setattr(_private_scores, "group_weights", weights_of_sizes)
+        patch.setattr(_regressor, "private_counts", counted)
+        patch.setattr(_regressor, "group_weights", weights_of_sizes)
         (one, _), (other, _) = fits_to_neighbours(case, transcript)
     assert differences(one.group_weights_, other.group_weights_)
 
 
-def raw_rows(known, counted, declared):
+def raw_rows(private, codes, groups, columns):
     """Return what models are fitted to, with private rows in the place of drawn ones."""
-    codes = declared.codes_of(counted, np.random.RandomState(0))
-    return replace(known, codes=codes, groups=replace(known.groups, codes=counted[:, -1]))
+    codes = private[:, :-1].astype(float)
+    codes[:, 0] = columns[0].numbers(private[:, 0], 0.5)
+    return codes, replace(groups, codes=private[:, -1])
 
 
-def exact_sizes(known, counted, declared):
+def exact_sizes(private, codes, groups, columns):
     """Return what models are fitted to, with exact sizes of groups in the place of released."""
-    return replace(known, groups=replace(known.groups, sizes=np.bincount(counted[:, -1])))
+    return codes, replace(groups, sizes=np.bincount(private[:, -1]))
 
 
 @pytest.mark.parametrize("planted", [raw_rows, exact_sizes])
 def test_a_conditional_repair_that_looks_at_private_rows_again_is_found(planted, monkeypatch):
     """A planted bug: after the release of the sketch, its rows are used once more."""
-    original = _sketched.SketchedRows.run
+    seen, read, draw = [], _private.private_units, _private.drawn_rows
 
-    def run(self, plan):
-        return planted(original(self, plan), self.points, self.declared)
+    def units(*args):
+        seen[:] = [read(*args)]
+        return seen[0]
 
-    monkeypatch.setattr(_sketched.SketchedRows, "run", run)
+    def drawn(rows, released, *args):
+        columns = released.space.schema.columns
+        return planted(seen[0], *draw(rows, released, *args), columns)
+
+    monkeypatch.setattr(_private, "private_units", units)
+    monkeypatch.setattr(_private, "drawn_rows", drawn)
     case = CASES["repair, conditional, declared"]
     with on_transcript(Transcript()) as transcript:
         (one, _), (other, _) = fits_to_neighbours(case, transcript)

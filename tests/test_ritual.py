@@ -478,7 +478,8 @@ def test_an_interruption_says_whether_it_was_charged(case, kind, monkeypatch):
     ledger = kind(100.0, 0.1)
     estimator = case.fitted(ledger=ledger)
     charged = n_charges(ledger)
-    for step, message in (("charge_to", "Nothing was charged."), ("_run", "ledger was charged")):
+    messages = {"charge_to": "entries of the ledger say", "_run": "The ledger was charged"}
+    for step, message in messages.items():
         where = charging.ReleasePlan if step == "charge_to" else type(estimator)
         monkeypatch.setattr(where, step, interrupt)
         with pytest.raises(Interrupted) as caught:
@@ -501,8 +502,7 @@ def test_an_error_after_the_charge_says_so(case, monkeypatch):
         monkeypatch.setattr(type(estimator), "_run", fail)
         with pytest.raises(kind) as caught:
             getattr(estimator, case.release)(*case.data())
-        assert f"record {n_charges(ledger)}, " in told(caught.value)
-        assert "The release is lost" in told(caught.value)
+        assert "see its entries. The release is lost" in told(caught.value)
         # Nor does it name how many records there were, which may be private.
         assert "4711" not in str(caught.value)
         assert caught.value.__context__ is None and caught.value.__cause__ is None
@@ -512,21 +512,4 @@ def test_an_error_after_the_charge_says_so(case, monkeypatch):
 def test_a_refusal_says_what_is_wrong_and_no_more(case):
     with pytest.raises(ValueError) as caught:
         getattr(case.fitted(ledger=PrivacyLedger(100.0, 0.1)), case.release)(*case.bad())
-    assert not told(caught.value)
-
-
-def test_what_others_spend_meanwhile_is_not_told_as_charged(monkeypatch):
-    accountant, case = BudgetAccountant(1e-3, 1e-9), CASES["PrivateSinkhornDistance"]
-    spend = accountant.spend
-
-    def refuse_and_let_another_spend(*pair):
-        try:
-            spend(*pair)
-        finally:
-            spend(1e-4, 0.0)
-
-    monkeypatch.setattr(accountant, "spend", refuse_and_let_another_spend)
-    with pytest.raises(BudgetError) as caught:
-        case.fitted().set_params(ledger=accountant).fit(*case.data())
-    assert len(accountant) == 1
     assert not told(caught.value)

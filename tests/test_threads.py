@@ -6,9 +6,9 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from skdpot import DPSinkhornGenerator, FairBarycenterPreprocessor
 from skdpot._threads import one_thread_unless
-from skdpot.fairness._conditional import _softmax
+from skdpot.fairness import _conditional_models
 from skdpot.generative import ImageSketch, TableSketch
-from skdpot.generative._sketch import latent_classes
+from skdpot.generative import _mixture as latent_classes
 
 
 def most_threads():
@@ -38,7 +38,7 @@ def fit_repair(rng):
 
 
 @pytest.mark.parametrize(
-    ("fit", "module"), [(fit_table, latent_classes), (fit_repair, _softmax)]
+    ("fit", "module"), [(fit_table, latent_classes), (fit_repair, _conditional_models)]
 )  # fmt: skip
 def test_small_fits_use_one_thread(fit, module, monkeypatch):
     seen, softmax = [], module.softmax

@@ -29,7 +29,7 @@ FEDERATION = ("skdpot/parts", "doc/user_guide/parts.rst")
 OF_CLIENTS = tuple(
     f"examples/federation/flower_app/{name}" for name in ("pyproject.toml", "barycenter_app.py")
 )
-OF_CLIENTS += ("doc/user_guide/sampling.rst",)
+OF_CLIENTS += ("doc/user_guide/sampling.rst", "doc/user_guide/files_of_users.rst")
 OF_CLIENTS += ("examples/sampling/plot_million_users.py", "examples/sampling/plot_dask_cluster.py")
 OF_CLIENTS += tuple(f"skdpot/sampling/_file{of}.py" for of in ("s", "_workers"))
 # What courts apply.

@@ -49,8 +49,8 @@ from skdpot.privacy import BudgetAccountant  # noqa: F401
 # isort: split
 from diffprivlib.tools import histogramdd
 
+from examples.datasets import load_adult, load_compas
 from skdpot import PrivateSinkhornDistance, private_ot_cost
-from skdpot.datasets import load_adult, load_compas
 from skdpot.published import NoisySinkhornDistance
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)

@@ -37,8 +37,8 @@ from sklearn.datasets import load_diabetes
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression
 
+from examples.datasets import load_adult
 from skdpot import FairBarycenterRegressor
-from skdpot.datasets import load_adult
 from skdpot.fairness.metrics import ks_between_groups
 
 SHARES = np.array([0.5, 0.3, 0.2])

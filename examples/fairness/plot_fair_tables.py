@@ -51,8 +51,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from examples.datasets import load_adult, load_compas
 from skdpot import FairBarycenterPreprocessor
-from skdpot.datasets import load_adult, load_compas
 from skdpot.fairness import FoundGroups, FreeSupport
 from skdpot.fairness.metrics import group_auc, ks_between_groups
 

@@ -37,8 +37,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from examples.datasets import load_adult
 from skdpot import FairBarycenterPreprocessor
-from skdpot.datasets import load_adult
 from skdpot.fairness import FreeSupport
 from skdpot.fairness.metrics import group_auc, ks_between_groups
 from skdpot.privacy import PrivacyLedger

@@ -32,8 +32,8 @@ import numpy as np
 from matplotlib.colors import PowerNorm
 from scipy.spatial.distance import cdist
 
+from examples.datasets import load_checkins, make_city_checkins
 from skdpot import KLProjectionSampler, WassersteinProjectionSampler
-from skdpot.datasets import load_checkins, make_city_checkins
 from skdpot.display import FrontierDisplay
 from skdpot.transport import normalise_rows, transport_costs
 

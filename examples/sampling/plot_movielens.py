@@ -45,8 +45,8 @@ from sklearn.decomposition import PCA
 from sklearn.metrics.pairwise import cosine_distances
 from sklearn.model_selection import train_test_split
 
+from examples.datasets import load_movielens100k
 from skdpot import ExponentialMechanismSampler, KLProjectionSampler, WassersteinProjectionSampler
-from skdpot.datasets import load_movielens100k
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 LIKED = 4  # the lowest rating of a film that is a hit

@@ -10,8 +10,7 @@ from scipy import sparse
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skdpot._base import PrivateEstimator, count_columns, tells_of_charges, validate_private_data
-from skdpot._conformance import FITTED_TARGETS, NO_REFUSED_VALUES, Failures
+from skdpot._base import PrivateEstimator, count_columns, validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import DpEvent
@@ -148,7 +147,6 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
     plan_: Any
     _fitted: BipartiteNetwork
 
-    @tells_of_charges
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, *, source_utilities=None) -> Self:
         """Find a plan for these utilities; with an epsilon, from the nodes' releases.
@@ -365,14 +363,6 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
                 "the targets of the fit, in the same order."
             )
         return X
-
-    def _failing_checks(self) -> Failures:
-        failing = {} if self.epsilon is None else NO_REFUSED_VALUES
-        return {**FITTED_TARGETS, **failing}
-
-    def _undeclared(self) -> str | None:
-        lacking = self.epsilon is not None and self.utility_bounds is None
-        return "utility_bounds are not declared, for a private fit" if lacking else None
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -18,12 +18,12 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from skdpot._base import PrivateEstimator, count_columns, tells_of_charges, validate_private_data
-from skdpot._conformance import MORE_THAN_TWO_GROUPS, NO_REFUSED_VALUES, Failures
+from skdpot._base import PrivateEstimator, count_columns, validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context, validate_parameters
 from skdpot.distance._costs import BoxSpace, TableSpace
 from skdpot.distance._releases import CostSettings, CostsRelease, GridRelease, Released, make_grid
 from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.foreign import silence
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.quotes import shown, without_quotes
@@ -278,7 +278,6 @@ class BaseTransportDistance(PrivateEstimator):
     # Replacements of scikit-learn's messages about X.
     _instead: ClassVar[dict[str, str]] = {}
 
-    @tells_of_charges
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None) -> Self:
         """Release the distances between the groups of records.
@@ -313,12 +312,6 @@ class BaseTransportDistance(PrivateEstimator):
         tags.target_tags.required = True
         tags.input_tags.allow_nan = True
         return tags
-
-    def _failing_checks(self) -> Failures:
-        return NO_REFUSED_VALUES
-
-    def _undeclared(self) -> str | None:
-        return "bounds are not declared" if self.bounds is None and self.schema is None else None
 
     def _validate(self, X: Any, y: Any) -> Records:
         return self._read(X, y, self.groups, reset=True)
@@ -679,12 +672,6 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         self.random_state = random_state
         self.verbose = verbose
 
-    def _failing_checks(self) -> Failures:
-        two_groups = self.groups is not None and len(self.groups) == 2
-        failing = super()._failing_checks()
-        is_mapped = self.mechanism == "output" or two_groups
-        return failing if is_mapped else {**MORE_THAN_TWO_GROUPS, **failing}
-
     def transform(self, X) -> Any:
         """Map rows of the first group to the distribution of the second, by the private plan.
 
@@ -714,7 +701,6 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
             )
         return self._fitted.map(self._space(X.shape[1]).moved_inside(X))
 
-    @tells_of_charges
     def score(self, X, y=None) -> float:
         """Return minus a private distance of fixed definition between the groups of new records.
 
@@ -745,8 +731,10 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         """
         check_is_fitted(self, "groups_")
         validate_parameters(self)
-        with np.errstate(all="ignore"):
-            records = self._read(X, y, self.groups_, reset=False)
+
+        def steps() -> float:
+            with silence():
+                records = self._read(X, y, self.groups_, reset=False)
             points, space = records.X, records.layout.space
             if isinstance(space, BoxSpace):
                 points = np.clip((points - space.low) / (space.high - space.low), 0.0, 1.0)
@@ -759,7 +747,9 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
             settings = CostSettings(cost, _SCORE_REG * largest, "sinkhorn", self.n_jobs)
             release = self._plan_output(settings, scaled.layout, tol=_SCORE_TOLERANCE)
             released = self._release(self._plan_of(release), scaled)
-        return -float(np.mean(released.costs)) / largest
+            return -float(np.mean(released.costs)) / largest
+
+        return self._guarded(steps)
 
     def _for_parts(self) -> Any:
         """Return what owners agree on: histograms of declared groups, whose labels are private."""

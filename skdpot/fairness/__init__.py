@@ -1,10 +1,10 @@
 """Fairness by Wasserstein barycenters: metrics, and estimators that treat groups alike."""
 
+from skdpot.fairness._conditional import ConditionalRepair
 from skdpot.fairness._groups import DeclaredGroups, FoundGroups
-from skdpot.fairness._methods import ConditionalRepair
 from skdpot.fairness._preprocessor import FairBarycenterPreprocessor
 from skdpot.fairness._regressor import FairBarycenterRegressor
-from skdpot.fairness._support import CandidateSupport, FreeSupport
+from skdpot.fairness._supports import CandidateSupport, FreeSupport
 
 __all__ = [
     "CandidateSupport",

@@ -1,14 +1,25 @@
-"""Certificates of a repair, from held-out rows. Proofs: :ref:`certificate`."""
+r"""Certificates of a repair, from held-out rows, and the bounds that they are made of.
 
+Bounds hold for all distributions and sample sizes. The largest of several unknown quantities is one
+of them, and which one does not depend on the sample. If each quantity has an upper bound that fails
+with some risk, the largest bound is an upper bound of the largest quantity at the same risk. The
+number of quantities does not matter. Proofs: :ref:`certificate`.
+"""
+
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import combinations
 from typing import Any
 
 import numpy as np
+from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.special import ndtr
+from scipy.stats import binom, kstwo
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from skdpot.fairness._confidence import area_under, gap_bound, largest_mean, rank_gap
 from skdpot.tables import NOMINAL, NUMERIC, Column
 
 # More rows hardly sharpen bounds, and make the classifier slower.
@@ -80,13 +91,24 @@ def certify(
     `names` are the labels of all groups.
     """
     codes, groups = held_out
-    probabilities = group_probabilities(train, codes, columns, len(names), rng)
+    categorical = [
+        column.kind == NOMINAL and len(column.values) <= _MOST_CATEGORIES for column in columns
+    ]
+    probabilities = group_probabilities(
+        (_with_missing(train[0], columns), train[1]),
+        _with_missing(codes, columns),
+        len(names),
+        max_iter=50,
+        categorical_features=categorical,
+        random_state=int(rng.integers(2**31)),
+    )
     sizes, risk = np.bincount(groups, minlength=len(names)), 1.0 - _CONFIDENCE
     auc = gap = 0.0
     for a, b in combinations(np.flatnonzero(sizes).tolist(), 2):
         of_pair = (_scores(probabilities[groups == g], a, b) for g in (a, b))
         for x, y in zip(*of_pair, strict=True):
-            auc = max(auc, largest_mean(_area(x, y), min(len(x), len(y)), risk))
+            found = area(x, y)
+            auc = max(auc, largest_mean(max(found, 1.0 - found), min(len(x), len(y)), risk))
             gap = max(gap, gap_bound(x, y, risk))
     n_rows = dict(zip(names, sizes.tolist(), strict=True))
     statement = _statement(auc, gap, len(train[0]), n_rows)
@@ -94,24 +116,12 @@ def certify(
 
 
 def group_probabilities(
-    train: tuple[np.ndarray, np.ndarray],
-    codes: np.ndarray,
-    columns: list[Column],
-    n_groups: int,
-    rng: np.random.Generator,
+    train: tuple[np.ndarray, np.ndarray], rows: np.ndarray, n_groups: int, **options: Any
 ) -> np.ndarray:
     """Return the probabilities of all groups for rows, by gradient boosting of other rows."""
-    categorical = [
-        column.kind == NOMINAL and len(column.values) <= _MOST_CATEGORIES for column in columns
-    ]
-    classifier = HistGradientBoostingClassifier(
-        max_iter=50,
-        early_stopping=False,
-        categorical_features=categorical,
-        random_state=int(rng.integers(2**31)),
-    ).fit(_with_missing(train[0], columns), train[1])
-    found = np.zeros((len(codes), n_groups))
-    found[:, classifier.classes_] = classifier.predict_proba(_with_missing(codes, columns))
+    classifier = HistGradientBoostingClassifier(early_stopping=False, **options).fit(*train)
+    found = np.zeros((len(rows), n_groups))
+    found[:, classifier.classes_] = classifier.predict_proba(rows)
     return found
 
 
@@ -150,12 +160,11 @@ def _scores(probabilities: np.ndarray, a: int, b: int) -> list[np.ndarray]:
     return [ratio] if probabilities.shape[1] == 2 else [ratio, of_a, of_b]
 
 
-def _area(x: np.ndarray, y: np.ndarray) -> float:
-    """Return the area under the curve, or 1 minus it if that is larger."""
+def area(x: np.ndarray, y: np.ndarray) -> float:
+    """Return the area under the curve of scores x of negative rows, and y of positive ones."""
     x = np.sort(x)
     below, upto = (np.searchsorted(x, y, side) for side in ("left", "right"))
-    auc = float((below + upto).mean() / (2 * len(x)))
-    return max(auc, 1.0 - auc)
+    return float((below + upto).mean() / (2 * len(x)))
 
 
 def _statement(auc: float, gap: float, n_known: int, n_rows: dict[Any, int]) -> str:
@@ -171,3 +180,125 @@ def _statement(auc: float, gap: float, n_known: int, n_rows: dict[Any, int]) -> 
         "kind that find the group better, as after training with many new repaired rows; rows that "
         "are distributed otherwise; single rows; error rates; a partial repair."
     )
+
+
+# ---------------------------------------------------------------------------- confidence bounds
+
+
+def largest_mean(mean: float, n: int, risk: float) -> float:
+    """Return an upper bound of an expectation, from the mean of n numbers in [0, 1].
+
+    The variables may be those with the largest spread of n draws of 0 or 1, such as a share of
+    ordered pairs of n and at least n rows.
+
+    Examples
+    --------
+    >>> from skdpot.fairness._certificate import largest_mean
+    >>> round(largest_mean(0.5, 500, 0.05), 3)
+    0.546
+    """
+    if mean >= 1.0:
+        return 1.0
+    # Up to this probability, the lowest cases are n times 0.
+    least = max(mean, 1.0 - risk ** (1.0 / n))
+    if mean <= 0.0:
+        return least
+    return float(brentq(lambda p: _lowest_mean(n, p, risk) - mean, least, 1.0, xtol=1e-9))
+
+
+def _lowest_mean(n: int, p: float, risk: float) -> float:
+    """Return the lower tail mean of the share of successes in n draws with probability p.
+
+    The tail has the probability `risk`.
+    """
+    if p >= 1.0:
+        return 1.0
+    count = binom.ppf(risk, n, p)
+    below = binom.cdf(count - 1, n, p)
+    in_full = n * p * binom.cdf(count - 2, n - 1, p)
+    return float((in_full + count * (risk - below)) / (n * risk))
+
+
+@cache
+def gap_radius(n: int, m: int, risk: float) -> float:
+    """Return the confidence radius of the difference of two probabilities, from n and m rows.
+
+    Examples
+    --------
+    >>> from skdpot.fairness._certificate import gap_radius
+    >>> round(gap_radius(500, 500, 0.05), 3)
+    0.058
+    """
+    of_hoeffding = math.sqrt(math.log(1.0 / risk) / 2.0 * (1.0 / n + 1.0 / m))
+    found = brentq(lambda x: _sum_exceeds(x, n, m) - risk, 0.0, of_hoeffding)
+    return min(of_hoeffding, float(found) + 1.0 / n + 1.0 / m)
+
+
+def _sum_exceeds(x: float, n: int, m: int) -> float:
+    """Return the probability that the positive parts of two Gaussian errors have a larger sum.
+
+    The errors have the largest variances of shares of n and m rows.
+    """
+    wide, narrow = 0.5 / math.sqrt(min(n, m)), 0.5 / math.sqrt(max(n, m))
+
+    def density(part: float) -> float:
+        return math.exp(-0.5 * (part / wide) ** 2) * float(ndtr((part - x) / narrow))
+
+    between = quad(density, 0.0, x, epsabs=1e-10)[0] / (wide * math.sqrt(2.0 * math.pi))
+    return float(ndtr(-x / wide)) + 0.5 * float(ndtr(-x / narrow)) + between
+
+
+def largest_gap(x: np.ndarray, y: np.ndarray) -> float:
+    """Return the largest difference between the shares of two samples at or below a number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.fairness._certificate import largest_gap
+    >>> largest_gap(np.array([1.0, 2.0]), np.array([1.5, 3.0]))
+    0.5
+    """
+    values = np.unique(np.concatenate([x, y]))
+    shares = [np.searchsorted(np.sort(s), values, side="right") / len(s) for s in (x, y)]
+    return float(np.abs(shares[0] - shares[1]).max())
+
+
+def gap_bound(x: np.ndarray, y: np.ndarray, risk: float) -> float:
+    """Return an upper bound of the largest difference, for the distributions of the samples.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.fairness._certificate import gap_bound
+    >>> round(gap_bound(np.arange(900), np.arange(900), 0.05), 3)
+    0.042
+    """
+    return min(1.0, largest_gap(x, y) + gap_radius(len(x), len(y), risk))
+
+
+def rank_gap(sizes: Sequence[int], shifts: Sequence[float], risk: float) -> float:
+    """Return an upper bound of the difference of two groups' rank distributions, for new rows.
+
+    A group's ranks are among `sizes` of its own rows, and are off by at most its `shifts`.
+
+    Examples
+    --------
+    >>> from skdpot.fairness._certificate import rank_gap
+    >>> round(rank_gap([1000, 1000], [0.0, 0.0], 0.05), 3)
+    0.093
+    """
+    of_each = kstwo.isf(risk / len(sizes), np.asarray(sizes))
+    largest = np.sort(of_each + np.asarray(shifts))[-2:]
+    return min(1.0, float(largest.sum()))
+
+
+def area_under(gap: float) -> float:
+    """Return the largest AUC of a score whose two distributions differ by `gap`.
+
+    Examples
+    --------
+    >>> from skdpot.fairness._certificate import area_under
+    >>> area_under(0.0), area_under(1.0)
+    (0.5, 1.0)
+    """
+    return 0.5 + gap - gap**2 / 2.0

@@ -1,4 +1,4 @@
-"""Rows by group: the groups that labels define, and the group of each further row."""
+"""The sensitive attribute: where it is, the label of every row, and the groups of labels."""
 
 import math
 from collections import Counter
@@ -10,9 +10,242 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
-from skdpot.fairness._attribute import is_unlabelled, read_labels
 from skdpot.privacy.quotes import shown
-from skdpot.tables import label_codes, label_order, objects
+from skdpot.releases import group_weights
+from skdpot.tables import (
+    Table,
+    is_missing,
+    label_codes,
+    label_order,
+    no_such_column,
+    objects,
+    plain_values,
+    refuse_other_labels,
+)
+
+# Default advice for missing labels.
+_LEAVE_OUT = "Leave out these rows, or give them their own label, such as 'unknown'."
+
+
+def split_attribute(
+    reader: Any, table: Table, beside: Any, fitted: "Groups | None" = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the label of every row, and the positions of the other columns.
+
+    The columns that the parameter `sensitive_features` of the `reader` names hold the attribute, or
+    `beside` has it. Labels are scalars of Python for one attribute, and tuples of scalars for
+    several. Missing ones are None, and raise unless the reader's policy for groups takes them:
+    that of a fit, or that for new rows if the groups are `fitted`. Invalid labels of a private
+    reader do not raise, and errors count no rows; types that no declared label has do.
+
+    Examples
+    --------
+    >>> from skdpot import FairBarycenterPreprocessor
+    >>> from skdpot.fairness._groups import split_attribute
+    >>> from skdpot.tables import Table
+    >>> table = Table([["f", 1.5, "b"], ["m", 2.5, "b"]])
+    >>> labels, kept = split_attribute(FairBarycenterPreprocessor([0, 2]), table, None)
+    >>> labels.tolist(), kept.tolist()
+    ([('f', 'b'), ('m', 'b')], [1])
+    """
+    columns, reader_name = reader.sensitive_features, type(reader).__name__
+    private = getattr(reader, "epsilon", None) is not None
+    policy, declared = group_policy(getattr(reader, "groups", None)), ()
+    if fitted is not None:
+        may_miss, remedy = policy.unknown != "error" or fitted.take_missing, MISSING_IN_NEW_ROWS
+    else:
+        may_miss = private or getattr(policy, "small", "error") != "error"
+        remedy = MISSING_IN_FIT if hasattr(reader, "groups") else _LEAVE_OUT
+        declared = getattr(policy, "labels", ()) if private else ()
+    if columns is not None and beside is not None:
+        raise ValueError(
+            f"{reader_name} was given the sensitive attribute twice: as columns of X, by its "
+            "parameter sensitive_features, and beside X. Give one of them."
+        )
+    if columns is not None:
+        positions = attribute_positions(table, columns)
+        _refuse_other_types([table.series(j) for j in positions], declared)
+        values = [table.column(j).tolist() for j in positions]
+        labels = _combined(values, check=not private)
+        if not may_miss:
+            names = [f"the sensitive attribute {table.names[j]!r}" for j in positions]
+            _refuse_missing(labels, names, remedy, counted=not private)
+        return labels, np.setdiff1d(np.arange(table.X.shape[1]), positions)
+    if beside is None:
+        raise ValueError(
+            f"{reader_name} needs the sensitive attribute of every row: name its columns of X "
+            "by the parameter sensitive_features, or pass sensitive_features= beside X."
+        )
+    _refuse_other_types([beside], declared)
+    labels = read_labels(beside, check=not private, may_miss=may_miss, remedy=remedy)
+    if len(labels) != len(table):
+        raise ValueError(
+            f"sensitive_features has {len(labels)} rows, and X has {len(table)}; they must agree."
+        )
+    return labels, np.arange(table.X.shape[1] if len(table.X.shape) == 2 else 0)
+
+
+def _refuse_other_types(columns: list[Any], declared: Any) -> None:
+    """Raise if types of attributes show that no row is in a declared group."""
+    groups = [label if isinstance(label, tuple) else (label,) for label in declared]
+    for column, labels in zip(columns, zip(*groups, strict=False), strict=False):
+        refuse_other_labels(column, labels, "sensitive_features")
+
+
+def attribute_positions(table: Table, columns: Any) -> list[int]:
+    """Return the positions of columns that are given by names or positions."""
+    shape = table.X.shape
+    if len(shape) != 2:
+        raise ValueError(
+            f"Expected 2D array, got {len(shape)}D array instead, which has no columns to hold a "
+            "sensitive attribute. Reshape your data using array.reshape(-1, 1) if it is a single "
+            "feature."
+        )
+    if shape[1] == 0:
+        raise ValueError(
+            f"Found array with 0 feature(s) (shape={shape}) while a minimum of 1 is required."
+        )
+    columns = [columns] if np.ndim(columns) == 0 else list(columns)
+    positions = [_position(table, column) for column in columns]
+    if not positions or len(set(positions)) < len(positions):
+        raise ValueError(
+            "sensitive_features must name one column of X, or several different ones, got "
+            f"{columns!r}."
+        )
+    return positions
+
+
+def read_labels(
+    values: Any,
+    name: str = "sensitive_features",
+    *,
+    check: bool = True,
+    may_miss: bool = False,
+    remedy: str = _LEAVE_OUT,
+) -> np.ndarray:
+    """Return the label of every row, or the tuple of its labels for several attributes.
+
+    Missing labels are None, and raise unless they are allowed. With `check`, infinite labels and
+    lists raise as well; without it, errors do not count rows. Errors use `name` for the labels, and
+    `remedy` as the advice about missing ones.
+
+    Examples
+    --------
+    >>> from skdpot.fairness._groups import read_labels
+    >>> read_labels(["a", 1, "a"]).tolist(), read_labels([["a", 1], ["b", 2]]).tolist()
+    (['a', 1, 'a'], [('a', 1), ('b', 2)])
+    """
+    if not hasattr(values, "shape") and not np.isscalar(values) and values is not None:
+        rows = [_label_of_row(row) for row in values] if not check else list(values)
+        values = objects(rows) if not check else np.asarray(rows, dtype=object)
+    shape, names = np.shape(values), [name]
+    if len(shape) == 1:
+        labels = _combined([plain_values(values).tolist()], name, check)
+    elif len(shape) == 2 and shape[1] > 0:
+        table = Table(values)
+        labels = _combined([table.column(j).tolist() for j in range(shape[1])], name, check)
+        if shape[1] > 1:
+            names = [f"column {column!r} of {name}" for column in table.names]
+    else:
+        raise ValueError(
+            f"{name} must have one label, or one row of labels, for every row of X; got an object "
+            f"of shape {shape}. An estimator takes the name of a column in its constructor."
+        )
+    if not may_miss:
+        _refuse_missing(labels, names, remedy, counted=check)
+    return labels
+
+
+def is_unlabelled(label: Any) -> bool:
+    """Tell whether a label, or one of the labels in a tuple, is missing.
+
+    Examples
+    --------
+    >>> from skdpot.fairness._groups import is_unlabelled
+    >>> [is_unlabelled(label) for label in (None, ("a", None), "", ("a", 1))]
+    [True, True, False, False]
+    """
+    return label is None or (isinstance(label, tuple) and any(part is None for part in label))
+
+
+def _refuse_missing(labels: np.ndarray, names: list[str], remedy: str, *, counted: bool) -> None:
+    """Raise if labels are missing, and name the attribute and the number of rows."""
+    for place, name in enumerate(names):
+        parts = labels.tolist() if len(names) == 1 else [label[place] for label in labels.tolist()]
+        missing = [i for i, part in enumerate(parts) if part is None]
+        if not missing:
+            continue
+        where = "some rows"
+        if counted:
+            where = f"{len(missing)} of {len(parts)} rows, the first at position {missing[0]}"
+        raise ValueError(
+            f"{name} contains NaN or None: it is missing in {where}, so that these are in no "
+            f"group. {remedy}"
+        )
+
+
+def _position(table: Table, column: Any) -> int:
+    """Return the position of a column, given its name or its position."""
+    n_columns = table.X.shape[1]
+    if isinstance(column, Integral) and not isinstance(column, bool | np.bool_):
+        if not -n_columns <= column < n_columns:
+            raise ValueError(
+                f"sensitive_features has the position {column}, and X has {n_columns} columns."
+            )
+        return int(column) % n_columns
+    if not isinstance(column, str):
+        raise ValueError(
+            f"sensitive_features must be names or positions of columns of X, got {shown(column)}."
+        )
+    if table.container == "array":
+        raise ValueError(
+            f"sensitive_features has the name {column!r}, and X is no data frame with names of "
+            "columns. Use positions; or, in a pipeline, set_output(transform='pandas')."
+        )
+    places = [j for j, name in enumerate(table.names) if name == column]
+    if not places:
+        raise ValueError(
+            f"sensitive_features has the name {column!r}. {no_such_column(column, table.names)}"
+        )
+    if len(places) > 1:
+        raise ValueError(
+            f"sensitive_features has the name {column!r}, which {len(places)} columns of X have, "
+            "instead of one."
+        )
+    return places[0]
+
+
+def _combined(
+    columns: list[list[Any]], name: str = "sensitive_features", check: bool = True
+) -> np.ndarray:
+    """Return the labels of the intersections of columns, or raise if a label is missing."""
+    columns = [[None if is_missing(value) else value for value in one] for one in columns]
+    for column in columns if check else ():
+        try:
+            different = set(column)
+        except TypeError as error:
+            raise TypeError(
+                f"{name} holds what cannot be a label: the argument must be a string, a number, or "
+                "the like."
+            ) from error
+        if any(isinstance(value, float) and math.isinf(value) for value in different):
+            raise ValueError(
+                f"{name} contains infinity for some rows. It is not a label. Leave out these rows, "
+                "or give them a label."
+            )
+    if len(columns) == 1:
+        return objects(columns[0])
+    return objects(list(zip(*columns, strict=True)))
+
+
+def _label_of_row(row: Any) -> Any:
+    """Return the label in an entry of a list, regardless of the other entries."""
+    (label,) = plain_values([row])
+    if isinstance(label, list | tuple) or (isinstance(label, np.ndarray) and label.ndim == 1):
+        attributes = tuple(plain_values(label).tolist())
+        return attributes[0] if len(attributes) == 1 else attributes
+    return label
+
 
 # Largest error of the shares of a group's rows, and the probability of a larger one.
 _LARGEST_ERROR, _ERROR_PROBABILITY = 0.2, 0.05
@@ -120,8 +353,22 @@ class DeclaredGroups(BaseEstimator):
         self.unknown = unknown
 
     def _make_groups(self, labels: np.ndarray) -> "Groups":
-        """Return the declared groups with their rows, or raise."""
-        return rows_of_declared(declare_groups(self.labels), labels)
+        """Return the declared groups with their rows; raise if either is without the other."""
+        groups = declare_groups(self.labels)
+        missing = [label for label in dict.fromkeys(labels.tolist()) if label not in groups.number]
+        if missing:
+            raise ValueError(
+                f"{_unknown_rows(labels, groups.number)}, are in groups that were not declared: "
+                f"{_listed(missing)}. Declare these by groups, or leave out their rows."
+            )
+        codes = groups.encode(labels)
+        sizes = np.bincount(codes, minlength=len(groups.names))
+        if (sizes < 2).any():
+            raise ValueError(
+                f"the declared group {groups.names.tolist()[int(np.argmin(sizes))]!r} has fewer "
+                "than 2 rows. Declare only groups that have rows."
+            )
+        return Groups(groups.names, codes, sizes, groups.number)
 
 
 def doubts_about_small_groups(policy: FoundGroups | DeclaredGroups, groups: "Groups") -> str | None:
@@ -152,25 +399,6 @@ def doubts_about_small_groups(policy: FoundGroups | DeclaredGroups, groups: "Gro
         "What is fair for such a group in these rows may not be in new ones. Merge small groups by "
         f"FoundGroups(min_size={needed}, small='merge'), or accept them by min_size."
     )
-
-
-def label_options_of_fit(policy: FoundGroups | DeclaredGroups, *, private: bool) -> dict[str, Any]:
-    """Return how a fit reads the sensitive attribute, as options of `split_attribute`."""
-    merged_or_dropped = isinstance(policy, FoundGroups) and policy.small != "error"
-    declared = policy.labels if private and isinstance(policy, DeclaredGroups) else ()
-    return {
-        "may_miss": private or merged_or_dropped,
-        "remedy": MISSING_IN_FIT,
-        "declared": declared,
-    }
-
-
-def label_options_of_new_rows(
-    policy: FoundGroups | DeclaredGroups, groups: "Groups"
-) -> dict[str, Any]:
-    """Return how the sensitive attribute of new rows is read, as options of `split_attribute`."""
-    may_miss = policy.unknown != "error" or groups.take_missing
-    return {"may_miss": may_miss, "remedy": MISSING_IN_NEW_ROWS}
 
 
 def group_policy(groups: Any) -> FoundGroups | DeclaredGroups:
@@ -316,24 +544,6 @@ def declare_groups(groups: Any) -> Groups:
     return Groups(labels, nothing, np.zeros(len(labels), dtype=np.intp), number)
 
 
-def rows_of_declared(groups: Groups, labels: np.ndarray) -> Groups:
-    """Return declared groups with their rows; raise for a group or a row without the other."""
-    missing = [label for label in dict.fromkeys(labels.tolist()) if label not in groups.number]
-    if missing:
-        raise ValueError(
-            f"{_unknown_rows(labels, groups.number)}, are in groups that were not declared: "
-            f"{_listed(missing)}. Declare these by groups, or leave out their rows."
-        )
-    codes = groups.encode(labels)
-    sizes = np.bincount(codes, minlength=len(groups.names))
-    if (sizes < 2).any():
-        raise ValueError(
-            f"the declared group {groups.names.tolist()[int(np.argmin(sizes))]!r} has fewer than "
-            "2 rows. Declare only groups that have rows."
-        )
-    return Groups(groups.names, codes, sizes, groups.number)
-
-
 def _unknown_rows(labels: np.ndarray, number: dict[Any, int]) -> str:
     rows = [i for i, label in enumerate(labels.tolist()) if label not in number]
     return f"{len(rows)} rows, the first at position {rows[0]}"
@@ -363,3 +573,13 @@ def _difference(label: Any, other: Any) -> tuple[int, float]:
         return sum(part[0] for part in parts), math.fsum(part[1] for part in parts)
     numbers = isinstance(label, Real) and isinstance(other, Real)
     return int(label != other), abs(float(label) - float(other)) if numbers else 0.0
+
+
+def read_groups(policy: FoundGroups | DeclaredGroups, weights: Any) -> Groups:
+    """Return the declared groups; raise if they or their weights are wrong."""
+    groups = declare_groups(policy.labels if isinstance(policy, DeclaredGroups) else None)
+    if len(groups.names) < 2:
+        raise ValueError("a repair needs two or more groups, and one was declared.")
+    # Wrong weights raise before anything is charged; the sizes are not known yet.
+    group_weights(weights, np.ones(len(groups.names)), groups.names)
+    return groups

@@ -1,24 +1,23 @@
 """A repair that moves rows, so that no model can distinguish their groups."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
+from joblib import effective_n_jobs
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
-
-from skdpot._base import tells_of_charges, warn_user
-from skdpot._conformance import (
-    DRAWN_IMAGES,
-    INTEGERS_OF_THE_CHECK,
-    MISSING_LABELS,
-    NO_GROUPS,
-    PRIVATE_LABELS,
-    Failures,
+from sklearn.utils.validation import (
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
 )
+
+from skdpot._base import PrivateEstimator, count_columns, validate_private_data, warn_user
 from skdpot._sklearn_compat import (
     Interval,
     StrOptions,
@@ -26,37 +25,57 @@ from skdpot._sklearn_compat import (
     output_container,
     validate_parameters,
 )
-from skdpot.fairness._fair_map import FairMap
-from skdpot.fairness._fitting import OpenRows, PrivateRows
+from skdpot.fairness._conditional import ConditionalRepair
 from skdpot.fairness._groups import (
     DeclaredGroups,
     FoundGroups,
     group_policy,
-    label_options_of_new_rows,
+    read_groups,
+    split_attribute,
 )
-from skdpot.fairness._methods import ConditionalRepair, repair_method
-from skdpot.fairness._repair_inputs import RepairInputs
-from skdpot.fairness._row_draws import BLEND_DRAW, row_keys, uniforms
-from skdpot.fairness._space import blend
-from skdpot.fairness._support import CandidateSupport, FreeSupport
+from skdpot.fairness._private import (
+    in_cells,
+    map_of_counts,
+    plan_repair,
+    private_points,
+    private_repair,
+    refuse_types,
+)
+from skdpot.fairness._repair import (
+    FairMap,
+    RepairRows,
+    automatic_method,
+    open_repair,
+    positions_of,
+    read_box,
+    read_candidates,
+    repair_method,
+)
+from skdpot.fairness._rows import BLEND_DRAW, blend, row_keys, uniforms
+from skdpot.fairness._supports import CandidateSupport, FreeSupport
 from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.foreign import quiet
+from skdpot.privacy.random import make_source
 from skdpot.tables import (
     NOMINAL,
     NUMERIC,
     Column,
     Table,
     as_array,
+    doubts_about_identifiers,
+    find_columns,
     labels_of,
     make_table,
     objects,
     read_codes,
 )
+from skdpot.transport import load_compiler, load_solver
 
 # Floating-point warnings and errors may depend on private values.
 _SILENT = np.errstate(all="ignore")
 
 
-class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairInputs):
+class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
     r"""Move the rows of all groups to one distribution, by optimal transport.
 
     If all groups have the same distribution, no model can predict the group, however flexible it
@@ -330,7 +349,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         self.random_state = random_state
         self.verbose = verbose
 
-    @tells_of_charges
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, *, sensitive_features=None) -> Self:
         """Fit the repair; with epsilon, this is a release.
@@ -362,7 +380,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         """
         return self._fit(X, sensitive_features)
 
-    @tells_of_charges
     def fit_transform(self, X, y=None, *, sensitive_features=None) -> Any:
         """Fit to X and repair it.
 
@@ -423,11 +440,10 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         validate_parameters(self)
         fitted = self._fitted
         method = repair_method(self.method, fitted.transport.method)
-        policy = group_policy(self.groups)
-        reading = label_options_of_new_rows(policy, fitted.groups)
-        table, labels, _ = self._read(X, sensitive_features, reset=False, **reading)
+        table, labels, _ = self._read(X, sensitive_features, fitted.groups)
         codes = read_codes(table, fitted.columns, self._missing(method))
-        groups = fitted.groups.encode(labels, policy.unknown, quoted=self.epsilon is None)
+        unknown = group_policy(self.groups).unknown
+        groups = fitted.groups.encode(labels, unknown, quoted=self.epsilon is None)
         values = self._moved(fitted, method, table, codes, groups)
         container = output_container(self)
         if container == "default":
@@ -483,10 +499,12 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         y = column_or_1d(y, warn=True)
         target, numbers = _target_column(y)
         joint = np.column_stack([rows.codes, numbers])
-        known = OpenRows(rows.settings, [*rows.columns, target], joint, rows.labels).run()
-        warn_user(rows.settings.doubts)
-        fitted = known.fair_map(certified=False)
-        values = self._moved(fitted, rows.settings.method, table, joint, fitted.groups.codes, y)
+        columns = [*rows.columns, target]
+        box = read_box(self.bounds, columns, private=False)
+        warn_user(doubts_about_identifiers(rows.columns, rows.n_records))
+        rows = replace(rows, columns=columns, codes=joint, box=box)
+        fitted = open_repair(self, rows, certified=False)
+        values = self._moved(fitted, rows.method, table, joint, fitted.groups.codes, y)
         return as_array(values[:-1]), values[-1].astype(y.dtype)
 
     def fit_resample(self, X, y, *, sensitive_features=None):
@@ -540,15 +558,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         names = super().get_feature_names_out(input_features)
         return names[[column.position for column in self._fitted.columns]]
 
-    def _failing_checks(self) -> Failures:
-        takes_missing = group_policy(self.groups).unknown != "error"
-        of_missing: Failures = MISSING_LABELS if takes_missing else {}
-        of_labels = of_missing if self.epsilon is None else PRIVATE_LABELS
-        return {**DRAWN_IMAGES, **INTEGERS_OF_THE_CHECK, **of_labels}
-
-    def _undeclared(self) -> str | None:
-        return NO_GROUPS if self.sensitive_features is None or self.groups is None else None
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = True
@@ -563,9 +572,9 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         """Return the plan of the release of each of so many owners, or raise."""
         return self._plan(self._rows_of_parts(n_records, columns, n_parts))
 
-    def _rows_of_parts(self, n_records, columns, n_parts) -> PrivateRows:
+    def _rows_of_parts(self, n_records, columns, n_parts) -> RepairRows:
         rows = self._declared(n_records, columns)
-        if not isinstance(rows, PrivateRows):
+        if self.epsilon is None or isinstance(rows.method, ConditionalRepair):
             raise ValueError(
                 "parts are private releases, of a repair by a support: set epsilon, bounds and "
                 "groups, and method='support'."
@@ -574,19 +583,113 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
 
     def _private_sums(self, plan, data) -> np.ndarray:
         """Return an owner's sums without noise: private."""
-        return plan.release.values(*data.read())
+        return plan.release.values(*private_points(data))
 
     def _keep_parts(self, plan, total, columns) -> None:
         """Fit to the sum of all parts."""
         rows = self._rows_of_parts(plan.n_records, columns, plan.release.n_parts)
-        self._replace_fit(plan, rows.known(plan.release.groups_of(total)).fair_map())
+        self._replace_fit(plan, map_of_counts(self, plan.release, rows, total))
 
-    def _plan(self, data) -> ReleasePlan:
-        return replace(data.plan(), doubts=data.settings.doubts)
+    def _validate(self, X, sensitive_features) -> RepairRows:
+        private = self.epsilon is not None
+        with quiet() if private else nullcontext():
+            table, labels, kept = self._read(X, sensitive_features)
+            return self._rows(table, labels, kept, len(table))
 
-    def _run(self, plan, data) -> FairMap:
-        # The map is a function of what was released, and of public values.
-        return data.run(plan).fair_map()
+    def _declared(self, n_records: int, columns: Any) -> RepairRows:
+        table = columns
+        if not hasattr(columns, "shape"):
+            table = np.empty((0, count_columns(columns)))
+        elif len(columns):
+            raise ValueError("columns must be a table without rows, such as X[:0].")
+        labels = np.empty(0, dtype=object)
+        beside = labels if self.sensitive_features is None else None
+        read = self._read(table, beside, fewest=0)
+        return self._rows(*read, n_records)
+
+    def _read(
+        self, X, sensitive_features, fitted=None, fewest=1
+    ) -> tuple[Table, np.ndarray, np.ndarray]:
+        """Return rows as a table, the label of each, and the positions of the other columns."""
+        table = Table(X if self.epsilon is None else in_cells(X))
+        reset = fitted is None
+        if table.container != "array":
+            validate_data(self, X, skip_check_array=True, reset=reset)
+        else:
+            options: dict[str, Any] = {
+                "dtype": None,
+                "ensure_all_finite": False,
+                "ensure_min_samples": fewest,
+            }
+            table.X = validate_private_data(self, table.X, reset=reset, **options)
+        labels, kept = split_attribute(self, table, sensitive_features, fitted)
+        if not len(kept):
+            raise ValueError(
+                f"X has {table.X.shape[1]} feature(s), and none is left besides the sensitive "
+                "attribute: a minimum of 1 is required."
+            )
+        return table, labels, kept
+
+    def _rows(
+        self, table: Table, labels: np.ndarray, kept: np.ndarray, n_records: int
+    ) -> RepairRows:
+        """Return the rows of a fit, and the public facts about their repair; or raise."""
+        private = self.epsilon is not None
+        columns = find_columns(
+            table,
+            kept,
+            categorical_features=self.categorical_features,
+            categories=self.categories,
+            missing="kept" if self.missing == "category" else self.missing,
+            private=private,
+        )
+        # Raises if joblib does not understand n_jobs, before a budget is charged.
+        effective_n_jobs(self.n_jobs)
+        load_compiler()
+        load_solver()
+        if not private and self.delta is not None:
+            raise ValueError("delta is for fits with epsilon.")
+        if private and self.missing != "error":
+            raise ValueError(
+                "missing='category' is for fits without epsilon. With epsilon, declare None among "
+                "the categories of a column; leave out rows that have missing numbers, or fill in "
+                "a number that is public."
+            )
+        policy = group_policy(self.groups)
+        automatic = automatic_method(columns, n_records, policy, self.epsilon, self.delta)
+        method = repair_method(self.method, automatic)
+        method._check(self.epsilon, self.delta)
+        fixed = positions_of(self.conditional_on, columns)
+        if fixed and not isinstance(method, ConditionalRepair):
+            raise ValueError("conditional_on needs method='conditional'.")
+        groups = read_groups(policy, self.weights) if private else None
+        candidates = read_candidates(method, columns)
+        box = read_box(self.bounds, columns, private)
+        codes = None
+        if private:
+            refuse_types(table, columns)
+        else:
+            codes = read_codes(table, columns, self._missing(method))
+        return RepairRows(
+            columns, method, fixed, box, candidates, groups, n_records, table, labels, codes
+        )
+
+    def _missing(self, method) -> str:
+        """Return the policy for missing values; private ones never raise, and are not missing."""
+        if self.epsilon is not None:
+            return "none"
+        keeps = self.missing == "category" and isinstance(method, ConditionalRepair)
+        return "kept" if keeps else self.missing
+
+    def _plan(self, rows) -> ReleasePlan:
+        doubts = doubts_about_identifiers(rows.columns, rows.n_records)
+        if self.epsilon is not None:
+            return replace(plan_repair(self, rows), doubts=doubts)
+        label = f"{type(self).__name__} without epsilon"
+        return ReleasePlan(None, None, make_source(), label, None, doubts=doubts)
+
+    def _run(self, plan, rows) -> FairMap:
+        return open_repair(self, rows) if self.epsilon is None else private_repair(self, plan, rows)
 
     def _keep(self, plan, fitted: FairMap) -> None:
         self._fitted = fitted
@@ -603,7 +706,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, RepairI
         """Return partly moved rows, as columns in the user's terms."""
         seed = check_random_state(self.random_state).randint(2**63 - 1, dtype=np.int64)
         keys = row_keys(seed, codes, groups)
-        images = fitted.images(codes, groups, keys, method, self.n_jobs)
+        way = getattr(method, "transform_method", None)
+        images = fitted.images(codes, groups, keys, self.n_jobs, way)
         original = [self._original_values(method, table, column, y) for column in fitted.columns]
         moved, level, drawn = groups != -1, float(self.repair_level), uniforms(keys, BLEND_DRAW)
         if self.interpolation == "mixture":

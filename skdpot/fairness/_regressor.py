@@ -1,18 +1,25 @@
 """Predictions that are distributed alike in all groups, at the least cost in accuracy."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+import math
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 from sklearn import get_config
 from sklearn.base import MetaEstimatorMixin, RegressorMixin, clone, is_classifier, is_clusterer
+from sklearn.compose import ColumnTransformer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
+from sklearn.model_selection import KFold, StratifiedKFold, check_cv
+from sklearn.pipeline import Pipeline
 from sklearn.utils import Bunch, check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import (
     check_consistent_length,
     check_is_fitted,
@@ -20,31 +27,69 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from skdpot._base import PrivateEstimator, tells_of_charges, warn_user
-from skdpot._conformance import NO_GROUPS
-from skdpot._sklearn_compat import Interval, StrOptions, fit_context
-from skdpot.fairness._attribute import split_attribute
+from skdpot._base import PrivateEstimator, warn_user
+from skdpot._sklearn_compat import Interval, StrOptions, fit_context, metadata_at
 from skdpot.fairness._certificate import certify_ranks
-from skdpot.fairness._declared import read_groups
 from skdpot.fairness._groups import (
     DeclaredGroups,
     FoundGroups,
+    Groups,
     doubts_about_small_groups,
     group_policy,
-    label_options_of_fit,
-    label_options_of_new_rows,
+    read_groups,
+    split_attribute,
 )
-from skdpot.fairness._held_out import one_score_per_row
-from skdpot.fairness._prediction_rows import PredictionRows
-from skdpot.fairness._predictions import PredictionBarycenter
-from skdpot.fairness._private_cells import in_cells
-from skdpot.fairness._private_scores import PrivateScores, refuse_unusable, scores_without_quotes
+from skdpot.fairness._predictions import (
+    MOST_CELLS,
+    PredictionBarycenter,
+    cell_edges,
+    cell_numbers,
+    number_of_cells,
+    resolution,
+    rounded,
+    share_of_ties,
+    shrunk_masses,
+)
+from skdpot.fairness._private import PUBLIC_OF_ROWS, in_cells
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.foreign import quiet
+from skdpot.privacy.guarantee import PrivacyGuarantee
+from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.quotes import without_quotes
 from skdpot.privacy.random import make_source
-from skdpot.releases import group_weights
+from skdpot.privacy.sensitivity import histogram_sensitivities
+from skdpot.releases import VectorRelease, group_weights
 from skdpot.tables import Table, check_bounds, one_by_one, take_columns, take_rows
+
+# Number of folds of cv="auto", and the share of ties above which it means None.
+_FOLDS = 5
+_MANY_TIES = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class PredictionRows:
+    """The rows of a fit.
+
+    Attributes
+    ----------
+    X : {array-like, sparse matrix, DataFrame} of shape (n_records, n_features)
+        What the estimator sees; with epsilon, after the charge alone.
+    labels : ndarray of shape (n_records,)
+        The labels of groups; with epsilon, read after the charge alone.
+    groups : Groups
+        The groups; with epsilon the declared ones, without rows.
+    n_records : int
+        The number of rows.
+    y, params : ndarray of shape (n_records,), dict
+        Targets and metadata for the estimator, without epsilon.
+    """
+
+    X: Any
+    labels: np.ndarray
+    groups: Groups
+    n_records: int
+    y: Any = None
+    params: Any = None
 
 
 class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimator):
@@ -310,7 +355,6 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         self.random_state = random_state
 
     # The nested estimator is validated, since its parameters are the user's own.
-    @tells_of_charges
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y, *, sensitive_features=None, **fit_params) -> Self:
         """Fit the estimator, and the barycenter of its predictions.
@@ -381,8 +425,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         method, policy = self._response_method, group_policy(self.groups)
         params = self._routed("predict", method, sensitive_features, predict_params)
         groups, way = self._fitted
-        reading = label_options_of_new_rows(policy, groups)
-        table, labels, kept = self._read(X, sensitive_features, reset=False, **reading)
+        table, labels, kept = self._read(X, sensitive_features, groups)
         codes = groups.encode(labels, policy.unknown, quoted=self.epsilon is None)
         predict = one_score_per_row if self.epsilon is None else scores_without_quotes
         scores = predict(self.estimator_, method, self._shown(table, kept), params)
@@ -445,9 +488,6 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         router = MetadataRouter(owner=type(self).__name__).add_self_request(self)
         return router.add(estimator=self._estimator, method_mapping=mapping)
 
-    def _undeclared(self) -> str | None:
-        return NO_GROUPS if self.sensitive_features is None or self.groups is None else None
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         inner = get_tags(self._estimator).input_tags
@@ -482,17 +522,15 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
             params = params | {"sensitive_features": sensitive_features}
         return process_routing(self, caller, **params).get("estimator", Bunch()).get(callee, {})
 
-    def _read(self, X, sensitive_features, reset, **reading):
+    def _read(self, X, sensitive_features, fitted=None):
         """Return X as a table, the label of each row, and the positions of the other columns."""
         table = Table(X if self.epsilon is None else in_cells(X))
         # If names differ from those of the fit, positions mean other columns.
         if table.container != "array":
-            validate_data(self, table.X, reset=reset, skip_check_array=True)
-        labels, kept = split_attribute(
-            self, table, sensitive_features, private=self.epsilon is not None, **reading
-        )
+            validate_data(self, table.X, reset=fitted is None, skip_check_array=True)
+        labels, kept = split_attribute(self, table, sensitive_features, fitted)
         if table.container == "array":
-            validate_data(self, table.X, reset=reset, skip_check_array=True)
+            validate_data(self, table.X, reset=fitted is None, skip_check_array=True)
         return table, labels, kept
 
     def _shown(self, table, kept):
@@ -513,24 +551,30 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         elif self.delta is not None or self.bounds is not None:
             raise ValueError("delta and bounds are for fits with epsilon.")
         policy = group_policy(self.groups)
-        reading = label_options_of_fit(policy, private=private)
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None. Pass "
                 "the target: fit(X, y)."
             )
         with quiet() if private else nullcontext():
-            table, labels, kept = self._read(X, sensitive_features, reset=True, **reading)
+            table, labels, kept = self._read(X, sensitive_features)
         without_quotes(lambda: check_consistent_length(table.X, y), "y cannot be read as targets.")
         if private:
             # Targets are not used; an array of them must have one for each row, as in other fits.
             n_records = len(one_by_one(y))
-            return self._private_scores(self._shown(table, kept), labels, n_records)
+            if not n_records:
+                raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
+            X = self._shown(table, kept)
+            refuse_unusable(self.estimator, self._response_method, take_rows(X, np.arange(0)))
+            groups = read_groups(policy, self.weights)
+            self._bounds_of_predictions()
+            return PredictionRows(X, labels, groups, n_records)
         y = column_or_1d(y, warn=True)
         groups = policy._make_groups(labels)
         warn_user(doubts_about_small_groups(policy, groups))
-        weights = group_weights(self.weights, groups.sizes, groups.names)
-        return PredictionRows(self._shown(table, kept), y, params, groups, weights)
+        # Wrong weights raise before anything is computed.
+        group_weights(self.weights, groups.sizes, groups.names)
+        return PredictionRows(self._shown(table, kept), labels, groups, len(y), y, params)
 
     def _check_private(self):
         """Raise unless the public settings are valid with epsilon."""
@@ -546,83 +590,290 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
                 "trained, and its predictions are counted in cells."
             )
 
-    def _private_scores(self, X, labels, n_records):
-        """Return private rows, to be predicted after the charge, or raise."""
-        if not n_records:
-            raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
-        refuse_unusable(self.estimator, self._response_method, take_rows(X, np.arange(0)))
-        return self._scores_of(X, labels, n_records)
-
     def _declared(self, n_records, columns):
         if self.epsilon is None:
             return None
         self._check_private()
-        return self._scores_of(np.empty(0), np.empty(0), n_records)
-
-    def _scores_of(self, rows, labels, n_records):
-        """Return rows to be predicted and the public facts about them, or raise."""
         groups = read_groups(group_policy(self.groups), self.weights)
+        self._bounds_of_predictions()
+        return PredictionRows(np.empty(0), np.empty(0), groups, n_records)
+
+    def _bounds_of_predictions(self) -> tuple[float, float, bool]:
+        """Return the declared bounds, and whether they are those of probabilities; or raise."""
         are_probabilities = self._response_method == "predict_proba" and self.bounds is None
         bounds = (0, 1) if are_probabilities else self.bounds
         low, high = check_bounds(bounds, 1, "Predictions are counted in cells between them.")
-        return PrivateScores(
-            rows,
-            labels,
-            self.estimator,
-            self._response_method,
-            groups,
-            (float(low[0]), float(high[0])),
-            are_probabilities,
-            None if self.n_quantiles == "auto" else self.n_quantiles,
-            self.weights,
-            n_records,
-        )
+        return float(low[0]), float(high[0]), are_probabilities
 
     def _plan(self, data):
         name = type(self).__name__
         if self.epsilon is None:
             return ReleasePlan(None, None, make_source(), f"{name} without epsilon", None)
         delta = float(self.delta or 0.0)
-        release = data.release(self.epsilon, delta)
+        n_cells = None if self.n_quantiles == "auto" else self.n_quantiles
+        n_groups = len(data.groups.names)
+        release = PredictionCounts(self.epsilon, delta, n_groups, data.n_records, n_cells)
+        guarantee = PrivacyGuarantee(
+            epsilon=float(self.epsilon),
+            delta=delta,
+            neighbouring="replace_one",
+            unit="record",
+            not_protected=("rows that are predicted", "the estimator", *PUBLIC_OF_ROWS),
+        )
         return ReleasePlan(
             release,
             release.event,
             make_source(self.random_state),
             f"{name}, histogram",
-            data.guarantee(self.epsilon, delta),
+            guarantee,
             n_records=data.n_records,
         )
 
     def _run(self, plan, data):
-        if isinstance(data, PrivateScores):
-            return self.estimator, data.groups, *data.run(plan.release, plan.source)
+        if self.epsilon is not None:
+            return self.estimator, data.groups, *release_predictions(self, plan, data), None
+        groups, method = data.groups, self._response_method
         with _explaining_text(self._estimator):
             estimator = clone(self._estimator).fit(data.X, data.y, **data.params)
-        scores = data.scores(
-            estimator, self._estimator, self._response_method, self.cv, self.n_jobs,
-            self.random_state,
-        )  # fmt: skip
-        samples = [scores[data.groups.codes == g] for g in range(len(data.groups.names))]
-        barycenter = PredictionBarycenter.from_scores(samples, data.weights, self.n_quantiles)
-        return estimator, data.groups, data.weights, barycenter
+        scores = one_score_per_row(estimator, method, data.X)
+        cv = self.cv
+        if isinstance(cv, str):
+            cv = None if share_of_ties(scores, groups.codes) > _MANY_TIES else _FOLDS
+        if cv is not None:
+            is_class = is_classifier(self._estimator)
+            folds = make_folds(cv, data.y, groups.codes, is_class, self.random_state)
+            found = Parallel(n_jobs=self.n_jobs)(
+                delayed(scores_of_fold)(self._estimator, method, data, *fold) for fold in folds
+            )
+            scores = np.empty(data.n_records)
+            for (_, test), of_fold in zip(folds, found, strict=True):
+                scores[test] = of_fold
+        samples = [scores[groups.codes == g] for g in range(len(groups.names))]
+        weights = group_weights(self.weights, groups.sizes, groups.names)
+        way = PredictionBarycenter.from_scores(samples, weights, self.n_quantiles)
+        certificate = None
+        # Predictions of others for new rows have another distribution than those learned from.
+        if isinstance(self._estimator, FrozenEstimator) and len(groups.names) > 1:
+            sizes = [len(group.sorted_scores) for group in way.groups]
+            shifts = [group.largest_shift() for group in way.groups]
+            certificate = certify_ranks(groups.names.tolist(), sizes, shifts)
+        return estimator, groups, weights, way, certificate
 
     def _keep(self, plan, released):
-        self.estimator_, groups, self.group_weights_, way = released
+        self.estimator_, groups, self.group_weights_, way, self.certificate_ = released
         self._fitted = groups, way
         self.groups_ = groups.names
         self.barycenter_, self.objective_ = way.quantiles, way.objective
-        self.certificate_ = self._certified(groups, way)
         if len(groups.names) < 2:
             warn_user("all rows are in one group, so there is nothing to make fair.")
 
-    def _certified(self, groups, way):
-        """Return bounds for new predictions with the distribution of the learned ones."""
-        frozen = isinstance(self._estimator, FrozenEstimator)
-        if not (self.epsilon is None and frozen and len(groups.names) > 1):
-            return None
-        sizes = [len(group.sorted_scores) for group in way.groups]
-        shifts = [group.largest_shift() for group in way.groups]
-        return certify_ranks(groups.names.tolist(), sizes, shifts)
+
+def release_predictions(
+    fair: FairBarycenterRegressor, plan: ReleasePlan, rows: PredictionRows
+) -> tuple[np.ndarray, PredictionBarycenter]:
+    """Return weights of groups, and the map to fair predictions: each private step, in order.
+
+    One record may be replaced by any other. There is one release, with the whole budget.
+    """
+    release, bounds = plan.release, fair._bounds_of_predictions()
+    edges = cell_edges(*bounds[:2], release.n_cells, probabilities=bounds[2])
+    # A replaced record leaves one cell and joins another: counts change by 2 in the l1 norm and by
+    # sqrt(2) in the l2 norm, as `histogram_sensitivities` proves.
+    noisy = release.run(private_counts(fair, rows, edges), plan.source)
+    # No private value is read from here.
+    sizes = np.maximum(noisy.sum(axis=1), 1.0)
+    weights = group_weights(fair.weights, sizes, rows.groups.names)
+    # A group with too few rows is assumed to be like the others.
+    masses = shrunk_masses(noisy, release.standard_deviation)
+    return weights, PredictionBarycenter.from_cells(edges, masses, weights)
+
+
+def private_counts(
+    fair: FairBarycenterRegressor, rows: PredictionRows, edges: np.ndarray
+) -> np.ndarray:
+    """Return the number of rows in the cells of every group: private.
+
+    A row without a group or a prediction is in no cell.
+    """
+    counts = np.zeros((len(rows.groups.names), len(edges) - 1))
+    with quiet():
+        scores = private_predictions(fair.estimator, fair._response_method, rows.X)
+        groups = rows.groups.find(rows.labels)
+    known = (groups >= 0) & ~np.isnan(scores)
+    # Rounded as before they are moved, so that rounding in the model moves no atom over an edge.
+    within = np.clip(scores, edges[0], edges[-1])
+    cells = cell_numbers(rounded(within, resolution(edges)), edges)
+    np.add.at(counts, (groups[known], cells[known]), 1.0)
+    return counts
+
+
+class PredictionCounts(VectorRelease):
+    """The release of the number of predictions in each cell.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Budget.
+    n_slots : int
+        Number of distributions.
+    n_records : int
+        Number of predictions.
+    n_cells : int or None
+        How many cells each of them has; None is as many as have the least error.
+    """
+
+    def __init__(
+        self, epsilon: float, delta: float, n_slots: int, n_records: int, n_cells: int | None
+    ) -> None:
+        super().__init__(
+            epsilon,
+            delta,
+            histogram_sensitivities,
+            n_coordinates=n_slots * (n_cells or MOST_CELLS),
+            largest=float(n_records),
+            counts=True,
+        )
+        self._n_slots = n_slots
+        best = number_of_cells(n_records / n_slots, self.standard_deviation)
+        self.n_cells = n_cells or min(best, MOST_CELLS)
+
+    def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
+        """Return the standard error of a median's rank; its scale is 1/2, the worst guess."""
+        noise = self.standard_deviation * math.sqrt(self.n_cells) / 2.0
+        what = "standard error of the share of a group's predictions below their median"
+        return (ExpectedError(what, noise / (n_records / self._n_slots), 0.5),)
+
+
+def private_predictions(estimator: Any, method: str, X: Any) -> np.ndarray:
+    """Return the prediction of each private row, NaN where the estimator has none.
+
+    The prediction of a row is what the estimator says of it alone. If it fails for several rows,
+    which one row may cause, they are divided until those for which it fails are alone.
+
+    Examples
+    --------
+    >>> from sklearn.preprocessing import OrdinalEncoder
+    >>> from sklearn.linear_model import LinearRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from skdpot.fairness._regressor import private_predictions
+    >>> model = make_pipeline(OrdinalEncoder(), LinearRegression())
+    >>> model = model.fit([["a"], ["b"]], [1.0, 2.0])
+    >>> private_predictions(model, "predict", np.array([["b"], ["?"], ["a"]])).round(6)
+    array([ 2., nan,  1.])
+    """
+    n_rows = X.shape[0]
+    scores, parts = np.full(n_rows, np.nan), [np.arange(n_rows)]
+    while parts:
+        rows = parts.pop()
+        try:
+            of_rows = X if len(rows) == n_rows else take_rows(X, rows)
+            scores[rows] = numbers_per_row(estimator, method, of_rows)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            # A row is missing, whatever the model does with it: it may even ask for the exit.
+            parts += np.array_split(rows, 2) if len(rows) > 1 else []
+    return scores
+
+
+def refuse_unusable(estimator: Any, method: str, columns: Any) -> None:
+    """Raise if a model cannot predict rows with these columns; `columns` is a table without rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.frozen import FrozenEstimator
+    >>> from sklearn.linear_model import LinearRegression
+    >>> from skdpot.fairness._regressor import refuse_unusable
+    >>> model = FrozenEstimator(LinearRegression().fit([[0.0], [1.0]], [0.0, 1.0]))
+    >>> refuse_unusable(model, "predict", np.empty((0, 2)))
+    Traceback (most recent call last):
+    ValueError: X has 2 features, but FrozenEstimator is expecting 1 features as input.
+    """
+    check_is_fitted(estimator)
+    n_classes = len(getattr(estimator, "classes_", (0, 1)))
+    if not hasattr(estimator, method) or n_classes != 2:
+        raise ValueError(
+            "the estimator must predict one number for every row, or probabilities of two classes, "
+            f"by its method {method}."
+        )
+    first = estimator.estimator
+    while isinstance(first, Pipeline):
+        first = first[0]
+    # It takes tables with more columns than it was fitted to.
+    if not isinstance(first, ColumnTransformer):
+        with quiet():
+            validate_data(estimator, columns, reset=False, skip_check_array=True)
+
+
+def scores_without_quotes(
+    estimator: Any, method: str, X: Any, params: Mapping[str, Any] | None = None
+) -> np.ndarray:
+    """Return one score per row; errors quote nothing that the estimator said."""
+    # The error below is raised outside of a handler, and so has no context.
+    with suppress(Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return one_score_per_row(estimator, method, X, params)
+    raise ValueError(
+        f"the estimator's {method} did not return one finite number, or the probabilities of two "
+        "classes, for every row of X. Its output may quote private values, so it is not shown."
+    )
+
+
+def one_score_per_row(
+    estimator: Any, method: str, X: Any, params: Mapping[str, Any] | None = None
+) -> np.ndarray:
+    """Return the predictions of a method, one finite number for every row, or raise."""
+    scores = numbers_per_row(estimator, method, X, params)
+    if not np.isfinite(scores).all():
+        raise ValueError(f"the estimator's {method} returned NaN or infinity.")
+    return scores
+
+
+def numbers_per_row(
+    estimator: Any, method: str, X: Any, params: Mapping[str, Any] | None = None
+) -> np.ndarray:
+    """Return the predictions of a method, one number for every row, or raise."""
+    scores = np.asarray(getattr(estimator, method)(X, **(params or {})))
+    if method == "predict_proba" and scores.ndim == 2 and scores.shape[1] == 2:
+        scores = scores[:, 1]
+    if scores.shape != (X.shape[0],) or scores.dtype.kind not in "buif":
+        raise ValueError(
+            "the estimator must predict one number for every row, or probabilities of two classes; "
+            f"its {method} returned {scores.dtype} of shape {scores.shape}."
+        )
+    return scores.astype(np.float64)
+
+
+def make_folds(
+    cv: Any, y: np.ndarray, codes: np.ndarray, classes: bool, random_state: Any
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return folds, each a pair of training rows and held-out rows.
+
+    Folds for a given number are shuffled. They have equal shares of groups, and of classes in
+    these, if there are enough rows.
+    """
+    if not isinstance(cv, Integral):
+        folds = list(check_cv(cv, y, classifier=classes).split(np.zeros(len(y)), y))
+        tested = np.concatenate([test for _, test in folds])
+        if not np.array_equal(np.sort(tested), np.arange(len(y))):
+            raise ValueError("cv must leave out every row in one fold, and in one only.")
+        return folds
+    options = {"n_splits": cv, "shuffle": True, "random_state": random_state}
+    y_codes = np.unique(y, return_inverse=True)[1] if classes else 0
+    for strata in (codes * len(y) + y_codes, codes):
+        if np.unique(strata, return_counts=True)[1].min() >= cv:
+            return list(StratifiedKFold(**options).split(strata, strata))
+    return list(KFold(**options).split(codes))
+
+
+def scores_of_fold(
+    estimator: Any, method: str, rows: PredictionRows, train: np.ndarray, test: np.ndarray
+) -> np.ndarray:
+    """Return the scores of the held-out rows of a fold."""
+    params = metadata_at(rows.X, rows.params, indices=train)
+    fitted = clone(estimator).fit(take_rows(rows.X, train), rows.y[train], **params)
+    return one_score_per_row(fitted, method, take_rows(rows.X, test))
 
 
 @contextmanager

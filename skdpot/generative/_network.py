@@ -11,9 +11,42 @@ from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
 from skdpot.generative._encoders import RecordSpace
-from skdpot.generative._engine import load_engine
 from skdpot.privacy.poisson import poisson_sample
 from skdpot.privacy.random import make_source
+
+
+def load_engine() -> Any:
+    """Return the module that trains networks, or raise where PyTorch is missing.
+
+    Returns
+    -------
+    module
+        `skdpot.generative._torch.training`.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If PyTorch is not installed.
+
+    Examples
+    --------
+    >>> from skdpot.generative._network import load_engine
+    >>> load_engine().find_device("cpu")
+    device(type='cpu')
+    """
+    try:
+        from skdpot.generative._torch import training
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+    else:
+        return training
+    raise ModuleNotFoundError(
+        "a network is trained with PyTorch, which is not installed. Install it "
+        'with this package: python -m pip install "skdpot[torch]".',
+        name="torch",
+    )
+
 
 # From so many records of a sketch a network learns.
 _N_LESSONS = 20_000

@@ -1,13 +1,15 @@
-"""Records and labels: their declaration, how they are read, and which are asked for."""
+"""Vectors and images: their declaration, reading, generated ones, and their score."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.metrics.pairwise import euclidean_distances
 
 from skdpot._base import count_columns, validate_private_data
 from skdpot.generative._encoders import RecordSpace
-from skdpot.generative._encoders.images import whole_shape
+from skdpot.generative._images import blocks, whole_shape
+from skdpot.generative._network import TrainedNetwork
 from skdpot.privacy.quotes import shown, without_quotes
 from skdpot.tables import (
     as_numbers,
@@ -17,6 +19,7 @@ from skdpot.tables import (
     one_by_one,
     refuse_other_labels,
 )
+from skdpot.transport.sinkhorn import entropic_transport
 
 DEFAULT_BOUNDS = (0, 1)
 # Numbers of these types are read without a copy; others become the first.
@@ -265,3 +268,94 @@ def check_count(n_samples):
 
 def _is_count(value, least):
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least
+
+
+# Cost of a row of another class: as if all features were at the other ends of their ranges.
+_OTHER_CLASS = 4.0
+_TOLERANCE = 1e-3
+# More are represented by so many when a score is computed.
+SCORED_ROWS = 2000
+
+
+def mean_squared_costs(rows, columns, row_labels=None, column_labels=None):
+    """Return mean squared differences of features, and 4 more between labels that differ."""
+    costs = euclidean_distances(rows, columns, squared=True) / rows.shape[1]
+    if row_labels is not None:
+        costs += _OTHER_CLASS * (row_labels[:, None] != column_labels)
+    return costs
+
+
+def sinkhorn_divergence(rows, columns, row_labels=None, column_labels=None, *, reg):
+    """Return the debiased transport cost between rows of [-1, 1]; zero between equal ones."""
+    sets = {"rows": (rows, row_labels), "columns": (columns, column_labels)}
+
+    def transport(one, other):
+        (x, x_labels), (y, y_labels) = sets[one], sets[other]
+        costs = mean_squared_costs(x, y, x_labels, y_labels)
+        a, b = (np.full(n, 1 / n) for n in costs.shape)
+        return entropic_transport(costs, a, b, reg, _TOLERANCE).cost
+
+    within = transport("rows", "rows") + transport("columns", "columns")
+    return transport("rows", "columns") - within / 2
+
+
+@dataclass(frozen=True, eq=False)
+class FittedRecords:
+    """The source of records: a sketch, or a network; all of it was released, or is public.
+
+    Attributes
+    ----------
+    space : RecordSpace
+        Public.
+    sketch : ReleasedVectors or None
+        None where a network was trained on records.
+    network : TrainedNetwork or None
+        Makes the samples, if there is one.
+    """
+
+    space: RecordSpace
+    sketch: Any
+    network: TrainedNetwork | None
+
+    @property
+    def classes(self) -> np.ndarray | None:
+        """Return the declared labels."""
+        return self.space.classes
+
+    @property
+    def n_records(self) -> int | None:
+        """Return how many records there are, about, where that was released."""
+        return None if self.sketch is None else self.sketch.n_records
+
+    def sample(self, n_samples: Any, y: Any, given: Any, rng: Any, device: Any) -> Any:
+        """Return records, with their labels if there are any."""
+        if given is not None:
+            raise ValueError("given is for tables, with a schema; use y for labels.")
+        counts = None if self.sketch is None else self.sketch.counts
+        codes = wanted_labels(n_samples, y, self.classes, rng, counts)
+        rows = self._rows(n_samples if codes is None else len(codes), codes, rng, device)
+        X = np.asarray(rows, dtype=np.float64)
+        for block in blocks(*X.shape):
+            X[block] = self.space.records(X[block])
+        return X if self.classes is None else (X, self.classes[codes])
+
+    def prototypes(self) -> Any:
+        """Return the means of clusters as records, with their labels if there are any."""
+        rows, codes = self.sketch.prototypes()
+        X = self.space.records(rows)
+        return X if self.classes is None else (X, self.classes[codes])
+
+    def score(self, estimator: Any, X: Any, y: Any, reg: float, rng: Any, device: Any) -> float:
+        """Return minus how far generated records are from given ones."""
+        declared = Declared(self.space.box, self.classes)
+        given = read_points(estimator, X, y, declared, reset=False)
+        kept = rng.permutation(len(given.points))[:SCORED_ROWS]
+        points, codes = given.points[kept], None if given.codes is None else given.codes[kept]
+        rows = self._rows(len(kept), codes, rng, device)
+        return -sinkhorn_divergence(rows, points, codes, codes, reg=reg)
+
+    def _rows(self, n_rows: int, codes: np.ndarray | None, rng: Any, device: Any) -> np.ndarray:
+        """Return generated rows, from -1 to 1."""
+        if self.network is not None:
+            return self.network.rows(n_rows, codes, rng, device)
+        return self.sketch.rows(np.zeros(n_rows, dtype=np.intp) if codes is None else codes, rng)

@@ -1,4 +1,4 @@
-"""Copies of private rows that hold their values, and nothing else of their container.
+"""Copies of private rows that hold only their values, and of candidates that leave no trace.
 
 A container may hold values of rows that are not in it: labels of an index or categories that no row
 has, the memory of a larger array, the width of its longest text.
@@ -13,7 +13,10 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.base import clone
 
+from skdpot.privacy import PrivacyLedger
+from skdpot.privacy.charging import is_budget_accountant
 from skdpot.privacy.quotes import without_quotes
 from skdpot.tables import objects, take_rows
 
@@ -206,3 +209,65 @@ def _polars_column(column: Any, name: str) -> Any:
     ):
         raise _refused(name, str(dtype))
     return pl.Series(column.name, values.to_list(), dtype=values.dtype).cast(dtype)
+
+
+def make_trial(candidate: Any) -> Any:
+    """Return a copy of a candidate that charges no ledger, prints nothing and keeps no files.
+
+    It is fitted on a part of one block. Noise on its scores covers everything that it computes from
+    its block: the search pays for its charges, and the length of a ledger or of printed text would
+    reveal how many candidates there were.
+    """
+    trial = clone(candidate)
+    for part in [trial, *trial.get_params(deep=True).values()]:
+        if hasattr(part, "set_callbacks") and not isinstance(part, type):
+            part.set_callbacks()
+    changes: dict[str, Any] = {}
+    for path, value in trial.get_params(deep=True).items():
+        name = path.rpartition("__")[2]
+        if name in ("ledger", "memory"):
+            changes[path] = None
+        elif name == "accountant":
+            changes[path] = _accountant_of_its_own()
+        elif name == "verbose" and value:
+            changes[path] = False
+        elif not hasattr(value, "get_params"):
+            changes[path] = _charging_nobody(value)
+    return trial.set_params(**changes)
+
+
+def _accountant_of_its_own() -> Any:
+    # diffprivlib's models would charge the default one otherwise. Few trials need diffprivlib.
+    from skdpot.privacy import BudgetAccountant
+
+    return BudgetAccountant()
+
+
+def _charging_nobody(value: Any) -> Any:
+    """Return a parameter's value without ledgers, also within containers such as a grid."""
+    if isinstance(value, PrivacyLedger):
+        return None
+    if is_budget_accountant(value):
+        return _accountant_of_its_own()
+    if type(value) is dict:
+        return {key: _charging_nobody(inside) for key, inside in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(_charging_nobody, value))
+    if hasattr(value, "get_params") and not isinstance(value, type):
+        return make_trial(value)
+    return value
+
+
+def seed_trial(trial: Any, seed: int) -> None:
+    """Seed the open random states of a trial from the seed of its block.
+
+    So the randomness of a block does not depend on earlier trials, nor on how many processes share
+    the work.
+    """
+    open_states = [
+        path
+        for path, value in sorted(trial.get_params(deep=True).items())
+        if path.rpartition("__")[2] == "random_state" and value is None
+    ]
+    numbers = np.random.SeedSequence(seed).generate_state(len(open_states), np.uint32) >> 1
+    trial.set_params(**dict(zip(open_states, numbers.tolist(), strict=True)))

@@ -1,37 +1,48 @@
 """A randomized search for hyperparameters with a differentially private choice."""
 
+import contextlib
 import copy
+import math
 import os
+import random
+import sys
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import effective_n_jobs
+from joblib import effective_n_jobs, parallel_config
 from joblib.parallel import get_active_backend
 from sklearn import get_config
 from sklearn.base import clone
 from sklearn.metrics import check_scoring, get_scorer_names
-from sklearn.model_selection import RandomizedSearchCV
+from sklearn.model_selection import (
+    ParameterGrid,
+    ParameterSampler,
+    RandomizedSearchCV,
+    cross_validate,
+)
 from sklearn.utils import get_tags, indexable
 from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import has_fit_parameter
 
-from skdpot._base import LOST_GROUPS, PrivateEstimator, tells_of_charges
-from skdpot._conformance import NO_FIT_TRANSFORM, Failures
-from skdpot._sklearn_compat import Interval, StrOptions, fit_context, metadata_at
-from skdpot.model_selection._blocks import check_score_range, choose_n_blocks
-from skdpot.model_selection._candidates import draw_candidates, make_candidate, make_trial
-from skdpot.model_selection._copies import as_rows
-from skdpot.model_selection._records import Records
-from skdpot.model_selection._trials import Judgement, score_block
-from skdpot.privacy.block_scores import SCORE_UNITS, random_blocks
+from skdpot._base import LOST_GROUPS, PrivateEstimator
+from skdpot._sklearn_compat import (
+    Interval,
+    StrOptions,
+    fit_context,
+    metadata_at,
+    rows_at,
+    validate_nested_parameters,
+)
+from skdpot.model_selection._copies import as_rows, copy_of, make_trial, seed_trial
+from skdpot.privacy.block_scores import SCORE_UNITS, in_units, random_blocks
 from skdpot.privacy.charging import ReleasePlan
-from skdpot.privacy.foreign import silence
+from skdpot.privacy.foreign import result_of, silence
 from skdpot.privacy.guarantee import PrivacyGuarantee
-from skdpot.privacy.preview import ExpectedError
+from skdpot.privacy.preview import ExpectedError, allow_useless_releases
 from skdpot.privacy.quotes import without_quotes
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import block_score_sensitivity
@@ -45,6 +56,71 @@ _NO_NAN = (
     "HistGradientBoostingClassifier."
 )
 _MODEL = "the fitted model best_estimator_ (this guarantee is about the choice)"
+# The default number of blocks lowers the noise of a score to this share of its range, as long as a
+# block has this number of records.
+_NOISE_SHARE = 0.01
+_DEFAULT_BLOCK_SIZE = 50
+_DEFAULT_N_SPLITS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class SearchRecords:
+    """Private records, and the arrays of `params` and `groups`, with one value for each."""
+
+    X: Any
+    y: Any
+    n_records: int
+    params: dict[str, Any]
+    groups: Any
+    # Further parameters of fits.
+    public: dict[str, Any]
+    # The number of each record's person, if people have several records.
+    person: np.ndarray | None = None
+
+    @property
+    def n_units(self) -> int:
+        """Return the number of units that are assigned to blocks: records, or people."""
+        return self.n_records if self.person is None else int(self.person.max()) + 1
+
+    def rows_in(self, blocks: list[np.ndarray]) -> list[np.ndarray]:
+        """Return the positions of the records in each block; a person's records stay together."""
+        if self.person is None:
+            return blocks
+        ordered = np.argsort(self.person, kind="stable")
+        of_people = np.split(ordered, np.cumsum(np.bincount(self.person))[:-1])
+        return [np.concatenate([of_people[i] for i in block]) for block in blocks]
+
+    def subset(self, rows: np.ndarray) -> tuple[Any, ...]:
+        """Return X, y, groups and parameters of some records."""
+        X, y, groups, *values = (
+            None if each is None else rows_at(each, rows)
+            for each in (self.X, self.y, self.groups, *self.params.values())
+        )
+        return X, y, groups, dict(zip(self.params, values, strict=True))
+
+
+class Judgement(NamedTuple):
+    """The public rule by which a candidate is scored in a block.
+
+    Attributes
+    ----------
+    scoring : str, callable or None
+        As in `cross_validate`.
+    cv : int, splitter or None
+        As in `cross_validate`.
+    params : dict
+        Parameters of fits that are not divided with the records.
+    score_range : tuple (low, high)
+        The range that the mean over the block's splits is clipped to.
+    process : int
+        Number of the process in which the search runs.
+    """
+
+    scoring: Any
+    cv: Any
+    params: dict[str, Any]
+    score_range: tuple[float, float]
+    process: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,7 +355,6 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         self.verbose = verbose
 
     # Nested estimators are validated with the parameters of their candidates.
-    @tells_of_charges
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y=None, **params):
         """Choose parameters privately, and fit the estimator with them to all records.
@@ -327,9 +402,6 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             "and how many there were, are private. See best_params_ and best_score_."
         )
 
-    def _failing_checks(self) -> Failures:
-        return NO_FIT_TRANSFORM if hasattr(self.estimator, "transform") else {}
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         searched = copy.deepcopy(get_tags(self.estimator))
@@ -354,7 +426,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         private = {
             name: as_rows(value, name) for name, value in block_params.items() if name not in public
         }
-        return Records(X, y, n_records, private, as_rows(groups, "groups"), public, person)
+        return SearchRecords(X, y, n_records, private, as_rows(groups, "groups"), public, person)
 
     def _person(self, X, fit_params, n_records):
         """Return the person of each record if fits are given people, else None; or raise."""
@@ -371,7 +443,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
 
     def _declared(self, n_records, columns, groups=None):
         person = None if groups is None else np.arange(n_records)
-        return Records(None, None, n_records, {}, None, {}, person)
+        return SearchRecords(None, None, n_records, {}, None, {}, person)
 
     def _plan(self, data):
         low, high = check_score_range(self.score_range, self.scoring, self.estimator)
@@ -491,3 +563,133 @@ def _processes(n_jobs):
     """
     backend, _ = get_active_backend()
     return 1 if getattr(backend, "supports_sharedmem", False) else n_jobs
+
+
+def check_score_range(score_range: Any, scoring: Any, estimator: Any) -> tuple[float, float]:
+    """Return the ends of the range of scores, or raise if it does not fit the scoring."""
+    try:
+        low, high = (float(end) for end in score_range)
+        good = low < high and math.isfinite(high - low)
+    except (TypeError, ValueError):
+        good = False
+    if not good:
+        raise ValueError(
+            f"score_range must be finite (low, high) with low < high, got {score_range!r}."
+        )
+    if isinstance(scoring, str) and scoring.startswith("neg_") and low >= 0:
+        raise ValueError(
+            f"scoring={scoring!r} is never above 0, and score_range=({low:g}, {high:g}) "
+            "never below: all candidates would score the same. Choose a range such as (-1, 0), "
+            "as wide as errors may be."
+        )
+    # A class has no tags, and is refused later.
+    has_own = scoring is None and not isinstance(estimator, type)
+    kind = get_tags(estimator).estimator_type if has_own else None
+    if kind == "density_estimator" and (low, high) == (0, 1):
+        raise ValueError(
+            "the score of a generator is minus a distance, and that of other density "
+            "estimators a log-likelihood: neither lies from 0 to 1. Choose score_range, such "
+            "as (-1, 0) for a generator."
+        )
+    return low, high
+
+
+def choose_n_blocks(n_blocks: int | None, cv: Any, n_records: int, noise: float) -> int:
+    """Return the number of blocks, from public facts; `noise` is that of a single block."""
+    if cv is None:
+        fewest = _DEFAULT_N_SPLITS
+    elif isinstance(cv, Integral):
+        fewest = int(cv)
+    elif hasattr(cv, "split"):
+        fewest = 2
+    else:
+        raise ValueError(
+            "cv must be an integer or splitter: positions of records make no sense in a block."
+        )
+    if n_blocks is None:
+        wanted = math.ceil(noise / _NOISE_SHARE)
+        n_blocks = max(1, min(wanted, n_records // max(_DEFAULT_BLOCK_SIZE, fewest)))
+    if n_records < n_blocks * fewest:
+        raise ValueError(
+            f"n_blocks={n_blocks} with at least {fewest} records each, to be divided by cv, "
+            f"cannot be made of n_samples={n_records}. Choose fewer blocks, or a smaller cv."
+        )
+    return int(n_blocks)
+
+
+def draw_candidates(param_distributions: Any, count: int, source: Any) -> list[dict[str, Any]]:
+    """Return the parameters of candidates, drawn independently from one distribution.
+
+    `sklearn.model_selection.ParameterSampler` draws *without* replacement if all parameters are
+    lists; here draws are always with replacement. Equal candidates from lists are one object.
+    """
+    seeds = [int(seed) for seed in source.bits(62, 4)]
+    rng = np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seeds)))
+    sampler = ParameterSampler(param_distributions, 1, random_state=rng)
+    if any(
+        hasattr(values, "rvs") for part in sampler.param_distributions for values in part.values()
+    ):
+        return [next(iter(sampler)) for _ in range(count)]
+    grid = ParameterGrid(param_distributions)
+    positions = rng.randint(len(grid), size=count, dtype=np.int64)
+    points = {position: grid[position] for position in set(positions.tolist())}
+    return [points[position] for position in positions.tolist()]
+
+
+def make_candidate(estimator: Any, params: dict[str, Any]) -> Any:
+    """Return an unfitted copy of an estimator with a candidate's parameters.
+
+    Raises ValueError if there is no such parameter, or an estimator of scikit-learn's kind does not
+    allow its value.
+    """
+    candidate = clone(estimator).set_params(**clone(params, safe=False))
+    validate_nested_parameters(candidate)
+    if get_tags(candidate).input_tags.pairwise:
+        raise ValueError(
+            "a matrix of distances or kernels between records cannot be searched with: a record is "
+            "in every row of it, and so would be in every block. Give the records."
+        )
+    return candidate
+
+
+def score_block(
+    trials: list[Any], X: Any, y: Any, groups: Any, params: Any, judgement: Judgement, seed: int
+) -> list[int]:
+    """Return the private scores of candidates in a block, in units of the range of scores.
+
+    `trials` are from `make_trial`; `groups` and `params`, those of the block's records, are for the
+    splitter and for fits. A candidate that fails has the lowest score.
+    """
+    # The process of the search is silent already. Others work on one block at a time.
+    elsewhere = os.getpid() != judgement.process
+    with silence() if elsewhere else contextlib.nullcontext():
+        given = X, y, groups, params, judgement, seed
+        scores = [result_of(partial(_score, trial, *given), None) for trial in trials]
+        return [in_units(score, *judgement.score_range) for score in scores]
+
+
+def _score(
+    trial: Any, X: Any, y: Any, groups: Any, params: Any, judgement: Judgement, seed: int
+) -> Any:
+    trial = clone(trial)
+    seed_trial(trial, seed)
+    _seed_globals(seed)
+    # Copies: candidates and blocks must neither affect nor see each other.
+    scoring, cv, public = copy.deepcopy(judgement[:3])
+    X, y, groups = copy_of(X), copy_of(y), copy_of(groups)
+    params = public | {name: copy_of(values) for name, values in params.items()}
+    # A trial of a private estimator has few records; whether it is useful depends on all of them.
+    # Processes of a candidate would not be silent, so that it has threads only.
+    with np.errstate(all="ignore"), allow_useless_releases(), parallel_config("threading"):
+        found = cross_validate(
+            trial, X, y, groups=groups, scoring=scoring, cv=cv, params=params, error_score="raise"
+        )
+        return np.mean(found["test_score"])
+
+
+def _seed_globals(seed: int) -> None:
+    """Seed the global random number generators of the process."""
+    np.random.seed(seed)
+    random.seed(seed)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(seed)

@@ -106,12 +106,6 @@ class Chain:
         with self._open() as file:
             return self._follow(file, after)
 
-    def holds(self, record: Record) -> bool:
-        """Tell whether the file holds this record."""
-        with self._open() as file:
-            found = file.execute("SELECT digest FROM records WHERE number = ?", (record.number,))
-            return bool(found.fetchone() == (record.digest,))
-
     def append(self, after: Link, decide: Callable[[list[Record]], list[Record]]) -> list[Record]:
         """Append what `decide` returns, given the records after a link; all other writers wait.
 

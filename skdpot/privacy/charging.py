@@ -3,7 +3,7 @@
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,8 +12,7 @@ from skdpot.privacy._diffprivlib import is_budget_accountant
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.filters import sold_pair
 from skdpot.privacy.guarantee import PrivacyGuarantee
-from skdpot.privacy.ledger import PrivacyLedger, Receipt, format_pair, note_charge
-from skdpot.privacy.ledger import charges_of_call as charges_of_call
+from skdpot.privacy.ledger import PrivacyLedger, Receipt, format_pair
 from skdpot.privacy.preview import (
     USEFUL_SHARE,
     ExpectedError,
@@ -40,32 +39,6 @@ _named_charges_of: Any = weakref.WeakKeyDictionary()
 # The attribute of an accountant with the unit and the relation of what it was charged: it is in
 # copies and pickles of the accountant, as these charges are.
 _MEANING = "_skdpot_meaning"
-
-
-def add_note_of_charges(
-    error: BaseException, started: Iterable[tuple[str, Callable[[], bool]]], has_kept: bool
-) -> None:
-    """Add to an error which charges of its call had been made when it was raised.
-
-    Some of the `started` charges may not have been made; `has_kept` says whether the estimator
-    holds the released results.
-    """
-    try:
-        charged = [words for words, is_charged in started if is_charged()]
-    except Exception:
-        error.add_note("Whether the ledger was charged cannot be found out: see its entries.")
-        return
-    if charged:
-        became = (
-            "The release is kept in the fitted attributes."
-            if has_kept
-            else "The release is lost, and another call is charged again."
-        )
-        error.add_note(
-            f"The ledger was charged before this, and stays charged: {'; '.join(charged)}. {became}"
-        )
-    elif not isinstance(error, Exception):
-        error.add_note("Nothing was charged.")
 
 
 class DetachedLedger:
@@ -356,17 +329,11 @@ class ReleasePlan:
                         "charged. Give it another token."
                     )
                 return
-            charges, refused = len(ledger), False
-            note_charge(
-                f"{self.label!r}, {format_pair(pair)}",
-                lambda: not refused and pair in ledger.spent_budget[charges:],
-            )
             setattr(ledger, _MEANING, (self.unit, self.neighbouring))
             try:
                 ledger.spend(*pair)
             except Exception:
-                # An accountant checks before it records. Others may spend before anybody asks.
-                refused = True
+                # An accountant checks before it records.
                 if is_first:
                     delattr(ledger, _MEANING)
                 raise

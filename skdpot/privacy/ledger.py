@@ -8,10 +8,9 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import lru_cache
 from multiprocessing import util
 from pathlib import Path
 from typing import Any
@@ -48,18 +47,6 @@ _SMALL = 0.1
 # Most elements of a list that a message shows.
 _MOST_SHOWN = 10
 _ENTRY_FIELDS = [field.name for field in fields(Entry)]
-# Charges that the current call has begun: each in words, and whether the ledger holds it. None
-# outside of calls that tell of their charges.
-charges_of_call: ContextVar[list[tuple[str, Callable[[], bool]]] | None] = ContextVar(
-    "charges_of_call", default=None
-)
-
-
-def note_charge(words: str, is_charged: Callable[[], bool]) -> None:
-    """Note a charge that is about to be made, for the error of an interrupted call."""
-    charges = charges_of_call.get()
-    if charges is not None:
-        charges.append((words, is_charged))
 
 
 @dataclass(frozen=True)
@@ -705,7 +692,6 @@ class PrivacyLedger:
                     bodies.append(body)
             records = self._chain.after(self._history.link, bodies)
             if records:
-                self._note(records, label, set(pairs.values()))
                 after = self._after(self._history, records)
                 if not after.rule.admits(after.combined(unit)):
                     dearest = max(events, key=lambda key: pairs[key] or (math.inf, 0.0))
@@ -743,16 +729,6 @@ class PrivacyLedger:
                 "the same settings."
             )
         return link
-
-    def _note(self, records: list[Record], label: str, pairs: set[Pair | None]) -> None:
-        """Note charges that are about to be made, for the error of an interrupted call."""
-        first, last = records[0].number, records[-1].number
-        costs = {"those of its event" if each is None else format_pair(each) for each in pairs}
-        where = f"record {first}" if first == last else f"records {first} to {last}"
-        note_charge(
-            f"{where}, {label!r}, (epsilon, delta) = {', '.join(sorted(costs))}",
-            partial(self._chain.holds, records[-1]),
-        )
 
     def _pair_for(self, event: DpEvent, unit: str) -> Pair | None:
         """Return the pair of an event that states no delta: at half of the remaining delta."""

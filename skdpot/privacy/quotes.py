@@ -113,11 +113,15 @@ def without_sizes(error: BaseException) -> BaseException:
     >>> without_sizes(MemoryError("Unable to allocate an array with shape (4711,)"))
     MemoryError('there is not enough memory: use fewer records, or smaller settings.')
     """
+    said = error
     if isinstance(error, MemoryError) and not str(error).startswith(_OF_TRAINING):
-        return MemoryError("there is not enough memory: use fewer records, or smaller settings.")
-    if isinstance(error, OverflowError):
-        return OverflowError("a number is too large for this computation.")
-    return error
+        said = MemoryError("there is not enough memory: use fewer records, or smaller settings.")
+    elif isinstance(error, OverflowError):
+        said = OverflowError("a number is too large for this computation.")
+    if said is not error:
+        for note in getattr(error, "__notes__", ()):
+            said.add_note(note)
+    return said
 
 
 def _wants_target(said: str) -> bool:

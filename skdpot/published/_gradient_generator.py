@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.optimize import brentq
 
-from skdpot._base import tells_of_charges, warn_user
+from skdpot._base import warn_user
 from skdpot._progress import plain_bar
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context, validate_parameters
 from skdpot.generative import (
@@ -626,7 +626,6 @@ class SinkhornGradientGenerator(BaseGenerator):
         self.warm_start = warm_start
         self.verbose = verbose
 
-    @tells_of_charges
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None) -> Self:
         """Train the network. The ledger is charged first, with the whole cost.

@@ -10,8 +10,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skdpot._base import PrivateEstimator, count_columns, tells_of_charges
-from skdpot._conformance import EMPTY_ROW, FRESH_NOISE, Failures
+from skdpot._base import PrivateEstimator, count_columns
 from skdpot._sklearn_compat import Interval, fit_context, validate_parameters
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import DpEvent, PureDpEvent, SelfComposedDpEvent
@@ -104,7 +103,6 @@ class BaseLocalSampler(
         if cls.__doc__:
             cls.__doc__ = _SHARED.sub(lambda line: entries.get(line[1], line[0]), cls.__doc__)
 
-    @tells_of_charges
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None) -> Self:
         """Prepare the mechanism; nothing is released, and nothing is charged.
@@ -183,10 +181,6 @@ class BaseLocalSampler(
     def _doubles_per_user(self, n_samples: int) -> int:
         """Return how many doubles the work on one user takes."""
 
-    def _failing_checks(self) -> Failures:
-        return {**FRESH_NOISE, **EMPTY_ROW}
-
-    @tells_of_charges
     def transform(self, X) -> Any:
         """Release one epsilon-LDP sample per user.
 
@@ -213,7 +207,6 @@ class BaseLocalSampler(
         """Return one sample of each user in the form of `transform`."""
         return samples
 
-    @tells_of_charges
     def sample(self, X, n_samples=1) -> np.ndarray:
         """Release private samples for every user.
 
@@ -249,7 +242,7 @@ class BaseLocalSampler(
         # since.
         samples = UserSamples(self._fitted, n_samples, self._plan_chunks(users.shape[0], n_samples))
         plan = self._plan_samples(samples, make_source(self.random_state))
-        released = self._release(plan, users)
+        released = self._guarded(lambda: self._release(plan, users))
         # The guarantee changes if random_state was set since the fit.
         if plan.guarantee != self.privacy_guarantee_:
             self.privacy_guarantee_ = plan.guarantee

@@ -4,7 +4,6 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from skdpot._conformance import PRIVATE_COUNT, Failures
 from skdpot._progress import plain_bar
 from skdpot._sklearn_compat import Interval, StrOptions
 from skdpot.sampling._distributions import BaseDistributionSampler, Projection, scaled_uniform
@@ -167,9 +166,6 @@ class WassersteinProjectionSampler(BaseDistributionSampler):
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose
-
-    def _failing_checks(self) -> Failures:
-        return {**super()._failing_checks(), **PRIVATE_COUNT}
 
     def _plan_projection(self, cost, epsilon):
         n_outputs, gap = cost.shape[1], np.nan

@@ -35,6 +35,7 @@ from skdpot.tables._reading import (
     labels_of,
     no_such_column,
     person_codes,
+    private_codes,
     read_codes,
     read_columns,
     read_units,

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from itertools import compress
@@ -266,15 +265,9 @@ def _floats(values: np.ndarray) -> np.ndarray:
     """Return values as doubles, NaN for those that are no numbers."""
     if values.dtype != object:
         return values.astype(np.float64)
-    numbers = [_number_in_text(value) for value in values.ravel().tolist()]
+    numbers = [_number(value, str) for value in values.ravel().tolist()]
     found = [math.nan if number is None else number for number in numbers]
     return np.array(found, dtype=np.float64).reshape(values.shape)
-
-
-def _number_in_text(value: Any) -> float | None:
-    with suppress(Exception):
-        return float(value) if isinstance(value, str) else _number(value)
-    return None
 
 
 def _finite_numbers(table: Table, column: Column, missing: str) -> np.ndarray:
@@ -386,19 +379,42 @@ def label_order(label: Any) -> tuple[int, str, Any]:
     return 2, type(label).__name__, str(label)
 
 
-def _number(value: Any) -> float | None:
-    """Return a value as a double, NaN for a missing one, and None if it is no number."""
+def _number(value: Any, *others: type) -> float | None:
+    """Return a value as a double, NaN for a missing one, and None if it is no number.
+
+    Values of other types are read, too.
+    """
     if is_missing(value):
         return math.nan
     try:
         # Databases return decimal numbers.
-        return float(value) if isinstance(value, Real | Decimal) else None
+        known: Any = value if isinstance(value, (Real, Decimal, *others)) else None
+        return None if known is None else float(known)
     except OverflowError:
         # An integer beyond all doubles is beyond all bounds, too.
         return math.inf if value > 0 else -math.inf
     except Exception:
         # A signalling NaN, or an object that raises.
         return None
+
+
+def private_codes(table: Table, column: Column) -> np.ndarray:
+    """Return the numbers of a column, NaN for a missing one, or the positions of its labels.
+
+    No value raises. An undeclared or missing label is -1, and so is one of another type. A number
+    beyond all doubles is infinite. Text is read as a number where it is one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.tables import NUMERIC, Column, Table, private_codes
+    >>> cells = np.array([[1], ["2.5"], ["two"], [None], [-(10**400)]], dtype=object)
+    >>> private_codes(Table(cells), Column("x", NUMERIC, position=0)).tolist()
+    [1.0, 2.5, nan, nan, -inf]
+    """
+    if column.kind == NUMERIC:
+        return _floats(table.column(column.position))
+    return np.maximum(column.codes(table.labels(column.position)), -1).astype(np.float64)
 
 
 # Kinds of columns
@@ -624,7 +640,11 @@ def person_codes(
             "missing values, lists, or floating-point numbers that may stand for several people "
             f"(from 2**{exact_digits(groups)} on). Leave these rows out, or read names as text."
         )
-    _check_one_kind(number)
+    if len(set(map(_kind_of, number))) > 1:
+        raise ValueError(
+            "groups names people by values of different types, such as 7 and '7', and one person "
+            "may have two names: read the column as text (dtype=str)."
+        )
     return np.array(codes, dtype=np.intp), list(number)
 
 
@@ -636,15 +656,6 @@ def _code_of(value: Any, number: dict[Any, int], largest: float) -> int:
         return number.setdefault(value, len(number))
     except Exception:
         return -1
-
-
-def _check_one_kind(people: Iterable[Any]) -> None:
-    """Raise if people are named by values of several kinds: one person might have two names."""
-    if len(set(map(_kind_of, people))) > 1:
-        raise ValueError(
-            "groups names people by values of different types, such as 7 and '7', and one person "
-            "may have two names: read the column as text (dtype=str)."
-        )
 
 
 def _kind_of(person: Any) -> Any:

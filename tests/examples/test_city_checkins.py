@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skdpot.datasets import make_city_checkins
+from examples.datasets import make_city_checkins
 
 
 @pytest.fixture(scope="module")

@@ -92,6 +92,7 @@ def test_answers_hold_the_divergence(example, groups):
     assert answers[0].standard_error_ == pytest.approx(np.sqrt(2) * 2 * 3 / 150, rel=0.01)
 
 
+@pytest.mark.experiment
 def test_laplace_noise_is_what_theory_says(example, results):
     assert results.expected == {1.0: 3 / 150, 8.0: 3 / 1200}
     ratios = np.concatenate(list(example.measured_over_expected(results).values()))

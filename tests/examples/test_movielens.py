@@ -10,7 +10,7 @@ import pytest
 from scipy.sparse import csr_array
 from sklearn.utils import Bunch
 
-from skdpot.datasets import load_movielens100k
+from examples.datasets import load_movielens100k
 
 pytestmark = pytest.mark.experiment
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from skdpot import FairBarycenterPreprocessor
-from skdpot.fairness._attribute import read_labels, split_attribute
+from skdpot.fairness._groups import read_labels, split_attribute
 from skdpot.tables import Table
 
 

@@ -5,7 +5,6 @@ truth that is known exactly. A simulation of 1,000 runs whose bound holds with p
 fewer than 940 that hold with probability 0.08; bounds for all distributions hold more often.
 """
 
-import copy
 import functools
 import itertools
 import math
@@ -23,12 +22,15 @@ from sklearn.tree import DecisionTreeRegressor
 from skdpot import FairBarycenterPreprocessor, FairBarycenterRegressor, PrivacyLedger
 from skdpot.fairness import ConditionalRepair
 from skdpot.fairness import _certificate as certificate
-from skdpot.fairness import _fitting as fitting
-from skdpot.fairness._certificate import MOST_ROWS, certify, group_probabilities, hold_out
-from skdpot.fairness._confidence import (
+from skdpot.fairness import _repair as fitting
+from skdpot.fairness._certificate import (
+    MOST_ROWS,
     area_under,
+    certify,
     gap_bound,
     gap_radius,
+    group_probabilities,
+    hold_out,
     largest_gap,
     largest_mean,
     rank_gap,
@@ -180,7 +182,7 @@ def test_alike_groups_get_low_bounds_and_different_ones_high_ones():
 
 def probabilities_are(monkeypatch, probabilities):
     """Let the classifier of a certificate say this of the held-out rows."""
-    monkeypatch.setattr(certificate, "group_probabilities", lambda *args: probabilities)
+    monkeypatch.setattr(certificate, "group_probabilities", lambda *args, **options: probabilities)
 
 
 def test_bounds_are_those_of_the_numbers_of_rows(monkeypatch):
@@ -385,11 +387,11 @@ def test_coverage_of_a_certificate_of_a_repair(monkeypatch):
     """The truth is what the same classifier finds in 20,000 further rows."""
     given = []
 
-    def spy(*args):
-        given.append(copy.deepcopy(args))
-        return certify(*args)
+    def spy(*args, **options):
+        given.append((args, options))
+        return group_probabilities(*args, **options)
 
-    monkeypatch.setattr(fitting, "certify", spy)
+    monkeypatch.setattr(certificate, "group_probabilities", spy)
     n_held = np.zeros(2, dtype=int)
     for run in range(24):
         fair = FairBarycenterPreprocessor(method="conditional", random_state=run)
@@ -397,11 +399,10 @@ def test_coverage_of_a_certificate_of_a_repair(monkeypatch):
         found = fair.fit(X, sensitive_features=groups).certificate_
         new, labels = wide_rows(10_000 + run, 20_000)
         new, labels = new[labels != "c"], labels[labels != "c"]
-        train, _, columns, names, rng = given.pop()
+        (train, _, n_groups), options = given.pop()
         # The same seed: the classifier is that of the certificate.
-        said = group_probabilities(
-            train, fair.transform(new, sensitive_features=labels), columns, len(names), rng
-        )
+        repaired = fair.transform(new, sensitive_features=labels)
+        said = group_probabilities(train, repaired, n_groups, **options)
         ratio = said[:, 1] / (said[:, 0] + said[:, 1])
         auc = roc_auc_score(labels == "b", ratio)
         gap = ks_between_groups(ratio, sensitive_features=labels)

@@ -13,7 +13,7 @@ from sklearn.neighbors import KNeighborsRegressor
 
 from skdpot import FairBarycenterPreprocessor, tables
 from skdpot.fairness import CandidateSupport, FreeSupport
-from skdpot.fairness._space import in_own_units
+from skdpot.fairness._rows import in_own_units
 from skdpot.tables import Table, find_columns
 from tests.oracles.fair_tables import in_polars, mixed_frame, transport_cost
 

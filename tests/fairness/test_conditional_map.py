@@ -7,13 +7,9 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from skdpot.fairness._conditional import fit_conditional
-from skdpot.fairness._conditional._coupling import along_the_order, by_a_race
-from skdpot.fairness._conditional._numbers import fit_numbers
-from skdpot.fairness._conditional._polyline import Polyline
-from skdpot.fairness._conditional._products import Linear, blocks_of, evaluate
-from skdpot.fairness._conditional._scales import fit_scale
-from skdpot.fairness._row_draws import Draws, uniforms
+from skdpot.fairness._conditional import along_the_order, by_a_race, fit_conditional
+from skdpot.fairness._conditional_models import fit_numbers, fit_scale
+from skdpot.fairness._rows import Draws, uniforms
 from skdpot.tables import NOMINAL, NUMERIC, ORDINAL, Column
 
 RARE = 1e-4
@@ -251,47 +247,18 @@ def test_scores_grow_with_values_and_lead_back_to_them():
         np.testing.assert_allclose(back, values, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("spread", [0.0, 0.3, 4.0])
-def test_piecewise_linear_functions_are_those_of_a_search(spread):
-    """Knots at nearly equal distances, and such that a guide would be of no use."""
-    rng = np.random.default_rng(1)
-    x = np.cumsum(np.exp(spread * rng.normal(size=100)))
-    line = Polyline(x, np.sort(rng.normal(size=100)))
-    between = rng.uniform(2 * x[0] - x[1], 1.1 * x[-1], size=(3, 1000))
-    values = np.append(np.hstack([between, np.tile(x, (3, 1))]), np.full((3, 1), np.nan), axis=1)
-    np.testing.assert_allclose(line(values), np.interp(values, x, line.y), rtol=1e-12, atol=1e-12)
-    np.testing.assert_array_equal(line.cell(x[:-1]), np.arange(99))
-
-
-def test_functions_of_columns_are_found_in_blocks():
-    rng = np.random.default_rng(2)
-    features, numbers = rng.normal(size=(3, 150, 40)), rng.integers(1, 4, size=50)
-    columns = [
-        Linear(rng.normal(size=(3, n)), rng.normal(size=((1, 3)[i % 2], n, 3 * i)))
-        for i, n in enumerate(numbers)
-    ]
-    blocks, known = blocks_of(columns), np.full_like(features, np.nan)
-    assert len(blocks) > 2
-    for i, found in enumerate(evaluate(blocks, known)):
-        one = columns[i]
-        expected = one.slopes @ features[:, : 3 * i] + one.intercepts[:, :, None]
-        np.testing.assert_allclose(found, expected, atol=1e-9)
-        known[:, 3 * i : 3 * i + 3] = features[:, 3 * i : 3 * i + 3]
-
-
 def test_images_of_scores_have_the_distribution_of_their_group():
-    """Means, variances and slopes differ, and one variance grows with an earlier column."""
+    """Means, variances and slopes differ."""
     rng = np.random.default_rng(6)
     groups = rng.integers(2, size=12_000)
     earlier = rng.normal(size=(12_000, 1))
-    noise = rng.normal(size=12_000) * np.exp(0.5 * earlier[:, 0])
+    noise = rng.normal(size=12_000) * np.where(groups, 0.5, 1.5)
     scores = np.where(groups, 1 + earlier[:, 0], -0.5 * earlier[:, 0]) + noise
     folds = rng.integers(4, size=12_000)
     model = fit_numbers(scores, earlier.T, groups, folds, 2)
     assert model.differs
-    features, lines = np.stack([earlier.T] * 2), model.lines
-    means = lines.intercepts[:, None] + lines.slopes @ earlier.T
-    moved = model.move(scores, means, features, groups, rng.random(12_000))
+    means = model.lines.of(earlier.T)[:, 0]
+    moved = model.move(scores, means, groups, rng.random(12_000))
     np.testing.assert_array_equal(moved[groups, np.arange(12_000)], scores)
     for low, high in ((-3, -0.7), (-0.7, 0.7), (0.7, 3)):
         near = (low < earlier[:, 0]) & (earlier[:, 0] < high)

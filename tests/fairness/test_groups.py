@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from skdpot.fairness._attribute import read_labels
-from skdpot.fairness._groups import find_groups
+from skdpot.fairness._groups import find_groups, read_labels
 
 
 def groups_of(labels, **options):

@@ -8,8 +8,7 @@ from sklearn.linear_model import LinearRegression
 
 from skdpot import FairBarycenterPreprocessor, FairBarycenterRegressor
 from skdpot.fairness import DeclaredGroups, FoundGroups
-from skdpot.fairness._attribute import read_labels
-from skdpot.fairness._groups import find_groups
+from skdpot.fairness._groups import find_groups, read_labels
 from skdpot.fairness.metrics import ks_between_groups, make_fairness_scorer
 
 MISSING = {"None": None, "NaN": np.nan, "NA": pd.NA}

@@ -129,6 +129,7 @@ def test_both_ways_are_the_same(people):
     np.testing.assert_array_equal(by_column, by_metadata)
 
 
+@pytest.mark.experiment
 def test_searches_within_cross_validation(people):
     X, y = people
     parity = make_fairness_scorer(ks_between_groups, sensitive_features="group")

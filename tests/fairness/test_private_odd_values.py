@@ -25,6 +25,7 @@ from skdpot import FairBarycenterPreprocessor, FairBarycenterRegressor, PrivacyL
 from skdpot.fairness import ConditionalRepair, FreeSupport
 from skdpot.releases import VectorRelease
 from tests.oracles.transcripts import Transcript, differences, on_transcript
+from tests.quick import first_quick
 
 N, ODD = 60, 7
 rng = np.random.default_rng(0)
@@ -73,8 +74,6 @@ ANYWHERE = [None, np.nan, pd.NA, pd.NaT, np.inf, -np.inf, "x", "", "0.5", "nan",
             (1,), ("p", 1), {}, {"p"}, np.zeros(2), np.zeros(0), 10**400, -(10**400), 1e308, b"p",
             Decimal("sNaN"), Decimal("0.5"), np.timedelta64(1, "Y"), np.datetime64("NaT"),
             pd.Timestamp("2020-01-01"), object(), "1", "0", 7, "maybe", "half\udcff"]  # fmt: skip
-# A sketch takes longer.
-FEW = ANYWHERE[::4]
 
 
 def planted(column, value):
@@ -111,15 +110,17 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize("every", first_quick([5, 1]))
 @pytest.mark.parametrize("name, column", CASES)
-def test_an_odd_value_changes_nothing_that_is_free(name, column, capfd, caplog):
+def test_an_odd_value_changes_nothing_that_is_free(name, column, every, capfd, caplog):
     """Warnings are errors here. With the same noise and releases, all that is left is the same."""
     with on_transcript(Transcript()) as transcript:
         fitted(MAKE[name], TABLE, TARGETS)
         transcript.record()
         one = fitted(MAKE[name], TABLE, TARGETS)
         transcript.replay()
-        for value in FEW if name == "conditional" else ANYWHERE:
+        # A sketch takes longer.
+        for value in ANYWHERE[:: every * (4 if name == "conditional" else 1)]:
             transcript.position = 0
             with np.errstate(all="raise"):
                 other = fitted(MAKE[name], *planted(column, value))
@@ -145,11 +146,12 @@ def counted(monkeypatch, fit):
 
 
 @pytest.mark.parametrize("name, column", [case for case in CASES if case[0] != "conditional"])
-def test_an_odd_record_counts_once_at_most_and_changes_no_other(name, column, monkeypatch):
+@pytest.mark.parametrize("every", first_quick([5, 1]))
+def test_an_odd_record_counts_once_at_most_and_changes_no_other(name, column, every, monkeypatch):
     others = np.delete(np.arange(N), ODD)
     rest = (TABLE.iloc[others], TARGETS[others])
     without = counted(monkeypatch, lambda: fitted(MAKE[name], *rest))
-    for value in ANYWHERE:
+    for value in ANYWHERE[::every]:
         with_it = counted(
             monkeypatch, lambda value=value: fitted(MAKE[name], *planted(column, value))
         )

@@ -81,7 +81,7 @@ def other_frame(n):
     frame = pd.DataFrame({"number": np.arange(n), "whole": np.full(n, 3.5)})
     frame["level"] = pd.Categorical(["top"] * n, ["middle", "top", "low"], ordered=True)
     frame["color"] = pd.Categorical([None, *["black"] * (n - 1)])
-    frame["word"] = [*[0.5] * (n - 1), None]
+    frame["word"] = np.array([*[0.5] * (n - 1), None], dtype=object)
     return frame.assign(group="m")
 
 
@@ -100,7 +100,7 @@ def test_all_that_a_fit_leaves_is_a_function_of_the_release(delta, form, monkeyp
     if form is in_polars:
         # The types themselves are public.
         frames[1] = frames[1].astype({"word": object, "number": float, "whole": int})
-        frames[1]["word"] = "never"
+        frames[1]["word"] = np.full(len(frames[1]), "never", dtype=object)
     states = [state(FairBarycenterPreprocessor(**options).fit(form(frame))) for frame in frames]
     assert (released[0] != released[1]).any()
     assert states[0] == states[1]
@@ -402,6 +402,7 @@ def test_seeds_reproduce_and_guarantee_nothing():
     assert (one != other.group_weights_).any() and other.privacy_guarantee_ is not None
 
 
+@pytest.mark.experiment
 def test_a_large_budget_makes_the_map_that_is_fitted_openly():
     X, labels = shifted_groups((1500, 2500))
     bounds = (-4, 5)

@@ -22,9 +22,9 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeRegressor
 
+from skdpot import FairBarycenterRegressor
 from skdpot.fairness import FoundGroups
 from skdpot.fairness._predictions import GroupDistribution, PredictionBarycenter
-from skdpot.fairness._regressor import FairBarycenterRegressor
 from skdpot.fairness.metrics import ks_between_groups, make_fairness_scorer
 from skdpot.transport import monotone_transport
 from tests.oracles.versions import IS_SKLEARN_1_7

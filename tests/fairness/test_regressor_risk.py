@@ -11,7 +11,7 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import ShuffleSplit
 
-from skdpot.fairness._regressor import FairBarycenterRegressor
+from skdpot import FairBarycenterRegressor
 from skdpot.fairness.metrics import group_auc, ks_between_groups
 
 pytestmark = pytest.mark.experiment

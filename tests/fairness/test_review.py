@@ -7,8 +7,8 @@ import pytest
 
 from skdpot import FairBarycenterPreprocessor, PrivacyLedger
 from skdpot.fairness import CandidateSupport, FoundGroups, FreeSupport
-from skdpot.fairness._attribute import read_labels
-from skdpot.fairness._maps import nearest
+from skdpot.fairness._groups import read_labels
+from skdpot.fairness._supports import nearest
 from skdpot.releases import HistogramRelease, UnitLayout, group_weights
 from skdpot.tables import Table, find_columns
 

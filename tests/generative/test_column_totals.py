@@ -7,7 +7,8 @@ from scipy.optimize import nnls
 
 from skdpot import DPSinkhornGenerator
 from skdpot.generative import TableSketch
-from skdpot.generative._sketch.column_totals import (
+from skdpot.generative._budget import sketch_budget
+from skdpot.generative._counts import (
     _equations,
     _nonnegative,
     deviation_in_classes,
@@ -15,11 +16,9 @@ from skdpot.generative._sketch.column_totals import (
     sums_of_pairs,
     with_totals,
 )
-from skdpot.generative._sketch.marginals import release_marginals, share_marginals
-from skdpot.generative._sketch.plan import sketch_budget
-from skdpot.generative._sketch.table_model import fit_table
-from skdpot.generative._sketch.table_sketch import TableReleases
-from skdpot.generative._sketch.table_space import TableSpace
+from skdpot.generative._mixture import fit_table
+from skdpot.generative._table import TableReleases, release_marginals, share_marginals
+from skdpot.generative._table_space import TableSpace
 from skdpot.privacy.random import make_source
 from skdpot.releases import SketchReleases
 from skdpot.tables import read_schema

@@ -5,8 +5,8 @@ import itertools
 import pytest
 import torch
 
-from skdpot.generative._torch import costs as module
-from skdpot.generative._torch.costs import GroundCost
+from skdpot.generative._torch import transport as module
+from skdpot.generative._torch.transport import GroundCost
 from tests.oracles.devices import DEVICES
 
 pytestmark = pytest.mark.experiment

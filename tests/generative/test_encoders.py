@@ -12,16 +12,16 @@ import scipy.ndimage
 from sklearn.datasets import load_digits
 
 from skdpot.generative import CosineEncoder, PoseEncoder
-from skdpot.generative._encoders import (
-    Encoder,
-    RecordSpace,
-    encoder_from_header,
-    images,
-    make_encoder,
-    pose,
+from skdpot.generative import _encoders as pose
+from skdpot.generative import _images as images
+from skdpot.generative._encoders import Encoder, RecordSpace, encoder_from_header, make_encoder
+from skdpot.generative._images import (
+    CosineTransform,
+    IntensityMap,
+    interpolate,
+    jitter,
+    whole_shape,
 )
-from skdpot.generative._encoders.images import CosineTransform, interpolate, whole_shape
-from skdpot.generative._encoders.pixels import IntensityMap, jitter
 
 GREY, COLOUR = (20, 16), (9, 10, 3)
 

@@ -8,8 +8,7 @@ import pytest
 
 from skdpot import DPSinkhornGenerator
 from skdpot.generative import TableSketch
-from skdpot.generative._files import read_generator, write_generator
-from skdpot.generative._saving import plain
+from skdpot.generative._files import plain, read_generator, write_generator
 from skdpot.privacy import PrivacyGuarantee
 
 SCHEMA = {

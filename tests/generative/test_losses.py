@@ -7,10 +7,8 @@ import ot
 import pytest
 import torch
 
-from skdpot.generative._torch import losses
-from skdpot.generative._torch.costs import GroundCost
-from skdpot.generative._torch.losses import semi_debiased
-from skdpot.generative._torch.sinkhorn import sinkhorn
+from skdpot.generative._torch import transport as losses
+from skdpot.generative._torch.transport import GroundCost, semi_debiased, sinkhorn
 from tests.oracles.devices import DEVICES
 
 pytestmark = pytest.mark.experiment

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrizations import spectral_norm
 
-from skdpot.generative._torch import architectures
+from skdpot.generative._torch import networks as architectures
 from skdpot.generative._torch.networks import (
     RowGenerator,
     check_network,

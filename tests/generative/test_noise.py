@@ -4,8 +4,8 @@ import pytest
 import torch
 from scipy.stats import kstest
 
-from skdpot.generative._torch import noise as module
-from skdpot.generative._torch.noise import normal_noise
+from skdpot.generative._torch import steps as module
+from skdpot.generative._torch.steps import normal_noise
 from skdpot.privacy.random import make_source
 from tests.oracles.devices import DEVICES
 

@@ -9,15 +9,11 @@ from scipy.stats import kstest
 
 from skdpot import DPSinkhornGenerator
 from skdpot.generative import TableSketch
-from skdpot.generative._sketch import marginals, parities
-from skdpot.generative._sketch.latent_classes import JointTable, fit_mixture
-from skdpot.generative._sketch.marginals import release_marginals, share_marginals
-from skdpot.generative._sketch.parities import (
-    column_halves,
-    parity_sums,
-    scanned_subsets,
-    standing_out,
-)
+from skdpot.generative import _counts as parities
+from skdpot.generative import _table as marginals
+from skdpot.generative._counts import column_halves, parity_sums, scanned_subsets, standing_out
+from skdpot.generative._mixture import JointTable, fit_mixture
+from skdpot.generative._table import release_marginals, share_marginals
 from skdpot.privacy.random import make_source
 from skdpot.releases import SketchReleases
 from skdpot.tables import read_schema

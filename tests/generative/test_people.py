@@ -16,9 +16,10 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 
 from skdpot import DPSinkhornGenerator, PrivacyLedger
 from skdpot.generative import TableSketch
-from skdpot.generative._sketch.people import People
+from skdpot.generative._table_space import People
 from tests.oracles.people import SCHEMA, SMALL, fit_people, make_people, refused
 from tests.oracles.sketch import moved_by, squared_mu, transcript_of
+from tests.quick import first_quick
 
 
 def one_person(stars, **columns):
@@ -60,7 +61,7 @@ def spent_noise(transcript):
     return math.fsum((of.sensitivity / of.deviation) ** 2 for of in transcript.values()) ** -0.5
 
 
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))
+@pytest.mark.parametrize("options", first_quick(OPTIONS.values(), 1), ids=list(OPTIONS))
 def test_a_person_moves_no_release_further_than_declared_however_many_rows_she_has(options):
     moved = farthest(PERSONS.values(), **options)
     assert {"cells 1", "numbers of rows"} < set(moved) and "parities" not in moved
@@ -80,6 +81,7 @@ def test_weights_that_are_forgotten_would_be_seen(monkeypatch):
     assert max(farthest([PERSONS["two rows"]]).values()) <= 1.0
 
 
+@pytest.mark.experiment
 def test_a_person_replaced_moves_releases_by_twice_as_much_at_most():
     """All rows of one person are replaced, by a search for the worst ones."""
     base, names = make_people(40), list(PERSONS)[:-1]

@@ -11,8 +11,8 @@ import pytest
 
 from skdpot import DPSinkhornGenerator
 from skdpot.generative import ImageSketch, TableSketch, VectorSketch
+from skdpot.generative import _table as table_sketch
 from skdpot.generative._files import read_generator, write_generator
-from skdpot.generative._sketch import table_sketch
 
 SCHEMA = {
     "age": range(18, 80),

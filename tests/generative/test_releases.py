@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.stats import halfnorm, kstest, norm
 
-from skdpot.generative._torch.releases import NoisyRelease, clip_rows, clip_whole
+from skdpot.generative._torch.steps import NoisyRelease, clip_rows, clip_whole
 from skdpot.privacy.mechanisms import GaussianMechanism
 from skdpot.privacy.random import NoiseSource, make_source
 from tests.oracles.devices import DEVICES

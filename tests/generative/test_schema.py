@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from skdpot.generative._sketch.cells import first_edges
+from skdpot.generative._counts import first_edges
 from skdpot.tables import (
     Table,
     container_of,
@@ -519,6 +519,13 @@ def test_no_single_value_decides_about_the_type_of_a_drawn_column(odd, library):
     if library == "pandas":
         expected = {"a missing number": "Int64", "a missing truth value": "boolean"}
         assert str(made["x"].dtype) == expected.get(odd, str(made["x"].dtype))
+
+
+@pytest.mark.parametrize("values", [["a", "b"], ["a", 1], [1, 2], [pd.Timestamp(0)]])
+def test_no_value_decides_about_the_type_of_a_column_of_objects(values):
+    """narwhals looks into them, and calls them text if all are."""
+    table = Table(pd.DataFrame({"x": pd.Series(values, dtype=object)}))
+    assert table.kind(0) == "O" and table.dtype(0) == np.dtype(object)
 
 
 @pytest.mark.parametrize("dtype", ["string", "category"])

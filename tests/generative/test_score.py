@@ -4,8 +4,8 @@ import numpy as np
 import ot
 import pytest
 
-from skdpot.generative import _fitted
-from skdpot.generative._score import mean_squared_costs, sinkhorn_divergence
+from skdpot.generative import _records as _fitted
+from skdpot.generative._records import mean_squared_costs, sinkhorn_divergence
 from tests.oracles.entropic_transport import entropic_transport
 from tests.oracles.gradient_generators import make_gradient_generator
 

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.generative._torch import sinkhorn as module
-from skdpot.generative._torch.sinkhorn import sinkhorn
+from skdpot.generative._torch import transport as module
+from skdpot.generative._torch.transport import sinkhorn
 from skdpot.transport import entropic_transport, smallest_tolerance
 from tests.oracles.devices import DEVICES, NEEDS_CUDA
 

@@ -12,12 +12,17 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from skdpot.generative import CosineEncoder
-from skdpot.generative._sketch import class_rows
-from skdpot.generative._sketch.class_rows import ClassRows
-from skdpot.generative._sketch.clusters import ROUND, Centres
-from skdpot.generative._sketch.moments import BALL, COUNTED, SYMMETRIC, WITH_COUNT
-from skdpot.generative._sketch.vector_plan import _N_ROUNDS
-from skdpot.generative._sketch.vector_releases import VectorReleases, intensity_counts
+from skdpot.generative import _gaussians as class_rows
+from skdpot.generative._gaussians import (
+    BALL,
+    COUNTED,
+    ROUND,
+    SYMMETRIC,
+    WITH_COUNT,
+    Centres,
+    ClassRows,
+)
+from skdpot.generative._vectors import _N_ROUNDS, VectorReleases, intensity_counts
 from skdpot.privacy import BudgetExceededError, PrivacyLedger
 from skdpot.privacy.accounting import epsilon_of
 from skdpot.releases import RADIUS, ball_points
@@ -277,7 +282,7 @@ def test_pixels_that_are_counted_twice_are_found_out(rng, monkeypatch):
     def doubled(points):
         return 2 * intensity_counts(points)
 
-    monkeypatch.setattr("skdpot.generative._sketch.vector_releases.intensity_counts", doubled)
+    monkeypatch.setattr("skdpot.generative._vectors.intensity_counts", doubled)
     replay = Replay(make_generator("waves"), *some_records("waves", rng))
     more = replay(*together(some_records("waves", rng), further_records("waves", rng)[0]))
     assert moved_by(more, replay.first)["intensities"] > 1.9
@@ -293,7 +298,7 @@ def test_a_ground_that_goes_by_exact_intensities_is_found_out(rng, monkeypatch):
     def placed(self, encoder, intensities, *others, place=VectorReleases._on_ground):
         return place(self, encoder, exact[0] / exact[0].sum(), *others)
 
-    monkeypatch.setattr("skdpot.generative._sketch.vector_releases.intensity_counts", counted)
+    monkeypatch.setattr("skdpot.generative._vectors.intensity_counts", counted)
     monkeypatch.setattr(VectorReleases, "_on_ground", placed)
     records, record = some_records("waves", rng), further_records("waves", rng)[0]
     replay = Replay(make_generator("waves"), *records)

@@ -9,8 +9,7 @@ from scipy.stats import halfnorm, kstest, norm
 
 from skdpot.generative import _network
 from skdpot.generative._torch import training
-from skdpot.generative._torch.releases import NoisyRelease
-from skdpot.generative._torch.steps import _exact_sum
+from skdpot.generative._torch.steps import NoisyRelease, _exact_sum
 from skdpot.generative._torch.training import STEPS
 from skdpot.privacy.accounting import epsilon_of
 from skdpot.published._gradient_generator import GRADIENTS, make_vector

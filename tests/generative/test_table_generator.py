@@ -221,6 +221,7 @@ def test_a_frame_without_a_schema_is_told_of_it():
         refuse(generator, r"[fF]or a table declare schema=\{column: ...\}", table)
 
 
+@pytest.mark.experiment
 def test_the_number_of_records_is_released_with_noise(tmp_path):
     table = make_table(500)
     sizes = {make(epsilon=1.0).fit(table).n_records_ for _ in range(4)}

@@ -34,11 +34,11 @@ from skdpot import DPSinkhornGenerator, FairBarycenterPreprocessor, PrivacyLedge
 from skdpot._base import PrivateEstimator
 from skdpot.fairness import FoundGroups
 from skdpot.generative import TableSketch
-from skdpot.model_selection import _candidates, _search
-from skdpot.model_selection._trials import silence
+from skdpot.model_selection import _copies, _search
 from skdpot.privacy import BudgetAccountant, BudgetExceededError, PrivacyGuarantee, PureDpEvent
 from skdpot.privacy.block_scores import SCORE_UNITS
 from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.foreign import silence
 from skdpot.privacy.random import make_source
 from skdpot.releases import ChoiceRelease
 from tests.oracles.sensitivities import declared
@@ -85,6 +85,8 @@ class Odd(ClassifierMixin, BaseEstimator):
 
 class Charging(Odd, PrivateEstimator):
     """Charges every fit to its ledger."""
+
+    epsilon = 1.0
 
     def __init__(self, quality=0.5, ledger=None):
         super().__init__(quality)
@@ -522,7 +524,7 @@ def test_trials_charge_nobody(records):
         FairBarycenterPreprocessor([0], ledger=accountant), Loud(), memory="nowhere", verbose=True
     )
     given.set_params(loud__notes=PrivacyLedger(epsilon=1.0))
-    trial = _candidates.make_trial(given)
+    trial = _copies.make_trial(given)
     assert trial[0].ledger is None and trial[1].notes is None
     assert trial.memory is None and not trial.verbose and not trial[1].verbose
     assert given[0].ledger is accountant and given.memory == "nowhere"
@@ -539,16 +541,16 @@ def test_trials_charge_nobody_from_within_containers(records):
     assert ledger.entries() == []
     search.set_params(refit=True).fit(*records)
     assert len(ledger.entries()) == 2 + 1  # of the fit to all records: two folds, and the refit
-    trial = _candidates.make_trial(Odd(notes=(accountant, Odd, {"a": [ledger]})))
+    trial = _copies.make_trial(Odd(notes=(accountant, Odd, {"a": [ledger]})))
     assert trial.notes[0] is not accountant
     assert trial.notes[1:] == (Odd, {"a": [None]})
-    assert _candidates.make_trial(Odd(notes=Odd)).notes is Odd
+    assert _copies.make_trial(Odd(notes=Odd)).notes is Odd
 
 
 def test_open_random_states_follow_from_the_block():
     trials = [make_pipeline(PCA(), Odd(), Odd(random_state=5)) for _ in range(2)]
     for trial in trials:
-        _candidates.seed_trial(trial, 8)
+        _copies.seed_trial(trial, 8)
     first, second = ([step.random_state for step in trial] for trial in trials)
     assert first == second and first[0] != first[1] and first[2] == 5
 
@@ -559,11 +561,11 @@ def test_open_random_states_follow_from_the_block():
 
 def test_candidates_are_drawn_independently():
     """Lists are drawn from with replacement: without, the proof would not hold."""
-    drawn = _candidates.draw_candidates({"a": [1, 2], "b": [3, 4]}, 400, make_source(0))
+    drawn = _search.draw_candidates({"a": [1, 2], "b": [3, 4]}, 400, make_source(0))
     counts = {(a, b): drawn.count({"a": a, "b": b}) for a in (1, 2) for b in (3, 4)}
     assert sum(counts.values()) == 400 and min(counts.values()) > 60
     assert len({id(candidate) for candidate in drawn}) == 4
-    mixed = _candidates.draw_candidates([{"a": uniform()}, {"b": [3]}], 200, make_source(0))
+    mixed = _search.draw_candidates([{"a": uniform()}, {"b": [3]}], 200, make_source(0))
     assert 60 < sum("a" in candidate for candidate in mixed) < 140
     assert len({candidate["a"] for candidate in mixed if "a" in candidate}) > 60
 

@@ -61,8 +61,13 @@ def extreme_tables():
     yield "no labels", odd
     yield "beyond the bounds", plain.assign(number=[1e300, -1e300] * (n // 2), whole=-1e308)
     yield "one row", plain.iloc[[0] * n]
-    yield "undeclared", plain.assign(level="top", color=7, word=[["no"], None] * (n // 2))
-    yield "missing", plain.assign(level=None, color=np.nan, word=pd.NA)
+    yield (
+        "undeclared",
+        plain.assign(
+            level="top", color=np.full(n, 7, dtype=object), word=[["no"], None] * (n // 2)
+        ),
+    )
+    yield "missing", plain.assign(level=None, color=np.full(n, np.nan, dtype=object), word=pd.NA)
     yield "tiny", plain.assign(number=5e-324, whole=[0.0, -0.0] * (n // 2))
 
 

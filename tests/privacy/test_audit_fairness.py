@@ -10,9 +10,9 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
 
 from skdpot import FairBarycenterPreprocessor, FairBarycenterRegressor
-from skdpot.fairness import FreeSupport, _fitting
+from skdpot.fairness import FreeSupport, _repair
 from skdpot.fairness._groups import Groups
-from skdpot.generative._sketch import table_sketch
+from skdpot.generative import _table as table_sketch
 from skdpot.privacy.audit import audit
 from skdpot.privacy.mechanisms import GaussianMechanism
 from skdpot.privacy.random import make_source
@@ -224,7 +224,7 @@ def test_exact_sizes_as_weights_are_noticed(seed, monkeypatch):
         return group_weights(weights, np.array(true_sizes or sizes), names)
 
     monkeypatch.setattr(Groups, "find", find)
-    monkeypatch.setattr(_fitting, "group_weights", check)
+    monkeypatch.setattr(_repair, "group_weights", check)
     assert bound_of_estimator("histogram", 1.0, 0.0, seed, 100) > 1.5
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from skdpot.generative._torch import steps
-from skdpot.generative._torch.releases import NoisyRelease
+from skdpot.generative._torch.steps import NoisyRelease
 from skdpot.privacy.audit import audit
 from skdpot.privacy.mechanisms import GaussianMechanism
 from skdpot.privacy.poisson import poisson_sample

@@ -8,7 +8,10 @@ wrong with a probability of at most 5 %.
 import numpy as np
 import pytest
 
-from skdpot.generative._sketch import class_rows, mixture, radii, vector_plan
+from skdpot.generative import _gaussians as class_rows
+from skdpot.generative import _gaussians as radii
+from skdpot.generative import _vectors as mixture
+from skdpot.generative import _vectors as vector_plan
 from skdpot.privacy.audit import audit
 from skdpot.releases import RADIUS, SketchReleases
 from tests.oracles.sketch import transcript_of

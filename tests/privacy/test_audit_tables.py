@@ -11,8 +11,8 @@ import pytest
 
 from skdpot import DPSinkhornGenerator
 from skdpot.generative import TableSketch
-from skdpot.generative._sketch import table_sketch
-from skdpot.generative._sketch.people import People
+from skdpot.generative import _table as table_sketch
+from skdpot.generative._table_space import People
 from skdpot.privacy.audit import audit
 from skdpot.releases import SketchReleases
 from tests.oracles.sketch import transcript_of

@@ -184,6 +184,7 @@ def folder_of_child(ledger, folders):
     folders.put(str(own.path.parent))
 
 
+@pytest.mark.experiment
 def test_temporary_file_lives_as_long_as_the_process_that_made_it():
     script = """
 import copy, pickle
@@ -212,6 +213,7 @@ def test_a_ledger_at_a_path_stays_when_its_process_ends(tmp_path):
     assert len(PrivacyLedger.open(path).entries()) == 1
 
 
+@pytest.mark.experiment
 def test_pickle_of_a_temporary_ledger_that_is_gone_says_so():
     script = """
 import pickle, sys

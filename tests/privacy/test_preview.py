@@ -30,7 +30,7 @@ from skdpot import (
 )
 from skdpot.fairness import ConditionalRepair, FreeSupport
 from skdpot.generative import TableSketch, VectorSketch
-from skdpot.generative._sketch.marginals import release_marginals
+from skdpot.generative._table import release_marginals
 from skdpot.privacy import BudgetAccountant, PureDpEvent, allow_useless_releases
 from skdpot.privacy.events import event_to_json
 from skdpot.privacy.random import make_source

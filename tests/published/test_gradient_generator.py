@@ -354,6 +354,7 @@ def test_pipeline():
     assert generated.max() <= 0.01
 
 
+@pytest.mark.experiment
 def test_a_search_spends_as_often_as_it_fits_wherever_that_is():
     """In one process, and in several."""
     X = make_records()

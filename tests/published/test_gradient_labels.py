@@ -34,6 +34,7 @@ def fitted():
     return make(classes=["dog", "bird", "cat"]).fit(*make_records())
 
 
+@pytest.mark.experiment
 @pytest.mark.parametrize("step", STEPS, ids=NAMES)
 def test_classes_are_learned_apart(step):
     X, y = make_records()

@@ -95,6 +95,7 @@ def assert_brackets(result, value, costs):
 # ------------------------------------------------------------------------- the paper's problem
 
 
+@pytest.mark.experiment
 def test_the_papers_problem_is_solved_in_few_rounds():
     costs, candidates = papers_problem(500, 1000)
     candidate_barycenter([cost[:5, :9] for cost in costs], PAPERS_WEIGHTS, 3, method="bundle")
@@ -273,6 +274,7 @@ def test_choices_are_near_the_relaxed_optimum(n_features, with_coordinates):
     assert result.objective <= 1.06 * result.lower_bound
 
 
+@pytest.mark.experiment
 def test_the_largest_shares_are_a_bad_choice_on_a_line():
     costs, _ = random_problem(2, 150, 300, 1, seed=6)
     result = candidate_barycenter(costs, [0.35, 0.65], 40)

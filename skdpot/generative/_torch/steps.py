@@ -1,4 +1,6 @@
-"""Steps of training: their computation from a sample of records, and its privacy.
+"""Steps of training.
+
+Steps of training: their computation from a sample of records, and its privacy.
 
 There are three ways: the gradient at the generated points, which is clipped; sums over records of
 clipped shares of it; and the gradient at the parameters of the network. Each turns one sample into
@@ -15,12 +17,195 @@ from typing import Any
 
 import torch
 
-from skdpot.generative._torch.costs import GroundCost, absolute_distances
-from skdpot.generative._torch.losses import self_transport, semi_debiased
-from skdpot.generative._torch.releases import NoisyRelease, clip_rows, clip_whole
+from skdpot.generative._torch.transport import (
+    GroundCost,
+    absolute_distances,
+    self_transport,
+    semi_debiased,
+)
 from skdpot.privacy.foreign import result_of, silence
+from skdpot.privacy.mechanisms import GaussianMechanism
+from skdpot.privacy.random import make_source
 
-__all__ = ["Batch", "ParameterStep", "PointStep", "RecordStep", "Settings", "Step", "latents"]
+
+def normal_noise(
+    shape: Any, std: float, *, device: Any, dtype: torch.dtype, random_state: Any = None
+) -> torch.Tensor:
+    """Return independent Gaussian noise.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+        Shape of the tensor.
+    std : float
+        Standard deviation, finite and at least 0.
+    device : torch.device or str
+        Where the tensor will be.
+    dtype : torch.dtype
+        A floating type.
+    random_state : None, int, numpy.random.RandomState or NoiseSource, default=None
+        None draws from the operating system's cryptographic source. An integer gives the same
+        noise at every call: for a training loop, make one source and pass that.
+
+    Returns
+    -------
+    torch.Tensor
+        The noise.
+
+    Raises
+    ------
+    ValueError
+        If `std` is out of range, or `random_state` is invalid.
+
+    Notes
+    -----
+    On a GPU the noise is drawn by the device's generator (Philox), seeded at every call with 64
+    bits of the source. This generator is fast and statistically good, but not cryptographic: from
+    some of its output, and unlimited computing, the rest of that call follows, but no other call.
+
+    On a CPU all noise is made from bits of the source. PyTorch's generator there uses only 32 bits
+    of a seed, few enough to try them all.
+
+    Noise is drawn in double precision, and no magnitude above about 9 standard deviations can
+    occur. **Adding it to floating-point numbers is not private:** the last bits of a sum may reveal
+    the number. Round both to a common grid, and add integers, as the releases of training steps do.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdpot.generative._torch.steps import normal_noise
+    >>> noise = normal_noise((2, 3), 0.5, device="cpu", dtype=torch.float32)
+    >>> noise.shape, noise.dtype
+    (torch.Size([2, 3]), torch.float32)
+    """
+    if not 0 <= std < math.inf:
+        raise ValueError(f"std must be a finite number of at least 0, got {std!r}.")
+    source, device = make_source(random_state), torch.device(device)
+    if device.type == "cpu":
+        noise = torch.as_tensor(source.normal(shape)) * std
+    else:
+        noise = _draw_by_generator(source, shape, device) * std
+    return noise.to(device=device, dtype=dtype)
+
+
+def _draw_by_generator(source: Any, shape: Any, device: torch.device) -> torch.Tensor:
+    """Return standard Gaussian noise from the device's own generator."""
+    high, low = source.bits(32, 2).tolist()
+    generator = torch.Generator(device=device).manual_seed(high << 32 | low)
+    return torch.randn(shape, generator=generator, device=device, dtype=torch.float64)
+
+
+# Single precision may make a clipped vector longer by this share at most; it is clipped to as much
+# less.
+_ROUNDING = 2.0**-20
+
+
+def clip_whole(gradient: torch.Tensor, clip_norm: float) -> torch.Tensor:
+    """Return a gradient, shortened to the norm that it must not exceed.
+
+    The l2 norm is at most `clip_norm`, rounding included; infinite is no clipping. NaN becomes
+    zero, and infinite values become the largest number.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdpot.generative._torch.steps import clip_whole
+    >>> clip_whole(torch.tensor([[3.0, 0.0], [0.0, 4.0]]), 2.5).norm() <= 2.5
+    tensor(True)
+    """
+    return clip_rows(gradient.reshape(1, -1), clip_norm).reshape(gradient.shape)
+
+
+def clip_rows(gradient: torch.Tensor, clip_norm: float) -> torch.Tensor:
+    """Return a gradient each of whose rows is shortened to the norm that it must not exceed.
+
+    The l2 norm of each row is at most `clip_norm`, rounding included; infinite is no clipping.
+    Other values are treated as by `clip_whole`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdpot.generative._torch.steps import clip_rows
+    >>> (clip_rows(torch.tensor([[3.0, 4.0], [0.3, 0.4]]), 2.5).norm(dim=1) <= 2.5).all()
+    tensor(True)
+    """
+    if clip_norm == float("inf"):
+        return gradient
+    gradient = torch.nan_to_num(gradient)
+    # Norms in double precision: squares of single-precision numbers do not overflow there.
+    norms = torch.linalg.vector_norm(gradient, dim=1, keepdim=True, dtype=torch.float64)
+    factors = (clip_norm * (1 - _ROUNDING) / norms).clamp(max=1.0)
+    return (gradient * factors).to(gradient.dtype)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NoisyRelease:
+    """Gaussian noise on the vectors that the steps of a training release.
+
+    Parameters
+    ----------
+    mechanism : GaussianMechanism or None
+        None adds no noise, which is no release of private data.
+    source : NoiseSource
+        Where the noise comes from.
+    device : torch.device
+        Where the vectors lie.
+    secure : bool
+        Whether noise for a GPU is drawn on the CPU, from cryptographic bits alone and with its
+        exact distribution. On a CPU it always is.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdpot.generative._torch.steps import NoisyRelease
+    >>> from skdpot.privacy import GaussianMechanism
+    >>> from skdpot.privacy.random import make_source
+    >>> mechanism = GaussianMechanism.from_noise_multiplier(1.0, 1.0, n_coordinates=3)
+    >>> release = NoisyRelease(mechanism, make_source(0), torch.device("cpu"), secure=False)
+    >>> [part.shape for part in release([torch.zeros(2), torch.tensor(1.0)])]
+    [torch.Size([2]), torch.Size([])]
+    """
+
+    mechanism: GaussianMechanism | None
+    source: Any
+    device: torch.device
+    secure: bool
+
+    def __call__(self, parts: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Return the parts of one vector with noise, in double precision."""
+        values = torch.cat([part.detach().reshape(-1).to(torch.float64) for part in parts])
+        values = torch.nan_to_num(values, nan=0.0)
+        released = self._with_noise(values).split([part.numel() for part in parts])
+        return [
+            with_noise.reshape(part.shape) for with_noise, part in zip(released, parts, strict=True)
+        ]
+
+    def _with_noise(self, values: torch.Tensor) -> torch.Tensor:
+        mechanism = self.mechanism
+        if mechanism is None:
+            return values
+        if self.device.type == "cpu":
+            return torch.as_tensor(mechanism.release(values.numpy(), self.source))
+        # As in the mechanism: integers plus integers, whose last bits reveal nothing.
+        nearest = torch.floor(values / mechanism.granularity + 0.5)
+        return (nearest + self._integer_noise(values)) * mechanism.granularity
+
+    def _integer_noise(self, values: torch.Tensor) -> torch.Tensor:
+        """Return noise in units of the grid, on the device."""
+        mechanism: Any = self.mechanism
+        if self.secure:
+            drawn = torch.as_tensor(mechanism.noise(len(values), self.source))
+            return drawn.pin_memory().to(self.device, non_blocking=True)
+        return torch.round(
+            normal_noise(
+                values.shape,
+                mechanism.grid_scale,
+                device=self.device,
+                dtype=torch.float64,
+                random_state=self.source,
+            )
+        )
+
 
 # Of sums over records: records and generated points are rounded to multiples of the first, shares
 # of a record of the second, and the weight of the l1 part of the third, so that double precision
@@ -31,7 +216,7 @@ _BLOCK = 2**16
 # And sums over the points for a record: the odds of points, and squares.
 _ODDS_GRID, _SQUARE_GRID = 2.0**-32, 2.0**-20
 # More than the rounding error of the length of a record's gradient in double precision.
-_ROUNDING = 2.0**-40
+_LENGTHENED = 2.0**-40
 # The released part of the range of a record's or a batch's loss; larger losses are cut off.
 _LOSS_SHARE = 0.25
 
@@ -400,7 +585,7 @@ class RecordStep(Step):
         all_odds = odds.sum(dim=1, keepdim=True)
         shares = _down_to_grid(odds / all_odds)
         parts = _down_to_grid(shares.square() * squared_lengths, _SQUARE_GRID) + _SQUARE_GRID
-        factors = settings.clip_norm * (1 - _ROUNDING) / parts.sum(dim=1, keepdim=True).sqrt()
+        factors = settings.clip_norm * (1 - _LENGTHENED) / parts.sum(dim=1, keepdim=True).sqrt()
         gradients = cost.pull(points, records, _down_to_grid(shares * factors.clamp(max=1)).mT)
         duals = potentials.mean() - settings.reg * (
             highest + torch.log(all_odds / settings.batch_size)

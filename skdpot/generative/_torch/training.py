@@ -14,9 +14,9 @@ from skdpot.generative._torch.networks import (
     make_network,
     weights_to_arrays,
 )
-from skdpot.generative._torch.releases import NoisyRelease
 from skdpot.generative._torch.steps import (
     Batch,
+    NoisyRelease,
     ParameterStep,
     PointStep,
     RecordStep,

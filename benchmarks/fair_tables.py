@@ -1,0 +1,210 @@
+"""Public tables in which groups are to be treated alike, read from files on disk.
+
+Nothing is downloaded. `load_fair_table` reads one table from a folder that holds the files named in
+`SOURCES`, checks that it holds what was measured, and says where to get a file that is missing.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from examples.datasets import load_adult, load_compas
+
+_SURVEY = (
+    "https://github.com/tailequy/fairness_dataset at commit abb5a18b822b, in experiments/data "
+    "(no licence stated; UCI's originals are CC BY 4.0)"
+)
+_BAR = (
+    "https://github.com/TheRohanVerma/CMPUT622_FairSMOTE_vs_FairClassBal at commit a895803f7e2a, "
+    "in data (no licence stated)"
+)
+_INSURANCE = (
+    "https://github.com/stedy/Machine-Learning-with-R-datasets at commit ff933238d9c3 "
+    "(public domain, as its README says)"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class FairTable:
+    """Rows, the group of each, and what is to be predicted."""
+
+    name: str
+    X: pd.DataFrame
+    groups: np.ndarray
+    target: np.ndarray
+    is_regression: bool = False
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def checksum(self) -> str:
+        """Return the SHA-256 of what was read, whatever file it came in."""
+        text = self.X.assign(group=self.groups, target=self.target).to_csv(
+            index=False, lineterminator="\n"
+        )
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a table comes from, how it is read, and the checksum of what it holds."""
+
+    file: str
+    title: str
+    origin: str
+    read: Callable[[Path], FairTable]
+    checksum: str
+
+
+def _adult(path):
+    data = load_adult(path.parent)
+    X = pd.DataFrame(data.data, columns=data.feature_names).assign(**data.categories)
+    return FairTable(
+        "adult", X.drop(columns=["fnlwgt", "education", "sex"]), data.categories["sex"], data.target
+    )
+
+
+def _compas(path):
+    data = load_compas(path, filtered=True)
+    X = pd.DataFrame(data.data, columns=data.feature_names)
+    kept = ["age", "juv_fel_count", "juv_misd_count", "juv_other_count", "priors_count"]
+    words = {name: data.categories[name] for name in ("sex", "c_charge_degree")}
+    race = data.categories["race"]
+    few = np.isin(race, ["Asian", "Native American"])
+    return FairTable("compas", X[kept].assign(**words), np.where(few, "Other", race), data.target)
+
+
+def _german(path):
+    data = pd.read_csv(path, keep_default_na=False)
+    age = np.where(data["age"] > 25, "over 25", "to 25")
+    groups = data["sex"].to_numpy(str) + np.char.add(", ", age)
+    X = data.drop(columns=["sex", "age", "class-label"])
+    return FairTable("german", X, groups, data["class-label"].to_numpy())
+
+
+def _bar(path):
+    data = pd.read_csv(path)
+    data = data[data["race1"].notna() & data["pass_bar"].notna()].reset_index(drop=True)
+    kept = ["decile1b", "decile3", "lsat", "ugpa", "zfygpa", "zgpa", "fam_inc", "tier"]
+    words = {"fulltime": data["fulltime"].map({1: "full", 2: "part"}), "gender": data["gender"]}
+    target = data["pass_bar"].to_numpy(int)
+    return FairTable("bar", data[kept].assign(**words), data["race1"].to_numpy(str), target)
+
+
+def _credit(path):
+    data = pd.read_csv(path)
+    words = {name: "code " + data[name].astype(str) for name in ("EDUCATION", "MARRIAGE")}
+    X = data.drop(columns=["SEX", "default payment"]).assign(**words)
+    sex = np.where(data["SEX"] == 1, "male", "female")
+    return FairTable("credit", X, sex, data["default payment"].to_numpy())
+
+
+def _dutch(path):
+    data = pd.read_csv(path)
+    X = data.drop(columns=["sex", "occupation"])
+    numbers = ("age", "edu_level")
+    words = {name: "code " + X[name].astype(str) for name in X if name not in numbers}
+    sex = data["sex"].to_numpy(str)
+    return FairTable("dutch", X.assign(**words), sex, data["occupation"].to_numpy())
+
+
+def _insurance(path):
+    data = pd.read_csv(path)
+    X, charges = data.drop(columns=["sex", "charges"]), data["charges"].to_numpy()
+    return FairTable("insurance", X, data["sex"].to_numpy(str), charges, is_regression=True)
+
+
+def _communities(path):
+    data = pd.read_csv(path)
+    groups = np.where(data["Black"] == 1, "6 % black or more", "less")
+    names = ["state", "communityname", "fold", "racepctblack", "Black", "class"]
+    crimes = data["ViolentCrimesPerPop"].to_numpy()
+    X = data.drop(columns=[*names, "ViolentCrimesPerPop"])
+    return FairTable("communities", X, groups, crimes, is_regression=True)
+
+
+SOURCES = {
+    "adult": Source(
+        "adult.data",
+        "Adult census by sex, 48,842 rows, 11 columns",
+        "https://archive.ics.uci.edu/dataset/2/adult, with adult.test beside it (CC BY 4.0)",
+        _adult,
+        "34a076b8c89116f577787855dff4b47a6999468f8082f1f9d226cb5f7a732f3f",
+    ),
+    "compas": Source(
+        "compas-scores-two-years.csv",
+        "COMPAS by race, 6,172 rows, 7 columns, 4 groups",
+        "https://github.com/propublica/compas-analysis (public records, no licence stated)",
+        _compas,
+        "f519f98aafb86d6beba2ae20ec7b1229fbb969a4849f5d9a045304a63608c4b5",
+    ),
+    "german": Source(
+        "german_data_credit.csv",
+        "German credit by sex and age, 1,000 rows, 19 columns, 4 groups",
+        _SURVEY,
+        _german,
+        "402e1ce489b6aeb693650cbfd250558e0f862ba8bf9442c1084fc422d355892b",
+    ),
+    "bar": Source(
+        "bar_pass_prediction.csv",
+        "Bar examinations by race, 22,391 rows, 10 columns, 5 groups",
+        _BAR,
+        _bar,
+        "ea158dff2db0c21fa22d78e9b2bcf3b896777c25c2eb48da4c68b19abbd1edfa",
+    ),
+    "credit": Source(
+        "credit-card-clients.csv",
+        "Credit card defaults by sex, 30,000 rows, 22 columns",
+        _SURVEY,
+        _credit,
+        "91f42c07163b23cc525495ed70c641b8a0e838273290ca00d3ec2a1eb2cf123d",
+    ),
+    "dutch": Source(
+        "dutch.csv",
+        "Dutch census by sex, 60,420 rows, 10 columns",
+        _SURVEY,
+        _dutch,
+        "9f53fb8b8726d8766458b018b88c218ed8a0cbfad89e1589d4e938bc27585cf6",
+    ),
+    "insurance": Source(
+        "insurance.csv",
+        "Insurance charges by sex, 1,338 rows, 5 columns",
+        _INSURANCE,
+        _insurance,
+        "2fdf9c42f52a1b84bb5cf414bfd2f7c1c5950c7c8c014930b13608fa62136e19",
+    ),
+    "communities": Source(
+        "communities_crime.csv",
+        "Communities and crime by share of black people, 1,994 rows, 98 columns",
+        _SURVEY,
+        _communities,
+        "668381c20771ceba26bb19821f959618be799a459e1dfb4e125978433c0de162",
+    ),
+}
+
+
+def load_fair_table(name: str, folder: str | Path) -> FairTable:
+    """Read a table from the folder that holds its file.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the file is not there; the message says where to get it.
+    ValueError
+        If it holds something else than what was measured.
+    """
+    source = SOURCES[name]
+    path = Path(folder, source.file)
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no {source.file} in {folder}. Get it: {source.origin}.")
+    table = source.read(path)
+    if table.checksum() != source.checksum:
+        raise ValueError(
+            f"{path} holds another table than the one that was measured: its checksum is "
+            f"{table.checksum()}. The file is that of {source.origin}."
+        )
+    return table

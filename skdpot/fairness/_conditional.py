@@ -1,0 +1,472 @@
+"""The sequential conditional repair of a table: one-dimensional conditional transports, in turn."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import BaseEstimator
+
+from skdpot._sklearn_compat import Interval
+from skdpot.fairness._certificate import area, group_probabilities
+from skdpot.fairness._conditional_models import (
+    UNKNOWN,
+    ColumnParts,
+    Linear,
+    NumberModel,
+    deal_folds,
+    fit_numbers,
+    fit_parts,
+    fit_states,
+    minimise,
+    softmax,
+)
+from skdpot.fairness._rows import DRAWS_PER_COLUMN, Draws, mixed
+from skdpot.tables import Column
+
+# Images are always computed for this number of rows at a time. The rounding of a matrix product
+# depends on its shape, and the image of a row must not depend on the other rows. The number is
+# divisible by the block sizes of BLAS kernels, so that the position of a row does not matter.
+_CHUNK = 1536
+# Default of the number of rows that a fit uses at most.
+MAX_ROWS = 100_000
+# Moved rows are moved a second time if an AUC exceeds 0.5 by more than this.
+_STILL_FOUND = 0.02
+# Changes the keys of rows for the second time.
+_OTHER_KEYS = np.uint64(0x5851F42D4C957F2D)
+# Random numbers of a column: a place in the cell, a rank, and those of its state.
+_PLACE, _RANK, _STATE = range(3)
+
+
+class ConditionalRepair(BaseEstimator):
+    """Repair of one column after the other, for wide and mixed tables.
+
+    Each column is repaired given the columns before it. With epsilon, which needs a delta, a noisy
+    sketch of the table is released. The models are fitted to synthetic rows from the sketch: as
+    many as the table has, or `max_rows`. Differences that the noise hides are not repaired, and
+    there is no certificate.
+
+    Parameters
+    ----------
+    tol : float, default=0.02
+        No row is moved if no classifier predicts the group of held-out rows with an AUC above 0.5
+        + tol. With 0 the repair is always made.
+    max_rows : int, default=None
+        Largest number of rows to which the models of columns are fitted, drawn at random; None is
+        100,000.
+    held_out : float, default=0.2
+        Share of each group's rows that the fit holds out for ``certificate_``: at most 10,000 rows
+        of all groups, and none of groups with fewer than 25 rows to hold out. With 0 there is no
+        certificate.
+
+    See Also
+    --------
+    FreeSupport : Couplings with points that move freely, for few numeric columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot import FairBarycenterPreprocessor
+    >>> from skdpot.fairness import ConditionalRepair
+    >>> rng = np.random.default_rng(0)
+    >>> group = np.repeat(["a", "b"], 500)
+    >>> X = rng.normal(size=(1000, 6)) + (group == "b")[:, None]
+    >>> fair = FairBarycenterPreprocessor(method=ConditionalRepair(tol=0.0), random_state=0)
+    >>> Z = fair.fit_transform(X, sensitive_features=group)
+    >>> means = Z[group == "a"].mean(axis=0), Z[group == "b"].mean(axis=0)
+    >>> bool(np.allclose(*means, atol=0.2))
+    True
+    """
+
+    _parameter_constraints = {
+        "tol": [Interval(Real, 0, 0.5, closed="both")],
+        "max_rows": [Interval(Integral, 1, None, closed="left"), None],
+        "held_out": [Interval(Real, 0, 0.9, closed="both")],
+    }
+
+    # A conditional repair has no candidates.
+    candidates = None
+
+    def __init__(self, *, tol=0.02, max_rows=None, held_out=0.2) -> None:
+        self.tol = tol
+        self.max_rows = max_rows
+        self.held_out = held_out
+
+    def _check(self, epsilon: float | None, delta: float | None) -> None:
+        """Raise if parameters do not fit a private fit, or an open one."""
+        if epsilon is not None and not delta:
+            raise ValueError(
+                "method='conditional' with epsilon releases the sketch of a table with Gaussian "
+                "noise, which needs delta above 0, far below one over the number of rows; a "
+                "support, method='support', does not."
+            )
+
+    def _most_rows(self) -> int:
+        """Return the maximum number of rows that models are fitted to."""
+        return MAX_ROWS if self.max_rows is None else self.max_rows
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnStep:
+    """One column of the sequence.
+
+    Attributes
+    ----------
+    position : int
+        Its place in the table.
+    parts : ColumnParts
+        The parts of its values.
+    states : Linear or None
+        The logits of states.
+    numbers : NumberModel or None
+        The distribution of scores.
+    first, last : int
+        Its features among those of all columns.
+    moves : bool
+        Whether any row may get another value.
+    """
+
+    position: int
+    parts: ColumnParts
+    states: Linear | None
+    numbers: NumberModel | None
+    first: int
+    moves: bool
+
+    @property
+    def last(self) -> int:
+        """Return the end of its features."""
+        return self.first + self.parts.width
+
+    def draw(self, number: int) -> int:
+        """Return the number of one of this column's random draws."""
+        return 1 + self.position * DRAWS_PER_COLUMN + number
+
+
+@dataclass(frozen=True, eq=False)
+class ConditionalMap:
+    """A repair of tables, column by column.
+
+    Attributes
+    ----------
+    steps : tuple of ColumnStep
+        The columns, in the order of the sequence.
+    weights : ndarray of shape (n_groups,)
+        Weights of groups.
+    then : ConditionalMap or None
+        A second map, which is applied to the images.
+    """
+
+    steps: tuple[ColumnStep, ...]
+    weights: np.ndarray
+    then: "ConditionalMap | None" = None
+
+    method = "conditional"
+
+    @property
+    def moves(self) -> bool:
+        """Tell whether any row may get another value."""
+        return any(step.moves for step in self.steps)
+
+    def images(
+        self,
+        codes: np.ndarray,
+        groups: np.ndarray,
+        keys: np.ndarray,
+        n_jobs: Any = None,
+        way: Any = None,
+    ) -> np.ndarray:
+        """Return the images of rows; randomness depends on their keys.
+
+        Rows of group -1 are not changed. `n_jobs` threads work on parts of the rows.
+        `way` is for supports.
+        """
+        images = np.array(codes, dtype=np.float64)
+        rows = np.flatnonzero(groups >= 0)
+        if not self.moves:
+            return images
+        parts = [rows[start : start + _CHUNK] for start in range(0, len(rows), _CHUNK)]
+        found = Parallel(n_jobs=n_jobs, prefer="threads")(
+            delayed(self._images)(codes[whole], groups[whole], keys[whole])
+            for whole in (np.resize(part, _CHUNK) for part in parts)
+        )
+        for part, moved in zip(parts, found, strict=True):
+            images[part] = moved[: len(part)]
+        if self.then is None:
+            return images
+        return self.then.images(images, groups, mixed(keys ^ _OTHER_KEYS), n_jobs)
+
+    def attributes(self) -> dict[str, Any]:
+        """Return nothing: there are no points or couplings to show."""
+        return {}
+
+    # Threads do not inherit the caller's np.errstate.
+    @np.errstate(all="ignore")
+    def _images(self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        images, draws = np.array(codes, dtype=np.float64), Draws(keys)
+        # Features of the rows' images in every group, filled in column by column.
+        features = np.empty((len(self.weights), self.steps[-1].last, len(codes)))
+        for step in self.steps:
+            column = np.ascontiguousarray(images[:, step.position])
+            place = draws.uniforms(step.draw(_PLACE))
+            states, scores = read(step.parts, column, place)
+            if step.moves:
+                states, scores = _moved(step, states, scores, features, groups, draws)
+                combined = step.parts.combined(states, scores, self.weights)
+                images[:, step.position] = step.parts.resolved(combined, column, place)
+            step.parts.write_features(features[:, step.first : step.last], states, scores)
+        return images
+
+
+def read(parts: ColumnParts, codes: np.ndarray, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return states and scores of values; scores of other values than regular numbers are NaN."""
+    states, scores = parts.states(codes), np.full(len(codes), np.nan)
+    if parts.scale is not None:
+        regular = states == 0
+        spread = parts.scale.spread(codes[regular], place[regular])
+        scores[regular] = parts.scale.score(spread)
+    return states, scores
+
+
+def _moved(
+    step: ColumnStep,
+    states: np.ndarray,
+    scores: np.ndarray,
+    features: np.ndarray,
+    groups: np.ndarray,
+    draws: Draws,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return states and scores of rows in every group."""
+    earlier = features[:, : step.first]
+    in_groups = np.zeros((len(features), len(states)), dtype=np.int8)
+    if step.states is not None:
+        in_groups = _coupled(step, states, step.states.of(earlier), groups, draws)
+    if step.numbers is None:
+        return in_groups, np.full(in_groups.shape, np.nan)
+    means, ranks = step.numbers.lines.of(earlier)[:, 0], draws.uniforms(step.draw(_RANK))
+    return in_groups, step.numbers.move(scores, means, groups, ranks)
+
+
+def _coupled(
+    step: ColumnStep, states: np.ndarray, logits: np.ndarray, groups: np.ndarray, draws: Draws
+) -> np.ndarray:
+    """Return coupled states of rows in every group, along their order if they have one."""
+    order = step.parts.order
+    if order is None:
+        return by_a_race(states, logits, groups, draws, step.draw(_STATE))
+    if step.parts.scale is None:
+        return along_the_order(states, logits, groups, draws, step.draw(_STATE))
+    # The last entry is for rows with an unknown state.
+    ranks = np.append(np.argsort(order), UNKNOWN)
+    coupled = along_the_order(ranks[states], logits[:, order], groups, draws, step.draw(_STATE))
+    return order[coupled]
+
+
+def fit_conditional(
+    columns: list[Column],
+    codes: np.ndarray,
+    groups: np.ndarray,
+    weights: np.ndarray,
+    rng: np.random.Generator,
+    *,
+    fixed: tuple[int, ...] = (),
+    tol: float = 0.02,
+    max_rows: int = MAX_ROWS,
+    callback: Callable[[], object] = lambda: None,
+) -> ConditionalMap:
+    """Return the sequential conditional repair of a table.
+
+    For true conditional distributions, images are independent of the group. Proof:
+    :ref:`proof-conditional-repair`.
+
+    Parameters
+    ----------
+    columns : list of Column
+        The declarations of the columns.
+    codes : ndarray of shape (n_rows, n_columns)
+        Numbers, NaN where missing; positions of levels and categories, -1 where missing.
+    groups : ndarray of shape (n_rows,)
+        Numbers of groups; rows of group -1 are not used.
+    weights : ndarray of shape (n_groups,)
+        Weights of groups, with sum 1.
+    fixed : tuple of int
+        Positions of columns that are conditioned on: they come first and are never moved.
+    tol : float
+        Nothing is moved if no classifier tells a group of held-out rows from the others by an area
+        under the curve that is above 0.5 + tol, by more than chance. 0 moves whatever is found.
+    max_rows : int
+        Maximum number of rows, drawn at random.
+    callback : callable
+        Called after every column.
+    """
+    rows = rng.permutation(np.flatnonzero(groups >= 0))[:max_rows]
+    codes, groups = codes[rows], groups[rows]
+    first = _fit_sequence(columns, codes, groups, weights, rng, fixed, tol, callback)
+    if not first.moves:
+        return first
+    keys = rng.integers(2**63, size=len(rows), dtype=np.uint64)
+    images = first.images(codes, groups, keys)
+    tol = max(tol, _STILL_FOUND)
+    second = _fit_sequence(columns, images, groups, weights, rng, fixed, tol, callback)
+    return replace(first, then=second) if second.moves else first
+
+
+def _fit_sequence(
+    columns: list[Column],
+    codes: np.ndarray,
+    groups: np.ndarray,
+    weights: np.ndarray,
+    rng: np.random.Generator,
+    fixed: tuple[int, ...],
+    tol: float,
+    callback: Callable[[], object],
+) -> ConditionalMap:
+    """Return the map of one pass over the columns; the identity if no group is found."""
+    folds = deal_folds(groups, rng)
+    keys = rng.integers(2**63, size=len(groups), dtype=np.uint64)
+    free = [j for j in range(len(columns)) if j not in fixed]
+    parts = [fit_parts(columns[j], codes[:, j], groups) for j in range(len(columns))]
+    known = np.empty((sum(part.width for part in parts), len(groups)))
+    draws, first = Draws(keys), 0
+    steps: list[ColumnStep] = []
+    for position in (*fixed, *free):
+        is_free, part = position not in fixed, parts[position]
+        place = draws.uniforms(1 + position * DRAWS_PER_COLUMN + _PLACE)
+        states, scores = read(part, codes[:, position], place)
+        of_states, of_numbers, earlier = None, None, known[:first]
+        if is_free and part.n_states > 1:
+            of_states = fit_states(states, earlier, groups, folds, len(weights), part.n_states)
+        if is_free and part.scale is not None:
+            rows = states == 0
+            of_numbers = fit_numbers(
+                scores[rows], earlier[:, rows], groups[rows], folds[rows], len(weights)
+            )
+        differs = (of_states is not None and of_states.differ) or (
+            of_numbers is not None and of_numbers.differs
+        )
+        moved_before = any(step.moves for step in steps)
+        moves = is_free and part.width > 0 and (differs or moved_before)
+        steps.append(ColumnStep(position, part, of_states, of_numbers, first, moves))
+        part.write_features(known[first : first + part.width], states, scores)
+        first += part.width
+        callback()
+    if any(step.moves for step in steps) and not groups_are_told_apart(known.T, groups, tol):
+        steps = [replace(step, moves=False) for step in steps]
+    return ConditionalMap(tuple(steps), np.asarray(weights, dtype=np.float64))
+
+
+def along_the_order(
+    states: np.ndarray, logits: np.ndarray, groups: np.ndarray, draws: Draws, first_draw: int
+) -> np.ndarray:
+    """Return states in every group from one uniform rank: the monotone coupling of an order.
+
+    Changes `logits` in place.
+    """
+    rows, known = np.arange(len(states)), states != UNKNOWN
+    logits -= logits.max(axis=1, keepdims=True)
+    running = np.exp(logits, out=logits)
+    share = running[groups, states, rows]
+    for state in range(1, running.shape[1]):
+        running[:, state] += running[:, state - 1]
+    totals = running[:, -1]
+    total = totals[groups, rows]
+    high = np.where(known, running[groups, states, rows], total)
+    low = np.where(known, high - share, 0.0)
+    ranks = (low + draws.uniforms(first_draw) * (high - low)) / total
+    wanted = ranks * totals
+    found = np.zeros(wanted.shape, dtype=np.int8)
+    for state in range(running.shape[1] - 1):
+        found += running[:, state] < wanted
+    return _with_own(found, states, groups)
+
+
+def by_a_race(
+    states: np.ndarray, logits: np.ndarray, groups: np.ndarray, draws: Draws, first_draw: int
+) -> np.ndarray:
+    """Return states without an order in every group, from clocks that groups share.
+
+    In a group with probabilities p, the state is the one with the smallest clock divided by p.
+    Clocks are drawn conditionally on the row's own state, and are independent of its group. Changes
+    `logits` in place. Proof: :ref:`proof-race`.
+    """
+    rows, known = np.arange(len(states)), states != UNKNOWN
+    n_states = logits.shape[1]
+    drawn = draws.exponentials(range(first_draw, first_draw + n_states + 1))
+    first = softmax(logits[groups, :, rows].T) * drawn[-1]
+    clocks = drawn[:-1] + np.where(known, first, 0.0)
+    clocks[states[known], rows[known]] = first[states[known], rows[known]]
+    logits -= np.log(clocks)
+    found, best = np.zeros((len(logits), len(states)), dtype=np.int8), logits[:, 0].copy()
+    for state in range(1, n_states):
+        np.copyto(found, state, where=logits[:, state] > best)
+        np.maximum(best, logits[:, state], out=best)
+    return _with_own(found, states, groups)
+
+
+def _with_own(found: np.ndarray, states: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Return states in which a row keeps its own state in its own group, despite rounding."""
+    known = np.flatnonzero(states != UNKNOWN)
+    found[groups[known], known] = states[known]
+    return found
+
+
+# The gate looks at this many rows; or at so many for each feature and group, if that is more.
+_MOST_ROWS, _ROWS_PER_CELL = 6000, 10
+_N_PARTS = 3
+# An area under the curve must exceed its limit by this many standard errors.
+_STANDARD_ERRORS = 1.5
+_PENALTY = 10.0
+# Number of boosted trees of all groups together, and minimum number of iterations.
+_N_TREES, _LEAST_ITER = 60, 10
+
+
+def groups_are_told_apart(features: np.ndarray, groups: np.ndarray, tol: float) -> bool:
+    """Tell whether a classifier finds a group in held-out rows.
+
+    It does if the area under the curve, for one group against the others, exceeds 0.5 + tol by more
+    than chance allows. A linear classifier is tried first, then boosted trees.
+    """
+    if tol <= 0:
+        return True
+    most = max(_MOST_ROWS, _ROWS_PER_CELL * features.shape[1] * (int(groups.max()) + 1))
+    features, groups = features[:most], groups[:most]
+    parts = np.arange(len(groups)) % _N_PARTS
+    for classify in (_linear, _boosted):
+        scores = np.zeros((len(groups), groups.max() + 1))
+        for part in range(_N_PARTS):
+            trained, tested = parts != part, parts == part
+            if tested.any() and len(np.unique(groups[trained])) > 1:
+                scores[tested] = classify(features[trained], groups[trained], features[tested],
+                                          scores.shape[1])  # fmt: skip
+        if any(_lower_limit(scores[:, g], groups == g) > 0.5 + tol for g in range(scores.shape[1])):
+            return True
+    return False
+
+
+def _linear(features: np.ndarray, groups: np.ndarray, new: np.ndarray, n_groups: int) -> np.ndarray:
+    means, scale = features.mean(axis=0), features.std(axis=0)
+    scale[scale == 0] = 1.0
+    level = np.log(np.bincount(groups, minlength=n_groups) + 0.5)
+    offset = np.broadcast_to(level[:, None], (n_groups, len(groups)))
+    penalties = np.full(features.shape[1], _PENALTY)
+    slopes, _ = minimise(((features - means) / scale).T, groups, offset, penalties)
+    return (new - means) / scale @ slopes.T
+
+
+def _boosted(
+    features: np.ndarray, groups: np.ndarray, new: np.ndarray, n_groups: int
+) -> np.ndarray:
+    n_trees = max(_LEAST_ITER, _N_TREES // n_groups)
+    options = {"max_iter": n_trees, "max_leaf_nodes": 15, "random_state": 0}
+    return group_probabilities((features, groups), new, n_groups, **options)
+
+
+def _lower_limit(scores: np.ndarray, positive: np.ndarray) -> float:
+    """Return a lower confidence limit of an area under the curve."""
+    n_positive, n_negative = positive.sum(), (~positive).sum()
+    if not n_positive or not n_negative:
+        return 0.0
+    error = np.sqrt((len(scores) + 1) / (12 * n_positive * n_negative))
+    return area(scores[~positive], scores[positive]) - _STANDARD_ERRORS * error

@@ -1,0 +1,782 @@
+"""Models of a column: its parts, and how these depend on earlier columns and on the group.
+
+The *parts* of a column are its states and the scores of its regular numbers. Every category is a
+state. So are every level, a missing value, a number that very many rows have, and each number of a
+column with few distinct numbers. All other numbers have the state *regular*, and a score. States
+have probabilities, and scores a mean and a distribution of residuals, given earlier columns.
+"""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import linalg, optimize
+from scipy.special import ndtri
+
+from skdpot.tables import NOMINAL, NUMERIC, Column
+
+N_FOLDS = 4
+
+# ------------------------------------------------------------------------ parts of a column
+
+# Knots of the scale of values without ties, and of the distribution of all residuals.
+_N_KNOTS = 257
+# If more than this share of the rows have different values, values count as untied.
+_UNTIED = 0.5
+# Values with this many decimals, or more, are not rounded.
+_MOST_DECIMALS = 7
+
+
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """An increasing piecewise linear function from values to scores.
+
+    Tied values are spread within their cells first, so that scores have no ties. Moved scores are
+    put back on the lattice of values.
+
+    Attributes
+    ----------
+    values, scores : ndarray of shape (n_knots,)
+        Knots: ends of cells where values are tied, otherwise quantiles.
+    lattice : ndarray of shape (n_values,) or None
+        The values that occur, where they are tied.
+    middles : ndarray of shape (n_values,) or None
+        The score by which a value of the lattice is known to models of later columns.
+    decimals : int
+        Number of decimals of values without ties.
+    """
+
+    values: np.ndarray
+    scores: np.ndarray
+    lattice: np.ndarray | None
+    middles: np.ndarray | None
+    decimals: int
+
+    def spread(self, values: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+        """Return values spread within their cells; values beyond the range go to its ends."""
+        if self.lattice is None:
+            return np.clip(values, self.values[0], self.values[-1])
+        cell = _cells(self.values, values)
+        return self.values[cell] + uniforms * (self.values[cell + 1] - self.values[cell])
+
+    def score(self, spread: np.ndarray) -> np.ndarray:
+        """Return the scores of spread values."""
+        return np.interp(spread, self.values, self.scores)
+
+    def value(self, scores: np.ndarray) -> np.ndarray:
+        """Return the spread values of scores."""
+        return np.interp(scores, self.scores, self.values)
+
+    def put_back(self, spread: np.ndarray) -> np.ndarray:
+        """Return values on the lattice, or with as many decimals as values have."""
+        if self.lattice is not None:
+            return self.lattice[_cells(self.values, spread)]
+        return np.round(spread, self.decimals) if self.decimals < _MOST_DECIMALS else spread
+
+    def middle(self, scores: np.ndarray) -> np.ndarray:
+        """Return the scores that models of later columns are given."""
+        if self.lattice is None or self.middles is None:
+            return np.clip(scores, self.scores[0], self.scores[-1])
+        return self.middles.take(_cells(self.scores, scores))
+
+
+def _cells(ends: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return the cell between ends of each value; beyond them, the first cell or the last."""
+    return np.searchsorted(ends[1:-1], values, side="right")
+
+
+def fit_scale(values: np.ndarray, groups: np.ndarray) -> Scale:
+    """Return the scale of a column that has at least two distinct values.
+
+    Among several functions, it is the one for which groups are most nearly Gaussian with a common
+    variance.
+    """
+    lattice, counts = np.unique(values, return_counts=True)
+    if len(lattice) > _UNTIED * len(values):
+        shares = np.linspace(0, 1, min(_N_KNOTS, len(lattice)))
+        ends = np.unique(np.quantile(values, shares))
+        scores = _best_scores(ends, values, values, groups)
+        return Scale(ends, scores, None, None, _decimals(lattice))
+    ends = np.r_[
+        1.5 * lattice[0] - 0.5 * lattice[1],
+        (lattice[1:] + lattice[:-1]) / 2,
+        1.5 * lattice[-1] - 0.5 * lattice[-2],
+    ]
+    # Values are spread within their cells, here at equal distances.
+    place = (np.arange(len(values)) * 0.6180339887) % 1.0
+    cell = np.searchsorted(lattice, values)
+    spread = ends[cell] + place * (ends[cell + 1] - ends[cell])
+    scores = _best_scores(ends, spread, values, groups)
+    middles = np.interp(lattice, ends, scores)
+    return Scale(ends, scores, lattice, middles, _MOST_DECIMALS)
+
+
+def _best_scores(
+    ends: np.ndarray, spread: np.ndarray, values: np.ndarray, groups: np.ndarray
+) -> np.ndarray:
+    """Return scores at the ends of cells, by the most likely function, with unit variance."""
+    counts = np.histogram(spread, ends)[0]
+    indicators = np.eye(groups.max() + 1)[groups]
+    sizes = np.maximum(indicators.sum(axis=0), 1.0)
+    best, found = ends, -np.inf
+    for scores, n_parameters in _candidates(ends, spread, values):
+        steps = np.diff(scores)
+        if not np.isfinite(scores).all() or (steps <= 0).any():
+            continue
+        scored = np.interp(spread, ends, scores)
+        means = (scored @ indicators) / sizes
+        variance = np.mean((scored - means[groups]) ** 2)
+        if variance <= 0:
+            continue
+        likelihood = counts @ np.log(steps) - 0.5 * len(values) * np.log(variance) - n_parameters
+        if likelihood > found:
+            best, found = (scores - scored.mean()) / scored.std(), likelihood
+    return best
+
+
+def _candidates(
+    ends: np.ndarray, spread: np.ndarray, values: np.ndarray
+) -> Iterator[tuple[np.ndarray, int]]:
+    """Yield increasing functions at the ends of cells, each with its number of parameters."""
+    low, middle, high = np.quantile(spread, (0.16, 0.5, 0.84))
+    width = (high - low) / 2 if high > low else max(np.std(spread), 1e-300)
+    centred = (ends - middle) / width
+    yield centred, 0
+    yield np.arcsinh(centred), 0
+    for sign in (1, -1):
+        bent = sign * centred
+        positive, negative = np.maximum(bent, 0), np.minimum(bent, 0)
+        yield sign * (np.log1p(positive) - ((1 - negative) ** 2 - 1) / 2), 0
+        yield sign * (2 * np.sqrt(1 + positive) - 2 - (2 / 3) * ((1 - negative) ** 1.5 - 1)), 0
+    if values.min() > 0:
+        above = np.maximum(ends, values.min() / 2 * (1 + 1e-9 * np.arange(len(ends))))
+        yield np.log(above), 0
+        yield np.sqrt(above), 0
+    running = np.r_[0, np.histogram(spread, ends)[0].cumsum()] / len(values)
+    yield _score(running, len(values)), len(ends)
+
+
+def _decimals(values: np.ndarray) -> int:
+    """Return the least number of decimals that represents all values."""
+    candidates = range(_MOST_DECIMALS)
+    return next((d for d in candidates if (np.round(values, d) == values).all()), _MOST_DECIMALS)
+
+
+def _score(shares: np.ndarray, n_rows: int) -> np.ndarray:
+    """Return Gaussian quantiles that are finite at 0 and 1."""
+    return ndtri(np.clip(shares, 0.25 / n_rows, 1 - 0.25 / n_rows))
+
+
+# A column with at most this many different numbers or levels has only states.
+_FEW = 12
+# A number that has this many times the share of an average number is a state of its own, if this is
+# within these limits.
+_TIMES, _LEAST_SHARE, _MOST_SHARE = 5.0, 0.05, 0.1
+# With this many states, or more, the states of a row in different groups are averaged.
+_AVERAGED = 4
+# Minimum number of rows of a fit, and the corners of the piecewise linear functions of a score that
+# later models then have.
+_CORNERS = ((4000, (-0.8, 0.0, 0.8)), (1000, (0.0,)), (0, ()))
+# Maximum number of states of categories: the most frequent ones, and one state for all others.
+_MOST_CATEGORIES = 50
+# The state of a row whose value does not occur in the fit.
+UNKNOWN = -1
+# The value of the state of rare categories.
+_RARE = np.inf
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnParts:
+    """How a column's values are split into states and scores, and put together again.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_states,)
+        The value of each state, increasing; NaN is last, for a missing value, or, with a scale,
+        first, for regular numbers.
+    missing : float
+        The code of a missing value.
+    ordered : bool
+        Whether the states have an order.
+    positions : ndarray of shape (n_states,)
+        Standardised values of ordered states, 0 where missing.
+    scale : Scale or None
+        The scale of regular numbers, which are state 0.
+    corners : tuple of float
+        Where functions of the score bend.
+    rare : ndarray of shape (n_rows,)
+        The rare categories of rows of the fit, which are one state together.
+    """
+
+    values: np.ndarray
+    missing: float
+    ordered: bool
+    positions: np.ndarray
+    scale: Scale | None
+    corners: tuple[float, ...]
+    rare: np.ndarray
+
+    @property
+    def n_states(self) -> int:
+        """Return the number of states."""
+        return len(self.values)
+
+    @property
+    def width(self) -> int:
+        """Return the number of features that models of later columns get."""
+        return self._n_numbers + (self.n_states if self.n_states > 1 else 0)
+
+    @property
+    def _n_numbers(self) -> int:
+        """Return the number of features that are no indicators; these come first."""
+        if self.scale is not None:
+            return 1 + len(self.corners)
+        return int(self.ordered and self.n_states > 2)
+
+    @property
+    def averages(self) -> bool:
+        """Tell whether the values of a row in all groups are averaged."""
+        return self.scale is not None or (self.ordered and self.n_states >= _AVERAGED)
+
+    @property
+    def order(self) -> np.ndarray | None:
+        """Return the states in rising order, with the missing value last.
+
+        Regular numbers are placed at their median. Three or more categories have no order.
+        """
+        if self.scale is not None:
+            return np.argsort(np.append(self.scale.value(np.zeros(1)), self.values[1:]))
+        return np.arange(self.n_states) if self.ordered or self.n_states <= 2 else None
+
+    def states(self, codes: np.ndarray) -> np.ndarray:
+        """Return the states of values, `UNKNOWN` for values without one."""
+        states = np.full(len(codes), UNKNOWN, dtype=np.int8)
+        if len(self.rare):
+            codes = np.where(np.isin(codes, self.rare), _RARE, codes)
+        if self.scale is not None:
+            states[~_is_missing(codes, self.missing)] = 0
+        for state in range(self.scale is not None, self.n_states):
+            value = self.values[state]
+            is_it = _is_missing(codes, self.missing) if np.isnan(value) else codes == value
+            states[is_it] = state
+        return states
+
+    def write_features(
+        self, out: np.ndarray, states: np.ndarray, scores: np.ndarray | None
+    ) -> None:
+        """Write the features for models of later columns, from states and scores.
+
+        `out` has an axis of features before that of rows, which the other arrays lack.
+        """
+        first = self._n_numbers
+        for state in range(self.width - first):
+            np.equal(states, state, out=out[..., first + state, :])
+        if self.scale is not None and scores is not None:
+            is_regular = states == 0
+            all_are = is_regular.all()
+            middles = self.scale.middle(scores if all_are else np.where(is_regular, scores, 0.0))
+            out[..., 0, :] = middles
+            for i, corner in enumerate(self.corners, 1):
+                np.maximum(middles - corner, 0, out=out[..., i, :])
+            if not all_are:
+                out[..., :first, :] *= is_regular[..., None, :]
+        elif first:
+            out[..., 0, :] = np.append(self.positions, 0.0)[states]
+
+    def combined(self, states: np.ndarray, scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Return one value for each row from its states and scores in every group.
+
+        It is the state that most groups have, by their weights. Numbers are averaged over the
+        groups in which the row has one.
+        """
+        if not self.averages:
+            return self._codes[self._chosen(states, weights)]
+        shares, numbers = weights[:, None], self._numbers(states, scores)
+        if not self._may_lack:
+            return self._put_back((shares * numbers).sum(axis=0) / shares.sum(axis=0))
+        lacks, chosen = states == self.n_states - 1, self._chosen(states, weights)
+        averaged, shares = chosen != self.n_states - 1, shares * ~lacks
+        sums = (shares * np.where(lacks, 0.0, numbers)).sum(axis=0)
+        means = sums / np.where(averaged, shares.sum(axis=0), 1.0)
+        return np.where(averaged, self._put_back(means), self.missing)
+
+    @cached_property
+    def _codes(self) -> np.ndarray:
+        return np.where(np.isnan(self.values), self.missing, self.values)
+
+    @cached_property
+    def _may_lack(self) -> bool:
+        """Tell whether the last state is a missing value."""
+        return bool(np.isnan(self.values[self.scale is not None :]).any())
+
+    def _chosen(self, states: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Return the state that most groups have, by weight."""
+        chosen, most = np.zeros(states.shape[1], dtype=np.int8), np.full(states.shape[1], -np.inf)
+        for state in range(self.n_states):
+            votes = (weights[:, None] * (states == state)).sum(axis=0)
+            np.copyto(chosen, state, where=votes > most)
+            np.maximum(most, votes, out=most)
+        return chosen
+
+    def _numbers(self, states: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        """Return the numbers of states and scores, in every group; any for a missing value."""
+        if self.scale is None:
+            return self.values.take(states)
+        regular = self.scale.value(scores)
+        if self.n_states == 1:
+            return regular
+        return np.where(states == 0, regular, self.values.take(states))
+
+    def resolved(self, combined: np.ndarray, codes: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """Return values in which merged rare categories are told apart: own or drawn ones."""
+        if not len(self.rare):
+            return combined
+        drawn = self.rare[(places * len(self.rare)).astype(np.int64)]
+        found = np.where(np.isin(codes, self.rare), codes, drawn)
+        return np.where(combined == _RARE, found, combined)
+
+    def _put_back(self, means: np.ndarray) -> np.ndarray:
+        """Return the nearest values of the column, or values with as many decimals."""
+        if self.scale is not None and self.scale.lattice is None:
+            return self.scale.put_back(means)
+        values, between = self._lattice
+        return values[np.searchsorted(between, means)]
+
+    @cached_property
+    def _lattice(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the distinct values of the column, and the midpoints between them."""
+        values = self.values[~np.isnan(self.values)]
+        if self.scale is not None and self.scale.lattice is not None:
+            values = np.union1d(self.scale.lattice, values)
+        return values, (values[1:] + values[:-1]) / 2
+
+
+def fit_parts(column: Column, codes: np.ndarray, groups: np.ndarray) -> ColumnParts:
+    """Return the parts of a column, fitted to these values."""
+    missing = np.nan if column.kind == NUMERIC else -1.0
+    is_missing = _is_missing(codes, missing)
+    present = codes[~is_missing]
+    values, counts = np.unique(present, return_counts=True)
+    lacking = [np.nan] if is_missing.any() else []
+    rare = present[:0]
+    if column.kind == NOMINAL and len(values) > _MOST_CATEGORIES:
+        frequent = np.sort(values[np.argsort(-counts, kind="stable")[: _MOST_CATEGORIES - 1]])
+        rare = present[~np.isin(present, frequent)]
+        values = np.r_[frequent, _RARE]
+    if len(values) <= _FEW or column.kind == NOMINAL:
+        spread = np.std(present) if len(values) > 1 else 1.0
+        ordered = column.kind != NOMINAL
+        positions = np.zeros(len(values) + len(lacking))
+        if ordered:
+            positions[: len(values)] = (values - np.mean(present)) / spread
+        return ColumnParts(np.r_[values, lacking], missing, ordered, positions, None, (), rare)
+    share = min(max(_TIMES / len(values), _LEAST_SHARE), _MOST_SHARE)
+    atoms = values[counts >= share * len(codes)]
+    if len(values) - len(atoms) <= 1:
+        atoms = values[:0]
+    is_regular = ~is_missing & ~np.isin(codes, atoms)
+    scale = fit_scale(codes[is_regular], groups[is_regular])
+    corners = next(corners for rows, corners in _CORNERS if len(codes) >= rows)
+    states = np.r_[np.nan, atoms, lacking]
+    return ColumnParts(states, missing, False, np.zeros(len(states)), scale, corners, rare)
+
+
+def _is_missing(codes: np.ndarray, missing: float) -> np.ndarray:
+    return np.isnan(codes) if np.isnan(missing) else codes < 0
+
+
+# ------------------------------------------------------------------------- linear functions
+
+
+def moments(table: np.ndarray, parts: np.ndarray, n_groups: int) -> np.ndarray:
+    """Return second moments by fold and group, as sums; the table has shape (width, n_rows).
+
+    `parts` is each row's fold times the number of groups, plus its group. The result has the shape
+    (n_folds, n_groups, width, width).
+    """
+    width = len(table)
+    sums = np.zeros((N_FOLDS * n_groups, width, width))
+    order = np.argsort(parts, kind="stable")
+    ends = np.searchsorted(parts[order], np.arange(len(sums) + 1))
+    for part, (start, end) in enumerate(zip(ends[:-1], ends[1:], strict=True)):
+        rows = table[:, order[start:end]]
+        sums[part] = rows @ rows.T
+    return sums.reshape(N_FOLDS, n_groups, width, width)
+
+
+def deal_folds(groups: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return a random fold for every row; each fold has an equal share of every group."""
+    order = np.lexsort((rng.random(len(groups)), groups))
+    folds = np.empty(len(groups), dtype=np.int64)
+    folds[order] = np.arange(len(groups)) % N_FOLDS
+    return folds
+
+
+# Candidates of the penalties of slopes, in rows: common slopes, and slopes by group.
+_COMMON_SLOPES = (1.0, 10.0, 100.0, 1000.0)
+_BY_GROUP = (3.0, 10.0, 30.0, 100.0, 300.0)
+# Candidates of the number of features whose slopes differ between groups.
+_N_DIFFERING = (4, 12, 48)
+# Minimum gain of slopes by group on held-out rows, in variances of residuals.
+_GAIN = 2.0
+_SMALLEST_VARIANCE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """Linear functions of earlier features in every group: means of scores, or logits of states.
+
+    Attributes
+    ----------
+    intercepts : ndarray of shape (n_groups, n_functions)
+    slopes : ndarray of shape (n_groups or 1, n_functions, n_features)
+        Slopes, a single one if groups share them.
+    differ : bool
+        Whether groups have different functions.
+    """
+
+    intercepts: np.ndarray
+    slopes: np.ndarray
+    differ: bool
+
+    def of(self, features: np.ndarray) -> np.ndarray:
+        """Return the functions of features in every group, of shape (n_groups, n_functions, n).
+
+        `features` have the shape (n_groups, n_features, n), or the same for all groups.
+        """
+        return np.matmul(self.slopes, features) + self.intercepts[:, :, None]
+
+    def error(self, sums: np.ndarray) -> float:
+        """Return the sum of squared errors on the rows of moments (n_groups, width, width)."""
+        v = np.column_stack([-self.intercepts, -self.slopes[:, 0], np.ones(len(self.slopes))])
+        return float((v[:, None] @ sums @ v[:, :, None]).sum())
+
+
+def fit_lines(by_fold: np.ndarray) -> Linear:
+    """Return the functions with the least error on held-out rows.
+
+    `by_fold` has second moments, by fold and group, of a constant 1, the features, and the target.
+    Differences between groups are shrunk, and are omitted if they do not help.
+    """
+    total = by_fold.sum(axis=0)
+    trained = [total - fold for fold in by_fold]
+    starts = [_Start(sums) for sums in trained]
+    common = min(_COMMON_SLOPES, key=lambda a: _held_out([s.lines(a) for s in starts], by_fold))
+    lines = [start.lines(common) for start in starts]
+    start = _Start(total)
+    plain = start.lines(common)
+    if by_fold.shape[-1] == 2 or by_fold.shape[1] == 1:
+        return plain
+    error = _held_out(lines, by_fold)
+    errors = {}
+    for choice in itertools.product(_N_DIFFERING, _BY_GROUP):
+        tilted = [s.tilted(line, *choice) for s, line in zip(starts, lines, strict=True)]
+        errors[choice] = _held_out(tilted, by_fold)
+    best = min(errors, key=errors.__getitem__)
+    variance = error / max(total[:, 0, 0].sum(), 1.0)
+    supported = error - errors[best] > _GAIN * variance
+    return start.tilted(plain, *best) if supported else plain
+
+
+class _Start:
+    """Moments within groups, from which functions are fitted."""
+
+    def __init__(self, sums: np.ndarray) -> None:
+        self.counts = sums[:, 0, 0]
+        self.means = sums[:, 0, 1:] / np.maximum(self.counts, 1.0)[:, None]
+        outer = self.means[:, :, None] * self.means[:, None, :]
+        self.within = sums[:, 1:, 1:] - self.counts[:, None, None] * outer
+        self.pooled = self.within.sum(axis=0)
+
+    def lines(self, penalty: float) -> Linear:
+        """Return functions with common slopes, and intercepts that are shrunk to a common one."""
+        slopes = _solve(self.pooled[:-1, :-1], self.pooled[:-1, -1], penalty)
+        residual = np.r_[-slopes, 1.0]
+        levels = self.means @ residual
+        variance = residual @ self.pooled @ residual / max(self.counts.sum() - len(levels), 1.0)
+        level, shifts = _shrunk(levels, self.counts, max(variance, _SMALLEST_VARIANCE))
+        slopes = np.tile(slopes, (len(levels), 1, 1))
+        return Linear((level + shifts)[:, None], slopes, bool(shifts.any()))
+
+    def tilted(self, lines: Linear, n_differing: int, penalty: float) -> Linear:
+        """Return the functions with slopes by group, about the group's means."""
+        slopes = lines.slopes[:, 0].copy()
+        products = self.within[:, :-1, :-1]
+        left = self.within[:, :-1, -1] - (products @ slopes[:, :, None])[:, :, 0]
+        sizes = np.einsum("gii->gi", products)
+        evidence = (left**2 / (sizes + penalty)).sum(axis=0)
+        chosen = np.argsort(evidence)[-n_differing:]
+        blocks = self.within[:, chosen[:, None], chosen] + penalty * np.eye(len(chosen))
+        slopes[:, chosen] += np.linalg.solve(blocks, left[:, chosen, None])[:, :, 0]
+        moved = ((slopes - lines.slopes[:, 0]) * self.means[:, :-1]).sum(axis=1)
+        return Linear(lines.intercepts - moved[:, None], slopes[:, None], True)
+
+
+def _solve(products: np.ndarray, right: np.ndarray, penalty: float) -> np.ndarray:
+    if not len(right):
+        return right
+    return linalg.solve(products + penalty * np.eye(len(right)), right, assume_a="pos")
+
+
+def _shrunk(levels: np.ndarray, counts: np.ndarray, variance: float) -> tuple[float, np.ndarray]:
+    """Return the mean level, and each group's shrunk difference from it.
+
+    The variance between groups is estimated by moments. If it is not positive, no difference is
+    left.
+    """
+    n_rows, n_groups = counts.sum(), np.count_nonzero(counts)
+    level = float(counts @ levels / max(n_rows, 1.0))
+    shifts = np.where(counts > 0, levels - level, 0.0)
+    spare = n_rows - (counts**2).sum() / max(n_rows, 1.0)
+    between = (counts @ shifts**2 - (n_groups - 1) * variance) / max(spare, _SMALLEST_VARIANCE)
+    if n_groups < 2 or between <= 0:
+        return level, np.zeros_like(levels)
+    return level, shifts * counts * between / (counts * between + variance)
+
+
+def _held_out(lines: list[Linear], by_fold: np.ndarray) -> float:
+    return sum(line.error(sums) for line, sums in zip(lines, by_fold, strict=True))
+
+
+# ----------------------------------------------------------------------------- scores
+
+# Bins of each group's deviation from the pooled distribution of residuals.
+_N_BINS = 64
+# Candidates of the weight of the pooled distribution, in rows.
+_PSEUDO_ROWS = (30.0, 100.0, 300.0, 1000.0)
+# Ranks stay below 1, so that the highest one is where the last rows are.
+_ALMOST_ONE = 1.0 - 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class NumberModel:
+    """A linear function of features, and the distribution of residuals in every group.
+
+    Attributes
+    ----------
+    lines : Linear
+        The mean.
+    knots : ndarray of shape (n_knots,)
+        Quantiles of all residuals.
+    running : ndarray of shape (n_groups, n_bins + 1)
+        Distribution functions of the pooled rank, at equal distances.
+    """
+
+    lines: Linear
+    knots: np.ndarray
+    running: np.ndarray
+
+    @property
+    def differs(self) -> bool:
+        """Tell whether groups have different conditional distributions."""
+        return self.lines.differ or bool(np.ptp(self.running, axis=0).any())
+
+    def move(
+        self, scores: np.ndarray, means: np.ndarray, groups: np.ndarray, uniforms: np.ndarray
+    ) -> np.ndarray:
+        """Return the scores of rows in every group, of shape (n_groups, n_rows).
+
+        `means` are the values of the lines for the rows' images in every group. A residual keeps
+        its rank in the row's own group. A score that is NaN is drawn.
+        """
+        rows, known = np.arange(len(scores)), ~np.isnan(scores)
+        residuals = scores - means[groups, rows]
+        grid, bins = np.linspace(0, 1, len(self.knots)), np.linspace(0, 1, _N_BINS + 1)
+        inside = np.clip(residuals, self.knots[0], self.knots[-1])
+        pooled, ranks = np.interp(inside, self.knots, grid), uniforms.copy()
+        for group, running in enumerate(self.running):
+            own = known & (groups == group)
+            ranks[own] = np.minimum(np.interp(pooled[own], bins, running), _ALMOST_ONE)
+        moved = means + np.nan_to_num(residuals - inside)
+        for group, running in enumerate(self.running):
+            moved[group] += np.interp(np.interp(ranks, running, bins), grid, self.knots)
+        moved[groups[known], rows[known]] = scores[known]
+        return moved
+
+
+def fit_numbers(
+    scores: np.ndarray, features: np.ndarray, groups: np.ndarray, folds: np.ndarray, n_groups: int
+) -> NumberModel:
+    """Return the model of scores; `features` have a row for each feature.
+
+    Each group's distribution of residuals is shrunk towards that of all groups, as far as is best
+    on held-out rows.
+    """
+    table = np.vstack([np.ones(len(scores)), features, scores])
+    lines = fit_lines(moments(table, folds * n_groups + groups, n_groups))
+    residuals = scores - lines.of(features)[groups, 0, np.arange(len(scores))]
+    grid = np.linspace(0, 1, _N_KNOTS)
+    knots = _increasing(np.quantile(residuals, grid))
+    bins = (np.interp(residuals, knots, grid) * _N_BINS).astype(np.int64)
+    trained = folds != N_FOLDS - 1
+    cell = (trained * n_groups + groups) * _N_BINS + np.minimum(bins, _N_BINS - 1)
+    counts = np.bincount(cell, minlength=2 * n_groups * _N_BINS)
+    tested, training = counts.reshape(2, n_groups, _N_BINS)
+    sizes = tested.sum(axis=1, keepdims=True)
+    found = np.cumsum(tested, axis=1) / np.maximum(sizes, 1)
+
+    def error(pseudo: float) -> float:
+        return float((sizes * (_running(training, pseudo)[:, 1:] - found) ** 2).sum())
+
+    best = min((np.inf, *_PSEUDO_ROWS), key=error)
+    return NumberModel(lines, knots, _running(training + tested, best))
+
+
+def _running(counts: np.ndarray, pseudo: float) -> np.ndarray:
+    """Return distribution functions from counts of shape (n_groups, n_bins).
+
+    They are shrunk towards the pooled distribution, which is flat, by so many rows.
+    """
+    flat = np.full(counts.shape, 1.0 / counts.shape[1])
+    if np.isfinite(pseudo):
+        flat = (counts + pseudo * flat) / (counts.sum(axis=1, keepdims=True) + pseudo)
+    running = np.concatenate([np.zeros((len(flat), 1)), flat.cumsum(axis=1)], axis=1)
+    return running / running[:, -1:]
+
+
+def _increasing(knots: np.ndarray) -> np.ndarray:
+    """Return knots that are at least a minimum distance apart."""
+    least = 1e-9 * max(knots[-1] - knots[0], 1.0)
+    return np.maximum.accumulate(knots) + least * np.arange(len(knots))
+
+
+# ----------------------------------------------------------------------------- states
+
+_MAX_ITER = 60
+# Iterations end when the gain is smaller: a hundredth of what a parameter gains by chance.
+_LAST_GAIN = 0.005
+_LITTLE = 1e-300
+
+
+def minimise(
+    features: np.ndarray,
+    states: np.ndarray,
+    offset: np.ndarray,
+    penalties: np.ndarray,
+    start: np.ndarray | None = None,
+) -> tuple[np.ndarray, float]:
+    """Return the slopes that minimise the penalised loss, and their loss without the penalty.
+
+    `features` have one row per feature; `offset` and slopes have one per state. Slopes are found in
+    coordinates in which the curvature is nearly the identity. If all rows have the same
+    probabilities, the curvature is a product of a matrix of states and one of features.
+    """
+    n_states, n_rows = offset.shape
+    width, rows = len(features), np.arange(n_rows)
+    if not width or not n_rows:
+        found = softmax(offset)
+        return np.zeros((n_states, width)), -np.log(found[states, rows]).sum()
+    shares = (np.bincount(states, minlength=n_states) + 1) / (n_rows + n_states)
+    products = features @ features.T
+    sizes, axes = np.linalg.eigh(np.diag(shares) - np.outer(shares, shares))
+    curvatures = np.maximum(sizes, 0)[:, None, None] * products + np.diag(penalties)
+    roots = np.linalg.cholesky(curvatures)
+    turns = np.linalg.inv(roots)
+
+    def slopes_at(flat: np.ndarray) -> np.ndarray:
+        return axes @ (flat.reshape(n_states, 1, width) @ turns)[:, 0]
+
+    def evaluated(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        slopes = slopes_at(flat)
+        logits = slopes @ features
+        logits += offset
+        found = softmax(logits)
+        loss = -np.log(found[states, rows] + _LITTLE).sum()
+        found[states, rows] -= 1
+        gradient = found @ features.T + penalties * slopes
+        penalised = loss + 0.5 * (penalties * slopes**2).sum()
+        return penalised, (turns @ (axes.T @ gradient)[:, :, None]).ravel()
+
+    first = np.zeros((n_states, width)) if start is None else start
+    result = optimize.minimize(
+        evaluated, ((axes.T @ first)[:, None] @ roots).ravel(), jac=True, method="L-BFGS-B",
+        options={"maxiter": _MAX_ITER, "maxcor": 8, "ftol": _LAST_GAIN / n_rows},
+    )  # fmt: skip
+    slopes = slopes_at(result.x)
+    return slopes, float(result.fun - 0.5 * (penalties * slopes**2).sum())
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Return probabilities, a row for each state."""
+    weights = logits - logits.max(axis=0, initial=-np.inf)
+    np.exp(weights, out=weights)
+    weights /= weights.sum(axis=0)
+    return weights
+
+
+# Penalties, in rows: of common slopes, of slopes by group, and of intercepts by group.
+_COMMON, _SLOPES, _INTERCEPTS = 3.0, 20.0, 0.5
+# Maximum number of rows that a model is fitted to; or this many for each feature and group, if that
+# is more.
+_MOST_ROWS, _ROWS_PER_SLOPE = 20_000, 20
+# Added to the number of rows of each state.
+_STATE_ROWS = 0.5
+
+
+def fit_states(
+    states: np.ndarray,
+    features: np.ndarray,
+    groups: np.ndarray,
+    folds: np.ndarray,
+    n_groups: int,
+    n_states: int,
+) -> Linear:
+    """Return the logits of states; slopes differ between groups if that lowers the held-out loss.
+
+    `features` have one row per feature.
+    """
+    if n_states == 1:
+        return Linear(np.zeros((n_groups, 1)), np.zeros((1, 1, len(features))), False)
+    counts = np.bincount(states, minlength=n_states) + _STATE_ROWS
+    level = np.log(counts / counts.sum())
+    few = slice(0, max(_MOST_ROWS, _ROWS_PER_SLOPE * n_groups * len(features)))
+    states, features, groups, folds = states[few], features[:, few], groups[few], folds[few]
+    width, penalties = len(features), np.full(len(features), _COMMON)
+    offset = np.broadcast_to(level[:, None], (n_states, len(states)))
+    slopes, loss = minimise(features, states, offset, penalties)
+    shifts = np.zeros((n_groups, n_states))
+    if n_groups > 1:
+        # Intercepts of groups are shrunk by the likelihood ratio.
+        both = np.vstack([features, np.eye(n_groups)[:, groups]])
+        penalties = np.r_[penalties, np.full(n_groups, _INTERCEPTS)]
+        start = np.hstack([slopes, np.zeros((n_states, n_groups))])
+        found, with_groups = minimise(both, states, offset, penalties, start)
+        spared = (len(np.unique(groups)) - 1) * (n_states - 1)
+        support = 1 - spared / max(2 * (loss - with_groups), 1e-9)
+        if support > 0:
+            slopes, shifts = found[:, :width], support * found[:, width:].T
+    model = Linear(level + shifts, slopes[None], bool(shifts.any()))
+    trained, tested = folds != N_FOLDS - 1, folds == N_FOLDS - 1
+    if n_groups == 1 or not width or not tested.any() or not trained.any():
+        return model
+    tilted = _tilted(model, states[trained], features[:, trained], groups[trained])
+    rows = states[tested], features[:, tested], groups[tested]
+    if _loss(tilted, *rows) < _loss(model, *rows) - 1.0:
+        return _tilted(model, states, features, groups)
+    return model
+
+
+def _tilted(model: Linear, states: np.ndarray, features: np.ndarray, groups: np.ndarray) -> Linear:
+    """Return the model with group-specific slopes in addition to common ones."""
+    penalties = np.r_[np.full(len(features), _SLOPES), _INTERCEPTS]
+    found = []
+    for group, intercepts in enumerate(model.intercepts):
+        rows = groups == group
+        inputs = np.vstack([features[:, rows], np.ones((1, rows.sum()))])
+        start = np.column_stack([model.slopes[0], intercepts])
+        found.append(start + minimise(inputs, states[rows], start @ inputs, penalties)[0])
+    both = np.array(found)
+    return Linear(both[:, :, -1], both[:, :, :-1], True)
+
+
+def _loss(model: Linear, states: np.ndarray, features: np.ndarray, groups: np.ndarray) -> float:
+    """Return the sum of logarithmic losses of rows in their own groups."""
+    found = np.empty(len(states))
+    for group, intercepts in enumerate(model.intercepts):
+        rows = groups == group
+        slopes = model.slopes[group if len(model.slopes) > 1 else 0]
+        logits = slopes @ features[:, rows] + intercepts[:, None]
+        found[rows] = softmax(logits)[states[rows], np.arange(rows.sum())]
+    return float(-np.log(found + _LITTLE).sum())

@@ -1,0 +1,512 @@
+"""Metrics of unequal treatment of groups: by decisions and scores, and by features."""
+
+import inspect
+from collections.abc import Callable
+from functools import partial, update_wrapper
+from itertools import combinations
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.metrics import make_scorer, roc_auc_score
+from sklearn.model_selection import StratifiedKFold, check_cv
+from sklearn.utils import check_random_state
+from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_consistent_length, column_or_1d
+
+from skdpot._threads import MANY_ROWS, one_thread_unless
+from skdpot.fairness._certificate import gap_bound
+from skdpot.fairness._groups import Groups, find_groups, read_labels, split_attribute
+from skdpot.tables import Table, is_missing, take_rows
+from skdpot.transport import monotone_transport
+
+__all__ = ["group_auc", "ks_between_groups", "make_fairness_scorer", "wasserstein_between_groups"]
+
+# Gradient boosting takes categorical features with at most this many values; others are ordered.
+_MAX_CATEGORIES = 255
+_RESPONSE_METHODS = ("predict", "predict_proba", "decision_function")
+
+
+def ks_between_groups(
+    scores: Any,
+    *,
+    sensitive_features: Any,
+    min_group_size: int = 1,
+    confidence: float | None = None,
+) -> float:
+    r"""Return the largest Kolmogorov-Smirnov statistic between the scores of two groups.
+
+    Parameters
+    ----------
+    scores : array-like of shape (n_samples,)
+        Predictions, or scores of a classifier.
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes)
+        The sensitive attribute of every row. Several attributes define groups by their
+        intersections.
+    min_group_size : int, default=1
+        Groups with fewer rows are left out.
+    confidence : float, default=None
+        None gives the statistic of these rows. With a number in (0, 1) the result is an upper
+        bound for new rows from the same distribution. It holds with this probability, for any
+        number of rows, if no row was used to compute the scores. See Notes.
+
+    Returns
+    -------
+    float
+        The largest difference between the distribution functions of two groups. It is the largest
+        difference of rates, over all decisions by a threshold. For decisions, 0 or 1, it is the
+        demographic parity difference. 0 if the distributions are equal, 1 if they do not overlap.
+
+    Raises
+    ------
+    ValueError
+        If lengths differ, scores are not finite, there are fewer than two groups, or the confidence
+        is not in (0, 1).
+
+    See Also
+    --------
+    make_fairness_scorer : The same as a scorer.
+    scipy.stats.ks_2samp : The statistic of two samples, with a test.
+
+    Notes
+    -----
+    The result is not private: it depends on single rows.
+
+    By chance, groups of n and m rows with the same distribution have a statistic of about
+    :math:`0.87 (1/n + 1/m)^{1/2}` on average. For the confidence c, the upper bound adds at most
+    :math:`(\log(1 / (1 - c)) (1/n + 1/m) / 2)^{1/2}` to the statistic of each two groups, and
+    about 0.7 times as much for hundreds of rows (:ref:`certificate`).
+
+    Examples
+    --------
+    >>> from skdpot.fairness.metrics import ks_between_groups
+    >>> ks_between_groups([1.0, 2.0, 1.5, 3.0], sensitive_features=["a", "a", "b", "b"])
+    0.5
+    """
+    scores = check_scores(scores)
+    groups = check_groups(scores, sensitive_features, min_group_size)
+    if confidence is not None and not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence must be above 0 and below 1, got {confidence!r}.")
+    if confidence is not None:
+        samples = [scores[groups.codes == g] for g in range(len(groups.names))]
+        pairs = combinations(samples, 2)
+        return max(gap_bound(x, y, 1.0 - confidence) for x, y in pairs)
+    values = np.unique(scores)
+    # The largest difference of two groups at a value is the highest share less the lowest.
+    lowest, highest = np.ones(len(values)), np.zeros(len(values))
+    for g, size in enumerate(groups.sizes):
+        shares = np.searchsorted(np.sort(scores[groups.codes == g]), values, side="right") / size
+        np.minimum(lowest, shares, out=lowest)
+        np.maximum(highest, shares, out=highest)
+    return float((highest - lowest).max())
+
+
+def wasserstein_between_groups(
+    scores: Any, *, sensitive_features: Any, order: float = 1, min_group_size: int = 1
+) -> float:
+    r"""Return the largest Wasserstein distance between the scores of two groups.
+
+    Parameters
+    ----------
+    scores : array-like of shape (n_samples,)
+        Predictions, or scores of a classifier.
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes)
+        The sensitive attribute of every row. Several attributes define groups by their
+        intersections.
+    order : float, default=1
+        The order p >= 1 of the distance W_p.
+    min_group_size : int, default=1
+        Groups with fewer rows are left out.
+
+    Returns
+    -------
+    float
+        In the unit of the scores: the difference between scores of two groups at the same rank, on
+        average for ``order=1``, in quadratic mean for ``order=2``.
+
+    Raises
+    ------
+    ValueError
+        If lengths differ, scores are not finite, there are fewer than two groups, or the order is
+        below 1.
+
+    See Also
+    --------
+    scipy.stats.wasserstein_distance : The distance of order 1 between two samples.
+    skdpot.PrivateSinkhornDistance : Releases distances between groups under differential privacy.
+
+    Notes
+    -----
+    The result is not private: it depends on single rows.
+
+    References
+    ----------
+    Federated Calculation of the Free-Support Transportation Barycenter by Single-Loop Dual
+    Decomposition, equation (5), whose terms for predictions these are.
+
+    Examples
+    --------
+    >>> from skdpot.fairness.metrics import wasserstein_between_groups
+    >>> wasserstein_between_groups([1.0, 2.0, 1.5, 3.5], sensitive_features=list("aabb"))
+    1.0
+    """
+    scores = check_scores(scores)
+    groups = check_groups(scores, sensitive_features, min_group_size)
+    samples = [scores[groups.codes == g] for g in range(len(groups.names))]
+    costs = [monotone_transport(*pair, cost=order) for pair in combinations(samples, 2)]
+    return float(max(costs) ** (1 / order))
+
+
+def group_auc(
+    X: Any,
+    sensitive_features: Any,
+    *,
+    estimator: Any = None,
+    cv: Any = 5,
+    max_samples: int | None = None,
+    min_group_size: int = 1,
+    n_jobs: int | None = None,
+    random_state: Any = None,
+) -> float:
+    """Return the AUC with which a classifier predicts the group of a row from its features.
+
+    If features do not reveal the group, any model of them satisfies demographic parity. If a
+    linear model cannot predict the group, this proves nothing: trees also find repeated values and
+    interactions.
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
+        Features, without the attribute itself. Columns of text or categories are encoded for the
+        default classifier; your own classifier gets X unchanged.
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes)
+        The sensitive attribute of every row. Several attributes define groups by their
+        intersections.
+    estimator : classifier, default=None
+        None is :class:`~sklearn.ensemble.HistGradientBoostingClassifier`.
+    cv : int, cross-validation generator or iterable, default=5
+        Folds; a number of folds is shuffled and stratified by group. Rows are scored by
+        classifiers that were not trained on them.
+    max_samples : int, default=None
+        Largest number of rows to use, drawn at random; None is all.
+    min_group_size : int, default=1
+        Groups with fewer rows are left out.
+    n_jobs : int, default=None
+        Number of folds that are fitted in parallel.
+    random_state : int, RandomState instance or None, default=None
+        Seed for the draws of rows and folds, and for the classifier.
+
+    Returns
+    -------
+    float
+        Area under the ROC curve, averaged over folds: 0.5 if the group cannot be predicted (by
+        chance it may be below), 1 if it always can. With more than two groups, the mean over
+        groups of each against the rest.
+
+    Raises
+    ------
+    ValueError
+        If lengths differ, there are fewer than two groups, or a group has fewer rows than there
+        are folds.
+
+    See Also
+    --------
+    ks_between_groups : For a single score.
+
+    Notes
+    -----
+    The result is not private: it depends on single rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.fairness.metrics import group_auc
+    >>> rng = np.random.default_rng(0)
+    >>> groups, noise = rng.integers(2, size=300), rng.normal(size=(300, 1))
+    >>> round(group_auc(noise + 3 * groups[:, None], groups, random_state=0), 2)
+    0.97
+    >>> abs(group_auc(noise, groups, random_state=0) - 0.5) < 0.1
+    True
+    """
+    X, labels = Table(X).X, read_labels(sensitive_features)
+    check_consistent_length(X, labels)
+    kept = np.flatnonzero(
+        find_groups(labels, min_group_size=min_group_size, small_groups="drop").codes >= 0
+    )
+    source = check_random_state(random_state)
+    if max_samples is not None and max_samples < len(kept):
+        kept = np.sort(source.choice(kept, max_samples, replace=False))
+    groups = check_groups(kept, labels[kept], 1)
+    if estimator is None:
+        X, categorical = _as_numbers(X)
+        estimator = HistGradientBoostingClassifier(categorical_features=categorical)
+    if "random_state" in estimator.get_params():
+        estimator = clone(estimator).set_params(random_state=source.randint(2**31 - 1))
+    X = take_rows(X, kept)
+    areas = Parallel(n_jobs=n_jobs)(
+        delayed(_auc_of_fold)(estimator, X, groups.codes, train, test)
+        for train, test in _folds(cv, groups, source)
+    )
+    return float(np.mean(areas))
+
+
+def _folds(cv, groups, source):
+    """Return folds with every group on both sides."""
+    if not isinstance(cv, Integral):
+        return list(check_cv(cv, groups.codes, classifier=True).split(groups.codes, groups.codes))
+    if groups.sizes.min() < cv:
+        raise ValueError(
+            f"a group has {groups.sizes.min()} rows, fewer than cv={cv} folds. Leave it out by "
+            "min_group_size, or use fewer folds."
+        )
+    splitter = StratifiedKFold(cv, shuffle=True, random_state=source.randint(2**31 - 1))
+    return list(splitter.split(groups.codes, groups.codes))
+
+
+def _auc_of_fold(estimator, X, codes, train, test):
+    """Return the AUC on rows of a classifier that was trained on others."""
+    with one_thread_unless(len(codes) >= MANY_ROWS):
+        classifier = clone(estimator).fit(take_rows(X, train), codes[train])
+        method = "predict_proba" if hasattr(classifier, "predict_proba") else "decision_function"
+        scores = np.asarray(getattr(classifier, method)(take_rows(X, test)))
+    if len(classifier.classes_) == 2:
+        scores = scores[:, 1] if scores.ndim == 2 else scores
+        return roc_auc_score(codes[test] == classifier.classes_[1], scores)
+    return np.mean(
+        [roc_auc_score(codes[test] == g, scores[:, j]) for j, g in enumerate(classifier.classes_)]
+    )
+
+
+def make_fairness_scorer(
+    metric: Callable[..., float],
+    *,
+    sensitive_features: Any = None,
+    greater_is_better: bool | None = None,
+    response_method: Any = "predict",
+    **options: Any,
+) -> "FairnessScorer":
+    """Make a scorer of a metric of fairness, for `cross_validate`, `GridSearchCV` and others.
+
+    Parameters
+    ----------
+    metric : callable
+        ``metric(y_true, y_pred, *, sensitive_features, ...)``, such as those of fairlearn, or
+        ``metric(scores, *, sensitive_features, ...)``. It returns a number.
+    sensitive_features : str, int, or list of these, default=None
+        The columns of X, as given to the scorer, that hold the sensitive attribute. With None it is
+        passed as metadata, which needs metadata routing to be enabled; the scorer requests it.
+    greater_is_better : bool, default=None
+        Whether the metric, or else minus it, is the score. None says so of metrics whose name ends
+        with "ratio".
+    response_method : {"predict", "predict_proba", "decision_function"} or list of such, \
+            default="predict"
+        The method of the estimator whose result is measured; of a list, the first that it has.
+    **options : dict
+        Options of the metric.
+
+    Returns
+    -------
+    callable
+        ``scorer(estimator, X, y, sensitive_features=None)``. If the attribute is passed, and the
+        estimator's prediction takes it too, it gets it.
+
+    See Also
+    --------
+    sklearn.metrics.make_scorer : For metrics of the prediction alone.
+
+    Notes
+    -----
+    Scores are not private, nor are choices by them.
+
+    When it is called, the scorer raises a ValueError if the attribute is given twice or not at all,
+    and passes on errors of the metric.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import LinearRegression
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from skdpot.fairness.metrics import ks_between_groups, make_fairness_scorer
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> scorer = make_fairness_scorer(ks_between_groups, sensitive_features="sex")
+    >>> cross_val_score(LinearRegression(), X, y, scoring=scorer).mean().round(1)
+    np.float64(-0.2)
+    """
+    return FairnessScorer(
+        metric,
+        sensitive_features=sensitive_features,
+        greater_is_better=greater_is_better,
+        response_method=response_method,
+        options=options,
+    )
+
+
+class FairnessScorer:
+    """A metric of fairness as a scorer; made by :func:`make_fairness_scorer`."""
+
+    def __init__(self, metric, *, sensitive_features, greater_is_better, response_method, options):
+        self.metric = metric
+        self.sensitive_features = sensitive_features
+        self.greater_is_better = greater_is_better
+        self.response_method = response_method
+        self.options = options
+        # An attribute that is read from columns is not requested.
+        self._requests = {"sensitive_features": sensitive_features is None}
+
+    def __call__(self, estimator, X, y_true=None, *, sensitive_features=None, **params):
+        """Return the score of an estimator on data.
+
+        Parameters
+        ----------
+        estimator : estimator object
+            Fitted.
+        X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
+            Rows.
+        y_true : array-like of shape (n_samples,), default=None
+            Targets.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes), \
+                default=None
+            The sensitive attribute, unless it is read from columns of X.
+        **params : dict
+            Further metadata of the metric, such as `sample_weight`.
+
+        Returns
+        -------
+        float
+            The score; higher is better.
+        """
+        labels, _ = split_attribute(self, Table(X), sensitive_features)
+
+        def measure(y_true, y_pred):
+            given = (y_pred,) if _takes_one(self.metric) else (y_true, y_pred)
+            return self.metric(*given, sensitive_features=labels, **self.options, **params)
+
+        if sensitive_features is not None:
+            estimator = _Informed(estimator, sensitive_features)
+        scorer = make_scorer(
+            measure, response_method=self.response_method, greater_is_better=self._higher_is_better
+        )
+        return scorer(estimator, X, y_true)
+
+    def __repr__(self):
+        return f"make_fairness_scorer({_name(self.metric)})"
+
+    def set_score_request(self, **requests):
+        """Set the requested metadata, as scikit-learn's scorers do.
+
+        Parameters
+        ----------
+        **requests : dict
+            For `sensitive_features` and other metadata, whether it is requested, or its alias.
+
+        Returns
+        -------
+        self : object
+            The scorer.
+        """
+        self._requests |= requests
+        return self
+
+    def get_metadata_routing(self):
+        """Return which metadata is requested.
+
+        Returns
+        -------
+        MetadataRequest
+            The requests.
+        """
+        routing = MetadataRequest(owner=type(self).__name__)
+        for name, alias in self._requests.items():
+            routing.score.add_request(param=name, alias=alias)
+        return routing
+
+    @property
+    def _higher_is_better(self):
+        if self.greater_is_better is None:
+            return _name(self.metric).endswith("ratio")
+        return self.greater_is_better
+
+
+class _Informed:
+    """An estimator whose predictions get the sensitive attribute, if they take it."""
+
+    def __init__(self, estimator, sensitive_features):
+        self._estimator = estimator
+        self._attribute = {"sensitive_features": sensitive_features}
+
+    def __getattr__(self, name):
+        value = getattr(self._estimator, name)
+        if name in _RESPONSE_METHODS and hasattr(self._estimator, "get_metadata_routing"):
+            routing = get_routing_for_object(self._estimator)
+            if routing.consumes(name, self._attribute):
+                # The scorers of scikit-learn read the name of a classifier's method.
+                return update_wrapper(partial(value, **self._attribute), value)
+        return value
+
+
+def _takes_one(metric):
+    """Tell whether a metric takes the predictions only, and not the true values."""
+    positional = [
+        parameter
+        for parameter in inspect.signature(metric).parameters.values()
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        and parameter.default is parameter.empty
+    ]
+    return len(positional) == 1
+
+
+def _name(metric):
+    """Return the name of a metric, also of a partial one."""
+    return getattr(metric, "__name__", _name(metric.func) if hasattr(metric, "func") else "")
+
+
+def check_groups(values: Any, sensitive_features: Any, min_group_size: int) -> Groups:
+    """Return the groups of rows, two or more, or raise."""
+    labels = read_labels(sensitive_features)
+    check_consistent_length(values, labels)
+    groups = find_groups(labels, min_group_size=min_group_size, small_groups="drop")
+    if len(groups.names) < 2:
+        raise ValueError(
+            f"groups can be compared if there are two or more with at least {min_group_size} rows; "
+            f"sensitive_features has {len(groups.names)}."
+        )
+    return groups
+
+
+def check_scores(scores: Any) -> np.ndarray:
+    """Return finite numbers, one for each row, or raise."""
+    scores = column_or_1d(scores)
+    if scores.dtype.kind not in "buif":
+        raise ValueError(f"scores must be numbers, got an array of {scores.dtype}.")
+    scores = scores.astype(np.float64)
+    if not np.isfinite(scores).all():
+        raise ValueError("scores must be finite: they contain NaN or infinity.")
+    return scores
+
+
+def _as_numbers(X: Any) -> tuple[Any, Any]:
+    """Return data as numbers, and which columns are categorical, or None.
+
+    Columns of words and categories are replaced by the positions of their values in order, and are
+    categorical unless there are too many values. Missing values are NaN.
+    """
+    table = Table(X)
+    X = table.X
+    if table.container == "array" and X.dtype.kind != "O":
+        return X.toarray() if sparse.issparse(X) else X, None
+    columns, categorical = [], []
+    for j in range(X.shape[1]):
+        values = table.column(j)
+        try:
+            columns.append(values.astype(np.float64))
+            categorical.append(False)
+        except (TypeError, ValueError):
+            words, codes = np.unique([str(value) for value in values], return_inverse=True)
+            missing = [is_missing(value) for value in values]
+            columns.append(np.where(missing, np.nan, codes.astype(np.float64)))
+            categorical.append(len(words) <= _MAX_CATEGORIES)
+    return np.column_stack(columns), np.array(categorical)

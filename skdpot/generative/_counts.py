@@ -1,0 +1,1003 @@
+"""Counts of a table: their cells, groups of cells, noise, and estimates from all of them.
+
+Parities of three and more columns: their sums over records, and those that stand out.
+
+Every column is cut in two halves, by its released counts. A record has the sign +1 or -1 in each,
+and the parity of some columns is the product of its signs. Where pairs of columns are all that
+there is, a model that has them predicts parities.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from scipy.stats import chi2
+
+from skdpot.privacy.preview import ExpectedError
+from skdpot.privacy.sensitivity import cell_count_sensitivity
+from skdpot.releases import SketchReleases
+from skdpot.tables import LOG, NOMINAL, NUMERIC, Column, TableSchema
+
+
+def count_together(
+    codes: Mapping[int, np.ndarray] | Sequence[np.ndarray],
+    sizes: Sequence[int],
+    columns: Sequence[int],
+    classes: np.ndarray | int,
+    n_classes: int,
+    weights: np.ndarray | None = None,
+) -> np.ndarray:
+    """Return the number of records with each combination of codes of some columns, by class.
+
+    With weights, which are integers, return their sums.
+    """
+    cell: Any = 0
+    n_cells = n_classes
+    for j in columns:
+        n_codes = sizes[j]
+        cell, n_cells = cell * n_codes + codes[j], n_cells * n_codes
+    return np.bincount(cell * n_classes + classes, weights, minlength=n_cells)
+
+
+def release_tables(
+    releases: SketchReleases, name: str, counts: Sequence[np.ndarray], whole: int = 1
+) -> list[np.ndarray]:
+    """Release tables of counts with noise. A record is in one cell of each table.
+
+    With `whole` above 1, a person adds integers with a norm of at most `whole` to each table.
+    """
+    sums = np.concatenate(counts).astype(np.int64)
+    # A multiplier has been rounded up by more than this root may be rounded down.
+    noisy = releases.run(name, sums, tables_sensitivity(len(counts), whole)) / whole
+    return np.split(noisy, np.cumsum([len(count) for count in counts])[:-1])
+
+
+def tables_sensitivity(n_tables: int, whole: int = 1) -> partial[float]:
+    """Return the sensitivity of tables of counts, each of which has a record, or person, once."""
+    return partial(cell_count_sensitivity, n_tables=n_tables, whole=whole)
+
+
+def noise_of_tables(releases: SketchReleases, name: str, n_tables: int) -> float:
+    """Return the standard deviation of the noise of tables of counts."""
+    return releases.standard_deviation(name, tables_sensitivity(n_tables))
+
+
+def noise_of_counts(schema: TableSchema, releases: SketchReleases) -> float:
+    """Return the standard deviation of the noise of the counts of columns.
+
+    Examples
+    --------
+    >>> from skdpot.generative._table import share_marginals
+    >>> from skdpot.generative._counts import noise_of_counts
+    >>> from skdpot.tables import read_schema
+    >>> from skdpot.releases import SketchReleases
+    >>> schema = read_schema({"sex": ["F", "M"], "degree": ["no", "yes"]})
+    >>> releases = SketchReleases(1.0, share_marginals(schema), "add_remove", None)
+    >>> round(noise_of_counts(schema, releases), 1)
+    2.2
+    """
+    return noise_of_tables(releases, "values", len(schema.features))
+
+
+def released_size(released: Mapping[str, np.ndarray]) -> int:
+    """Return an estimate of the number of records, from released counts.
+
+    It is at least 0, and a mean of the totals of all columns. Columns with more cells add up more
+    noise, and have less weight.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._counts import released_size
+    >>> counts = np.array([[610.0], [400.0], [200.0], [300.0], [200.0], [250.0]])
+    >>> released_size({"n_cells": np.array([2, 4]), "counts": counts})
+    990
+    """
+    n_cells = released["n_cells"]
+    totals = np.add.reduceat(released["counts"].sum(axis=1), np.cumsum(n_cells) - n_cells)
+    return max(round(float(np.average(totals, weights=1 / n_cells))), 0)
+
+
+# A numeric column with more than MOST_CELLS units begins with this number of cells. They are cut in
+# three rounds.
+FIRST_CELLS = 64
+MOST_CELLS = 128
+ROUNDS = ("cells 1", "cells 2", "cells 3")
+# With fewer records in a cell on average than this number of deviations of the noise, cells are
+# made wider by this factor.
+_HIDDEN_DEVIATIONS, WIDENING = 0.5, 4
+# A cell is cut if its count is above this number of deviations, and above the smaller share of all
+# records. It is also so large that the noise of its final count is below this part of the sampling
+# error, unless it has more than the larger share.
+CUT_DEVIATIONS = 4.0
+_NOISE_TO_SAMPLING_ERROR = 0.7
+_CUT_SHARES = 0.003, 0.01
+_MOST_PARTS = 16
+# Adjacent cells of a tail are clearly not empty if their sum exceeds this number of deviations.
+_TAIL_DEVIATIONS = 4.0
+_TAIL_WIDTHS = (1, 2, 4, 8, 16)
+# The same for further cells on a linear scale.
+_BEYOND_DEVIATIONS = 3.0
+
+
+def refined_columns(schema: TableSchema) -> list[int]:
+    """Return the columns whose units are too many to be counted one by one.
+
+    Examples
+    --------
+    >>> from skdpot.generative._counts import refined_columns
+    >>> from skdpot.tables import read_schema
+    >>> refined_columns(read_schema({"sex": ["F", "M"], "wage": (0.0, 100.0)}))
+    [1]
+    """
+    return [j for j in schema.features if _is_refined(schema.columns[j])]
+
+
+def _is_refined(column):
+    return column.kind == "numeric" and column.n_known > MOST_CELLS
+
+
+def first_edges(column: Column) -> np.ndarray:
+    """Return the edges of the first cells of a column.
+
+    Each unit has a cell. A column with many units has even cells, and one for each of its bounds.
+
+    Examples
+    --------
+    >>> from skdpot.generative._counts import first_edges
+    >>> from skdpot.tables import read_schema
+    >>> first_edges(read_schema({"sex": ["F", "M"]}).columns[0])
+    array([0, 1, 2])
+    """
+    n_known, n_units = column.n_known, column.n_units
+    edges = column.even_edges(FIRST_CELLS) if _is_refined(column) else np.arange(n_known + 1)
+    # A missing value has a cell of its own.
+    return np.append(edges, n_units) if n_units > n_known else edges
+
+
+def cells_of_units(units, edges):
+    """Return the cell of each unit. A list of all units is faster if it is not too long."""
+    if edges[-1] > len(units):
+        return (np.searchsorted(edges, units, side="right") - 1).astype(np.int32)
+    return np.repeat(np.arange(len(edges) - 1, dtype=np.int32), np.diff(edges))[units]
+
+
+def cut_cells(
+    edges: np.ndarray, counts: np.ndarray, deviation: float, final_deviation: float
+) -> np.ndarray:
+    """Return the edges of cells, after those with many records were cut.
+
+    The deviations are those of the noise of these counts, and of the counts that will be released
+    of the cells that are returned.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._counts import cut_cells
+    >>> cut_cells(np.array([0, 10, 20]), np.array([3.0, 30.0]), 5.0, 2.0)
+    array([ 0, 10, 13, 16, 20])
+    """
+    smallest, largest = (share * counts.sum() for share in _CUT_SHARES)
+    precise = min((final_deviation / _NOISE_TO_SAMPLING_ERROR) ** 2, largest)
+    least = max(CUT_DEVIATIONS * deviation, smallest, precise, 1.0)
+    parts = np.clip(np.ceil(2 * counts / least), 2, _MOST_PARTS).astype(np.int64)
+    parts = np.where(counts > least, np.minimum(parts, np.diff(edges)), 1)
+    cut = [
+        start + (stop - start) * np.arange(n) // n
+        for start, stop, n in zip(edges[:-1], edges[1:], parts, strict=True)
+    ]
+    return np.append(np.concatenate(cut), edges[-1])
+
+
+def records_hidden_by(deviation):
+    """Return the number of records below which noise hides those in the first cells."""
+    return _HIDDEN_DEVIATIONS * deviation * FIRST_CELLS
+
+
+def widened_cells(edges, counts):
+    """Return the edges and counts of wider cells; the cells at both ends are kept."""
+    firsts = np.unique([0, *range(1, len(counts) - 2, WIDENING), len(counts) - 2, len(counts) - 1])
+    return np.append(edges[firsts], edges[-1]), np.add.reduceat(counts, firsts)
+
+
+def empty_tails(
+    counts: Sequence[np.ndarray],
+    starts: Sequence[np.ndarray],
+    schema: TableSchema,
+    deviations: Sequence[float],
+) -> list[np.ndarray]:
+    """Tell which cells of numbers lie far beyond all cells that clearly have records.
+
+    They hold only noise. As they are far out, it would change means and distances a lot.
+
+    Parameters
+    ----------
+    counts, starts : sequence of ndarray of shape (n_cells,)
+        Released counts in all classes together, of all columns but the target; and the first unit
+        of each cell.
+    schema : TableSchema
+        The declaration of the table. The lower end of a logarithmic scale from 0 is kept,
+        because small values change little.
+    deviations : sequence of float
+        Of the noise of a count of each column.
+
+    Returns
+    -------
+    list of ndarray of shape (n_cells,)
+        True for cells beyond the last one that clearly has records, alone or with its neighbours.
+        On a linear scale, they are also farther away than such cells are from each other.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._counts import empty_tails
+    >>> from skdpot.tables import read_schema
+    >>> schema = read_schema({"wage": {"bounds": (1, 1e6), "scale": "log"}})
+    >>> empty_tails([np.array([90.0, -2.0, 9.0, 3.0, -1.0])], [np.arange(5)], schema, [2.0])
+    [array([False, False, False, False,  True])]
+    """
+    empty = []
+    for j, totals, start, deviation in zip(
+        schema.features, counts, starts, deviations, strict=True
+    ):
+        column, tail = schema.columns[j], np.zeros(len(totals), dtype=bool)
+        numbers = totals[: len(totals) - column.missing]
+        is_log = column.scale == LOG
+        widths = _TAIL_WIDTHS if is_log else _TAIL_WIDTHS[:1]
+        first, last = clear_cells(numbers, _TAIL_DEVIATIONS * deviation, widths)
+        if column.kind == NUMERIC and first <= last:
+            margin = 0
+            stop = np.append(start[1:], column.n_known)
+            if not is_log:
+                first -= _n_beyond(numbers[:first][::-1], deviation)
+                last += _n_beyond(numbers[last + 1 :], deviation)
+                margin = stop[last] - start[first]
+            tail[: len(numbers)] = start[: len(numbers)] >= stop[last] + margin
+            if not is_log or column.low < 0:
+                tail |= stop <= start[first] - margin
+        empty.append(tail)
+    return empty
+
+
+def _n_beyond(totals, deviation):
+    """Return how many cells, from the first on, have clearly more than noise together.
+
+    The number with the most deviations above noise is chosen, and then again beyond these cells.
+    """
+    n_cells = 0
+    while n_cells < len(totals):
+        rest = totals[n_cells:]
+        above = np.cumsum(rest) / np.sqrt(np.arange(1, len(rest) + 1))
+        best = int(np.argmax(above))
+        if above[best] <= _BEYOND_DEVIATIONS * deviation:
+            break
+        n_cells += best + 1
+    return n_cells
+
+
+def clear_cells(totals, noise, widths):
+    """Return the first and the last cell in the middle of adjacent ones that are clearly not empty.
+
+    A real tail has few records in each of many cells, so sums of several cells are used as well.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._counts import clear_cells
+    >>> clear_cells(np.array([1.0, 9.0, 2.0, 4.0, 4.0, -3.0]), 5.0, (1, 2))
+    (0, 4)
+    """
+    first, last = len(totals), -1
+    for width in widths:
+        if width <= len(totals):
+            sums = np.convolve(totals, np.ones(width), "valid")
+            clear = np.flatnonzero(sums > noise * math.sqrt(width))
+            first = min([first, *(clear[:1] + (width - 1) // 2).tolist()])
+            last = max([last, *(clear[-1:] + width // 2).tolist()])
+    return first, last
+
+
+# Groups are so large that a pair of groups has about this number of deviations of the noise.
+_PAIR_DEVIATIONS = 0.5
+_MOST_GROUPS = 32
+_MOST_JOINT_CELLS = 4096
+
+
+def group_cells(
+    counts: Sequence[np.ndarray],
+    schema: TableSchema,
+    deviation: float,
+    starts: Sequence[np.ndarray] | None = None,
+) -> list[np.ndarray]:
+    """Return the group of each cell, for each column; pairs of columns are counted in groups.
+
+    With a target of numbers, every group lies in one band. `starts` has the first unit of cells.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._counts import group_cells
+    >>> from skdpot.tables import read_schema
+    >>> counts = np.array([50.0, 1.0, 2.0, 40.0])
+    >>> group_cells([counts], read_schema({"city": ["A", "B", "C", "D"]}), 5.0)
+    [array([0, 1, 1, 1])]
+    """
+    total = max(np.mean([count.sum() for count in counts]), 1.0)
+    n_groups = number_of_groups(total, schema.n_classes, deviation)
+    groups = []
+    for j, count in zip(schema.features, counts, strict=True):
+        mass = np.maximum(count, 0.0)
+        if schema.columns[j].kind == NOMINAL:
+            # Frequent categories are alone, and rare ones together.
+            order = np.argsort(-mass, kind="stable")
+            group = np.empty(len(mass), dtype=np.int64)
+            group[order] = merge_cells(mass[order], mass.sum() / n_groups)
+        elif j == schema.target and starts is not None:
+            group = _merged_in_bands(mass, mass.sum() / n_groups, schema.classes_of(starts[j]))
+        else:
+            group = merge_cells(mass, mass.sum() / n_groups)
+        groups.append(group)
+    return groups
+
+
+def _merged_in_bands(mass, least, bands):
+    """Return the group of each cell. No group is in two bands."""
+    group, first = np.empty(len(mass), dtype=np.int64), 0
+    for band in np.unique(bands):
+        merged = merge_cells(mass[bands == band], least)
+        group[bands == band] = first + merged
+        first += merged.max() + 1
+    return group
+
+
+def merge_cells(mass: np.ndarray, least: float) -> np.ndarray:
+    """Return the group of each cell: consecutive cells with a mass of `least` or more.
+
+    The last group has at least half of that.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._counts import merge_cells
+    >>> merge_cells(np.array([0.5, 0.1, 0.1, 0.1, 0.1, 0.05]), 0.2)
+    array([0, 1, 1, 2, 2, 2])
+    """
+    group = np.empty(len(mass), dtype=np.int64)
+    current, group_mass = 0, 0.0
+    for i, m in enumerate(mass):
+        if group_mass > 0 and (group_mass >= least or m >= least):
+            current, group_mass = current + 1, 0.0
+        group[i] = current
+        group_mass += m
+    if group_mass < least / 2 and current:
+        group[group == current] = current - 1
+    return group
+
+
+def number_of_groups(n_records: float, n_classes: int, deviation: float) -> float:
+    """Return about how many groups of cells a column has, where pairs are counted."""
+    cell_size = _PAIR_DEVIATIONS * n_classes * max(deviation, 1.0)
+    return float(np.clip(math.sqrt(n_records / cell_size), 2, _MOST_GROUPS))
+
+
+def possible_pairs(
+    schema: TableSchema, starts: Sequence[np.ndarray], groups: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+    """Tell which counts of pairs may have records: a band of a target is in one class only.
+
+    Parameters
+    ----------
+    schema : TableSchema
+        The declaration of the table.
+    starts, groups : sequence of ndarray of shape (n_cells,)
+        The first unit and the group of each cell, of all columns that depend on the class.
+
+    Returns
+    -------
+    list of ndarray
+        Of each pair of columns: groups of the first, groups of the second, and classes, flattened.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._counts import possible_pairs
+    >>> from skdpot.tables import read_schema
+    >>> schema = read_schema({"grade": range(3), "sex": ["F", "M"]}, "grade")
+    >>> (pairs,) = possible_pairs(schema, *[[np.arange(3), np.arange(2)]] * 2)
+    >>> pairs.reshape(3, 2, 3)[:, 0].astype(int)
+    array([[1, 0, 0],
+           [0, 1, 0],
+           [0, 0, 1]])
+    """
+    possible_groups = []
+    for j, start, group in zip(schema.features, starts, groups, strict=True):
+        possible = possible_cells(schema, j, start)
+        # All cells of a group are alike.
+        possible_groups.append(possible[np.unique(group, return_index=True)[1]])
+    return [(a[:, None] & b).ravel() for a, b in combinations(possible_groups, 2)]
+
+
+def possible_cells(schema: TableSchema, j: int, starts: np.ndarray) -> np.ndarray:
+    """Tell in which classes records of each cell of a column may be, by the cell's first unit."""
+    if not schema.has_bands or j != schema.target:
+        return np.ones((len(starts), schema.n_classes), dtype=bool)
+    return schema.classes_of(starts)[:, None] == np.arange(schema.n_classes)
+
+
+# The least standard deviation of noise that is assumed, in records.
+LEAST_NOISE = 1.0
+
+# A cell whose count has fewer deviations of the noise is treated like the others of its group.
+SEEN_DEVIATIONS = 2.0
+_EVEN_SHARE = 1e-6
+# The number of updates of the expected counts of such cells, and their relative deviation from it.
+_PRIORS, PRIOR_SPREAD = 2, 2.0
+# Rounds of pivots, and the number of rounds without progress that may move all entries at once.
+_PIVOTS, _PATIENCE = 200, 3
+_ROUNDING = 1e-12
+
+
+def with_totals(
+    counts: np.ndarray,
+    totals: np.ndarray,
+    count_noise: float | np.ndarray,
+    total_noise: float | np.ndarray,
+    possible: bool | np.ndarray = True,
+) -> np.ndarray:
+    """Return the least-squares counts of each class, given counts of all classes together.
+
+    `counts` of shape (n_cells, n_classes) are released, and 0 where none are possible. `totals` are
+    the released counts of all classes together. Standard deviations of noise are one number, or one
+    for each cell. `possible` tells which classes records of a cell may have. All classes of a cell
+    get the same correction.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._counts import with_totals
+    >>> with_totals(np.array([[30.0, 10.0]]), np.array([46.0]), 1.0, 1.0)
+    array([[32., 12.]])
+    """
+    possible = np.broadcast_to(possible, counts.shape)
+    sum_variance = possible.sum(axis=1) * count_noise**2
+    correction = (totals - counts.sum(axis=1)) * count_noise**2 / (sum_variance + total_noise**2)
+    return counts + possible * correction[:, None]
+
+
+def deviation_in_classes(count_noise: float, total_noise: float, n_classes: int) -> float:
+    """Return the deviation of the noise of a count of `with_totals`, in each of some classes.
+
+    Examples
+    --------
+    >>> from skdpot.generative._counts import deviation_in_classes
+    >>> round(deviation_in_classes(1.0, 1.0, 2) ** 2, 3)
+    0.667
+    """
+    explained = count_noise**2 / (n_classes * count_noise**2 + total_noise**2)
+    return float(count_noise * np.sqrt(1 - explained))
+
+
+def likely_counts(
+    counts: np.ndarray,
+    deviations: np.ndarray,
+    sums: Sequence[tuple[np.ndarray, np.ndarray, float]],
+    group: np.ndarray,
+    empty: np.ndarray,
+) -> np.ndarray:
+    """Return the nonnegative least-squares counts, given counts and sums of them.
+
+    Cells that may hold only noise are expected to have the mean of such cells in their group, with
+    a deviation of twice as much. Otherwise, the positive noise of many cells would add up.
+
+    Parameters
+    ----------
+    counts, deviations : ndarray of shape (n_cells,)
+        Released counts, and the standard deviations of their noise.
+    sums : sequence of (ndarray, ndarray, float)
+        The part of each cell, the released counts of parts, and the deviation of their noise.
+    group : ndarray of shape (n_cells,)
+        The group of each cell.
+    empty : ndarray of shape (n_cells,)
+        Which cells are known to be empty.
+
+    Returns
+    -------
+    ndarray of shape (n_cells,)
+        A function of the release.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._counts import likely_counts
+    >>> counts, group = np.array([90.0, 12.0, -2.0, 30.0]), np.array([0, 1, 1, 2])
+    >>> sums = [(group, np.array([90.0, 10.0, 30.0]), 1.0)]
+    >>> likely_counts(counts, np.full(4, 10.0), sums, group, np.arange(4) == 3).round(1)
+    array([90. ,  8.5,  1.5,  0. ])
+    """
+    precision, weighted = _equations(counts, deviations, sums)
+    seen = np.linalg.solve(precision, weighted) > SEEN_DEVIATIONS * deviations
+    hidden = ~(seen | empty)
+    n_hidden = np.maximum(np.bincount(group, hidden), 1)
+    estimates = _nonnegative(precision, weighted, ~empty)
+    for _ in range(_PRIORS):
+        expected = (np.bincount(group, np.where(hidden, estimates, 0.0)) / n_hidden)[group]
+        prior = hidden / np.maximum(PRIOR_SPREAD * expected, LEAST_NOISE) ** 2
+        estimates = _nonnegative(precision + np.diag(prior), weighted + prior * expected, ~empty)
+    return estimates
+
+
+def _equations(counts, deviations, sums):
+    """Return the matrix and the right side of the normal equations of counts and their sums."""
+    precisions = np.maximum(deviations, LEAST_NOISE) ** -2.0
+    precision, weighted = np.diag(precisions), precisions * counts
+    for parts, part_counts, deviation in sums:
+        part_precision = max(deviation, LEAST_NOISE) ** -2.0
+        precision += part_precision * (parts[:, None] == parts)
+        weighted += part_precision * part_counts[parts]
+    return precision, weighted
+
+
+def _nonnegative(precision, weighted, possible):
+    """Return the nonnegative least-squares solution, which is 0 for entries that are not possible.
+
+    Pivoting: entries below 0 are fixed at 0, and entries at 0 with a slope below 0 are freed, all
+    at once for some rounds. After these, one entry moves at a time, which makes the method end.
+    """
+    free, solution, least = possible.copy(), np.zeros(len(weighted)), len(weighted) + 1
+    patience = _PATIENCE
+    tolerance = _ROUNDING * np.abs(weighted).max(initial=0.0)
+    for _ in range(_PIVOTS):
+        solution = np.zeros(len(weighted))
+        solution[free] = np.linalg.solve(precision[np.ix_(free, free)], weighted[free])
+        slopes = precision @ solution - weighted
+        wrong = np.flatnonzero(possible & np.where(free, solution < 0, slopes < -tolerance))
+        if not len(wrong):
+            break
+        patience = _PATIENCE if len(wrong) < least else patience - 1
+        least = min(least, len(wrong))
+        free[wrong if patience > 0 else wrong[-1:]] ^= True
+    return np.maximum(solution, 0.0)
+
+
+def sums_of_pairs(
+    pairs: Sequence[np.ndarray], sizes: Sequence[int], n_classes: int, deviations: Sequence[float]
+) -> Iterator[tuple[np.ndarray, float]]:
+    """Yield the counts of each column's groups by its pairs with others, and their noise.
+
+    `pairs` has the counts with noise of each two columns: of groups of the first, the second, and
+    classes. `sizes` has the number of groups of each column, and `deviations` those of the noise of
+    each pair.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._counts import sums_of_pairs
+    >>> for sums, deviation in sums_of_pairs([np.arange(6.0)], [2, 3], 1, [1.0]):
+    ...     print(sums, round(deviation, 2))
+    [ 3. 12.] 1.73
+    [3. 5. 7.] 1.41
+    """
+    sums, precisions = [np.zeros(size) for size in sizes], np.zeros(len(sizes))
+    for (a, b), counts, deviation in zip(
+        combinations(range(len(sizes)), 2), pairs, deviations, strict=True
+    ):
+        table = counts.reshape(sizes[a], sizes[b], n_classes).sum(axis=2)
+        for j, other, axis in ((a, b, 1), (b, a, 0)):
+            precision = 1 / (deviation**2 * sizes[other] * n_classes)
+            sums[j] += precision * table.sum(axis=axis)
+            precisions[j] += precision
+    for column_sums, precision in zip(sums, precisions, strict=True):
+        yield column_sums / precision, float(precision**-0.5)
+
+
+def column_shares(totals: np.ndarray, group: np.ndarray, noise: float) -> np.ndarray:
+    """Return the share of each cell in its group, from counts with noise.
+
+    Cells that may hold only noise share their total evenly. Without that, the positive noise of all
+    cells would be added to the column. `totals` are counts with noise of this standard deviation,
+    and `group` has the group of each cell. The shares of a group have the sum 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._counts import column_shares
+    >>> column_shares(np.array([90.0, -2.0, 12.0]), np.array([0, 1, 1]), 10.0).round(6)
+    array([1. , 0.5, 0.5])
+    """
+    seen = totals > SEEN_DEVIATIONS * noise
+    hidden = np.maximum(np.bincount(group, np.where(seen, 0.0, totals)), 0.0)
+    n_hidden = np.maximum(np.bincount(group, ~seen), 1)
+    kept = np.where(seen, totals, (hidden / n_hidden)[group]) + _EVEN_SHARE * noise
+    return kept / np.bincount(group, kept)[group]
+
+
+PARITY_SIZES = range(3, 6)
+_FEWEST = PARITY_SIZES[0]
+# No more parities are scanned. Those of all sizes are scanned for which noise leaves so much.
+MOST_PARITIES = 28_000
+_MOST_DEVIATION = 0.2
+# A table without any has this chance to show one, and shows no more than so many.
+_FALSE_ALARM = 0.01
+_MOST_SHOWN = 16
+# A smaller error is not worth more components.
+_LEAST_EXCESS = 0.35
+_RECORDS_OF_BLOCK, _TESTS_OF_BLOCK = 2**16, 512
+
+
+def are_scanned(n_columns: int) -> bool:
+    """Tell whether so many columns have parities, and not too many of them.
+
+    Examples
+    --------
+    >>> from skdpot.generative._counts import are_scanned
+    >>> [are_scanned(n_columns) for n_columns in (2, 20, 200)]
+    [False, True, False]
+    """
+    return 0 < math.comb(n_columns, _FEWEST) <= MOST_PARITIES
+
+
+def column_halves(masses: Sequence[np.ndarray], schema: TableSchema) -> list[np.ndarray]:
+    """Return which half of its column each group is in.
+
+    `masses` are counts with noise of the groups of each column but the target. Halves of numbers
+    and levels are a lower and an upper one. Those of categories are about equally large: the
+    largest group comes first, and each goes to the smaller half.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._counts import column_halves
+    >>> from skdpot.tables import read_schema
+    >>> schema = read_schema({"n": range(3), "town": ["a", "b", "c"]})
+    >>> column_halves([np.array([30.0, 30.0, 40.0]), np.array([20.0, 45.0, 35.0])], schema)
+    [array([False, False,  True]), array([ True, False,  True])]
+    """
+    halves = []
+    for j, mass in zip(schema.features, masses, strict=True):
+        upper = np.zeros(len(mass), dtype=bool)
+        if schema.columns[j].kind == "nominal":
+            sizes = [0.0, 0.0]
+            for group in np.argsort(-mass, kind="stable"):
+                upper[group] = sizes[1] < sizes[0]
+                sizes[int(upper[group])] += mass[group]
+        elif len(mass) > 1:
+            below = np.cumsum(mass)
+            cut = np.argmin(np.abs(below[:-1] - below[-1] / 2))
+            upper[cut + 1 :] = True
+        halves.append(upper)
+    return halves
+
+
+def largest_scanned(n_columns: int, n_records: float, deviation: float) -> int:
+    """Return of how many columns parities are released, at most.
+
+    `n_records` is about the number of records of a class, and `deviation` that of the noise of one
+    parity, if it were the only one.
+
+    Examples
+    --------
+    >>> from skdpot.generative._counts import largest_scanned
+    >>> largest_scanned(10, 10_000, 10.0), largest_scanned(10, 10_000, 100.0)
+    (5, 4)
+    """
+    largest = _FEWEST
+    for size in PARITY_SIZES[1 : n_columns - 2]:
+        n_tests = count_subsets(n_columns, size)
+        too_noisy = deviation * math.sqrt(n_tests) > _MOST_DEVIATION * max(n_records, 1.0)
+        if too_noisy or n_tests > MOST_PARITIES:
+            break
+        largest = size
+    return largest
+
+
+def count_subsets(n_columns: int, largest: int) -> int:
+    """Return how many subsets `scanned_subsets` has.
+
+    Examples
+    --------
+    >>> from skdpot.generative._counts import count_subsets
+    >>> count_subsets(10, 5)
+    582
+    """
+    sizes = range(_FEWEST, largest + 1)
+    return sum(math.comb(n_columns, size) for size in sizes)
+
+
+def scanned_subsets(n_columns: int, largest: int) -> list[np.ndarray]:
+    """Return the subsets of three and more columns, of each size up to the largest.
+
+    Examples
+    --------
+    >>> from skdpot.generative._counts import scanned_subsets
+    >>> [len(subsets) for subsets in scanned_subsets(10, 5)]
+    [120, 210, 252]
+    """
+    sizes = range(_FEWEST, largest + 1)
+    return [np.array(list(combinations(range(n_columns), size))) for size in sizes]
+
+
+def parity_sums(
+    upper: np.ndarray, classes: np.ndarray, n_classes: int, subsets: Sequence[np.ndarray]
+) -> np.ndarray:
+    """Return the sum of each parity over the records of each class.
+
+    `upper` of shape (n_columns, n) and `classes` are private. A record in the upper halves of an
+    odd number of columns counts -1, and others 1. The sums have the shape (n_subsets, n_classes).
+
+    Notes
+    -----
+    A record changes one entry in each row, by 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._counts import parity_sums
+    >>> upper = np.array([[True, False, False], [True, False, False], [True, True, False]])
+    >>> parity_sums(upper, np.array([0, 0, 1]), 2, [np.array([[0, 1, 2]])])
+    array([[-2,  1]])
+    """
+    sums = np.zeros((sum(map(len, subsets)), n_classes), dtype=np.int64)
+    for c in range(n_classes):
+        rows = upper[:, classes == c]
+        for start in range(0, rows.shape[1], _RECORDS_OF_BLOCK):
+            sums[:, c] += _sums_of_block(rows[:, start : start + _RECORDS_OF_BLOCK], subsets)
+    return sums
+
+
+def _sums_of_block(upper, subsets):
+    """Return the sum of each parity over some records."""
+    n_columns, n = upper.shape
+    padded = np.zeros((n_columns, -(-n // 64) * 64), dtype=bool)
+    padded[:, :n] = upper
+    bits = np.packbits(padded, axis=1).view(np.uint64)
+    odd = []
+    for group in subsets:
+        for start in range(0, len(group), _TESTS_OF_BLOCK):
+            block = group[start : start + _TESTS_OF_BLOCK]
+            words = bits[block[:, 0]]
+            for column in block.T[1:]:
+                words ^= bits[column]
+            odd.append(np.bitwise_count(words).sum(axis=1, dtype=np.int64))
+    return n - 2 * np.concatenate(odd)
+
+
+def mixture_parities(
+    weights: np.ndarray, signs: np.ndarray, subsets: Sequence[np.ndarray]
+) -> np.ndarray:
+    """Return the mean of each parity in a mixture of products of distributions.
+
+    `signs` of shape (n_components, n_columns) are the mean signs of columns. `subsets` are those of
+    `scanned_subsets`. Results are from -1 to 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._counts import mixture_parities
+    >>> signs = np.array([[1.0, 1.0, 1.0], [1.0, -1.0, 0.5]])
+    >>> mixture_parities(np.array([0.5, 0.5]), signs, [np.array([[0, 1, 2]])])
+    array([0.25])
+    """
+    means = []
+    for group in subsets:
+        products = signs[:, group[:, 0]]
+        for column in group.T[1:]:
+            products = products * signs[:, column]
+        means.append(weights @ products)
+    return np.concatenate(means)
+
+
+def standing_out(
+    seen: np.ndarray,
+    predicted: np.ndarray,
+    deviations: np.ndarray,
+    sizes: np.ndarray,
+    subsets: Sequence[np.ndarray],
+) -> list[tuple[tuple[int, ...], np.ndarray]]:
+    """Return the parities whose distance from the prediction noise does not explain.
+
+    Parameters
+    ----------
+    seen : ndarray of shape (n_subsets, n_classes)
+        Mean parities, with noise.
+    predicted : ndarray of shape (n_subsets, n_classes)
+        Of `mixture_parities`.
+    deviations : ndarray of shape (n_classes,)
+        Of the noise.
+    sizes : ndarray of shape (n_classes,)
+        How many records classes have.
+    subsets : sequence of ndarray
+        Of `scanned_subsets`.
+
+    Returns
+    -------
+    list of (tuple of int, ndarray of shape (n_classes,))
+        The columns, and the mean parity that was seen of each class; the clearest first. Subsets
+        with others inside them that are clearer are left out, as they may be a trace of these.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._counts import standing_out
+    >>> subsets = [np.array([[0, 1, 2], [0, 1, 3], [0, 2, 3], [1, 2, 3]]), np.array([[0, 1, 2, 3]])]
+    >>> seen = np.array([[0.02], [0.9], [0.01], [-0.02], [0.4]])
+    >>> standing_out(seen, np.zeros((5, 1)), np.array([0.02]), np.ones(1), subsets)
+    [((0, 1, 3), array([0.9]))]
+    """
+    differences = seen - predicted
+    excess = np.sum((differences / deviations) ** 2, axis=1)
+    excess[np.sqrt(np.average(differences**2, axis=1, weights=sizes)) < _LEAST_EXCESS] = 0.0
+    least = chi2.isf(_FALSE_ALARM / len(seen), len(deviations))
+    columns = [tuple(subset) for group in subsets for subset in group.tolist()]
+    clearest: list[tuple[tuple[int, ...], np.ndarray]] = []
+    for i in np.argsort(-excess, kind="stable"):
+        if excess[i] <= least or len(clearest) == _MOST_SHOWN:
+            break
+        if not any(set(smaller) <= set(columns[i]) for smaller, _ in clearest):
+            clearest.append((columns[i], np.clip(seen[i], -1.0, 1.0)))
+    return clearest
+
+
+_LEAST_VARIANCE = 1e-12
+
+
+def expected_errors(
+    n_records: int, schema: TableSchema, releases: SketchReleases, *, totals: bool = False
+) -> tuple[ExpectedError, ...]:
+    """Return the standard errors of estimates from released counts, of columns and of pairs.
+
+    Records are assumed to be evenly distributed, and an estimate uses all counts of a column. The
+    model usually has smaller errors.
+
+    Parameters
+    ----------
+    n_records : int
+        Number of records.
+    schema : TableSchema
+        The declaration of the table.
+    releases : SketchReleases
+        With the shares of `share_marginals`.
+    totals : bool
+        As of `share_marginals`.
+
+    Returns
+    -------
+    tuple of ExpectedError
+        Of the mean of each numeric column, useless from half of its range. Of the share of a
+        category of each other column, useless from an even share. Of the correlation of the upper
+        halves of two columns.
+
+    Examples
+    --------
+    >>> from skdpot.generative._counts import expected_errors
+    >>> from skdpot.generative._table import share_marginals
+    >>> from skdpot.tables import read_schema
+    >>> from skdpot.privacy.random import make_source
+    >>> from skdpot.releases import SketchReleases
+    >>> schema = read_schema({"sex": ["F", "M"], "age": range(18, 80)})
+    >>> releases = SketchReleases(4.0, share_marginals(schema), "add_remove", make_source(0))
+    >>> for error in expected_errors(1000, schema, releases):
+    ...     print(error)
+    standard error of the share of a category of 'sex': 0.00573 (useless from 0.5)
+    standard error of the mean of 'age': 0.525 (useless from 30.5)
+    standard error of the correlation of the upper halves of two columns: 0.033 (useless from 1)
+    """
+    n_columns = len(schema.features)
+    count, pair = noise_of_counts(schema, releases), 0.0
+    if n_columns > 1:
+        pair = noise_of_tables(releases, "pairs", math.comb(n_columns, 2))
+    total_noise = math.inf
+    if totals and schema.n_classes > 1:
+        total_noise = noise_of_tables(releases, "totals", n_columns) or math.inf
+    refined = refined_columns(schema)
+    round_noise = math.inf
+    if refined:
+        sensitivity = tables_sensitivity(len(refined))
+        round_noise = releases.standard_deviation(ROUNDS[0], sensitivity) or math.inf
+    return errors_of_counts(n_records, schema, (count, pair), total_noise, round_noise)
+
+
+def errors_of_counts(
+    n_records: int,
+    schema: TableSchema,
+    deviations: tuple[float, float],
+    total_noise: float = math.inf,
+    round_noise: float = math.inf,
+) -> tuple[ExpectedError, ...]:
+    """Return the errors of `expected_errors`, given the noise of counts and of pairs.
+
+    `total_noise` is that of counts in all classes together, and `round_noise` that of the rounds in
+    which cells are cut. Both are infinite if these counts are not released.
+
+    Examples
+    --------
+    >>> from skdpot.generative._counts import errors_of_counts
+    >>> from skdpot.tables import read_schema
+    >>> schema = read_schema({"age": range(18, 80)})
+    >>> print(*errors_of_counts(1000, schema, (8.5, 0.0)))
+    standard error of the mean of 'age': 1.18 (useless from 30.5)
+    """
+    n_classes = schema.n_classes
+    count_noise, pair_noise = deviations
+    sizes = _expected_sizes(n_records, schema, round_noise)
+    most_groups = number_of_groups(n_records, n_classes, pair_noise)
+    n_groups = [min(most_groups, size) for size in sizes]
+    precision = 1 / max(n_classes * count_noise**2, _LEAST_VARIANCE) + total_noise**-2
+    refined = refined_columns(schema)
+    errors = _class_errors(n_records, schema, count_noise, sizes)
+    for k, j in enumerate(schema.features):
+        cell = precision
+        if j in refined:
+            cell += 3 * sizes[k] / FIRST_CELLS / round_noise**2
+        margins = sum(
+            1 / (n_classes * n_groups[other] * pair_noise**2)
+            for other in range(len(sizes))
+            if other != k and pair_noise
+        )
+        variances = _variances(n_records, sizes[k], n_groups[k], cell, margins)
+        errors += _column_errors(n_records, schema.columns[j], sizes[k], n_groups[k], variances)
+    if len(sizes) > 1:
+        second, first = sorted(n_groups)[-2:]
+        error = pair_noise * math.sqrt(n_classes * first * second) / n_records
+        label = "standard error of the correlation of the upper halves of two columns"
+        errors.append(ExpectedError(label, error, 1.0))
+    return tuple(errors)
+
+
+def _expected_sizes(n_records: int, schema: TableSchema, round_noise: float) -> list[int]:
+    """Return about how many cells each column will have."""
+    is_cut = n_records > FIRST_CELLS * CUT_DEVIATIONS * round_noise or math.isinf(round_noise)
+    n_refined = MOST_CELLS if is_cut else FIRST_CELLS
+    if n_records < records_hidden_by(round_noise) < math.inf:
+        n_refined //= WIDENING
+    refined = refined_columns(schema)
+    return [n_refined if j in refined else schema.columns[j].n_units for j in schema.features]
+
+
+def _class_errors(
+    n_records: int, schema: TableSchema, count_noise: float, sizes: list[int]
+) -> list[ExpectedError]:
+    """Return the error of the share of a class, if there are several."""
+    n_classes = schema.n_classes
+    if schema.target is None or n_classes < 2:
+        return []
+    # Columns with fewer cells have more weight.
+    noise = sum(1 / size for size in sizes)
+    error = count_noise * math.sqrt((1 - 1 / n_classes) / noise)
+    part = "band" if schema.has_bands else "class"
+    label = f"standard error of the share of a {part} of {schema.names[schema.target]!r}"
+    return [ExpectedError(label, error / n_records, 1 / n_classes)]
+
+
+def _column_errors(
+    n_records: int, column: Column, size: int, groups: float, variances: tuple[float, float]
+) -> list[ExpectedError]:
+    """Return the error of the mean of a number, or of the share of a category."""
+    group_variance, cell_variance = variances
+    if column.kind == NUMERIC and column.high > column.low:
+        width = column.length
+        between = group_variance * (groups - 1 / groups) + cell_variance * (size / groups**2)
+        scale = "" if column.scale == "linear" else "the logarithm of "
+        label = f"standard error of the mean of {scale}{column.name!r}"
+        return [ExpectedError(label, math.sqrt(between / 12) / n_records * width, width / 2)]
+    if size == 1:
+        return []
+    singles = groups / size
+    variance = group_variance * singles**2 + cell_variance * (1 - singles)
+    label = f"standard error of the share of a category of {column.name!r}"
+    return [ExpectedError(label, math.sqrt(variance * (1 - 1 / size)) / n_records, 1 / size)]
+
+
+def _variances(n_records, size, n_groups, cell, margin):
+    """Return the variances of the count of a group of cells, and of a cell in it.
+
+    `cell` is the precision of all counts of a cell together, and `margin` that of the counts of a
+    group by pairs: see `likely_counts`.
+    """
+    group_variance = 1 / (n_groups / size * cell + margin)
+    expected = n_records / size
+    if expected < SEEN_DEVIATIONS * cell**-0.5:
+        cell += (PRIOR_SPREAD * expected) ** -2
+    return group_variance, 1 / cell

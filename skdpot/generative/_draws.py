@@ -1,0 +1,603 @@
+"""Rows of a table, drawn from its model.
+
+Draws of records from the model of a table, with or without conditions.
+
+Within a component of a mixture, columns are independent. So the conditional probability of values,
+given others, is a sum over components, and conditional sampling is exact.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from skdpot.generative._counts import merge_cells
+from skdpot.generative._file_parts import with_prefix
+from skdpot.generative._mixture import class_shares
+from skdpot.generative._records import SCORED_ROWS, check_count, sinkhorn_divergence, wanted_labels
+from skdpot.generative._table_files import STATISTICS_PREFIX, read_further, read_model
+from skdpot.generative._table_space import (
+    Rules,
+    TableSpace,
+    computed_values,
+    draw_rows,
+    draw_sizes,
+    frame_of,
+    with_person,
+)
+from skdpot.privacy.quotes import shown
+from skdpot.tables import NUMERIC, TableSchema, write_table
+
+_LARGEST_UNIFORM = 1 - 2.0**-30
+# No record is moved to an entry that fewer than this number would have, if all records of its entry
+# were drawn again.
+_LEAST_CHANCE = 0.1
+_TINY = 1e-300
+
+
+class IndependentDraws:
+    """Draws of records that do not depend on each other.
+
+    Parameters
+    ----------
+    rng : RandomState
+        Source of randomness.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._draws import IndependentDraws
+    >>> draws = IndependentDraws(np.random.RandomState(0))
+    >>> draws.entries(np.array([[0.0, 1.0], [2.0, 0.0]]), np.array([0, 1, 1]))
+    array([1, 0, 0])
+    """
+
+    def __init__(self, rng: np.random.RandomState) -> None:
+        self._rng = rng
+
+    def uniforms(self, rows: np.ndarray) -> np.ndarray:
+        """Return a number from 0 to 1 for each record."""
+        return self._rng.uniform(size=len(rows))
+
+    def entries(self, weights: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return an entry for each record, with a probability proportional to those of its row."""
+        cumulated = np.cumsum(weights, axis=1)
+        totals = cumulated[:, -1:]
+        # One search for all: each row is moved to an interval of its own.
+        ladder = (
+            cumulated / np.where(totals > 0, totals, 1.0) + 2 * np.arange(len(weights))[:, None]
+        )
+        ladder[:, -1] = 2 * np.arange(len(weights)) + 2
+        # Rounding moves no number to the next integer, where entries of no weight are.
+        places = np.minimum(self.uniforms(rows), _LARGEST_UNIFORM) + 2 * rows
+        positions = np.searchsorted(ladder.ravel(), places, side="right")
+        return positions - rows * weights.shape[1]
+
+
+class EvenDraws(IndependentDraws):
+    """Draws whose totals are as expected: of each entry in each row, and of each entry in all rows.
+
+    They differ by few records at most. Each record is drawn almost as if it were the only one.
+
+    Parameters
+    ----------
+    rng : RandomState
+        Source of randomness.
+    row_shares : ndarray of shape (n_rows,), default=None
+        The share of the records that each row is expected to have. None is for the share it has.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._draws import EvenDraws
+    >>> weights, rows = np.full((50, 2), 0.5), np.arange(50)
+    >>> np.bincount(EvenDraws(np.random.RandomState(0)).entries(weights, rows))
+    array([25, 25])
+    """
+
+    def __init__(self, rng: np.random.RandomState, row_shares: np.ndarray | None = None) -> None:
+        super().__init__(rng)
+        self._row_shares = row_shares
+
+    def uniforms(self, rows: np.ndarray) -> np.ndarray:
+        """Return numbers from 0 to 1, evenly spread over the records of each row."""
+        sizes = np.bincount(rows)
+        order = self._rng.permutation(len(rows))
+        # Short integers are sorted in linear time.
+        keys = rows.astype(np.uint16) if len(sizes) <= 2**16 else rows
+        order = order[np.argsort(keys[order], kind="stable")]
+        starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
+        offsets = np.repeat(self._rng.uniform(size=len(sizes)), sizes)
+        uniforms = np.empty(len(rows))
+        uniforms[order] = (np.arange(len(rows)) - starts + offsets) / np.repeat(sizes, sizes)
+        return uniforms
+
+    def entries(self, weights: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return an entry for each record, with a probability proportional to those of its row."""
+        entries = super().entries(weights, rows)
+        n_entries = weights.shape[1]
+        shares = shares_of_rows(weights)
+        sizes = np.bincount(rows, minlength=len(weights))
+        expected = (sizes if self._row_shares is None else len(rows) * self._row_shares) @ shares
+        wanted = np.diff(np.floor(np.cumsum(expected) + self._rng.uniform()), prepend=0)
+        surplus = (np.bincount(entries, minlength=n_entries) - wanted).astype(np.int64)
+        keys = rows * n_entries + entries
+        counts = np.bincount(keys, minlength=weights.size).reshape(weights.shape)
+        moved, takers = self._moves(surplus, counts, shares)
+        entries[self._some_records(keys, moved, weights.size)] = takers
+        return entries
+
+    def _moves(self, surplus, counts, shares):
+        """Return from which entries of which rows records are moved, in order, and where to.
+
+        Records move to an entry that is near in the order, which rows that have the first are
+        likely to have. A row is chosen with the probability with which independent draws would make
+        this move. The opposite move is about as likely, so rows hardly gain entries on average.
+        """
+        givers, takers = (
+            np.repeat(np.arange(len(surplus)), np.maximum(sign * surplus, 0)) for sign in (1, -1)
+        )
+        moves = []
+        for giver, taker in zip(givers, takers, strict=False):
+            ladder = np.cumsum(counts[:, giver] * shares[:, taker])
+            if ladder[-1] >= _LEAST_CHANCE:
+                row = np.searchsorted(ladder, self._rng.uniform() * ladder[-1], side="right")
+                counts[row, giver] -= 1
+                moves.append((row * len(surplus) + giver, taker))
+        return np.array(sorted(moves), dtype=np.int64).reshape(-1, 2).T
+
+    def _some_records(self, keys, wanted, n_keys):
+        """Return a record of each wanted key, at random and all different; keys are sorted."""
+        is_wanted = np.zeros(n_keys, dtype=bool)
+        is_wanted[wanted] = True
+        records = self._rng.permutation(np.flatnonzero(is_wanted[keys]))
+        records = records[np.argsort(keys[records], kind="stable")]
+        ranks = np.arange(len(wanted)) - np.searchsorted(wanted, wanted)
+        return records[np.searchsorted(keys[records], wanted) + ranks]
+
+
+def shares_of_rows(weights):
+    """Return the share that each entry has of its row; a row of zeros remains one."""
+    return weights / np.maximum(weights.sum(axis=1, keepdims=True), _TINY)
+
+
+def draw_units(starts, stops, intervals, uniforms):
+    """Return units that are spread over cells, by numbers from 0 to 1, and within the intervals."""
+    if intervals is None:
+        return starts + np.floor(uniforms * (stops - starts)).astype(np.int64)
+    firsts, lasts = np.array(intervals).T
+    low = np.maximum(starts[:, None], firsts)
+    sizes = np.maximum(np.minimum(stops[:, None], lasts) - low, 0)
+    passed = np.cumsum(sizes, axis=1)
+    position = np.floor(uniforms * passed[:, -1]).astype(np.int64)
+    piece = (position[:, None] >= passed).sum(axis=1)
+    row = np.arange(len(starts))
+    return low[row, piece] + position - (passed - sizes)[row, piece]
+
+
+# A cell with a heap is narrower than the bounds by this factor, and denser than its neighbours by
+# this one.
+_MOST_OF_HEAP = 1024
+_HEAP_DENSITY = 5.0
+
+
+def sample_units(
+    model: Mapping[str, np.ndarray],
+    schema: TableSchema,
+    n_samples: int,
+    rng: np.random.RandomState,
+    given: Mapping[Any, Any] | None = None,
+    labels: np.ndarray | None = None,
+    *,
+    evenly: bool = False,
+) -> np.ndarray:
+    """Return records that a model generates, under conditions.
+
+    Parameters
+    ----------
+    model : mapping of str to ndarray
+        Of `fit_table`.
+    schema : TableSchema
+        The declaration of the table.
+    n_samples : int
+        How many.
+    rng : RandomState
+        Source of randomness.
+    given : mapping, default=None
+        Conditions by the name of the column, as `TableSchema.intervals` reads them. They hold for
+        all records.
+    labels : ndarray of shape (n_samples,), default=None
+        The class of each record. None draws them, given the conditions.
+    evenly : bool, default=False
+        Whether shares of components, of cells, and of each component's cells, are hardly changed
+        by chance. Each record is drawn almost as if it were the only one, and all are nearer to
+        the model than independent ones. Components of a model with parities are drawn
+        independently.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_columns), dtype int64
+        Units, as of `TableSchema.encode`.
+
+    Raises
+    ------
+    ValueError
+        If a condition is none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.tables import read_schema
+    >>> from skdpot.generative._draws import sample_units
+    >>> model = {
+    ...     "n_cells": np.array([2, 2]), "starts": np.array([0, 1, 0, 1]),
+    ...     "stops": np.array([1, 2, 1, 2]), "weights": np.array([0.5, 0.5]),
+    ...     "classes": np.array([0, 0]), "cells": np.array([[1.0, 0, 1, 0], [0, 1, 0, 1]]),
+    ... }
+    >>> schema = read_schema({"sex": ["F", "M"], "degree": ["no", "yes"]})
+    >>> sample_units(model, schema, 3, np.random.RandomState(0), {"sex": "M"})
+    array([[1, 1],
+           [1, 1],
+           [1, 1]])
+    """
+    conditions = {
+        schema.names.index(name): schema.intervals(name, condition)
+        for name, condition in (given or {}).items()
+    }
+    stops = np.cumsum(model["n_cells"])
+    columns = {
+        j: slice(stop - size, stop)
+        for j, size, stop in zip(schema.features, model["n_cells"], stops, strict=True)
+    }
+    cell_ends = {j: (model["starts"][span], model["stops"][span]) for j, span in columns.items()}
+    prior = model["weights"]
+    if schema.target in conditions and not schema.has_bands:
+        allowed = [np.arange(*interval) for interval in conditions[schema.target]]
+        prior = prior * np.isin(model["classes"], np.concatenate(allowed))
+    posterior = prior.copy()
+    for j in conditions.keys() & columns.keys():
+        probability = model["cells"][:, columns[j]] @ _allowed_shares(*cell_ends[j], conditions[j])
+        # A value that no component has, as in an empty tail, does not change the posterior.
+        posterior *= probability if probability.any() else 1.0
+    of_labels, labels = _component_weights(posterior, prior, model["classes"], n_samples, labels)
+    # Trees find a parity because, by chance, a column or a pair is slightly informative about the
+    # target.
+    even_components = evenly and "n_parities" not in model
+    components = (EvenDraws if even_components else IndependentDraws)(rng).entries(
+        of_labels, labels
+    )
+    component_shares = (
+        np.bincount(labels, minlength=len(of_labels)) / max(len(labels), 1) @ of_labels
+    )
+    draws = EvenDraws(rng, component_shares) if evenly else IndependentDraws(rng)
+    # Records are drawn faster in the order of their components.
+    order = np.argsort(components, kind="stable")
+    components = components[order]
+    units = np.empty((n_samples, len(schema.columns)), dtype=np.int64, order="F")
+    if schema.target is not None and not schema.has_bands:
+        units[order, schema.target] = model["classes"][components]
+    for j, span in columns.items():
+        cells, column = model["cells"][:, span], schema.columns[j]
+        units[order, j] = draw_column(
+            column, cell_ends[j], cells, prior, components, draws, conditions.get(j)
+        )
+    return units
+
+
+def draw_column(column, ends, cells, weights, rows, draws, intervals=None):
+    """Return a unit of a column for each record.
+
+    Parameters
+    ----------
+    column : Column
+        Its declaration.
+    ends : tuple of two ndarray of shape (n_cells,)
+        The first units of cells, and the ends of cells.
+    cells : ndarray of shape (n_rows, n_cells)
+        Distributions over cells.
+    weights : ndarray of shape (n_rows,)
+        The frequency of each distribution.
+    rows : ndarray of shape (n,)
+        The distribution of each record.
+    draws : IndependentDraws or EvenDraws
+        How records are drawn.
+    intervals : list of (int, int), default=None
+        The allowed units; None for all.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Units.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._draws import IndependentDraws
+    >>> from skdpot.generative._draws import draw_column
+    >>> from skdpot.tables import read_schema
+    >>> column = read_schema({"age": range(10)}).columns[0]
+    >>> ends, cells = (np.array([0, 9]), np.array([9, 10])), np.array([[0.0, 1.0], [0.5, 0.5]])
+    >>> draws = IndependentDraws(np.random.RandomState(0))
+    >>> draw_column(column, ends, cells, np.ones(2), np.array([0, 0, 1]), draws, [(8, 10)])
+    array([9, 9, 9])
+    """
+    starts, stops = ends
+    allowed = _allowed_shares(starts, stops, intervals)
+    # A row without any allowed cell gets all allowed units with equal probability.
+    chosen = draws.entries(_with_fallback(cells * allowed, allowed * (stops - starts)), rows)
+    heaps = _heaps(column, starts, stops, weights @ cells)[chosen]
+    units = draw_units(starts[chosen], stops[chosen], intervals, draws.uniforms(chosen))
+    return units if intervals is not None else np.where(heaps < 0, units, heaps)
+
+
+def _heaps(column, starts, stops, shares):
+    """Return the only unit that a cell has, if it has a heap, and -1 otherwise.
+
+    Where people write round numbers, cells are cut until each round number is in a narrow cell of
+    its own.
+    """
+    units = np.full(len(starts), -1)
+    if column.kind != NUMERIC or column.integer or column.step is not None:
+        return units
+    density = shares / (stops - starts)
+    nearby = np.maximum(np.append(0, density[:-1]), np.append(density[1:], 0))
+    narrow = (stops - starts) * _MOST_OF_HEAP <= column.n_known
+    heaped = narrow & (density > _HEAP_DENSITY * nearby) & (starts > 0) & (stops < column.n_known)
+    units[heaped] = column.heaped_units(starts[heaped], stops[heaped])
+    return units
+
+
+def _allowed_shares(starts, stops, intervals):
+    """Return the share of each cell within the intervals; 1 for `intervals` of None."""
+    if intervals is None:
+        return np.ones(len(starts))
+    overlaps = [
+        np.maximum(np.minimum(stops, last) - np.maximum(starts, first), 0)
+        for first, last in intervals
+    ]
+    return np.sum(overlaps, axis=0) / (stops - starts)
+
+
+def _component_weights(posterior, prior, classes, n_samples, labels):
+    """Return the probability of each component for each label, and the label of each record.
+
+    It is the prior where the posterior is 0. All records have the label 0 if there are none.
+    """
+    if labels is None:
+        weights, labels = (
+            _with_fallback(posterior[None], prior),
+            np.zeros(n_samples, dtype=np.int64),
+        )
+    else:
+        is_of_class = classes == np.arange(classes.max() + 1)[:, None]
+        weights = _with_fallback(is_of_class * posterior, is_of_class * prior)
+    return shares_of_rows(weights), labels
+
+
+def _with_fallback(weights, fallback):
+    """Return weights, with the fallback in rows where all are 0."""
+    return np.where(weights.any(axis=1, keepdims=True), weights, fallback)
+
+
+# Different categories have the distance of the two ends of the range of a number.
+_HALF_RANGE = 2**-0.5
+
+
+@dataclass(frozen=True)
+class ReleasedTable:
+    """The released sketch of a table, from which tables are sampled.
+
+    Parameters
+    ----------
+    space : TableSpace
+        Public.
+    model : mapping of str to ndarray
+        Of `fit_table`.
+    n_records : int
+        About how many records were sketched.
+    statistics : mapping of str to ndarray, default=None
+        The statistics of `release_marginals` to which the model was fitted. Files of earlier
+        versions have none.
+    rules : Rules, default=Rules()
+        That samples keep.
+    """
+
+    space: TableSpace
+    model: Mapping[str, np.ndarray]
+    n_records: int
+    statistics: Mapping[str, np.ndarray] | None = None
+    rules: Rules = Rules()
+
+    network = None
+
+    @property
+    def declaration(self) -> dict[Any, Any]:
+        """Return the schema as a generator is given it."""
+        return self.space.declaration
+
+    @property
+    def classes(self) -> np.ndarray | None:
+        """Return the labels of the target; None without one."""
+        return self.space.classes
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Return the share of the records that each class has."""
+        return class_shares(self.model, self.space.schema.n_classes)
+
+    @property
+    def known_statistics(self) -> Mapping[str, np.ndarray]:
+        """Return the released statistics, or raise where a file does not hold them."""
+        if self.statistics is None:
+            raise ValueError(
+                "an earlier version saved the generator without the released counts: fit again."
+            )
+        return self.statistics
+
+    def merged_cells(self, least: float) -> list[tuple[np.ndarray, ...]]:
+        """Return the cells of every column but the target, and how they are merged into groups.
+
+        Each column has four arrays: where the units of cells start, where they stop, their shares
+        of all records, and groups of consecutive cells with a share of about `least` or more.
+        """
+        model = self.model
+        shares = model["weights"] @ model["cells"]
+        ends = np.cumsum(model["n_cells"])[:-1]
+        column_parts = [np.split(part, ends) for part in (model["starts"], model["stops"], shares)]
+        return [(*part, merge_cells(part[-1], least)) for part in zip(*column_parts, strict=True)]
+
+    def units_of(self, codes: np.ndarray, rng: Any) -> np.ndarray:
+        """Return a record of each of these classes, as whole numbers."""
+        return sample_units(self.model, self.space.schema, len(codes), rng, None, codes)
+
+    def sample(self, n_samples: Any, y: Any, given: Any, rng: Any, device: Any = None) -> Any:
+        """Return a table of records, and their labels where these are no column of it."""
+        return self._sample(n_samples, y, given, rng, evenly=True)
+
+    def _sample(self, n_samples: Any, y: Any, given: Any, rng: Any, *, evenly: bool) -> Any:
+        codes = None if y is None else wanted_labels(n_samples, y, self.classes, rng)
+        n_samples = check_count(n_samples) if codes is None else len(codes)
+        _, *plain = self._rows(n_samples, rng, given, codes, evenly=evenly)
+        schema = self.space.table_schema
+        columns = schema.presented(plain[: len(schema.columns)])
+        table = write_table(self.space.container, schema, columns, self._computed(plain))
+        labels = self._labels(plain)
+        return table if labels is None else (table, labels)
+
+    def _frame(self, plain: Sequence[np.ndarray]) -> Any:
+        """Return rows as a pandas data frame, with the target if it is declared in the schema."""
+        schema = self._named_schema
+        return frame_of(schema, plain[: len(schema.columns)])
+
+    def _computed(self, plain: Sequence[np.ndarray]) -> dict[Any, np.ndarray]:
+        """Return the computed columns of rows."""
+        computed = self.space.schema.computed
+        if not computed:
+            return {}
+        frame = self.rules.complete(self._frame(plain))
+        return {column.name: computed_values(column, frame[column.name]) for column in computed}
+
+    def _labels(self, plain: Sequence[np.ndarray]) -> Any:
+        """Return the target of rows, where it is no column of tables."""
+        schema = self.space.schema
+        if schema.target is None or not self.space.apart:
+            return None
+        if self.classes is not None:
+            return self.classes[plain[schema.target]]
+        return schema.columns[schema.target].presented(plain[schema.target])
+
+    def sample_users(self, n_users: Any, rng: Any) -> Any:
+        """Return the rows of so many people, with a column of their person."""
+        if self.space.user is None:
+            raise ValueError("n_users is for a generator that was fitted with groups=.")
+        sizes = draw_sizes(self.known_statistics, n_users, rng)
+        drawn = self._sample(int(sizes.sum()), None, None, rng, evenly=False)
+        table, *labels = drawn if isinstance(drawn, tuple) else (drawn,)
+        table = with_person(table, self.space.user, np.repeat(np.arange(n_users), sizes))
+        return (table, *labels) if labels else table
+
+    def score(
+        self, estimator: Any, X: Any, y: Any, reg: float, rng: Any, device: Any = None
+    ) -> float:
+        """Return minus the Sinkhorn divergence of generated records from given ones."""
+        schema = self.space.schema
+        units = self.space.read(estimator, X, y, reset=False)
+        units = units[rng.permutation(len(units))[:SCORED_ROWS]]
+        labels = None if schema.target is None else schema.classes_of(units[:, schema.target])
+        samples = self._rows(len(units), rng, None, labels)[0]
+        points, sampled = (_table_points(rows, schema) for rows in (units, samples))
+        return -sinkhorn_divergence(sampled, points, reg=reg)
+
+    def _rows(
+        self, n_samples: int, rng: Any, given: Any, codes: Any, *, evenly: bool = False
+    ) -> list[np.ndarray]:
+        """Return records under conditions that keep all rules: units, and each column's numbers."""
+        space, schema = self.space, self.space.schema
+        conditions = self._conditions(given, codes is not None)
+        n_drawn = len(schema.columns) - (space.apart and not schema.has_bands)
+
+        def draw(n: int, labels: Any, evenly: bool = False) -> list[np.ndarray]:
+            units = sample_units(self.model, schema, n, rng, conditions, labels, evenly=evenly)
+            uniforms = np.zeros(units.shape)
+            uniforms[:, :n_drawn] = rng.uniform(size=(n, n_drawn))
+            return [units, *schema.plain_values(units, uniforms, conditions)]
+
+        rows = draw(n_samples, codes, evenly)
+        if not self.rules:
+            return rows
+        return draw_rows(
+            draw, lambda drawn: self.rules.kept(self._frame(drawn[1:]), schema), rows, codes
+        )
+
+    @property
+    def _named_schema(self) -> TableSchema:
+        """Return the schema of the columns that users declared by name."""
+        return self.space.schema if self.space.named else self.space.table_schema
+
+    def _conditions(self, given: Any, labelled: bool) -> Mapping[Any, Any]:
+        """Return conditions by the names of columns, or raise."""
+        given = {} if given is None else given
+        names = self._named_schema.names
+        if not isinstance(given, Mapping):
+            raise ValueError(
+                f"given must be a dictionary of conditions by the name of a column, among {names}, "
+                f"such as given={{{names[0]!r}: value}}; got {shown(given)}."
+            )
+        unknown = [shown(name) for name in given if name not in names]
+        if unknown:
+            raise ValueError(
+                f"given has a condition on {', '.join(unknown)}, and the table has no such column "
+                f"that is learned. Those are {names}."
+            )
+        if labelled and self.space.target is not None and self.space.target in given:
+            raise ValueError("given has a condition on the target, for which y asks: use one.")
+        return given
+
+    def to_file(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return a header that JSON can hold, and arrays."""
+        space = self.space
+        header = {
+            "schema": space.schema.plain(), "container": space.container, "apart": space.apart,
+        } | ({"ruled": True} if self.rules else {})  # fmt: skip
+        computed = [column.name for column in space.schema.computed]
+        header |= {"computed": computed} if computed else {}
+        header |= {"named": True} if space.named else {}
+        header |= {} if space.user is None else {"user": space.user}
+        return {"table": header}, {**self.model, **self._further_arrays()}
+
+    def _further_arrays(self) -> dict[str, np.ndarray]:
+        """Return the part of the release that a file holds besides the model."""
+        return with_prefix(self.statistics, STATISTICS_PREFIX)
+
+    @classmethod
+    def from_file(
+        cls, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], n_records: Any
+    ) -> "ReleasedTable":
+        """Return the sketch of a file, or raise."""
+        space = TableSpace.from_file(header)
+        model = read_model(arrays, space.schema)
+        further = read_further(arrays, len(model), space.schema, n_records)
+        if (space.user is None) == ("sizes" in further.get("statistics", {})):
+            raise ValueError("the file does not hold a sketch of a table.")
+        return cls(space, model, n_records, **further)
+
+
+def _table_points(units: np.ndarray, schema: TableSchema) -> np.ndarray:
+    """Return records as points whose squared distances are sums of differences of columns.
+
+    Numbers and levels are scaled to the range from -1 to 1. Different categories have the distance
+    2. A missing number is at 0, and has the distance 1 from all others in a further coordinate.
+    """
+    parts = []
+    for column, codes in zip(schema.columns, units.T, strict=True):
+        known = codes < column.n_known
+        if column.kind == "nominal":
+            one_hot = codes[:, None] == np.arange(column.n_units)
+            parts.append(one_hot * (2 * _HALF_RANGE))
+            continue
+        along = 2 * column.places_of_units(codes) - 1
+        parts.append(np.where(known, along, 0.0)[:, None])
+        if column.missing:
+            parts.append(np.where(known, 0.0, 1.0)[:, None])
+    return np.column_stack(parts)

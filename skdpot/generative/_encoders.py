@@ -1,0 +1,793 @@
+"""Encoders of records as vectors of bounded norm."""
+
+import copy
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from skdpot._sklearn_compat import Interval, validate_parameters
+from skdpot.generative._images import (
+    PIXEL,
+    CosineTransform,
+    Moves,
+    blocks,
+    interpolate,
+    jitter,
+    kept_coefficients,
+    pixel_units,
+)
+
+AUTO = "auto"
+# Squares of norms beyond, and products of them, are out of the range of doubles.
+SMALLEST_NORM, LARGEST_NORM = 1e-100, 1e100
+# A vector that is clipped to a norm has at most this part of it, despite rounding.
+INSIDE = 1 - 2.0**-40
+
+# Grounds are multiples of one over this.
+_STEPS = 64
+
+Box = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class RecordSpace:
+    """The public declaration of records.
+
+    Attributes
+    ----------
+    box : tuple of two ndarray of shape (n_features,)
+        The declared bounds.
+    image_shape : tuple of three int or None
+        Height, width and channels of a record that is an image.
+    classes : ndarray or None
+        The declared labels.
+    """
+
+    box: Box
+    image_shape: tuple[int, int, int] | None = None
+    classes: np.ndarray | None = None
+
+    @property
+    def n_features(self) -> int:
+        """Return how many numbers a record has."""
+        return len(self.box[0])
+
+    @property
+    def n_classes(self) -> int:
+        """Return how many labels there are; 0 without labels."""
+        return 0 if self.classes is None else len(self.classes)
+
+    def records(self, points: np.ndarray) -> np.ndarray:
+        """Return points of [-1, 1] in the units of the data."""
+        low, high = self.box
+        return np.clip(low + (points + 1) / 2 * (high - low), low, high)
+
+    def points(self, records: np.ndarray) -> np.ndarray:
+        """Return records scaled to [-1, 1]; numbers outside are moved there, and NaN to 0."""
+        low, high = self.box
+        scaled = np.clip(2 * ((records - low) / (high - low)) - 1, -1, 1)
+        return np.nan_to_num(scaled, copy=False, nan=0.0)
+
+
+class Encoder(BaseEstimator, ABC):
+    """An encoder of records as vectors of bounded norm, and back.
+
+    A subclass is a file of its own in this folder. Its parameters are public, and it is prepared
+    for a space of records before any record is seen. No bit of a code depends on another record,
+    and no record causes an error.
+
+    Attributes
+    ----------
+    n_codes : int
+        Numbers in a code.
+    largest_norm : float
+        Public. No code of a record has a larger norm.
+    frequencies : ndarray of shape (n_codes,) or None
+        Of codes that are coefficients of an image's waves; below 0 for others, None without any.
+    image_shape : tuple of three int or None
+        Of records that are images.
+    ground : float or None
+        The brightness, from 0 to 1, that codes of images are relative to; None for other codes.
+    """
+
+    # The name in ``encoder="..."``.
+    name: ClassVar[str]
+    for_images: ClassVar[bool] = False
+    # The sizes of random moves of sampled images with ``augment="auto"``: radians, the logarithm of
+    # a factor, and parts of the height.
+    usual_moves: ClassVar[Mapping[str, float] | None] = None
+    # Whether the intensities of all pixels are released, and those of samples matched to them.
+    counts_intensities: ClassVar[bool] = False
+
+    n_codes: int
+    largest_norm: float
+    frequencies: np.ndarray | None = None
+    image_shape: tuple[int, int, int] | None
+    ground: float | None = None
+
+    @classmethod
+    def usual_for(cls, space: RecordSpace) -> bool:
+        """Return whether ``"auto"`` is this encoder.
+
+        Parameters
+        ----------
+        space : RecordSpace
+            Public.
+
+        Returns
+        -------
+        bool
+            True for one encoder of each space.
+        """
+        return False
+
+    def prepared(self, space: RecordSpace, *, ample: bool = False) -> Self:
+        """Return a copy for records of a space, without reading records.
+
+        Parameters
+        ----------
+        space : RecordSpace
+            Public.
+        ample : bool, default=False
+            Whether the budget is ample, so that finer codes are worth their noise.
+
+        Returns
+        -------
+        Encoder
+            With `n_codes` and `largest_norm`.
+
+        Raises
+        ------
+        ValueError
+            If the encoder does not exist for these records.
+        """
+        validate_parameters(self)
+        if self.for_images and space.image_shape is None:
+            raise ValueError(f'encoder="{self.name}" is for images, and needs an image_shape.')
+        prepared = copy.copy(self)
+        prepared.image_shape = space.image_shape
+        prepared._prepare(space, ample)
+        return prepared
+
+    def on_ground(self, brightness: float) -> Self:
+        """Return a copy with another ground, of an encoder whose `ground` is not None.
+
+        Parameters
+        ----------
+        brightness : float
+            From 0 to 1. It is rounded to a multiple of 1/64, which keeps pixels whole numbers.
+
+        Returns
+        -------
+        Encoder
+            Its `largest_norm` may differ, too.
+        """
+        placed = copy.copy(self)
+        placed._place(round(brightness * _STEPS) / _STEPS)
+        return placed
+
+    def _place(self, ground: float) -> None:
+        """Set `ground` and `largest_norm`, of an encoder that has a ground."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def _prepare(self, space: RecordSpace, ample: bool) -> None:
+        """Set `n_codes`, `largest_norm` and private attributes, or raise."""
+
+    def encode(self, points: Any) -> np.ndarray:
+        """Return the codes of records. Each bit of a code depends only on its record.
+
+        Parameters
+        ----------
+        points : ndarray or ScaledRecords of shape (n, n_features)
+            Private, scaled to [-1, 1].
+
+        Returns
+        -------
+        ndarray of shape (n, n_codes)
+            Of norms up to `largest_norm`.
+        """
+        codes = np.empty((len(points), self.n_codes))
+        for rows in blocks(*points.shape):
+            codes[rows] = self._encode(points[rows])
+        return codes
+
+    def decode(self, codes: np.ndarray) -> np.ndarray:
+        """Return the records of codes.
+
+        Parameters
+        ----------
+        codes : ndarray of shape (n, n_codes)
+            The drawn codes.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features)
+            Within [-1, 1].
+        """
+        return self._decode(codes)
+
+    def sampled(self, drawn: Any, rng: Any, moves: Mapping[str, float] | None) -> np.ndarray:
+        """Return the records of drawn codes; images are moved at random.
+
+        Parameters
+        ----------
+        drawn : Drawn
+            Codes, and the mixture that they were drawn from.
+        rng : numpy.random.RandomState or numpy.random.Generator
+            Draws Gaussian numbers.
+        moves : mapping of str to float or None
+            The sizes of random moves; lengths in pixels.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features)
+            Within [-1, 1].
+        """
+        return self._sampled(drawn, rng, moves)
+
+    def _moved(self, rows: np.ndarray, rng: Any, moves: Mapping[str, float] | None) -> np.ndarray:
+        if moves is None or self.image_shape is None:
+            return rows
+        return jitter(rows, rng, self.image_shape, **moves)
+
+    def header(self) -> dict[str, Any]:
+        """Return a header for JSON from which the same encoder is made.
+
+        Returns
+        -------
+        dict
+            With a "name".
+        """
+        return self._header()
+
+    @abstractmethod
+    def _encode(self, points: np.ndarray) -> np.ndarray:
+        """Return the codes of a block of records."""
+
+    @abstractmethod
+    def _decode(self, codes: np.ndarray) -> np.ndarray:
+        """Return records."""
+
+    def _sampled(self, drawn: Any, rng: Any, moves: Mapping[str, float] | None) -> np.ndarray:
+        """Return records of a mixture; a subclass may move them in a better way."""
+        return self._moved(self._decode(drawn.codes), rng, moves)
+
+    def _header(self) -> dict[str, Any]:
+        return {"name": self.name, **self.get_params()}
+
+    def _read(self, header: Mapping[str, Any]) -> None:
+        """Read attributes that are no parameters from the header of a file, after `_prepare`."""
+
+
+class BoundedEncoder(Encoder):
+    """Records with every feature in units of its bounds."""
+
+    name = "whiten-by-bounds"
+    _parameter_constraints: dict = {}
+
+    @classmethod
+    def usual_for(cls, space: RecordSpace) -> bool:
+        return cls is BoundedEncoder and space.image_shape is None
+
+    def _prepare(self, space: RecordSpace, ample: bool) -> None:
+        self._units = self._units_of(space)
+        self.n_codes = space.n_features
+        self.largest_norm = math.hypot(*self._units) / INSIDE
+        if not SMALLEST_NORM <= self.largest_norm <= LARGEST_NORM:
+            raise ValueError(
+                "the widths of bounds are out of range for the units of the data: use "
+                'encoder="whiten-by-bounds".'
+            )
+
+    def _units_of(self, space: RecordSpace) -> np.ndarray:
+        return np.ones(space.n_features)
+
+    def _encode(self, points: np.ndarray) -> np.ndarray:
+        return points * self._units
+
+    def _decode(self, codes: np.ndarray) -> np.ndarray:
+        return np.clip(codes / self._units, -1, 1)
+
+
+class IdentityEncoder(BoundedEncoder):
+    """Records with every feature in the units of the data: wide ranges have more weight."""
+
+    name = "identity"
+
+    def _units_of(self, space: RecordSpace) -> np.ndarray:
+        low, high = space.box
+        return (high - low) / 2
+
+
+# Brightness, and two differences of colours: orthonormal.
+_OPPONENTS = np.array([[1, 1, 1], [1, 0, -1], [1, -2, 1]]) / np.sqrt([[3], [2], [6]])
+# So many coefficients along either side where the budget is ample: of gray images, and of colours.
+# Then noise leaves each class of photographs a covariance of its own, which is worth more than fine
+# structure.
+_FINE, _COLOURS = 22, 10
+# Codes are relative to a ground of one brightness, since shorter vectors have less noise. For
+# photographs the guess is this one.
+_MIDDLE = 0.5
+# Mean squares of the coefficients of images with edges fall off by this power of the frequency.
+# Noise leaves enough of frequencies between these parts of the highest kept one to estimate their
+# size.
+_FALL = 3
+_KNOWN = 0.4, 0.8
+# Of the largest standard deviation that pixels of a mean can have, and in addition to it.
+_SPREAD, _LEAST_SPREAD = 0.6, 0.02
+
+
+class CosineEncoder(Encoder):
+    """Images as the lowest coefficients of their cosine transform: ``encoder="dct"``.
+
+    Parameters
+    ----------
+    n_coefficients : int, default=None
+        Number of coefficients along each side of an image. None is up to 14; from an epsilon of 5
+        on, up to 22, or up to 10 for colours.
+
+    See Also
+    --------
+    skdpot.generative.ImageSketch : The sketch, which takes it as `encoder`.
+
+    Examples
+    --------
+    >>> from skdpot import DPSinkhornGenerator
+    >>> from skdpot.generative import CosineEncoder, ImageSketch
+    >>> model = ImageSketch(CosineEncoder(n_coefficients=6))
+    >>> generator = DPSinkhornGenerator(image_shape=(8, 8), model=model)
+    >>> generator.get_params()["model__encoder__n_coefficients"]
+    6
+    """
+
+    name = "dct"
+    for_images = True
+    counts_intensities = True
+
+    _parameter_constraints = {"n_coefficients": [Interval(Integral, 1, None, closed="left"), None]}
+
+    ground: float
+
+    def __init__(self, n_coefficients=None):
+        self.n_coefficients = n_coefficients
+
+    @classmethod
+    def usual_for(cls, space: RecordSpace) -> bool:
+        return space.image_shape is not None
+
+    def _prepare(self, space: RecordSpace, ample: bool) -> None:
+        assert space.image_shape is not None
+        height, width, channels = space.image_shape
+        if self.n_coefficients is None and ample:
+            self.n_coefficients = min(height, width, _COLOURS if channels == 3 else _FINE)
+        self._kept = kept_coefficients(space.image_shape, self.n_coefficients)
+        self._transform = CosineTransform(height, width, *self._kept)
+        self._whole_transform = CosineTransform(height, width, height, width)
+        self.n_codes = math.prod(self._kept) * channels
+        self.frequencies = np.tile(self._transform.frequencies.reshape(-1), channels)
+        if channels == 3:
+            # Differences of colours vary much less than brightness.
+            self.frequencies[len(self.frequencies) // 3 :] = -1
+        self._place(_MIDDLE if channels == 3 else 0.0)
+
+    def _place(self, ground: float) -> None:
+        self.ground = ground
+        largest = math.sqrt(math.prod(self._shape)) * max(ground, 1 - ground)
+        self.largest_norm = largest * self._transform.growth
+
+    def _encode(self, points: np.ndarray) -> np.ndarray:
+        units = pixel_units(points) - self.ground / PIXEL
+        channels = _opponents(units.reshape(-1, *self._shape))
+        parts = [self._transform.coefficients(channel) for channel in channels]
+        return np.stack(parts, axis=1).reshape(-1, self.n_codes)
+
+    def _decode(self, codes: np.ndarray) -> np.ndarray:
+        points = self._intensities(codes) + self.ground
+        points *= 2
+        points -= 1
+        return np.clip(points, -1, 1, out=points)
+
+    def _sampled(self, drawn: Any, rng: Any, moves: Mapping[str, float] | None) -> np.ndarray:
+        fine = self._fine_deviations(drawn.mixture.mean_squares())
+        points = np.empty((len(drawn.codes), math.prod(self._shape)))
+        fine_variance = np.sum(fine**2) / points.shape[1]
+        classes, class_positions = np.unique(drawn.labels, return_inverse=True)
+        means = np.empty((len(classes), drawn.mixture.means.shape[1], points.shape[1]))
+        spreads = np.empty((len(classes), points.shape[1]))
+        for i, c in enumerate(classes):
+            centres, root = (self._intensities(part) for part in drawn.around(c))
+            means[i] = centres + self.ground
+            spreads[i] = np.sqrt(np.sum(root**2, axis=0) + fine_variance)
+        for rows in blocks(*points.shape):
+            images = self._intensities(drawn.codes[rows]) + self.ground
+            images += self._fine_structure(len(images), fine, rng)
+            row_classes, clusters = class_positions[rows], drawn.clusters[rows]
+            varied = vary_within_range(images, means[row_classes, clusters], spreads[row_classes])
+            points[rows] = 2 * varied - 1
+        return self._moved(points, rng, moves)
+
+    def _fine_deviations(self, mean_squares: np.ndarray) -> np.ndarray:
+        """Return the variation of coefficients in images with edges that codes do not hold.
+
+        Parameters
+        ----------
+        mean_squares : ndarray of shape (n_codes,)
+            Of codes.
+
+        Returns
+        -------
+        ndarray of shape (channels, height, width)
+            Standard deviations: of coefficients that are not kept, and of kept ones that noise has
+            made smaller than expected from the others.
+        """
+        height, width, channels = self._shape
+        n_rows, n_columns = self._kept
+        kept_squares = mean_squares.reshape(channels, n_rows, n_columns)
+        highest = math.sqrt(height * width) * min(n_rows / height, n_columns / width)
+        first, last = (part * highest for part in _KNOWN)
+        frequencies, kept_frequencies = (
+            self._whole_transform.frequencies,
+            self._transform.frequencies,
+        )
+        is_known = (kept_frequencies >= first) & (kept_frequencies < last)
+        if not is_known.any():
+            return np.zeros((channels, height, width))
+        levels = np.mean(kept_squares[:, is_known] * kept_frequencies[is_known] ** _FALL, axis=1)
+        expected = np.zeros((channels, height, width))
+        fine = frequencies >= last
+        expected[:, fine] = levels[:, None] / frequencies[fine] ** _FALL
+        expected[:, :n_rows, :n_columns] -= kept_squares
+        return np.sqrt(np.maximum(expected, 0))
+
+    def _fine_structure(self, n_images: int, deviations: np.ndarray, rng: Any) -> np.ndarray:
+        """Return random waves, with the same distribution in all classes and clusters."""
+        waves = rng.standard_normal((n_images, *deviations.shape)) * deviations
+        return self._pixels(self._whole_transform.images(waves))
+
+    def _header(self) -> dict[str, Any]:
+        header = super()._header()
+        return header | {"ground": self.ground} if self.ground else header
+
+    def _read(self, header: Mapping[str, Any]) -> None:
+        # In earlier versions, codes were relative to 0.
+        ground = header.get("ground", 0.0)
+        if not (isinstance(ground, int | float) and 0 <= ground <= 1):
+            raise ValueError("the ground of images in the file is not from 0 to 1.")
+        self._place(float(ground))
+
+    @property
+    def _shape(self) -> tuple[int, int, int]:
+        assert self.image_shape is not None
+        return self.image_shape
+
+    def _intensities(self, codes: np.ndarray) -> np.ndarray:
+        """Return the pixels of codes, relative to the ground: a linear map of codes."""
+        height, width, channels = self._shape
+        pixels = np.empty((len(codes), height * width * channels))
+        for rows in blocks(*pixels.shape):
+            parts = codes[rows].reshape(-1, channels, *self._kept)
+            pixels[rows] = self._pixels(self._transform.images(parts))
+        return pixels
+
+    def _pixels(self, images: np.ndarray) -> np.ndarray:
+        """Return the pixels of images of brightness and of differences of colours."""
+        pixels = np.moveaxis(images, 1, -1)
+        if pixels.shape[-1] == 3:
+            pixels = pixels @ _OPPONENTS
+        return pixels.reshape(len(pixels), -1)
+
+
+def _opponents(units: np.ndarray) -> list[np.ndarray]:
+    """Return the channels of images, entry by entry."""
+    channels = list(np.moveaxis(units, -1, 0))
+    if len(channels) != 3:
+        return channels
+    red, green, blue = channels
+    return [np.rint(a * red + b * green + c * blue) for a, b, c in _OPPONENTS]
+
+
+def vary_within_range(images: np.ndarray, means: np.ndarray, spreads: np.ndarray) -> np.ndarray:
+    """Return images with deviations from a mean that leave pixels room between 0 and 1.
+
+    Parameters
+    ----------
+    images : ndarray of shape (n, n_pixels)
+        Around `means`.
+    means : ndarray of shape (n, n_pixels)
+        Of pixels from 0 to 1, about.
+    spreads : ndarray of shape (n_pixels,) or (n, n_pixels)
+        Standard deviations of the pixels of images.
+
+    Returns
+    -------
+    ndarray of shape (n, n_pixels)
+        From 0 to 1. No standard deviation is much larger than 0.6 times the largest one of a
+        variable from 0 to 1 with this mean.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._encoders import vary_within_range
+    >>> vary_within_range(np.array([[0.5, 0.4]]), np.array([[0.5, 0.0]]), np.ones(2))
+    array([[0.5  , 0.008]])
+    """
+    centres = np.clip(means, 0, 1)
+    room = _SPREAD * np.sqrt(centres * (1 - centres)) + _LEAST_SPREAD
+    deviations = (images - means) * np.minimum(1, room / np.maximum(spreads, 1e-12))
+    return np.clip(centres + deviations, 0, 1)
+
+
+# The template's standard deviations, along the height and along a row, in parts of the sides.
+_TALL, _WIDE = 0.17, 0.14
+# A pose is moved into these bounds: a move in parts of the sides, factors of the template's
+# standard deviations (so a thin stroke stays thin), and pixels to the side per pixel down.
+_MOVE = 6 / 28
+_SCALES_DOWN = (0.6, 1.5)
+_SCALES_ACROSS = (0.4, 1.5)
+_SLANT = 0.8
+# Of a stroke that is thinner than a pixel, in pixels.
+_LEAST_VARIANCE = 0.25
+# The weights of a pose's numbers, relative to pixels of images of 28 x 28: two moves, in pixels,
+# the logarithms of two scales, and a slant.
+_WEIGHTS = np.array([0.5, 0.5, 5.0, 5.0, 3.0])
+_WEIGHTS_OF_SIZE = 28
+# Moments of so many pixels, times the square of the longer side, are integers below 2**53.
+_LARGEST = 2**36
+
+
+class PoseEncoder(Encoder):
+    """Bright strokes on a dark ground, in an upright pose: ``encoder="pose"``.
+
+    A pose is the triangular (Knothe) map between Gaussian distributions: from a template to the one
+    that has the mean and the covariance of an image's brightness. The image seen through that map
+    is encoded by the lowest coefficients of its cosine transform, and behind them are five numbers
+    of the pose. Bright backgrounds make poses meaningless. It is for images of one channel.
+
+    Parameters
+    ----------
+    n_coefficients : int, default=None
+        Along either side of an image. None is up to 14.
+
+    See Also
+    --------
+    skdpot.generative.ImageSketch : The sketch that it is for.
+
+    Examples
+    --------
+    >>> from skdpot import DPSinkhornGenerator
+    >>> from skdpot.generative import ImageSketch, PoseEncoder
+    >>> model = ImageSketch(PoseEncoder(n_coefficients=10))
+    >>> generator = DPSinkhornGenerator(image_shape=(28, 28), model=model)
+    """
+
+    name = "pose"
+    for_images = True
+    usual_moves = {"rotation": 0.12, "scale": 0.1, "shift": 1 / 28, "bend": 1 / 28}
+    counts_intensities = True
+
+    _parameter_constraints = {"n_coefficients": [Interval(Integral, 1, None, closed="left"), None]}
+
+    def __init__(self, n_coefficients=None):
+        self.n_coefficients = n_coefficients
+
+    def _prepare(self, space: RecordSpace, ample: bool) -> None:
+        assert space.image_shape is not None
+        height, width, channels = self._shape = space.image_shape
+        if channels != 1:
+            raise ValueError(
+                f'encoder="pose" is for images of one channel, got {channels}: use "dct".'
+            )
+        if not _is_small(height, width):
+            raise ValueError(
+                f'encoder="pose" is for images of up to 512 x 512 pixels, got {height} x {width}.'
+            )
+        self._kept = kept_coefficients(space.image_shape, self.n_coefficients)
+        self._transform = CosineTransform(height, width, *self._kept)
+        self.n_codes = math.prod(self._kept) + len(_WEIGHTS)
+        frequencies = self._transform.frequencies.reshape(-1)
+        self.frequencies = np.concatenate([frequencies, np.full(len(_WEIGHTS), -1.0)])
+        size = math.sqrt(height * width) / _WEIGHTS_OF_SIZE
+        self._weights = _WEIGHTS * [1, 1, size, size, size]
+        least, most = self._bounds()
+        pose = np.maximum(np.abs(least), np.abs(most)) * self._weights
+        pixels = math.sqrt(height * width) * self._transform.growth
+        self.largest_norm = math.hypot(pixels, *pose) * (1 + PIXEL)
+
+    def _encode(self, points: np.ndarray) -> np.ndarray:
+        height, width, _ = self._shape
+        units = pixel_units(points).reshape(-1, height, width)
+        poses = self._poses(units)
+        upright = np.rint(interpolate(units, *self._seen_from_template(poses)))
+        coefficients = self._transform.coefficients(upright)
+        return np.column_stack([coefficients.reshape(len(units), -1), poses * self._weights])
+
+    def _decode(
+        self, codes: np.ndarray, places: tuple[np.ndarray, np.ndarray] | None = None
+    ) -> np.ndarray:
+        """Return the records of codes, within [-1, 1].
+
+        Parameters
+        ----------
+        codes : ndarray of shape (n, n_codes)
+            Drawn codes.
+        places : tuple of two ndarray of shape (n, height, width), default=None
+            Rows and columns at which images are evaluated; None means the places of the pixels.
+
+        Returns
+        -------
+        ndarray of shape (n, height * width)
+            Their pixels.
+        """
+        height, width, _ = self._shape
+        if places is None:
+            places = np.arange(height)[None, :, None], np.arange(width)[None, None]
+        points = np.empty((len(codes), height * width))
+        for rows in blocks(*points.shape):
+            coefficients, poses = np.split(codes[rows], [math.prod(self._kept)], axis=1)
+            upright = self._transform.images(coefficients.reshape(-1, *self._kept))
+            poses = np.clip(poses / self._weights, *self._bounds())
+            at = [where if len(where) == 1 else where[rows] for where in places]
+            images = interpolate(upright, *self._seen_from_image(poses, *at))
+            points[rows] = np.clip(2 * images - 1, -1, 1).reshape(len(images), -1)
+        return points
+
+    def _sampled(self, drawn: Any, rng: Any, moves: Mapping[str, float] | None) -> np.ndarray:
+        codes = drawn.codes
+        if moves is None:
+            return self._decode(codes)
+        moved = Moves(**moves)
+        draws = moved.draw(rng, len(codes))
+        points = np.empty((len(codes), math.prod(self._shape)))
+        for rows in blocks(*points.shape):
+            points[rows] = self._decode(codes[rows], moved.places(draws[rows], self._shape))
+        return points
+
+    def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the least and the largest numbers of a pose."""
+        height, width, _ = self._shape
+        ranges = [
+            (-_MOVE * height, _MOVE * height),
+            (-_MOVE * width, _MOVE * width),
+            (math.log(_SCALES_DOWN[0]), math.log(_SCALES_DOWN[1])),
+            (math.log(_SCALES_ACROSS[0]), math.log(_SCALES_ACROSS[1])),
+            (-_SLANT, _SLANT),
+        ]
+        least, most = np.array(ranges).T
+        return least, most
+
+    def _poses(self, units: np.ndarray) -> np.ndarray:
+        """Return moves down and across, logarithms of two scales, and slants, within bounds.
+
+        Moments are exact, and poses are computed record by record.
+        """
+        height, width, _ = self._shape
+        # Twice the coordinates, from the centre, are integers.
+        y, x = np.arange(1 - height, height, 2)[:, None], np.arange(1 - width, width, 2)
+        powers = [y**0 * x**0, y * x**0, y**0 * x, y * y * x**0, y * x, y**0 * x * x]
+        weights = np.stack([power.reshape(-1) for power in powers], axis=1).astype(np.float64)
+        moments = units.reshape(len(units), -1) @ weights
+        mass = np.maximum(moments[:, 0], 1)
+        down, across, yy, yx, xx = (moments[:, 1:] / mass[:, None] / [2, 2, 4, 4, 4]).T
+        yy, yx, xx = yy - down * down, yx - down * across, xx - across * across
+        yy = np.maximum(yy, _LEAST_VARIANCE)
+        slant = np.clip(yx / yy, -_SLANT, _SLANT)
+        # The variance after the slant has been removed.
+        unslanted = np.maximum(xx - 2 * slant * yx + slant * slant * yy, _LEAST_VARIANCE)
+        tall = np.sqrt(yy) / (_TALL * height)
+        wide = np.sqrt(unslanted) / (_WIDE * width)
+        poses = np.stack([down, across, _logarithms(tall), _logarithms(wide), slant], axis=1)
+        # An empty image is in the template's pose.
+        poses[moments[:, 0] == 0] = 0
+        return np.clip(poses, *self._bounds())
+
+    def _seen_from_template(self, poses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows and columns in their images of the pixels of the template."""
+        height, width, _ = self._shape
+        down, across, tall, wide, slant = _columns(poses)
+        y, x = _centred(height)[:, None], _centred(width)
+        y = tall * y
+        return down + y + (height - 1) / 2, across + wide * x + slant * y + (width - 1) / 2
+
+    def _seen_from_image(
+        self, poses: np.ndarray, rows: np.ndarray, columns: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows and columns in the template of places in images."""
+        height, width, _ = self._shape
+        down, across, tall, wide, slant = _columns(poses)
+        y, x = (height - 1) / 2, (width - 1) / 2
+        from_centre = rows - y - down
+        return from_centre / tall + y, (columns - x - across - slant * from_centre) / wide + x
+
+
+def _is_small(height: int, width: int) -> bool:
+    """Tell whether moments of images of this size are exact."""
+    return height * width * max(height, width) ** 2 <= _LARGEST
+
+
+def _centred(size: int) -> np.ndarray:
+    """Return the coordinates of pixels, from the middle."""
+    return np.arange(size) - (size - 1) / 2
+
+
+def _columns(poses: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return the five numbers of poses, to be used with images, and scales as factors."""
+    down, across, tall, wide, slant = (column[:, None, None] for column in poses.T)
+    return down, across, _exponentials(tall), _exponentials(wide), slant
+
+
+def _logarithms(numbers: np.ndarray) -> np.ndarray:
+    """Return logarithms one by one, because logarithms of arrays may depend on other entries."""
+    return np.fromiter(map(math.log, numbers.tolist()), np.float64, numbers.size)
+
+
+def _exponentials(numbers: np.ndarray) -> np.ndarray:
+    """Return exponentials, as `_logarithms`."""
+    values = np.fromiter(map(math.exp, numbers.reshape(-1).tolist()), np.float64, numbers.size)
+    return values.reshape(numbers.shape)
+
+
+# The encoders of users in files of earlier versions.
+_OWN = "own"
+
+
+def _named() -> dict[str, type[Encoder]]:
+    """Return all classes of encoders by name."""
+    found, waiting = {}, Encoder.__subclasses__()
+    while waiting:
+        kind = waiting.pop()
+        waiting += kind.__subclasses__()
+        found[kind.name] = kind
+    return found
+
+
+def make_encoder(encoder: Any, space: RecordSpace, *, ample: bool = False) -> Encoder:
+    """Return an encoder for records of a space, or raise; no record is looked at.
+
+    Parameters
+    ----------
+    encoder : str or Encoder
+        A name, or an encoder with parameters.
+    space : RecordSpace
+        Public.
+    ample : bool, default=False
+        Whether the budget is ample, so that finer codes are worth their noise.
+    """
+    if isinstance(encoder, str):
+        name, kinds = encoder, _named()
+        if name == AUTO:
+            name = next(kind.name for kind in kinds.values() if kind.usual_for(space))
+        if name not in kinds:
+            raise ValueError(_message(encoder, kinds))
+        encoder = kinds[name]()
+    elif not isinstance(encoder, Encoder):
+        raise ValueError(_message(encoder, _named()))
+    return encoder.prepared(space, ample=ample)
+
+
+def encoder_from_header(header: dict[str, Any], space: RecordSpace) -> Encoder:
+    """Return the encoder of a file."""
+    name, kinds = header.get("name"), _named()
+    if name == _OWN:
+        raise ValueError(
+            "the file was saved with an encoder of your own, and these are gone: load it with "
+            "skdpot 0.1.0, and draw from it there."
+        )
+    if name not in kinds:
+        raise ValueError(f"the file names an unknown encoder: {name!r}.")
+    kind = kinds[name]
+    parameters = {key: header.get(key) for key in kind().get_params()}
+    encoder = kind(**parameters).prepared(space)
+    encoder._read(header)
+    return encoder
+
+
+def _message(encoder: Any, kinds: dict[str, type[Encoder]]) -> str:
+    names = ", ".join(f'"{name}"' for name in (AUTO, *sorted(kinds)))
+    return f"encoder must be one of {names}, or an encoder of skdpot.generative; got {encoder!r}."

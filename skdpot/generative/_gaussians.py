@@ -1,0 +1,796 @@
+"""Mixtures of Gaussian distributions: sums over vectors, estimates from noisy ones, and draws.
+
+Empirical Bayes estimates of means and covariances, under noise of a known size.
+
+A number that was released is its true value plus noise of a known variance. True values are taken
+for draws around a guess, with a variance that groups of them have in common; its size is estimated
+by the mean square of the data minus that of the noise. All of this is computed from releases and
+public numbers.
+
+Clusters of similar sizes, found by balanced transport between records and centres.
+
+A round is a step of the semi-dual of entropic transport. Each record is shared among the centres,
+by squared distance minus the potential of a centre, and the sums of these shares are released.
+Centres move to the means, and potentials of crowded ones fall.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property, partial
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from scipy.optimize import least_squares
+from scipy.special import gammainc, gammaincc, gammaincinv
+
+from skdpot._threads import one_blas_thread
+from skdpot.generative._encoders import Encoder, RecordSpace, encoder_from_header
+from skdpot.generative._file_parts import part_of, with_kinds, with_prefix
+from skdpot.generative._images import IntensityMap, blocks
+from skdpot.privacy.sensitivity import (
+    ball_sum_sensitivity,
+    cell_count_sensitivity,
+    counted_sum_sensitivity,
+    product_sum_sensitivity,
+    share_sum_sensitivity,
+)
+from skdpot.releases import RADIUS, ball_points, sum_of_blocks
+
+# Groups of eigenvectors double in size, up to this one.
+_LAST_GROUP = 7
+# Variances are not below this share of the largest, nor below this, in units of the largest norm.
+_LEAST_SHARE, _LEAST_VARIANCE = 1e-9, 1e-12
+_TINY = 1e-300
+# A value surely exceeds noise if it does so by this many standard errors.
+_SURE = 2.0
+# Directions with so small a part of all variance are not worth keeping.
+_LEFT_OUT = 1e-3
+
+
+def kept_shares(
+    observed: np.ndarray, noise: np.ndarray, groups: np.ndarray, *, sure: bool = False
+) -> np.ndarray:
+    """Return the share of each deviation from a guess that is not noise, estimated by groups.
+
+    `noise` has the variances of the noise of the `observed` deviations, and `groups` the group of
+    each coordinate. If `sure`, the mean square must be above that of the noise by more than chance
+    allows. Deviations are to be multiplied by the results, which are from 0 to 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._gaussians import kept_shares
+    >>> kept_shares(np.array([2.0, -2.0, 1.0]), np.ones(3), np.array([0, 0, 1]))
+    array([0.75, 0.75, 0.  ])
+    """
+    noise = np.broadcast_to(noise, observed.shape) + _TINY
+    shares = np.empty(observed.shape)
+    for group in np.unique(groups):
+        members = groups == group
+        group_noise = noise[..., members]
+        variance = _excess(observed[..., members] ** 2, group_noise, _SURE if sure else 0.0)
+        shares[..., members] = variance / (variance + group_noise)
+    return shares
+
+
+def expected_variances(
+    seen: np.ndarray, deviation: float, frequencies: np.ndarray | None
+) -> np.ndarray:
+    """Return a guess of variances that are mostly noise.
+
+    Parameters
+    ----------
+    seen : ndarray of shape (d,)
+        Variances with noise.
+    deviation : float
+        Standard deviation of the noise.
+    frequencies : ndarray of shape (d,) or None
+        Of coordinates of images, along which variances fall off smoothly; -1 for other coordinates.
+        None without any.
+
+    Returns
+    -------
+    ndarray of shape (d,)
+        Above 0.
+
+    Notes
+    -----
+    The largest variance where noise is as large as the variance. The logarithm of those of images
+    is fitted as a parabola of that of one plus the frequency.
+    """
+    guess = np.maximum(seen, max(deviation, _LEAST_SHARE * float(np.max(seen)), _LEAST_VARIANCE))
+    if frequencies is None or np.sum(frequencies >= 0) < 8:
+        return guess
+    smooth = frequencies >= 0
+    height, logarithms = np.max(guess[smooth]), np.log1p(frequencies[smooth])
+
+    def variances(t: np.ndarray) -> np.ndarray:
+        return height * np.exp(t[0] - t[1] * logarithms - t[2] * logarithms**2)
+
+    def misfit(t: np.ndarray) -> np.ndarray:
+        fitted = variances(t)
+        return (seen[smooth] - fitted) / (deviation + 0.3 * fitted + _TINY)
+
+    fit = least_squares(misfit, [0.0, 1.5, 0.3], bounds=([-20, -3, 0], [20, 8, 5]), max_nfev=200)
+    guess[smooth] = variances(fit.x)
+    return np.maximum(guess, max(_LEAST_SHARE * guess.max(), _LEAST_VARIANCE))
+
+
+def clean_covariance(seen: np.ndarray, deviation: float, guess: np.ndarray) -> np.ndarray:
+    """Return an estimate of a covariance from one with noise.
+
+    Parameters
+    ----------
+    seen : ndarray of shape (d, d)
+        Symmetric.
+    deviation : float
+        Standard deviation of the noise on the diagonal; beside it, it is less by the root of two,
+        so that it is the same in every basis.
+    guess : ndarray of shape (d, d)
+        A covariance.
+
+    Returns
+    -------
+    ndarray of shape (d, d)
+        Positive definite.
+
+    Notes
+    -----
+    Entries in the basis of the guess's eigenvectors deviate from the guess by multiples of
+    ``sqrt(l_i l_j)``, whose variance blocks of leading and trailing eigenvectors have in common.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._gaussians import clean_covariance
+    >>> seen = np.array([[2.0, 0.5], [0.5, 1.0]])
+    >>> clean_covariance(seen, 0.0, np.eye(2)).round(6)
+    array([[2. , 0.5],
+           [0.5, 1. ]])
+    """
+    values, vectors = np.linalg.eigh(guess)
+    values = np.maximum(values[::-1], max(_LEAST_SHARE * values[-1], _LEAST_VARIANCE))
+    vectors = vectors[:, ::-1]
+    deviations = vectors.T @ seen @ vectors - np.diag(values)
+    scale = np.outer(values, values)
+    on_diagonal = np.eye(len(values), dtype=bool)
+    noise = np.where(on_diagonal, 1.0, 0.5) * deviation**2 + _TINY
+    group = np.minimum(np.log2(np.arange(len(values)) + 1).astype(int), _LAST_GROUP)
+    block = np.where(on_diagonal, -1 - group[:, None], group[:, None] * (_LAST_GROUP + 1) + group)
+    shares = np.empty_like(scale)
+    for label in np.unique(block):
+        members = block == label
+        scales, block_noise = scale[members], noise[members]
+        # In units of the scale, so large entries do not dominate small ones.
+        relative = _excess(deviations[members] ** 2 / scales, block_noise / scales)
+        shares[members] = relative * scales / (relative * scales + block_noise)
+    return _positive_part(vectors @ (np.diag(values) + shares * deviations) @ vectors.T)
+
+
+def _positive_part(matrix: np.ndarray) -> np.ndarray:
+    """Return the nearest positive definite matrix to a symmetric one."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    least = max(_LEAST_SHARE * values[-1], _LEAST_VARIANCE)
+    return (vectors * np.maximum(values, least)) @ vectors.T
+
+
+def square_roots(covariances: np.ndarray) -> np.ndarray:
+    """Return short matrices F with ``F' F`` nearly equal to covariances.
+
+    The result has the shape (m, q, d). Left-out directions have less than a thousandth of the
+    variance of any of the others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._gaussians import square_roots
+    >>> square_roots(np.diag([4.0, 1e-4, 9.0])[None]).shape
+    (1, 2, 3)
+    """
+    values, vectors = np.linalg.eigh(covariances)
+    values = np.maximum(values, 0.0)
+    remaining = np.cumsum(values, axis=1) / np.maximum(values.sum(axis=1), _TINY)[:, None]
+    start = int(np.argmax((remaining > _LEFT_OUT).any(axis=0)))
+    roots = np.sqrt(values[:, start:, None]) * vectors.transpose(0, 2, 1)[:, start:]
+    return roots[:, ::-1]
+
+
+def _excess(squares: np.ndarray, noise: np.ndarray, errors: float = 0.0) -> float:
+    """Return by how much squares exceed the variances of noise, on an average with weights.
+
+    It is less so many standard errors, as if nothing but noise was in the squares.
+    """
+    weights = (np.min(noise) / noise) ** 2
+    chance = errors * float(np.sqrt(2 * np.sum((weights * noise) ** 2)))
+    return max((float(np.sum(weights * (squares - noise))) - chance) / float(np.sum(weights)), 0.0)
+
+
+# Entries on and off the diagonal of a symmetric matrix are weighted by integers whose ratio is just
+# below the root of two, because each off the diagonal stands for two. Then the norm of the weighted
+# entries of x x' is at most the first weight times the squared norm of x.
+DIAGONAL, _BESIDE = 29, 41
+# Contribution of a record to a count of its class, next to a vector in the ball.
+COUNT = RADIUS // 2
+# By how much a record can change counts, and sums: of vectors, of both, and of products.
+COUNTED = cell_count_sensitivity
+BALL = partial(ball_sum_sensitivity, radius=RADIUS)
+WITH_COUNT = partial(counted_sum_sensitivity, radius=RADIUS, count_weight=COUNT)
+SYMMETRIC = partial(product_sum_sensitivity, radius=RADIUS, diagonal=DIAGONAL, beside=_BESIDE)
+
+
+def entry_weights(n_dimensions: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the rows and columns of a symmetric matrix's upper entries, and their weights."""
+    rows, columns = np.triu_indices(n_dimensions)
+    return rows, columns, np.where(rows == columns, DIAGONAL, _BESIDE)
+
+
+def as_matrix(entries: np.ndarray, n_dimensions: int) -> np.ndarray:
+    """Return the symmetric matrix of weighted entries, in units of integers.
+
+    `entries` are those of `ClassRows.symmetric_sums`, perhaps with noise; the matrix is the sum of
+    ``x x'``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._gaussians import as_matrix
+    >>> as_matrix(np.array([29, 82, 116]), 2)
+    array([[1., 2.],
+           [2., 4.]])
+    """
+    rows, columns, weights = entry_weights(n_dimensions)
+    matrix = np.empty((n_dimensions, n_dimensions))
+    matrix[rows, columns] = entries / weights
+    matrix[columns, rows] = matrix[rows, columns]
+    return matrix
+
+
+# Bins of a geometric grid of norms, each this much wider than the one before.
+_N_BINS = 48
+_RATIO = 2.0**0.25
+# Limit of the factor by which clipping is compensated.
+_MOST_LOST = 3.0
+# The distributions that norms may have: the root of their mean square, in bins, and of how many
+# independent Gaussian numbers of the same variance they could be the norms.
+_SCALES, _FREEDOMS = (
+    grid.ravel() for grid in np.meshgrid(np.arange(-48, 2, 0.5), 2.0 ** np.arange(-1, 7, 0.5))
+)
+
+
+def norm_counts(norms: np.ndarray) -> np.ndarray:
+    """Return how many norms, at most 1, are in each of 48 bins.
+
+    The norms are private. A record more or less changes one count by one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._gaussians import norm_counts
+    >>> norm_counts(np.array([0.0, 0.9, 1.0]))[[0, -2, -1]]
+    array([1, 0, 2])
+    """
+    bins = np.searchsorted(_RATIO ** np.arange(1.0 - _N_BINS, 0.0), norms)
+    return np.bincount(bins, minlength=_N_BINS).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class NormDistributions:
+    """The distributions of the norms of classes, as of vectors of independent Gaussian numbers.
+
+    Parameters
+    ----------
+    scales : ndarray of shape (n_classes,)
+        Roots of the mean squared norms.
+    freedoms : ndarray of shape (n_classes,)
+        How many Gaussian numbers of the same variance a vector could have.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._gaussians import norm_counts, fit_norms
+    >>> norms = np.linalg.norm(np.random.default_rng(0).standard_normal((1000, 3)), axis=1) / 9
+    >>> found = fit_norms(norm_counts(norms)[None], 0.0)
+    >>> (radius,) = found.quantiles(0.5)
+    >>> bool(abs(radius / np.median(norms) - 1) < 0.1)
+    True
+    >>> kept = np.mean(np.minimum(norms, radius) ** 2) / np.mean(norms**2)
+    >>> bool(abs(found.lost(np.array([radius]))[0] * kept - 1) < 0.1)
+    True
+    """
+
+    scales: np.ndarray
+    freedoms: np.ndarray
+
+    def of(self, n_classes: int) -> "NormDistributions":
+        """Return the distribution of every class, where there may be one in common."""
+        scales, freedoms = (np.resize(values, n_classes) for values in (self.scales, self.freedoms))
+        return NormDistributions(scales, freedoms)
+
+    def quantiles(self, level: float) -> np.ndarray:
+        """Return a radius for every class, below which this share of its norms lies, about."""
+        halves = self.freedoms / 2
+        radii = self.scales * np.sqrt(gammaincinv(halves, level) / halves)
+        return np.minimum(radii, 1.0)
+
+    def lost(self, radii: np.ndarray) -> np.ndarray:
+        """Return how much larger mean squared norms are than those of clipped vectors, about."""
+        # Squared norms are distributed as a gamma variable.
+        halves, squares = self.freedoms / 2, (radii / self.scales) ** 2
+        ends = halves * squares
+        clipped = gammainc(halves + 1, ends) + squares * gammaincc(halves, ends)
+        return np.clip(1 / np.maximum(clipped, 1e-300), 1.0, _MOST_LOST)
+
+
+def fit_norms(counts: np.ndarray, deviation: float) -> NormDistributions:
+    """Return the distributions of norms that noisy counts are most like.
+
+    `counts` of shape (n_classes, 48) are those of `norm_counts`, with noise of this standard
+    deviation. They are fitted by least squares. The noise of all counts then averages out, whereas
+    a quantile of the counts themselves would add it up. Classes that are mostly noise get the
+    distribution of all classes.
+    """
+    total = counts.sum(axis=0)
+    share = np.maximum(counts.sum(axis=1, keepdims=True), 0.0) / max(total.sum(), 1e-300)
+    alike = np.minimum(share, 1.0) * total
+    noise = np.full(_N_BINS, deviation**2)
+    shares = [kept_shares(differences, noise, np.zeros(_N_BINS)) for differences in counts - alike]
+    likely = alike + np.stack(shares) * (counts - alike)
+    shapes = _shapes()
+    best = np.argmax(np.maximum(likely @ shapes, 0.0) / np.linalg.norm(shapes, axis=0), axis=1)
+    return NormDistributions(_RATIO ** _SCALES[best], _FREEDOMS[best])
+
+
+def _shapes() -> np.ndarray:
+    """Return the bins of every distribution, up to a factor: columns of shape (48,)."""
+    centres = np.arange(-_N_BINS, 0)[:, None] + 0.5
+    logarithms = (centres - _SCALES) * math.log(_RATIO)
+    return np.exp(_FREEDOMS / 2 * (2 * logarithms - np.expm1(2 * logarithms)))
+
+
+# By how much a record more or less changes the sums of a round, in the Euclidean norm.
+ROUND = partial(share_sum_sensitivity, radius=RADIUS, count_weight=COUNT, whole=RADIUS)
+# Steps of potentials, and their largest magnitude, in units of the regularisation.
+_POTENTIAL_STEP, _LARGEST_POTENTIAL = 0.5, 3.0
+# A centre is not taken for having less than this part of an equal share.
+_LEAST_CENTRE = 0.1
+
+
+class Centres:
+    """Centres of one class, which move by the releases of rounds.
+
+    Parameters
+    ----------
+    points : ndarray of shape (k, r)
+        Where they are at first, in units of integers, along leading directions first.
+    reg : float
+        Regularisation, in units of squared distances.
+
+    Attributes
+    ----------
+    points : ndarray of shape (k, r)
+        Where they are.
+    potentials : ndarray of shape (k,)
+        In units of the regularisation.
+    reg : float
+        Regularisation.
+    """
+
+    def __init__(self, points: np.ndarray, reg: float) -> None:
+        self.points, self.potentials = points, np.zeros(len(points))
+        self.reg = reg
+
+    def move(self, sums: np.ndarray, deviation: float, n_records: float) -> None:
+        """Take in the released sums of a round of about so many records.
+
+        `sums` of shape (k, 1 + r) are those of `ClassRows.round_sums`, with noise of this standard
+        deviation.
+        """
+        target = n_records / len(sums)
+        counts = np.maximum(sums[:, 0] / COUNT / RADIUS, _LEAST_CENTRE * target)
+        means = sums[:, 1:] / RADIUS / counts[:, None]
+        noise = (deviation / RADIUS / counts[:, None]) ** 2
+        ranks = np.arange(means.shape[1])
+        # The first three directions are judged one by one, and others by sixes.
+        self.points = kept_shares(means, noise, np.minimum(ranks, 3 + ranks // 6)) * means
+        moved = self.potentials + _POTENTIAL_STEP * np.log(target / counts)
+        moved = np.clip(moved, -_LARGEST_POTENTIAL, _LARGEST_POTENTIAL)
+        self.potentials = moved - moved.mean()
+
+
+# Projections onto directions are exact for directions on this grid.
+_DIRECTIONS_GRID = 2.0**20
+# Lower powers of two have no effect, beside one of 0.
+_SMALLEST_POWER = -60.0
+# Coefficients of a polynomial that is a power of two, from 0 to 1, up to an error of 1e-9.
+_OF_TWO = [math.log(2) ** n / math.factorial(n) for n in range(9, -1, -1)]
+# Numbers whose exponentials stay in a fast cache.
+_AT_ONCE = 1 << 13
+
+
+class ClassRows:
+    """The codes of a class, which are moved as one learns where they are, and clipped for a sum.
+
+    A row is clipped to a ball, and rounded to integers there, so sums are exact. One record changes
+    them only by its own row, in any order of rows. Nothing that is computed of a row depends on
+    another row.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, d)
+        Private, of norms up to 1. They are changed in place.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._gaussians import ClassRows
+    >>> rows = ClassRows(np.array([[0.25, 0.5], [0.5, 0.0]]))
+    >>> rows.clip(1.0)
+    >>> rows.sums()
+    array([6144, 4096])
+    """
+
+    def __init__(self, rows: np.ndarray) -> None:
+        self._rows = rows
+        # In units of the ball: whole rows, and projections of them on leading directions.
+        self._units: Any = None
+        self._projected: Any = None
+        self._nearest: Any = None
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def norm_counts(self) -> np.ndarray:
+        """Return how many rows have which norm; a record changes one count."""
+        squares = np.square(np.ascontiguousarray(self._rows))
+        return norm_counts(np.sqrt(np.add.reduce(squares, axis=1)))
+
+    def subtract(self, vector: np.ndarray) -> None:
+        """Move all rows."""
+        self._rows -= vector
+
+    def subtract_nearest(self, vectors: np.ndarray) -> None:
+        """Move every row by the vector of the centre that it is nearest to."""
+        self._rows -= vectors[self._nearest]
+
+    def clip(self, radius: float) -> None:
+        """Take the rows in units of a ball of a public radius."""
+        self._units = ball_points(self._rows, radius)
+
+    def sums(self) -> np.ndarray:
+        """Return the sum of clipped rows; a record changes it by `BALL`."""
+        return np.add.reduce(self._units, axis=0).astype(np.int64)
+
+    def symmetric_sums(self) -> np.ndarray:
+        """Return the weighted entries of the sum of ``x x'``; a record changes them by `SYMMETRIC`.
+
+        They are of clipped rows, and have the shape (d (d + 1) / 2,).
+        """
+        rows, columns, weights = entry_weights(self._units.shape[1])
+        units = self._units
+        sums = sum_of_blocks(lambda block: units[block].T @ units[block], len(units))
+        return weights * sums[rows, columns]
+
+    def counts_and_sums(self, n_groups: int) -> np.ndarray:
+        """Return sizes and sums of clusters; a record changes one row of them by `WITH_COUNT`.
+
+        Row by row these are COUNT times the size of a cluster, and the sum of its clipped rows; the
+        shape is (n_groups, 1 + d).
+        """
+        sums = np.zeros((n_groups, 1 + self._units.shape[1]))
+        sums[:, 0] = COUNT * np.bincount(self._nearest, minlength=n_groups)
+        np.add.at(sums[:, 1:], self._nearest, self._units)
+        return sums.astype(np.int64)
+
+    def project(self, directions: np.ndarray, unit: float, radius: float) -> None:
+        """Take clipped rows along public directions, in units of another ball."""
+        grid = np.rint(directions * _DIRECTIONS_GRID)
+        # Products of integers, so that a row's depend on no other row.
+        projected = self._units @ grid * (unit / _DIRECTIONS_GRID)
+        self._projected = ball_points(projected, radius)
+
+    def round_sums(self, centres: Centres) -> np.ndarray:
+        """Return the sums of a round; a record changes them by at most `ROUND`.
+
+        The shape is (k, 1 + r): of each centre the shares, and the rows weighted by them.
+        """
+        shares = self._shares(centres)
+        totals = COUNT * np.add.reduce(shares, axis=0).astype(np.int64)
+        sums = sum_of_blocks(lambda block: shares[block].T @ self._projected[block], len(shares))
+        return np.column_stack([totals, sums])
+
+    def find_nearest(self, centres: Centres) -> None:
+        """Give every row to the centre of which it has the largest share."""
+        self._nearest = np.argmax(self._shares(centres), axis=1)
+
+    def _shares(self, centres: Centres) -> np.ndarray:
+        """Return how rows share themselves out among centres.
+
+        They are integers of at least 0. Those of a row add up to at most RADIUS.
+        """
+        # Products of integers, so that neither they nor their sums are rounded.
+        grid = np.clip(np.nan_to_num(np.rint(centres.points)), -RADIUS, RADIUS)
+        closeness = 2 * (self._projected @ grid.T) - np.add.reduce(grid * grid, axis=1)
+        scores = closeness / centres.reg + centres.potentials
+        # A common offset of all scores of a row has no effect.
+        below = scores - np.maximum.reduce(scores, axis=1)[:, None]
+        likeness = _exponentials(below.ravel()).reshape(below.shape)
+        totals = np.add.reduce(np.ascontiguousarray(likeness), axis=1)
+        # No number at all would be as far as can be from any other.
+        return np.nan_to_num(np.floor(likeness / totals[:, None] * RADIUS))
+
+
+def _exponentials(numbers: np.ndarray) -> np.ndarray:
+    """Return the exponentials of numbers up to 0, nearly.
+
+    They use only operations whose rounding does not depend on the position of a number in an array;
+    the exponential function of a library need not be.
+    """
+    result = np.empty_like(numbers)
+    for start in range(0, len(numbers), _AT_ONCE):
+        block = slice(start, start + _AT_ONCE)
+        powers = np.maximum(np.nan_to_num(numbers[block] * (1 / math.log(2))), _SMALLEST_POWER)
+        exponents = np.floor(powers)
+        fractions = powers - exponents
+        power = np.full(fractions.shape, _OF_TWO[0])
+        for coefficient in _OF_TWO[1:]:
+            power *= fractions
+            power += coefficient
+        np.ldexp(power, exponents.astype(np.int64), out=result[block])
+    return result
+
+
+# Of the noise of each class: standard deviations of its size, of a coordinate of its mean and of a
+# variance within clusters, and the radius to which its records are clipped.
+NOISE = ("size", "mean", "variance", "radius")
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """A mixture of Gaussian distributions for each class.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_classes,)
+        Records of each class, about.
+    weights : ndarray of shape (n_classes, n_clusters)
+        Of the clusters; weights of a class add up to one.
+    means : ndarray of shape (n_classes, n_clusters, n_codes)
+        Of the clusters.
+    factors : ndarray of shape (n_factors, n_directions, n_codes)
+        Roots of the covariances within clusters: of each class, or one of all.
+    unit : ndarray of shape ()
+        The step of which means and factors are multiples.
+    """
+
+    counts: np.ndarray
+    weights: np.ndarray
+    means: np.ndarray
+    factors: np.ndarray
+    unit: np.ndarray
+
+    def draw(self, labels: np.ndarray, rng: Any, *, single: bool = False) -> "Drawn":
+        """Return codes of these classes, in single precision if that is asked for."""
+        clusters = np.empty(len(labels), dtype=np.intp)
+        shape = len(labels), self.means.shape[2]
+        codes = np.empty(shape, dtype=np.float32 if single else np.float64)
+        for c in np.unique(labels):
+            rows = np.flatnonzero(labels == c)
+            clusters[rows] = rng.choice(len(self.weights[c]), len(rows), p=self.weights[c])
+            factor = self.factors[c % len(self.factors)]
+            normal = rng.standard_normal((len(rows), len(factor)))
+            codes[rows] = self.means[c, clusters[rows]] + normal @ factor
+        codes *= self.unit
+        return Drawn(codes, labels, clusters, self)
+
+    def mean_squares(self) -> np.ndarray:
+        """Return the mean squares of the coordinates of codes, in the units of the encoder."""
+        class_squares = np.square(self.factors).sum(axis=1)
+        within = np.resize(class_squares, (len(self.counts), self.means.shape[2]))
+        between = np.einsum("ck,ckj->cj", self.weights, np.square(self.means, dtype=np.float64))
+        shares = self.counts / self.counts.sum()
+        return shares @ (within + between) * self.unit**2
+
+    def is_sound(self, n_classes: int, n_codes: int) -> bool:
+        """Tell whether arrays of a file are a mixture of vectors of this length."""
+        counts, weights, means, factors = self.counts, self.weights, self.means, self.factors
+        return bool(
+            counts.shape == (n_classes,)
+            and self.unit.ndim == 0
+            and means.ndim == factors.ndim == 3
+            and means.shape[:2] == weights.shape
+            and len(means) == len(counts)
+            and len(factors) in (1, len(counts))
+            and means.shape[2] == factors.shape[2] == n_codes
+            and all(np.isfinite(part).all() for part in vars(self).values())
+            and (counts > 0).all()
+            and self.unit > 0
+            and (weights >= 0).all()
+            and np.allclose(weights.sum(axis=1), 1, rtol=0, atol=1e-9)
+        )
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Codes that were drawn from a mixture.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n, n_codes)
+        In the units of the encoder.
+    labels, clusters : ndarray of shape (n,)
+        The class and the cluster of each.
+    mixture : Mixture
+        The mixture that they were drawn from.
+    """
+
+    codes: np.ndarray
+    labels: np.ndarray
+    clusters: np.ndarray
+    mixture: Mixture
+
+    def around(self, c: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the means of a class's clusters, and the root of the covariance within them."""
+        mixture = self.mixture
+        factor = mixture.factors[c % len(mixture.factors)]
+        return mixture.means[c] * mixture.unit, factor * mixture.unit
+
+
+# Bins of the histogram of intensities, and the number of images that are compared with it.
+N_INTENSITIES = 20
+_N_COMPARED = 2000
+# Random moves of images. Lengths are in parts of the height.
+_LENGTHS = ("shift", "bend")
+MOVES = ("rotation", "scale", *_LENGTHS)
+_MIXTURE_ARRAYS = tuple(field.name for field in fields(Mixture))
+_NOISE_PREFIX = "noise."
+
+
+@dataclass(frozen=True)
+class ReleasedVectors:
+    """The released sketch of vectors or images, from which records are drawn.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        Public.
+    mixture : Mixture
+        Of codes.
+    intensities : ndarray of shape (20,) or None
+        Shares of the intensities of all pixels of all records.
+    augment : dict or None
+        The sizes of random moves of images.
+    noise : mapping of str to ndarray, default=None
+        Of `MixtureSketch`. Files of earlier versions have none.
+    """
+
+    encoder: Encoder
+    mixture: Mixture
+    intensities: np.ndarray | None
+    augment: Mapping[str, float] | None
+    noise: Mapping[str, np.ndarray] | None = None
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Return an estimate of the number of records of each class."""
+        return self.mixture.counts
+
+    @property
+    def n_records(self) -> int:
+        """Return an estimate of the number of records."""
+        return round(float(self.counts.sum()))
+
+    @property
+    def known_noise(self) -> Mapping[str, np.ndarray]:
+        """Return the noise of the releases, or raise for a file that does not hold it."""
+        if self.noise is None:
+            raise ValueError(
+                "an earlier version saved the generator without the size of the noise: fit again."
+            )
+        return self.noise
+
+    def prototypes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the means of all clusters as records, from -1 to 1, and their classes."""
+        means = self.mixture.means * self.mixture.unit
+        n_classes, n_clusters, n_codes = means.shape
+        labels = np.repeat(np.arange(n_classes), n_clusters)
+        return self.encoder.decode(means.reshape(-1, n_codes).astype(np.float64)), labels
+
+    def drawn_labels(self, n_samples: int, rng: Any) -> np.ndarray:
+        """Return classes, drawn in proportion to their numbers of records."""
+        counts = self.counts
+        return rng.choice(len(counts), n_samples, p=counts / counts.sum())
+
+    def rows(self, labels: np.ndarray, rng: Any) -> np.ndarray:
+        """Return records of these classes, from -1 to 1."""
+        with one_blas_thread():
+            # Intensities need no more digits, and there may be many codes.
+            drawn = self.mixture.draw(labels, rng, single=self.encoder.for_images)
+            rows = self.encoder.sampled(drawn, rng, self._moves())
+            if self._intensity_map is not None:
+                for block in blocks(*rows.shape):
+                    rows[block] = 2 * self._intensity_map.of((rows[block] + 1) / 2) - 1
+            return rows
+
+    @cached_property
+    def _intensity_map(self) -> IntensityMap | None:
+        """Return the map to released intensities; it does not depend on the classes drawn."""
+        if self.intensities is None:
+            return None
+        # A fixed seed, so that the map is a function of the release.
+        rng = np.random.default_rng(0)
+        drawn = self.mixture.draw(self.drawn_labels(_N_COMPARED, rng), rng)
+        rows = self.encoder.sampled(drawn, rng, self._moves())
+        return IntensityMap((rows + 1) / 2, self.intensities)
+
+    def _moves(self) -> dict[str, float] | None:
+        """Return the sizes of random moves, with lengths in pixels."""
+        if self.augment is None or self.encoder.image_shape is None:
+            return None
+        height = self.encoder.image_shape[0]
+        return {n: x * height if n in _LENGTHS else x for n, x in self.augment.items()}
+
+    def to_file(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return a header that JSON can hold, and arrays."""
+        arrays = {name: getattr(self.mixture, name) for name in _MIXTURE_ARRAYS}
+        if self.intensities is not None:
+            arrays["intensities"] = self.intensities[None]
+        arrays |= with_prefix(self.noise, _NOISE_PREFIX)
+        augment = None if self.augment is None else dict(self.augment)
+        return {"encoder": self.encoder.header(), "augment": augment}, arrays
+
+    @classmethod
+    def from_file(
+        cls, header: dict[str, Any], arrays: dict[str, np.ndarray], space: RecordSpace
+    ) -> "ReleasedVectors":
+        """Return the sketch of a file, or raise."""
+        mixture = Mixture(**{name: arrays.pop(name) for name in _MIXTURE_ARRAYS})
+        shares = arrays.pop("intensities", None)
+        noise = part_of(arrays, _NOISE_PREFIX)
+        encoder = encoder_from_header(header["encoder"], space)
+        augment = header["augment"]
+        n_classes = max(space.n_classes, 1)
+        if (
+            len(arrays) != len(noise)
+            or not mixture.is_sound(n_classes, encoder.n_codes)
+            or not (not noise or _is_noise(noise, n_classes))
+            or not (shares is None or _are_shares(shares, n_classes))
+            or not (augment is None or (encoder.image_shape and are_moves(augment)))
+        ):
+            raise ValueError("the file does not hold a sketch.")
+        if shares is not None:
+            # Earlier versions released the intensities of every class.
+            several = len(shares) > 1
+            shares = np.average(shares, axis=0, weights=mixture.counts) if several else shares[0]
+        return cls(encoder, mixture, shares, augment, noise or None)
+
+
+def _is_noise(noise: Mapping[str, np.ndarray], n_classes: int) -> bool:
+    """Tell whether arrays of a file hold the noise of each class."""
+    typed = with_kinds(noise, dict.fromkeys(NOISE, np.float64))
+    return noise.keys() == typed.keys() and all(
+        part.shape == (n_classes,) and np.isfinite(part).all() and (part >= 0).all()
+        for part in typed.values()
+    )
+
+
+def _are_shares(intensities: np.ndarray, n_classes: int) -> bool:
+    """Tell whether an array holds the shares of intensities, of all classes or of each."""
+    return bool(
+        intensities.shape in ((1, N_INTENSITIES), (n_classes, N_INTENSITIES))
+        and (intensities >= 0).all()
+        and np.allclose(intensities.sum(axis=1), 1)
+    )
+
+
+def are_moves(augment: Any) -> bool:
+    """Tell whether a value holds the sizes of random moves of images."""
+    return isinstance(augment, dict) and all(
+        name in MOVES and is_size(size) for name, size in augment.items()
+    )
+
+
+def is_size(value: Any) -> bool:
+    """Tell whether a value is a number of at least 0 that is not too large."""
+    return isinstance(value, Real) and 0 <= float(value) < 1e3

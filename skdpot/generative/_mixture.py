@@ -1,0 +1,844 @@
+"""The model of a table: a mixture for each class, fitted to released counts.
+
+Mixtures of products of distributions, fitted to counts with noise of pairs of columns.
+
+Within a component columns are independent, so that it is easy to sample from a mixture, and to
+condition it on any columns; with enough components it has any dependence of pairs. Only releases
+are fitted: nothing here is private, and nothing costs budget.
+
+Differences between the classes of a table, as far as noise and chance do not explain them.
+
+Noisy counts of two equal classes are not equal. Empirical Bayes moves them towards the counts of
+all classes together: a difference that noise explains is removed. All is computed from released
+and public numbers.
+
+The model of a table: a mixture for each class, fitted to released counts.
+
+Within a component of a mixture, columns are independent.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
+
+import numpy as np
+
+from skdpot._threads import one_thread_unless
+from skdpot.generative._counts import column_shares, mixture_parities, scanned_subsets, standing_out
+from skdpot.generative._gaussians import kept_shares
+from skdpot.tables import TableSchema
+from skdpot.transport import nearest_distribution
+
+_WARM_UP = 20
+# Decay of Adam's means of gradients and of their squares.
+_DECAYS = (0.9, 0.99)
+_SMALLEST = 1e-12
+
+
+class Adam:
+    """Steps against gradients in units of their own size (D. P. Kingma and J. Ba, 2015).
+
+    Parameters
+    ----------
+    parameters : list of ndarray
+        Changed in place.
+    """
+
+    def __init__(self, parameters):
+        self._parameters = parameters
+        self._means = [np.zeros_like(part) for part in parameters]
+        self._squares = [np.zeros_like(part) for part in parameters]
+        self._n_steps = 0
+
+    def descend(self, gradients, rate):
+        """Make a step."""
+        self._n_steps += 1
+        # Means begin at zero; these are the weights of the gradients in them.
+        mean_weight, square_weight = (1 - decay**self._n_steps for decay in _DECAYS)
+        for part, gradient, mean, square in zip(
+            self._parameters, gradients, self._means, self._squares, strict=True
+        ):
+            mean += (1 - _DECAYS[0]) * (gradient - mean)
+            square += (1 - _DECAYS[1]) * (gradient**2 - square)
+            size = np.sqrt(square / square_weight) + np.float32(_SMALLEST)
+            part -= np.float32(rate) * mean / mean_weight / size
+
+
+def column_slices(sizes):
+    """Return where each column's groups are among those of all."""
+    stops = np.cumsum(sizes).tolist()
+    return [slice(stop - size, stop) for size, stop in zip(sizes, stops, strict=True)]
+
+
+def pair_tables(pairs, sizes):
+    """Return the tables of all pairs in one above the diagonal."""
+    columns = column_slices(sizes)
+    tables = np.zeros((sum(sizes), sum(sizes)), dtype=np.float32)
+    begin = 0
+    for a, b in combinations(range(len(sizes)), 2):
+        end = begin + sizes[a] * sizes[b]
+        tables[columns[a], columns[b]] = pairs[begin:end].reshape(sizes[a], sizes[b])
+        begin = end
+    return tables
+
+
+def softmax(logits, columns):
+    """Return the distribution of each column that rows of logits stand for."""
+    shares = np.empty_like(logits)
+    for column in columns:
+        part = logits[:, column]
+        part = np.exp(part - part.max(axis=1, keepdims=True))
+        shares[:, column] = part / part.sum(axis=1, keepdims=True)
+    return shares
+
+
+def through_softmax(slopes, shares, columns):
+    """Return the gradient at logits of a function with such a gradient at the distributions."""
+    gradient = shares * slopes
+    for column in columns:
+        gradient[:, column] -= shares[:, column] * gradient[:, column].sum(axis=1, keepdims=True)
+    return gradient
+
+
+def rate_of_step(step, n_iter):
+    """Return the share of the learning rate for a step: rising at first, and then falling."""
+    falling = 0.5 * (1 + np.cos(np.pi * step / n_iter))
+    return min(1.0, (step + 1) / _WARM_UP) * (0.05 + 0.95 * falling)
+
+
+_LEARNING_RATE = 0.1
+# Products of matrices with fewer rows are too small for several threads.
+_MANY_GROUPS = 1_000
+# How strongly components are pulled together, over the noise of pairs.
+_PENALTY = 2.0
+# Pairs with so many other columns pull a column as strongly; with fewer, less is held against them.
+_MANY_COLUMNS = 13
+# A mixture that is split has so many components more, at most, and no table takes more of it.
+_MOST_ADDED = 300
+_MOST_SPLIT = 0.9
+_LEAST_SPLIT = 0.02
+# A difference of fewer deviations of its noise is no reason to split.
+_SPLIT_DEVIATIONS = 2.0
+_LEAST_PROFILE = 1e-4
+_LEAST_SHARE = np.float32(1e-9)
+
+
+@dataclass(frozen=True, eq=False)
+class JointTable:
+    """The known dependence of several columns.
+
+    Parameters
+    ----------
+    columns : tuple of int
+        Positions of the columns.
+    members : list of ndarray of shape (n_groups, n_parts)
+        Which part of its column each group is in, as 1 in a row of zeros.
+    target : float or ndarray of shape (n_cells,)
+        The share of every combination of parts; or the mean of the contrast.
+    deviation : float
+        Of the noise of the target.
+    contrast : ndarray of shape (n_cells,) or None
+        The mean that the target has, as for a parity.
+    """
+
+    columns: tuple
+    members: list
+    target: object
+    deviation: float
+    contrast: object = None
+
+    def products(self, parts):
+        """Return, of each component, the shares of combinations of the first columns."""
+        products = [np.ones((len(parts[0]), 1), dtype=parts[0].dtype)]
+        for part in parts:
+            products.append((products[-1][:, :, None] * part[:, None, :]).reshape(len(part), -1))
+        return products
+
+    def parts(self, profiles, slices):
+        """Return, of each component, the shares of the parts of each column."""
+        return [
+            profiles[:, slices[j]] @ member
+            for j, member in zip(self.columns, self.members, strict=True)
+        ]
+
+    def errors(self, shares):
+        """Return by how much shares of all combinations are off the target."""
+        if self.contrast is None:
+            return shares - self.target
+        return (shares @ self.contrast - self.target) * self.contrast
+
+    def add_slopes(self, slopes, profiles, weights, slices):
+        """Add the gradient per unit of a component's weight, and return the gradient of weights."""
+        parts = self.parts(profiles, slices)
+        *products, combined = self.products(parts)
+        inner = np.float32(self.deviation**-2) * self.errors(weights[:, 0] @ combined)[None]
+        for i in range(len(parts) - 1, -1, -1):
+            n_parts = parts[i].shape[1]
+            inner = inner.reshape(len(inner), -1, n_parts)
+            part_slopes = (products[i][:, :, None] * inner).sum(axis=1)
+            slopes[:, slices[self.columns[i]]] += part_slopes @ self.members[i].T
+            inner = (inner * parts[i][:, None, :]).sum(axis=2)
+        return inner
+
+
+def penalty_of(n_columns):
+    """Return how strongly components of so many columns are pulled together.
+
+    Few columns have few pairs, which must show strong dependence.
+
+    Examples
+    --------
+    >>> from skdpot.generative._mixture import penalty_of
+    >>> [round(penalty_of(n_columns), 2) for n_columns in (3, 6, 12, 40)]
+    [0.01, 0.11, 1.21, 2.0]
+    """
+    return _PENALTY * min((n_columns - 1) / _MANY_COLUMNS, 1.0) ** 3
+
+
+def fit_mixture(
+    singles,
+    pairs,
+    deviations,
+    n_components,
+    n_iter,
+    rng,
+    *,
+    start=None,
+    joints=(),
+    penalty=_PENALTY,
+):
+    """Return the mixture whose marginals are nearest to those given, in units of their noise.
+
+    Parameters
+    ----------
+    singles : list of ndarray of shape (n_groups,)
+        The distribution of each column, above 0.
+    pairs : ndarray
+        Shares of the pairs of groups of each two columns: tables of shape (n_groups, n_groups), in
+        the order of ``itertools.combinations``, one after another.
+    deviations : tuple of (float or ndarray, float or ndarray)
+        Of the noise of singles, perhaps one for each group, and of pairs, perhaps one for each
+        entry; above 0.
+    n_components : int
+        Of the mixture.
+    n_iter : int
+        Number of steps of Adam.
+    rng : RandomState
+        Of which the first guess is made.
+    start : tuple of (ndarray, ndarray), default=None
+        Weights and profiles, as they are returned: the first guess.
+    joints : sequence of JointTable
+        The known dependence of more than two columns. Components of the first guess are split where
+        it has less of it.
+    penalty : float, default=2.0
+        How strongly components are pulled together, over the noise of pairs.
+
+    Returns
+    -------
+    weights : ndarray of shape (n_components,)
+        They have the sum 1.
+    profiles : ndarray of shape (n_components, sum of n_groups)
+        The distribution of each column in each component.
+
+    Notes
+    -----
+    Squared errors over their variances are minimised. A penalty ``sum_k w_k KL(k || mean)``, with a
+    fixed mean, pulls each component towards the mean of all. It is finite if a component lacks a
+    value that others have: columns may determine each other. The errors that noise makes pull
+    components apart with a force that grows as one over its deviation, and so does the penalty.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._mixture import fit_mixture
+    >>> pairs = np.array([0.5, 0.0, 0.0, 0.5])
+    >>> half = np.array([0.5, 0.5])
+    >>> weights, profiles = fit_mixture(
+    ...     [half, half], pairs, (0.1, 0.001), 4, 100, np.random.RandomState(0)
+    ... )
+    >>> joint = (profiles[:, :2] * weights[:, None]).T @ profiles[:, 2:]
+    >>> bool(np.abs(joint - [[0.5, 0], [0, 0.5]]).max() < 0.05)
+    True
+    """
+    sizes = [len(single) for single in singles]
+    columns = column_slices(sizes)
+    means = np.concatenate(singles).astype(np.float32)
+    targets = pair_tables(pairs, sizes)
+    single_precisions = np.asarray(1 / deviations[0] ** 2, dtype=np.float32)
+    precisions = pair_tables(np.broadcast_to(1 / np.square(deviations[1]), pairs.shape), sizes)
+    n_cells = len(pairs) + len(means)
+    penalty = np.float32(penalty / np.max(deviations[1]))
+    if start is None:
+        logits = np.log(np.maximum(means, 1e-4)) + rng.normal(size=(n_components, len(means)))
+        heights = 0.1 * rng.normal(size=(n_components, 1))
+    else:
+        weights, profiles = _split(start, joints, columns)
+        logits, heights = (
+            np.log(np.maximum(probabilities, _LEAST_PROFILE * least))
+            for probabilities, least in ((profiles, 1.0), (weights[:, None], 1 / len(weights)))
+        )
+    state = [logits.astype(np.float32), heights.astype(np.float32)]
+    optimiser = Adam(state)
+    with one_thread_unless(len(means) >= _MANY_GROUPS):
+        for step in range(n_iter):
+            profiles, weights = softmax(state[0], columns), softmax(state[1].T, [slice(None)]).T
+            weighed = weights * profiles
+            errors = precisions * (weighed.T @ profiles - targets)
+            single_errors = single_precisions * (weighed.sum(axis=0) - means)
+            pair_slopes = profiles @ (errors + errors.T)
+            slopes = ((0.5 * pair_slopes + single_errors) * profiles).sum(axis=1, keepdims=True)
+            for joint in joints:
+                slopes += joint.add_slopes(pair_slopes, profiles, weights, columns)
+            # Per unit of its weight, so that a light component learns as fast as a heavy one.
+            gradients = [
+                through_softmax(pair_slopes + single_errors, profiles, columns)
+                + penalty * _pull_gradient(profiles, weighed.sum(axis=0), columns),
+                weights * (slopes - (weights * slopes).sum()),
+            ]
+            optimiser.descend(
+                [gradient / n_cells for gradient in gradients],
+                _LEARNING_RATE * rate_of_step(step, n_iter),
+            )
+    weights = softmax(state[1].T.astype(np.float64), [slice(None)])[0]
+    return weights, softmax(state[0].astype(np.float64), columns)
+
+
+def _pull_gradient(profiles, mean, columns):
+    """Return the gradient at logits of how far, in relative entropy, components are from a mean."""
+    ratios = np.maximum(profiles, _LEAST_SHARE) / np.maximum(mean, _LEAST_SHARE)
+    return through_softmax(np.log(ratios), profiles, columns)
+
+
+def _split(mixture, joints, columns):
+    """Return a mixture with more components, which fits joint tables better."""
+    weights, profiles = mixture
+    labels, n_first = np.zeros(len(weights), dtype=np.int64), len(weights)
+    for joint in joints:
+        combined = joint.products(joint.parts(profiles, columns))[-1]
+        lacking = -joint.errors(weights @ combined)
+        if joint.contrast is not None:
+            lacking, noise = lacking / len(lacking), 0.0
+        else:
+            noise = _SPLIT_DEVIATIONS * joint.deviation
+        lacking = np.where(lacking > noise, lacking, 0.0)
+        share = min(2 * lacking.sum(), _MOST_SPLIT)
+        if share < _LEAST_SPLIT:
+            continue
+        cells = np.flatnonzero(lacking)
+        n_left = _MOST_ADDED + n_first - len(weights)
+        if len(cells) * (labels.max() + 1) > n_left:
+            labels[:] = 0
+        if len(cells) > n_left:
+            break
+        added = [
+            _restricted(joint, columns, weights, profiles, combined, labels == label, cells)
+            for label in np.unique(labels)
+        ]
+        shares = np.concatenate([new[0] for new in added]) * np.tile(lacking[cells], len(added))
+        weights = np.concatenate([(1 - share) * weights, share * shares / shares.sum()])
+        profiles = np.concatenate([profiles, *(new[1] for new in added)])
+        new = labels.max() + 1 + np.arange(len(shares))
+        labels = np.concatenate([labels, new])
+    return weights, profiles
+
+
+def _restricted(joint, columns, weights, profiles, combined, selected, cells):
+    """Return one component for each cell of a table, as components of a label are within it."""
+    masses = (weights[:, None] * combined)[selected][:, cells]
+    totals = np.maximum(masses.sum(axis=0), 1e-30)
+    components = (masses / totals).T @ profiles[selected]
+    shape = [member.shape[1] for member in joint.members]
+    for j, member, part in zip(
+        joint.columns, joint.members, np.unravel_index(cells, shape), strict=True
+    ):
+        restricted = components[:, columns[j]] * member.T[part] + 1e-12 * member.T[part]
+        components[:, columns[j]] = restricted / restricted.sum(axis=1, keepdims=True)
+    return np.full(len(cells), weights[selected].sum()), components
+
+
+def joint_tables(
+    released: Mapping[str, np.ndarray],
+    columns: Sequence[np.ndarray],
+    n_records: np.ndarray,
+    fitted: Sequence[tuple[np.ndarray, np.ndarray]],
+) -> list[list[JointTable]] | None:
+    """Return the dependence of more than two columns in each class that its mixture lacks.
+
+    `n_records` of shape (n_classes,) is about the number of records of each class. `fitted` has the
+    mixture of each class from pairs only, as `fit_mixture` returns it. None means that there is
+    nothing.
+    """
+    sizes = [released["groups"][column].max() + 1 for column in columns]
+    tables = _parities(released, sizes, n_records, fitted)
+    return tables if any(tables) else None
+
+
+def _parities(released, sizes, n_records, fitted):
+    """Return the parities that stand out, of each class."""
+    if "parities" not in released:
+        return [[] for _ in fitted]
+    halves = np.split(released["halves"], np.cumsum(sizes)[:-1])
+    subsets = scanned_subsets(len(sizes), int(released["largest_parity"][0]))
+    predicted = [
+        mixture_parities(weights, _mean_signs(profiles, halves), subsets)
+        for weights, profiles in fitted
+    ]
+    deviations = np.sqrt(released["parity_deviation"][0] ** 2 + n_records) / n_records
+    parities = released["parities"] / n_records
+    # A column whose groups are all in one half has no sign; its parities are set to predicted ones.
+    has_sign = np.array([half.min() < half.max() for half in halves])
+    is_unknown = ~np.concatenate([has_sign[group].all(axis=1) for group in subsets])
+    parities[is_unknown] = np.transpose(predicted)[is_unknown]
+    outstanding = standing_out(parities, np.transpose(predicted), deviations, n_records, subsets)
+    members = [np.eye(2, dtype=np.float32)[half] for half in halves]
+    # Parities that stand out are not due to chance, and count as much as the most precise pairs.
+    pair_noise = max(released["deviations"][1], 1.0) / n_records
+    return [
+        [
+            JointTable(
+                subset,
+                [members[j] for j in subset],
+                np.float32(mean[c]),
+                pair_noise[c],
+                _parity_contrast(len(subset)),
+            )
+            for subset, mean in outstanding
+        ]
+        for c in range(len(fitted))
+    ]
+
+
+def _mean_signs(profiles, halves):
+    """Return the mean sign of each column in each component."""
+    parts = np.split(profiles, np.cumsum([len(half) for half in halves])[:-1], axis=1)
+    signs = [part @ (1 - 2 * half) for part, half in zip(parts, halves, strict=True)]
+    return np.column_stack(signs)
+
+
+def _parity_contrast(n_columns):
+    """Return the parity of each combination of halves."""
+    signs = np.ones(1, dtype=np.float32)
+    for _ in range(n_columns):
+        signs = np.multiply.outer(signs, np.array([1, -1], dtype=np.float32)).ravel()
+    return signs
+
+
+# Rounds of iterative proportional fitting of a table to its margins.
+_N_ROUNDS = 10
+_TINY_SHARE = 1e-9
+# The smallest share that a class is taken to have.
+_SMALLEST_SHARE = 1e-3
+
+
+def pool_classes(
+    released: Mapping[str, np.ndarray], n_classes: int
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Return the release, with the classes as similar as noise and chance allow.
+
+    Parameters
+    ----------
+    released : mapping of str to ndarray
+        Of `release_marginals`.
+    n_classes : int
+        Number of classes.
+
+    Returns
+    -------
+    released : dict of str to ndarray
+        No count of a group of cells, or of a pair of groups, is below 0.
+    deviations : ndarray of shape (n_classes,)
+        Standard deviations of the remaining noise of pairs, as shares of the class.
+
+    Notes
+    -----
+    The pairs of a class are compared with the pairs of all classes together, adjusted to the
+    margins of the class. Columns may be distributed differently and still depend on each other in
+    the same way.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._mixture import pool_classes
+    >>> released = {
+    ...     "n_cells": np.array([2]), "groups": np.array([0, 1]), "pairs": np.zeros(0),
+    ...     "counts": np.array([[110.0, 90.0], [90.0, 110.0]]), "deviations": np.array([20.0, 0.0]),
+    ... }
+    >>> pooled, _ = pool_classes(released, 2)
+    >>> pooled["counts"].round()
+    array([[100., 100.],
+           [100., 100.]])
+    """
+    sizes, counts = released["n_cells"], released["counts"].copy()
+    cell_noise, pair_noise = released["deviations"]
+    columns = np.split(np.arange(len(counts)), np.cumsum(sizes)[:-1])
+    totals = np.array([counts[column].sum(axis=0) for column in columns])
+    # Columns with more cells have more noise.
+    mean = np.average(totals, axis=0, weights=1 / sizes)
+    n_records = max(float(mean.sum()), 1.0)
+    shares = np.maximum(nearest_distribution(mean / n_records), _SMALLEST_SHARE)
+    shares /= shares.sum()
+    groups = [released["groups"][column] for column in columns]
+    tables = _pair_counts(released["pairs"], [group.max() + 1 for group in groups], n_classes)
+    margins = []
+    for j, (column, group) in enumerate(zip(columns, groups, strict=True)):
+        n_cells = np.bincount(group).astype(np.float64)
+        class_counts = np.array([np.bincount(group, cells) for cells in counts[column].T])
+        variances = n_cells * cell_noise**2
+        estimates, noise = _column_counts(class_counts, variances, j, tables, pair_noise)
+        common_shares = nearest_distribution(estimates.sum(axis=0) / n_records)
+        expected = np.tile(common_shares, (n_classes, 1))
+        # True differences in a column are modelled as proportional to the root of expected shares.
+        # Otherwise empty cells, which have hardly any noise, would decide for all others.
+        scale = np.sqrt(np.maximum(expected, _TINY_SHARE))
+        margins.append(_pooled_shares(estimates, expected, shares, n_records, noise, scale)[0])
+        corrections = shares[:, None] * n_records * margins[-1] - class_counts
+        counts[column] += (corrections / n_cells).T[group]
+    pairs, pair_variances = [np.zeros(0)], []
+    for (a, b), table in tables.items():
+        common_shares = nearest_distribution(table.sum(axis=0).ravel() / n_records)
+        common_table = common_shares.reshape(table.shape[1:]) + _TINY_SHARE
+        class_margins = zip(margins[a], margins[b], strict=True)
+        expected = np.array([_fit_to_margins(common_table, *m).ravel() for m in class_margins])
+        noise = np.full(expected.shape[1], pair_noise**2)
+        # Differences in pairs are judged by the cells with the least noise. A dependence that is
+        # repaired by mistake reveals the group more clearly than one that is left unchanged.
+        pooled, deviations = _pooled_shares(
+            table.reshape(n_classes, -1), expected, shares, n_records, noise, np.ones_like(expected)
+        )
+        pairs.append((shares[:, None] * n_records * pooled).T.ravel())
+        pair_variances.append(deviations**2)
+    deviations = np.sqrt(np.mean(pair_variances, axis=0)) if pair_variances else np.zeros(n_classes)
+    return {**released, "counts": counts, "pairs": np.concatenate(pairs)}, deviations
+
+
+def _pair_counts(
+    pairs: np.ndarray, sizes: list[int], n_classes: int
+) -> dict[tuple[int, int], np.ndarray]:
+    """Return the counts of each two columns, of shape (n_classes, n_groups, n_groups)."""
+    tables, start = {}, 0
+    for a, b in combinations(range(len(sizes)), 2):
+        stop = start + sizes[a] * sizes[b] * n_classes
+        table = pairs[start:stop].reshape(sizes[a], sizes[b], n_classes)
+        tables[a, b], start = np.moveaxis(table, -1, 0), stop
+    return tables
+
+
+def _column_counts(
+    class_counts: np.ndarray,
+    noise: np.ndarray,
+    j: int,
+    tables: Mapping[tuple[int, int], np.ndarray],
+    pair_noise: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the counts of a column and their variances, from its own counts and all its pairs."""
+    precisions = 1 / np.maximum(noise, _TINY_SHARE)
+    total = class_counts * precisions
+    for pair, table in tables.items():
+        if j in pair:
+            along = 2 - pair.index(j)
+            precision = 1 / max(table.shape[along] * pair_noise**2, _TINY_SHARE)
+            total, precisions = total + precision * table.sum(axis=along), precisions + precision
+    return total / precisions, 1 / precisions
+
+
+def _pooled_shares(
+    estimates: np.ndarray, expected: np.ndarray, shares: np.ndarray, n_records: float,
+    count_variances: np.ndarray, scale: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Return a distribution for every class, between its estimate and the expected one.
+
+    `estimates` are counts and `expected` are shares, of shape (n_classes, n_cells);
+    `count_variances` are those of the noise of counts. True differences are modelled as
+    proportional to `scale`. The second array has the standard deviations of the remaining noise.
+    """
+    n_classes, sizes = len(shares), (shares * n_records)[:, None]
+    differences = estimates / sizes - expected
+    # An error of the size of a class changes all its cells alike, and is no difference.
+    differences -= expected * differences.sum(axis=1, keepdims=True)
+    noise_variances = count_variances * (1 - 2 * expected) + expected**2 * count_variances.sum()
+    # The counts of all classes together have noise, too.
+    noise_variances *= (1 - shares[:, None]) ** 2 + shares[:, None] ** 2 * (n_classes - 1)
+    variances = noise_variances / sizes**2 + expected / np.maximum(sizes, 1.0)
+    one_group = np.zeros(len(count_variances), dtype=int)
+    kept = kept_shares(differences / scale, variances / scale**2, one_group, sure=True)
+    pooled = np.array([nearest_distribution(row) for row in expected + kept * differences])
+    class_variances = count_variances.mean() / sizes[:, 0] ** 2
+    common_variance = count_variances.mean() * n_classes / n_records**2
+    weights = kept.mean(axis=1)
+    return pooled, np.sqrt(weights**2 * class_variances + (1 - weights) ** 2 * common_variance)
+
+
+def _fit_to_margins(table: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Return a table scaled to these sums of rows and columns: iterative proportional fitting."""
+    for _ in range(_N_ROUNDS):
+        table = table * (rows / np.maximum(table.sum(axis=1), _TINY_SHARE))[:, None]
+        table = table * (columns / np.maximum(table.sum(axis=0), _TINY_SHARE))
+    return table / max(table.sum(), _TINY_SHARE)
+
+
+# The even part of every distribution of a column, and of classes: no declared value is impossible.
+_EVEN_SHARE = 1e-6
+# The smallest number of records of a class; counts are divided by it.
+_SMALLEST_CLASS = 1.0
+_FIT_SEED = 0
+_TINY = 1e-300
+# The least part of its expected count that a cell keeps, for any noisy count.
+_SMALLEST_PART = 0.01
+# The largest factor by which the noise of pairs with a clear dependence is divided.
+_MOST_CLEAR = 2.0
+# Rounds of iterative proportional fitting of a model to the distributions of columns.
+_RAKINGS = 8
+
+
+def fit_table(
+    released: Mapping[str, np.ndarray],
+    schema: TableSchema,
+    n_components: int = 400,
+    n_iter: int = 600,
+    *,
+    pooled: bool = False,
+) -> dict[str, np.ndarray]:
+    """Return the model of a table, fitted to its released counts.
+
+    Parameters
+    ----------
+    released : mapping of str to ndarray
+        Of `release_marginals`.
+    schema : TableSchema
+        The declaration of the table.
+    n_components : int, default=400
+        Number of components of all mixtures together. Half of them are divided equally among the
+        classes, the others in proportion to class size.
+    n_iter : int, default=600
+        Number of steps of the fit of a mixture.
+    pooled : bool, default=False
+        Whether differences of classes that noise and chance explain are removed. The mixtures of
+        all classes then have equally many components, and start from the same ones.
+
+    Returns
+    -------
+    dict of str to ndarray
+        All that sampling needs. Cells are those of all columns but the target.
+
+        - ``"n_cells"``, ``"starts"``, ``"stops"``: of `release_marginals`.
+        - ``"weights"``, ``"classes"`` of shape (n_components,): the probability of each component,
+          and its class.
+        - ``"cells"`` of shape (n_components, n_cells): the distribution of each column in each
+          component.
+        - ``"n_parities"`` of shape (): how many parities it was fitted to, where there are any.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.tables import read_schema
+    >>> from skdpot.generative._mixture import fit_table
+    >>> released = {
+    ...     "n_cells": np.array([2, 2]), "starts": np.array([0, 1, 0, 1]),
+    ...     "stops": np.array([1, 2, 1, 2]), "counts": np.array([[800.0], [200], [300], [700]]),
+    ...     "groups": np.array([0, 1, 0, 1]), "pairs": np.array([300.0, 500, 0, 200]),
+    ...     "deviations": np.array([2.0, 2.0]),
+    ... }
+    >>> schema = read_schema({"sex": ["F", "M"], "degree": ["no", "yes"]})
+    >>> model = fit_table(released, schema, n_components=8, n_iter=200)
+    >>> np.round(model["weights"] @ model["cells"], 1)
+    array([0.8, 0.2, 0.3, 0.7])
+    """
+    n_classes, pair_noise = schema.n_classes, None
+    if pooled:
+        released, pair_noise = pool_classes(released, n_classes)
+    ends = np.cumsum(released["n_cells"])[:-1]
+    columns = np.split(np.arange(len(released["groups"])), ends)
+    n_records, shares = _sizes_of_classes(released, columns)
+    class_sizes = np.maximum(shares * n_records, _SMALLEST_CLASS)
+    tails = released.get("tails", np.zeros(len(released["groups"]), dtype=bool))
+    counts = np.where(tails[:, None], 0.0, released["counts"])
+    released = {**released, "counts": counts, "tails": tails}
+    fitted, n_parities = _fit_classes(
+        released, columns, class_sizes, pair_noise, shares, n_components, n_iter
+    )
+    weights = np.concatenate([shares[c] * mixture[0] for c, mixture in enumerate(fitted)])
+    profiles = [
+        _cell_profiles(mixture[1], released, columns, c) for c, mixture in enumerate(fitted)
+    ]
+    # The memory layout of arrays of a file, so that sums have the same rounding errors.
+    cells = np.ascontiguousarray(np.concatenate(profiles))
+    if not pooled and "totals" in released:
+        totals = [released["totals"][column] for column in columns]
+        distributions = [nearest_distribution(total / max(total.sum(), 1.0)) for total in totals]
+        _rake_in_place(cells, weights, [with_even_share(part) for part in distributions])
+    model = {
+        **{name: released[name] for name in ("n_cells", "starts", "stops")},
+        "weights": weights,
+        "classes": np.repeat(np.arange(n_classes), [len(mixture[0]) for mixture in fitted]),
+        "cells": cells,
+    }
+    return model | ({"n_parities": np.array(n_parities)} if n_parities else {})
+
+
+def _sizes_of_classes(released, columns):
+    """Return the estimated number of records, and the share of each class.
+
+    Columns with more cells add up more noise, and have less weight.
+    """
+    totals = np.array([released["counts"][column].sum(axis=0) for column in columns])
+    class_totals = np.average(totals, axis=0, weights=1 / released["n_cells"])
+    n_records = max(float(class_totals.sum()), _SMALLEST_CLASS)
+    return n_records, with_even_share(nearest_distribution(class_totals / n_records))
+
+
+def _fit_classes(released, columns, class_sizes, pair_noise, shares, n_components, n_iter):
+    """Return the weights and profiles of the mixture of each class, and the number of parities.
+
+    With the `pair_noise` of pooled classes, which are the groups of a map, all mixtures have the
+    same size and the same start: differences that are only noise would reveal the group.
+    """
+    n_classes, pooled = len(class_sizes), pair_noise is not None
+    fractions = np.full(n_classes, 1 / n_classes) if pooled else shares
+    fit = fit_mixture if pooled else partial(fit_mixture, penalty=penalty_of(len(columns)))
+    rng = np.random.RandomState(_FIT_SEED)
+    targets, fitted = [], []
+    for c, class_size in enumerate(class_sizes):
+        noise = max(released["deviations"][1], 1.0) / class_size
+        if pooled:
+            rng = np.random.RandomState(_FIT_SEED)
+            noise = max(pair_noise[c], 1 / class_size)
+        n_parts = max(round(n_components * (0.5 / n_classes + 0.5 * fractions[c])), 2)
+        singles, pairs, deviations = _class_targets(released, columns, c, class_size, noise)
+        if not pooled and len(columns) > 1:
+            divisors = _noise_divisors(singles, pairs, deviations[1])
+            deviations = deviations[0], deviations[1] / divisors
+        targets.append((singles, pairs, deviations))
+        fitted.append(fit(singles, pairs, deviations, n_parts, n_iter, rng))
+    joints = joint_tables(released, columns, class_sizes, fitted)
+    if joints is None:
+        return fitted, 0
+    fitted = [
+        fit(*target, 0, n_iter, rng, start=start, joints=tables)
+        for target, start, tables in zip(targets, fitted, joints, strict=True)
+    ]
+    return fitted, sum(table.contrast is not None for table in joints[0])
+
+
+def class_shares(model: Mapping[str, np.ndarray], n_classes: int) -> np.ndarray:
+    """Return the probability of each class of the target.
+
+    The model is one of `fit_table`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._mixture import class_shares
+    >>> model = {"weights": np.array([0.5, 0.25, 0.25]), "classes": np.array([0, 1, 1])}
+    >>> class_shares(model, 2)
+    array([0.5, 0.5])
+    """
+    return np.bincount(model["classes"], model["weights"], minlength=n_classes)
+
+
+def _class_targets(released, columns, c, n_records, pair_noise):
+    """Return the counts to which the mixture of a class is fitted.
+
+    These are the distributions of groups in each column, the shares of pairs of groups, and the
+    standard deviations of the noise of both.
+    """
+    singles = []
+    for column in columns:
+        group, counts = released["groups"][column], released["counts"][column]
+        single = nearest_distribution(np.bincount(group, counts[:, c]) / n_records)
+        singles.append(with_even_share(single))
+    # The noise of a group is that of all its cells, each taken to be one record at least.
+    n_cells = [np.bincount(released["groups"][column]) for column in columns]
+    deviations = (
+        np.sqrt(np.concatenate(n_cells)) * max(released["deviations"][0], 1.0) / n_records,
+        pair_noise,
+    )
+    pairs = released["pairs"].reshape(-1, released["counts"].shape[1])[:, c] / n_records
+    return singles, pairs, deviations
+
+
+def _noise_divisors(singles, pairs, deviations):
+    """Return the divisor of the noise of each entry: more than 1 where pairs clearly depend.
+
+    The penalty that pulls components together suits the noise of weak pairs, and would hide a part
+    of strong dependence.
+    """
+    deviations = np.broadcast_to(deviations, pairs.shape)
+    divisors, start = np.ones(len(pairs)), 0
+    for single, other in combinations(singles, 2):
+        block = slice(start, start + len(single) * len(other))
+        differences = pairs[block] - np.outer(single, other).ravel()
+        excess = np.mean((differences / deviations[block]) ** 2) - 1
+        divisors[block] = math.sqrt(np.clip(excess, 1.0, _MOST_CLEAR))
+        start = block.stop
+    return divisors
+
+
+def _cell_profiles(profiles, released, columns, c):
+    """Return the distributions over cells of a class, from `profiles` over groups."""
+    noise = max(float(released["deviations"][0]), 1.0)
+    groups, cell_shares, offset = [], [], 0
+    for column in columns:
+        group = released["groups"][column]
+        totals = released["totals"][column] if "totals" in released else None
+        shares = shares_within(released["counts"][column], group, c, noise, totals)
+        cell_shares.append(_without_tail(released["tails"][column], shares, group))
+        groups.append(offset + group)
+        offset += group.max() + 1
+    return profiles[:, np.concatenate(groups)] * np.concatenate(cell_shares)
+
+
+def _rake_in_place(cells, weights, distributions):
+    """Scale cells, in place, until all components together have these distributions of columns.
+
+    Cells of all components are multiplied by the same factors, so that their ratios between
+    components, and between classes, are about the same as before.
+    """
+    start = 0
+    for distribution in distributions:
+        profiles = cells[:, start : start + len(distribution)]
+        start += len(distribution)
+        for _ in range(_RAKINGS):
+            profiles *= distribution / np.maximum(weights @ profiles, _TINY)
+            profiles /= profiles.sum(axis=1, keepdims=True)
+
+
+def _without_tail(tail, shares, group):
+    """Return shares of cells within groups, where an empty tail has the share 0."""
+    if not tail.any():
+        return shares
+    remaining = np.where(tail, 0.0, shares)
+    totals = np.bincount(group, remaining)[group]
+    return np.where(totals > 0, remaining / np.where(totals > 0, totals, 1.0), shares)
+
+
+def with_even_share(shares):
+    """Return a distribution mixed with a small even part, so that every share is above 0."""
+    return (1 - _EVEN_SHARE) * shares + _EVEN_SHARE / len(shares)
+
+
+def shares_within(counts, group, c, noise, totals=None):
+    """Return the share that each cell has of its group in a class.
+
+    `totals` are counts of all classes together, none below 0, where they are known otherwise.
+    Counts of the class are moved towards those that all classes together would have there, by as
+    much as noise explains their differences.
+    """
+    n_classes = counts.shape[1]
+    if totals is None:
+        shares = column_shares(counts.sum(axis=1), group, math.sqrt(n_classes) * noise)
+    else:
+        totals = totals + _EVEN_SHARE * noise
+        shares = totals / np.bincount(group, totals)[group]
+    expected = shares * np.maximum(np.bincount(group, counts[:, c]), 0.0)[group]
+    differences = counts[:, c] - expected
+    is_divided = np.bincount(group)[group] > 1
+    if is_divided.any():
+        spread = max(float(np.mean(differences[is_divided] ** 2)) - noise**2, 0.0)
+        expected = np.maximum(
+            expected + spread / (spread + noise**2) * differences, _SMALLEST_PART * expected
+        )
+    # If a class has no records in a group, it gets the shares of all classes.
+    expected += _EVEN_SHARE * noise * shares
+    return expected / np.bincount(group, expected)[group]

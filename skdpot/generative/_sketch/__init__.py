@@ -1,1 +1,0 @@
-"""Private sketches of distributions: sums over records with noise, and models made from them."""
