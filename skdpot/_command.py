@@ -8,7 +8,6 @@ import time
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +79,7 @@ def _warm(options: argparse.Namespace) -> None:
     from skdpot import FairBarycenterPreprocessor, PrivateADMMTransport, transport
     from skdpot.fairness import CandidateSupport, FreeSupport
     from skdpot.published import PrivateMessageADMM
-    from skdpot.transport.kernels import without_patience
+    from skdpot.transport.kernels import compiled_at_once
 
     rng, start = np.random.default_rng(0), time.perf_counter()
     n_points = 40
@@ -89,7 +88,7 @@ def _warm(options: argparse.Namespace) -> None:
     equal, cost = np.full(n_points, 1 / n_points), np.abs(points[:, :1] - points[:, 1])
     groups = np.repeat(["a", "b"], n_points // 2)
     worth, bounds = rng.random((6, 4)), {"target_bounds": (0, 5), "source_bounds": (0, 5)}
-    with without_patience():
+    with compiled_at_once():
         for solver in ("exact", "entropic"):
             projector = transport.Projector(
                 rng.random((n_points, n_points)), base, 1.0, solver=solver
@@ -150,7 +149,7 @@ def _synthesize(options: argparse.Namespace) -> None:
         names = [options.groups, *names]
     # Nobody shall take a part of a table for all of it.
     draft = options.out.with_name(f".unfinished-{options.out.name}")
-    write_table_file(draft, names, made)
+    write_table_file(draft, made.set_axis(names, axis=1))
     os.replace(draft, options.out)
     if options.report is not None:
         generator.quality().save(options.report)
@@ -213,25 +212,27 @@ def _number_or_text(text: Any) -> Any:
 
 def _read_table(options: argparse.Namespace, declared: Any) -> tuple[Any, Any]:
     """Return the declared columns of a private file, and the person of each row if declared."""
-    import pandas as pd
+    from skdpot.tables import NOMINAL, Column, read_table_file
 
-    from skdpot.tables import NOMINAL, NUMERIC, Column, read_table_file
-
-    read = declared
-    if options.groups is not None:
-        person = Column(options.groups, NOMINAL, missing=True)
-        read = replace(declared, columns=(*declared.columns, person))
-    values = read_table_file(options.data, read, may_have_others=options.leave_out_others)
-    columns = dict(zip(declared.names, values, strict=options.groups is None))
-    # Labels keep their types: pandas would turn integers with missing values into doubles.
-    kinds = {column.name: None if column.kind == NUMERIC else object for column in declared.columns}
-    # What is not learned, such as identifiers, is not read either.
-    unread = np.full(len(values[0]), None, dtype=object)
-    series = [
-        pd.Series(columns.get(column.name, unread), dtype=kinds.get(column.name), name=column.name)
-        for column in declared.declared
-    ]
-    return pd.concat(series, axis=1), None if options.groups is None else values[-1]
+    groups = options.groups
+    person = [] if groups is None else [Column(groups, NOMINAL, missing=True)]
+    table = read_table_file(options.data, [*declared.columns, *person])
+    names = [column.name for column in declared.declared]
+    if groups is not None and groups not in table:
+        raise ValueError(f"the table lacks the columns {[groups]}, which names people.")
+    others = [name for name in table.columns if name not in (*names, groups)]
+    # A first line that has all names of the schema consists of names, and not of private values.
+    if others and not options.leave_out_others and set(declared.names) <= set(table.columns):
+        raise ValueError(
+            f"the table has columns that the schema does not declare: {others}. Declare them, or "
+            "leave them out with --leave-out-others."
+        )
+    people = None if groups is None else table.pop(groups)
+    table = table.drop(columns=others)
+    for name in set(names) - set(declared.names) - set(table.columns):
+        # What is not learned, such as identifiers, need not be there.
+        table[name] = None
+    return table, people
 
 
 def _open_ledger(options: argparse.Namespace) -> PrivacyLedger | None:

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.stats import sem, wasserstein_distance
 from sklearn.utils.validation import check_is_fitted
 
-from skdpot.tables import container_of
+from skdpot.tables import Table, container_of
 
 __all__ = ["FrontierDisplay", "GroupDistributionDisplay", "LedgerDisplay", "SampleGridDisplay"]
 
@@ -544,7 +544,7 @@ class GroupDistributionDisplay:
 def _columns_of(table: Any) -> list[np.ndarray]:
     """Return the columns of an array or a data frame, each with its own type."""
     if container_of(table) != "array":
-        return [np.asarray(table[name]) for name in table.columns]
+        return [np.asarray(table[name]) for name in Table(table).names]
     values = np.asarray(table)
     return [values] if values.ndim == 1 else list(values.T)
 

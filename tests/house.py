@@ -22,16 +22,16 @@ N_RECORDS = 1009
 ROOMS = {
     "allocation": (450, 475),
     "display": (480, 530),
-    "distance": (850, 1170),
+    "distance": (850, 1065),
     "fairness": (3100, 3470),
     "generative": (5000, 5240),
     "model_selection": (480, 580),
     "parts": (700, 700),
     "privacy": (3500, 4260),
-    "published": (900, 1240),
-    "releases": (1050, 1050),
+    "published": (900, 1195),
+    "releases": (1050, 990),
     "sampling": (850, 1180),
-    "tables": (1300, 1935),
+    "tables": (1300, 1760),
     "transport": (4600, 4690),
 }
 WHOLE = 24_000

@@ -150,20 +150,17 @@ def test_the_relation_is_the_one_that_is_asked_for(relation, folder, capsys):
 def test_parquet_is_read_and_written(folder):
     pytest.importorskip("pyarrow")
     schema = read_schema(SCHEMA)
-    columns = read_table_file(folder / "data.csv", schema)
-    frame = pd.DataFrame(dict(zip(schema.names, columns, strict=True)))
-    write_table_file(folder / "data.parquet", schema.names, frame)
-    again = read_table_file(folder / "data.parquet", schema)
-    for one, other in zip(columns, again, strict=True):
-        assert one.dtype == other.dtype
-        pd.testing.assert_series_equal(pd.Series(one), pd.Series(other))
+    frame = read_table_file(folder / "data.csv", schema.columns)
+    write_table_file(folder / "data.parquet", frame)
+    again = read_table_file(folder / "data.parquet", schema.columns)
+    pd.testing.assert_frame_equal(frame, again)
 
 
 def test_dates_and_missing_values_are_written_as_they_are_read(tmp_path):
     days = np.array(["2024-02-29", "NaT"], dtype="datetime64[us]")
     times = np.array(["2024-02-29T12:30", "2024-02-29"], dtype="datetime64[us]")
     frame = pd.DataFrame({"day": days, "time": times, "word": ["a,b", None]})
-    write_table_file(tmp_path / "made.csv", list(frame), frame)
+    write_table_file(tmp_path / "made.csv", frame)
     lines = (tmp_path / "made.csv").read_text().splitlines()
     assert lines == [
         "day,time,word",
@@ -171,8 +168,8 @@ def test_dates_and_missing_values_are_written_as_they_are_read(tmp_path):
         ",2024-02-29 00:00:00,",
     ]
     schema = read_schema({"word": {"categories": ["a,b"], "missing": True}})
-    found = read_table_file(tmp_path / "made.csv", schema, may_have_others=True)
-    assert found[0].tolist() == ["a,b", None]
+    found = read_table_file(tmp_path / "made.csv", schema.columns)
+    assert found["word"].tolist() == ["a,b", None]
 
 
 def test_a_seed_is_warned_of_and_repeats_the_table(folder, capsys):
@@ -201,7 +198,7 @@ def test_columns_that_are_not_declared_are_refused_or_left_out_as_asked(suffix, 
 
 
 def test_a_table_that_is_written_in_part_does_not_have_its_name(folder, monkeypatch):
-    def break_off(path, names, table):
+    def break_off(path, table):
         path.write_text("age\n")
         raise OSError("no room")
 
@@ -219,11 +216,10 @@ WRONG_FILES = {
     "schema of a wrong column": ("schema.json", '{"age": 3}', "column 'age' must be declared"),
     "a record instead of names": ("data.csv", "s3cret,s3cret2\n3,4", "lacks the columns"),
     "a column that lacks": ("data.csv", "age,wage\n3,4", "lacks the columns"),
-    "a column twice": ("data.csv", "age,age\n3,4", "more than once"),
+    "a column twice": ("data.csv", "age,age\n3,4", "is there twice"),
     "no data": ("data.csv", None, "there is no file"),
     "no rows": ("data.csv", "age,wage,room,grade,retired\n", "no records"),
     "a short line": ("data.csv", "age,wage,room,grade,retired\n1,2\n", "more or fewer fields"),
-    "no number": ("data.csv", "age,wage,room,grade,retired\ns3cret,2,1,low,True\n", "'age'"),
     "no text": ("data.csv", b"age\n\xff\n", "no text in UTF-8"),
 }  # fmt: skip
 
@@ -244,13 +240,13 @@ def test_a_wrong_file_is_said_in_a_line_and_nothing_is_charged(case, folder, cap
 
 def test_a_value_that_is_not_declared_is_said_to_nobody(folder, capsys):
     told = []
-    for grade in ("low", "s3cret"):
-        rows = f"age,wage,room,grade,retired\n20,2,1,{grade},True\n"
+    for age, grade in ((20, "low"), (20, "s3cret"), ("s3cret", "low")):
+        rows = f"age,wage,room,grade,retired\n{age},2,1,{grade},True\n"
         (folder / "data.csv").write_text(rows)
         assert run(folder, "--force") == 0
         told.append(capsys.readouterr().out)
         assert set(pd.read_csv(folder / "made.csv")["grade"]) <= {"low", "high"}
-    assert told[0] == told[1]
+    assert told[0] == told[1] == told[2]
 
 
 @pytest.mark.parametrize(

@@ -1,164 +1,458 @@
-"""Transport costs between samples, each in a certified interval; not private."""
+"""Costs between points of a public box, and between rows of a table, with a proven range.
 
-from collections.abc import Iterable
+Noise is scaled to the range of a cost, so no point may lead to a cost outside of it, and no point
+may cause an error or a warning that depends on the point.
+"""
+
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import combinations
+from functools import partial
+from numbers import Real
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
+from scipy.spatial.distance import cdist
 
-from skdpot._progress import progress_bar
-from skdpot._threads import one_blas_thread
-from skdpot.distance._metrics import CostFunction
-from skdpot.transport import (
-    Costs,
-    FunctionCosts,
-    MatrixCosts,
-    PointCosts,
-    certifiable_gap,
-    entropic_transport,
-    exact_transport,
-    monotone_transport,
-    smallest_tolerance,
-)
+from skdpot.privacy.foreign import result_of, silence
+from skdpot.privacy.quotes import shown
+from skdpot.tables import NOMINAL, NUMERIC, Column, TableSchema
+from skdpot.transport import refuse_degrees
 
-# Up to this dimension, a cost is computed faster than it is read from memory.
-_FEW_FEATURES = 8
-# The entropic solver does not hold larger cost matrices in memory (256 MiB).
-_LARGEST_MATRIX = 1 << 25
-# The exact solver needs about four matrices, each of at most this many entries (1 GiB).
-_MOST_COSTS = 1 << 27
-
-
-@dataclass(frozen=True)
-class Threads:
-    """The number of threads that compute costs, and the title of a progress bar, if any."""
-
-    n_jobs: int | None = None
-    title: str | None = None
-
-    def for_each(self, n_calls: int) -> int:
-        """Return the number of threads for each of `n_calls` simultaneous calls."""
-        return max(1, effective_n_jobs(self.n_jobs) // n_calls)
-
-    def map(self, calls: list[Any]) -> list[Any]:
-        """Return the results of functions, each given with its arguments."""
-        parallel = Parallel(n_jobs=self.n_jobs, require="sharedmem")
-        tasks = (delayed(function)(*arguments) for function, *arguments in calls)
-        with (
-            one_blas_thread(),
-            progress_bar(
-                tasks, desc=self.title, total=len(calls), disable=self.title is None
-            ) as watched,
-        ):
-            return parallel(watched)
+# Within these limits, costs, their squares and quotients neither overflow nor underflow.
+SMALLEST_RANGE, LARGEST_RANGE = 1e-150, 1e300
+# The largest cost between points whose features are at most these widths apart.
+_LARGEST: dict[str, Callable[..., float]] = {
+    "sqeuclidean": lambda widths: np.sum(widths**2),
+    "euclidean": lambda widths: math.hypot(*widths),
+    "cityblock": np.sum,
+    "chebyshev": np.max,
+    "haversine": lambda widths: math.pi,
+}
+# The exponent of distances within columns, and the root of their mean.
+_EXPONENTS = {"sqeuclidean": (2.0, 1.0), "euclidean": (2.0, 2.0), "cityblock": (1.0, 1.0)}
+# Place of a missing value: more than 1 away from the places of numbers and levels, in [0, 1].
+_PLACE_OF_MISSING = 2.0
+# Number of costs that stay in the cache while columns are added to them (256 KiB).
+_BLOCK_SIZE = 1 << 15
 
 
-@dataclass(frozen=True)
-class CostSettings:
-    """The public settings of the cost between two samples.
+def _haversine(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    latitudes, longitudes = A[:, None, 0] - B[:, 0], A[:, None, 1] - B[:, 1]
+    both = np.cos(A[:, None, 0]) * np.cos(B[:, 0])
+    share = np.sin(latitudes / 2) ** 2 + both * np.sin(longitudes / 2) ** 2
+    return 2 * np.arcsin(np.sqrt(np.clip(share, 0.0, 1.0)))
+
+
+@dataclass(frozen=True, eq=False)
+class CostFunction:
+    """A cost between points, clipped into its range.
+
+    Attributes
+    ----------
+    range : tuple of float
+        Smallest and largest cost.
+    kind : {"sqeuclidean", "euclidean"} or None
+        The formula of the cost, if clipping changes none of its values.
+    monotone : bool
+        Whether points are numbers and the cost is convex in their difference. Then coupling them in
+        their order is optimal. Then :meth:`between` is there, too.
+    """
+
+    range: tuple[float, float]
+    kind: str | None
+    monotone: bool
+    _matrix: Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+    def __call__(self, A: Any, B: Any) -> np.ndarray:
+        """Return the costs between all rows of A and all rows of B, which are private points.
+
+        No value causes an error or a warning. Costs are within the range: its upper end if a cost
+        is NaN or the function fails.
+        """
+        A, B = np.asarray(A, dtype=np.float64), np.asarray(B, dtype=np.float64)
+        with np.errstate(all="ignore"):
+            return self._clipped(self._matrix(A, B))
+
+    def between(self, x: Any, y: Any) -> np.ndarray:
+        """Return the costs between corresponding numbers of two private arrays, within the range.
+
+        Raises ValueError if the cost is not monotone.
+        """
+        if not self.monotone:
+            raise ValueError("only the costs of a monotone cost are a function of differences.")
+        with np.errstate(all="ignore"):
+            differences = np.subtract(x, y, dtype=np.float64)[:, None]
+            return self._clipped(self._matrix(differences, np.zeros((1, 1))))[:, 0]
+
+    def _clipped(self, costs: np.ndarray) -> np.ndarray:
+        low, high = self.range
+        costs[np.isnan(costs)] = high
+        return np.clip(costs, low, high, out=costs)
+
+
+def make_cost(
+    metric: Any,
+    low: Any,
+    high: Any,
+    *,
+    metric_params: dict[str, Any] | None = None,
+    cost_range: Any = None,
+) -> CostFunction:
+    r"""Return the cost function of a metric on a public box, with its range.
 
     Parameters
     ----------
-    cost : CostFunction
-        Cost between two points.
-    reg : float
-        Regularisation; 0 is exact transport.
-    divergence : {"ot", "sinkhorn"}
-        The cost of transport, or the debiased divergence.
-    threads : Threads
-        The threads that compute it.
+    metric : str or callable
+        "sqeuclidean", "euclidean", "cityblock", "chebyshev" or "haversine", or a function of two
+        one-dimensional arrays that returns a number.
+    low, high : ndarray of shape (n_features,)
+        Bounds of the box.
+    metric_params : dict, default=None
+        Refused: only costs of tables take parameters.
+    cost_range : tuple of float, default=None
+        Smallest and largest cost, into which all costs are clipped. It is required if no range is
+        proven. Otherwise the intersection of both is used: a smaller range needs less noise.
+
+    Returns
+    -------
+    CostFunction
+        Picklable, if a callable metric is.
+
+    Raises
+    ------
+    ValueError
+        If the metric is not known, its parameters or the range are missing or wrong, or a callable
+        returns no number for the two corners of the box. Only public values are used.
+
+    Notes
+    -----
+    Proven ranges, for a box of widths w in d dimensions. All begin at 0, at equal points.
+
+    - sqeuclidean, euclidean, cityblock, chebyshev: they grow with every
+      :math:`|x_k - y_k| \le w_k`, so that they are largest between opposite corners.
+    - haversine: two arcsines of at most :math:`\pi / 2`.
+
+    References
+    ----------
+    J. Wang, Z. Goldfeld, "Differentially Private Sinkhorn Algorithm", section III, where costs are
+    bounded.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.distance._costs import make_cost
+    >>> cost = make_cost("sqeuclidean", np.zeros(2), np.array([1.0, 2.0]))
+    >>> cost.range, cost.kind
+    ((0.0, 5.0), 'sqeuclidean')
+    >>> cost([[0.0, 0.0]], [[1.0, 1.0], [1.0, 2.0]])
+    array([[2., 5.]])
     """
-
-    cost: CostFunction
-    reg: float
-    divergence: str
-    threads: Threads = Threads()
-
-    @property
-    def cost_range(self) -> float:
-        """Return the width of the range of costs."""
-        low, high = self.cost.range
-        return high - low
-
-    @property
-    def offset(self) -> float:
-        """Return the constant to add to results, which are computed for costs from 0."""
-        return self.cost.range[0] if self.divergence == "ot" else 0.0
-
-    def check_divergence(self) -> None:
-        """Raise if the divergence does not exist for these settings."""
-        if self.divergence == "sinkhorn" and self.reg == 0:
+    low, high = np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
+    if not isinstance(metric, str):
+        return _callable_cost(metric, low, high, metric_params, _check_cost_range(cost_range))
+    if metric not in _LARGEST:
+        known = ", ".join(_LARGEST)
+        raise ValueError(
+            f"metric={metric!r} is not known. Give one of: {known}; or a function of two points, "
+            "with its cost_range."
+        )
+    if metric_params:
+        raise ValueError(
+            "metric_params has the weights w of the columns of a schema; costs within bounds take "
+            "none. Scale the features, or give a function of two points with its cost_range."
+        )
+    if metric == "haversine":
+        if len(low) != 2:
             raise ValueError(
-                "divergence='sinkhorn' removes the bias of regularisation, and needs reg > 0. "
-                "Use divergence='ot' for reg=0."
+                "metric='haversine' is about two features, latitude and longitude in radians, and "
+                f"the bounds have {len(low)}."
             )
-
-    def check_tolerance(self, tol: float, largest: tuple[int, int]) -> None:
-        """Raise unless costs can be computed up to `tol`, for all data of at most these sizes."""
-        if self.reg > 0:
-            smallest = smallest_tolerance(*largest, self.cost_range, self.reg)
-            advice = "Raise reg" if self.reg < self.cost_range else "Lower reg"
-        else:
-            smallest = certifiable_gap(*largest, 0.0, self.cost_range)
-            advice = "Use reg > 0 or fewer records"
-            if not self.cost.monotone and largest[0] * largest[1] > _MOST_COSTS:
-                raise ValueError(
-                    f"exact transport (reg=0) between {largest[0]} and {largest[1]} records needs "
-                    "too much memory. Use reg > 0, for which memory does not grow with the product."
-                )
-        if tol < smallest:
-            raise ValueError(
-                f"costs would have to be computed up to {tol:.2g}, and double precision certifies "
-                f"no less than {smallest:.2g} with reg={self.reg:g}. {advice}, or tol."
-            )
-
-    def transport_cost(self, x: np.ndarray, y: np.ndarray, tol: float, n_threads: int = 1) -> float:
-        """Return the transport cost for costs from 0, at most `tol` below the exact one."""
-        if self.reg == 0 and self.cost.monotone:
-            return monotone_transport(x[:, 0], y[:, 0], cost=self.cost.between)
-        a, b = np.full(len(x), 1 / len(x)), np.full(len(y), 1 / len(y))
-        if self.reg == 0:
-            return exact_transport(self._from_zero(x, y), a, b).cost
-        return entropic_transport(self._costs(x, y), a, b, self.reg, tol, n_threads=n_threads).cost
-
-    def _from_zero(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return self.cost(x, y) - self.cost.range[0]
-
-    def _costs(self, x: np.ndarray, y: np.ndarray) -> Costs:
-        """Return the costs between samples, in the representation that suits their size."""
-        if self.cost.kind is not None and x.shape[1] <= _FEW_FEATURES:
-            squared = self.cost.kind == "sqeuclidean"
-            return PointCosts(x, y, squared=squared, high=self.cost.range[1])
-        if len(x) * len(y) <= _LARGEST_MATRIX:
-            return MatrixCosts(self._from_zero(x, y))
-        return FunctionCosts(x, y, self._from_zero, 0.0, self.cost_range)
+        refuse_degrees("haversine", (low, high))
+    with np.errstate(all="ignore"):
+        largest = float(_LARGEST[metric](high - low))
+    # Other costs overflow or underflow.
+    proven = (0.0, largest) if SMALLEST_RANGE <= largest <= LARGEST_RANGE else None
+    bounds = range_within(metric, proven, cost_range)
+    unclipped = bounds == proven
+    # On a line, all but the square and the sphere's are multiples of one distance. Formulas with
+    # powers would underflow, and the sorted order is optimal only for convex costs.
+    is_line = len(low) == 1 and unclipped
+    if metric == "haversine":
+        matrix: Callable[..., np.ndarray] = _haversine
+    elif is_line and metric != "sqeuclidean":
+        matrix = partial(_multiples, bounds[1] / (high - low)[0])
+    else:
+        matrix = partial(cdist, metric=metric)
+    kind = metric if unclipped and metric in ("sqeuclidean", "euclidean") else None
+    return CostFunction(range=bounds, kind=kind, monotone=is_line, _matrix=matrix)
 
 
-def pairwise_costs(
-    settings: CostSettings, samples: list[np.ndarray], tolerances: Iterable[float]
-) -> np.ndarray:
-    """Return the costs or divergences between all pairs of samples, for costs from 0.
-
-    Pairs are in the order of ``itertools.combinations``. The tolerances bound how far transport
-    costs may be below the exact ones. If there are few costs, each of them uses several threads.
-    """
-    pairs = list(combinations(range(len(samples)), 2))
-    tolerances = list(tolerances)
-    tasks = list(zip(pairs, tolerances, strict=True))
-    if settings.divergence == "sinkhorn":
-        tasks += [((g, g), min(tolerances)) for g in range(len(samples))]
-    n_threads = settings.threads.for_each(len(tasks))
-    calls = [
-        (settings.transport_cost, samples[g], samples[h], tol, n_threads) for (g, h), tol in tasks
-    ]
-    costs = dict(zip([pair for pair, _ in tasks], settings.threads.map(calls), strict=True))
-    return debiased(costs, pairs)
+def _multiples(factor: float, A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    return factor * np.abs(A - B[:, 0])
 
 
-def debiased(costs: dict[tuple[int, int], float], pairs: list[tuple[int, int]]) -> np.ndarray:
-    """Return the costs of pairs, minus the mean of their costs to themselves if these are given."""
-    return np.array(
-        [costs[g, h] - (costs.get((g, g), 0.0) + costs.get((h, h), 0.0)) / 2 for g, h in pairs]
+def _check_cost_range(cost_range: Any) -> tuple[float, float] | None:
+    if cost_range is None:
+        return None
+    message = (
+        "cost_range must be two finite numbers (lo, hi) with lo < hi, from 1e-150 to 1e300 apart, "
+        f"got {cost_range!r}."
     )
+    if np.shape(cost_range) != (2,) or not all(isinstance(bound, Real) for bound in cost_range):
+        raise ValueError(message)
+    low, high = (float(bound) for bound in cost_range)
+    if not SMALLEST_RANGE <= high - low <= LARGEST_RANGE:
+        raise ValueError(message)
+    return low, high
+
+
+def range_within(
+    name: str, proven: tuple[float, float] | None, cost_range: Any
+) -> tuple[float, float]:
+    """Return the smaller of the proven range of costs and the clipping range, or raise."""
+    imposed = _check_cost_range(cost_range)
+    if proven is None or imposed is None:
+        bounds = proven or imposed
+        if bounds is None:
+            raise ValueError(
+                f"metric={name!r} has no proven range on this box, or none that a double can hold. "
+                "Give cost_range=(smallest, largest); other costs are clipped."
+            )
+        return bounds
+    low, high = max(proven[0], imposed[0]), min(proven[1], imposed[1])
+    if not low < high:
+        raise ValueError(
+            f"cost_range=({imposed[0]:g}, {imposed[1]:g}) leaves one cost only: between these "
+            f"bounds metric={name!r} takes values from {proven[0]:g} to {proven[1]:g}."
+        )
+    return low, high
+
+
+def _callable_cost(
+    metric: Any,
+    low: np.ndarray,
+    high: np.ndarray,
+    params: dict[str, Any] | None,
+    bounds: tuple[float, float] | None,
+) -> CostFunction:
+    if not callable(metric):
+        raise ValueError(f"metric must be a name or a function of two points, got {metric!r}.")
+    if params:
+        raise ValueError(
+            "metric_params is for named metrics. Bind the parameters of a function with "
+            "functools.partial."
+        )
+    if bounds is None:
+        raise ValueError(
+            "a callable metric needs cost_range=(smallest, largest); other costs are clipped."
+        )
+    try:
+        _number(metric(_read_only(low), _read_only(high)))
+    except Exception as error:
+        raise ValueError(
+            f"metric={metric!r} returned no number for the two corners of the box: {error}"
+        ) from error
+    return CostFunction(bounds, None, False, partial(_called_costs, metric))
+
+
+def _called_costs(metric: Callable[..., Any], A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """Call a metric for all pairs of points; the result is NaN where the call fails."""
+    A, B = _read_only(A), _read_only(B)
+    costs = np.full((len(A), len(B)), np.nan)
+    with silence():
+        for i, x in enumerate(A):
+            for j, y in enumerate(B):
+                costs[i, j] = result_of(partial(_called, metric, x, y), np.nan)
+    return costs
+
+
+def _called(metric: Callable[..., Any], x: np.ndarray, y: np.ndarray) -> float:
+    return _number(metric(x, y))
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, str | bytes) or np.ndim(value) or math.isnan(float(value)):
+        raise ValueError(f"{value!r} is not a number.")
+    return float(value)
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    """Return a copy that a metric cannot write to."""
+    copy = np.array(array)
+    copy.flags.writeable = False
+    return copy
+
+
+@dataclass(frozen=True, eq=False)
+class BoxSpace:
+    """The points of a box.
+
+    Attributes
+    ----------
+    low, high : ndarray of shape (n_features,)
+        Public bounds.
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+
+    @property
+    def middle(self) -> np.ndarray:
+        """Return a public point."""
+        return (self.low + self.high) / 2
+
+    def moved_inside(self, points: np.ndarray) -> np.ndarray:
+        """Return points with numbers moved to the bounds, and the middle in place of NaN."""
+        return np.where(np.isnan(points), self.middle, np.clip(points, self.low, self.high))
+
+    def cost(self, metric: Any, **options: Any) -> CostFunction:
+        """Return the cost function of a metric between points."""
+        return make_cost(metric, self.low, self.high, **options)
+
+
+@dataclass(frozen=True, eq=False)
+class TableSpace:
+    """Rows of a table, as places on the lines of their columns, in public units.
+
+    Attributes
+    ----------
+    schema : TableSchema
+        Public.
+    """
+
+    schema: TableSchema
+
+    @property
+    def middle(self) -> np.ndarray:
+        """Return the places of a public row: middles of numbers and levels, first categories."""
+        middles = [
+            0.0 if column.kind == NOMINAL
+            else 0.5 if column.kind == NUMERIC
+            else float(column.places_of_units(np.array((column.n_known - 1) // 2)))
+            for column in self.schema.columns
+        ]  # fmt: skip
+        return np.array(middles)
+
+    def points(self, columns: list[np.ndarray]) -> np.ndarray:
+        """Return the place of every value on the line of its column.
+
+        Numbers and levels are in [0, 1], from the first to the last; categories are at least 1
+        apart, and a missing value is at least 1 from all others. Where missing values are not
+        declared, they have the place of `middle`, as undeclared ones. A row of the result follows
+        from that row of the private table alone.
+        """
+        units, _ = self.schema.units_and_problems(columns)
+        places = [
+            _places_in(column, values, units[:, j])
+            for j, (column, values) in enumerate(zip(self.schema.columns, columns, strict=True))
+        ]
+        return np.where(units < 0, self.middle, np.column_stack(places))
+
+    def cost(
+        self, metric: Any, *, metric_params: dict[str, Any] | None = None, cost_range: Any = None
+    ) -> CostFunction:
+        r"""Return the cost function between rows of a table, given as places.
+
+        Its range is [0, 1] (:ref:`proof <proof-table-costs>`).
+
+        Parameters
+        ----------
+        metric : {"sqeuclidean", "euclidean", "cityblock"}
+            How the distances within columns become one.
+        metric_params : dict, default=None
+            Public: the weights of the columns `w`.
+        cost_range : tuple of float, default=None
+            Smallest and largest cost, into which all costs are clipped.
+
+        Returns
+        -------
+        CostFunction
+            With the weights :math:`w_k` divided by their sum, ``cityblock`` is :math:`\sum_k w_k
+            d_k`, ``sqeuclidean`` is :math:`\sum_k w_k d_k^2` and ``euclidean`` the root of that,
+            where :math:`d_k` is the distance of two places, or 1 if that is less.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is none of these.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdpot.tables import read_columns, read_schema
+        >>> from skdpot.distance._costs import TableSpace
+        >>> schema = read_schema({"age": {"bounds": (20, 60), "missing": True}, "sex": ["F", "M"]})
+        >>> space = TableSpace(schema)
+        >>> rows = space.points(read_columns([[20, "F"], [30, "M"], [None, "F"]], schema))
+        >>> space.cost("cityblock")(rows, rows)
+        array([[0.   , 0.625, 0.5  ],
+               [0.625, 0.   , 1.   ],
+               [0.5  , 1.   , 0.   ]])
+        """
+        if not isinstance(metric, str) or metric not in _EXPONENTS:
+            raise ValueError(
+                f"with schema, metric is one of {', '.join(map(repr, sorted(_EXPONENTS)))}, got "
+                f"{shown(metric)}: each is a mean over columns."
+            )
+        unknown = sorted(set(metric_params or {}) - {"w"}, key=repr)
+        if unknown:
+            raise ValueError(
+                f"metric_params has {', '.join(map(repr, unknown))}; with schema, "
+                f"metric={metric!r} takes w, the weights of the columns."
+            )
+        columns = self.schema.columns
+        weights = _weights((metric_params or {}).get("w"), len(columns))
+        if len(columns) == 1 and columns[0].kind != NOMINAL and not columns[0].missing:
+            # Numbers of one column are transported in their order.
+            return make_cost(metric, np.zeros(1), np.ones(1), cost_range=cost_range)
+        return CostFunction(
+            range=range_within(metric, (0.0, 1.0), cost_range),
+            kind=None,
+            monotone=False,
+            _matrix=partial(_costs_of_places, *_EXPONENTS[metric], weights),
+        )
+
+
+def _places_in(column: Column, values: np.ndarray, units: np.ndarray) -> np.ndarray:
+    if column.kind == NOMINAL:
+        return units.astype(np.float64)
+    exact = column.kind == NUMERIC and not column.integer
+    places = column.places(values) if exact else column.places_of_units(units)
+    places[units == column.n_known] = _PLACE_OF_MISSING
+    return places
+
+
+def _costs_of_places(
+    exponent: float, root: float, weights: np.ndarray, A: np.ndarray, B: np.ndarray
+) -> np.ndarray:
+    costs = np.zeros((len(A), len(B)))
+    height = max(1, _BLOCK_SIZE // max(1, len(B)))
+    buffer, lines = np.empty((height, len(B))), np.ascontiguousarray(B.T)
+    for start in range(0, len(A), height):
+        block = costs[start : start + height]
+        apart = buffer[: len(block)]
+        for weight, x, y in zip(weights, A[start : start + height].T, lines, strict=True):
+            np.abs(np.subtract(x[:, None], y, out=apart), out=apart)
+            np.minimum(apart, 1.0, out=apart)
+            if exponent != 1:
+                apart **= exponent
+            apart *= weight
+            block += apart
+        if root != 1:
+            block **= 1 / root
+    return costs
+
+
+def _weights(given: Any, n_columns: int) -> np.ndarray:
+    """Return column weights that sum to 1, or raise."""
+    try:
+        weights = np.ones(n_columns) if given is None else np.array(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        weights = np.empty(0)
+    if weights.shape != (n_columns,) or not (weights >= 0).all() or not 0 < weights.sum() < np.inf:
+        raise ValueError(
+            f"metric_params['w'] must have a weight for each of the {n_columns} columns of the "
+            "schema, none of them negative, and not all zero."
+        )
+    return weights / weights.sum()

@@ -1,23 +1,47 @@
 """The private transport cost between groups of records, as an estimator and as a function."""
 
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
-from skdpot._base import validate_private_data
-from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
-from skdpot.distance._base import BaseTransportDistance
-from skdpot.distance._costs import CostSettings, Threads
-from skdpot.distance._costs_release import CostsRelease
-from skdpot.distance._grid_release import GridRelease, make_grid
+from skdpot._base import PrivateEstimator, count_columns, validate_private_data
+from skdpot._sklearn_compat import Interval, StrOptions, fit_context, validate_parameters
+from skdpot.distance._costs import BoxSpace, TableSpace
+from skdpot.distance._releases import CostSettings, CostsRelease, GridRelease, Released, make_grid
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.foreign import silence
-from skdpot.tables import as_numbers, read_schema, values_in
+from skdpot.privacy.preview import ExpectedError, PrivacyGuarantee
+from skdpot.privacy.quotes import shown, without_quotes
+from skdpot.privacy.random import make_source
+from skdpot.tables import (
+    as_numbers,
+    check_bounds,
+    declared_labels,
+    doubts_about_identifiers,
+    label_codes,
+    one_by_one,
+    read_columns,
+    read_schema,
+    refuse_other_labels,
+    values_in,
+)
+from skdpot.transport import load_compiler, load_solver
 
+_WHY_BOUNDS = "They give the range of the cost, which the noise is scaled to."
 _INSTEAD = {
     "could not convert": (
         "X holds text that cannot be read as numbers. Convert it to numbers first; or declare what "
@@ -27,6 +51,382 @@ _INSTEAD = {
 # Settings of `score`, for features scaled to [0, 1] and means of squared differences over them.
 _SCORE_REG = 0.05
 _SCORE_TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Records by group.
+
+    Attributes
+    ----------
+    names : ndarray of shape (n_groups,)
+        Public.
+    codes : ndarray of shape (n_records,)
+        Private with private labels: the number of each record's group, -1 if it is in none.
+    sizes : ndarray of shape (n_groups,)
+        Public: how many records a group has, or at least how many it is filled up to.
+    labels : {"public", "private"}
+        Whether the group of a record is public.
+    """
+
+    names: np.ndarray
+    codes: np.ndarray
+    sizes: np.ndarray
+    labels: str
+
+    def cost_errors(
+        self, errors: Iterable[float], cost_range: float, note: str = ""
+    ) -> tuple[ExpectedError, ...]:
+        """Return the given standard errors of the costs between pairs of groups, with names."""
+        pairs = combinations(self.names.tolist(), 2)
+        return tuple(
+            ExpectedError(
+                f"standard error of the cost between {g!r} and {h!r}{note}",
+                float(error),
+                cost_range,
+            )
+            for (g, h), error in zip(pairs, errors, strict=True)
+        )
+
+    def largest_pair(self, n_records: int) -> tuple[int, int]:
+        """Return the public largest sizes of two groups, given the total number of records."""
+        if self.labels == "public":
+            second, first = np.sort(self.sizes)[-2:]
+            return int(first), int(second)
+        # The group of each record is private: the product of two sizes is largest if they are
+        # equal.
+        filled = n_records + int(np.sort(self.sizes)[-2:].sum())
+        return -(-filled // 2), -(-filled // 2)
+
+    def split(self, X: np.ndarray, filler: np.ndarray) -> list[np.ndarray]:
+        """Return the records of every group.
+
+        If a group of private size has fewer records than declared, a public point is added as often
+        as needed. An error, or a guarantee that did not hold, would reveal its size.
+        """
+        samples = [X[self.codes == g] for g in range(len(self.names))]
+        if self.labels == "public":
+            return samples
+        return [
+            np.vstack([sample, np.tile(filler, (max(size - len(sample), 0), 1))])
+            for sample, size in zip(samples, self.sizes, strict=True)
+        ]
+
+
+class Layout(NamedTuple):
+    """The public facts about records that a release is planned from: space, groups and number.
+
+    Releases of `n_parts` owners are added up, each with noise of its own.
+    """
+
+    space: BoxSpace | TableSpace
+    groups: Groups
+    n_records: int
+    n_parts: int = 1
+
+
+class Records(NamedTuple):
+    """Private records with their layout."""
+
+    X: np.ndarray
+    layout: Layout
+
+
+def make_groups(X: np.ndarray, y: Any, *, groups: Any, labels: str, min_group_size: Any) -> Groups:
+    """Return the groups that y names; raise if something public is wrong.
+
+    With private labels errors depend on the shape of y only.
+    """
+    without_quotes(lambda: check_consistent_length(X, y), "y cannot be read as labels.")
+    if labels == "private" and (groups is None or min_group_size is None):
+        missing = "groups" if groups is None else "min_group_size"
+        raise ValueError(
+            f"labels='private' needs {missing}: with private labels, which groups there are and "
+            "how large they are may not be learned from y. Declare groups=, and with "
+            "min_group_size= a number of records that every group has."
+        )
+    if groups is None:
+        names, codes = _public_groups(column_or_1d(y, warn=True))
+        given = names[codes]
+    else:
+        names, number = declared_labels(groups, "groups")
+        given = one_by_one(y)
+        if labels == "private":
+            refuse_other_labels(y, number, "y")
+        codes = label_codes(given, number)
+    if len(names) < 2:
+        raise ValueError(f"a distance needs two or more groups, got {len(names)}.")
+    declared = None if min_group_size is None else _check_sizes(min_group_size, len(names))
+    if labels == "private" and declared is not None:
+        if sum(declared.tolist()) > len(X):
+            raise ValueError(
+                f"min_group_size adds up to {sum(declared.tolist())} records in {len(names)} "
+                f"groups, and there are {len(X)} in all. Declare what every group surely has."
+            )
+        return Groups(names, codes, declared.astype(np.int64), labels)
+    sizes = np.bincount(codes + 1, minlength=len(names) + 1)[1:]
+    _check_public(names, given, codes, sizes, declared)
+    return Groups(names, codes, sizes, labels)
+
+
+def declared_groups(
+    n_records: int, group_sizes: Any, *, groups: Any, labels: str, min_group_size: Any
+) -> Groups:
+    """Return groups of declared sizes without records, or raise.
+
+    Without sizes, two groups or the declared ones have equally many records.
+    """
+    if isinstance(group_sizes, Mapping):
+        names, group_sizes = list(group_sizes), list(group_sizes.values())
+    else:
+        given = group_sizes if groups is None else groups
+        names = list(range(2 if given is None else len(given))) if groups is None else groups
+    if group_sizes is None:
+        group_sizes = np.diff(np.linspace(0, n_records, len(names) + 1).astype(np.int64))
+    if len(group_sizes) != len(names) or sum(group_sizes) != n_records:
+        raise ValueError(
+            f"group_sizes must give one number for each of the {len(names)} groups, and add up to "
+            f"n_records={n_records}, got {shown(group_sizes)}."
+        )
+    y = np.repeat(np.arange(len(names)), np.asarray(group_sizes, dtype=np.int64))
+    names_of = np.asarray(names, dtype=object)[y]
+    return make_groups(
+        y[:, None], names_of, groups=list(names), labels=labels, min_group_size=min_group_size,
+    )  # fmt: skip
+
+
+def _public_groups(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the labels in y, and the number of each record's label."""
+    if any(label is None or label != label for label in one_by_one(y)):
+        raise ValueError(
+            "y contains NaN or None: a record without a group cannot be compared. Remove it, or "
+            "give these records their own label."
+        )
+    try:
+        names, codes = np.unique(y, return_inverse=True)
+    except TypeError as error:
+        raise ValueError(
+            "the labels in y are of types that cannot be sorted together. Make them all text, or "
+            "declare groups=."
+        ) from error
+    return names, codes
+
+
+def _check_sizes(min_group_size: Any, n_groups: int) -> np.ndarray:
+    sizes = np.asarray(min_group_size)
+    if sizes.dtype.kind not in "iu" or sizes.shape not in ((), (n_groups,)) or (sizes < 1).any():
+        raise ValueError(
+            "min_group_size must be a positive integer, or one for each of the "
+            f"{n_groups} groups, got {shown(min_group_size)}."
+        )
+    # Sizes of any integer type are added without overflow.
+    return np.broadcast_to(sizes, n_groups)
+
+
+def _check_public(
+    names: np.ndarray,
+    given: np.ndarray,
+    codes: np.ndarray,
+    sizes: np.ndarray,
+    declared: np.ndarray | None,
+) -> None:
+    if (codes < 0).any():
+        raise ValueError(
+            f"y holds {given[codes < 0].tolist()[0]!r}, which is not one of the declared groups "
+            f"{names.tolist()}. Declare it, or remove the records that have it."
+        )
+    if not sizes.all():
+        raise ValueError(
+            f"there is no record of group {names[sizes == 0].tolist()[0]!r} in y. Declare only "
+            "groups that have records. In a search, take folds with all of them: StratifiedKFold."
+        )
+    if declared is not None and (sizes < declared).any():
+        g = int(np.argmax(sizes < declared))
+        raise ValueError(
+            f"group {names.tolist()[g]!r} has {sizes[g]} records, fewer than "
+            f"min_group_size={declared[g]}."
+        )
+
+
+class BaseTransportDistance(PrivateEstimator):
+    """Base of the estimators that release transport costs between groups of records.
+
+    A subclass returns its release from :meth:`_plan_release`: its ``event``, its ``groups``, and a
+    ``run(X, source)`` that returns :class:`Released`.
+    """
+
+    _parameter_constraints: dict = {
+        "epsilon": [Interval(Real, 0, None, closed="neither")],
+        "delta": [Interval(Real, 0, 1, closed="left")],
+        "bounds": ["array-like", None],
+        "groups": ["array-like", None],
+        "metric": [str, callable],
+        "cost_range": ["array-like", None],
+        "order": [Interval(Real, 1, None, closed="left"), None],
+        "n_jobs": [Integral, None],
+        "ledger": "no_validation",
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    # Defaults of parameters that some subclasses do not have.
+    schema: Any = None
+    metric_params: Any = None
+    labels = "public"
+    min_group_size: Any = None
+    # Replacements of scikit-learn's messages about X.
+    _instead: ClassVar[dict[str, str]] = {}
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None) -> Self:
+        """Release the distances between the groups of records.
+
+        Charges the ledger first.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_records, n_features)
+            Private records. Values outside of the bounds are moved to them, silently, and values
+            that are no numbers to the middle.
+        y : array-like of shape (n_records,)
+            The group of every record, required; private only where labels are.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter, a type or shape of X, or a public label is wrong. Nothing has been
+            charged then. No value of a record raises an error.
+        BudgetExceededError
+            If the ledger does not allow the release. Nothing has been released then.
+        """
+        return self._fit(X, y)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _validate(self, X: Any, y: Any) -> Records:
+        return self._read(X, y, self.groups, reset=True)
+
+    def _declared(self, n_records: int, columns: Any, group_sizes: Any = None) -> Records:
+        """Return declared records with a known layout and unknown values."""
+        d = count_columns(columns, default=np.max([np.size(end) for end in self.bounds or (0, 1)]))
+        made = declared_groups(
+            n_records,
+            group_sizes,
+            groups=self.groups,
+            labels=self.labels,
+            min_group_size=self.min_group_size,
+        )
+        return Records(np.empty((0, d)), Layout(self._space(d), made, n_records))
+
+    def _read(self, X: Any, y: Any, groups: Any, reset: bool) -> Records:
+        """Return records within their box, with their groups.
+
+        Errors are raised here. No private value decides whether one is.
+        """
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None. Give "
+                "the group of every record as y."
+            )
+        space, points = self._points(X, reset)
+        made = make_groups(
+            points, y, groups=groups, labels=self.labels, min_group_size=self.min_group_size
+        )
+        # Raises if joblib does not understand n_jobs, before a budget is charged.
+        effective_n_jobs(self.n_jobs)
+        load_compiler()
+        load_solver()
+        return Records(points, Layout(space, made, len(points)))
+
+    def _points(self, X: Any, reset: bool) -> tuple[BoxSpace | TableSpace, np.ndarray]:
+        """Return records as points of the declared space, or raise."""
+        if self.schema is None:
+            X = validate_private_data(
+                self, X, instead=self._instead, as_numbers=as_numbers, dtype=np.float64,
+                ensure_min_samples=2, reset=reset,
+            )  # fmt: skip
+            space = self._space(X.shape[1])
+            return space, space.moved_inside(X)
+        space = self._space(0)
+        columns = read_columns(X, space.schema, private=True)
+        validate_data(self, X, skip_check_array=True, reset=reset)
+        return space, space.points(columns)
+
+    def _space(self, n_features: int) -> Any:
+        """Return the declared space of records with so many features, or raise."""
+        if self.schema is None:
+            return BoxSpace(*self._box(n_features))
+        if self.bounds is not None:
+            raise ValueError(
+                "bounds and schema are both given. bounds are those of an array of numbers; with "
+                "schema, each column declares its own. Leave bounds out."
+            )
+        return TableSpace(read_schema(self.schema))
+
+    def _box(self, n_features: int) -> tuple[np.ndarray, np.ndarray]:
+        return check_bounds(self.bounds, n_features, _WHY_BOUNDS)
+
+    def _cost_settings(
+        self, layout: Layout, reg: float | None, divergence: str = "ot"
+    ) -> CostSettings:
+        """Return the settings of the cost; the default of `reg` depends on the range of costs."""
+        cost = layout.space.cost(
+            self.metric, metric_params=self.metric_params, cost_range=self.cost_range
+        )
+        low, high = cost.range
+        reg = high - low if reg is None else float(reg)
+        title = type(self).__name__ if self.verbose else None
+        return CostSettings(cost, reg, divergence, self.n_jobs, title)
+
+    def _plan(self, data: Records) -> ReleasePlan:
+        release = self._plan_release(data.layout)
+        space, n_records = data.layout.space, data.layout.n_records
+        doubts = None
+        if isinstance(space, TableSpace):
+            doubts = doubts_about_identifiers(space.schema.columns, n_records)
+        return replace(self._plan_of(release), n_records=n_records, doubts=doubts)
+
+    @abstractmethod
+    def _plan_release(self, layout: Layout) -> Any:
+        """Return the planned release, made of public quantities, or raise."""
+
+    def _plan_of(self, release: Any) -> ReleasePlan:
+        """Return the plan of a release for the budget of a fit."""
+        public = ("the group of each record", "the size of each group")
+        return ReleasePlan(
+            release,
+            release.event,
+            make_source(self.random_state),
+            label=f"{type(self).__name__}, {self.labels} labels",
+            guarantee=PrivacyGuarantee(
+                epsilon=float(self.epsilon),
+                delta=float(self.delta),
+                neighbouring="replace_one",
+                unit="record",
+                not_protected=public if self.labels == "public" else (),
+            ),
+            neighbouring="replace_one",
+            parameters=("accounting",) if hasattr(self, "accounting") else (),
+        )
+
+    def _run(self, plan: ReleasePlan, data: Records) -> Released:
+        return plan.release.run(data.X, plan.source)
+
+    def _keep(self, plan: ReleasePlan, released: Released) -> None:
+        self.groups_ = plan.release.groups.names
+        self._fitted = released.transport
+        shown = released.attributes | released.distances(self.order, len(self.groups_))
+        for name, value in shown.items():
+            setattr(self, name, value)
 
 
 def _releases_histograms(estimator):
@@ -86,13 +486,12 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         warning. With public labels, smaller groups are refused.
     metric : str or callable, default="sqeuclidean"
         Cost between two records: ``"sqeuclidean"``, ``"euclidean"``, ``"cityblock"``,
-        ``"chebyshev"``, ``"minkowski"``, ``"haversine"`` (of latitudes and longitudes in radians),
-        or a function of two vectors that returns a number. If it fails for some values, their cost
-        is the largest one, without a warning. With a `schema` it is ``"sqeuclidean"``,
-        ``"euclidean"``, ``"cityblock"`` or ``"minkowski"``.
+        ``"chebyshev"``, ``"haversine"`` (of latitudes and longitudes in radians), or a function of
+        two vectors that returns a number. If it fails for some values, their cost is the largest
+        one, without a warning. With a `schema` it is ``"sqeuclidean"``, ``"euclidean"`` or
+        ``"cityblock"``.
     metric_params : dict, default=None
-        Public parameters `p` and `w` of ``"minkowski"``, which are never learned from data. With a
-        `schema`, `w` are weights of its columns, for every metric.
+        Public. With a `schema`, `w` are weights of its columns.
     cost_range : tuple (low, high), default=None
         Public. Costs are clipped to this range. It is required for callables.
     reg : float, default=0.0
@@ -174,9 +573,8 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
     ranks divided by the largest rank. Different categories have distance 1. A missing value has
     distance 1 from all other values, and 0 from another missing value. ``"cityblock"`` is the mean
     of these distances over columns (Gower's distance), ``"sqeuclidean"`` the mean of their
-    squares, ``"euclidean"`` the root of that mean, and ``"minkowski"`` the `p`-th root of the mean
-    of their `p`-th powers. All costs are in [0, 1]. All except ``"sqeuclidean"`` are metrics
-    (:ref:`proof <proof-table-costs>`).
+    squares, and ``"euclidean"`` the root of that mean. All costs are in [0, 1]. All except
+    ``"sqeuclidean"`` are metrics (:ref:`proof <proof-table-costs>`).
 
     *Several calls compose,* including calls of :meth:`score`, so use a ledger. In a grid search
     every candidate makes a release on every fold, both when it is fitted and when it is scored.
@@ -217,6 +615,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
     _parameter_constraints: dict = {
         **BaseTransportDistance._parameter_constraints,
         "schema": [dict, None],
+        "metric_params": [dict, None],
         "labels": [StrOptions({"public", "private"})],
         "min_group_size": [Interval(Integral, 1, None, closed="left"), "array-like", None],
         "reg": [Interval(Real, 0, None, closed="left")],
@@ -335,12 +734,16 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         def steps() -> float:
             with silence():
                 records = self._read(X, y, self.groups_, reset=False)
-            scaled = records.scaled()
-            cost = scaled.layout.space.cost("sqeuclidean")
+            points, space = records.X, records.layout.space
+            if isinstance(space, BoxSpace):
+                points = np.clip((points - space.low) / (space.high - space.low), 0.0, 1.0)
+                space = BoxSpace(np.zeros_like(space.low), np.ones_like(space.high))
+            scaled = Records(points, records.layout._replace(space=space))
+            cost = space.cost("sqeuclidean")
             # Costs are sums over features, and are divided by their number; costs of tables are
             # means.
             largest = cost.range[1]
-            settings = CostSettings(cost, _SCORE_REG * largest, "sinkhorn", Threads(self.n_jobs))
+            settings = CostSettings(cost, _SCORE_REG * largest, "sinkhorn", self.n_jobs)
             release = self._plan_output(settings, scaled.layout, tol=_SCORE_TOLERANCE)
             released = self._release(self._plan_of(release), scaled)
             return -float(np.mean(released.costs)) / largest

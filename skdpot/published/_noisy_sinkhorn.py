@@ -1,45 +1,33 @@
-r"""Noisy Sinkhorn with the corrections that make it private: its plan and its run.
-
-Algorithm 1 and the second stage, eq. (8), of "Differentially Private Sinkhorn Algorithm" by J. Wang
-and Z. Goldfeld, with released and clipped potentials as the only inputs of a half step, and noise
-scaled to its sensitivity. A *plan* is made of public values, and describes the releases of a run;
-the run then neither raises nor warns because of private values.
-
-The following makes a run private if labels, and so the sizes n and m, are public:
-
-*Inputs.* Every half step computes from costs that are clipped to ``[0, R]``, and from potentials
-that were *released* before, clipped to ``[-B, B]``: for neighbours these are the same.
-
-*Potentials.* In real numbers, the two half steps of a round move by at most s and s' in the l2
-norm, with ``s^2 + s'^2 <= D^2`` (`noisy_sinkhorn_sensitivity`). A computed potential is off by less
-than ``2**-45 (R + B + reg)``, a bound that Higham's rules for sums and a relative error of 1 ulp in
-exp and log give for up to 2**30 terms. Rounded to a grid of width g, two potentials are at most g
-further apart than they were. So the l2 norms grow by at most ``e = sqrt(max(n, m)) (g + 2**-44 (R +
-B + reg))`` each, and with D for ``noisy_sinkhorn_sensitivity``, and Gaussian noise of at least the
-planned variance M, rounded to the same grid, K rounds are Gaussian
-differential privacy with ``mu = D sqrt(K / M)``. g is so small that D hardly grows by that.
-
-*Cost of the plan.* Given the released potentials, a record moves it by at most
-`plan_cost_sensitivity`. Rounding adds less than ``2**-44 (1 + (2 B + R) / reg)`` of the largest
-term, which is ``min(n, m)`` times as much as that. With Laplace noise of that scale it is pure
-differential privacy, and composes with the first stage.
-"""
+"""The published noisy Sinkhorn iterations between groups of records, and their privacy."""
 
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from itertools import combinations
+from numbers import Integral, Real
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from skdpot._base import warn_user
+from skdpot._sklearn_compat import Interval, StrOptions
+from skdpot.distance import BaseTransportDistance, CostSettings, Groups, Layout, Released
 from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of, plan_epsilon
 from skdpot.privacy.checks import check_count, check_delta, check_positive
-from skdpot.privacy.events import ComposedDpEvent, GaussianDpEvent, LaplaceDpEvent, PlannedDpEvent
+from skdpot.privacy.events import (
+    ApproximateDpEvent,
+    ComposedDpEvent,
+    DpEvent,
+    GaussianDpEvent,
+    LaplaceDpEvent,
+    PlannedDpEvent,
+)
 from skdpot.privacy.noise import GaussianMechanism, LaplaceMechanism
+from skdpot.privacy.preview import ExpectedError, HasExpectedErrors, NoGuaranteeWarning
 from skdpot.privacy.random import NoiseSource
-from skdpot.privacy.sensitivity import plan_cost_sensitivity
-from skdpot.published._sinkhorn_privacy import Problem
+from skdpot.privacy.sensitivity import noisy_sinkhorn_sensitivity, plan_cost_sensitivity
 
+_LARGEST_EXPONENT = 709.0
 # Maximum number of rounds, unless more are asked for.
 MOST_ROUNDS = 10
 # More rounds lose more by noise than they gain by convergence, unless the standard deviation of the
@@ -55,10 +43,196 @@ _LARGEST_BUDGET = 1e30
 # than its noise, would not reach the largest cost of a plan.
 _LARGEST_EPSILON = 2.0**39
 # Larger exponents, or their products with costs, could overflow.
-_LARGEST_EXPONENT = 700.0
+_LARGEST_RATIO = 700.0
 # Error of the arithmetic, as a share of its inputs.
 _ARITHMETIC_SHARE = 2.0**-44
 _MARGIN = 1e-12
+# A few matrices with this many costs are held in memory.
+_LARGEST = 1 << 26
+
+
+class Problem(NamedTuple):
+    """Sizes of two samples, the range of costs, the regularisation, a bound of potentials."""
+
+    n: int
+    m: int
+    cost_range: float
+    reg: float
+    bound: float
+
+    @property
+    def smaller(self) -> int:
+        """Return the size of the smaller sample."""
+        return min(self.n, self.m)
+
+    def round_sensitivity(self, rounding: float = 0.0) -> float:
+        """Return how much a record moves everything that a round releases."""
+        return noisy_sinkhorn_sensitivity(
+            self.cost_range, self.reg, self.n, self.m, self.bound, rounding=rounding
+        )
+
+    @property
+    def ratio(self) -> float:
+        """Return the range of costs over the regularisation."""
+        return self.cost_range / self.reg
+
+
+def check_problem(n_samples: Any, cost_range: Any, reg: Any, bound: Any = None) -> Problem:
+    """Return the public quantities, or raise."""
+    sizes = n_samples if isinstance(n_samples, (tuple, list)) else (n_samples, n_samples)
+    if len(sizes) != 2:
+        raise ValueError(f"n_samples must be one size for both samples, or two, got {n_samples!r}.")
+    n, m = (check_count("n_samples", size) for size in sizes)
+    cost_range, reg = check_positive("cost_range", cost_range), check_positive("reg", reg)
+    return Problem(
+        n, m, cost_range, reg, cost_range if bound is None else check_positive("bound", bound)
+    )
+
+
+def exp(exponent: float) -> float:
+    """Return the exponential, infinity on overflow."""
+    return math.exp(exponent) if exponent < _LARGEST_EXPONENT else math.inf
+
+
+def published_privacy(
+    n_iter: int,
+    noise_variance: float,
+    delta: float,
+    *,
+    n_samples: Any,
+    cost_range: float,
+    reg: float,
+) -> float:
+    r"""Return the epsilon that the paper claims for noisy Sinkhorn: *not* a guarantee.
+
+    Parameters
+    ----------
+    n_iter : int
+        Number of iterations, K.
+    noise_variance : float
+        Variance M of the noise, above 0.
+    delta : float
+        Above 0 and below 1.
+    n_samples : int or tuple of two ints
+        Size of both samples, or their sizes; n is the smaller one.
+    cost_range : float
+        Costs lie between 0 and this, R.
+    reg : float
+        Regularisation.
+
+    Returns
+    -------
+    float
+        ``K C / M + sqrt(K C log(1 / delta) / M)`` with ``C = reg / 2 log(1 + 4 reg R / n exp(6 R /
+        reg))``.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range.
+
+    See Also
+    --------
+    sound_privacy : The epsilon of a version that is private.
+
+    Notes
+    -----
+    What is wrong: a replaced record moves its own potential by up to R, however many records there
+    are; a bound in the sup norm is used in the l2 norm; the sensitivity is not squared; noise whose
+    variance depends on the data is not covered; and the argument of the logarithm has a unit.
+    Besides, the minimum over alpha that ends the proof has *twice* the square root.
+
+    References
+    ----------
+    J. Wang, Z. Goldfeld, "Differentially Private Sinkhorn Algorithm", Theorem 2.
+
+    Examples
+    --------
+    >>> from skdpot.published import published_privacy, sound_privacy
+    >>> settings = {"n_samples": 10_000, "cost_range": 1.0, "reg": 5.0}
+    >>> round(published_privacy(1, 0.02, 1e-5, **settings), 2)
+    3.91
+    >>> sound_privacy(1, 0.02, 1e-5, **settings) > 54
+    True
+    """
+    problem = check_problem(n_samples, cost_range, reg)
+    n_iter = check_count("n_iter", n_iter)
+    noise_variance = check_positive("noise_variance", noise_variance)
+    log_term = math.log(4 * problem.reg * problem.cost_range / problem.smaller)
+    constant = problem.reg / 2 * float(np.logaddexp(0.0, log_term + 6 * problem.ratio))
+    price = n_iter * constant / noise_variance
+    return price + math.sqrt(price * -math.log(check_delta(delta)))
+
+
+def sound_privacy(
+    n_iter: int,
+    noise_variance: float,
+    delta: float,
+    *,
+    n_samples: Any,
+    cost_range: float,
+    reg: float,
+    bound: float | None = None,
+) -> float:
+    r"""Return the epsilon of noisy Sinkhorn on clipped potentials.
+
+    Parameters
+    ----------
+    n_iter : int
+        Number of iterations, K.
+    noise_variance : float
+        Variance M of the noise, above 0.
+    delta : float
+        Above 0 and below 1.
+    n_samples : int or tuple of two ints
+        Size of both samples, or their sizes. They are public, and so is the sample of each record.
+    cost_range : float
+        Costs lie between 0 and this.
+    reg : float
+        Regularisation.
+    bound : float, default=None
+        Released potentials are clipped to ``[-bound, bound]`` before they are used; by default
+        `cost_range`.
+
+    Returns
+    -------
+    float
+        The epsilon of Gaussian differential privacy with ``mu = D sqrt(K / M)``, where D is the
+        sensitivity of all that an iteration releases.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range.
+
+    See Also
+    --------
+    skdpot.privacy.sensitivity.noisy_sinkhorn_sensitivity : The sensitivity D.
+    published_privacy : What the paper claims.
+
+    References
+    ----------
+    J. Wang, Z. Goldfeld, "Differentially Private Sinkhorn Algorithm", Algorithm 1 with sigma = 0.
+
+    Examples
+    --------
+    >>> from skdpot.published import sound_privacy
+    >>> round(sound_privacy(1, 16.0, 1e-5, n_samples=1000, cost_range=1.0, reg=1.0), 2)
+    1.0
+    """
+    problem = check_problem(n_samples, cost_range, reg, bound)
+    n_iter = check_count("n_iter", n_iter)
+    noise_variance = check_positive("noise_variance", noise_variance)
+    multiplier = math.sqrt(noise_variance / n_iter) / problem.round_sensitivity()
+    return epsilon_of(multiplier, check_delta(delta))
+
+
+def published_linear_sensitivity(problem: Problem) -> float:
+    """Return the bound of Lemma 5 on how much a record moves the cost of the optimal plan."""
+    largest = problem.cost_range
+    information = problem.reg * math.log(problem.smaller)
+    stability = largest * math.sqrt(problem.ratio / (2 * problem.smaller)) * exp(problem.ratio)
+    return 2 * largest / problem.smaller + min(information, largest, stability)
 
 
 @dataclass(frozen=True)
@@ -119,7 +293,7 @@ def plan_noisy_sinkhorn(
     Examples
     --------
     >>> from skdpot.published._noisy_sinkhorn import plan_noisy_sinkhorn
-    >>> from skdpot.published._sinkhorn_privacy import check_problem
+    >>> from skdpot.published._noisy_sinkhorn import check_problem
     >>> plan = plan_noisy_sinkhorn(1.0, 1e-5, check_problem(1000, cost_range=1.0, reg=1.0))
     >>> plan.n_iter, round(plan.first_epsilon, 3), round(plan.second_epsilon, 3)
     (1, 0.5, 0.5)
@@ -241,7 +415,7 @@ def _cost_sensitivity(problem: Problem) -> float:
     """Return how much a record moves the computed cost of the plan, or raise if it is too much."""
     n, m, cost_range, reg, bound = problem
     computed = plan_cost_sensitivity(cost_range, reg, n, m, bound, rounding=_ARITHMETIC_SHARE)
-    if not (2 * bound / reg <= _LARGEST_EXPONENT and math.isfinite(computed)):
+    if not (2 * bound / reg <= _LARGEST_RATIO and math.isfinite(computed)):
         raise ValueError(
             f"reg={reg!r} is too small for potentials up to {bound!r}: the cost of their plan may "
             "be beyond the range of doubles. Choose a larger reg or a smaller potential_bound."
@@ -271,3 +445,329 @@ def nothing_left(epsilon: float, first_epsilon: float) -> ValueError:
         f"the rounds spend {first_epsilon:g} of epsilon={epsilon:g}, and leave nothing for the "
         "cost of the plan. Choose a larger noise_variance or a smaller n_iter."
     )
+
+
+@dataclass(frozen=True)
+class PaperSinkhornPlan:
+    """A run of noisy Sinkhorn as published, with the published claim: *no guarantee*.
+
+    The claims are the epsilons of the potentials and of the cost of the plan.
+    """
+
+    problem: Problem
+    n_iter: int
+    noise_variance: float
+    adaptive_noise: float
+    cost_noise_scale: float
+    delta: float
+    first_claim: float
+    second_claim: float
+
+    # A ledger cannot be charged for it.
+    event = None
+
+
+def plan_paper_sinkhorn(
+    epsilon: float,
+    delta: float,
+    problem: Problem,
+    *,
+    n_iter: int = MOST_ROUNDS,
+    noise_variance: float | None = None,
+    adaptive_noise: float = 0.0,
+) -> PaperSinkhornPlan:
+    """Return a plan of published noisy Sinkhorn for an epsilon that is claimed and does not hold.
+
+    By default half of epsilon is claimed for the potentials (Theorem 2); eq. (12) splits it. The
+    share `adaptive_noise`, sigma^2, of a round's squared step is added to the variance. The claim
+    does not depend on it.
+
+    Examples
+    --------
+    >>> from skdpot.published._noisy_sinkhorn import plan_paper_sinkhorn
+    >>> from skdpot.published._noisy_sinkhorn import check_problem
+    >>> problem = check_problem(10_000, cost_range=1.0, reg=5.0)
+    >>> plan = plan_paper_sinkhorn(8.0, 1e-5, problem, n_iter=1, noise_variance=0.02)
+    >>> round(plan.first_claim, 2), round(plan.first_claim + plan.second_claim, 2)
+    (3.91, 8.0)
+    """
+    epsilon, delta = check_positive("epsilon", epsilon), check_gaussian_delta(delta)
+    of_problem: dict[str, Any] = {
+        "n_samples": (problem.n, problem.m),
+        "cost_range": problem.cost_range,
+        "reg": problem.reg,
+    }
+    if noise_variance is None:
+        # The claim depends only on K C / M.
+        with_unit_variance = published_privacy(n_iter, 1.0, delta, **of_problem)
+        noise_variance = _rate(with_unit_variance, delta) / _rate(epsilon / 2, delta)
+    first_claim = published_privacy(n_iter, noise_variance, delta, **of_problem)
+    if first_claim >= epsilon:
+        raise nothing_left(epsilon, first_claim)
+    sensitivity = published_linear_sensitivity(problem)
+    return PaperSinkhornPlan(
+        problem=problem,
+        n_iter=n_iter,
+        noise_variance=noise_variance,
+        adaptive_noise=adaptive_noise,
+        cost_noise_scale=sensitivity / (epsilon - first_claim),
+        delta=delta,
+        first_claim=first_claim,
+        second_claim=epsilon - first_claim,
+    )
+
+
+def run_paper_sinkhorn(
+    cost: Any, plan: PaperSinkhornPlan, source: NoiseSource
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """Return the noisy cost of the plan, and the noisy potentials of the last round: *not private*.
+
+    Line 5 of Algorithm 1 answers a ``phi`` that line 8 only defines. Here it is the one before the
+    noise, as in the operator T of the proof of Theorem 2.
+    """
+    problem = plan.problem
+    costs = read_costs(cost, problem)
+    phi, psi = np.zeros(problem.n), np.zeros(problem.m)
+    with np.errstate(all="ignore"):
+        for _ in range(plan.n_iter):
+            answer = half_step(costs, psi, problem.reg)
+            new_phi = answer - answer.mean()
+            new_psi = half_step(costs.T, new_phi, problem.reg)
+            step = np.sum((new_phi - phi) ** 2) + np.sum((new_psi - psi) ** 2)
+            deviation = math.sqrt(plan.adaptive_noise * step + plan.noise_variance)
+            phi = new_phi + deviation * source.normal(problem.n)
+            psi = new_psi + deviation * source.normal(problem.m)
+        value = plan_cost(costs, phi, psi, problem.reg)
+    return value + plan.cost_noise_scale * float(_laplace(source, ())), phi, psi
+
+
+def _laplace(source: NoiseSource, size: Any) -> np.ndarray:
+    """Return standard Laplace doubles, which are not private in finite arithmetic."""
+    uniform = source.uniform(size) - 0.5
+    return -np.copysign(np.log1p(-2 * np.abs(uniform)), uniform)
+
+
+def _rate(claim: float, delta: float) -> float:
+    """Return the x for which Theorem 2 claims ``x + sqrt(x log(1 / delta))``."""
+    root = math.sqrt(-math.log(delta))
+    return (2 * claim / (math.sqrt(root**2 + 4 * claim) + root)) ** 2
+
+
+@dataclass(frozen=True)
+class NoisySinkhornRuns(HasExpectedErrors):
+    """A run of noisy Sinkhorn for every pair of groups, and the event of all runs."""
+
+    settings: CostSettings
+    groups: Groups
+    plans: list[Any]
+    event: DpEvent | None
+
+    def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
+        """Return the deviation of the noise of each cost; the noise of potentials adds to it."""
+        if isinstance(self.plans[0], PaperSinkhornPlan):
+            return ()
+        errors = (plan.cost_mechanism.scale * math.sqrt(2.0) for plan in self.plans)
+        return self.groups.cost_errors(errors, self.settings.cost_range, ", or more")
+
+    def run(self, X: np.ndarray, source: Any) -> Released:
+        """Release the costs of all pairs, and the potentials if there are two groups."""
+        pairs = combinations(self.groups.split(X, X[:0]), 2)
+        calls = [(self._between, k, x, y, source.for_user(k)) for k, (x, y) in enumerate(pairs)]
+        released = self.settings.map(calls)
+        costs = np.array([value for value, _, _ in released])
+        potentials = {"potentials_": released[0][1:]} if len(released) == 1 else {}
+        return Released.without_errors(costs, potentials)
+
+    def _between(
+        self, k: int, x: np.ndarray, y: np.ndarray, source: Any
+    ) -> tuple[float, np.ndarray, np.ndarray]:
+        low, _ = self.settings.cost.range
+        cost, plan = self.settings.cost(x, y) - low, self.plans[k]
+        if isinstance(plan, PaperSinkhornPlan):
+            value, phi, psi = run_paper_sinkhorn(cost, plan, source)
+        else:
+            value, phi, psi = run_noisy_sinkhorn(cost, plan, source)
+            # Noise gives the plan too much or too little mass; no cost can leave this range.
+            value = min(max(value, 0.0), self.settings.cost_range)
+        return low + value, low + phi, psi
+
+
+class NoisySinkhornDistance(BaseTransportDistance):
+    """The published noisy Sinkhorn: noise on the potentials of every iteration.
+
+    **Superseded** by :class:`~skdpot.PrivateSinkhornDistance`, whose noise is smaller by about the
+    number of records. With ``accounting="sound"`` the published algorithm is corrected, so that it
+    is private. With ``accounting="paper"`` it is the one of the paper, whose proof does not hold.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Privacy parameter of a fit.
+    delta : float, default=1e-5
+        Above 0, because noise is Gaussian.
+    bounds, groups, metric, cost_range : optional
+        As in :class:`~skdpot.PrivateSinkhornDistance`. Labels are public: there is one potential
+        for every record.
+    reg : float, default=None
+        Regularisation, in units of cost. Noise grows as ``exp(2 B / reg)`` for potentials up to B:
+        unless `reg` is of the size of the costs' range, which None is, only noise is left.
+    accounting : {"sound", "paper"}, default="sound"
+        ``"paper"`` scales the noise by the published proof, which does not hold: **nothing is
+        guaranteed**, a warning says so, and a ledger is refused.
+    n_iter : int, default=None
+        Number of iterations K. None chooses by the budget.
+    noise_variance : float, default=None
+        Variance M of the noise on each potential, in squared units of cost. None chooses by the
+        budget.
+    adaptive_noise : float, default=0.0
+        The factor sigma**2 of the published algorithm, for ``accounting="paper"`` only.
+    potential_bound : float, default=None
+        For ``accounting="sound"`` only: potentials are clipped to this magnitude B, in units of
+        cost, before they are used. None is the range of the cost.
+    order, n_jobs, ledger, random_state, verbose : optional
+        As in :class:`~skdpot.PrivateSinkhornDistance`.
+
+    Attributes
+    ----------
+    distance_ : float
+        The noisy distance, if there are two groups.
+    distances_ : ndarray of shape (n_groups, n_groups)
+        Noisy distances between all pairs.
+    standard_error_, noise_interval_ : object
+        NaN: the error of noisy iterations is not known.
+    potentials_ : tuple of two ndarray
+        Noisy potentials of the records, if there are two groups.
+    groups_ : ndarray of shape (n_groups,)
+        Labels of the groups.
+    privacy_guarantee_ : PrivacyGuarantee or None
+        The guarantee; None for ``accounting="paper"`` and for seeded releases.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X has any.
+
+    Warns
+    -----
+    NoGuaranteeWarning
+        For ``accounting="paper"``.
+
+    See Also
+    --------
+    skdpot.PrivateSinkhornDistance : Noise on the cost, or on counts.
+    published_privacy : The epsilon that the paper claims.
+    sound_privacy : The epsilon of the corrected iterations.
+
+    Notes
+    -----
+    The cost is ``<c, pi>`` of the plan that the potentials stand for, without the penalty; with
+    ``accounting="sound"`` it is moved into the range of costs. Proof: :ref:`proof-noisy-sinkhorn`.
+    :doc:`/published` lists the errors of the published claims.
+
+    References
+    ----------
+    J. Wang and Z. Goldfeld, "Differentially Private Sinkhorn Algorithm", Allerton 2024: Algorithm 1
+    and equation (8).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.published import NoisySinkhornDistance
+    >>> X, y = np.repeat([[0.0], [1.0]], 500, axis=0), np.repeat([0, 1], 500)
+    >>> noisy = NoisySinkhornDistance(2000.0, bounds=(0, 1), random_state=0).fit(X, y)
+    >>> bool(0 <= noisy.distance_ <= 1), noisy.potentials_[0].shape
+    (True, (500,))
+    """
+
+    _parameter_constraints: dict = {
+        **BaseTransportDistance._parameter_constraints,
+        "reg": [Interval(Real, 0, None, closed="neither"), None],
+        "accounting": [StrOptions({"sound", "paper"})],
+        "n_iter": [Interval(Integral, 1, None, closed="left"), None],
+        "noise_variance": [Interval(Real, 0, None, closed="neither"), None],
+        "adaptive_noise": [Interval(Real, 0, 1, closed="left")],
+        "potential_bound": [Interval(Real, 0, None, closed="neither"), None],
+    }
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        delta=1e-5,
+        *,
+        bounds=None,
+        groups=None,
+        metric="sqeuclidean",
+        cost_range=None,
+        reg=None,
+        accounting="sound",
+        n_iter=None,
+        noise_variance=None,
+        adaptive_noise=0.0,
+        potential_bound=None,
+        order=None,
+        n_jobs=None,
+        ledger=None,
+        random_state=None,
+        verbose=0,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.groups = groups
+        self.metric = metric
+        self.cost_range = cost_range
+        self.reg = reg
+        self.accounting = accounting
+        self.n_iter = n_iter
+        self.noise_variance = noise_variance
+        self.adaptive_noise = adaptive_noise
+        self.potential_bound = potential_bound
+        self.order = order
+        self.n_jobs = n_jobs
+        self.ledger = ledger
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _plan_release(self, layout: Layout) -> NoisySinkhornRuns:
+        settings, groups = self._cost_settings(layout, self.reg), layout.groups
+        others = len(groups.sizes) - 1
+        budget = (self.epsilon / others, self.delta / others)
+        options = {"n_iter": self.n_iter, "noise_variance": self.noise_variance}
+        options = {name: value for name, value in options.items() if value is not None}
+        self._check_accounting()
+        plans: list[Any] = []
+        # A record takes part in k - 1 of the runs, each of which gets that part of the budget.
+        for n, m in combinations(groups.sizes.tolist(), 2):
+            if n * m > _LARGEST:
+                raise ValueError(
+                    f"noisy Sinkhorn between {n} and {m} records needs too much memory. Use "
+                    "PrivateSinkhornDistance, which also has far less noise."
+                )
+            problem = check_problem((n, m), settings.cost_range, settings.reg, self.potential_bound)
+            if self.accounting == "paper":
+                options["adaptive_noise"] = self.adaptive_noise
+                plans.append(plan_paper_sinkhorn(*budget, problem, **options))
+            else:
+                plans.append(plan_noisy_sinkhorn(*budget, problem, **options))
+        event = plans[0].event
+        if event is not None and len(plans) > 1:
+            # The pairs (epsilon, delta) of the runs with one record add up.
+            event = ApproximateDpEvent(self.epsilon, self.delta)
+        return NoisySinkhornRuns(settings, groups, plans, event)
+
+    def _check_accounting(self) -> None:
+        if self.accounting == "paper":
+            if self.potential_bound is not None:
+                raise ValueError(
+                    "potential_bound clips potentials for accounting='sound'; the paper does not "
+                    "clip. Use potential_bound=None."
+                )
+            warn_user(
+                "accounting='paper' scales noise by a published proof that does not hold: the "
+                "release is not private.",
+                NoGuaranteeWarning,
+            )
+        elif self.adaptive_noise > 0:
+            raise ValueError(
+                "noise whose variance depends on the data (adaptive_noise > 0) has no proof of "
+                "privacy. Use adaptive_noise=0, or accounting='paper' to reproduce the paper."
+            )

@@ -17,7 +17,7 @@ from scipy.special import ndtr
 from skdpot.privacy.accounting import gaussian_epsilon
 from skdpot.privacy.events import ApproximateDpEvent, PureDpEvent
 from skdpot.privacy.noise import GaussianMechanism, LaplaceMechanism
-from skdpot.releases._release import Release
+from skdpot.releases._sums import Release
 
 # The probability to stop is a multiple of the inverse of this, unless it is a simple fraction.
 _STOP_UNITS = 2**40

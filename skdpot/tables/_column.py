@@ -5,25 +5,21 @@ cell of the declared bounds. Numbers in one cell are never distinguished. A miss
 last unit. Declarations are public; they must not be learned from private data.
 """
 
+import datetime
 import math
+import re
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from skdpot.privacy.foreign import result_of
 from skdpot.privacy.quotes import shown
-from skdpot.tables._dates import (
-    date_number,
-    dates_of_numbers,
-    duration_number,
-    last_number,
-    shown_date,
-)
-from skdpot.tables._declarations import label_codes, objects
-from skdpot.tables._scales import LINEAR, roundest, scaled, unscaled, with_few_decimals
+from skdpot.tables._declared import is_missing, label_codes, objects
 
 NUMERIC, ORDINAL, NOMINAL = "numeric", "ordinal", "nominal"
 # Number of cells of real numbers between the bounds. Each bound is a unit of its own, since values
@@ -35,6 +31,19 @@ _ROUNDING = 1e-6
 _BANDS = 4
 # The key of the labels in the declaration of a column of each kind.
 LABEL_KEYS = {ORDINAL: "levels", NOMINAL: "categories"}
+LINEAR, LOG = "linear", "log"
+SCALES = (LINEAR, LOG)
+_MOST_DIGITS = 15
+# All integers up to the first are doubles; longer ones than the second cannot be written.
+LARGEST_EXACT, _LARGEST_WRITTEN = 2.0**53, 1e300
+# Users' name of each unit, and NumPy's.
+UNITS: dict[str, Any] = {"D": "D", "h": "h", "min": "m", "s": "s"}
+DATETIME, DATE, TEXT, TIMEDELTA = "datetime", "date", "text", "timedelta"
+_SECONDS = {"D": 86400, "h": 3600, "min": 60, "s": 1}
+# Range of Python's dates: years from 1 to 9999.
+_FIRST, _LAST = np.datetime64("0001-01-01", "s"), np.datetime64("9999-12-31T23:59:59", "s")
+# Durations as Python and pandas write them.
+_DURATION = re.compile(r"(?:(-?\d{1,7}) days?(?:, | |$))?(?:\+?(\d{1,9}):(\d\d):(\d\d)(?:\.\d+)?)?")
 
 
 @dataclass(frozen=True)
@@ -99,13 +108,6 @@ class Column:
         """Return its number of coordinates of a point: one per category, otherwise one."""
         return len(self.values) if self.kind == NOMINAL else 1
 
-    @property
-    def may_lack_integers(self) -> bool:
-        """Tell whether its values are integers that may be missing."""
-        if self.kind == NUMERIC:
-            return self.missing and self.integer
-        return self.missing and all(type(value) is int for value in self.values)
-
     def codes(self, labels: np.ndarray) -> np.ndarray:
         """Return the positions of labels, -1 for a missing and -2 for an undeclared label.
 
@@ -115,6 +117,42 @@ class Column:
         unknown = np.flatnonzero(codes < 0)
         codes[unknown] = [-1 if labels[i] is None else -2 for i in unknown]
         return codes
+
+    def labels_of_other_types(self, labels: np.ndarray, codes: np.ndarray) -> list[str]:
+        """Return the problem of unknown labels that are declared ones of another type.
+
+        A single text makes text of all numbers that pandas reads from a file: one record would make
+        the labels of all others unknown. `codes` are those of `codes`.
+        """
+        unknown = labels[codes == -2] if self.kind != NUMERIC else ()
+        found = (result_of(partial(self._is_of_other_type, value), False) for value in unknown)
+        return [self.mistyped] if any(found) else []
+
+    @property
+    def mistyped(self) -> str:
+        """Return the problem of a column of labels of another type than those declared."""
+        return (
+            f"column {self.name!r} has text where numbers or truth values are declared, or the "
+            "other way round (the number 1 is not the text '1'): convert the column, as none of it "
+            "would be a declared label"
+        )
+
+    def has_other_labels(self, kind: str) -> bool:
+        """Tell whether a type of this kind holds none of the declared labels."""
+        are_text = [isinstance(label, str) for label in self.values]
+        return (kind in "biuf" and all(are_text)) or (kind in "US" and not any(are_text))
+
+    def _is_of_other_type(self, value: Any) -> bool:
+        """Tell whether a value that is no label equals one after a conversion of its type."""
+        if isinstance(value, str):
+            with suppress(ValueError):
+                return float(value) in [label for label in self.values if type(label) is not str]
+            return value in map(str, self.values)
+        # Longer integers are no labels, and cannot be written.
+        if not isinstance(value, int | float) or abs(value) >= _LARGEST_WRITTEN:
+            return False
+        whole = abs(value) < LARGEST_EXACT and value == int(value)
+        return str(value) in self.number or (whole and str(int(value)) in self.number)
 
     @property
     def n_known(self) -> int:
@@ -159,7 +197,8 @@ class Column:
         if self.integer:
             return int(self.low) + units
         if self.step is not None:
-            return np.round(self.low + units * self.step, self._n_decimals)
+            parts = (Decimal(repr(part)).as_tuple().exponent for part in (self.low, self.step))
+            return np.round(self.low + units * self.step, max(0, *(-int(part) for part in parts)))
         numbers = self._inside(units + uniforms)
         low, high = self._inside(units), self._inside(units + 1)
         rounded = with_few_decimals(low, high)
@@ -279,19 +318,16 @@ class Column:
             return declared | {LABEL_KEYS[self.kind]: list(self.values)}
         if self.unit is not None:
             return declared | {
-                "bounds": [self.shown(self.low), self.shown(self.high)],
+                "bounds": [
+                    int(end) if self.duration else shown_date(int(end), self.unit)
+                    for end in (self.low, self.high)
+                ],
                 "unit": self.unit,
             }
         declared |= {"bounds": [self.low, self.high], "integer": self.integer}
         if self.step is not None:
             declared |= {"step": self.step}
         return declared if self.scale == LINEAR else declared | {"scale": self.scale}
-
-    def shown(self, number: float) -> Any:
-        """Return a number of this column as text for users."""
-        if self.unit is not None and not self.duration:
-            return shown_date(int(number), self.unit)
-        return int(number) if self.integer else float(number)
 
     def number_of(self, value: Any) -> float | None:
         """Return a user's value as a number of this column; None if that is impossible."""
@@ -302,26 +338,11 @@ class Column:
             number = value
         return number
 
-    def range_of(self, condition: tuple) -> tuple[float, float]:
-        """Return the numbers of a range condition, or raise."""
-        ends: list[Any] = [self.number_of(value) for value in condition]
-        if len(ends) == 2 and self.unit is not None and not self.duration:
-            ends[1] = last_number(condition[1], self.unit)
-        if len(ends) != 2 or None in ends or not ends[0] <= ends[1]:
-            raise ValueError(f"a range of column {self.name!r} is (low, high), got {condition!r}.")
-        return ends[0], ends[1]
-
     @property
     def _scaled_bounds(self) -> tuple[float, float]:
         """Return the places of the bounds on the scale."""
         ends = scaled(np.array([self.low, self.high], dtype=np.float64), self.scale, self.low)
         return float(ends[0]), float(ends[1])
-
-    @property
-    def _n_decimals(self) -> int:
-        """Return the number of decimals of the column's numbers."""
-        parts = (Decimal(repr(part)).as_tuple().exponent for part in (self.low, self.step))
-        return max(0, *(-int(part) for part in parts))
 
     def _fraction(self, values: np.ndarray) -> np.ndarray:
         first, last = self._scaled_bounds
@@ -353,8 +374,13 @@ class Column:
         return abs(place - round(place)) <= _ROUNDING
 
     def _interval_of(self, condition: tuple) -> tuple[int, int]:
-        """Return the units from one number to another, or raise."""
-        first, last = self.range_of(condition)
+        """Return the units of a range (low, high), or raise."""
+        ends: list[Any] = [self.number_of(value) for value in condition]
+        if len(ends) == 2 and self.unit is not None and not self.duration:
+            ends[1] = last_number(condition[1], self.unit)
+        if len(ends) != 2 or None in ends or not ends[0] <= ends[1]:
+            raise ValueError(f"a range of column {self.name!r} is (low, high), got {condition!r}.")
+        first, last = ends
         low, high = max(first, self.low), min(last, self.high)
         if self.integer and low <= high:
             low, high = math.ceil(low), math.floor(high)
@@ -386,3 +412,261 @@ def _condition_values(condition: Any) -> list:
 
 def _is_number(value):
     return isinstance(value, Real) and not isinstance(value, bool)
+
+
+# Scales
+# ------
+
+
+def scaled(values: np.ndarray, scale: str, low: float) -> np.ndarray:
+    """Return the places of a column's numbers on its scale, in the same order.
+
+    The scale ``"log"`` is the logarithm if the lower bound is above 0. Otherwise it is ``sign(x) *
+    log(1 + |x|)``, which is about linear from -1 to 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.tables._column import scaled
+    >>> scaled(np.array([-9.0, 0.0, 99.0]), "log", -9.0) / np.log(10)
+    array([-1.,  0.,  2.])
+    """
+    if scale == LINEAR:
+        return values
+    return np.log(values) if low > 0 else np.sign(values) * np.log1p(np.abs(values))
+
+
+def roundest(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Return numbers in [low, high) with as few decimals as possible.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.tables._column import roundest
+    >>> roundest(np.array([74.9996, 0.1231, 2.0]), np.array([75.0002, 0.1241, 2.0]))
+    array([75.   ,  0.124,  2.   ])
+    """
+    numbers, remaining = np.array(low, dtype=np.float64), np.asarray(low < high)
+    for n_decimals in range(-_MOST_DIGITS, _MOST_DIGITS + 1):
+        power = 10.0 ** abs(n_decimals)
+        if n_decimals < 0:
+            candidates = np.ceil(low / power) * power
+        else:
+            candidates = np.ceil(low * power) / power
+        fits = remaining & (candidates >= low) & (candidates < high)
+        numbers[fits] = candidates[fits]
+        remaining = remaining & ~fits
+        if not remaining.any():
+            break
+    return numbers
+
+
+def with_few_decimals(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Return the number in [low, high) that is far rounder than others; NaN if there is none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.tables._column import with_few_decimals
+    >>> with_few_decimals(np.array([74.9999, 75.0001]), np.array([75.0001, 75.0003]))
+    array([75., nan])
+    """
+    with np.errstate(all="ignore"):
+        power = 10.0 ** (np.floor(-np.log10(high - low)) - 1)
+        steps = np.ceil(low * power)
+        short = np.where(power < 1, steps * (1 / power), steps / power)
+    return np.where((short >= low) & (short < high), short, np.nan)
+
+
+def unscaled(places: np.ndarray, scale: str, low: float) -> np.ndarray:
+    """Return the numbers at places of a scale.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.tables._column import unscaled
+    >>> unscaled(np.log([2.0, 8.0]), "log", 1.0).round(9)
+    array([2., 8.])
+    """
+    if scale == LINEAR:
+        return places
+    return np.exp(places) if low > 0 else np.sign(places) * np.expm1(np.abs(places))
+
+
+# Dates, times and durations as whole numbers of a unit, and back
+# ----------------------------------------------------------------
+
+
+def is_date(value: Any) -> bool:
+    """Tell whether a value is a date or time, or ISO text of one."""
+    return _as_datetime(value) is not None
+
+
+def is_duration(value: Any) -> bool:
+    """Tell whether a value is a duration of Python, NumPy or pandas."""
+    return isinstance(value, datetime.timedelta | np.timedelta64)
+
+
+def says_time(value: Any) -> bool:
+    """Tell whether a date or time, or its text, includes a time of day."""
+    return str(value) != shown_date(date_number(value, "D"), "D")
+
+
+def date_number(value: Any, unit: str) -> Any:
+    """Return a date or time as a number of units since 1970, None for another value.
+
+    Examples
+    --------
+    >>> from skdpot.tables._column import date_number
+    >>> date_number("1970-01-02T12:00", "D"), date_number("1970-01-02", "h")
+    (1, 24)
+    """
+    date = _as_datetime(value)
+    return None if date is None else int(date.astype(f"datetime64[{UNITS[unit]}]").astype(int))
+
+
+def last_number(value: Any, unit: str) -> Any:
+    """Return the last number of a range that ends at a date; a day without a time counts whole.
+
+    Examples
+    --------
+    >>> from skdpot.tables._column import last_number
+    >>> last_number("1970-01-01", "h"), last_number("1970-01-01T00:00", "h")
+    (23, 0)
+    """
+    number = date_number(value, unit)
+    if number is None or says_time(value):
+        return number
+    return number + _SECONDS["D"] // _SECONDS[unit] - 1
+
+
+def duration_number(value: Any, unit: str) -> Any:
+    """Return a duration in units, rounded down, None for another value.
+
+    Examples
+    --------
+    >>> from skdpot.tables._column import duration_number
+    >>> [duration_number(text, "h") for text in ("5:30:00", "1 day, 5:00:00", "-1 days +23:00:00")]
+    [5, 29, -1]
+    """
+    if isinstance(value, str):
+        value = _duration_of_text(value)
+    if isinstance(value, datetime.timedelta):
+        return value // datetime.timedelta(seconds=_SECONDS[unit])
+    if isinstance(value, np.timedelta64):
+        return int(value.astype(f"timedelta64[{UNITS[unit]}]").astype(int))
+    return None
+
+
+def numbers_of_dates(values: Any, unit: str, duration: bool) -> tuple[np.ndarray, bool]:
+    """Return dates or durations as doubles, NaN for missing and invalid ones, and if all are valid.
+
+    `values` are private: of a type of dates, or objects of one kind. Text is read as ISO 8601, and
+    times of a zone as local times. The `unit` of the numbers is "D", "h", "min" or "s".
+
+    Examples
+    --------
+    >>> from skdpot.tables._column import numbers_of_dates
+    >>> numbers_of_dates(np.array(["1970-01-02", None], dtype=object), "D", False)
+    (array([ 1., nan]), True)
+    """
+    typed = values if isinstance(values, np.ndarray) else _without_zone(values).to_numpy()
+    if typed.dtype.kind == ("m" if duration else "M"):
+        units = typed.astype(f"{typed.dtype.kind}8[{UNITS[unit]}]")
+        return np.where(np.isnat(units), np.nan, units.astype(np.int64)), True
+    values = typed.tolist()
+    numbers = [_number_of(value, unit, duration) for value in values]
+    # A single value of another kind turns times into objects, so the type of a frame would reveal
+    # it.
+    kinds = {result_of(partial(_kind_of, value), None) for value in values if not is_missing(value)}
+    valid = None not in numbers and len(kinds) <= 1
+    return np.array([np.nan if number is None else number for number in numbers], float), valid
+
+
+def dates_of_numbers(numbers: np.ndarray, unit: str, duration: bool) -> np.ndarray:
+    """Return integers as NumPy dates or durations; NaN is a missing value.
+
+    Examples
+    --------
+    >>> from skdpot.tables._column import dates_of_numbers
+    >>> dates_of_numbers(np.array([1.0]), "D", False).astype(str).tolist()
+    ['1970-01-02']
+    """
+    kind, missing = "m" if duration else "M", np.isnan(numbers)
+    dates = np.where(missing, 0, numbers).astype(np.int64).astype(f"{kind}8[{UNITS[unit]}]")
+    dates[missing] = np.array("NaT", dtype=dates.dtype)
+    return dates
+
+
+def shown_date(number: int, unit: str) -> str:
+    """Return the ISO text of a date."""
+    return str(np.datetime64(int(number), UNITS[unit]))
+
+
+def date_objects(dates: np.ndarray, form: str) -> np.ndarray:
+    """Return dates or durations as objects: text, or Python dates or times; None is missing."""
+    missing = np.isnat(dates)
+    if form == TEXT:
+        values = dates.astype(str).tolist()
+    else:
+        kind = dates.dtype.kind
+        values = dates.astype("M8[D]" if form == DATE else f"{kind}8[us]").tolist()
+    return objects([None if gone else value for gone, value in zip(missing, values, strict=True)])
+
+
+def _number_of(value: Any, unit: str, duration: bool) -> float | None:
+    """Return a date or duration in units, NaN for a missing one, None for another value."""
+    try:
+        if is_missing(value):
+            return np.nan
+        return duration_number(value, unit) if duration else date_number(value, unit)
+    except Exception:
+        return None
+
+
+def _without_zone(series: Any) -> Any:
+    """Return a series with time zones removed: local times remain."""
+    if getattr(series.dtype, "tz", None) is not None:
+        return series.dt.tz_localize(None)
+    if getattr(series.dtype, "time_zone", None) is not None:
+        return series.dt.replace_time_zone(None)
+    return series
+
+
+def _kind_of(value: Any) -> Any:
+    """Return the type of dates that all values of a column have, if there is one."""
+    kinds = (str, datetime.timedelta, datetime.datetime, datetime.date)
+    kind = next((kind for kind in kinds if isinstance(value, kind)), None)
+    return kind, str(getattr(value, "tzinfo", None))
+
+
+def _as_datetime(value: Any) -> np.datetime64 | None:
+    """Return a date or time as a local time to the second; None for others."""
+    if isinstance(value, np.datetime64):
+        seconds = value.astype("datetime64[s]")
+        return seconds if _FIRST <= seconds <= _LAST else None
+    if isinstance(value, str):
+        value = _parse_date(value)
+    if isinstance(value, datetime.datetime):
+        # The constructor drops the nanoseconds of a pandas time.
+        parts = value.year, value.month, value.day, value.hour, value.minute, value.second
+        return np.datetime64(datetime.datetime(*parts), "s")
+    return np.datetime64(value, "s") if isinstance(value, datetime.date) else None
+
+
+def _parse_date(text: str) -> datetime.datetime | None:
+    # ISO weeks, and days without dashes, are as likely to be other numbers.
+    if not re.match(r"\d{4}-\d\d-\d\d", text):
+        return None
+    try:
+        return datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _duration_of_text(text: str) -> datetime.timedelta | None:
+    match = _DURATION.fullmatch(text)
+    if not text or match is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return datetime.timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)

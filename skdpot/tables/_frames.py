@@ -1,26 +1,277 @@
-"""Tables made of columns: pandas and polars data frames, and arrays."""
+"""Tables in memory and in files: arrays, lists, data frames through narwhals, CSV and Parquet."""
 
+import csv
 import datetime
 import importlib
-from typing import Any
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import cache
+from importlib.util import find_spec
+from itertools import islice
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
+import narwhals.stable.v2 as nw
 import numpy as np
+from scipy import sparse
 
-from skdpot.tables._containers import labels_in
+from skdpot.privacy.quotes import without_quotes
+from skdpot.tables._column import LARGEST_EXACT
+from skdpot.tables._declared import is_missing, objects
 
-# Beginnings of the names of polars' numeric types.
-_NUMBERS = ("Int", "UInt", "Float")
+if TYPE_CHECKING:
+    from skdpot.tables._column import Column
+
+CONTAINERS = ("array", "pandas", "polars", "pyarrow")
+# Binary digits of floating-point types; all other types have 53.
+_DIGITS = {"float16": 11, "halffloat[pyarrow]": 11, "float32": 24, "float[pyarrow]": 24}
+_SUFFIXES = (".csv", ".parquet")
+# Texts of files that stand for a missing value, unless they are declared labels.
+_MISSING = frozenset(
+    ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", "NaT")
+)
+
+
+class Table:
+    """The container of a table, and its columns by position.
+
+    Words and numbers are not converted. Frames of other libraries than pandas, polars and pyarrow
+    raise a TypeError: the names of their columns may be private values.
+
+    Attributes
+    ----------
+    X : {ndarray, sparse matrix, DataFrame}
+        The rows, as something with a shape.
+    container : {"array", "pandas", "polars", "pyarrow"}
+        The container.
+
+    Examples
+    --------
+    >>> from skdpot.tables import Table
+    >>> table = Table([["a", 1], ["b", 2]])
+    >>> table.container, table.names, table.column(0).tolist()
+    ('array', [0, 1], ['a', 'b'])
+    """
+
+    def __init__(self, X: Any) -> None:
+        self.X, self.container = X, library_of(type(X))
+        # NumPy finds the types of lists in their values, which are private.
+        self._has_types = self.container != "array" or sparse.issparse(X) or hasattr(X, "dtype")
+        self._labels: dict[Any, np.ndarray] = {}
+        if self.container != "array":
+            return
+        kind = type(X)
+        # polars warns of whoever asks for the columns of a lazy frame.
+        is_lazy = kind.__name__ == "LazyFrame"
+        if is_lazy or hasattr(X, "columns") or isinstance(X, Mapping):
+            convert = "collect" if is_lazy else "to_pandas"
+            raise TypeError(
+                f"X is a {kind.__module__}.{kind.__qualname__}; give a pandas, polars or pyarrow "
+                f"frame, or an array (table.{convert}())."
+            )
+        if not (sparse.issparse(X) or isinstance(X, np.ndarray)):
+            self.X = without_quotes(
+                lambda: rows_as_array(X), "X cannot be read as a table of rows."
+            )
+            letter = self.X.dtype.kind
+            # An integer beyond 2**53 may be a label that was rounded because another row has a
+            # fraction.
+            rounded = letter == "f" and bool((np.abs(self.X) >= LARGEST_EXACT).any())
+            if letter in "USmM" or rounded:
+                self.X = np.asarray(X, dtype=object)
+
+    def __len__(self) -> int:
+        return self.X.shape[0]
+
+    @property
+    def names(self) -> list[Any]:
+        """Return the names of the columns, or positions if there are none."""
+        if self.container == "array":
+            return list(range(self.X.shape[1]))
+        return list(self.X.columns) if self.container == "pandas" else _in_narwhals(self.X).columns
+
+    @property
+    def index(self) -> Any:
+        """Return the index of a pandas frame, else None."""
+        return getattr(self.X, "index", None)
+
+    def dtype(self, position: Any) -> Any:
+        """Return the type of a data frame's column, None for arrays.
+
+        For pandas it is the library's own: narwhals looks into the values of objects, which are
+        private, and calls them text if all are. Others are types of narwhals.
+        """
+        if self.container == "array":
+            return None
+        if self.container == "pandas":
+            return self.X.dtypes.iloc[position]
+        return self.series(position).dtype
+
+    def series(self, position: Any) -> Any:
+        """Return a column as it is stored, those of data frames as a series of narwhals."""
+        column = take_columns(self.X, position)
+        return _in_narwhals(column.toarray()[:, 0] if sparse.issparse(column) else column)
+
+    def column(self, position: Any) -> np.ndarray:
+        """Return a column in the form of `plain_values`."""
+        return plain_values(self.series(position))
+
+    def labels(self, position: Any) -> np.ndarray:
+        """Return a column as objects, with None for missing values; it is read once."""
+        if position not in self._labels:
+            self._labels[position] = labels_in(self.column(position))
+        return self._labels[position]
+
+    def kind(self, position: Any) -> str:
+        """Return the letter of `kind_of` for a column.
+
+        The types of lists are found in their values, and say nothing.
+        """
+        return kind_of(self.series(position)) if self._has_types else "O"
+
+    def holds_dates(self, position: Any) -> bool:
+        """Tell whether a column has a type of dates or times."""
+        return kind_of(self.series(position)) == "M"
+
+
+def kind_of(column: Any) -> str:
+    """Return NumPy's letter for what the type of a column holds, "O" for anything.
+
+    No value decides about it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.tables._frames import kind_of
+    >>> kind_of(np.array([1, 2])), kind_of(np.array([1, 2], dtype=object)), kind_of([1, 2])
+    ('i', 'O', 'O')
+    """
+    series = _in_narwhals(column)
+    own = getattr(series.to_native() if isinstance(series, nw.Series) else series, "dtype", None)
+    if isinstance(own, np.dtype):
+        return own.kind
+    if not isinstance(series, nw.Series):
+        return "O"
+    dtype: Any = series.dtype
+    kinds = {
+        "b": dtype == nw.Boolean,
+        "i": dtype.is_signed_integer(),
+        "u": dtype.is_unsigned_integer(),
+        "f": dtype.is_numeric(),
+        "m": dtype == nw.Duration,
+        "M": dtype == nw.Date or dtype == nw.Datetime,
+        "U": dtype == nw.String,
+    }
+    return next((letter for letter, is_one in kinds.items() if is_one), "O")
+
+
+def rows_as_array(rows: Any, dtype: Any = None) -> np.ndarray:
+    """Return rows as an array, of objects if a cell is a list, or cannot be read."""
+    try:
+        return np.asarray(rows, dtype=dtype)
+    except Exception:
+        listed = [list(row) for row in rows]
+        if len(set(map(len, listed))) != 1:
+            raise
+        return objects(cell for row in listed for cell in row).reshape(len(listed), -1)
+
+
+def container_of(X: Any) -> str:
+    """Return the container of a table, as `Table.container`; raise for others."""
+    return Table(X).container
+
+
+def library_of(kind: type) -> str:
+    """Return the library of a data frame's type, "array" for all other types."""
+    for base in kind.__mro__:
+        library = base.__module__.partition(".")[0]
+        if base.__name__ in ("DataFrame", "Table") and library in CONTAINERS:
+            return library
+    return "array"
+
+
+def take_rows(X: Any, rows: Any) -> Any:
+    """Return some rows of a table or vector, by their positions."""
+    if sparse.issparse(X):
+        return X.tocsr()[rows]
+    # Columns of pandas may share a name, which narwhals refuses.
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    return nw.to_native(_in_narwhals(X)[rows], pass_through=True)
+
+
+def take_columns(X: Any, columns: Any) -> Any:
+    """Return some columns of a table, by their positions."""
+    if sparse.issparse(X):
+        return X.tocsc()[:, np.atleast_1d(columns)]
+    if hasattr(X, "iloc"):
+        return X.iloc[:, columns]
+    return nw.to_native(_in_narwhals(X)[:, columns], pass_through=True)
+
+
+def _in_narwhals(column: Any) -> Any:
+    """Return a frame or series as one of narwhals, and anything else as it is."""
+    return nw.from_native(column, eager_only=True, allow_series=True, pass_through=True)
+
+
+def plain_values(column: Any) -> np.ndarray:
+    """Return the entries of an array or series, as NumPy numbers or Python objects.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.tables import plain_values
+    >>> plain_values(np.array(["2020-01-01"], dtype="datetime64[s]"))
+    array([datetime.datetime(2020, 1, 1, 0, 0)], dtype=object)
+    """
+    column = nw.to_native(column, pass_through=True)
+    dtype = getattr(column, "dtype", None)
+    if isinstance(dtype, np.dtype) and dtype.kind in "biuf":
+        return np.asarray(column)
+    if isinstance(column, np.ndarray):
+        if dtype is not None and dtype.kind in "mM":
+            # In other units, dates become integers, or dates that equal no times.
+            column = column.astype(f"{dtype.kind}8[us]")
+        values = column.tolist()
+    else:
+        series = _in_narwhals(column)
+        values = series.to_list() if isinstance(series, nw.Series) else list(column)
+    return objects([_plain_value(value) for value in values])
+
+
+def _plain_value(value: Any) -> Any:
+    try:
+        if isinstance(value, np.datetime64 | np.timedelta64):
+            return plain_values(np.array([value]))[0]
+        return value.item() if isinstance(value, np.generic) else value
+    except Exception:
+        # What raises when it is read is a value that nobody declared.
+        return object()
+
+
+def labels_in(values: np.ndarray) -> np.ndarray:
+    """Return values as objects, with None for missing ones."""
+    return objects([None if is_missing(value) else value for value in values.tolist()])
+
+
+def exact_digits(column: Any) -> int:
+    """Return of how many binary digits floating-point numbers of a column hold all integers."""
+    dtype = getattr(nw.to_native(column, pass_through=True), "dtype", None)
+    return _DIGITS.get(str(dtype).lower(), 53)
 
 
 def make_table(
     container: str, names: Any, columns: list[np.ndarray], dtypes: Any = None, index: Any = None
 ) -> Any:
-    """Return columns of numbers or objects as a table.
+    """Return columns of numbers, dates or objects as a table.
 
-    The container is "array", "pandas" or "polars". None in a column of objects is a missing value.
-    `dtypes` are the types that columns of objects get if these hold all values; words are those of
-    pandas. None, and types of the other library, leave the choice to the library. An array is of
-    numbers if all columns are, else of objects.
+    None in a column of objects is a missing value. `dtypes` are the types that columns get if these
+    hold all values: types of `Table.dtype`, or names of pandas. None, and types of another library,
+    leave the choice to the library. An array is of numbers if all columns are, else of objects.
 
     Examples
     --------
@@ -33,7 +284,6 @@ def make_table(
     """
     if container == "array":
         return as_array(columns)
-    pairs = list(zip(names, columns, dtypes or [None] * len(columns), strict=True))
     try:
         library: Any = importlib.import_module(container)
     except ImportError:
@@ -41,11 +291,17 @@ def make_table(
             f"the sketch was made of a {container} DataFrame, and draws one: install {container}, "
             "or load(path, container='array')."
         ) from None
-    if container == "polars":
-        return library.DataFrame([_polars_series(library, *pair) for pair in pairs])
-    series = [_pandas_series(library, column, dtype) for _, column, dtype in pairs]
-    frame = library.concat(series, axis=1, keys=[name for name, *_ in pairs])
-    return frame if index is None else frame.set_axis(index)
+    pairs = list(zip(names, columns, dtypes or [None] * len(columns), strict=True))
+    if container == "pandas":
+        series = [_pandas_series(library, column, dtype) for _, column, dtype in pairs]
+        frame = library.concat(series, axis=1, keys=[name for name, *_ in pairs])
+        return frame if index is None else frame.set_axis(index)
+    made = [
+        _series(container, column, dtype).rename(str(name)).to_frame()
+        for name, column, dtype in pairs
+    ]
+    # `from_dict` would lose the order of enumerations.
+    return nw.concat(made, how="horizontal").to_native()
 
 
 def as_array(columns: list[np.ndarray]) -> np.ndarray:
@@ -60,12 +316,16 @@ def as_array(columns: list[np.ndarray]) -> np.ndarray:
 
 def _pandas_series(pandas: Any, values: np.ndarray, dtype: Any) -> Any:
     """Return a pandas series with a type, or with an inferred one if that cannot hold it."""
-    dtype = dtype.in_library(pandas) if hasattr(dtype, "in_library") else dtype
     if isinstance(dtype, str):
-        return _named_series(pandas, values, dtype)
+        plain = _in_zone(values, dtype) if values.dtype.kind == "M" else values
+        plain = plain.tolist() if plain.dtype == object else plain
+        try:
+            return pandas.Series(plain, dtype=dtype)
+        except (TypeError, ValueError, OverflowError, KeyError):
+            return pandas.Series(plain)
     if values.dtype != object:
         return pandas.Series(values)
-    if dtype is None or not hasattr(dtype, "type"):
+    if not hasattr(dtype, "type"):
         return pandas.Series(values.tolist())
     column = pandas.Series(values)
     known = column.dropna()
@@ -79,64 +339,263 @@ def _pandas_series(pandas: Any, values: np.ndarray, dtype: Any) -> Any:
     return typed if same else column
 
 
-def _named_series(pandas: Any, values: np.ndarray, dtype: str) -> Any:
-    """Return a series with a pandas type that holds all values, or with an inferred one."""
-    plain = values.tolist() if values.dtype == object else values
-    try:
-        zone = dtype.removesuffix("]").partition(", ")[2]
-        if zone:
-            # Some times do not exist when clocks go forward, and some exist twice when they go
-            # back.
-            earlier = np.ones(len(plain), dtype=bool)
-            moments = pandas.Series(plain).dt.tz_localize(zone, earlier, "shift_forward")
-            return moments.astype(dtype)
-        return pandas.Series(plain, dtype=dtype)
-    except (TypeError, ValueError, OverflowError, KeyError):
-        return pandas.Series(plain)
-
-
-def _polars_series(polars: Any, name: Any, values: np.ndarray, dtype: Any) -> Any:
-    """Return a polars series with a type, or with an inferred one if that cannot hold it."""
-    # A type that is asked for by its name can hold all values.
-    named = isinstance(dtype, str)
-    if named:
-        dtype = _type_of_polars(polars, dtype)
-    elif hasattr(dtype, "in_library"):
-        dtype = dtype.in_library(polars)
-    if values.dtype != object:
-        series = polars.Series(name, values, nan_to_null=True)
-        if dtype is None or not named:
-            return series
-        if getattr(dtype, "time_zone", None):
-            series = _in_zone(series, dtype.time_zone)
-        return series.cast(dtype)
+def _series(container: Any, values: np.ndarray, dtype: Any) -> Any:
+    """Return a series of narwhals with a type, or with an inferred one if that cannot hold it."""
+    if isinstance(dtype, str):
+        dtype, values = _type_of_name(dtype), _in_zone(values, dtype)
+    elif not isinstance(dtype, nw.dtypes.DType) or values.dtype != object:
+        dtype = None
     plain = labels_in(values).tolist()
-    if hasattr(dtype, "is_numeric"):
+    inferred = {"f": nw.Float64(), "i": nw.Int64(), "M": nw.Datetime("us"), "m": nw.Duration("us")}
+    kind: Any
+    for kind in (dtype, inferred.get(values.dtype.kind)):
         try:
-            return polars.Series(name, plain, dtype=dtype)
-        except (TypeError, OverflowError, polars.exceptions.PolarsError):
-            pass
-    return polars.Series(name, plain, strict=False)
+            zone = getattr(kind, "time_zone", None)
+            if zone is None and (values.dtype == object or kind is None):
+                return nw.new_series("", plain, kind, backend=container)
+            first = nw.Datetime("us", "UTC") if zone else inferred[values.dtype.kind]
+            return nw.new_series("", plain, first, backend=container).cast(kind)
+        except Exception:
+            # Each library has errors of its own for values that a type does not hold.
+            continue
+    text = [None if value is None else str(value) for value in plain]
+    return nw.new_series("", text, nw.String(), backend=container)
 
 
-def _in_zone(series: Any, zone: str) -> Any:
-    """Return a polars series of local times as times of a zone."""
-    hour = datetime.timedelta(hours=1)
-    # Some times do not exist when clocks go forward, and some exist twice when they go back.
-    times, later = (
-        local.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
-        for local in (series, series + hour)
-    )
-    return times.zip_with(times.is_not_null(), later)
+def _in_zone(times: np.ndarray, dtype: str) -> np.ndarray:
+    """Return local times as moments of the zone that the name of a type has, if it has one.
+
+    The earlier is taken of two times when clocks go back; one that clocks skip is an hour later.
+    """
+    zone = dtype.removesuffix("]").partition(", ")[2]
+    if not zone:
+        return times
+    return objects(
+        None if is_missing(time)
+        else time.replace(tzinfo=ZoneInfo(zone)).astimezone(datetime.UTC)
+        for time in times.astype("M8[us]").tolist()
+    )  # fmt: skip
 
 
-def _type_of_polars(polars: Any, name: str) -> Any:
-    """Return the polars type for the name of a pandas type, None if there is none."""
+def categories_type(container: str, labels: Iterable, ordered: bool) -> Any:
+    """Return the type of declared labels in a data frame; None if the library has none for them."""
+    labels = [label for label in labels if label is not None]
+    if container == "pandas":
+        return importlib.import_module("pandas").CategoricalDtype(labels, ordered=ordered)
+    return nw.Enum(labels) if all(isinstance(label, str) for label in labels) else None
+
+
+def _type_of_name(name: str) -> Any:
+    """Return the type of narwhals for the name of a pandas type, None if there is none."""
     kind, _, unit_and_zone = name.removesuffix("]").partition("64[")
+    unit: Any
     unit, _, zone = unit_and_zone.partition(", ")
     if kind in ("datetime", "timedelta"):
         unit = unit if unit in ("ms", "us", "ns") else "us"
-        duration = kind == "timedelta"
-        return polars.Duration(unit) if duration else polars.Datetime(unit, zone or None)
-    known = name.capitalize().replace("Uint", "UInt")
-    return getattr(polars, known, None) if known.rstrip("123468") in _NUMBERS else None
+        return nw.Duration(unit) if kind == "timedelta" else nw.Datetime(unit, zone or None)
+    known: Any = getattr(nw, name.capitalize().replace("Uint", "UInt"), None)
+    return known() if name.rstrip("123468").lower() in ("int", "uint", "float") else None
+
+
+# Files
+# -----
+
+
+def read_table_file(path: str | os.PathLike[str], columns: Iterable["Column"]) -> Any:
+    """Return a private file as a pandas frame of objects, or raise; errors quote no value.
+
+    Texts become the declared numbers or labels: "1", "1.0" and "01" are the label 1, and "TRUE" is
+    True. Columns that are not declared stay text.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A file that ends with .csv (UTF-8, with names of columns in its first line) or .parquet,
+        which needs pyarrow.
+    columns : iterable of Column
+        Declared columns.
+
+    Returns
+    -------
+    DataFrame
+        With all columns of the file. No type depends on a value.
+
+    Raises
+    ------
+    ImportError
+        If pandas or pyarrow is needed, and is not installed.
+    OSError
+        If the file cannot be read.
+    ValueError
+        If the file holds no table.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from skdpot.tables import read_schema, read_table_file
+    >>> columns = read_schema({"retired": [False, True], "age": range(120)}).columns
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "table.csv"
+    ...     _ = path.write_text("age,retired\\n30,false\\n,TRUE\\n")
+    ...     read_table_file(path, columns).to_numpy()
+    array([[30.0, False],
+           [nan, True]], dtype=object)
+    """
+    import pandas
+
+    path = Path(path)
+    if suffix_of(path) == ".parquet":
+        # Other types would round integers beside a missing one.
+        options = {"dtype_backend": "numpy_nullable"}
+        frame = _readable(lambda: pandas.read_parquet(path, **options).astype(object), path)
+    else:
+        header, *rows = _csv_rows(path) or [[]]
+        if any(len(row) != len(header) for row in rows):
+            raise ValueError(
+                f"the file has lines with more or fewer fields than its {len(header)} names."
+            )
+        frame = pandas.DataFrame(rows, columns=header, dtype=object)
+    declared = {str(column.name).strip(): column for column in columns}
+    names = []
+    for place, name in enumerate(map(str.strip, frame.columns)):
+        column = declared.get(name)
+        names.append(name if column is None else column.name)
+        if column is not None:
+            values = list(map(_reader(column), frame.iloc[:, place].tolist()))
+            frame.isetitem(place, pandas.Series(values, dtype=object))
+    return frame.set_axis(names, axis=1)
+
+
+def read_header(path: str | os.PathLike[str]) -> Any:
+    """Return the columns of a file as a pandas frame without rows; no value is read.
+
+    Columns of .csv have no types, since these depend on values. The first line has their names; one
+    that looks like a record is refused.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from skdpot.tables import read_header
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "table.csv"
+    ...     _ = path.write_text("id,age\\n7,30\\n")
+    ...     read_header(path).shape
+    (0, 2)
+    """
+    import pandas
+
+    path = Path(path)
+    if suffix_of(path) == ".parquet":
+        read_names = importlib.import_module("pyarrow.parquet").read_schema
+        return _readable(lambda: read_names(path).empty_table().to_pandas(), path)
+    names = [name.strip() for name in (_csv_rows(path, 1) or [[]])[0]]
+    numbers = [number for number in map(_file_number, names) if isinstance(number, float)]
+    # One name may be empty.
+    if len(set(names)) < len(names) or not all(map(math.isnan, numbers)):
+        raise ValueError(
+            f"the first line of {path.name} must have the names of the columns, but some are "
+            "numbers or occur twice. If it is a record, add a line of names above."
+        )
+    return pandas.DataFrame(columns=names, dtype=object)
+
+
+def write_table_file(path: str | os.PathLike[str], frame: Any) -> None:
+    """Write a pandas frame to a file that ends with .csv or .parquet; an existing one is replaced.
+
+    Missing values are empty fields of a CSV file. Parquet files need pyarrow.
+    """
+    frame = frame.rename(columns=str)
+    if suffix_of(path) == ".csv":
+        frame.to_csv(path, index=False, lineterminator="\n")
+        return
+    for j, dtype in enumerate(frame.dtypes):
+        values = frame.iloc[:, j]
+        # Parquet has no columns of several types.
+        if str(dtype) == "object" and values.dropna().map(type).nunique() > 1:
+            frame.isetitem(j, values.map(str, na_action="ignore"))
+    frame.to_parquet(path, index=False)
+
+
+def suffix_of(path: str | os.PathLike[str]) -> str:
+    """Return ".csv" or ".parquet", which needs pyarrow, or raise."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in _SUFFIXES:
+        raise ValueError(f"{Path(path).name} must end with {' or '.join(_SUFFIXES)}.")
+    if suffix == ".parquet" and find_spec("pyarrow") is None:
+        raise ImportError(".parquet files need pyarrow: python -m pip install pyarrow.")
+    return suffix
+
+
+def _readable(read: Callable[[], Any], path: Path) -> Any:
+    """Return the result of a function that reads a file, or raise without a quote."""
+    kind = path.suffix[1:].lower().replace("csv", "CSV").replace("parquet", "Parquet")
+    problem = f"{path.name} cannot be read as a {kind} file."
+    try:
+        return read()
+    except OSError:
+        raise
+    except UnicodeDecodeError:
+        problem += " It is no text in UTF-8."
+    except Exception:
+        pass
+    # Raised outside of the handlers, so that an error that quotes values is not its context.
+    raise ValueError(problem)
+
+
+def _csv_rows(path: Path, n_rows: int | None = None) -> list[list[str]]:
+    """Return the first lines of a file, or all, as fields; empty lines are left out."""
+
+    def read() -> list[list[str]]:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            return [row for row in islice(csv.reader(file, skipinitialspace=True), n_rows) if row]
+
+    return _readable(read, path)
+
+
+def _reader(column: "Column") -> Callable[[Any], Any]:
+    """Return the function that converts a file's text to a value of a column."""
+    if column.labels is None:
+        return _file_number
+    # Blanks around a text do not belong to it.
+    label_of_text: dict[str, Any] = {str(label).strip(): label for label in column.values}
+    if len(label_of_text) < len(column.values):
+        raise ValueError(
+            f"column {column.name!r} has labels that look the same in a file: they differ only by "
+            "blanks around them or by type, such as 1 and '1'. Declare one of each."
+        )
+    flags = {str(label).lower(): label for label in column.values if isinstance(label, bool)}
+    numbers = {
+        float(label): label
+        for label in column.values
+        if isinstance(label, Real) and not isinstance(label, bool)
+    }
+
+    @cache
+    def label_of(value: Any) -> Any:
+        """Return the declared label for a value of a file, or the value itself."""
+        if not isinstance(value, str):
+            return None if is_missing(value) else value
+        word = value.strip()
+        if word in label_of_text:
+            return label_of_text[word]
+        if word.lower() in flags:
+            return flags[word.lower()]
+        if word in _MISSING:
+            return None
+        with suppress(ValueError):
+            return numbers.get(float(word), word)
+        return word
+
+    return label_of
+
+
+def _file_number(value: Any) -> Any:
+    """Return a double, or the text if it is no number, such as a date."""
+    if is_missing(value) or (isinstance(value, str) and value.strip() in _MISSING):
+        return math.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return value.strip() if isinstance(value, str) else value

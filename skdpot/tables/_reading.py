@@ -1,21 +1,32 @@
-"""Values of columns: numbers, labels and missing values, and rows as codes."""
+"""Reading of private tables: columns as numbers and labels, kinds of columns, and people."""
 
 import math
-from contextlib import suppress
+from collections.abc import Iterable
+from dataclasses import replace
 from decimal import Decimal
-from functools import partial
 from itertools import compress
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from skdpot.privacy.foreign import result_of
-from skdpot.tables._column import NOMINAL, NUMERIC, ORDINAL, Column
-from skdpot.tables._containers import LARGEST_EXACT, Table, kind_of, library_of, rows_as_array
-from skdpot.tables._dates import numbers_of_dates
-from skdpot.tables._declarations import is_missing, label_codes, objects
+from skdpot.privacy.quotes import shown
+from skdpot.tables._column import NOMINAL, NUMERIC, ORDINAL, Column, numbers_of_dates
+from skdpot.tables._declared import declared_labels, is_missing, objects
+from skdpot.tables._frames import (
+    Table,
+    as_array,
+    categories_type,
+    exact_digits,
+    kind_of,
+    labels_in,
+    library_of,
+    plain_values,
+    rows_as_array,
+)
+from skdpot.tables._schema import TableSchema
 
 # Longer integers cannot be written.
 _LARGEST_WRITTEN = 1e300
@@ -29,9 +40,179 @@ _IN_PRIVATE_ROWS = (
     "With epsilon, leave out the rows that have missing numbers, or fill in a number that is "
     "public. Do not impute from private rows: what an imputer learns of them has no protection."
 )
+# Types of polars of which single values, or the lack of any, can make any other type.
+_UNSURE = ("Boolean", "Null", "Object")
+# Maximum number of columns that an error lists.
+_MOST_LISTED = 20
 
 
-def numbers_in(table: Table, place: Any, column: Column) -> tuple[np.ndarray, list[str]]:
+# Tables with a schema
+# --------------------
+
+
+def read_units(X: Any, schema: TableSchema, *, private: bool = False) -> np.ndarray:
+    """Return the units of a table, or raise with all violations of the declaration.
+
+    If `private`, no value raises: one that has no unit gets -1, or -2. Names, shapes and types of
+    columns still raise.
+
+    Examples
+    --------
+    >>> from skdpot.tables import read_schema, read_units
+    >>> read_units([[30, "F"], [40, "M"]], read_schema({"age": range(17, 91), "sex": ["F", "M"]}))
+    array([[13,  0],
+           [23,  1]])
+    """
+    values, problems = _values_in(Table(X), schema, private)
+    units, unit_problems = schema.units_and_problems(values)
+    _refuse(problems if private else [*problems, *unit_problems])
+    return units
+
+
+def read_columns(X: Any, schema: TableSchema, *, private: bool = False) -> list[np.ndarray]:
+    """Return the columns of a table in the form for `TableSchema.encode`, or raise.
+
+    The columns of a frame are found by their names; those of an array are in the order of the
+    schema. Numeric ones are doubles, with NaN for missing values; others are objects, with None.
+    Errors quote no value. If `private`, values that are no numbers are missing, and raise nothing.
+
+    Examples
+    --------
+    >>> from skdpot.tables import read_columns, read_schema
+    >>> schema = read_schema({"age": range(17, 91), "sex": ["F", "M"]})
+    >>> read_columns([[30, "F"], [40, "M"]], schema)
+    [array([30., 40.]), array(['F', 'M'], dtype=object)]
+    """
+    values, problems = _values_in(Table(X), schema, private)
+    _refuse(problems)
+    return values
+
+
+def _values_in(
+    table: Table, schema: TableSchema, private: bool
+) -> tuple[list[np.ndarray], list[str]]:
+    """Return the learned columns of a table, and the errors in them; or raise.
+
+    If `private`, these are errors that types of columns show, and no value decides about one.
+    """
+    names = [column.name for column in schema.declared]
+    if np.ma.isMaskedArray(table.X):
+        raise TypeError("X is a masked array, whose mask would be lost: use NaN, or None.")
+    if table.container != "array":
+        _check_names(checked_names(table), names)
+        names = table.names
+    elif len(table.X.shape) != 2 or table.X.shape[1] != len(names):
+        raise ValueError(
+            f"the table must have the {len(names)} columns of the schema, got an array of shape "
+            f"{('n', *table.X.shape[1:])}."
+        )
+    if not len(table):
+        raise ValueError("the table has no records (0 rows); at least 1 is needed.")
+    values, problems = [], []
+    for column in schema.columns:
+        place = names.index(column.name)
+        if column.kind == NUMERIC:
+            read, problem = _numbers_in(table, place, column)
+            if problem and not private:
+                # Such a column causes no further complaint.
+                read = np.full(len(table), column.low)
+            is_mistyped = table.kind(place) not in _kinds_of_numbers(column)
+        else:
+            read, problem = _exact_labels(table, place, column, private)
+            is_mistyped = True
+            if private and column.has_other_labels(table.kind(place)):
+                problem = [column.mistyped]
+        values.append(read)
+        problems += problem if is_mistyped or not private else []
+    return values, problems
+
+
+def _refuse(problems: list[str]) -> None:
+    """Raise with all problems of a table, if there are any."""
+    if problems:
+        raise ValueError("; ".join(problems) + ".")
+
+
+def _kinds_of_numbers(column: Column) -> str:
+    """Return the kinds of types that may hold the values of a numeric column."""
+    if column.unit is None:
+        return "biufO"
+    return "mUO" if column.duration else "MUO"
+
+
+def _exact_labels(
+    table: Table, place: int, column: Column, private: bool
+) -> tuple[np.ndarray, list[str]]:
+    """Return a column of labels, and the problem of floating-point numbers, in a list.
+
+    Those that stand for several labels are missing. One missing value makes them of integers in
+    pandas, and rounds the labels of other records.
+    """
+    labels = labels_in(table.column(place))
+    least = 2 ** exact_digits(table.series(place))
+    if not any(type(label) is int and abs(label) >= least for label in column.values):
+        return labels, []
+    rounded = [type(label) is float and abs(label) >= least for label in labels.tolist()]
+    labels[np.array(rounded, dtype=bool)] = None
+    if not (table.kind(place) == "f" if private else any(rounded)):
+        return labels, []
+    return labels, [
+        f"column {column.name!r} has floating-point numbers, which do not distinguish all of its "
+        "declared integers: read it as text, or as integers that may be missing (Int64)"
+    ]
+
+
+def values_in(X: Any, schema: TableSchema) -> np.ndarray:
+    """Return the declared columns of a private table, in order, as an array of objects.
+
+    Raises as `read_columns` does, and no value raises.
+
+    Examples
+    --------
+    >>> from skdpot.tables import read_schema, values_in
+    >>> values_in([[30, "F"], [40, "M"]], read_schema({"age": range(17, 91), "sex": ["F", "M"]}))
+    array([[30, 'F'],
+           [40, 'M']], dtype=object)
+    """
+    read_columns(X, schema, private=True)
+    table = Table(X)
+    declared = [column.name for column in schema.declared]
+    names = declared if table.container == "array" else table.names
+    return as_array([objects(table.column(names.index(name))) for name in declared])
+
+
+def checked_names(table: Table) -> list:
+    """Return the names of a table's columns, or raise if they are invalid."""
+    # Other names may be private values, for example of a transposed table.
+    if not all(isinstance(name, str | Integral) for name in table.names):
+        raise TypeError("names of columns must be text or integers; those of X are not.")
+    return table.names
+
+
+def _check_names(names: list, declared: list) -> None:
+    """Raise unless the columns of a frame are the declared ones, each once."""
+    wrong = [f"column {name!r} is there twice" for name in declared if names.count(name) > 1]
+    extra = [name for name in names if name not in declared]
+    if extra:
+        wrong.append(
+            f"the table has columns that the schema does not declare: {extra}. Declare them, or "
+            "leave them out; identifiers are declared as {'identifier': True}"
+        )
+    lacking = [name for name in declared if name not in names]
+    if lacking:
+        wrong.append(
+            f"the table lacks the columns {lacking} of the schema. Add them to the table, or "
+            "declare a schema without them"
+        )
+    if wrong:
+        raise ValueError("; ".join(wrong) + ".")
+
+
+# Numbers and labels
+# ------------------
+
+
+def _numbers_in(table: Table, place: Any, column: Column) -> tuple[np.ndarray, list[str]]:
     """Return a column as doubles, and the problem of values that are no numbers, in a list.
 
     Missing values, and those that are no numbers, are NaN. Dates and durations become numbers if
@@ -84,21 +265,15 @@ def _floats(values: np.ndarray) -> np.ndarray:
     """Return values as doubles, NaN for those that are no numbers."""
     if values.dtype != object:
         return values.astype(np.float64)
-    numbers = [_number_in_text(value) for value in values.ravel().tolist()]
+    numbers = [_number(value, str) for value in values.ravel().tolist()]
     found = [math.nan if number is None else number for number in numbers]
     return np.array(found, dtype=np.float64).reshape(values.shape)
 
 
-def _number_in_text(value: Any) -> float | None:
-    with suppress(Exception):
-        return float(value) if isinstance(value, str) else _number(value)
-    return None
-
-
-def finite_numbers(table: Table, column: Column, missing: str) -> np.ndarray:
+def _finite_numbers(table: Table, column: Column, missing: str) -> np.ndarray:
     """Return a column as finite doubles, also read from text, or raise; no value is quoted.
 
-    `missing` is as for `column_codes`.
+    `missing` is as for `read_codes`.
     """
     may_miss = missing == "kept"
     if table.holds_dates(column.position):
@@ -167,89 +342,30 @@ def _columns_with_missing(table: Table) -> str:
     return f"Columns with missing values: {list(compress(table.names, missing))}."
 
 
-def column_codes(table: Table, column: Column, missing: str) -> np.ndarray:
-    """Return numbers, or positions of labels, -1 for an unknown label.
-
-    `missing` is as for `labels_of`; ``"kept"`` keeps missing numbers as NaN. Errors quote no value.
-    """
-    if column.kind == NUMERIC:
-        return finite_numbers(table, column, missing)
-    labels = labels_of(table, column, missing)
-    codes = column.codes(labels)
-    if missing == "none" and (problems := labels_of_other_types(column, labels, codes)):
-        raise ValueError(f"{problems[0]}.")
-    return np.maximum(codes, -1).astype(np.float64)
-
-
-def labels_of_other_types(column: Column, labels: np.ndarray, codes: np.ndarray) -> list[str]:
-    """Return the problem of unknown labels that are declared ones of another type.
-
-    A single text makes text of all numbers that pandas reads from a file: one record would make
-    the labels of all others unknown. `codes` are those of `Column.codes`.
-    """
-    unknown = labels[codes == -2] if column.kind != NUMERIC else ()
-    found = (result_of(partial(_is_of_other_type, value, column), False) for value in unknown)
-    return mistyped(column) if any(found) else []
-
-
-def mistyped(column: Column) -> list[str]:
-    """Return the problem of a column of labels that has another type than those declared."""
-    return [
-        f"column {column.name!r} has text where numbers or truth values are declared, or the other "
-        "way round (the number 1 is not the text '1'): convert the column, as none of it would be "
-        "a declared label"
-    ]
-
-
-def has_other_labels(declared: Any, kind: str) -> bool:
-    """Tell whether a type of this kind holds none of the declared labels."""
-    are_text = [isinstance(label, str) for label in declared]
-    return (kind in "biuf" and all(are_text)) or (kind in "US" and not any(are_text))
-
-
 def refuse_other_labels(labels: Any, declared: Any, name: str) -> None:
     """Raise if private labels have a type that none of the declared ones has; no value raises."""
-    if has_other_labels(declared, kind_of(labels)):
-        raise ValueError(f"{mistyped(Column(name, NOMINAL))[0]}.")
-
-
-def declared_codes(labels: np.ndarray, number: dict[Any, int], name: str) -> np.ndarray:
-    """Return the number of each private label, -1 for an undeclared one.
-
-    Raise if an undeclared label is a declared one that is written as another type.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.tables import declared_codes
-    >>> labels = np.array(["b", "a", "c"], dtype=object)
-    >>> declared_codes(labels, {"a": 0, "b": 1}, "y").tolist()
-    [1, 0, -1]
-    """
-    codes = label_codes(labels, number)
-    column = Column(name, NOMINAL, values=tuple(number))
-    if problems := labels_of_other_types(column, labels, np.where(codes < 0, -2, codes)):
-        raise ValueError(f"{problems[0]}.")
-    return codes
-
-
-def _is_of_other_type(value: Any, column: Column) -> bool:
-    """Tell whether a value that is no label is written as one of another type."""
-    if isinstance(value, str):
-        declared = [label for label in column.values if not isinstance(label, str)]
-        with suppress(ValueError):
-            return float(value) in declared
-        return value in map(str, declared)
-    # Longer integers are no labels, and cannot be written.
-    if not isinstance(value, int | float) or abs(value) >= _LARGEST_WRITTEN:
-        return False
-    whole = abs(value) < LARGEST_EXACT and value == int(value)
-    return str(value) in column.number or (whole and str(int(value)) in column.number)
+    column = Column(name, NOMINAL, values=tuple(declared))
+    if column.has_other_labels(kind_of(labels)):
+        raise ValueError(f"{column.mistyped}.")
 
 
 def read_codes(table: Table, columns: list[Column], missing: str) -> np.ndarray:
-    """Return the codes of all columns, one row per row of data."""
-    return np.column_stack([column_codes(table, column, missing) for column in columns])
+    """Return the codes of all columns, one row per row of data.
+
+    These are numbers, or positions of labels, -1 for an unknown label. `missing` is as for
+    `labels_of`; ``"kept"`` keeps missing numbers as NaN. Errors quote no value.
+    """
+    read = []
+    for column in columns:
+        if column.kind == NUMERIC:
+            read.append(_finite_numbers(table, column, missing))
+            continue
+        labels = labels_of(table, column, missing)
+        codes = column.codes(labels)
+        if missing == "none" and (problems := column.labels_of_other_types(labels, codes)):
+            raise ValueError(f"{problems[0]}.")
+        read.append(np.maximum(codes, -1).astype(np.float64))
+    return np.column_stack(read)
 
 
 def label_order(label: Any) -> tuple[int, str, Any]:
@@ -263,13 +379,17 @@ def label_order(label: Any) -> tuple[int, str, Any]:
     return 2, type(label).__name__, str(label)
 
 
-def _number(value: Any) -> float | None:
-    """Return a value as a double, NaN for a missing one, and None if it is no number."""
+def _number(value: Any, *others: type) -> float | None:
+    """Return a value as a double, NaN for a missing one, and None if it is no number.
+
+    Values of other types are read, too.
+    """
     if is_missing(value):
         return math.nan
     try:
         # Databases return decimal numbers.
-        return float(value) if isinstance(value, Real | Decimal) else None
+        known: Any = value if isinstance(value, (Real, Decimal, *others)) else None
+        return None if known is None else float(known)
     except OverflowError:
         # An integer beyond all doubles is beyond all bounds, too.
         return math.inf if value > 0 else -math.inf
@@ -295,3 +415,252 @@ def private_codes(table: Table, column: Column) -> np.ndarray:
     if column.kind == NUMERIC:
         return _floats(table.column(column.position))
     return np.maximum(column.codes(table.labels(column.position)), -1).astype(np.float64)
+
+
+# Kinds of columns
+# ----------------
+
+
+def find_columns(
+    table: Table,
+    kept: np.ndarray,
+    *,
+    categorical_features: Any,
+    categories: Any,
+    missing: str,
+    private: bool,
+) -> list[Column]:
+    """Return the column declarations of the kept columns of X.
+
+    `categorical_features` and `categories` are as in the estimators, and `missing` is as in
+    `labels_of`. If `private`, labels that were not declared are refused, instead of being found in
+    X. Raises if declarations name other columns than those of X, or do not match them.
+    """
+    names, kinds = table.names, dict.fromkeys(kept.tolist(), NUMERIC)
+    if categorical_features is None or isinstance(categorical_features, str | dict):
+        kinds = {position: _kind_of_type(table.dtype(position)) for position in kinds}
+        if private:
+            is_dict = isinstance(categorical_features, dict)
+            kinds = _kinds_of_declared(table, kinds, categories, named=is_dict)
+    named = _kinds_of_named(table, categorical_features)
+    kinds |= {position: kind for position, kind in named.items() if position in kinds}
+    declared = _declared(categories, [j for j, kind in kinds.items() if kind != NUMERIC], names)
+    columns = []
+    for position, kind in kinds.items():
+        column = Column(names[position], kind, position=position)
+        if kind != NUMERIC:
+            column = _labelled(column, table, declared.get(position), missing, private)
+        columns.append(column)
+    return columns
+
+
+def _labelled(column: Column, table: Table, labels: Any, missing: str, private: bool) -> Column:
+    """Return a categorical column with its labels: declared ones, or those found in X."""
+    # Types of data frames that list no categories depend on the data.
+    dtype = table.dtype(column.position)
+    column = replace(column, dtype=dtype if hasattr(dtype, "categories") else None)
+    if labels is None and private:
+        raise ValueError(
+            f"categories must be declared for column {column.name!r}: a list of its labels, which "
+            "may not be learned from private data."
+        )
+    # A table without rows, as for a preview, has no labels.
+    may_have_none = labels is None and not len(table)
+    if labels is None:
+        labels = _labels_in(table, column, missing)
+    _, number = declared_labels(labels, f"categories of column {column.name!r}")
+    if not number and not may_have_none:
+        raise ValueError(f"categories of column {column.name!r} are empty; declare at least one.")
+    # A single level has no order.
+    kind = column.kind if len(number) > 1 else NOMINAL
+    dtype = column.dtype
+    if private and dtype is not None:
+        # Its own categories may come from the data.
+        dtype = categories_type(table.container, number, getattr(dtype, "ordered", False))
+    return replace(column, kind=kind, values=tuple(number), dtype=dtype)
+
+
+def _labels_in(table: Table, column: Column, missing: str) -> list[Any]:
+    """Return a column's labels in order: declared by its type, or found in it."""
+    if getattr(column.dtype, "ordered", False) or (
+        column.kind == ORDINAL and type(column.dtype).__name__ == "Enum"
+    ):
+        return list(column.dtype.categories)
+    labels = set(labels_of(table, column, missing).tolist())
+    if column.kind == ORDINAL and any(isinstance(label, str) for label in labels):
+        raise ValueError(
+            f"column {column.name!r} is declared ordinal, and its labels are text, which has no "
+            f"order of its own. Give the order by categories={{{column.name!r}: [...]}}, or make "
+            "the column an ordered pandas Categorical."
+        )
+    # A missing value is a category of its own, but not a level.
+    missing_too = None in labels and column.kind != ORDINAL
+    return sorted(labels - {None}, key=label_order) + ([None] if missing_too else [])
+
+
+def _kinds_of_named(table: Table, categorical_features: Any) -> dict[int, str]:
+    """Return the kinds of named columns, by position."""
+    if categorical_features is None or isinstance(categorical_features, str):
+        return {}
+    names, parameter = table.names, "categorical_features"
+    if isinstance(categorical_features, dict):
+        if not set(categorical_features.values()) <= {ORDINAL, NOMINAL}:
+            raise ValueError(
+                "categorical_features, as a dict, must have 'ordinal' or 'nominal' for each "
+                f"column, got {categorical_features!r}."
+            )
+        return {
+            _position(name, names, parameter): kind for name, kind in categorical_features.items()
+        }
+    # An array of objects keeps positions as integers beside names.
+    listed = np.asarray(categorical_features, dtype=object).tolist()
+    if len(listed) == len(names) and all(isinstance(item, bool | np.bool_) for item in listed):
+        listed = np.flatnonzero(listed).tolist()
+    positions = [_position(name, names, parameter) for name in listed]
+    ordered = [getattr(table.dtype(position), "ordered", False) for position in positions]
+    return {j: ORDINAL if is_one else NOMINAL for j, is_one in zip(positions, ordered, strict=True)}
+
+
+def _kinds_of_declared(
+    table: Table, kinds: dict[int, str], categories: Any, *, named: bool
+) -> dict[int, str]:
+    """Return the kinds that types declare, regardless of single values.
+
+    Types are used if no record can change them. A column of numbers and one word has the type
+    object; declarations decide about every column that libraries treat that way.
+    """
+    declarations = categories if isinstance(categories, dict) else ()
+    if categories is not declarations and categories is not None and len(categories) and not named:
+        raise ValueError(
+            "with epsilon, a list of categories needs categorical_features, because types of "
+            "columns may depend on single values. Or give a dict by column."
+        )
+    declared = {_position(name, table.names, "categories") for name in declarations}
+    kinds_by_position = {}
+    for position, kind in kinds.items():
+        dtype = table.dtype(position)
+        unsure = getattr(dtype, "kind", "f") in "Ob" or type(dtype).__name__ in _UNSURE
+        if position in declared:
+            kinds_by_position[position] = NOMINAL if kind == NUMERIC else kind
+        else:
+            kinds_by_position[position] = NUMERIC if unsure else kind
+    return kinds_by_position
+
+
+def _kind_of_type(dtype: Any) -> str:
+    if hasattr(dtype, "categories") and hasattr(dtype, "ordered"):
+        return ORDINAL if dtype.ordered else NOMINAL
+    if hasattr(dtype, "is_numeric"):
+        return NUMERIC if dtype.is_numeric() or dtype.is_temporal() else NOMINAL
+    return NOMINAL if getattr(dtype, "kind", "f") in "OUSb" else NUMERIC
+
+
+def _position(name: Any, names: list[Any], parameter: str) -> int:
+    if name in names and (isinstance(name, str) or all(isinstance(n, Integral) for n in names)):
+        return names.index(name)
+    if isinstance(name, Integral) and -len(names) <= int(name) < len(names):
+        return int(name) % len(names)
+    raise ValueError(f"{parameter} names a column that X lacks. {no_such_column(name, names)}")
+
+
+def _declared(categories: Any, categorical: list[int], names: list[Any]) -> dict[int, Any]:
+    """Return the declared labels of categorical columns, by position."""
+    if categories is None:
+        return {}
+    if isinstance(categories, dict):
+        labels_by_position = {}
+        for name, labels in categories.items():
+            position = _position(name, names, "categories")
+            if position not in categorical:
+                raise ValueError(
+                    f"categories are declared for column {name!r}, which is not categorical."
+                )
+            labels_by_position[position] = labels
+        return labels_by_position
+    categories = list(categories)
+    if len(categories) != len(categorical):
+        raise ValueError(
+            f"categories declares {len(categories)} columns, and there are {len(categorical)} "
+            "categorical ones."
+        )
+    return dict(zip(categorical, categories, strict=True))
+
+
+def no_such_column(column: Any, names: Any) -> str:
+    """Return the text of an error about a column that X does not have."""
+    names = list(names)
+    listed = ", ".join(map(repr, names[:_MOST_LISTED])) + (", ..." * (len(names) > _MOST_LISTED))
+    text = f"X has no column {shown(column)}. Its columns are [{listed}]."
+    if isinstance(column, str) and any("__" in str(name) for name in names):
+        text += " A ColumnTransformer prefixes names; set verbose_feature_names_out=False."
+    return text
+
+
+# People
+# ------
+
+
+def check_index(X: Any, groups: Any) -> None:
+    """Raise if pandas rows and their people have different indices."""
+    if hasattr(X, "iloc") and hasattr(groups, "iloc") and not X.index.equals(groups.index):
+        raise ValueError(
+            "groups has another index than X, or another order: reindex it like X, or pass "
+            "groups.to_numpy() if it is in the order of the rows."
+        )
+
+
+def person_codes(
+    groups: Any, n_rows: int, *, leave_out: bool = False
+) -> tuple[np.ndarray, list[Any]]:
+    """Return the number of each row's person, and the people, or raise without a quote.
+
+    With `leave_out`, the number is -1 where a value names no single person: a missing value, a list
+    or a floating-point number that may stand for several people. Otherwise these raise.
+
+    Examples
+    --------
+    >>> from skdpot.tables import person_codes
+    >>> person_codes(["b", "a", "b"], 3)
+    (array([0, 1, 0]), ['b', 'a'])
+    """
+    if np.ma.isMaskedArray(groups):
+        raise ValueError("groups is a masked array: give the person of each row, without a mask.")
+    if not isinstance(groups, Iterable):
+        groups = ()
+    # One by one: a person of another type changes none of the others.
+    values = plain_values(groups if hasattr(groups, "dtype") else objects(groups))
+    if values.ndim != 1 or len(values) != n_rows:
+        raise ValueError("groups must have one person for each row of X, in one dimension.")
+    number: dict[Any, int] = {}
+    largest = 2.0 ** exact_digits(groups)
+    codes = [_code_of(value, number, largest) for value in values.tolist()]
+    if -1 in codes and not leave_out:
+        raise ValueError(
+            "groups has values that do not name one person, whose rows cannot be protected: "
+            "missing values, lists, or floating-point numbers that may stand for several people "
+            f"(from 2**{exact_digits(groups)} on). Leave these rows out, or read names as text."
+        )
+    if len(set(map(_kind_of, number))) > 1:
+        raise ValueError(
+            "groups names people by values of different types, such as 7 and '7', and one person "
+            "may have two names: read the column as text (dtype=str)."
+        )
+    return np.array(codes, dtype=np.intp), list(number)
+
+
+def _code_of(value: Any, number: dict[Any, int], largest: float) -> int:
+    """Return the number of a person, a new one for a new person, and -1 for no name."""
+    try:
+        if is_missing(value) or (isinstance(value, float) and abs(value) >= largest):
+            return -1
+        return number.setdefault(value, len(number))
+    except Exception:
+        return -1
+
+
+def _kind_of(person: Any) -> Any:
+    if isinstance(person, tuple):
+        return tuple(map(_kind_of, person))
+    # Numbers of different types are equal, except for decimal ones.
+    kind = Real if isinstance(person, Real) else type(person)
+    return kind, result_of(lambda: person.tzinfo, None) is None

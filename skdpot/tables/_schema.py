@@ -1,23 +1,111 @@
-"""The schema of a table: the declarations of its columns, and its values as integers.
+"""The schema of a table: the declarations of its columns, and tables as they are declared.
 
 The declaration is public; it must not be learned from private data.
 """
 
+import datetime
+import json
+import math
+import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from skdpot.privacy.quotes import shown
-from skdpot.tables._column import LABEL_KEYS, NUMERIC, Column
-from skdpot.tables._containers import Table
-from skdpot.tables._dates import DATE, TEXT
-from skdpot.tables._declared_columns import HOW_TO_DECLARE, names_type, read_column
-from skdpot.tables._reading import labels_of_other_types
-from skdpot.tables._schema_files import columns_in, refuse_gaps
-from skdpot.tables._types import type_in_frame
-from skdpot.tables._unlearned import Unlearned
+from skdpot.tables._column import (
+    DATE,
+    DATETIME,
+    LABEL_KEYS,
+    LINEAR,
+    NOMINAL,
+    NUMERIC,
+    ORDINAL,
+    SCALES,
+    TEXT,
+    TIMEDELTA,
+    UNITS,
+    Column,
+    date_number,
+    date_objects,
+    duration_number,
+    is_date,
+    is_duration,
+    last_number,
+    says_time,
+)
+from skdpot.tables._declared import LARGEST_BOUND, declared_labels, is_missing, objects
+from skdpot.tables._frames import Table, categories_type, make_table
+
+# A format of one whole number, with an optional width. Other formats are refused.
+_PATTERN = re.compile(r"[^{}]*\{(:0?\d{0,2}[dxX]?)?\}[^{}]*")
+# Placeholder of a template for values that must be declared.
+FILL_IN = "FILL IN"
+_INTEGERS = re.compile(r"[uU]?[iI]nt(8|16|32|64)")
+_FLOATS = re.compile(r"[fF]loat(32|64)")
+_DATES = re.compile(r"(datetime|timedelta)64\[(s|ms|us|ns)(, [\w/+:-]+)?\]")
+_OF_LABELS = ("category", "string", "bool", "boolean", "object")
+# Integers up to this magnitude, and differences of two of them, are doubles.
+_LARGEST_INTEGER = 2**51
+# Maximum number of steps between bounds, and the rounding error of that number.
+_MOST_STEPS, _ROUNDING = 2**40, 1e-6
+# Words that are meant as dates.
+_LIKE_A_DATE = re.compile(r"\d+[-/.]\d+[-/.]\d+")
+HOW_TO_DECLARE = (
+    "range(low, high + 1) for integers, (low, high) for real numbers or dates, a list of "
+    "categories, or a dict with 'bounds' (and 'integer', 'step', 'scale' or 'unit'), 'levels', "
+    "'categories', 'identifier' or 'constant', and with 'missing': True where values may be missing"
+)
+_WHY_NO_TYPE = (
+    "a dtype is the name of a type of pandas, such as 'int16', 'Int64', 'float32', 'category' or "
+    "'datetime64[us]', or 'date' or 'text' for dates"
+)
+# Optional keys of a declaration, by the key that says its kind.
+_KEYS: dict[str, set[str]] = {
+    "bounds": {"integer", "step", "scale", "unit", "missing", "dtype"},
+    "levels": {"missing", "dtype"},
+    "categories": {"missing", "dtype"},
+    "identifier": set(),
+    "constant": set(),
+}
+
+
+@dataclass(frozen=True)
+class Unlearned:
+    """A declared column that is neither read nor learned.
+
+    Attributes
+    ----------
+    name : str or int
+        The user's name of it.
+    key : {"identifier", "constant"}
+        Whether its values are all different, or all the same.
+    content : str, int, float or True
+        A format of one integer for identifiers, with True for the integers themselves; or the value
+        of a constant.
+    """
+
+    name: Any
+    key: str
+    content: Any
+
+    def values(self, n: int) -> np.ndarray:
+        """Return its values in `n` new rows; identifiers are numbered from 1."""
+        if self.key == "constant":
+            kind = object if isinstance(self.content, str) else None
+            return np.full(n, self.content, dtype=kind)
+        numbers = np.arange(1, n + 1)
+        if self.content is True:
+            return numbers
+        return objects([self.content.format(number) for number in numbers.tolist()])
+
+    def plain(self) -> dict:
+        """Return the declaration of this column, with its name, in the form of JSON."""
+        return {"name": self.name, self.key: self.content}
 
 
 @dataclass(frozen=True)
@@ -30,14 +118,14 @@ class TableSchema:
         The columns that are read and learned, in the order of the declaration.
     target : int or None
         Position of the target among these columns.
-    others : tuple of (int, Identifier, Constant or Column)
+    others : tuple of (int, Unlearned or Column)
         Columns that are not learned, in order, each with its position among all that are declared;
         one of the last kind is computed from others.
     """
 
     columns: tuple[Column, ...]
     target: int | None = None
-    others: tuple[tuple[int, Unlearned], ...] = ()
+    others: tuple[tuple[int, Unlearned | Column], ...] = ()
 
     @property
     def names(self) -> list:
@@ -45,9 +133,9 @@ class TableSchema:
         return [column.name for column in self.columns]
 
     @property
-    def declared(self) -> list[Unlearned]:
+    def declared(self) -> list[Unlearned | Column]:
         """Return all declared columns, learned or not."""
-        declared: list[Unlearned] = list(self.columns)
+        declared: list[Unlearned | Column] = list(self.columns)
         for place, column in self.others:
             declared.insert(place, column)
         return declared
@@ -100,12 +188,16 @@ class TableSchema:
         if table.container == "array":
             return self
         dtypes = {name: table.dtype(place) for place, name in enumerate(table.names)}
-        kept = [name for name, one in columns_in(declared)[0].items() if names_type(name, one)]
+        kept = [
+            name
+            for name, one in columns_in(declared)[0].items()
+            if "dtype" in _as_mapping(name, one)
+        ]
 
         def typed(column: Any, dtype_in_frame: Any) -> Any:
             if not isinstance(column, Column):
                 return column
-            dtype = type_in_frame(dtype_in_frame, column)
+            dtype = _type_in_frame(dtype_in_frame, column)
             # Dates always have a type, from how their bounds are written.
             taken = dtype and column.dtype in (None, TEXT, DATE) and column.name not in kept
             return replace(column, dtype=dtype) if taken else column
@@ -115,40 +207,19 @@ class TableSchema:
         others = tuple((place, typed(column, None)) for place, column in self.others)
         return replace(self, columns=columns, others=others)
 
-    def encode(self, values: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the units of a table's values, or raise if some are not declared.
-
-        Parameters
-        ----------
-        values : sequence of ndarray of shape (n,)
-            Private. A column each, as `Column.units` reads them.
-
-        Returns
-        -------
-        ndarray of shape (n, n_columns), dtype int64
-            From 0 to below the number of units.
-
-        Raises
-        ------
-        ValueError
-            If a column has values that are missing or no declared category, and missing ones are
-            not declared. Private tables are read by `read_units`, where no value raises.
-        """
-        units, problems = self.units_and_problems(values)
-        refuse(problems)
-        return units
-
     def units_and_problems(self, values: Sequence[np.ndarray]) -> tuple[np.ndarray, list[str]]:
         """Return the units of a table's values, and the errors in them.
 
-        Units of values without a place are below 0.
+        `values` are private, a column each, as `Column.units` reads them. Units of values without a
+        place are below 0: those that are missing, or no declared category, where missing ones are
+        not declared.
         """
         units = np.empty((len(values[0]), len(self.columns)), dtype=np.int64, order="F")
         problems = []
         for j, column in enumerate(self.columns):
             units[:, j] = column.units(values[j])
             if column.missing:
-                problems += labels_of_other_types(column, values[j], units[:, j])
+                problems += column.labels_of_other_types(values[j], units[:, j])
                 units[units[:, j] < 0, j] = column.n_known
                 continue
             if (units[:, j] == -1).any():
@@ -260,16 +331,21 @@ def read_schema(schema: Any, target: Any = None) -> TableSchema:
             "schema must be a dict that declares what each column of the table holds, or JSON or "
             "the path of a JSON file with one: " + HOW_TO_DECLARE + "."
         )
-    refuse_gaps(columns)
+    gaps = [name for name, declared in columns.items() if _has_gap(declared)]
+    if gaps:
+        raise ValueError(
+            f"the schema has {FILL_IN!r} for the columns {gaps}: write what is publicly known of "
+            "them. It may not be learned from the table."
+        )
     target = file_target if target is None else target
-    declared = [read_column(name, declaration) for name, declaration in columns.items()]
+    declared = [_read_column(name, declaration) for name, declaration in columns.items()]
     return _schema_of(declared, target, set())
 
 
-def _schema_of(declared: list[Unlearned], target: Any, computed: set) -> TableSchema:
+def _schema_of(declared: list[Unlearned | Column], target: Any, computed: set) -> TableSchema:
     """Return the schema of columns, some of which may be computed, or raise."""
     learned: list[Column] = []
-    others: list[tuple[int, Unlearned]] = []
+    others: list[tuple[int, Unlearned | Column]] = []
     for place, column in enumerate(declared):
         if isinstance(column, Column) and column.name not in computed:
             learned.append(column)
@@ -301,7 +377,304 @@ def schema_from_plain(plain: Mapping) -> TableSchema:
     return read_schema(dict(plain))
 
 
-def refuse(problems: list[str]) -> None:
-    """Raise with all problems of a table, if there are any."""
-    if problems:
-        raise ValueError("; ".join(problems) + ".")
+def write_table(
+    container: str, schema: TableSchema, values: Sequence[np.ndarray],
+    computed: Mapping[Any, np.ndarray] | None = None,
+) -> Any:  # fmt: skip
+    """Return columns of `TableSchema.presented` as a table in one of `CONTAINERS`.
+
+    `computed` are the columns that are computed from others. Columns have their declared types;
+    integers that may be missing have the nullable type of pandas. An array has doubles if all
+    columns are numeric, and objects otherwise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.tables import read_schema, write_table
+    >>> schema = read_schema({"age": range(17, 91), "sex": ["F", "M"]})
+    >>> values = [np.array([30, 40]), np.array(["F", "M"], dtype=object)]
+    >>> write_table("array", schema, values)
+    array([[30, 'F'],
+           [40, 'M']], dtype=object)
+    """
+    named = dict(zip(schema.names, values, strict=True)) | dict(computed or {})
+    columns, types = [], []
+    for column in schema.declared:
+        array, dtype = (
+            _typed_values(container, column, named[column.name])
+            if isinstance(column, Column)
+            else (column.values(len(values[0])), None)
+        )
+        columns.append(array)
+        types.append(dtype)
+    # Integers that may be missing are objects elsewhere.
+    if container == "array" and all(
+        isinstance(column, Column) and column.kind == NUMERIC and column.unit is None
+        for column in schema.declared
+    ):
+        columns = [np.asarray(column, dtype=np.float64) for column in columns]
+    return make_table(container, [column.name for column in schema.declared], columns, types)
+
+
+def _typed_values(container: str, column: Column, values: np.ndarray) -> tuple[np.ndarray, Any]:
+    """Return values of `Column.presented`, and the type that they have in a frame."""
+    dtype: Any = column.dtype
+    if column.unit is not None:
+        if container == "array" or dtype in (DATE, TEXT):
+            return date_objects(values, dtype if dtype in (DATE, TEXT) else DATETIME), None
+        return values.astype(f"{values.dtype.kind}8[us]"), dtype
+    if container == "array":
+        return values, None
+    if dtype == "category":
+        return values, categories_type(container, column.values, column.kind == ORDINAL)
+    if dtype is None and column.missing:
+        # Integers and truth values that may be missing have types of pandas of their own.
+        if column.integer or (column.values and all(type(one) is int for one in column.values)):
+            return values, "Int64"
+        if column.values and all(isinstance(one, bool) for one in column.values):
+            return values, "boolean"
+    return values, dtype
+
+
+def columns_in(schema: Any) -> tuple[dict[Any, Any], Any]:
+    """Return a schema's declarations by name, and its target if it names one, or raise.
+
+    Parameters
+    ----------
+    schema : mapping, str or path-like
+        Declarations by name; the result of `TableSchema.plain`; JSON of either; or the path of a
+        file with that.
+
+    Examples
+    --------
+    >>> from skdpot.tables._schema import columns_in
+    >>> columns_in('{"sex": ["F", "M"]}')
+    ({'sex': ['F', 'M']}, None)
+    """
+    if isinstance(schema, str | os.PathLike):
+        text, source = str(schema), "the text"
+        if not text.lstrip().startswith("{"):
+            text, source = Path(schema).read_text(encoding="utf-8"), f"the file {text!r}"
+        try:
+            schema = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"schema must be JSON, but {source} is not: {error}.") from None
+    if not isinstance(schema, Mapping):
+        return {}, None
+    listed: Any = schema.get("columns")
+    # A list of columns is the plain form of a schema, and not the declaration of a column.
+    if not isinstance(listed, list | tuple) or not listed:
+        return dict(schema), None
+    if not all(isinstance(column, Mapping) and "name" in column for column in listed):
+        return dict(schema), None
+    columns = {
+        column["name"]: {key: value for key, value in column.items() if key != "name"}
+        for column in listed
+    }
+    if len(columns) < len(listed):
+        raise ValueError("the schema declares a column twice.")
+    return columns, schema.get("target")
+
+
+def _has_gap(declared: Any) -> bool:
+    parts = declared.values() if isinstance(declared, Mapping) else declared
+    if isinstance(declared, Mapping | list | tuple):
+        return any(map(_has_gap, parts))
+    return isinstance(declared, str) and declared == FILL_IN
+
+
+def _read_column(name: Any, declared: Any) -> Column | Unlearned:
+    """Return one column's declaration, or raise."""
+    if not isinstance(name, str | int) or isinstance(name, bool):
+        raise ValueError(f"columns have names of text, or numbers; the schema has {name!r}.")
+    in_full = _as_mapping(name, declared)
+    keys = set(in_full)
+    kinds = keys & _KEYS.keys()
+    if len(kinds) != 1 or keys - kinds - _KEYS[min(kinds)]:
+        unknown = keys - _KEYS.keys() - set().union(*_KEYS.values())
+        why = f"there is no key {shown(min(unknown, key=str))}" if unknown else ""
+        raise ValueError(_wrong(name, declared, why))
+    if "identifier" in keys:
+        pattern = in_full["identifier"]
+        if pattern is not True and not (isinstance(pattern, str) and _PATTERN.fullmatch(pattern)):
+            why = "an identifier is True, or a pattern with one number, such as 'customer-{:06d}'"
+            raise ValueError(_wrong(name, {"identifier": pattern}, why))
+        return Unlearned(name, "identifier", pattern)
+    if "constant" in keys:
+        if not _is_label(in_full["constant"]):
+            why = "a constant is a word or a number"
+            raise ValueError(_wrong(name, in_full, why))
+        return Unlearned(name, "constant", in_full["constant"])
+    missing, dtype = in_full.get("missing", False), in_full.get("dtype")
+    if not isinstance(missing, bool) or not (dtype is None or _is_type(dtype)):
+        wrong_type = dtype is not None and not _is_type(dtype)
+        raise ValueError(_wrong(name, declared, _WHY_NO_TYPE if wrong_type else ""))
+    if "bounds" in keys:
+        return _column_of_bounds(name, in_full, missing, dtype)
+    kind = ORDINAL if "levels" in keys else NOMINAL
+    return _labelled(name, kind, in_full[LABEL_KEYS[kind]], missing, dtype)
+
+
+def _as_mapping(name: Any, declared: Any) -> Mapping:
+    """Return a declaration in its dict form, or raise."""
+    if isinstance(declared, Mapping):
+        return declared
+    if isinstance(declared, range):
+        if len(declared) < 2 or declared.step != 1:
+            why = "a range has the step 1, and at least two integers"
+            raise ValueError(_wrong(name, declared, why))
+        return {"bounds": (declared[0], declared[-1]), "integer": True}
+    if isinstance(declared, tuple):
+        if len(declared) == 3 and _is_type(declared[0]):
+            return {"dtype": declared[0], "bounds": declared[1:]}
+        if any(isinstance(value, str) and not is_date(value) for value in declared):
+            raise ValueError(_wrong(name, declared, _why_no_bounds(declared)))
+        return {"bounds": declared}
+    if isinstance(declared, list | np.ndarray):
+        return {"categories": declared}
+    raise ValueError(_wrong(name, declared))
+
+
+def _column_of_bounds(name: Any, declared: Mapping, missing: bool, dtype: Any) -> Column:
+    """Return the column of numbers, dates or durations with these bounds, or raise."""
+    bounds, unit = declared["bounds"], declared.get("unit")
+    integer = declared.get("integer", dtype is not None and bool(_INTEGERS.fullmatch(dtype)))
+    scale = declared.get("scale", LINEAR)
+    ends = list(bounds) if isinstance(bounds, tuple | list) else []
+    if not isinstance(integer, bool) or scale not in SCALES:
+        raise ValueError(_wrong(name, declared))
+    dates = len(ends) == 2 and all(map(is_date, ends))
+    durations = unit is not None or (len(ends) == 2 and all(map(is_duration, ends)))
+    if not dates and not durations:
+        column = _numeric(name, bounds, integer, missing, scale, dtype)
+        return _stepped(column, declared) if "step" in declared else column
+    if unit is None:
+        unit = "s" if durations or any(map(says_time, ends)) else "D"
+    if (
+        not isinstance(unit, str)
+        or unit not in UNITS
+        or {"integer", "step", "scale"} & declared.keys()
+    ):
+        why = "dates and durations have a unit 'D', 'h', 'min' or 's', and no scale or step"
+        raise ValueError(_wrong(name, declared, why))
+    if dates:
+        if dtype is None and all(isinstance(end, str) for end in ends):
+            dtype = TEXT
+        elif dtype is None and {type(end) for end in ends} == {datetime.date}:
+            dtype = DATE
+        ends = [date_number(ends[0], unit), last_number(ends[1], unit)]
+    else:
+        ends = [duration_number(end, unit) if is_duration(end) else end for end in ends]
+    column = _numeric(name, tuple(ends), True, missing, LINEAR, dtype, bounds)
+    return replace(column, unit=unit, duration=not dates)
+
+
+def _why_no_bounds(declared: tuple) -> str:
+    """Return the error in a tuple with words that are no dates."""
+    words = [value for value in declared if isinstance(value, str) and not is_date(value)]
+    like_dates = [word for word in words if _LIKE_A_DATE.match(word)]
+    if like_dates or len(words) < len(declared):
+        return f"{(like_dates or words)[0]!r} is no date"
+    return "categories are a list, not a tuple"
+
+
+def _numeric(
+    name: Any, bounds: Any, integer: bool, missing: bool, scale: str, dtype: Any,
+    declared: Any = None,
+) -> Column:  # fmt: skip
+    kind, largest = (Integral, _LARGEST_INTEGER) if integer else (Real, LARGEST_BOUND)
+    ends = list(bounds) if isinstance(bounds, tuple | list) else []
+    numbers = len(ends) == 2 and all(isinstance(end, kind) for end in ends)
+    if not numbers or not -largest <= ends[0] < ends[1] <= largest:
+        reversed_ = numbers and not ends[0] < ends[1]
+        given = bounds if declared is None else declared
+        raise ValueError(_wrong(name, given, "low must be below high" if reversed_ else ""))
+    low, high = (int(end) if integer else float(end) for end in ends)
+    return Column(
+        name, NUMERIC, missing, low=low, high=high, integer=integer, scale=scale, dtype=dtype
+    )
+
+
+def _stepped(column: Column, declared: Mapping) -> Column:
+    """Return a column of real numbers that are multiples of a step above the lowest."""
+    step: Any = declared["step"]
+    is_one = isinstance(step, int | float) and not isinstance(step, bool) and step > 0
+    n_steps = (column.high - column.low) / step if is_one else 0.0
+    if column.integer or column.scale != LINEAR:
+        why = "a step is for real numbers on a linear scale"
+    elif not 1 <= round(n_steps) <= _MOST_STEPS or abs(n_steps - round(n_steps)) > _ROUNDING:
+        why = "high must be a whole number of steps above low"
+    else:
+        return replace(column, step=float(step))
+    raise ValueError(_wrong(column.name, declared, why))
+
+
+def _labelled(name: Any, kind: str, values: Any, missing: bool, dtype: Any) -> Column:
+    what = f"{LABEL_KEYS[kind]} of column {name!r}"
+    if isinstance(values, list) and any(map(is_missing, values)):
+        why = f"{LABEL_KEYS[kind]} are words or numbers, none of them missing (None or NaN)"
+        raise ValueError(_wrong(name, values, why))
+    labels = declared_labels(values, what)[0].tolist()
+    if not labels or not all(map(_is_label, labels)):
+        raise ValueError(f"{what} must be a list of words or numbers, got {_declared(values)}.")
+    return Column(name, kind, missing, values=tuple(labels), dtype=dtype)
+
+
+def _is_label(label: Any) -> bool:
+    return isinstance(label, str | int) or (isinstance(label, float) and math.isfinite(label))
+
+
+def _wrong(name: Any, declared: Any, why: str = "") -> str:
+    reason = f": {why}" if why else ""
+    return (
+        f"column {name!r} must be declared as {HOW_TO_DECLARE}; got {_declared(declared)}{reason}."
+    )
+
+
+def _declared(declared: Any) -> str:
+    """Return a declaration as text; for a frame's column, which is private, only its type."""
+    is_one = isinstance(declared, list | tuple | dict | range)
+    return repr(declared) if is_one else shown(declared)
+
+
+# Types of columns
+# ----------------
+
+
+def _is_type(name: Any) -> bool:
+    """Tell whether columns may be declared to have the type with this name."""
+    if not isinstance(name, str):
+        return False
+    patterns = (_INTEGERS, _FLOATS, _DATES)
+    return name in (*_OF_LABELS, DATE, TEXT) or any(one.fullmatch(name) for one in patterns)
+
+
+def _type_in_frame(dtype: Any, column: Column) -> str | None:
+    """Return the name of the type that this column has in drawn frames; None if none is named.
+
+    A column takes how text is stored. Types of numbers, dates and truth values follow from the
+    declaration, since a single value can change them. A missing value turns integers into doubles,
+    as does the label 1.0. A large number makes longer integers, and 1 turns truth values into
+    objects. pandas leaves all dates of a file as text if one of them is written in another way,
+    such as with a time or another zone. An undeclared label changes the type where such labels
+    count as missing; then only the type of categories is taken, which the maker of the frame asked
+    for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.tables import read_schema
+    >>> from skdpot.tables._schema import _type_in_frame
+    >>> age, day = read_schema({"age": range(18, 300), "day": ("2020-01-01", "2024-12-31")}).columns
+    >>> [_type_in_frame(np.dtype(name), of) for name, of in (("int16", age), ("O", day))]
+    [None, 'datetime64[us]']
+    """
+    if column.unit is not None:
+        return f"{TIMEDELTA if column.duration else DATETIME}64[us]"
+    names = {"Categorical": "category", "Enum": "category", "String": "string"}
+    name = names.get(type(dtype).__name__, str(dtype))
+    if hasattr(dtype, "ordered") or name == "category":
+        return None if column.kind == NUMERIC else "category"
+    # No single value can have caused this type.
+    text = all(isinstance(label, str) for label in column.values) and not column.missing
+    return name if column.kind != NUMERIC and name == "string" and text else None

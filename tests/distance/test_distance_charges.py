@@ -14,8 +14,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_html_repr
 
 from skdpot import PrivacyLedger, PrivateSinkhornDistance
-from skdpot.distance._costs_release import CostsRelease
-from skdpot.distance._grid_release import GridRelease
+from skdpot.distance._releases import CostsRelease, GridRelease
 from skdpot.privacy import BudgetAccountant, BudgetError, BudgetExceededError
 from skdpot.privacy.accounting import calibrate_noise_multiplier
 from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent, PlannedDpEvent

@@ -9,28 +9,26 @@ import pytest
 import sklearn
 
 from skdpot import PrivacyLedger, PrivateSinkhornDistance
-from skdpot.distance import _costs
-from skdpot.distance._costs import CostSettings, pairwise_costs
-from skdpot.distance._metrics import make_cost
+from skdpot.distance import _releases
+from skdpot.distance._costs import make_cost
+from skdpot.distance._releases import CostSettings, pairwise_costs
 from skdpot.privacy.sensitivity import transport_cost_sensitivity
 
 
 @pytest.mark.parametrize(
-    "metric, params, width",
+    "metric, width",
     [
-        ("minkowski", {"p": 400}, 1.0),
-        ("minkowski", {"p": 70}, 1e5),
-        ("minkowski", {"p": 40}, 1e10),
-        ("euclidean", None, 1e150),
-        ("euclidean", None, 1e-150),
-        ("sqeuclidean", None, 1e-74),
-        ("sqeuclidean", None, 1e150),
-        ("minkowski", {"p": 2, "w": [1e290]}, 1e5),
+        ("euclidean", 1e150),
+        ("euclidean", 1e-150),
+        ("cityblock", 1.0),
+        ("chebyshev", 1e5),
+        ("sqeuclidean", 1e-74),
+        ("sqeuclidean", 1e150),
     ],
 )
-def test_sorted_points_are_coupled_best_also_where_powers_underflow(metric, params, width):
+def test_sorted_points_are_coupled_best_also_where_powers_underflow(metric, width):
     """One record that moves shifts the partners of all others in a sorted sample."""
-    cost = make_cost(metric, np.zeros(1), np.full(1, width), metric_params=params)
+    cost = make_cost(metric, np.zeros(1), np.full(1, width))
     settings = CostSettings(cost, 0.0, "ot")
     grid = np.linspace(0, width, 101)[:, None]
     values = [
@@ -47,7 +45,7 @@ def test_a_divergence_is_within_its_tolerance_whatever_the_solver_leaves(short, 
     def as_bad_as_allowed(costs, a, b, reg, tol, **options):
         return SimpleNamespace(cost=1.0 - tol * short[len(a) != len(b)])
 
-    monkeypatch.setattr(_costs, "entropic_transport", as_bad_as_allowed)
+    monkeypatch.setattr(_releases, "entropic_transport", as_bad_as_allowed)
     settings = CostSettings(make_cost("euclidean", np.zeros(1), np.ones(1)), 0.1, "sinkhorn")
     samples, tolerances = [np.zeros((n, 1)) for n in (2, 3, 4)], [0.01, 0.02, 0.03]
     errors = np.abs(pairwise_costs(settings, samples, tolerances))
@@ -134,7 +132,7 @@ def test_solvers_leave_open_no_more_than_the_noise_pays_for(monkeypatch, reg, so
     """The noise covers an error of `tol` times the sensitivity; the solver is asked for that."""
     rng = np.random.default_rng(0)
     X, y = rng.uniform(size=(90, 2)), np.repeat([0, 1], [60, 30])
-    solve, asked, gaps = getattr(_costs, solver), [], []
+    solve, asked, gaps = getattr(_releases, solver), [], []
 
     def spied(cost, a, b, *args, **options):
         # The exact solver ends within a gap that is checked beforehand.
@@ -143,7 +141,7 @@ def test_solvers_leave_open_no_more_than_the_noise_pays_for(monkeypatch, reg, so
         gaps.append(result.gap)
         return result
 
-    monkeypatch.setattr(_costs, solver, spied)
+    monkeypatch.setattr(_releases, solver, spied)
     distance = PrivateSinkhornDistance(1.0, bounds=(0, 1), reg=reg, tol=tol, random_state=0)
     distance.fit(X, y)
     sensitivity = transport_cost_sensitivity(2.0, 60, 30)

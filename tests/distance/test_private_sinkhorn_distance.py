@@ -15,8 +15,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from skdpot import PrivateSinkhornDistance, private_ot_cost
-from skdpot.distance import _costs_release
-from skdpot.distance._released import as_matrix
+from skdpot.distance import _releases
+from skdpot.distance._releases import as_matrix
 from skdpot.privacy.accounting import calibrate_noise_multiplier
 from tests.distance.grouped_records import (
     DELTA,
@@ -39,20 +39,11 @@ from tests.oracles.entropic_transport import entropic_transport
 # ------
 
 
-METRICS = [
-    ("sqeuclidean", {}),
-    ("euclidean", {}),
-    ("cityblock", {}),
-    ("chebyshev", {}),
-    ("minkowski", {"p": 3.0, "w": [1.0, 2.0]}),
-]
-
-
-@pytest.mark.parametrize("metric, params", METRICS, ids=[name for name, _ in METRICS])
-def test_exact_cost_is_that_of_pot(metric, params):
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cityblock", "chebyshev"])
+def test_exact_cost_is_that_of_pot(metric):
     X, y = make_groups(12, 9)
-    fitted = exact(X, y, metric=metric, metric_params=params)
-    expected = emd(cdist(X[y == "a"], X[y == "b"], metric, **params))
+    fitted = exact(X, y, metric=metric)
+    expected = emd(cdist(X[y == "a"], X[y == "b"], metric))
     assert fitted.distance_ == pytest.approx(expected, abs=1e-9)
 
 
@@ -483,7 +474,7 @@ def test_noise_of_the_score(monkeypatch):
     without = exact(X, y, bounds=(-1, 3)).score(X, y)
     estimator.fit(X, y)
     monkeypatch.setattr(
-        _costs_release, "pairwise_costs", lambda *args, **options: np.array([-2 * without])
+        _releases, "pairwise_costs", lambda *args, **options: np.array([-2 * without])
     )
     noise = np.array([estimator.score(X, y) for _ in range(1500)]) - without
     # The mean over features of squared differences ranges over 1, and the divergence twice that.

@@ -206,8 +206,8 @@ def test_tables_of_other_libraries_are_refused_and_not_quoted(public, method):
     frame = pd.DataFrame({"group": ["a", "b"] * 10, "x": np.linspace(0, 1, 20)})
     fair = FairBarycenterPreprocessor("group", **public).fit(frame)
     # What such a table calls its columns are the values in them.
-    table = pa.Table.from_pandas(frame.assign(x=[SECRET] * 20))
-    with pytest.raises(TypeError, match="is a pyarrow.lib.Table; give a pandas") as caught:
+    table = pa.RecordBatch.from_pandas(frame.assign(x=[SECRET] * 20))
+    with pytest.raises(TypeError, match="is a pyarrow.lib.RecordBatch; give a pandas") as caught:
         getattr(fair, method)(table)
     assert SECRET not in str(caught.value)
 

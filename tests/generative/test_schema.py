@@ -40,7 +40,7 @@ UNITS = [[0, 73, 23], [0, 2**20 + 1, 2**18 + 1], [39, 99, 0], [1, 0, 2], [1, 0, 
 
 
 def units_of(table, schema):
-    return schema.encode(read_columns(table, schema))
+    return read_units(table, schema)
 
 
 def values_of(schema, units, uniform):
@@ -51,7 +51,7 @@ def array_of(rows):
     return np.array(list(zip(*rows.values(), strict=True)), dtype=object)
 
 
-@pytest.mark.parametrize("container", [pd.DataFrame, pl.DataFrame, array_of])
+@pytest.mark.parametrize("container", [pd.DataFrame, pl.DataFrame, pa.table, array_of])
 def test_values_become_units_and_are_made_of_them(container):
     schema = read_schema(SCHEMA)
     table = container(ROWS)
@@ -160,7 +160,7 @@ def test_a_table_without_the_columns_of_the_schema_is_refused(table, message):
 @pytest.mark.parametrize(
     "table",
     [
-        pa.table({"age": [123456789.25]}),
+        pa.record_batch({"age": [123456789.25]}),
         pd.Series({"columns": "123456789.25"}),
         np.rec.fromarrays([[123456789.25, 1.0]], names=["columns"]),
         pd.DataFrame([[1.0]], columns=[(123456789.25, "a")]),
@@ -169,7 +169,9 @@ def test_a_table_without_the_columns_of_the_schema_is_refused(table, message):
     ids=lambda table: type(table).__name__,
 )
 def test_columns_that_may_be_values_are_refused_and_not_quoted(table):
-    with pytest.raises(TypeError, match="give a pandas or polars frame|must be text") as error:
+    with pytest.raises(
+        TypeError, match="give a pandas, polars or pyarrow frame|must be text"
+    ) as error:
         read_columns(table, read_schema({"age": (0.0, 1.0)}))
     assert "123456789" not in str(error.value)
 
@@ -517,6 +519,13 @@ def test_no_single_value_decides_about_the_type_of_a_drawn_column(odd, library):
     if library == "pandas":
         expected = {"a missing number": "Int64", "a missing truth value": "boolean"}
         assert str(made["x"].dtype) == expected.get(odd, str(made["x"].dtype))
+
+
+@pytest.mark.parametrize("values", [["a", "b"], ["a", 1], [1, 2], [pd.Timestamp(0)]])
+def test_no_value_decides_about_the_type_of_a_column_of_objects(values):
+    """narwhals looks into them, and calls them text if all are."""
+    table = Table(pd.DataFrame({"x": pd.Series(values, dtype=object)}))
+    assert table.kind(0) == "O" and table.dtype(0) == np.dtype(object)
 
 
 @pytest.mark.parametrize("dtype", ["string", "category"])

@@ -14,7 +14,7 @@ from skdpot.generative._torch.training import STEPS
 from skdpot.privacy.accounting import epsilon_of
 from skdpot.privacy.noise import GaussianMechanism
 from skdpot.privacy.random import make_source
-from skdpot.published._training import GRADIENTS, make_vector
+from skdpot.published._gradient_generator import GRADIENTS, make_vector
 from tests.oracles.devices import DEVICES
 from tests.oracles.generator_steps import WAYS, batch_of, make_step, vector_for
 from tests.oracles.gradient_generators import make_gradient_generator

@@ -370,7 +370,7 @@ BAD_TABLES = {
         lambda table: pd.concat([table, table["age"]], axis=1),
         "column 'age' is there twice",
     ),
-    "a frame of another kind": (pa.Table.from_pandas, "X is a pyarrow.lib.Table; give a pandas"),
+    "a frame of another kind": (pa.RecordBatch.from_pandas, "X is a pyarrow.lib.RecordBatch; give"),
     "text": (lambda table: table.assign(age="secret"), "'age' is declared numeric"),
     "dates": (lambda table: table.assign(wage=pd.Timestamp(0)), "'wage' is declared numeric"),
     "no records": (lambda table: table.iloc[:0], "no records"),
@@ -632,13 +632,13 @@ def test_tables_of_other_kinds_are_refused_before_the_charge():
     numbers = {"a": (0.0, 1.0), "b": (0.0, 1.0)}
     make_of_numbers = partial(DPSinkhornGenerator, schema=numbers)
     refuse(make_of_numbers(), "mask would be lost", np.ma.masked_array(np.zeros((9, 2)), True))
-    refuse(make_of_numbers(), "give a pandas or polars frame", {"a": [0.5], "b": [0.5]})
+    refuse(make_of_numbers(), "give a pandas, polars or pyarrow frame", {"a": [0.5], "b": [0.5]})
     text = pd.DataFrame({"a": ["0.5"], "b": [0.5]})
     refuse(make_of_numbers(), "Convert text to numbers first", text)
     with pytest.raises(ValueError, match="groups must have one person for each row"):
         make_of_numbers().fit(np.zeros((9, 2)), groups=3)
-    arrow = pa.table({"a": [0.5], "b": [0.5], "user": [1]})
-    with pytest.raises(TypeError, match="give a pandas or polars frame"):
+    arrow = pa.record_batch({"a": [0.5], "b": [0.5], "user": [1]})
+    with pytest.raises(TypeError, match="give a pandas, polars or pyarrow frame"):
         make_of_numbers().fit(arrow, groups="user")
     lazy = pytest.importorskip("polars").LazyFrame({"a": [0.5], "b": [0.5]})
     # Warnings are errors, such as that of polars about names of columns.

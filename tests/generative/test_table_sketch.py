@@ -23,7 +23,7 @@ from skdpot.generative._mixture import (
 from skdpot.generative._table import release_marginals, share_marginals
 from skdpot.privacy.random import make_source
 from skdpot.releases import SketchReleases
-from skdpot.tables import read_columns, read_schema, write_table
+from skdpot.tables import read_schema, read_units, write_table
 from tests.quick import first_quick
 
 SCHEMA = {
@@ -242,7 +242,7 @@ def test_samples_are_like_records_and_hold_what_is_declared(fitted):
     assert (np.corrcoef(made.T) > 0.6).all()
     uniforms = np.random.RandomState(2).uniform(size=made.shape)
     frame = write_table("pandas", schema, schema.presented(schema.plain_values(made, uniforms)))
-    np.testing.assert_array_equal(schema.encode(read_columns(frame, schema)), made)
+    np.testing.assert_array_equal(read_units(frame, schema), made)
     assert frame["wage"].between(0, 50).all() and frame["age"].between(17, 90).all()
     assert set(frame["grade"]) <= {"low", "mid", "high"}
     assert str(frame["gain"].dtype) == "Int64"
@@ -373,7 +373,7 @@ def test_noise_alone_makes_valid_tables(schema, target, n):
 def test_a_table_of_one_class_can_be_conditioned_on_what_it_never_had():
     schema = read_schema({"job": ["cook", "judge"], "age": range(0, 3)})
     frame = pd.DataFrame({"job": ["cook"] * 30, "age": [1] * 30})
-    units = schema.encode(read_columns(frame, schema))
+    units = read_units(frame, schema)
     model = fit_table(release_marginals(units, schema, NoNoise()), schema, 4, 10)
     made = sample_units(model, schema, 10, np.random.RandomState(0), {"job": "judge"})
     assert (made[:, 0] == 1).all()

@@ -5,7 +5,7 @@ import torch
 from skdpot.generative._torch.networks import RowGenerator
 from skdpot.generative._torch.steps import Batch, Settings
 from skdpot.generative._torch.training import STEPS
-from skdpot.published._training import GRADIENTS, make_vector
+from skdpot.published._gradient_generator import GRADIENTS, make_vector
 
 # What is released.
 WAYS = {"joint": "images", "per image": "per_image", "per record": "per_record"}

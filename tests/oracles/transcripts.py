@@ -8,7 +8,7 @@ import numpy as np
 
 from skdpot.privacy.random import NoiseSource
 from skdpot.releases import Release
-from skdpot.releases._release import ReleaseSeries
+from skdpot.releases._sums import ReleaseSeries
 
 
 @dataclass

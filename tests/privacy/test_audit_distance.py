@@ -8,9 +8,9 @@ import pytest
 from sklearn.base import clone
 
 from skdpot import PrivateSinkhornDistance
-from skdpot.distance import _costs_release
-from skdpot.distance._costs import Threads
-from skdpot.distance._metrics import CostFunction
+from skdpot.distance import _releases
+from skdpot.distance._costs import CostFunction
+from skdpot.distance._releases import CostSettings
 from skdpot.privacy.audit import audit
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import pairwise_sensitivities
@@ -160,7 +160,7 @@ def sensitivities(change):
 @pytest.mark.parametrize("attack", ["output, exact", "output, private labels, debiased"])
 def test_half_of_the_noise_is_noticed(attack, delta, seed, monkeypatch):
     half = sensitivities(lambda alone, changes: (alone / 2, changes / 2))
-    monkeypatch.setattr(_costs_release, "pairwise_sensitivities", half)
+    monkeypatch.setattr(_releases, "pairwise_sensitivities", half)
     assert refutes(attack, seed, delta=delta)
 
 
@@ -168,16 +168,14 @@ def test_the_noise_of_public_labels_is_noticed_where_a_record_changes_its_group(
     def of_public_labels(*args, labels, **options):
         return pairwise_sensitivities(*args, **options)
 
-    monkeypatch.setattr(_costs_release, "pairwise_sensitivities", of_public_labels)
+    monkeypatch.setattr(_releases, "pairwise_sensitivities", of_public_labels)
     assert refutes("output, private labels, exact", seed)
 
 
 @pytest.mark.parametrize("attack", ["output, three groups", "output, three groups, private labels"])
 def test_several_pairs_at_the_price_of_one_are_noticed(attack, seed, monkeypatch):
     # In units of its sensitivity, one cost changes by one.
-    monkeypatch.setattr(
-        _costs_release, "cost_vector_sensitivities", lambda *args, **options: (1.0, 1.0)
-    )
+    monkeypatch.setattr(_releases, "cost_vector_sensitivities", lambda *args, **options: (1.0, 1.0))
     assert refutes(attack, seed)
 
 
@@ -216,7 +214,9 @@ def test_noise_that_is_drawn_for_many_releases_is_that_of_one(attack):
 def one_thread(monkeypatch):
     """Let noisy Sinkhorn run without joblib, which takes longer than so small a run."""
     monkeypatch.setattr(
-        Threads, "map", lambda self, calls: [function(*arguments) for function, *arguments in calls]
+        CostSettings,
+        "map",
+        lambda self, calls: [function(*arguments) for function, *arguments in calls],
     )
 
 

@@ -17,7 +17,7 @@ from skdpot.privacy.audit import audit
 from skdpot.privacy.noise import GaussianMechanism
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import histogram_sensitivities
-from skdpot.releases import HistogramRelease, UnitLayout, VectorRelease, _histogram, group_weights
+from skdpot.releases import HistogramRelease, UnitLayout, VectorRelease, _groups, group_weights
 from skdpot.tables import label_codes
 from tests.oracles.sensitivities import declared
 
@@ -126,7 +126,7 @@ def test_groups_as_they_are_published_tell_no_more(seed):
 def test_half_of_the_noise_of_counts_is_noticed(delta, seed, monkeypatch):
     l1, l2 = histogram_sensitivities()
     half = declared((l1 / 2, l2 / 2))
-    monkeypatch.setattr(_histogram, "histogram_sensitivities", half)
+    monkeypatch.setattr(_groups, "histogram_sensitivities", half)
     plan = make_plan("line", 1.0, delta)
     assert bound(plan, neighbours("line", "group"), delta, seed) > 1.0
 

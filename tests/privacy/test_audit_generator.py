@@ -18,7 +18,7 @@ from skdpot.privacy.audit import audit
 from skdpot.privacy.noise import GaussianMechanism, poisson_sample
 from skdpot.privacy.random import make_source
 from skdpot.published import published_epsilon, sound_epsilon
-from skdpot.published._training import plan_training
+from skdpot.published._gradient_generator import plan_training
 from tests.oracles.generator_steps import WAYS, batch_of, make_step
 
 pytestmark = pytest.mark.experiment

@@ -8,7 +8,7 @@ import numpy as np
 import ot
 import pytest
 
-from skdpot.distance._table_costs import table_cost, table_places
+from skdpot.distance._costs import TableSpace
 from skdpot.privacy.sensitivity import (
     ball_sum_sensitivity,
     cell_count_sensitivity,
@@ -108,8 +108,8 @@ def costs_of_rows():
     """Return the costs that the private distance between tables has for `ROWS`."""
     declared = {"bounds": (0, 1), "missing": True}, {"categories": ["F", "M"], "missing": True}
     schema = read_schema(dict(zip("ns", declared, strict=True)))
-    places = table_places(schema, read_columns(np.array(ROWS, dtype=object), schema))
-    return table_cost(schema, "sqeuclidean")(places, places)
+    places = TableSpace(schema).points(read_columns(np.array(ROWS, dtype=object), schema))
+    return TableSpace(schema).cost("sqeuclidean")(places, places)
 
 
 # --------------------------------------------------------------------------------- public labels

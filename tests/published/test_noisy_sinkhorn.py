@@ -14,10 +14,14 @@ from skdpot.privacy.accounting import epsilon_of, plan_epsilon
 from skdpot.privacy.audit import audit
 from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent
 from skdpot.privacy.random import make_source
-from skdpot.published import _noisy_sinkhorn, _paper_sinkhorn
-from skdpot.published._noisy_sinkhorn import half_step, run_noisy_sinkhorn
-from skdpot.published._paper_sinkhorn import _laplace, run_paper_sinkhorn
-from skdpot.published._sinkhorn_privacy import check_problem
+from skdpot.published import _noisy_sinkhorn
+from skdpot.published._noisy_sinkhorn import (
+    _laplace,
+    check_problem,
+    half_step,
+    run_noisy_sinkhorn,
+    run_paper_sinkhorn,
+)
 from tests.oracles.entropic_transport import entropic_transport, soft_minimum
 from tests.oracles.worst_case import worst_case
 
@@ -39,7 +43,7 @@ def plan_noisy_sinkhorn(epsilon, delta, n, m, cost_range, reg, *, potential_boun
 def plan_paper_sinkhorn(epsilon, delta, n, m, cost_range, reg, **options):
     """Return a plan of the published version for a problem that is given by its parts."""
     problem = check_problem((n, m), cost_range, reg)
-    return _paper_sinkhorn.plan_paper_sinkhorn(epsilon, delta, problem, **options)
+    return _noisy_sinkhorn.plan_paper_sinkhorn(epsilon, delta, problem, **options)
 
 
 def with_bound(plan, bound):
@@ -517,7 +521,7 @@ def test_published_claim_is_refuted_by_one_potential():
     n = 10_000
     plan = plan_paper_sinkhorn(4.0, DELTA, n, n, 1.0, 5.0, n_iter=1, noise_variance=0.02)
     assert plan.first_claim == pytest.approx(3.91, abs=0.005)
-    whole = release_of(run_paper_sinkhorn, replace(plan, problem=plan.problem._replace(m=1)))
+    whole = release_of(run_noisy_sinkhorn, replace(plan, problem=plan.problem._replace(m=1)))
     at_zero, one_moved = np.zeros((n, 1)), np.zeros((n, 1))
     one_moved[0] = 1.0
     noise = []
@@ -553,7 +557,7 @@ def test_published_claim_is_refuted_by_the_size_of_adaptive_noise():
         return -squares / (2 * variance) - n * np.log(variance)
 
     result = audit(
-        release_of(run_paper_sinkhorn, plan), one_moved, at_zero, delta=DELTA, n_trials=700,
+        release_of(run_noisy_sinkhorn, plan), one_moved, at_zero, delta=DELTA, n_trials=700,
         confidence=CONFIDENCE, vectorized=True, random_state=0,
         log_density_ratio=lambda out: log_density(one_moved, out) - log_density(at_zero, out),
     )  # fmt: skip

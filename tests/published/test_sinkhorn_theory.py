@@ -8,7 +8,7 @@ import pytest
 from skdpot.privacy.accounting import epsilon_of
 from skdpot.privacy.sensitivity import noisy_sinkhorn_sensitivity
 from skdpot.published import published_privacy, sound_privacy
-from skdpot.published._sinkhorn_privacy import check_problem, published_linear_sensitivity
+from skdpot.published._noisy_sinkhorn import check_problem, published_linear_sensitivity
 
 DELTA = 1e-5
 PROBLEM = {"n_samples": (400, 300), "cost_range": 1.5, "reg": 2.0}

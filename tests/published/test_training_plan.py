@@ -21,7 +21,7 @@ from skdpot.privacy.events import (
 from skdpot.privacy.noise import GaussianMechanism, poisson_sample
 from skdpot.privacy.sensitivity import clipped_sum_sensitivity
 from skdpot.published import published_epsilon, sound_epsilon
-from skdpot.published._training import TrainingPlan, plan_published, plan_training
+from skdpot.published._gradient_generator import TrainingPlan, plan_published, plan_training
 from tests.oracles.gradient_generators import make_gradient_generator
 
 pytestmark = pytest.mark.experiment

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from skdpot.privacy.random import make_source
 from skdpot.releases import HistogramRelease, UnitLayout, group_weights
-from skdpot.releases._histogram import denoised
+from skdpot.releases._groups import denoised
 from tests.oracles.private_groups import DELTA, LAYOUTS, make_plan, noisy_values, random_records
 
 by_delta = pytest.mark.parametrize("delta", [0.0, DELTA])

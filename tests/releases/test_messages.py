@@ -11,8 +11,8 @@ from skdpot.privacy.events import PlannedDpEvent, PureDpEvent, SelfComposedDpEve
 from skdpot.privacy.noise import rounded_gaussian
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import message_sensitivity
-from skdpot.releases import MessageReleases, _messages, _spherical_noise
-from skdpot.releases._spherical_noise import random_lengths, spherical_slack
+from skdpot.releases import MessageReleases, _nodes
+from skdpot.releases._nodes import random_lengths, spherical_slack
 
 DELTA = 1e-6
 # Of the tests that accept: their seeds are made of their names.
@@ -71,7 +71,7 @@ def test_lengths_are_those_of_vectors_with_a_coordinate_more_and_node_by_node(se
 
 
 def test_no_length_is_below_one_that_is_rounded_to_the_same_integers(seed):
-    degrees, bits = np.tile([0, 2], 500), _spherical_noise._RADIUS_BITS
+    degrees, bits = np.tile([0, 2], 500), _nodes._RADIUS_BITS
     lengths = random_lengths(make_source(seed), degrees)
     drawn = rounded_gaussian(make_source(seed), 2.0**bits, int((degrees + 1).sum()))
     starts = np.cumsum(degrees + 1) - degrees - 1
@@ -202,7 +202,7 @@ def test_what_is_public_gets_no_noise_and_shows_no_rounding(delta, secret):
 def no_noise(monkeypatch):
     """Take all noise away: what is left are messages on their grids."""
     monkeypatch.setattr(
-        _messages, "rounded_gaussian", lambda source, scale, size: np.zeros(size, dtype=np.int64)
+        _nodes, "rounded_gaussian", lambda source, scale, size: np.zeros(size, dtype=np.int64)
     )
 
 

@@ -13,8 +13,8 @@ from skdpot.privacy.accounting import plan_epsilon
 from skdpot.privacy.audit import exact_audit
 from skdpot.privacy.events import LaplaceDpEvent, PureDpEvent
 from skdpot.privacy.random import make_source
-from skdpot.releases import UtilityNoise, UtilityResponse, _utilities
-from skdpot.releases._responses import _best_levels, explained_share
+from skdpot.releases import UtilityNoise, UtilityResponse, _nodes
+from skdpot.releases._nodes import _best_levels, explained_share
 
 KINDS = [UtilityNoise, UtilityResponse]
 EPSILONS = [0.3, 1.0, 4.0, 20.0]
@@ -49,7 +49,7 @@ def test_laplace_noise_has_the_scale_of_the_range_or_of_a_whole_node(epsilon, pr
 def test_integers_of_parameters_never_exceed_the_units_of_the_range(low, high, monkeypatch, rng):
     """So that no rounding adds to the sensitivity."""
     monkeypatch.setattr(
-        _utilities, "rounded_laplace", lambda source, scale, size: np.zeros(size, dtype=np.int64)
+        _nodes, "rounded_laplace", lambda source, scale, size: np.zeros(size, dtype=np.int64)
     )
     given = [low, high, math.nan, math.inf, -math.inf, np.nextafter(high, 0.0), *rng.random(50)]
     noise = make(UtilityNoise, degrees=[len(given)], low=low, high=high)

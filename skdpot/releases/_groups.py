@@ -1,16 +1,18 @@
-"""Groups as noisy counts in the cells of a public grid."""
+"""Groups as noisy counts in the cells of a public grid, and the weights of groups."""
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.sensitivity import histogram_sensitivities
-from skdpot.releases._layout import ReleasedGroups, UnitLayout
-from skdpot.releases._release import NoisyRelease
-from skdpot.releases._vector import VectorRelease
+from skdpot.releases._sums import NoisyRelease, VectorRelease
 
+_TINY = 1e-9
 LARGEST_GRID = 4096
 _MOST_BINS = 64
 # Squared distance due to noise, divided by the deviation of the noise on half of all counts and by
@@ -20,6 +22,161 @@ _SHARE_THAT_MOVES = 0.25
 _DEVIATIONS = 2.0
 # The counts are used if they lower the squared error of a division by more than this, in variances.
 _PENALTY = 8.0
+
+
+def group_weights(weights: Any, sizes: np.ndarray, names: np.ndarray | None = None) -> np.ndarray:
+    """Return the weights of groups, non-negative with sum 1, or raise.
+
+    `weights` is the user's parameter: "proportional", "uniform", one number for each group, or a
+    dict with one for each label in `names`. `sizes` are numbers of rows, possibly as released.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.releases import group_weights
+    >>> group_weights("proportional", np.array([10, 30]))
+    array([0.25, 0.75])
+    >>> group_weights({"b": 1, "a": 1}, np.array([10, 30]), np.array(["a", "b"]))
+    array([0.5, 0.5])
+    """
+    if isinstance(weights, str):
+        if weights not in ("proportional", "uniform"):
+            raise ValueError(f"weights must be 'proportional' or 'uniform', got {weights!r}.")
+        shares = sizes if weights == "proportional" else np.ones(len(sizes))
+        return shares / shares.sum()
+    if names is not None and isinstance(weights, Mapping):
+        if set(weights) != set(names.tolist()):
+            raise ValueError(
+                f"weights must have the labels of the {len(names)} groups as keys, no more and no "
+                f"fewer, got {len(weights)} keys."
+            )
+        weights = [weights[name] for name in names.tolist()]
+    weights = np.asarray(weights, dtype=np.float64)
+    if weights.shape != (len(sizes),):
+        raise ValueError(
+            f"weights must be {len(sizes)} numbers, one per group, got shape {weights.shape}."
+        )
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+        raise ValueError("weights must be finite and non-negative, and not all zero.")
+    # The sum of very large weights could overflow.
+    weights = weights / weights.max()
+    return weights / weights.sum()
+
+
+@dataclass(frozen=True)
+class UnitLayout:
+    """The public meaning of the coordinates of a record.
+
+    The first coordinates are numbers between 0 and 1. The blocks that follow have one coordinate
+    per category, which is 1 for the category of the record, and 0 for all others.
+
+    Attributes
+    ----------
+    levels : tuple of int
+        For every number, 0 if it is continuous, else how many levels it has, at equal distances
+        from 0 to 1.
+    blocks : tuple of int
+        How many categories every block has.
+
+    Examples
+    --------
+    >>> from skdpot.releases._groups import UnitLayout
+    >>> layout = UnitLayout(levels=(0, 2), blocks=(3,))
+    >>> layout.n_coordinates
+    5
+    >>> layout.block_slices
+    [slice(2, 5, None)]
+    """
+
+    levels: tuple[int, ...]
+    blocks: tuple[int, ...]
+
+    @property
+    def n_numbers(self) -> int:
+        """Return the number of numerical coordinates."""
+        return len(self.levels)
+
+    @property
+    def n_coordinates(self) -> int:
+        """Return the number of coordinates."""
+        return len(self.levels) + sum(self.blocks)
+
+    @cached_property
+    def block_slices(self) -> list[slice]:
+        """Return the coordinates of every block."""
+        ends = np.cumsum([self.n_numbers, *self.blocks]).tolist()
+        return [slice(start, end) for start, end in zip(ends[:-1], ends[1:], strict=True)]
+
+    @cached_property
+    def binary(self) -> np.ndarray:
+        """Return which numbers have two levels."""
+        return np.array([count == 2 for count in self.levels], dtype=bool)
+
+    @property
+    def random_distance(self) -> float:
+        """Return the mean squared distance of two points drawn uniformly and independently.
+
+        It is raised to a small number if all points are equal.
+        """
+        return max(len(self.levels) / 6.0 + sum(2.0 - 2.0 / k for k in self.blocks), _TINY)
+
+    def read(self, V: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Return the numbers and the categories of private records, without errors.
+
+        Numbers are in [0, 1], for any input: NaN becomes one half, and ordinal ones the nearest
+        level. Categories are one array of integers for every block: the position of the only 1
+        among zeros, or -1 for none.
+        """
+        numbers = V[:, : self.n_numbers]
+        numbers = np.clip(np.where(np.isnan(numbers), 0.5, numbers), 0.0, 1.0)
+        for j, levels in enumerate(self.levels):
+            numbers[:, j] = _nearest_level(numbers[:, j], levels)
+        categories = []
+        for block in self.block_slices:
+            ones, zeros = V[:, block] == 1.0, V[:, block] == 0.0
+            declared = (ones | zeros).all(axis=1) & (ones.sum(axis=1) == 1)
+            categories.append(np.where(declared, np.argmax(ones, axis=1), -1))
+        return numbers, categories
+
+    def to_levels(self, numbers: np.ndarray) -> np.ndarray:
+        """Return numbers with ordinal ones moved to the nearest level."""
+        numbers = numbers.copy()
+        for j, levels in enumerate(self.levels):
+            numbers[:, j] = _nearest_level(numbers[:, j], levels)
+        return numbers
+
+    def points(self, numbers: np.ndarray, categories: list[np.ndarray]) -> np.ndarray:
+        """Return valid points, of numbers in [0, 1] and of categories of every block."""
+        points = np.zeros((len(numbers), self.n_coordinates))
+        points[:, : self.n_numbers] = numbers
+        for block, chosen in zip(self.block_slices, categories, strict=True):
+            points[np.arange(len(points)), block.start + chosen] = 1.0
+        return points
+
+
+def _nearest_level(numbers: np.ndarray, levels: int) -> np.ndarray:
+    """Return numbers moved to equidistant levels in [0, 1], if there are levels."""
+    return np.floor(numbers * (levels - 1.0) + 0.5) / (levels - 1.0) if levels > 1 else numbers
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedGroups:
+    """Publishable groups: functions of a release and of public quantities.
+
+    Attributes
+    ----------
+    sizes : ndarray of shape (n_groups,)
+        About how many records every group has; at least 1.
+    points : list of ndarray of shape (n_points, n_coordinates)
+        Valid points of every group, in unit coordinates; of a `GroupRelease` with bounds, in the
+        features' own units.
+    masses : list of ndarray of shape (n_points,)
+        Their weights in every group, above 0, with sum 1.
+    """
+
+    sizes: np.ndarray
+    points: list[np.ndarray]
+    masses: list[np.ndarray]
 
 
 class HistogramRelease(NoisyRelease):
@@ -235,7 +392,7 @@ def denoised(noisy: np.ndarray, deviation: float, n_numbers: int) -> np.ndarray:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.releases._histogram import denoised
+    >>> from skdpot.releases._groups import denoised
     >>> denoised(np.array([[101.0, 98.0, 3.0, -2.0]]), 5.0, 1)
     array([[0.5, 0.5, 0. , 0. ]])
     """

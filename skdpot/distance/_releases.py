@@ -1,0 +1,526 @@
+"""Releases of a distance: costs with noise, or noisy histograms on a public grid."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import combinations, product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs
+from scipy.spatial import cKDTree
+
+from skdpot._progress import progress_bar
+from skdpot._threads import one_blas_thread
+from skdpot.distance._costs import CostFunction
+from skdpot.privacy.sensitivity import (
+    cost_vector_sensitivities,
+    histogram_sensitivities,
+    pairwise_sensitivities,
+)
+from skdpot.releases import NoisyRelease, VectorRelease
+from skdpot.transport import (
+    Costs,
+    EntropicResult,
+    FunctionCosts,
+    MatrixCosts,
+    PointCosts,
+    TransportResult,
+    certifiable_gap,
+    entropic_transport,
+    exact_transport,
+    monotone_transport,
+    nearest_distribution,
+    smallest_tolerance,
+)
+
+if TYPE_CHECKING:
+    from skdpot.distance._estimator import Groups, Layout
+
+# Up to this dimension, a cost is computed faster than it is read from memory.
+_FEW_FEATURES = 8
+# The entropic solver does not hold larger cost matrices in memory (256 MiB).
+_LARGEST_MATRIX = 1 << 25
+# The exact solver needs about four matrices, each of at most this many entries (1 GiB).
+_MOST_COSTS = 1 << 27
+# Maximum number of cells of an automatic grid, and of any grid; the costs of the latter take 128
+# MiB.
+_LARGEST_AUTOMATIC = 1024
+_LARGEST_GRID = 4096
+# Tolerance of costs between histograms, as a share of their range, if it can be certified.
+_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Released:
+    """Released costs between all pairs of groups.
+
+    Attributes
+    ----------
+    costs : ndarray of shape (n_pairs,)
+        In the order of ``itertools.combinations``.
+    standard_errors, half_widths : ndarray of shape (n_pairs,)
+        Standard deviation of the noise, and the magnitude that it exceeds with a probability of 5
+        %; NaN if unknown.
+    attributes : dict
+        Further fitted attributes, by name.
+    transport : object, default=None
+        The map between two groups, where one was released.
+    """
+
+    costs: np.ndarray
+    standard_errors: np.ndarray
+    half_widths: np.ndarray
+    attributes: dict[str, Any] = field(default_factory=dict)
+    transport: Any = None
+
+    @classmethod
+    def without_errors(
+        cls, costs: np.ndarray, attributes: dict[str, Any], transport: Any = None
+    ) -> "Released":
+        """Return released costs with unknown errors."""
+        unknown = np.full(len(costs), np.nan)
+        return cls(costs, unknown, unknown, attributes, transport)
+
+    def distances(self, order: float | None, n_groups: int) -> dict[str, Any]:
+        """Return the fitted attributes about distances, as roots of a degree if it is not None.
+
+        Numbers that are negative by noise become 0 before the root. There are matrices, and numbers
+        beside them if there are two groups.
+        """
+        ends = [self.costs - self.half_widths, self.costs + self.half_widths]
+        interval = np.stack([as_matrix(_root(end, order), n_groups) for end in ends], axis=-1)
+        distances = as_matrix(_root(self.costs, order), n_groups)
+        errors = as_matrix(self.standard_errors, n_groups)
+        shown = {"distances_": distances, "standard_error_": errors, "noise_interval_": interval}
+        if n_groups > 2:
+            return shown
+        return shown | {
+            "distance_": float(distances[0, 1]),
+            "standard_error_": float(errors[0, 1]),
+            "noise_interval_": tuple(interval[0, 1].tolist()),
+        }
+
+
+def as_matrix(values: np.ndarray, n_groups: int) -> np.ndarray:
+    """Return values of pairs as a symmetric matrix with zeros on its diagonal."""
+    matrix = np.zeros((n_groups, n_groups))
+    for (g, h), value in zip(combinations(range(n_groups), 2), values, strict=True):
+        matrix[g, h] = matrix[h, g] = value
+    return matrix
+
+
+def _root(costs: np.ndarray, order: float | None) -> np.ndarray:
+    return costs if order is None else np.maximum(costs, 0.0) ** (1.0 / order)
+
+
+@dataclass(frozen=True)
+class CostSettings:
+    """The public settings of the cost between two samples.
+
+    Parameters
+    ----------
+    cost : CostFunction
+        Cost between two points.
+    reg : float
+        Regularisation; 0 is exact transport.
+    divergence : {"ot", "sinkhorn"}
+        The cost of transport, or the debiased divergence.
+    n_jobs : int or None
+        Number of threads.
+    title : str or None
+        Title of a progress bar, if any.
+    """
+
+    cost: CostFunction
+    reg: float
+    divergence: str
+    n_jobs: int | None = None
+    title: str | None = None
+
+    @property
+    def cost_range(self) -> float:
+        """Return the width of the range of costs."""
+        low, high = self.cost.range
+        return high - low
+
+    @property
+    def offset(self) -> float:
+        """Return the constant to add to results, which are computed for costs from 0."""
+        return self.cost.range[0] if self.divergence == "ot" else 0.0
+
+    def map(self, calls: list[Any]) -> list[Any]:
+        """Return the results of functions, each given with its arguments."""
+        parallel = Parallel(n_jobs=self.n_jobs, require="sharedmem")
+        tasks = (delayed(function)(*arguments) for function, *arguments in calls)
+        with (
+            one_blas_thread(),
+            progress_bar(
+                tasks, desc=self.title, total=len(calls), disable=self.title is None
+            ) as watched,
+        ):
+            return parallel(watched)
+
+    def check_divergence(self) -> None:
+        """Raise if the divergence does not exist for these settings."""
+        if self.divergence == "sinkhorn" and self.reg == 0:
+            raise ValueError(
+                "divergence='sinkhorn' removes the bias of regularisation, and needs reg > 0. "
+                "Use divergence='ot' for reg=0."
+            )
+
+    def check_tolerance(self, tol: float, largest: tuple[int, int]) -> None:
+        """Raise unless costs can be computed up to `tol`, for all data of at most these sizes."""
+        if self.reg > 0:
+            smallest = smallest_tolerance(*largest, self.cost_range, self.reg)
+            advice = "Raise reg" if self.reg < self.cost_range else "Lower reg"
+        else:
+            smallest = certifiable_gap(*largest, 0.0, self.cost_range)
+            advice = "Use reg > 0 or fewer records"
+            if not self.cost.monotone and largest[0] * largest[1] > _MOST_COSTS:
+                raise ValueError(
+                    f"exact transport (reg=0) between {largest[0]} and {largest[1]} records needs "
+                    "too much memory. Use reg > 0, for which memory does not grow with the product."
+                )
+        if tol < smallest:
+            raise ValueError(
+                f"costs would have to be computed up to {tol:.2g}, and double precision certifies "
+                f"no less than {smallest:.2g} with reg={self.reg:g}. {advice}, or tol."
+            )
+
+    def transport_cost(self, x: np.ndarray, y: np.ndarray, tol: float, n_threads: int = 1) -> float:
+        """Return the transport cost for costs from 0, at most `tol` below the exact one."""
+        if self.reg == 0 and self.cost.monotone:
+            return monotone_transport(x[:, 0], y[:, 0], cost=self.cost.between)
+        a, b = np.full(len(x), 1 / len(x)), np.full(len(y), 1 / len(y))
+        if self.reg == 0:
+            return exact_transport(self._from_zero(x, y), a, b).cost
+        return entropic_transport(self._costs(x, y), a, b, self.reg, tol, n_threads=n_threads).cost
+
+    def _from_zero(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return self.cost(x, y) - self.cost.range[0]
+
+    def _costs(self, x: np.ndarray, y: np.ndarray) -> Costs:
+        """Return the costs between samples, in the representation that suits their size."""
+        if self.cost.kind is not None and x.shape[1] <= _FEW_FEATURES:
+            squared = self.cost.kind == "sqeuclidean"
+            return PointCosts(x, y, squared=squared, high=self.cost.range[1])
+        if len(x) * len(y) <= _LARGEST_MATRIX:
+            return MatrixCosts(self._from_zero(x, y))
+        return FunctionCosts(x, y, self._from_zero, 0.0, self.cost_range)
+
+
+def pairwise_costs(
+    settings: CostSettings, samples: list[np.ndarray], tolerances: Iterable[float]
+) -> np.ndarray:
+    """Return the costs or divergences between all pairs of samples, for costs from 0.
+
+    Pairs are in the order of ``itertools.combinations``. The tolerances bound how far transport
+    costs may be below the exact ones. If there are few costs, each of them uses several threads.
+    """
+    pairs = list(combinations(range(len(samples)), 2))
+    tolerances = list(tolerances)
+    tasks = list(zip(pairs, tolerances, strict=True))
+    if settings.divergence == "sinkhorn":
+        tasks += [((g, g), min(tolerances)) for g in range(len(samples))]
+    n_threads = max(1, effective_n_jobs(settings.n_jobs) // len(tasks))
+    calls = [
+        (settings.transport_cost, samples[g], samples[h], tol, n_threads) for (g, h), tol in tasks
+    ]
+    costs = dict(zip([pair for pair, _ in tasks], settings.map(calls), strict=True))
+    return debiased(costs, pairs)
+
+
+def debiased(costs: dict[tuple[int, int], float], pairs: list[tuple[int, int]]) -> np.ndarray:
+    """Return the costs of pairs, minus the mean of their costs to themselves if these are given."""
+    return np.array(
+        [costs[g, h] - (costs.get((g, g), 0.0) + costs.get((h, h), 0.0)) / 2 for g, h in pairs]
+    )
+
+
+class CostsRelease(NoisyRelease):
+    """All costs between pairs of groups, each in units of its sensitivity, with noise.
+
+    With public labels a record takes part in k - 1 of the costs of k groups. So in these units it
+    changes the vector of all costs by at most k - 1 in the l1 norm, and sqrt(k - 1) in the l2 norm.
+    With private labels it may take part in the costs of two groups. The bound is computed for the
+    given sizes.
+
+    Parameters
+    ----------
+    settings : CostSettings
+        The public settings of the cost.
+    groups : "Groups"
+        The groups.
+    filler : ndarray of shape (n_features,)
+        Public point that fills up groups of private size to their declared sizes.
+    epsilon, delta : float
+        Budget; Laplace noise for delta 0, Gaussian noise above.
+    tol : float
+        Part of the sensitivity up to which costs are computed.
+    """
+
+    def __init__(
+        self,
+        settings: CostSettings,
+        groups: "Groups",
+        filler: np.ndarray,
+        epsilon: float,
+        delta: float,
+        tol: float,
+    ) -> None:
+        self.settings, self.groups, self.filler = settings, groups, filler
+        n_pairs = len(groups.sizes) * (len(groups.sizes) - 1) // 2
+        exact, _ = pairwise_sensitivities(settings.cost_range, groups.sizes, labels=groups.labels)
+        self.tolerances = tol * exact
+        of_costs: dict[str, Any] = {
+            "labels": groups.labels,
+            "divergence": settings.divergence,
+            "tol": tol,
+        }
+        self.sensitivities, _ = pairwise_sensitivities(
+            settings.cost_range, groups.sizes, **of_costs
+        )
+        self._noise = VectorRelease(
+            epsilon,
+            delta,
+            partial(cost_vector_sensitivities, settings.cost_range, groups.sizes, **of_costs),
+            n_coordinates=n_pairs,
+            largest=float((settings.cost_range / self.sensitivities).max()),
+        )
+
+    def expected_errors(self, n_records):
+        errors = self.sensitivities * self._noise.standard_deviation
+        return self.groups.cost_errors(errors, self.settings.cost_range)
+
+    def run(self, X, source):
+        samples = self.groups.split(X, self.filler)
+        costs = pairwise_costs(self.settings, samples, self.tolerances)
+        released = self._noise.run(costs / self.sensitivities, source)
+        return Released(
+            costs=self.settings.offset + self.sensitivities * released,
+            standard_errors=self.sensitivities * self._noise.standard_deviation,
+            half_widths=self.sensitivities * self._noise.half_width,
+        )
+
+
+def make_grid(
+    grid: Any, box: tuple[np.ndarray, np.ndarray], layout: "Layout", epsilon: float
+) -> np.ndarray:
+    """Return the points of a public grid in a box, or raise if they are not in it, or too many.
+
+    `grid` has the points, or how many a feature has, at the middles of cells of equal width. None
+    chooses as many as the n records and epsilon allow: rounding to cells of width 1/g moves a
+    record by a share 1/g of the box, and the noise of g**d cells, of k parts, by ``g**d sqrt(k) /
+    (epsilon n)`` of the mass. Both are of one size for ``g**(d + 1) = epsilon n / sqrt(k)``.
+    """
+    if grid is None:
+        d = len(box[0])
+        heard = epsilon * layout.n_records / math.sqrt(layout.n_parts)
+        balanced = max(heard, 1.0) ** (1.0 / (d + 1))
+        grid = int(max(min(balanced, _LARGEST_AUTOMATIC ** (1.0 / d) + 1e-9), 2))
+    return _middles(grid, *box) if np.ndim(grid) == 0 else _given_points(grid, *box)
+
+
+def _middles(n_cells: int, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Return the middles of cells in all combinations, with so many cells per feature, or raise."""
+    d = len(low)
+    if d * math.log(n_cells) > math.log(_LARGEST_GRID) + 1e-9:
+        raise ValueError(
+            f"a grid of {n_cells} cells for each of {d} features has more than {_LARGEST_GRID} "
+            "cells. Give fewer, or the points themselves as grid=, an array of shape "
+            "(n_cells, n_features)."
+        )
+    middles = (np.arange(n_cells) + 0.5) / n_cells
+    return low + (high - low) * np.array(list(product(middles, repeat=d)))
+
+
+def _given_points(grid: Any, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Return the points that a user gives, or raise if they are no grid."""
+    d = len(low)
+    try:
+        points = np.asarray(grid, dtype=np.float64)
+    except (TypeError, ValueError):
+        points = np.empty(0)
+    if points.ndim != 2 or points.shape[1] != d or not 2 <= len(points) <= _LARGEST_GRID:
+        raise ValueError(
+            "grid must be a number of cells per feature, or an array of 2 to "
+            f"{_LARGEST_GRID} points, of shape (n_cells, {d}), got {grid!r}."
+        )
+    if not ((low <= points) & (points <= high)).all():
+        raise ValueError("all points of grid must lie within the bounds.")
+    return points
+
+
+@dataclass(frozen=True)
+class GridTransport:
+    """Released histograms, and the transport between the first two of them.
+
+    Attributes
+    ----------
+    settings : CostSettings
+        The settings of the cost.
+    support : ndarray of shape (n_cells, n_features)
+        Points of the grid; public.
+    histograms : ndarray of shape (n_groups, n_cells)
+        Private distributions of the groups.
+    costs : ndarray of shape (n_pairs,)
+        Costs, or divergences, between all pairs of them.
+    plan : ndarray of shape (n_cells, n_cells)
+        Coupling of the first two.
+    potentials : tuple of two ndarray of shape (n_cells,)
+        Dual potentials of that coupling, in units of cost.
+    """
+
+    settings: CostSettings
+    support: np.ndarray
+    histograms: np.ndarray
+    costs: np.ndarray
+    plan: np.ndarray
+    potentials: tuple[np.ndarray, np.ndarray]
+
+    def map(self, X: np.ndarray) -> np.ndarray:
+        """Return the mean images of points of the first group, in the box, under the coupling.
+
+        Images are as sensitive as the points. For reg > 0 the weights are those of the entropic
+        plan, extended to all points by its potentials. For reg = 0 a point has the image of its
+        cell.
+        """
+        if self.settings.reg == 0:
+            return self._images[cKDTree(self.support).query(X)[1]]
+        target = self.histograms[1] > 0
+        cost = self.settings.cost(X, self.support[target])
+        exponents = (self.potentials[1][target] - cost) / self.settings.reg
+        exponents -= exponents.max(axis=1, keepdims=True)
+        weights = self.histograms[1][target] * np.exp(exponents)
+        return weights @ self.support[target] / weights.sum(axis=1, keepdims=True)
+
+    @cached_property
+    def _images(self) -> np.ndarray:
+        """Return the image of every cell; for an empty cell, the cheapest by the dual prices."""
+        mass = self.plan.sum(axis=1)
+        target = np.flatnonzero(self.histograms[1] > 0)
+        prices = self.settings.cost(self.support, self.support[target]) - self.potentials[1][target]
+        cheapest = self.support[target[np.argmin(prices, axis=1)]]
+        means = self.plan @ self.support / np.where(mass > 0, mass, 1.0)[:, None]
+        return np.where(mass[:, None] > 0, means, cheapest)
+
+
+class GridRelease(NoisyRelease):
+    """Noisy counts of all groups and cells, and the results computed from them.
+
+    A record that is replaced, or changes its group, or both, leaves one count and joins another. So
+    the vector of all counts moves by at most 2 in the l1 norm, and sqrt(2) in the l2 norm.
+
+    Parameters
+    ----------
+    settings : CostSettings
+        The public settings of the cost.
+    layout : "Layout"
+        The groups, the number of records, and of parts that are added up.
+    support : ndarray of shape (n_cells, n_features)
+        Points of the grid; public.
+    epsilon, delta : float
+        Budget; Laplace noise for delta 0, Gaussian noise above.
+    """
+
+    def __init__(
+        self,
+        settings: CostSettings,
+        layout: "Layout",
+        support: np.ndarray,
+        epsilon: float,
+        delta: float,
+    ) -> None:
+        self.settings, self.groups, self.support = settings, layout.groups, support
+        self.n_parts = layout.n_parts
+        self._noise = VectorRelease(
+            epsilon,
+            delta,
+            histogram_sensitivities,
+            n_coordinates=len(self.groups.names) * len(support),
+            largest=float(layout.n_records),
+            counts=True,
+        )
+
+    def expected_errors(self, n_records):
+        """Return the standard error of each cost, to first order in the noise.
+
+        Noise e of the histograms changes a cost by the scalar product of e with the potentials,
+        which are assumed to be uniform over the range of costs. Groups of private sizes may be
+        equally large.
+        """
+        largest, sizes = self.settings.cost_range, self.groups.sizes
+        if self.groups.labels == "private":
+            sizes = np.full(len(sizes), n_records / len(sizes))
+        deviation = self._noise.standard_deviation * math.sqrt(self.n_parts)
+        of_count = deviation * math.sqrt(len(self.support) / 12.0)
+        of_group = of_count / sizes * largest
+        errors = (math.hypot(*pair) for pair in combinations(of_group.tolist(), 2))
+        return self.groups.cost_errors(errors, largest)
+
+    def values(self, X: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Return the counts of records in the groups of these codes, without noise: private."""
+        cells = cKDTree(self.support).query(X)[1]
+        counts = np.zeros((len(self.groups.names), len(self.support)))
+        member = codes >= 0
+        np.add.at(counts, (codes[member], cells[member]), 1.0)
+        return counts
+
+    def add_noise(self, values: np.ndarray, source: Any) -> np.ndarray:
+        """Release counts, of all records or of one owner's, with all the noise that they need."""
+        return self._noise.run(values, source)
+
+    def run(self, X, source):
+        return self.read(self.add_noise(self.values(X, self.groups.codes), source))
+
+    def read(self, noisy: np.ndarray) -> Released:
+        """Return what is computed from the sum of all parts; a function of the release."""
+        totals = self.groups.sizes.astype(np.float64)
+        if self.groups.labels == "private":
+            totals = np.maximum(noisy.sum(axis=1), totals)
+        histograms = np.array(
+            [nearest_distribution(row / size) for row, size in zip(noisy, totals, strict=True)]
+        )
+        transport = transport_on_grid(self.settings, self.support, histograms)
+        shown: dict[str, Any] = {"support_": self.support, "histograms_": histograms}
+        if len(histograms) > 2:
+            return Released.without_errors(transport.costs, shown)
+        shown |= {"plan_": transport.plan, "potentials_": transport.potentials}
+        return Released.without_errors(transport.costs, shown, transport)
+
+
+def transport_on_grid(
+    settings: CostSettings, support: np.ndarray, histograms: np.ndarray
+) -> GridTransport:
+    """Return the transport between histograms on one grid."""
+    low, _ = settings.cost.range
+    cost = settings.cost(support, support) - low
+    pairs = list(combinations(range(len(histograms)), 2))
+    self_pairs = [(g, g) for g in range(len(histograms))] if settings.divergence != "ot" else []
+    tasks = [
+        (_transport, cost, histograms[g], histograms[h], settings) for g, h in pairs + self_pairs
+    ]
+    found = dict(zip(pairs + self_pairs, settings.map(tasks), strict=True))
+    values = {pair: result.cost for pair, result in found.items()}
+    costs = settings.offset + debiased(values, pairs)
+    first = found[0, 1]
+    rows, columns = first.row_potential + low, first.column_potential
+    if isinstance(first, TransportResult):
+        plan = first.plan.toarray()
+    else:
+        exponents = (rows[:, None] + columns - cost - low) / settings.reg
+        # Exponents are far below this where both weights are positive.
+        plan = histograms[0][:, None] * histograms[1] * np.exp(np.minimum(exponents, 700.0))
+    return GridTransport(settings, support, histograms, costs, plan, (rows, columns))
+
+
+def _transport(
+    cost: np.ndarray, a: np.ndarray, b: np.ndarray, settings: CostSettings
+) -> EntropicResult | TransportResult:
+    if settings.reg == 0:
+        return exact_transport(cost, a, b)
+    cost_range, reg = settings.cost_range, settings.reg
+    tol = max(_TOLERANCE * cost_range, smallest_tolerance(len(a), len(b), cost_range, reg))
+    return entropic_transport(cost, a, b, reg, tol)
