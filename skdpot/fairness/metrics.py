@@ -280,7 +280,7 @@ def make_fairness_scorer(
     greater_is_better: bool | None = None,
     response_method: Any = "predict",
     **options: Any,
-) -> "FairnessScorer":
+) -> Callable[..., float]:
     """Make a scorer of a metric of fairness, for `cross_validate`, `GridSearchCV` and others.
 
     Parameters

@@ -24,6 +24,7 @@ from skdpot.generative import (
     Training,
     least_noise,
     load_engine,
+    load_generator,
     read_points,
     rounded_up,
     training_of,
@@ -352,12 +353,7 @@ _LOSS_SHARE = 0.25
 # clipping norm.
 _COUNT_SHARE = 0.125
 # Possible releases of a step, and the engine's name of such a step.
-GRADIENTS = {
-    "per_record": "per_record",
-    "images": "per_image",
-    "per_image": "per_image",
-    "parameters": "parameters",
-}
+GRADIENTS = {"per_record": "per_record", "images": "per_image", "per_image": "per_image"}
 
 
 @dataclass(frozen=True)
@@ -405,7 +401,7 @@ class StepVector:
 def make_vector(gradient: str, clip_norm: float, batch_size: int, neighbouring: str) -> StepVector:
     """Return the composition of a step's vector, for gradients clipped to a norm.
 
-    `gradient` is one of "per_record", "images", "per_image" and "parameters", and `batch_size` the
+    `gradient` is one of "per_record", "images" and "per_image", and `batch_size` the
     number of generated points.
 
     Examples
@@ -437,8 +433,6 @@ def default_clip_norm(gradient: str, n_features: int, l1_weight: float, batch_si
     of_record = (0.7 + l1_weight) * math.sqrt(n_features)
     if gradient == "per_record":
         return of_record
-    if gradient == "parameters":
-        return 1.0
     return 2 * of_record / (batch_size if gradient == "per_image" else math.sqrt(batch_size))
 
 
@@ -471,13 +465,13 @@ class SinkhornGradientGenerator(BaseGenerator):
         The network and its training: see :class:`skdpot.generative.NetworkTraining`. Its `n_iter`
         is the number of steps; with a `noise_multiplier`, the largest number. Its `reg` of None is
         0.04 per feature for ``gradient="per_record"``, and the published 0.05 otherwise.
-    gradient : {"per_record", "images", "per_image", "parameters"}, default="per_record"
+    gradient : {"per_record", "images", "per_image"}, default="per_record"
         The release of a step. ``"per_record"`` releases sums over records with clipped
         contributions; the noise is scaled to one contribution, so it becomes small with many
         records. ``"per_image"`` releases the gradient at the generated points, clipped for each
-        point separately, as published. ``"images"`` clips it as a whole, and ``"parameters"`` is
-        the gradient at the weights of the network. The last three depend on the sample as a whole
-        and may change completely with a single record, so they need much more noise.
+        point separately, as published. ``"images"`` clips it as a whole. The last two depend on the
+        sample as a whole and may change completely with a single record, so they need much more
+        noise.
     accounting : {"sound", "paper"}, default="sound"
         ``"paper"`` scales noise by the published accounting, which is wrong: **nothing is
         guaranteed**, a warning says so, and a ledger is refused. It requires
@@ -674,7 +668,7 @@ class SinkhornGradientGenerator(BaseGenerator):
         within = steps.training.engine.within_memory
         trainer = within(self._trainer, steps.training, source, earlier, relation)
         held = within(trainer.hold, records.points[:], records.codes)
-        within(trainer.rehearse)
+        within(trainer.dry_run)
         bar = partial(plain_bar, desc=type(self).__name__, unit=" steps", disable=not self.verbose)
         steps = replace(steps, trainer=trainer, earlier=earlier, progress=bar)
         return _Prepared(steps, held, source, relation)
@@ -763,7 +757,7 @@ class SinkhornGradientGenerator(BaseGenerator):
             If the file is damaged or does not contain a generator, or the network is missing or
             differs from the saved one.
         """
-        return cls._load(path, ledger, network=network)
+        return load_generator(cls, path, ledger, network=network)
 
     def _training_plan(self, training: Any, relation: str) -> TrainingPlan:
         """Return the number of steps and their noise, or raise."""
