@@ -609,7 +609,7 @@ def test_on_the_fly_memory_grows_with_the_points_only(monkeypatch):
     "change, message",
     [
         ({"cost": [1.0, 2.0]}, "must be a non-empty matrix"),
-        ({"cost": [[math.nan, 1.0]]}, "must be finite"),
+        ({"cost": [[math.nan, 1.0]]}, "finite numbers"),
         ({"a": [0.5, 0.5]}, r"a must have shape \(1,\)"),
         ({"b": [0.5, 0.6]}, "b must hold non-negative weights with sum 1"),
         ({"b": [1.5, -0.5]}, "b must hold non-negative weights with sum 1"),

@@ -449,7 +449,7 @@ def _augment(
     node_before = np.empty(len(back_upper), np.int64)
     giver_before = np.empty(n_nodes, np.int64)
     queue = np.empty(n_nodes, np.int64)
-    search = 0
+    search, all_served = 0, True
     for start in range(n_nodes):
         while lower[start] - sums[start] > nothing:
             search += 1
@@ -488,8 +488,9 @@ def _augment(
                 return False
             if giver < 0 and spare < 0:
                 if lower[start] - sums[start] > accepted:
-                    reached[:] = seen_node == search
-                    return False
+                    all_served = False
+                    for other in range(n_nodes):
+                        reached[other] |= seen_node[other] == search
                 break
             if spare >= 0:
                 amount = min(lower[start] - sums[start], sums[spare] - lower[spare])
@@ -511,7 +512,7 @@ def _augment(
                 plan[given_edges[node]] -= amount
                 plan[taken_edges[giver_before[node]]] += amount
                 node = node_before[giver_before[node]]
-    return True
+    return all_served
 
 
 @part(fastmath=_SUMS)
