@@ -93,7 +93,7 @@ RUN = EVERY if os.environ.get("SKDPOT_GALLERY") == "all" else QUICK
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
-    "ignore_pattern": r"/(__init__|datasets)\.py$",
+    "ignore_pattern": r"^(__init__|datasets)\.py$",
     "filename_pattern": rf"/({'|'.join(RUN)})\.py",
     "subsection_order": [
         f"../examples/{topic}"

@@ -148,8 +148,9 @@ def refuse_types(table: Table, columns: list[Column]) -> None:
             )
         elif table.kind(column.position) in "USmc":
             raise ValueError(
-                f"column {column.name!r} of X has the type {table.series(column.position).dtype}, "
-                "which is not numeric. Convert it first, or declare its labels by categories."
+                f"column {column.name!r} of X has the type "
+                f"{table.dtype(column.position) or table.X.dtype}, which is not numeric. "
+                "Convert it first, or declare its labels by categories."
             )
 
 

@@ -30,9 +30,9 @@ _NEIGHBOURS = {
 _ABOUT_SENSITIVITIES = (
     "An event states the noise of a release as a multiple of its sensitivity: the largest change "
     "of what is released, without noise, if the data of one unit change. For each estimator, whose "
-    'name is in the label, the table "Every release at a glance" of doc/theory/index.rst names the '
-    "sensitivity, the function that computes it, and the section that proves it. Other charges "
-    "rest on the word of whoever charged them."
+    "name is in the label, the table in doc/theory/releases.csv names the sensitivity, the "
+    "function that computes it, and the section that proves it. Other charges rest on the word of "
+    "whoever charged them."
 )
 _STYLE = (
     "body{font-family:sans-serif;max-width:60em;margin:2em auto}"

@@ -111,8 +111,8 @@ class TestWords:
         assert "sensitivity" not in str(ledger.report())
         ledger.charge(PureDpEvent(0.25), **USER)
         said = " ".join(str(ledger.report()).split())
-        named = re.search(r'the table "(.*?)" of (\S+) names', said)
-        text = (Path(__file__).parents[2] / named[2]).read_text().split(named[1])[1]
+        named = re.search(r"the table in (\S+) names", said)
+        text = (Path(__file__).parents[2] / named[1]).read_text()
         releasing = [name for name in skdpot.__all__ if hasattr(getattr(skdpot, name), "preview")]
         assert len(releasing) > 5 and [name for name in releasing if name not in text] == []
 
