@@ -87,9 +87,9 @@ def test_speed(draw, benchmark, rng):
     eta = starting_eta(network, 4.0)
     consensus(network, *utilities, max_iter=2)
     settings = {"eta": eta, "max_iter": 1 + ROUNDS}
-    _, short = timed(consensus, network, *utilities, eta=eta, criterion=None, max_iter=1)
-    _, long = timed(consensus, network, *utilities, criterion=None, **settings)
-    checks = {"criterion": "gap", "tol": 0.0, "check_every": 1}
+    _, short = timed(consensus, network, *utilities, eta=eta, tol=None, max_iter=1)
+    _, long = timed(consensus, network, *utilities, tol=None, **settings)
+    checks = {"tol": 0.0}
     _, checked = timed(consensus, network, *utilities, **settings, **checks)
     _, once = timed(consensus, network, *utilities, eta=eta, max_iter=1, **checks)
     result, certified = benchmark.pedantic(

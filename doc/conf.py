@@ -43,7 +43,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"skdpot\.(releases|tables)\..*"),
     (r"py:.*", r"skdpot\.privacy\.[a-z]\w*\..*"),
     (r"py:.*", r"skdpot\.(transport\.(costs|wasserstein_projection)|privacy\.sensitivity\s+\.\w+)"),
-    (r"py:class", r"skdpot\.transport\.(cutting_planes|exact|projection|sinkhorn|sphere)\..*"),
+    (r"py:class", r"skdpot\.transport\.(base_measure|exact|projection|sinkhorn)\..*"),
 ]
 # What is inherited from scikit-learn refers to its glossary.
 suppress_warnings = ["ref.term"]

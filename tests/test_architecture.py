@@ -56,7 +56,7 @@ MAY_IMPORT = {
 }
 # Modules with a rule of their own instead of their room's.
 MAY_IMPORT_INSTEAD = {
-    "skdpot.transport.pot": NUMERICS | {"ot"},
+    "skdpot.transport.exact": NUMERICS | {"ot", "skdpot.transport"},
     "skdpot.generative._torch": {"torch", "skdpot.privacy"},
     # An audit learns to tell releases apart, in parallel.
     "skdpot.privacy.audit": NUMERICS | {"sklearn", "joblib", "tqdm", "skdpot.privacy"},
@@ -177,12 +177,16 @@ def test_module_imports_only_what_its_room_may(module, file):
 @pytest.mark.parametrize(
     "module, source, found",
     [
-        ("skdpot.transport.costs", "import sklearn", ["sklearn"]),
-        ("skdpot.transport.costs", "from ..privacy import audit", ["skdpot.privacy.audit"]),
-        ("skdpot.transport.costs", "from skdpot import privacy", ["skdpot.privacy"]),
-        ("skdpot.transport.costs", "import skdpot", ["skdpot"]),
-        ("skdpot.transport.costs", "def f():\n    import joblib", ["joblib"]),
-        ("skdpot.privacy.random", "import skdpot.transport.costs", ["skdpot.transport.costs"]),
+        ("skdpot.transport.sinkhorn", "import sklearn", ["sklearn"]),
+        ("skdpot.transport.sinkhorn", "from ..privacy import audit", ["skdpot.privacy.audit"]),
+        ("skdpot.transport.sinkhorn", "from skdpot import privacy", ["skdpot.privacy"]),
+        ("skdpot.transport.sinkhorn", "import skdpot", ["skdpot"]),
+        ("skdpot.transport.sinkhorn", "def f():\n    import joblib", ["joblib"]),
+        (
+            "skdpot.privacy.random",
+            "import skdpot.transport.sinkhorn",
+            ["skdpot.transport.sinkhorn"],
+        ),
         (
             "skdpot.privacy.random",
             "from skdpot._sklearn_compat import removed_tree_types",
@@ -198,8 +202,8 @@ def test_module_imports_only_what_its_room_may(module, file):
         ("skdpot._base", "import sklearn\nsklearn.tree._tree.x", [PRIVATE_SCIKIT_LEARN] * 2),
         ("skdpot._base", "import sklearn\nsklearn.__version__", []),
         ("skdpot._sklearn_compat", "from sklearn.base import _fit_context", []),
-        ("skdpot.transport.costs", "import numpy as np\nimport math", []),
-        ("skdpot.transport.costs", "from . import polytope\nimport scipy.sparse", []),
+        ("skdpot.transport.sinkhorn", "import numpy as np\nimport math", []),
+        ("skdpot.transport.sinkhorn", "from . import polytope\nimport scipy.sparse", []),
         ("skdpot.sampling._sphere", "from sklearn.base import BaseEstimator", []),
         ("skdpot.sampling._sphere", "from ..transport import sphere", []),
         ("skdpot.generative._torch.transport", "import torch\nfrom . import nets", []),

@@ -10,10 +10,10 @@ import pytest
 
 from skdpot import __version__, _fair_tour, _generator_tour, _tour
 from skdpot.__main__ import main
-from skdpot.transport.barycenter._minorants import best_points
+from skdpot.transport.barycenter._relaxation import best_points
 from skdpot.transport.consensus._nodes import log_side
-from skdpot.transport.log_domain import answer_points
 from skdpot.transport.projection import _project_rows
+from skdpot.transport.sinkhorn import answer_points
 
 PROJECT = Path(__file__).parents[1]
 N_USERS = 30

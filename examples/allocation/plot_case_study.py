@@ -107,8 +107,8 @@ def agree(targets, sources, bounds, beta=None, seed=0):
         return sent
 
     result = consensus(
-        network, *utilities, eta=ETA, relaxation=1.0, adaptive=False, shifting=False,
-        criterion=None, max_iter=N_ROUNDS, release=release,
+        network, *utilities, eta=ETA, relaxation=1.0, adaptive=False, tol=None,
+        max_iter=N_ROUNDS, release=release,
     )  # fmt: skip
     return np.array(rounds), float(total @ repair(network, result.agreed))
 

@@ -1,41 +1,315 @@
-"""The estimator of allocations over a network, in which nodes release their utilities."""
+"""Allocations over a network, in which nodes release their utilities."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any, Self
+from types import SimpleNamespace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from joblib import effective_n_jobs
 from scipy import sparse
+from sklearn import config_context
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from skdpot._base import PrivateEstimator, count_columns, validate_private_data
+from skdpot._base import (
+    PrivateEstimator,
+    count_columns,
+    refuse_other_order,
+    validate_private_data,
+    warn_user,
+)
+from skdpot._progress import plain_bar
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.preview import ExpectedError
+from skdpot.privacy.quotes import shown
 from skdpot.privacy.random import NoiseSource, make_source
 from skdpot.privacy.sensitivity import PROTECTED
 from skdpot.releases import UTILITY_MECHANISMS, Release
 from skdpot.tables import as_numbers
 from skdpot.transport import load_compiler, load_solver
-from skdpot.transport.consensus import FAMILIES, BipartiteNetwork, check_feasible, welfare
-
-from ._problem import (
-    Problem,
-    Solution,
-    Solver,
-    check_order,
-    on_edges,
-    read_factors,
-    read_network,
-    read_ranges,
-    read_scale,
-    read_source_utilities,
-    within_ranges,
+from skdpot.transport.consensus import (
+    FAMILIES,
+    BipartiteNetwork,
+    LinearUtility,
+    check_feasible,
+    consensus,
+    make_network,
+    make_utility,
+    optimal_plan,
+    starting_eta,
+    welfare,
 )
+
+# Default bounds of what a node may give or receive.
+_USUAL_BOUNDS = (0.0, 1.0)
+# Products and quotients of some numbers within these limits neither overflow nor underflow.
+_LEAST, _LARGEST = 1e-60, 1e60
+_NO_NUMBERS = "source_utilities holds values that are not real numbers."
+# Up to this number of edges, the network simplex takes some seconds.
+_FEW_EDGES = 1_000_000
+_HISTORY = ("n_iter", "eta", "primal_residual", "dual_residual", "welfare", "bound")
+_INSTEAD = {
+    "Input X contains NaN": (
+        "Input X contains NaN. If these pairs are no edges, and that is public, pass "
+        "adjacency=X.notna() and fit X.fillna(0): only utilities of edges are used. Otherwise, "
+        "fill them with a number that is public."
+    ),
+    "could not convert": (
+        "X holds text. It must have numbers only, with a row for each target and a column for each "
+        "source. A table of edges becomes X by its method pivot."
+    ),
+}
+_UNITS = {"parameter": "edge", "node": "node"}
+# Constraints of the parameters that all subclasses share.
+ALLOCATION_CONSTRAINTS: dict[str, Any] = {
+    "protect": [StrOptions(set(PROTECTED))],
+    "utility": [StrOptions(set(FAMILIES)), callable],
+    "utility_bounds": ["array-like", None],
+    "utility_scale": [Interval(Real, 0, None, closed="left"), "array-like", "sparse matrix"],
+    "target_bounds": ["array-like", None],
+    "source_bounds": ["array-like", None],
+    "adjacency": ["array-like", "sparse matrix", None],
+    "node_budgets": ["array-like", None],
+    "ledger": "no_validation",
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """An allocation problem. Everything but the values of utilities is public.
+
+    Attributes
+    ----------
+    network : BipartiteNetwork
+        Edges, and bounds of the nodes.
+    family : str or callable
+        The family of utilities.
+    scale : ndarray of shape (n_edges,)
+        The public parameter of utilities that have a second one.
+    values : tuple of ndarray of shape (n_edges,)
+        Utilities of the targets, and of the sources if they have any: private, or released.
+    compact : bool
+        Whether matrices on the edges are returned as sparse arrays.
+    """
+
+    network: BipartiteNetwork
+    family: Any
+    scale: np.ndarray
+    values: tuple[np.ndarray, ...]
+    compact: bool = False
+
+    def with_values(self, values: Any) -> "Problem":
+        """Return the same problem with other utilities."""
+        return replace(self, values=tuple(values))
+
+    def utilities(self) -> list[Any]:
+        """Return the utilities of the targets, and those of the sources if they have any."""
+        found = [make_utility(self.family, side_values, self.scale) for side_values in self.values]
+        return found if len(found) == 2 else [*found, LinearUtility(np.zeros_like(self.scale))]
+
+
+def read_network(
+    X: Any, adjacency: Any, target_bounds: Any, source_bounds: Any, *, private: bool
+) -> BipartiteNetwork:
+    """Return the public network, from the shape of X and, without privacy, its stored entries."""
+    if adjacency is None:
+        adjacency = _default_edges(X, private)
+    bounds = [
+        _USUAL_BOUNDS if bounds_of_side is None else bounds_of_side
+        for bounds_of_side in (target_bounds, source_bounds)
+    ]
+    if np.shape(adjacency) != X.shape:
+        raise ValueError(
+            f"adjacency must be of shape {X.shape}, that of X, with a row for each target; got "
+            f"shape {np.shape(adjacency)}."
+        )
+    network = make_network(adjacency, *bounds)
+    largest = max(side.upper.max(initial=0.0) for side in (network.targets, network.sources))
+    if largest > _LARGEST or 0 < largest < _LEAST:
+        raise ValueError(f"bounds must be up to {_LARGEST:g}, and one of them at least {_LEAST:g}.")
+    return network
+
+
+def check_order(X: Any, **tables: Any) -> None:
+    """Raise if frames have the names of X in another order."""
+    if not hasattr(X, "columns"):
+        return
+    targets, sources = getattr(X, "index", ()), X.columns
+    for name, table in tables.items():
+        refuse_other_order(name, table, sources if name == "source_bounds" else targets)
+        refuse_other_order(name, table, sources, "columns")
+
+
+def _default_edges(X: Any, private: bool) -> Any:
+    """Return all pairs for a dense X, or the stored entries of a sparse X that is not private."""
+    if not sparse.issparse(X):
+        return np.ones(X.shape, dtype=bool)
+    if private:
+        raise ValueError(
+            "adjacency must be given with a sparse X: the edges are public, so they may not be "
+            "taken from private utilities. If it is public which entries X has, pass "
+            "adjacency=(X != 0)."
+        )
+    # A copy: a network sorts its indices in place, and those of X belong to its values.
+    edges = sparse.csr_array(X, dtype=bool, copy=True)
+    edges.data[:] = True
+    return edges
+
+
+def read_source_utilities(matrix: Any, shape: tuple[int, int], *, private: bool = False) -> Any:
+    """Return the sources' utilities as an array or CSR array; errors quote no value.
+
+    If `private`, no value raises: NaN stands for those that are no numbers, or missing. They are
+    read like X, so that columns of all types of libraries of tables become numbers.
+    """
+    found = _as_doubles(lambda: _private_numbers(matrix) if private else matrix)
+    if found is None:
+        # Raised outside of the handler, whose error quotes what it could not read.
+        raise ValueError(_NO_NUMBERS)
+    if found.shape != shape:
+        raise ValueError(
+            f"source_utilities must be of shape {shape}, that of X, with a row for each target; "
+            f"got shape {found.shape}."
+        )
+    if not (private or np.isfinite(found.data if sparse.issparse(found) else found).all()):
+        raise ValueError("source_utilities contains NaN or infinity.")
+    return found
+
+
+def _private_numbers(matrix: Any) -> Any:
+    with config_context(assume_finite=False):
+        return check_array(
+            as_numbers(matrix), accept_sparse="csr", dtype=np.float64, ensure_2d=False,
+            allow_nd=True, ensure_all_finite=False, ensure_min_samples=0, ensure_min_features=0,
+        )  # fmt: skip
+
+
+def _as_doubles(read: Callable[[], Any]) -> Any:
+    """Return an array or a CSR array of doubles, or None if that is impossible."""
+    try:
+        matrix = read()
+        found = sparse.csr_array(matrix) if sparse.issparse(matrix) else np.asarray(matrix)
+        return None if np.iscomplexobj(found) else found.astype(np.float64)
+    except Exception:
+        return None
+
+
+def on_edges(matrix: Any, network: BipartiteNetwork) -> np.ndarray:
+    """Return the entries of a matrix on the edges, in the order of the targets.
+
+    Entries that a sparse matrix does not store are 0; stored entries elsewhere are ignored.
+    """
+    rows, columns = network.targets.nodes, network.targets.neighbours
+    if not sparse.issparse(matrix):
+        return np.asarray(matrix, dtype=np.float64)[rows, columns]
+    # A copy, since duplicates are added in place.
+    held = sparse.csr_array(matrix, copy=True)
+    held.sum_duplicates()
+    return np.asarray(held[rows, columns], dtype=np.float64).ravel()
+
+
+def read_scale(scale: Any, network: BipartiteNetwork) -> np.ndarray:
+    """Return the public scale of quadratic and logarithmic utilities on the edges."""
+    if np.ndim(scale) == 0 and not sparse.issparse(scale):
+        found = np.full(network.n_edges, float(scale))
+    elif np.shape(scale) == network.shape:
+        found = on_edges(scale, network)
+    else:
+        raise ValueError(
+            f"utility_scale must be a number or of shape {network.shape}, got shape "
+            f"{np.shape(scale)}."
+        )
+    if not ((found == 0) | ((found >= _LEAST) & (found <= _LARGEST))).all():
+        raise ValueError(f"utility_scale must be 0, or between {_LEAST:g} and {_LARGEST:g}.")
+    return found
+
+
+def read_ranges(utility_bounds: Any) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return the declared ranges (low, high) of the targets' and of the sources' utilities."""
+    if utility_bounds is None:
+        raise ValueError(
+            "utility_bounds must be declared for a private fit: (low, high), the least and the "
+            "largest possible utility of a unit. They scale the noise and may not be learned from "
+            "private utilities. (epsilon=None is a fit that protects nothing.)"
+        )
+    message = (
+        "utility_bounds must be a pair (low, high) of finite numbers of sizes up to "
+        f"{_LARGEST:g}, with low < high by {_LEAST:g} at least, or two such pairs, of targets and "
+        f"of sources; got {shown(utility_bounds)}."
+    )
+    try:
+        ranges = np.array(np.broadcast_to(np.asarray(utility_bounds, dtype=np.float64), (2, 2)))
+    except (TypeError, ValueError) as error:
+        raise ValueError(message) from error
+    sizes_fit = (np.abs(ranges) <= _LARGEST).all()
+    if not (sizes_fit and (ranges[:, 1] - ranges[:, 0] >= _LEAST).all()):
+        raise ValueError(message)
+    return tuple((float(low), float(high)) for low, high in ranges)  # type: ignore[return-value]
+
+
+def within_ranges(problem: Problem, ranges: Any) -> Problem:
+    """Return private utilities moved into their declared ranges, and their middles for NaN.
+
+    Raise if the family has no utility with the lowest parameter, which is public.
+    """
+    moved = []
+    for values, (low, high) in zip(problem.values, ranges, strict=False):
+        make_utility(problem.family, np.full_like(problem.scale, low), problem.scale)
+        moved.append(np.where(np.isnan(values), (low + high) / 2, np.clip(values, low, high)))
+    return problem.with_values(moved)
+
+
+def read_factors(node_budgets: Any, network: BipartiteNetwork) -> tuple[Any, Any]:
+    """Return the share of epsilon, in (0, 1], that each target and each source spends."""
+    pair = (1.0, 1.0) if node_budgets is None else tuple(node_budgets)
+    message = (
+        "node_budgets must be a pair, for the targets and for the sources: the part of epsilon "
+        "that they spend, above 0 and at most 1, as one number or as one for each of "
+        f"{network.shape[0]} targets and {network.shape[1]} sources."
+    )
+    if len(pair) != 2:
+        raise ValueError(message)
+    try:
+        targets, sources = (
+            np.broadcast_to(np.asarray(part, dtype=np.float64), (n,))
+            for part, n in zip(pair, network.shape, strict=True)
+        )
+    except (TypeError, ValueError) as error:
+        raise ValueError(message) from error
+    if not all(((part > 0) & (part <= 1)).all() for part in (targets, sources)):
+        raise ValueError(message)
+    return targets, sources
+
+
+class Solution(NamedTuple):
+    """A plan on a public network, and how it was found.
+
+    Attributes
+    ----------
+    network : BipartiteNetwork
+        The network.
+    compact : bool
+        Whether matrices on the edges are returned as sparse arrays.
+    found : object
+        With plan, prices, n_iter, residuals and history; and welfare and gap, if utilities are
+        known. Arrays are on the edges, in the order of the targets.
+    utilities : tuple of ndarray of shape (n_edges,)
+        The released utilities.
+    """
+
+    network: BipartiteNetwork
+    compact: bool
+    found: Any
+    utilities: tuple[np.ndarray, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,31 +326,6 @@ class UtilityReleases(Release):
 
     network: BipartiteNetwork
     sides: tuple[Any, ...]
-
-    @classmethod
-    def plan(
-        cls,
-        mechanism: str,
-        network: BipartiteNetwork,
-        *,
-        epsilon: float,
-        ranges: Any,
-        protect: str,
-        factors: Any,
-        n_sides: int,
-    ) -> "UtilityReleases":
-        """Return the releases of the sides, with a range and budgets for each of them."""
-        sides = (network.targets, network.sources)[:n_sides]
-        return cls(
-            network,
-            tuple(
-                UTILITY_MECHANISMS[mechanism](
-                    epsilon, low=low, high=high, degrees=side.degrees, protect=protect,
-                    factors=of_nodes,
-                )
-                for side, (low, high), of_nodes in zip(sides, ranges, factors, strict=False)
-            ),
-        )  # fmt: skip
 
     @property
     def event(self) -> DpEvent:
@@ -111,34 +360,6 @@ class UtilityReleases(Release):
                 self.sides, values, orders, back, strict=False
             )
         )
-
-
-_INSTEAD = {
-    "Input X contains NaN": (
-        "Input X contains NaN. If these pairs are no edges, and that is public, pass "
-        "adjacency=X.notna() and fit X.fillna(0): only utilities of edges are used. Otherwise, "
-        "fill them with a number that is public."
-    ),
-    "could not convert": (
-        "X holds text. It must have numbers only, with a row for each target and a column for each "
-        "source. A table of edges becomes X by its method pivot."
-    ),
-}
-_UNITS = {"parameter": "edge", "node": "node"}
-# Constraints of the parameters that all subclasses share.
-ALLOCATION_CONSTRAINTS: dict[str, Any] = {
-    "protect": [StrOptions(set(PROTECTED))],
-    "utility": [StrOptions(set(FAMILIES)), callable],
-    "utility_bounds": ["array-like", None],
-    "utility_scale": [Interval(Real, 0, None, closed="left"), "array-like", "sparse matrix"],
-    "target_bounds": ["array-like", None],
-    "source_bounds": ["array-like", None],
-    "adjacency": ["array-like", "sparse matrix", None],
-    "node_budgets": ["array-like", None],
-    "ledger": "no_validation",
-    "random_state": ["random_state"],
-    "verbose": ["verbose"],
-}
 
 
 class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
@@ -176,8 +397,8 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         """
         return self._fit(X, source_utilities)
 
-    def _validate(self, X: Any, source_utilities: Any) -> tuple[Problem, Solver]:
-        solver = self._solver()
+    def _validate(self, X: Any, source_utilities: Any) -> Problem:
+        self._load()
         check_order(
             X, adjacency=self.adjacency, utility_scale=self.utility_scale,
             source_utilities=source_utilities, target_bounds=self.target_bounds,
@@ -191,38 +412,34 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         problem = self._problem_on(self._network_of(X), X, source_utilities, private=private)
         if private:
             problem = within_ranges(problem, read_ranges(self.utility_bounds))
-        return problem, solver
+        return problem
 
-    def _declared(
-        self, n_records: int, columns: Any, source_utilities: bool = False
-    ) -> tuple[Problem, Solver]:
+    def _declared(self, n_records: int, columns: Any, source_utilities: bool = False) -> Problem:
         """Return the problem on the declared network, with unknown utilities."""
         X = sparse.csr_array((n_records, count_columns(columns)))
         if not sparse.issparse(self.adjacency):
             X = X.toarray()
-        network = self._network_of(X)
-        return self._problem_on(network, X, X if source_utilities else None), self._solver()
+        self._load()
+        return self._problem_on(self._network_of(X), X, X if source_utilities else None)
 
     def _network_of(self, X: Any) -> BipartiteNetwork:
         """Return the public network, or raise."""
+        private = self.epsilon is not None
         network = read_network(
-            X,
-            self.adjacency,
-            self.target_bounds,
-            self.source_bounds,
-            private=self.epsilon is not None,
+            X, self.adjacency, self.target_bounds, self.source_bounds, private=private
         )
         check_feasible(network)
         return network
 
-    def _solver(self) -> Solver:
-        """Return the solver, or raise; nothing has been charged yet."""
+    def _load(self) -> None:
+        """Import what runs after the charge, or raise; nothing has been charged yet."""
         load_compiler()
         load_solver()
-        return Solver(progress=self._progress())
 
-    def _progress(self) -> dict[str, Any]:
-        return {"desc": type(self).__name__, "disable": not self.verbose}
+    def _bar(self, n_rounds: int) -> Any:
+        """Return a progress bar over rounds."""
+        name = type(self).__name__
+        return plain_bar(total=n_rounds, unit=" rounds", desc=name, disable=not self.verbose)
 
     def _problem_on(
         self, network: BipartiteNetwork, X: Any, source_utilities: Any, *, private: bool = False
@@ -240,27 +457,26 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         """Return the plan of the releases of all nodes; a unit of privacy belongs to one node."""
         unit = _UNITS[self.protect]
         public: tuple[str, ...] = (
-            "the edges of the network",
-            "the bounds of its nodes",
-            "running time",
-        )
+            "the edges of the network", "the bounds of its nodes", "running time",
+        )  # fmt: skip
         if len(release.epsilons) > 1 and self.protect != "node":
-            public += ("both utilities of an edge, at its target and at its source, as one",)
+            public = (*public, "both utilities of an edge, at its target and at its source, as one")
         largest = max(float(node_epsilons.max(initial=0.0)) for node_epsilons in release.epsilons)
         guarantee = PrivacyGuarantee(largest, float(delta), "replace_one", unit, public)
         label = f"{type(self).__name__} by {by}"
         return ReleasePlan(release, release.event, source, label, guarantee, unit, "replace_one")
 
     def _keep(self, plan: ReleasePlan, released: Solution) -> None:
-        matrices = {"plan_": released.plan, "duals_": released.prices}
+        found = released.found
+        matrices = {"plan_": found.plan, "duals_": found.prices}
         names = ("target_utilities_", "source_utilities_")
         matrices |= dict(zip(names, released.utilities, strict=False))
         for name, values in matrices.items():
             matrix = released.network.matrix(values)
             setattr(self, name, matrix if released.compact else matrix.toarray())
         for name in ("n_iter", "primal_residual", "dual_residual", "history", "welfare", "gap"):
-            if getattr(released, name) is not None:
-                setattr(self, f"{name}_", getattr(released, name))
+            if hasattr(found, name):
+                setattr(self, f"{name}_", getattr(found, name))
         if plan.event is not None:
             self.epsilons_ = plan.release.epsilons
         self._fitted = released.network
@@ -348,7 +564,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         X = self._check_targets(X, private=False)
         network = self._fitted
         targets, sources = self._problem_on(network, X, source_utilities).utilities()
-        return float(welfare(network, targets, sources, on_edges(self.plan_, network)))
+        return welfare(targets, sources, on_edges(self.plan_, network))
 
     def _check_targets(self, X, private=True):
         """Return X, if it has the shape of the fitted X."""
@@ -600,27 +816,70 @@ class PrivateADMMTransport(AllocationEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _solver(self) -> Solver:
-        n_threads = min(effective_n_jobs(self.n_jobs), 2)
-        load_compiler()
-        load_solver()
-        return Solver(self.max_iter, self.tol, n_threads, self._progress())
+    def _load(self) -> None:
+        super()._load()
+        # It refuses what is no number of jobs.
+        effective_n_jobs(self.n_jobs)
 
-    def _plan(self, data: tuple[Problem, Solver]) -> ReleasePlan:
-        problem, _ = data
+    def _plan(self, problem: Problem) -> ReleasePlan:
         source = make_source(self.random_state)
         if self.epsilon is None:
             return ReleasePlan(None, None, source, type(self).__name__, None)
-        release = UtilityReleases.plan(
-            self.mechanism, problem.network, epsilon=self.epsilon,
-            ranges=read_ranges(self.utility_bounds), protect=self.protect,
-            factors=read_factors(self.node_budgets, problem.network), n_sides=len(problem.values),
+        network, ranges = problem.network, read_ranges(self.utility_bounds)
+        factors = read_factors(self.node_budgets, network)
+        # Sources without utilities release nothing.
+        sides = (network.targets, network.sources)[: len(problem.values)]
+        releases = tuple(
+            UTILITY_MECHANISMS[self.mechanism](
+                self.epsilon, low=low, high=high, degrees=side.degrees, protect=self.protect,
+                factors=of_nodes,
+            )
+            for side, (low, high), of_nodes in zip(sides, ranges, factors, strict=False)
         )  # fmt: skip
+        release = UtilityReleases(network, releases)
         return self._plan_of(release, source, delta=0.0, by=self.mechanism)
 
-    def _run(self, plan: ReleasePlan, data: tuple[Problem, Solver]) -> Solution:
-        problem, solver = data
-        if plan.event is None:
-            return solver.agree(problem)
-        released = plan.release.run(problem.values, plan.source)
-        return solver.best_plan(problem.with_values(released))
+    def _run(self, plan: ReleasePlan, problem: Problem) -> Solution:
+        network, released = problem.network, ()
+        if plan.event is not None:
+            released = plan.release.run(problem.values, plan.source)
+            problem = problem.with_values(released)
+        # Except on huge sparse networks, the network simplex is faster than rounds.
+        soon = network.n_edges <= max(_FEW_EDGES, network.shape[0] * network.shape[1] // 2)
+        if released and problem.family == "linear" and soon:
+            best = optimal_plan(network, *problem.utilities())
+            found: Any = SimpleNamespace(
+                plan=best.plan, prices=best.prices, n_iter=best.n_programs, welfare=best.welfare,
+                gap=best.gap, primal_residual=0.0, dual_residual=0.0,
+                history=dict.fromkeys(_HISTORY, np.empty(0)),
+            )  # fmt: skip
+        else:
+            found = self._agree(problem)
+        return Solution(network, problem.compact, found, released)
+
+    def _agree(self, problem: Problem) -> Any:
+        """Return the plan that the nodes agree on by messages without noise."""
+        spread = max(float(np.ptp(values)) if len(values) else 0.0 for values in problem.values)
+        with self._bar(self.max_iter) as bar:
+
+            def pass_on(n_iter, eta, *answers):
+                """Return answers as they are; it is called once in every round."""
+                bar.update()
+                return answers
+
+            agreed = consensus(
+                problem.network,
+                *problem.utilities(),
+                eta=starting_eta(problem.network, spread),
+                tol=self.tol,
+                max_iter=self.max_iter,
+                release=pass_on,
+                n_threads=min(effective_n_jobs(self.n_jobs), 2),
+            )
+        if not agreed.converged:
+            warn_user(
+                f"after {agreed.n_iter} rounds the welfare of the plan is within {agreed.gap:.1e} "
+                f"of the largest possible one, and not within {self.tol:g}. Raise max_iter or tol.",
+                ConvergenceWarning,
+            )
+        return agreed

@@ -2,12 +2,13 @@
 
 import io
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from skdpot.privacy.quotes import without_quotes
-from skdpot.transport.barycenter import BarycenterProblem, BarycenterResult, PointGroup, solve
+from skdpot.transport.barycenter import BarycenterResult, PointGroup, solve
 
 _KIND, _PLACE = "kind of step", "place"
 
@@ -127,9 +128,10 @@ def barycenter_rounds(
     >>> found.support.round(6).tolist(), round(found.objective, 6)
     ([[2.0], [3.0]], 4.0)
     """
-    rounds = solve(BarycenterProblem(n_owners, n_support, **problem))
-    step = next(rounds)
+    rounds = solve(n_owners, n_support, **problem)
+    step, n_rounds = next(rounds), 0
     while True:
+        n_rounds += 1
         told = {**step.arrays, _KIND: np.array(step.kind)}
         answers = ask([_packed({**told, _PLACE: np.array(place)}) for place in range(n_owners)])
         found = [_unpacked(answer)["answer"] for answer in answers]
@@ -138,7 +140,7 @@ def barycenter_rounds(
         try:
             step = rounds.send(np.sum(found, axis=0))
         except StopIteration as end:
-            return end.value
+            return replace(end.value, n_rounds=n_rounds)
 
 
 def _packed(arrays: dict[str, Any]) -> bytes:

@@ -12,14 +12,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from skdpot._progress import plain_bar
 from skdpot._sklearn_compat import Interval, StrOptions
 from skdpot.allocation import (
     ALLOCATION_CONSTRAINTS,
     AllocationEstimator,
     Problem,
     Solution,
-    Solver,
     read_factors,
     read_ranges,
 )
@@ -281,8 +279,7 @@ class PrivateMessageADMM(AllocationEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _plan(self, data: tuple[Problem, Solver]) -> ReleasePlan:
-        problem, _ = data
+    def _plan(self, problem: Problem) -> ReleasePlan:
         network, source = problem.network, make_source(self.random_state)
         declared = declare_utilities(
             self.utility, read_ranges(self.utility_bounds), self.utility_scale,
@@ -304,12 +301,12 @@ class PrivateMessageADMM(AllocationEstimator):
         release = RoundReleases(network, noises, declared, eta, self.n_rounds, average_from)
         return self._plan_of(release, source, delta=self.delta, by="messages")
 
-    def _run(self, plan: ReleasePlan, data: tuple[Problem, Solver]) -> Solution:
-        problem, solver = data
+    def _run(self, plan: ReleasePlan, problem: Problem) -> Solution:
         targets, sources = problem.utilities()
         utilities = targets, None if plan.release.declared[1] is None else sources
-        with plain_bar(total=self.n_rounds, unit=" rounds", **solver.progress) as bar:
-            return Solution.from_agreement(problem, plan.release.run(utilities, bar.update))
+        with self._bar(self.n_rounds) as bar:
+            found = plan.release.run(utilities, bar.update)
+        return Solution(problem.network, problem.compact, found)
 
 
 @dataclass(frozen=True, eq=False)

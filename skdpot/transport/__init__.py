@@ -2,13 +2,21 @@
 
 from .base_measure import (
     BaseMeasureResult,
+    SphereBaseMeasure,
     TransportConvergenceWarning,
     optimal_base_measure,
+    sphere_base_measure,
+    sphere_cap_cost,
     uniform_base_measure,
     worst_case_cost,
 )
-from .costs import Costs, FunctionCosts, MatrixCosts, PointCosts, refuse_degrees
-from .exact import TransportResult, certifiable_gap, exact_transport, monotone_transport
+from .exact import (
+    TransportResult,
+    certifiable_gap,
+    exact_transport,
+    load_solver,
+    monotone_transport,
+)
 from .kernels import load_compiler
 from .polytope import (
     check_base_measure,
@@ -19,10 +27,17 @@ from .polytope import (
     nearest_distribution,
     normalise_rows,
 )
-from .pot import load_solver
 from .projection import ProjectionResult, Projector, transport_costs, wasserstein_projection
-from .sinkhorn import EntropicResult, entropic_transport, smallest_tolerance
-from .sphere import SphereBaseMeasure, sphere_base_measure, sphere_cap_cost
+from .sinkhorn import (
+    Costs,
+    EntropicResult,
+    FunctionCosts,
+    MatrixCosts,
+    PointCosts,
+    entropic_transport,
+    refuse_degrees,
+    smallest_tolerance,
+)
 
 __all__ = [
     "TransportConvergenceWarning",

@@ -8,33 +8,336 @@ cheapest privatised image of the Dirac at input ``i`` costs ::
 and the worst case over all input distributions is ``F(s) = max_i f_i(s)``, a convex function.
 Inside this module costs are shifted and scaled to lie in [0, 1), and linear programs are written
 in ``u = E s``, whose entries stay of order one however large epsilon is.
+
+*On the unit sphere* under powers of the Euclidean distance, with ``z = (1 - <x, y>) / 2`` (so that
+the squared distance is ``4 z``) and ``a = (d - 1) / 2``, a uniform output y makes z a symmetric
+beta variable with parameters (a, a). The optimal mechanism has density ``E c`` on the cap
+``z <= z*`` around the input and c outside it (:ref:`proof-unit-vectors`).
 """
 
 import math
 import operator
 import warnings
+from dataclasses import dataclass
 
-from .cutting_planes import (
-    MACHINE_EPSILON,
-    BaseMeasureResult,
-    CuttingPlanes,
-    Geometry,
-    best_scaled_uniform,
-    make_result,
-)
-from .polytope import check_base_measure
+import numpy as np
+from scipy.optimize import brentq, linprog
+from scipy.special import betainc, betaln, psi
 
-__all__ = [
-    "BaseMeasureResult",
-    "TransportConvergenceWarning",
-    "optimal_base_measure",
-    "uniform_base_measure",
-    "worst_case_cost",
-]
+from .polytope import check_base_measure, check_cost_matrix, check_epsilon
+
+MACHINE_EPSILON = float(np.finfo(np.float64).eps)
+# Gaps up to this fraction of the costs' range are rounding: no float64 search can close them.
+ROUNDING_OF_RANGE = 4 * MACHINE_EPSILON
+# Capacities this close (relatively) to the mass still to be placed count as a tie.
+_TIE_TOLERANCE = 1e-9
+# Cuts whose slack at the master's solution exceeds this fraction of the gap are forgotten.
+_KEPT_SLACK = 0.1
+_OBJECTIVE_WEIGHT = 1e4
+_LOG_4 = math.log(4.0)
+_LOG_SMALLEST = math.log(np.finfo(np.float64).tiny)
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
 class TransportConvergenceWarning(UserWarning):
     """An iteration on public geometry stopped before it reached its tolerance."""
+
+
+@dataclass(frozen=True, eq=False)
+class BaseMeasureResult:
+    """A base measure with the quality that was certified for it.
+
+    Parameters
+    ----------
+    base_measure : ndarray of shape (n_outputs,)
+        Non-negative masses s with ``sum(s) <= 1 <= exp(epsilon) * sum(s)`` in float64.
+    cost : float
+        The worst-case cost of `base_measure`, as `worst_case_cost` gives it.
+    lower_bound : float
+        No base measure among those searched has a smaller worst-case cost.
+    gap : float
+        ``(cost - lower_bound) / abs(cost)``, or ``cost - lower_bound`` if `cost` is 0. It is 0
+        where ``cost - lower_bound`` is at most four units of rounding (about 1e-15) of the range
+        of the cost matrix, which is as far as float64 can tell costs apart.
+    n_iter : int
+        Number of linear programs solved.
+
+    Examples
+    --------
+    >>> from skdpot.transport.base_measure import uniform_base_measure
+    >>> uniform_base_measure([[0.0, 1.0], [1.0, 0.0]], epsilon=1.0).n_iter
+    0
+    """
+
+    base_measure: np.ndarray
+    cost: float
+    lower_bound: float
+    gap: float
+    n_iter: int
+
+
+def make_result(geometry, masses, scaled_cost, scaled_bound, n_iter):
+    """Return the result in the caller's units, with a bound that is never above the cost."""
+    is_rounding = scaled_cost - scaled_bound <= ROUNDING_OF_RANGE
+    cost = geometry.to_cost(scaled_cost)
+    lower_bound = min(cost, geometry.to_lower_bound(scaled_bound))
+    return BaseMeasureResult(
+        base_measure=masses,
+        cost=cost,
+        lower_bound=lower_bound,
+        gap=0.0 if is_rounding else (cost - lower_bound) / (abs(cost) or 1.0),
+        n_iter=n_iter,
+    )
+
+
+class Geometry:
+    """Shifted, scaled and sorted costs, and the greedy projection of every Dirac."""
+
+    def __init__(self, cost_matrix, epsilon):
+        cost_matrix = check_cost_matrix(cost_matrix)
+        self.exp_epsilon = math.exp(check_epsilon(epsilon))
+        self._offset = cost_matrix.min()
+        with np.errstate(over="ignore"):
+            shifted = cost_matrix - self._offset
+        if not np.isfinite(shifted.max()):
+            raise ValueError(
+                "cost_matrix spans a range that overflows float64; rescale it, for example by "
+                "dividing it by its largest absolute entry."
+            )
+        # A power of two scales without rounding.
+        self._exponent = math.frexp(shifted.max())[1]
+        self.costs = np.ldexp(shifted, -self._exponent)
+        self.n_inputs, self.n_outputs = self.costs.shape
+        self._order = np.argsort(self.costs, axis=1)
+        self.sorted_costs = np.take_along_axis(self.costs, self._order, axis=1)
+
+    def to_cost(self, scaled_cost):
+        """Cost in the caller's units."""
+        return float(self._offset + math.ldexp(scaled_cost, self._exponent))
+
+    def to_lower_bound(self, scaled_bound):
+        """Bound in the caller's units, rounded down."""
+        shrunk = scaled_bound - 4 * MACHINE_EPSILON * abs(scaled_bound)
+        return float(np.nextafter(self.to_cost(shrunk), -np.inf)) if shrunk else self.to_cost(0.0)
+
+    def _capacities(self, masses):
+        """Mass left to place, and how much of it the cheapest outputs of each input can take."""
+        remaining = max(0.0, 1.0 - masses.sum())
+        slots = ((self.exp_epsilon - 1.0) * masses)[self._order]
+        return remaining, slots, np.cumsum(slots, axis=1)
+
+    def dirac_costs(self, masses):
+        """Cost of the cheapest distribution in the polytope, for the Dirac at each input."""
+        remaining, slots, filled_up_to = self._capacities(masses)
+        placed = np.clip(remaining - (filled_up_to - slots), 0.0, slots)
+        placed[:, -1] += np.maximum(0.0, remaining - filled_up_to[:, -1])
+        # Sums of non-negative terms only: tiny costs keep their relative accuracy.
+        return self.costs @ masses + np.einsum("ij,ij->i", placed, self.sorted_costs)
+
+    def minorants(self, masses, rows):
+        """Thresholds t and slopes in u = E s of linear minorants that touch at `masses`.
+
+        Where the marginal cost of an input jumps at `masses`, it has a minorant for both sides.
+        """
+        remaining, _, filled_up_to = self._capacities(masses)
+        filled_up_to, sorted_costs = filled_up_to[rows], self.sorted_costs[rows]
+        tie = _TIE_TOLERANCE * remaining
+        last = self.n_outputs - 1
+        position = np.arange(len(rows))
+        n_below = np.minimum((filled_up_to < remaining - tie).sum(axis=1), last)
+        n_above = np.minimum((filled_up_to <= remaining + tie).sum(axis=1), last)
+        low, high = sorted_costs[position, n_below], sorted_costs[position, n_above]
+        jumps = high > low
+        thresholds = np.concatenate([low, high[jumps]])
+        excess = self.costs[np.concatenate([rows, rows[jumps]])] - thresholds[:, None]
+        return thresholds, np.where(excess > 0, excess / self.exp_epsilon, excess)
+
+    def largest_mass(self, cost):
+        """Bound on sum(u) over all base measures whose worst-case cost is at most `cost`.
+
+        With t = 0 the minorants, averaged over the inputs, give F(s) >= sum_j s_j mean_i C_ij.
+        """
+        smallest_mean = self.costs.mean(axis=0).min()
+        rounded_up = cost * (1 + (self.n_inputs + self.n_outputs + 16) * MACHINE_EPSILON)
+        if rounded_up >= smallest_mean:
+            return self.exp_epsilon
+        return max(1.0, self.exp_epsilon * (rounded_up / smallest_mean))
+
+
+class CuttingPlanes:
+    """State of Kelley's method: the best point, the lower bound and the linear minorants."""
+
+    def __init__(self, geometry):
+        self.geometry = geometry
+        self.best_masses, _ = best_scaled_uniform(geometry)
+        dirac_costs = geometry.dirac_costs(self.best_masses)
+        self.best_cost = dirac_costs.max()
+        # Every image of the Dirac at i costs at least the cheapest output of i.
+        self.lower_bound = geometry.sorted_costs[:, 0].max()
+        self.is_stalled = False
+        self.n_iter = 0
+        self._thresholds = np.empty(0)
+        self._slopes = np.empty((0, geometry.n_outputs))
+        self._add_minorants(self.best_masses, dirac_costs)
+
+    def has_converged(self, tol):
+        """Whether the certified gap is at most this."""
+        return self.result().gap <= tol
+
+    def result(self):
+        """The result of the search so far."""
+        return make_result(
+            self.geometry, self.best_masses, self.best_cost, self.lower_bound, self.n_iter
+        )
+
+    def improve(self):
+        """Solve one master problem, and use its result."""
+        geometry = self.geometry
+        self.n_iter += 1
+        largest_mass = geometry.largest_mass(self.best_cost)
+        solution = _solve_master(self._thresholds, self._slopes, largest_mass, self.best_cost)
+        if solution is None:
+            self.is_stalled = True
+            return
+        u, multipliers = solution
+        bound = _certified_bound(self._thresholds, self._slopes, multipliers, largest_mass)
+        has_risen = bound > self.lower_bound
+        self.lower_bound = max(self.lower_bound, min(bound, self.best_cost))
+        masses = _into_mass_limits(u / geometry.exp_epsilon, geometry.exp_epsilon)
+        dirac_costs = geometry.dirac_costs(masses)
+        cost = dirac_costs.max()
+        model = self._thresholds + self._slopes @ (geometry.exp_epsilon * masses)
+        has_fallen = cost < self.best_cost
+        # Where the model is exact, the next master problem would be this one again.
+        is_exact = cost <= model.max() + ROUNDING_OF_RANGE
+        self.is_stalled = is_exact and not has_risen and not has_fallen
+        if has_fallen:
+            self.best_masses, self.best_cost = masses, cost
+        # Forgetting only after progress keeps the method finite.
+        if has_risen:
+            self._forget_slack_minorants(model, multipliers)
+        self._add_minorants(masses, dirac_costs)
+
+    def _forget_slack_minorants(self, model, multipliers):
+        slack_allowed = _KEPT_SLACK * (self.best_cost - self.lower_bound)
+        kept = (model >= model.max() - slack_allowed) | (multipliers > 0)
+        self._thresholds, self._slopes = self._thresholds[kept], self._slopes[kept]
+
+    def _add_minorants(self, masses, dirac_costs):
+        # A Dirac below the lower bound is not the worst case anywhere near.
+        rows = np.flatnonzero(dirac_costs >= min(self.lower_bound, dirac_costs.max()))
+        thresholds, slopes = self.geometry.minorants(masses, rows)
+        self._thresholds = np.concatenate([self._thresholds, thresholds])
+        self._slopes = np.concatenate([self._slopes, slopes])
+
+
+def _solve_master(thresholds, slopes, largest_mass, unit):
+    """Minimise the largest minorant: u and the minorants' multipliers, or None on failure."""
+    n_minorants, n_outputs = slopes.shape
+    constraints = np.empty((n_minorants + 2, n_outputs + 1))
+    # In units of the best cost, the solver's absolute tolerances act as relative ones. A large
+    # objective makes that on the duals finer still: in the bound, it is multiplied by the mass.
+    np.divide(slopes, unit, out=constraints[:n_minorants, :n_outputs])
+    constraints[:n_minorants, n_outputs] = -1.0
+    constraints[n_minorants] = 1.0
+    constraints[n_minorants + 1] = -1.0
+    constraints[n_minorants:, n_outputs] = 0.0
+    limits = np.concatenate([-thresholds / unit, [largest_mass, -1.0]])
+    objective = np.zeros(n_outputs + 1)
+    objective[n_outputs] = _OBJECTIVE_WEIGHT
+    bounds = [(0.0, None)] * n_outputs + [(None, None)]
+    accuracy = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+    for method, options in (("highs-ds", accuracy), ("highs-ds", {}), ("highs-ipm", {})):
+        solution = linprog(
+            objective, constraints, limits, bounds=bounds, method=method, options=options
+        )
+        if solution.status == 0:
+            multipliers = np.maximum(-solution.ineqlin.marginals[:n_minorants], 0.0)
+            if multipliers.sum() > 0:
+                return solution.x[:n_outputs], multipliers / multipliers.sum()
+    return None
+
+
+def _certified_bound(thresholds, slopes, weights, largest_mass):
+    """Minimum of a mixture of minorants over u >= 0, 1 <= sum(u) <= largest_mass, rounded down.
+
+    By weak duality any weights give a bound. Each slope, each product and each sum is off by at
+    most `rounding` times the sum of the absolute values that enter it.
+    """
+    used = np.flatnonzero(weights)
+    weights, thresholds, slopes = weights[used], thresholds[used], slopes[used]
+    rounding = (len(used) + 16) * MACHINE_EPSILON
+    lowest = (weights @ slopes - rounding * (weights @ np.abs(slopes))).min()
+    mass = 1.0 if lowest >= 0 else largest_mass
+    level = weights @ thresholds
+    return level + mass * lowest - rounding * (level + mass * abs(lowest))
+
+
+def best_scaled_uniform(geometry):
+    """Best constant base measure, and the smallest worst-case cost along its family."""
+    n_outputs, excess = geometry.n_outputs, geometry.exp_epsilon - 1.0
+    # At these scales the k cheapest outputs are exactly full, and all costs are linear between.
+    n_full = np.arange(n_outputs + 1)
+    scales = n_outputs / (n_outputs + n_full * excess)
+    prefix_sums = np.zeros((geometry.n_inputs, n_outputs + 1))
+    np.cumsum(geometry.sorted_costs, axis=1, out=prefix_sums[:, 1:])
+    costs = (scales / n_outputs) * (prefix_sums[:, -1:] + excess * prefix_sums)
+    lowest = int(costs.max(axis=0).argmin())
+    scale, value = scales[lowest], costs[:, lowest].max()
+    for first in range(max(0, lowest - 1), min(n_outputs, lowest + 1)):
+        position, height = lowest_of_envelope(costs[:, first], costs[:, first + 1])
+        if height < value:
+            value = height
+            scale = (1.0 - position) * scales[first] + position * scales[first + 1]
+    masses = np.full(n_outputs, scale / n_outputs)
+    return _into_mass_limits(masses, geometry.exp_epsilon), value
+
+
+def lowest_of_envelope(at_start, at_end):
+    """Position in [0, 1] and height of the lowest point of the maximum of lines."""
+    falling = np.lexsort((at_end, at_start))[-1]
+    rising = np.lexsort((at_start, at_end))[-1]
+    if at_end[falling] >= at_start[falling]:
+        return 0.0, at_start[falling]
+    if at_start[rising] >= at_end[rising]:
+        return 1.0, at_end[rising]
+    for _ in range(len(at_start)):
+        drop = at_start[falling] - at_start[rising]
+        position = drop / (drop + at_end[rising] - at_end[falling])
+        heights = (1.0 - position) * at_start + position * at_end
+        highest = heights.argmax()
+        if heights[highest] <= max(heights[falling], heights[rising]):
+            break
+        if at_end[highest] < at_start[highest]:
+            falling = highest
+        else:
+            rising = highest
+    return position, heights[highest]
+
+
+def _into_mass_limits(masses, exp_epsilon):
+    """Non-negative masses with sum <= 1 <= exp_epsilon * sum, changed by as little as possible.
+
+    The lower limit is kept with a few units of rounding to spare, as another library's exponential
+    may be the larger one.
+    """
+    masses = np.maximum(masses, 0.0)
+    smallest = min(1.0, (1.0 + 8 * MACHINE_EPSILON) / exp_epsilon)
+    total = math.fsum(masses)
+    if total > 1.0:
+        masses = masses / total
+    elif total < smallest:
+        masses = masses * (smallest / total)
+    # Division leaves an error of a few units in the last place: step over it, up or down.
+    for n_steps in range(1, 65):
+        sums = math.fsum(masses), float(masses.sum())
+        if max(sums) > 1.0:
+            masses = masses * (1.0 - n_steps * MACHINE_EPSILON)
+        elif min(sums) < smallest:
+            masses = masses * (1.0 + n_steps * MACHINE_EPSILON)
+        else:
+            break
+    return masses
 
 
 def worst_case_cost(cost_matrix, base_measure, epsilon) -> float:
@@ -208,3 +511,202 @@ def _check_stopping_rule(tol, max_iter):
         raise ValueError(f"tol must be positive and finite, got {tol}.")
     if operator.index(max_iter) < 1:
         raise ValueError(f"max_iter must be at least 1, got {max_iter}.")
+
+
+@dataclass(frozen=True)
+class SphereBaseMeasure:
+    """A multiple of the uniform distribution on the sphere, and the mechanism that belongs to it.
+
+    Parameters
+    ----------
+    scale : float
+        The base measure is `scale` times the uniform distribution.
+    threshold : float
+        The density is ``exp(epsilon) * scale`` where ``(1 - <x, y>) / 2 <= threshold``, and
+        `scale` elsewhere.
+    cost : float
+        Expected distance between input and output to the power ``order``, the same for every unit
+        vector, and the worst case over all distributions on the sphere.
+    cap_probability : float
+        Probability of the cap ``(1 - <x, y>) / 2 <= threshold`` under the uniform distribution.
+
+    Examples
+    --------
+    >>> from skdpot.transport import sphere_base_measure
+    >>> round(sphere_base_measure(3, epsilon=2.0, order=2).cap_probability, 4)
+    0.2689
+    """
+
+    scale: float
+    threshold: float
+    cost: float
+    cap_probability: float
+
+
+def sphere_base_measure(n_features, epsilon, *, order=1) -> SphereBaseMeasure:
+    """Find the optimal base measure for unit vectors under Euclidean distance to a power.
+
+    By symmetry it is a multiple of the uniform distribution; which one is the root of a scalar
+    equation, solved to rounding. It depends on nothing private.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of coordinates d of the vectors, at least 2.
+    epsilon : float
+        Privacy parameter, positive, with a finite exponential.
+    order : float, default=1
+        The cost is the Euclidean distance to this power; positive.
+
+    Returns
+    -------
+    SphereBaseMeasure
+        With fields `scale`, `threshold`, `cost` and `cap_probability`.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range, or if the cap or the cost is not representable.
+
+    References
+    ----------
+    Differentially Private Sampling from Distributions via Wasserstein Projection, Appendix H.
+
+    Examples
+    --------
+    In three dimensions with squared distances, the scale is ``exp(-epsilon / 2)`` and the cost
+    ``4 / (1 + exp(epsilon / 2))``:
+
+    >>> import math
+    >>> from skdpot.transport import sphere_base_measure
+    >>> result = sphere_base_measure(3, epsilon=2.0, order=2)
+    >>> round(result.scale / math.exp(-1.0), 9)
+    1.0
+    >>> round(result.cost * (1.0 + math.exp(1.0)), 9)
+    4.0
+    """
+    shape = _check_dimension(n_features)
+    gain = math.expm1(check_epsilon(epsilon))
+    half_order = _check_order(order) / 2
+    log_threshold = _solve_log_threshold(shape, gain, half_order)
+    threshold = math.exp(log_threshold)
+    cap = float(betainc(shape, shape, threshold))
+    return SphereBaseMeasure(
+        scale=1.0 / (1.0 + gain * cap),
+        threshold=threshold,
+        cost=_exp(half_order * (log_threshold + _LOG_4)),
+        cap_probability=cap,
+    )
+
+
+def sphere_cap_cost(n_features, epsilon, threshold, *, order=1) -> float:
+    """Expected cost of the mechanism that prefers a cap, whether or not the cap suits the cost.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of coordinates d of the vectors, at least 2.
+    epsilon : float
+        Privacy parameter, positive, with a finite exponential.
+    threshold : float
+        The density is ``exp(epsilon)`` times larger where ``(1 - <x, y>) / 2 <= threshold``; in
+        (0, 1].
+    order : float, default=1
+        The cost is the Euclidean distance to this power; positive.
+
+    Returns
+    -------
+    float
+        Expectation of the distance between input and output to the power `order`; the same for
+        every unit vector, and so public.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range, or the cost is not representable.
+
+    References
+    ----------
+    Differentially Private Sampling from Distributions via Wasserstein Projection, Appendix H.
+
+    Examples
+    --------
+    The mechanism that is optimal for distances, and its expected squared distance:
+
+    >>> from skdpot.transport import sphere_cap_cost, sphere_base_measure
+    >>> result = sphere_base_measure(10, epsilon=2.0)
+    >>> round(sphere_cap_cost(10, 2.0, result.threshold, order=2), 4)
+    1.5007
+    """
+    shape = _check_dimension(n_features)
+    gain = math.expm1(check_epsilon(epsilon))
+    half_order = _check_order(order) / 2
+    if not 0 < threshold <= 1:
+        raise ValueError(f"threshold must lie in (0, 1], got {threshold!r}.")
+    near = 1.0 + gain * float(betainc(shape + half_order, shape, threshold))
+    total = 1.0 + gain * float(betainc(shape, shape, threshold))
+    return _exp(_log_mean_cost(shape, half_order) + math.log(near) - math.log(total))
+
+
+def _check_dimension(n_features):
+    """Return the parameter (d - 1) / 2 of the beta distribution."""
+    n_features = operator.index(n_features)
+    if n_features < 2:
+        raise ValueError(f"n_features={n_features}: a sphere needs at least 2 features.")
+    return (n_features - 1) / 2
+
+
+def _check_order(order):
+    order = float(order)
+    if not (order > 0 and math.isfinite(order)):
+        raise ValueError(f"order must be positive and finite, got {order}.")
+    return order
+
+
+def _exp(log_cost):
+    try:
+        return math.exp(log_cost)
+    except OverflowError:
+        raise ValueError(
+            "the cost overflows, as distances reach 2: choose a smaller order."
+        ) from None
+
+
+def _solve_log_threshold(shape, gain, half_order):
+    """Return log(z*), where the density's jump costs as much as it saves.
+
+    Both sides of the optimality condition are compared by their logarithms, as functions of
+    log z: they span hundreds of decades, and this difference does not.
+    """
+    log_mean = _log_mean_cost(shape, half_order)
+
+    def excess(log_z):
+        z = math.exp(log_z)
+        cap = math.log1p(gain * float(betainc(shape, shape, z)))
+        cost_in_cap = math.log1p(gain * float(betainc(shape + half_order, shape, z)))
+        return half_order * (log_z + _LOG_4) + cap - (log_mean + cost_in_cap)
+
+    # The cost at the edge of the cap never exceeds the mean cost of a uniform output.
+    largest = log_mean / half_order - _LOG_4
+    if excess(largest) <= 0:
+        return largest
+    if excess(_LOG_SMALLEST) >= 0:
+        raise ValueError(
+            "epsilon is too large for this number of features and this order: the optimal cap is "
+            "smaller than the smallest float. Choose a smaller epsilon."
+        )
+    # As tight as brentq allows.
+    return brentq(excess, _LOG_SMALLEST, largest, xtol=1e-16, rtol=4 * np.finfo(np.float64).eps)
+
+
+def _log_mean_cost(shape, half_order):
+    """Return the logarithm of the mean cost of a uniform output, 4**h B(a + h, a) / B(a, a)."""
+    if half_order > shape:
+        ratio = betaln(shape + half_order, shape) - betaln(shape, shape)
+    else:
+        # In high dimension both terms are large and nearly equal; their difference is an integral
+        # of digamma functions, so smooth here that the quadrature is exact to rounding.
+        steps = half_order * (_NODES + 1) / 2
+        slopes = psi(shape + steps) - psi(2 * shape + steps)
+        ratio = half_order / 2 * float(_WEIGHTS @ slopes)
+    return half_order * _LOG_4 + float(ratio)

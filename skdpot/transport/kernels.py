@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 from numba import njit, typeof
@@ -24,37 +25,21 @@ _MESSAGE = (
 )
 
 
-class Patience:
-    """Limit of the work that the interpreter does in place of kernels that are not compiled.
-
-    Attributes
-    ----------
-    limit : float
-        Seconds for the work of one kernel, all calls of a process together.
-    spent : dict of kernel to float
-        Seconds that were taken so far.
-    is_told : bool
-        Whether the process has said that it compiles.
-    """
-
-    def __init__(self) -> None:
-        self.limit = 1.0
-        self.spent: dict = defaultdict(float)
-        self.is_told = False
-
-
-patience = Patience()
+# The work that the interpreter does in place of kernels that are not compiled: the limit in seconds
+# for one kernel, all calls of a process together; the seconds that each has taken so far; and
+# whether the process has said that it compiles.
+interpreter_budget = SimpleNamespace(limit=1.0, spent=defaultdict(float), is_told=False)
 
 
 @contextmanager
-def without_patience():
+def compiled_at_once():
     """Let everything be compiled at once, and in silence."""
-    before = patience.limit, patience.is_told
-    patience.limit, patience.is_told = -1.0, True
+    before = interpreter_budget.limit, interpreter_budget.is_told
+    interpreter_budget.limit, interpreter_budget.is_told = -1.0, True
     try:
         yield
     finally:
-        patience.limit, patience.is_told = before
+        interpreter_budget.limit, interpreter_budget.is_told = before
 
 
 def kernel(function=None, **options):
@@ -145,10 +130,10 @@ def prepare(kernel, seconds, *arguments) -> bool:
     if kernel.signatures:
         return True
     if not is_on_disk(kernel):
-        if patience.spent[kernel] + seconds <= patience.limit:
+        if interpreter_budget.spent[kernel] + seconds <= interpreter_budget.limit:
             return False
-        if not patience.is_told:
-            patience.is_told = True
+        if not interpreter_budget.is_told:
+            interpreter_budget.is_told = True
             _LOG.warning(_MESSAGE)
     kernel.compile(tuple(map(typeof, arguments)))
     return True
@@ -163,7 +148,7 @@ def run(kernel, seconds, *arguments):
         with np.errstate(all="ignore"):
             return kernel.py_func(*arguments)
     finally:
-        patience.spent[kernel] += time.perf_counter() - start
+        interpreter_budget.spent[kernel] += time.perf_counter() - start
 
 
 def is_on_disk(kernel) -> bool:
@@ -171,3 +156,32 @@ def is_on_disk(kernel) -> bool:
     folder, function = kernel.stats.cache_path, kernel.py_func
     name = f"{function.__qualname__}-{function.__code__.co_firstlineno}"
     return folder is not None and any(Path(folder).glob(f"*.{name}.*"))
+
+
+@part
+def sorted_places(values):
+    """Return the places of the values from the least to the largest, equal ones in their order."""
+    n_values = len(values)
+    order = np.empty(n_values, np.int64)
+    merged = np.empty(n_values, np.int64)
+    for i in range(n_values):
+        order[i] = i
+    width = 1
+    while width < n_values:
+        for low in range(0, n_values, 2 * width):
+            middle = min(low + width, n_values)
+            high = min(middle + width, n_values)
+            left, right = low, middle
+            for place in range(low, high):
+                take_left = right == high
+                if left < middle and not take_left:
+                    take_left = values[order[left]] <= values[order[right]]
+                if take_left:
+                    merged[place] = order[left]
+                    left += 1
+                else:
+                    merged[place] = order[right]
+                    right += 1
+        order, merged = merged, order
+        width *= 2
+    return order

@@ -9,8 +9,7 @@ import math
 import numpy as np
 from scipy import sparse
 
-from .kernels import kernel, lesser, part, run
-from .sorting import sorted_places
+from .kernels import kernel, lesser, part, run, sorted_places
 
 _MASS_TOLERANCE = 1e-9
 _ROUNDING = 1e-13
@@ -60,6 +59,27 @@ def check_cost_matrix(cost_matrix):
     return cost_matrix
 
 
+def check_numbers(values, name, n_dim):
+    """Return a vector or matrix as float64; raise if it is empty, or not all is finite."""
+    values = np.ascontiguousarray(values, dtype=np.float64)
+    if values.ndim != n_dim or not values.size or not np.isfinite(values).all():
+        kind = "vector" if n_dim == 1 else "matrix"
+        raise ValueError(
+            f"{name} must be a non-empty {kind} of finite numbers, got shape {values.shape}."
+        )
+    return values
+
+
+def check_range(low, high, name, power=1):
+    """Raise if numbers between these differ by more than a double can hold."""
+    with np.errstate(over="ignore"):
+        if not np.isfinite(np.float64(high - low) ** power):
+            raise ValueError(
+                f"{name} from {low:.3g} to {high:.3g} differ by more than a double can hold: "
+                "rescale them."
+            )
+
+
 def check_weights(weights, length, name):
     """Return non-negative weights with sum 1 as float64; raise if they are not, up to 1e-9.
 
@@ -71,6 +91,19 @@ def check_weights(weights, length, name):
     if not (weights >= 0).all() or not abs(weights.sum() - 1) <= _MASS_TOLERANCE:
         raise ValueError(f"{name} must hold non-negative weights with sum 1.")
     return weights / weights.sum()
+
+
+def check_masses(masses, groups):
+    """Return the masses of all groups' points, equal ones where none are given."""
+    given = [None] * len(groups) if masses is None else masses
+    if len(given) != len(groups):
+        raise ValueError(f"masses are of {len(given)} groups, points of {len(groups)}.")
+    return [
+        np.full(len(group), 1 / len(group))
+        if one is None
+        else check_weights(one, len(group), f"masses[{s}]")
+        for s, (one, group) in enumerate(zip(given, groups, strict=True))
+    ]
 
 
 def check_base_measure(base_measure, epsilon, n_outputs):

@@ -15,10 +15,26 @@ tried, twice as large every time. If the regularisation is small, it is also low
 solved to the tolerance. The next potentials are nearly on the line through the last two. This may
 still be slow, for example between parts of the plan that hardly any mass joins. So a step of
 Newton's method is tried from time to time, unless the Hessian would be too large.
+
+Costs between points are in memory, or computed on the fly, a panel of rows at a time. A half step
+answers column potentials by row potentials,
+
+    f_i = -reg log sum_j b_j exp((g_j - c_ij) / reg),
+
+and the same pass over the costs adds up the columns of the plan that both describe. It is compiled,
+in the logarithmic domain and in double precision. Potentials are in units of reg there, and
+`biased` is ``g / reg + log b``. The largest exponent of a row is subtracted before exponentials are
+taken. So nothing overflows, and terms that underflow are negligible. Costs are read once, or
+computed on the fly: a pass needs memory for a row or two. All results are as private as the costs
+and weights.
 """
 
 import math
 import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,9 +42,8 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from .base_measure import TransportConvergenceWarning
-from .costs import Costs, as_costs
-from .half_steps import KeptPlan, half_step, threads
-from .polytope import check_weights
+from .kernels import kernel, part
+from .polytope import check_numbers, check_weights
 
 # How many updates are extrapolated.
 _MEMORY = 20
@@ -43,6 +58,417 @@ _LARGEST_PLAN = 1 << 25
 # Hessians of up to so many entries (128 MiB) are used.
 _LARGEST_HESSIAN = 1 << 24
 _EPS = float(np.finfo(np.float64).eps)
+# Doubles of a panel of costs that is computed on the fly: 8 MiB.
+_COST_PANEL = 1 << 20
+# Where costs need no memory, so many panels keep this many threads busy.
+_N_PANELS = 16
+# A plan that is kept is scaled while the potentials change by no more than this many units of reg:
+# two products with a matrix are cheaper than exponentials.
+REACH = 30.0
+_PANEL_SIZE = 1 << 17
+_NOTHING = np.empty((0, 0))
+# exp(x) = 2**k exp(r) with r = x - k log 2: k is rounded by adding a number so large that no bits
+# for fractions are left, and shifted into the exponent of a double.
+_LOG2_E = 1.0 / math.log(2.0)
+_LOG_2_HIGH = 6.93147180369123816490e-01
+_LOG_2_LOW = 1.90821492927058770002e-10
+_ROUNDER = 1.5 * 2.0**52
+_EXPONENT_OF_ONE = 1023 << 52
+_SMALLEST_EXPONENT = -708.0
+
+
+@part(fastmath={"contract"})
+def exponentials(values, scratch):
+    """Replace values of at most 700 by their exponentials, in place; 1e-16 from the right ones.
+
+    Written as loops that compilers turn into vector instructions. Libraries for doubles have none
+    on most machines. Values below -708 are taken for that.
+    """
+    bits = scratch.view(np.int64)
+    for j in range(len(values)):
+        x = max(values[j], _SMALLEST_EXPONENT)
+        k = x * _LOG2_E + _ROUNDER
+        scratch[j] = k
+        k = k - _ROUNDER
+        r = x - k * _LOG_2_HIGH
+        r = r - k * _LOG_2_LOW
+        p = 1.0 / 6227020800.0
+        p = p * r + 1.0 / 479001600.0
+        p = p * r + 1.0 / 39916800.0
+        p = p * r + 1.0 / 3628800.0
+        p = p * r + 1.0 / 362880.0
+        p = p * r + 1.0 / 40320.0
+        p = p * r + 1.0 / 5040.0
+        p = p * r + 1.0 / 720.0
+        p = p * r + 1.0 / 120.0
+        p = p * r + 1.0 / 24.0
+        p = p * r + 1.0 / 6.0
+        p = p * r + 0.5
+        p = p * r + 1.0
+        values[j] = p * r + 1.0
+    for j in range(len(values)):
+        bits[j] = (bits[j] << 52) + _EXPONENT_OF_ONE
+    for j in range(len(values)):
+        values[j] *= scratch[j]
+
+
+# Minus infinity must be allowed, of columns without weight.
+@part(fastmath={"nnan", "nsz", "reassoc", "contract"})
+def _largest(values):
+    largest = values[0]
+    for j in range(len(values)):
+        largest = max(largest, values[j])
+    return largest
+
+
+@part(fastmath=True)
+def _total(values):
+    total = 0.0
+    for j in range(len(values)):
+        total += values[j]
+    return total
+
+
+@part(fastmath={"contract"})
+def _finish_row(exponents, scratch, weight, columns):
+    """Return the potential of a row, add the row to the plan's columns, and leave it normalised."""
+    largest = _largest(exponents)
+    for j in range(len(exponents)):
+        exponents[j] -= largest
+    exponentials(exponents, scratch)
+    total = _total(exponents)
+    inverse = 1.0 / total
+    for j in range(len(exponents)):
+        exponents[j] *= inverse
+        columns[j] += weight * exponents[j]
+    return -(largest + math.log(total))
+
+
+@kernel(fastmath={"contract"})
+def answer_matrix(cost, low, reg, biased, weights, potential, columns, kept):
+    """Answer column potentials by those of the rows of a cost matrix; add to the plan's columns.
+
+    From the costs `low` is taken off first. The rows of the plan, with sum 1, are written to `kept`
+    unless that is empty.
+    """
+    buffer, scratch = np.empty(len(biased)), np.empty(len(biased))
+    for i in range(len(weights)):
+        exponents = kept[i] if len(kept) else buffer
+        row = cost[i]
+        for j in range(len(biased)):
+            exponents[j] = biased[j] - (row[j] - low) / reg
+        potential[i] = _finish_row(exponents, scratch, weights[i], columns)
+
+
+@kernel(fastmath={"contract"})
+def answer_points(x, y_columns, squared, high, reg, biased, weights, potential, columns, kept):
+    """Answer as `answer_matrix` does, for costs of at most `high` between points x and y."""
+    buffer, scratch = np.empty(len(biased)), np.empty(len(biased))
+    for i in range(len(weights)):
+        exponents = kept[i] if len(kept) else buffer
+        exponents[:] = 0.0
+        for k in range(len(y_columns)):
+            coordinate, others = x[i, k], y_columns[k]
+            for j in range(len(biased)):
+                difference = coordinate - others[j]
+                exponents[j] += difference * difference
+        if not squared:
+            for j in range(len(biased)):
+                exponents[j] = math.sqrt(exponents[j])
+        for j in range(len(biased)):
+            exponents[j] = biased[j] - min(exponents[j], high) / reg
+        potential[i] = _finish_row(exponents, scratch, weights[i], columns)
+
+
+def refuse_degrees(metric: Any, points: Any) -> None:
+    """Raise if a metric needs radians, and points or bounds are in degrees.
+
+    Examples
+    --------
+    >>> from skdpot.transport import refuse_degrees
+    >>> refuse_degrees("haversine", [[51.5, -0.1]])
+    Traceback (most recent call last):
+    ValueError: metric='haversine' needs latitude and longitude in radians, and there are ...
+    """
+    if metric == "haversine" and any(np.abs(each).max() > 2 * np.pi for each in points):
+        raise ValueError(
+            "metric='haversine' needs latitude and longitude in radians, and there are numbers "
+            "above 2 pi. Convert degrees by numpy.radians."
+        )
+
+
+class Costs(ABC):
+    """Costs between n rows and m columns, as private as the points between which they are.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Numbers of rows and columns.
+    low, high : float
+        Between these all costs lie.
+    """
+
+    shape: tuple[int, int]
+    low: float
+    high: float
+
+    def panels(self) -> list[slice]:
+        """Return the slices of rows that are worked on one at a time; the shape decides."""
+        height = -(-self.shape[0] // _N_PANELS)
+        return [slice(start, start + height) for start in range(0, self.shape[0], height)]
+
+    @abstractmethod
+    def answer(
+        self,
+        rows: slice,
+        biased: np.ndarray,
+        weights: np.ndarray,
+        reg: float,
+        potential: np.ndarray,
+        columns: np.ndarray,
+        kept: np.ndarray,
+    ) -> None:
+        """Write the potentials of a panel's rows, and add the panel to the columns of their plan.
+
+        These are the potentials for costs from which `low` is taken off.
+
+        Parameters
+        ----------
+        rows : slice
+            Of `panels`.
+        biased : ndarray of shape (m,)
+            Column potentials in units of `reg`, plus the logarithms of the columns' weights.
+        weights : ndarray of shape (n,)
+            Weights of the rows.
+        reg : float
+            Regularisation.
+        potential : ndarray of shape (n,)
+            Receives the row potentials, in units of `reg`.
+        columns : ndarray of shape (m,)
+            To these the panel's rows of the plan are added.
+        kept : ndarray of shape (n, m) or (0, 0)
+            Receives the rows of the plan, scaled to sum 1, unless it is empty.
+        """
+
+    @abstractmethod
+    def transposed(self) -> "Costs":
+        """Return the costs with rows and columns exchanged."""
+
+
+class MatrixCosts(Costs):
+    """A cost matrix that is held in memory.
+
+    Parameters
+    ----------
+    matrix : array-like of shape (n, m)
+        Finite costs.
+
+    Raises
+    ------
+    ValueError
+        If they are empty, not a matrix, or not all finite.
+
+    Examples
+    --------
+    >>> from skdpot.transport.sinkhorn import MatrixCosts
+    >>> costs = MatrixCosts([[0.0, 1.0, 4.0]])
+    >>> costs.shape, costs.low, costs.high
+    ((1, 3), 0.0, 4.0)
+    """
+
+    def __init__(self, matrix: Any) -> None:
+        self.matrix = check_numbers(matrix, "costs", 2)
+        self.shape = self.matrix.shape
+        self.low, self.high = float(self.matrix.min()), float(self.matrix.max())
+
+    def answer(self, rows, biased, weights, reg, potential, columns, kept):
+        answer_matrix(
+            self.matrix[rows], self.low, reg, biased, weights[rows], potential[rows], columns,
+            kept[rows],
+        )  # fmt: skip
+
+    def transposed(self) -> "MatrixCosts":
+        return MatrixCosts(self.matrix.T)
+
+
+class FunctionCosts(Costs):
+    """Costs between two sets of points by a function, which is called anew in every pass.
+
+    Parameters
+    ----------
+    x, y : ndarray of shape (n, n_features), (m, n_features)
+        The points.
+    function : callable
+        Returns the costs between the rows of two matrices of points.
+    low, high : float
+        Between these all costs lie.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.spatial.distance import cdist
+    >>> from skdpot.transport.sinkhorn import FunctionCosts
+    >>> FunctionCosts(np.zeros((3, 1)), np.ones((2, 1)), cdist, low=0.0, high=1.0).shape
+    (3, 2)
+    """
+
+    def __init__(
+        self,
+        x: np.ndarray,
+        y: np.ndarray,
+        function: Callable[[np.ndarray, np.ndarray], np.ndarray],
+        low: float,
+        high: float,
+    ) -> None:
+        self.x, self.y, self.function = x, y, function
+        self.low, self.high = low, high
+        self.shape = (len(x), len(y))
+
+    def panels(self) -> list[slice]:
+        height = max(1, _COST_PANEL // self.shape[1])
+        return [slice(start, start + height) for start in range(0, self.shape[0], height)]
+
+    def answer(self, rows, biased, weights, reg, potential, columns, kept):
+        cost = np.ascontiguousarray(self.function(self.x[rows], self.y), dtype=np.float64)
+        answer_matrix(
+            cost, self.low, reg, biased, weights[rows], potential[rows], columns, kept[rows]
+        )
+
+    def transposed(self) -> "FunctionCosts":
+        def exchanged(y, x):
+            return self.function(x, y).T
+
+        return FunctionCosts(self.y, self.x, exchanged, self.low, self.high)
+
+
+class PointCosts(Costs):
+    """Euclidean distances between points, or their squares, which the kernels compute themselves.
+
+    Parameters
+    ----------
+    x, y : array-like of shape (n, n_features), (m, n_features)
+        The points.
+    squared : bool
+        Whether the costs are squares of distances.
+    high : float
+        No cost is larger; one that is, by rounding, is replaced by it.
+
+    Examples
+    --------
+    >>> from skdpot.transport.sinkhorn import PointCosts
+    >>> PointCosts([[0.0], [1.0]], [[2.0]], squared=True, high=4.0).shape
+    (2, 1)
+    """
+
+    low = 0.0
+
+    def __init__(self, x: Any, y: Any, *, squared: bool, high: float) -> None:
+        self.x = np.ascontiguousarray(x, dtype=np.float64)
+        self.y = np.ascontiguousarray(y, dtype=np.float64)
+        self.squared, self.high = squared, float(high)
+        self.shape = (len(self.x), len(self.y))
+        self._y_columns = np.ascontiguousarray(self.y.T)
+
+    def answer(self, rows, biased, weights, reg, potential, columns, kept):
+        answer_points(
+            self.x[rows], self._y_columns, self.squared, self.high, reg,
+            biased, weights[rows], potential[rows], columns, kept[rows],
+        )  # fmt: skip
+
+    def transposed(self) -> "PointCosts":
+        return PointCosts(self.y, self.x, squared=self.squared, high=self.high)
+
+
+def as_costs(cost: Any) -> Costs:
+    """Return costs as they are, and a matrix of them as `MatrixCosts`."""
+    return cost if isinstance(cost, Costs) else MatrixCosts(cost)
+
+
+def half_step(
+    costs: Costs,
+    g: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
+    reg: float,
+    executor: Any,
+    kept: np.ndarray = _NOTHING,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the row potentials that answer g, and the columns of their plan.
+
+    Rows have the weights a, and columns b. The plan's rows, scaled to sum 1, are written to `kept`
+    unless that is empty.
+    """
+    biased = g + np.log(b)
+    panels = costs.panels()
+    potential = np.empty(costs.shape[0])
+    columns = np.zeros((len(panels), costs.shape[1]))
+
+    def work(k: int) -> None:
+        costs.answer(panels[k], biased, a, reg, potential, columns[k], kept)
+
+    _run(work, len(panels), executor)
+    return potential, columns.sum(axis=0)
+
+
+class KeptPlan:
+    """A plan with exact rows that is scaled as long as the potentials stay near those it has."""
+
+    def __init__(self, costs: Costs, a: np.ndarray, b: np.ndarray, executor: Any) -> None:
+        self.costs, self.a, self.b, self._executor = costs, a, b, executor
+        self._rows = np.empty(costs.shape)
+        height = max(1, _PANEL_SIZE // costs.shape[1])
+        self._panels = [slice(start, start + height) for start in range(0, costs.shape[0], height)]
+        self._reg, self._g, self._f = math.nan, b, a
+
+    def evaluate(self, g: np.ndarray, reg: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return the row potentials that answer g, and the columns of their plan."""
+        if reg != self._reg or np.abs(g - self._g)[self.b > 0].max() > REACH:
+            self._reg, self._g = reg, g
+            self._f, columns = half_step(
+                self.costs, g, self.a, self.b, reg, self._executor, self._rows
+            )
+            return self._f, columns
+        scaling = np.exp(g - self._g)
+        sums = np.empty(len(self.a))
+        columns = np.empty((len(self._panels), len(self.b)))
+
+        def work(k: int) -> None:
+            rows = self._panels[k]
+            sums[rows] = self._rows[rows] @ scaling
+            columns[k] = (self.a[rows] / sums[rows]) @ self._rows[rows]
+
+        _run(work, len(self._panels), self._executor)
+        return self._f - np.log(sums), scaling * columns.sum(axis=0)
+
+    def overlaps(self, g: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Return P' diag(1 / a) P, where P is the plan of g with its columns times weights."""
+        scaling, (n, m) = np.exp(g - self._g), self.costs.shape
+        result = np.zeros((m, m))
+        # As many rows at a time as the result has are no more memory than that.
+        for start in range(0, n, m):
+            rows = slice(start, start + m)
+            sums = self._rows[rows] @ scaling
+            plan = self._rows[rows] * (scaling * weights)
+            plan *= (np.sqrt(self.a[rows]) / sums)[:, None]
+            result += plan.T @ plan
+        return result
+
+
+def threads(n_threads: int) -> Any:
+    """Return a context whose value runs panels in threads, and is None for a single one."""
+    return nullcontext() if n_threads == 1 else ThreadPoolExecutor(n_threads)
+
+
+def _run(work: Callable[[int], None], count: int, executor: Any) -> None:
+    """Call a function with 0, 1, ..., in threads if there are any; errors come through."""
+
+    def quietly(k: int) -> None:
+        # Settings of the caller's thread do not hold in other threads.
+        with np.errstate(all="ignore"):
+            work(k)
+
+    for _ in (map if executor is None else executor.map)(quietly, range(count)):
+        pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +539,7 @@ def entropic_transport(
     Parameters
     ----------
     cost : array-like of shape (n, m) or Costs
-        A matrix, or costs between points of :mod:`skdpot.transport.costs`. These are computed on
+        A matrix, or costs between points of :mod:`skdpot.transport`. These are computed on
         the fly where a plan of n times m entries would be too large to be kept.
     a, b : ndarray of shape (n,), (m,)
         Non-negative weights with sum 1.

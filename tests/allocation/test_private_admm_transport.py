@@ -101,7 +101,7 @@ def test_other_utilities_reach_a_general_optimiser(utility, rng):
     )
     model.fit(X, source_utilities=S)
     rows, columns = network.targets.nodes, network.targets.neighbours
-    utilities = model._validate(X, S)[0].utilities()
+    utilities = model._validate(X, S).utilities()
     _, optimum = smooth_optimum(network, utilities)
     assert model.welfare_ == pytest.approx(optimum, rel=1e-5)
     assert network.violation(model.plan_[rows, columns]) <= 1e-9

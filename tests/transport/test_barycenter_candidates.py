@@ -12,13 +12,12 @@ from scipy.spatial.distance import cdist
 
 from skdpot.transport import TransportConvergenceWarning, exact_transport
 from skdpot.transport.barycenter import CandidateBarycenter, candidate_barycenter
-from skdpot.transport.barycenter._choice import (
+from skdpot.transport.barycenter._candidates import (
     coordinates_from_costs,
     space_filling_order,
     systematic_choice,
 )
-from skdpot.transport.barycenter._dual import selected, useful_candidates
-from skdpot.transport.barycenter._relaxation import into_capped_simplex
+from skdpot.transport.barycenter._relaxation import Group, into_capped_simplex, selected
 from tests.oracles.barycenter import best_choice, capped_barycenter_value, objective_of
 
 MEANS = np.array([(-2, -2), (2, 2), (2, -2), (-2, 2), (0, 0)])
@@ -318,7 +317,7 @@ def test_neighbours_in_the_order_are_near_each_other():
 def test_relocation_does_not_need_an_assignment(monkeypatch):
     costs, candidates = random_problem(2, 100, 200, seed=5)
     with_assignment = candidate_barycenter(costs, [0.5, 0.5], 40)
-    monkeypatch.setattr("skdpot.transport.barycenter._choice._LARGEST_ASSIGNMENT", 0)
+    monkeypatch.setattr("skdpot.transport.barycenter._candidates._LARGEST_ASSIGNMENT", 0)
     greedy = candidate_barycenter(costs, [0.5, 0.5], 40)
     assert greedy.objective <= 1.02 * with_assignment.objective
     start = systematic_choice(greedy.shares, space_filling_order(candidates, greedy.shares), 40)
@@ -334,10 +333,12 @@ def test_the_dual_message_is_the_papers():
     weights, masses = [0.3, 0.7], np.full(12, 1 / 12)
     rng = np.random.default_rng(0)
     potentials = [rng.normal(size=12) for _ in costs]
-    usefulness = sum(
-        useful_candidates(cost, masses, weight / 6, phi)[0]
-        for weight, cost, phi in zip(weights, costs, potentials, strict=True)
-    )
+    usefulness = 0.0
+    for weight, cost, phi in zip(weights, costs, potentials, strict=True):
+        group = Group(cost, masses, weight, 2)
+        group.answer("begin", {"n_support": np.array([6])}, 0)
+        group.state["potential"] = phi
+        usefulness = usefulness + group.answer("dual", {}, 0)
     message = 0.0
     for weight, cost, phi in zip(weights, costs, potentials, strict=True):
         theta, w = weight / 6 * phi, weight / 6
@@ -387,7 +388,7 @@ def test_nothing_is_believed_of_a_linear_program_that_fails(monkeypatch):
     class Failure:
         status = 4
 
-    for module in ("_bundle", "_whole_program"):
+    for module in ("_relaxation", "_candidates"):
         monkeypatch.setattr(
             f"skdpot.transport.barycenter.{module}.linprog", lambda *a, **k: Failure
         )
@@ -444,12 +445,12 @@ COSTS = [np.arange(12.0).reshape(3, 4), np.ones((2, 4))]
     "changes, message",
     [
         ({"costs": []}, "one matrix per group"),
-        ({"costs": [COSTS[0], np.full((2, 4), np.nan)]}, r"costs\[1\] contains NaN"),
-        ({"costs": [COSTS[0], np.full((2, 4), np.inf)]}, r"costs\[1\] contains NaN or inf"),
+        ({"costs": [COSTS[0], np.full((2, 4), np.nan)]}, r"costs\[1\] must be a non-empty matrix"),
+        ({"costs": [COSTS[0], np.full((2, 4), np.inf)]}, r"costs\[1\] must be a non-empty matrix"),
         ({"costs": [np.array([[1e308, -1e308, 0, 0]]), COSTS[1]]}, "more than a double"),
         ({"costs": [COSTS[0], np.ones((2, 3))]}, "same candidates"),
-        ({"costs": [COSTS[0], np.ones(4)]}, r"costs\[1\] must be non-empty"),
-        ({"costs": [COSTS[0], np.ones((0, 4))]}, r"costs\[1\] must be non-empty"),
+        ({"costs": [COSTS[0], np.ones(4)]}, r"costs\[1\] must be a non-empty"),
+        ({"costs": [COSTS[0], np.ones((0, 4))]}, r"costs\[1\] must be a non-empty"),
         ({"group_weights": [0.5, 0.6]}, "group_weights must hold"),
         ({"group_weights": [1.5, -0.5]}, "group_weights must hold"),
         ({"group_weights": [1.0]}, "group_weights must have shape"),
@@ -464,8 +465,8 @@ COSTS = [np.arange(12.0).reshape(3, 4), np.ones((2, 4))]
         ({"tol": np.nan}, "tol must be positive"),
         ({"max_iter": 0}, "max_iter must be at least 1"),
         ({"candidates": np.ones((3, 2))}, "candidates must have shape"),
-        ({"candidates": np.ones(4)}, "candidates must have shape"),
-        ({"candidates": np.full((4, 1), np.nan)}, "candidates contain NaN"),
+        ({"candidates": np.ones(4)}, "candidates must be a non-empty matrix"),
+        ({"candidates": np.full((4, 1), np.nan)}, "candidates must be a non-empty matrix"),
         ({"batches": [[0, 1]]}, "options of method='dual' only"),
         ({"primal_recovery": 3}, "options of method='dual' only"),
         ({"method": "dual", "primal_recovery": 0}, "primal_recovery must be at least 1"),

@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 from skdpot.transport.base_measure import (
+    Geometry,
     TransportConvergenceWarning,
+    lowest_of_envelope,
+    make_result,
     optimal_base_measure,
     uniform_base_measure,
     worst_case_cost,
 )
-from skdpot.transport.cutting_planes import Geometry, lowest_of_envelope, make_result
 from tests.oracles.base_measure import (
     dirac_cost,
     dirac_cost_and_subgradient,
@@ -266,7 +268,7 @@ class TestOptimalBaseMeasure:
         def random_master(thresholds, slopes, largest_mass, unit):
             return rng.exponential(size=slopes.shape[1]), rng.dirichlet(np.ones(len(thresholds)))
 
-        monkeypatch.setattr("skdpot.transport.cutting_planes._solve_master", random_master)
+        monkeypatch.setattr("skdpot.transport.base_measure._solve_master", random_master)
         with pytest.warns(TransportConvergenceWarning):
             result = optimal_base_measure(costs, 2.0, max_iter=20)
         assert result.lower_bound <= best <= result.cost
@@ -291,7 +293,7 @@ class TestOptimalBaseMeasure:
             status = 4
 
         monkeypatch.setattr(
-            "skdpot.transport.cutting_planes.linprog", lambda *args, **kwargs: Failure()
+            "skdpot.transport.base_measure.linprog", lambda *args, **kwargs: Failure()
         )
         costs = planar_costs(10)
         with pytest.warns(TransportConvergenceWarning):

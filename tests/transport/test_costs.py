@@ -8,8 +8,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 
 from skdpot.transport import Costs, FunctionCosts, MatrixCosts, PointCosts
-from skdpot.transport.costs import as_costs
-from skdpot.transport.log_domain import exponentials
+from skdpot.transport.sinkhorn import as_costs, exponentials
 
 REG = 0.07
 NOTHING = np.empty((0, 0))

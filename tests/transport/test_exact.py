@@ -15,8 +15,9 @@ from scipy.optimize import linprog
 from scipy.spatial.distance import cdist
 from scipy.stats import wasserstein_distance
 
-from skdpot.transport import pot
+from skdpot.transport import exact as exact_module
 from skdpot.transport.exact import (
+    TransportAgain,
     certifiable_gap,
     common_masses,
     exact_transport,
@@ -205,8 +206,8 @@ def test_prices_that_are_wrong_are_not_believed(monkeypatch, kind, weights):
         }[kind]
         return flow, log
 
-    exact = pot.load_solver()
-    monkeypatch.setattr(pot, "load_solver", lambda: garbage)
+    exact = exact_module.load_solver()
+    monkeypatch.setattr(exact_module, "load_solver", lambda: garbage)
     result = exact_transport(cost, a, b)
     assert_certified(result, expected, cost, a, b, gap=2.0)
     assert result.gap > 1e-6
@@ -215,12 +216,12 @@ def test_prices_that_are_wrong_are_not_believed(monkeypatch, kind, weights):
 @pytest.mark.parametrize("weights", ["uniform", "zeros"])
 def test_a_flow_that_is_not_the_cheapest_is_not_believed(monkeypatch, weights):
     cost, a, b = make_problem(weights, 20, 30, 7)
-    exact = pot.load_solver()
+    exact = exact_module.load_solver()
 
     def of_other_costs(supplies, demands, cost, **options):
         return exact(supplies, demands, cost.max() - cost, **options)
 
-    monkeypatch.setattr(pot, "load_solver", lambda: of_other_costs)
+    monkeypatch.setattr(exact_module, "load_solver", lambda: of_other_costs)
     result = exact_transport(cost, a, b)
     assert_certified(result, lp_cost(cost, a, b), cost, a, b, gap=2.0)
     assert result.gap > 1e-6
@@ -231,12 +232,12 @@ def test_a_flow_that_is_not_the_cheapest_is_not_believed(monkeypatch, weights):
 
 def test_a_solver_that_gives_up_is_an_error_and_no_warning(monkeypatch):
     cost, a, b = make_problem("general", 20, 30, 7)
-    exact = pot.load_solver()
+    exact = exact_module.load_solver()
 
     def impatient(*arguments, **options):
         return exact(*arguments, **(options | {"numItermax": 1}))
 
-    monkeypatch.setattr(pot, "load_solver", lambda: impatient)
+    monkeypatch.setattr(exact_module, "load_solver", lambda: impatient)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(RuntimeError, match="POT has found no plan: numItermax reached"):
@@ -356,7 +357,7 @@ def test_many_points_on_a_line_are_coupled_in_order():
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"x": [[0.0]]}, "x must be a one-dimensional"),
+        ({"x": [[0.0]]}, "x must be a non-empty vector"),
         ({"x": []}, "x must be"),
         ({"y": [np.nan]}, "y must be"),
         ({"a": [0.5]}, "a must have shape"),
@@ -369,3 +370,21 @@ def test_many_points_on_a_line_are_coupled_in_order():
 def test_bad_points_are_named(change, message):
     with pytest.raises(ValueError, match=message):
         monotone_transport(**({"x": [0.0, 1.0], "y": [2.0]} | change))
+
+
+@pytest.mark.parametrize("shape", [(1, 4), (30, 30), (25, 70)])
+def test_transport_again_is_that_of_a_first_time(shape):
+    """For costs that change little, much, and to ties; plans are optimal and have the masses."""
+    rng = np.random.default_rng(0)
+    weights = np.full(shape[0], 1 / shape[0]), rng.dirichlet(np.ones(shape[1]))
+    again = TransportAgain(*weights)
+    x, y = rng.normal(size=(shape[0], 2)), rng.normal(size=(shape[1], 2))
+    for move in (0.0, 0.0, 0.01, 3.0, 1e-9, np.inf):
+        x = np.zeros_like(x) if move == np.inf else x + move * rng.normal(size=x.shape)
+        cost = cdist(x.round() if move == 3.0 else x, y, "sqeuclidean")
+        found, wanted = again(cost), exact_transport(cost, *weights)
+        assert abs(found.cost - wanted.cost) <= found.gap + wanted.gap
+        assert found.gap <= certifiable_gap(*shape, 0.0, float(cost.max()))
+        assert found.plan.nnz <= sum(shape) - 1
+        for axis, masses in enumerate(weights):
+            np.testing.assert_allclose(found.plan.sum(axis=1 - axis), masses, atol=1e-14)

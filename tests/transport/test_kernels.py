@@ -4,6 +4,7 @@ import logging
 import os
 import subprocess
 import sys
+from collections import defaultdict
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from skdpot.transport import Projector, kernels, normalise_rows, projection
-from skdpot.transport.sorting import sorted_places
+from skdpot.transport.kernels import sorted_places
 
 
 def grid_users(side, n_users, seed):
@@ -28,7 +29,7 @@ def test_the_interpreter_projects_as_compiled_kernels_do_bit_by_bit(side):
     cost, weights = grid_users(side, 10, side)
     rows = normalise_rows(weights)
     projector = Projector(cost, np.full(len(cost), 0.6 / len(cost)), 1.0)
-    with kernels.without_patience():
+    with kernels.compiled_at_once():
         compiled = projector.project(rows)
     result = projector._empty_result(rows)
     projection._project_rows.py_func(*projector._arguments(rows, result))
@@ -48,7 +49,8 @@ def test_a_user_is_projected_alike_whoever_else_is_projected():
 
 
 def fake_kernel(monkeypatch, *, on_disk):
-    monkeypatch.setattr(kernels, "patience", kernels.Patience())
+    budget = SimpleNamespace(limit=1.0, spent=defaultdict(float), is_told=False)
+    monkeypatch.setattr(kernels, "interpreter_budget", budget)
     monkeypatch.setattr(kernels, "is_on_disk", lambda kernel: on_disk)
 
     class Fake(SimpleNamespace):
@@ -66,7 +68,7 @@ def fake_kernel(monkeypatch, *, on_disk):
 def test_little_work_is_interpreted_until_it_is_not_little_any_more(monkeypatch, caplog):
     work = fake_kernel(monkeypatch, on_disk=False)
     assert kernels.run(work, 0.4, 1.0) == "interpreted"
-    kernels.patience.spent[work] = 0.7
+    kernels.interpreter_budget.spent[work] = 0.7
     assert not caplog.records
     assert kernels.run(work, 0.4, 1.0) == "compiled"
     assert "once on this machine" in caplog.text

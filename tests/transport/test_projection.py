@@ -12,7 +12,7 @@ from scipy import sparse
 from scipy.spatial.distance import cdist
 
 from skdpot.transport import Projector, normalise_rows, transport_costs, wasserstein_projection
-from skdpot.transport import entropic as kernels
+from skdpot.transport import projection as kernels
 from tests.oracles.projection import entropic_fixed_point, projection_lp
 
 SHAPES = [(1, 1), (1, 7), (7, 1), (12, 30), (60, 60)]

@@ -5,7 +5,7 @@ import math
 import pytest
 from scipy.special import betainc
 
-from skdpot.transport.sphere import sphere_base_measure, sphere_cap_cost
+from skdpot.transport.base_measure import sphere_base_measure, sphere_cap_cost
 from tests.oracles.sphere import cap_mechanism, optimal_cap_mechanism
 
 

@@ -1,32 +1,52 @@
-"""Barycenters on points chosen among given candidates."""
+"""Barycenters on points chosen among given candidates.
+
+*Rounding of shares to distinct candidates.* The largest shares may all lie in one place. If they
+are chosen along an order in which neighbours are close, every stretch of candidates gets as many
+points as the sum of its shares, up to one. So mass moves only a short way. The choice is then
+improved as Lloyd's method does: with the couplings kept, every point moves to the candidate that is
+cheapest for the mass it receives.
+"""
 
 import math
 import operator
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
+from scipy.optimize import linear_sum_assignment, linprog
 
 from ..base_measure import TransportConvergenceWarning
-from ..exact import exact_transport
-from ._bundle import Bundle
-from ._candidate_problem import CandidateProblem, check_problem, lower_bound
-from ._choice import Choice, choose, coordinates_from_costs
-from ._dual import POTENTIAL_MINORANT, DualSubgradient
-from ._exchange import Arrays, Exchange, Group, Rounds, drive
-from ._minorants import minorant_of_potential
-from ._relaxation import Relaxation, RelaxedMethod
-from ._whole_program import LARGEST_EXACT, solve_program
+from ..exact import TransportResult, exact_transport
+from ..polytope import check_masses, check_numbers, check_range, check_weights
+from ._relaxation import (
+    METHODS,
+    Arrays,
+    Group,
+    Minorant,
+    Relaxation,
+    Rounds,
+    ask,
+    drive,
+    into_capped_simplex,
+    minorant_of_potential,
+    rounding_allowance,
+)
 
-# Beside these, "exact" solves the whole program, and "auto" chooses by sizes.
-METHODS: dict[str, type[RelaxedMethod]] = {one.name: one for one in (Bundle, DualSubgradient)}
+# The largest number of couplings and shares. For larger programs, HiGHS takes minutes.
+LARGEST_EXACT = 200_000
 # Below this number of pairs of points and candidates, HiGHS needs a fraction of a second.
 _TINY = 2_000
 # Number of separate sums over groups in cutting planes, so that their linear program stays small.
 _MOST_PARTS = 16
+_N_LANDMARKS = 8
+# Beyond this number of pairs, an optimal assignment would take longer than the solver did.
+_LARGEST_ASSIGNMENT = 2_000_000
+# Relative: a smaller gain is not worth its time.
+_SMALLEST_GAIN = 3e-4
+_MOST_MOVES = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,24 +207,25 @@ def candidate_barycenter(
     >>> round(result.objective, 6), result.converged
     (4.0, True)
     """
-    problem = check_problem(costs, group_weights, n_support, masses)
-    options = _check_options(problem, method, tol, max_iter, batches, primal_recovery)
-    points = _check_candidates(candidates, problem)
-    essential = problem.essential()
-    if points is None:
-        points = coordinates_from_costs(essential.costs)
+    arrays, checked, weights = _check_problem(costs, group_weights, n_support, masses)
+    options = _check_options(arrays, method, tol, max_iter, batches, primal_recovery)
+    points = _check_candidates(candidates, arrays[0].shape[1])
+    # Groups without weight, and points without mass, have no part in the problem.
+    kept = [slice(None) if mass.all() else mass > 0 for mass in checked]
     groups = [
-        _CostGroup(*one, len(essential.costs))
-        for one in zip(essential.costs, essential.masses, essential.weights, strict=True)
+        _CostGroup(cost[used], mass[used], weight, int(np.count_nonzero(weights)))
+        for cost, mass, weight, used in zip(arrays, checked, weights, kept, strict=True)
+        if weight > 0
     ]
+    if points is None:
+        points = coordinates_from_costs([group.cost for group in groups])
     if max_iter is None:
-        max_iter = METHODS[method].default_rounds if method in METHODS else Bundle.default_rounds
-    n_candidates = problem.n_candidates
-    relaxation = Relaxation(Exchange(), n_candidates, n_support, tol, max_iter, callback)
-    _relax(relaxation, method, options, essential, groups)
-    relaxation.exchange.news = {}
-    place = _place_among(relaxation)
-    chosen, _ = drive(choose(place, relaxation.shares, points, n_support), groups)
+        max_iter = METHODS[method if method in METHODS else "bundle"][1]
+    relaxation = Relaxation(len(points), int(n_support), tol, max_iter, callback)
+    _relax(relaxation, method, options, groups)
+    chosen, _ = drive(
+        choose(_place_among(relaxation), relaxation.shares, points, n_support), groups
+    )
     if not relaxation.converged:
         warnings.warn(
             f"candidate_barycenter stopped after {relaxation.n_iter} rounds with a gap of "
@@ -214,125 +235,282 @@ def candidate_barycenter(
             TransportConvergenceWarning,
             stacklevel=2,
         )
-    return _result(problem, relaxation, groups, chosen)
-
-
-def _relax(
-    relaxation: Relaxation,
-    method: str,
-    options: dict[str, Any],
-    problem: CandidateProblem,
-    groups: "list[_CostGroup]",
-) -> None:
-    """Close the gap of the relaxation, or use up the rounds."""
-    n_parts = min(len(groups), _MOST_PARTS)
-    drive(relaxation.begin(), groups, n_parts)
-    if problem.n_support == problem.n_candidates:
-        # There is only one choice, and the minorants at it prove that.
-        drive(relaxation.evaluate(relaxation.shares), groups, n_parts)
-        return
-    if method == "exact" or (method == "auto" and problem.n_couplings <= _TINY):
-        found = solve_program(problem)
-        shares, potentials = found or (relaxation.shares, [])
-        for group, potential in zip(groups, potentials, strict=False):
-            group.state["potential"] = potential
-        drive(relaxation.evaluate(shares, (POTENTIAL_MINORANT,)), groups, n_parts)
-    if method != "exact" and not relaxation.finished:
-        iterative = METHODS["bundle" if method == "auto" else method](**options)
-        drive(iterative.relax(relaxation), groups, n_parts)
-
-
-class _CostGroup(Group):
-    """A group of this process, with any costs: it keeps potentials, and plans of a choice."""
-
-    def __init__(self, cost: np.ndarray, masses: np.ndarray, weight: float, n_groups: int) -> None:
-        super().__init__()
-        self.measure(cost)
-        self.masses, self.kept = masses, []
-        self.enter(weight, n_groups)
-
-    def answer(self, kind: str, arrays: Arrays, place: int) -> np.ndarray:
-        """Answer a step of a method; or, for a choice, its cost, and its cost with other points."""
-        if kind != "choice":
-            return super().answer(kind, arrays, place)
-        chosen = arrays["chosen"]
-        result = _coupling(self.cost, self.masses, chosen)
-        elsewhere = result.plan.T @ self.cost
-        return self.weight * np.concatenate([[result.cost], elsewhere.ravel()])
-
-    def mixed_potential(self, made_of: dict[tuple[int, int], float]) -> np.ndarray:
-        """Return the mixture of potentials of minorants that were answered."""
-        assert self.kept is not None
-        return np.sum([part * self.kept[e][i] for (e, i), part in made_of.items()], axis=0)
-
-
-def _coupling(cost: np.ndarray, masses: np.ndarray, chosen: np.ndarray) -> Any:
-    """Return the optimal coupling of a group with equal masses on a choice."""
-    equal = np.full(len(chosen), 1.0 / len(chosen))
-    return exact_transport(cost[:, chosen], masses, equal)
-
-
-def _place_among(relaxation: Relaxation) -> Callable[[np.ndarray], Rounds[Choice]]:
-    """Return the step that asks groups for the cost of a choice."""
-    shape = relaxation.n_support, relaxation.n_candidates
-
-    def place(chosen: np.ndarray) -> Rounds[Choice]:
-        size = 1 + math.prod(shape)
-        answer = yield from relaxation.exchange.ask("choice", size, math.inf, chosen=chosen)
-        return Choice(float(answer[0]), -math.inf, lambda: answer[1:].reshape(shape))
-
-    return place
-
-
-def _result(
-    problem: CandidateProblem, relaxation: Relaxation, groups: list[_CostGroup], chosen: np.ndarray
-) -> CandidateBarycenter:
-    """Return the results for all groups and all points, also for those without weight or mass."""
-    results = [
-        _coupling(cost, mass, chosen)
-        for cost, mass in zip(problem.costs, problem.masses, strict=True)
-    ]
-    proven = [
+    couplings = [_coupling(cost, mass, chosen) for cost, mass in zip(arrays, checked, strict=True)]
+    proven = iter(
         group.mixed_potential(relaxation.proof[s % len(relaxation.proof)].made_of)
         for s, group in enumerate(groups)
+    )
+    potentials = [
+        _potential_of_all(cost, mass, next(proven)) if weight > 0 else cost.min(axis=1)
+        for cost, mass, weight in zip(arrays, checked, weights, strict=True)
     ]
-    potentials = _potentials_of_all(problem, proven)
-    proof = [
-        minorant_of_potential(cost, masses, potential)
-        for cost, masses, potential in zip(problem.costs, problem.masses, potentials, strict=True)
-    ]
-    relaxation.lower = lower_bound(problem, proof)
+    relaxation.lower = _lower_bound(arrays, checked, weights, n_support, potentials)
     return CandidateBarycenter(
         chosen=chosen,
-        objective=math.fsum(problem.weights * [result.cost for result in results]),
+        objective=math.fsum(weights * [coupling.cost for coupling in couplings]),
         shares=relaxation.shares,
         relaxed_objective=relaxation.upper,
         lower_bound=relaxation.lower,
         n_iter=relaxation.n_iter,
         converged=relaxation.converged,
         potentials=potentials,
-        plans=[result.plan for result in results],
+        plans=[coupling.plan for coupling in couplings],
     )
 
 
-def _potentials_of_all(problem: CandidateProblem, proven: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return potentials, continued to points without mass so that no price falls."""
-    known = iter(proven)
-    potentials = []
-    for cost, masses, weight in zip(problem.costs, problem.masses, problem.weights, strict=True):
-        if weight == 0:
-            potentials.append(cost.min(axis=1))
+def _relax(
+    relaxation: Relaxation, method: str, options: dict[str, Any], groups: "list[_CostGroup]"
+) -> None:
+    """Close the gap of the relaxation, or use up the rounds."""
+    n_parts = min(len(groups), _MOST_PARTS)
+    drive(relaxation.begin(), groups, n_parts)
+    if relaxation.n_support == relaxation.n_candidates:
+        # There is only one choice, and the minorants at it prove that.
+        drive(relaxation.evaluate(relaxation.shares), groups, n_parts)
+        return
+    n_couplings = sum(group.cost.size for group in groups)
+    if method == "exact" or (method == "auto" and n_couplings <= _TINY):
+        shares = _solve_program(groups, relaxation.n_support)
+        shares = relaxation.shares if shares is None else shares
+        drive(relaxation.evaluate(shares, 1), groups, n_parts)
+    if method != "exact" and not relaxation.finished:
+        iterate = METHODS["bundle" if method == "auto" else method][0]
+        drive(iterate(relaxation, **options), groups, n_parts)
+
+
+class _CostGroup(Group):
+    """A group of this process, with any costs: it keeps potentials, and plans of a choice."""
+
+    def __init__(self, cost: np.ndarray, masses: np.ndarray, weight: float, n_groups: int) -> None:
+        super().__init__(np.ascontiguousarray(cost), masses, weight, n_groups)
+        self.kept: list[list[np.ndarray]] = []
+
+    def answer_choice(self, arrays: Arrays) -> np.ndarray:
+        """Answer the cost of a choice, and its cost with any other candidates for its points."""
+        result = _coupling(self.cost, self.masses, arrays["chosen"])
+        elsewhere = result.plan.T @ self.cost
+        return np.concatenate([[result.cost], elsewhere.ravel()])
+
+    def mixed_potential(self, made_of: dict[tuple[int, int], float]) -> np.ndarray:
+        """Return the mixture of potentials of minorants that were answered."""
+        return np.sum([part * self.kept[e][i] for (e, i), part in made_of.items()], axis=0)
+
+
+def _coupling(cost: np.ndarray, masses: np.ndarray, chosen: np.ndarray) -> TransportResult:
+    """Return the optimal coupling of a group with equal masses on a choice."""
+    equal = np.full(len(chosen), 1.0 / len(chosen))
+    return exact_transport(cost[:, chosen], masses, equal)
+
+
+def _place_among(relaxation: Relaxation) -> "Callable[[np.ndarray], Rounds[Choice]]":
+    """Return the step that asks groups for the cost of a choice."""
+    shape = relaxation.n_support, relaxation.n_candidates
+
+    def place(chosen: np.ndarray) -> Rounds[Choice]:
+        (answer,) = yield from ask("choice", 1 + math.prod(shape), chosen=chosen)
+        return Choice(float(answer[0]), -math.inf, lambda: answer[1:].reshape(shape))
+
+    return place
+
+
+def _potential_of_all(cost: np.ndarray, masses: np.ndarray, proven: np.ndarray) -> np.ndarray:
+    """Return a potential, continued to points without mass so that no price falls."""
+    potential, empty = np.empty(len(masses)), masses == 0
+    potential[~empty] = proven
+    minorant = minorant_of_potential(cost[~empty], masses[~empty], proven)
+    potential[empty] = (cost[empty] - minorant.prices).min(axis=1)
+    return potential
+
+
+def _lower_bound(
+    costs: Sequence[np.ndarray],
+    masses: Sequence[np.ndarray],
+    weights: np.ndarray,
+    n_support: int,
+    potentials: Sequence[np.ndarray],
+) -> float:
+    """Return the smallest value over the capped simplex that potentials prove, rounded down."""
+    minorants: list[Minorant] = [
+        minorant_of_potential(*group) for group in zip(costs, masses, potentials, strict=True)
+    ]
+    prices = np.zeros(costs[0].shape[1])
+    for weight, minorant in zip(weights, minorants, strict=True):
+        prices += weight * minorant.prices
+    smallest = np.partition(prices, n_support - 1)[:n_support]
+    levels = [minorant.level for minorant in minorants]
+    value = math.fsum(weights * levels) + math.fsum(smallest) / n_support
+    n_terms = max(map(len, costs)) + len(prices) + len(costs)
+    return value - rounding_allowance(n_terms, *_bounds_of(costs), potentials)
+
+
+def _bounds_of(costs: Sequence[np.ndarray]) -> tuple[float, float]:
+    """Return the smallest and the largest cost."""
+    return float(min(cost.min() for cost in costs)), float(max(cost.max() for cost in costs))
+
+
+def _solve_program(groups: "list[_CostGroup]", n_support: int) -> np.ndarray | None:
+    """Solve the whole linear program by HiGHS: return shares, and set the groups' potentials.
+
+    None if the solver fails. Variables are couplings, group by group, then shares. The smallest
+    cost is subtracted from all costs, which are then divided by their range.
+    """
+    costs = [group.cost for group in groups]
+    n_candidates = costs[0].shape[1]
+    low, high = _bounds_of(costs)
+    unit = (high - low) or 1.0
+    rows = sparse.block_diag(
+        [sparse.kron(sparse.eye(len(cost)), np.ones((1, n_candidates))) for cost in costs]
+    )
+    columns = sparse.block_diag(
+        [sparse.kron(np.ones((1, len(cost))), sparse.eye(n_candidates)) for cost in costs]
+    )
+    equal_shares = sparse.vstack([-sparse.eye(n_candidates)] * len(costs))
+    # These constraints imply that shares have the sum 1.
+    constraints = sparse.bmat([[rows, None], [columns, equal_shares]]).tocsr()
+    objective = [group.weight * ((group.cost.ravel() - low) / unit) for group in groups]
+    upper = np.ones(constraints.shape[1])
+    upper[-n_candidates:] = 1 / n_support
+    solution = linprog(
+        np.concatenate([*objective, np.zeros(n_candidates)]),
+        A_eq=constraints,
+        b_eq=np.concatenate(
+            [*(group.masses for group in groups), np.zeros(n_candidates * len(costs))]
+        ),
+        bounds=np.column_stack([np.zeros(len(upper)), upper]),
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+        method="highs",
+    )
+    if solution.status != 0:
+        return None
+    ends = np.cumsum([len(cost) for cost in costs])
+    potentials = np.split(solution.eqlin.marginals[: ends[-1]], ends[:-1])
+    for group, potential in zip(groups, potentials, strict=True):
+        group.state["potential"] = low + (high - low) / group.weight * potential
+    return into_capped_simplex(solution.x[-n_candidates:], n_support)
+
+
+def space_filling_order(points: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Return the leaves of a kd-tree from left to right: neighbours in it are near in space.
+
+    Cells are cut at the middle of their shares, across the direction in which they are longest.
+    """
+    order = np.arange(len(points))
+    cells = [(0, len(points))]
+    while cells:
+        start, end = cells.pop()
+        cell = order[start:end]
+        coordinates = points[cell]
+        lengths = coordinates.max(axis=0) - coordinates.min(axis=0)
+        if end - start < 2 or not lengths.max() > 0:
             continue
-        potential, empty = np.empty(len(masses)), masses == 0
-        potential[~empty] = next(known)
-        minorant = minorant_of_potential(cost[~empty], masses[~empty], potential[~empty])
-        potential[empty] = (cost[empty] - minorant.prices).min(axis=1)
-        potentials.append(potential)
-    return potentials
+        cell = cell[np.argsort(coordinates[:, lengths.argmax()], kind="stable")]
+        order[start:end] = cell
+        filled = np.cumsum(shares[cell])
+        middle = int(np.searchsorted(filled, 0.5 * filled[-1])) + 1
+        middle = start + min(max(middle, 1), end - start - 1)
+        cells += [(start, middle), (middle, end)]
+    return order
+
+
+def coordinates_from_costs(costs: Sequence[np.ndarray]) -> np.ndarray:
+    """Return costs to a few points of each group, evenly spread over its rows, as coordinates."""
+    rows = [cost[np.linspace(0, len(cost) - 1, _N_LANDMARKS).astype(int)] for cost in costs]
+    return np.unique(np.concatenate(rows), axis=0).T
+
+
+def systematic_choice(shares: np.ndarray, order: np.ndarray, n_support: int) -> np.ndarray:
+    """Return the candidates at which the running sum of shares passes another half of a point."""
+    filled = np.cumsum(shares[order])
+    passed = np.floor(filled / filled[-1] * n_support + 0.5)
+    steps = np.diff(np.minimum(passed, n_support), prepend=0.0)
+    chosen = order[steps > 0]
+    # Only rounding lets one candidate take two steps.
+    others = np.setdiff1d(np.argsort(-shares, kind="stable"), chosen, assume_unique=True)
+    return np.sort(np.concatenate([chosen, others[: n_support - len(chosen)]]))
+
+
+class Choice(NamedTuple):
+    """Bounds on the objective of a choice, and the costs of other points.
+
+    `elsewhere` returns the costs of all candidates for each point, of shape (n_support,
+    n_candidates), up to a constant of each row, with the present couplings.
+    """
+
+    upper: float
+    lower: float
+    elsewhere: Callable[[], np.ndarray]
+
+
+def choose(
+    place: Callable[[np.ndarray], Rounds[Choice]],
+    shares: np.ndarray,
+    points: np.ndarray,
+    n_support: int,
+) -> Rounds[tuple[np.ndarray, Choice]]:
+    """Return a choice of candidates near the shares that no relocation improves much.
+
+    Every relocation lowers the objective: it makes the present couplings cheaper, and new couplings
+    are cheaper still. `points` are coordinates of the candidates.
+    """
+    chosen = systematic_choice(shares, space_filling_order(points, shares), n_support)
+    best = yield from place(chosen)
+    largest = np.sort(np.argsort(-shares, kind="stable")[:n_support])
+    if not (chosen == largest).all():
+        trial = yield from place(largest)
+        if trial.upper < best.upper:
+            chosen, best = largest, trial
+    for _ in range(_MOST_MOVES):
+        moved = relocated(chosen, best.elsewhere())
+        if (moved == chosen).all():
+            break
+        before = best.upper
+        trial = yield from place(moved)
+        if trial.upper < best.upper:
+            chosen, best = moved, trial
+        if not before - trial.upper > _SMALLEST_GAIN * abs(trial.upper):
+            break
+    return chosen, best
+
+
+def relocated(chosen: np.ndarray, costs: np.ndarray) -> np.ndarray:
+    """Return the best distinct candidates for the chosen points, or better ones."""
+    if costs.size <= _LARGEST_ASSIGNMENT:
+        return np.sort(linear_sum_assignment(costs)[1])
+    free = np.setdiff1d(np.arange(costs.shape[1]), chosen, assume_unique=True)
+    moved = chosen.copy()
+    targets = costs[:, free].argmin(axis=1)
+    gains = costs[np.arange(len(chosen)), chosen] - costs[np.arange(len(chosen)), free[targets]]
+    order = np.argsort(-gains, kind="stable")
+    # A candidate goes to the point that gains most.
+    winners = order[np.unique(targets[order], return_index=True)[1]]
+    winners = winners[gains[winners] > 0]
+    moved[winners] = free[targets[winners]]
+    return np.sort(moved)
+
+
+def _check_problem(
+    costs: Any, group_weights: Any, n_support: Any, masses: Any
+) -> tuple[list[np.ndarray], list[np.ndarray], np.ndarray]:
+    """Return costs, masses and weights as arrays of doubles, or raise if they are invalid."""
+    arrays = [check_numbers(cost, f"costs[{s}]", 2) for s, cost in enumerate(costs)]
+    if not arrays:
+        raise ValueError("costs must hold one matrix per group, got none.")
+    widths = sorted({cost.shape[1] for cost in arrays})
+    if len(widths) > 1:
+        raise ValueError(f"all groups need the same candidates: costs have {widths} columns.")
+    weights = check_weights(group_weights, len(arrays), "group_weights")
+    if not 1 <= operator.index(n_support) <= widths[0]:
+        raise ValueError(
+            f"n_support must be between 1 and the number of candidates, {widths[0]}, because the "
+            f"chosen points are distinct; got {n_support}."
+        )
+    checked = check_masses(masses, arrays)
+    check_range(*_bounds_of(arrays), "costs")
+    return arrays, checked, weights
 
 
 def _check_options(
-    problem: CandidateProblem,
+    costs: Sequence[np.ndarray],
     method: str,
     tol: float,
     max_iter: int | None,
@@ -349,42 +527,41 @@ def _check_options(
         raise ValueError(f"max_iter must be at least 1, got {max_iter}.")
     if primal_recovery is not None and operator.index(primal_recovery) < 1:
         raise ValueError(f"primal_recovery must be at least 1, got {primal_recovery}.")
-    if method == "exact" and problem.n_couplings > LARGEST_EXACT:
+    n_couplings = sum(cost.size for cost in costs)
+    if method == "exact" and n_couplings > LARGEST_EXACT:
         raise ValueError(
             f"method='exact' is for at most {LARGEST_EXACT} pairs of points and candidates, and "
-            f"these are {problem.n_couplings}: use method='bundle' with a small tol."
+            f"these are {n_couplings}: use method='bundle' with a small tol."
         )
     if batches is not None:
-        batches = (_check_batch(batch, problem) for batch in batches)
+        batches = (_check_batch(batch, costs[0].shape[1]) for batch in batches)
     options = {"batches": batches, "primal_recovery": primal_recovery}
     given = {name: value for name, value in options.items() if value is not None}
-    if set(given) - {one.name for one in fields(METHODS.get(method, RelaxedMethod))}:
+    if given and method != "dual":
         raise ValueError("batches and primal_recovery are options of method='dual' only.")
     return given
 
 
-def _check_candidates(candidates: Any, problem: CandidateProblem) -> np.ndarray | None:
+def _check_candidates(candidates: Any, n_candidates: int) -> np.ndarray | None:
     if candidates is None:
         return None
-    points = np.asarray(candidates, dtype=np.float64)
-    if points.ndim != 2 or len(points) != problem.n_candidates or not points.shape[1]:
+    points = check_numbers(candidates, "candidates", 2)
+    if len(points) != n_candidates:
         raise ValueError(
-            f"candidates must have shape ({problem.n_candidates}, n_features), because costs have "
+            f"candidates must have shape ({n_candidates}, n_features), because costs have "
             f"that many columns; got {points.shape}."
         )
-    if not np.isfinite(points).all():
-        raise ValueError("candidates contain NaN or infinity.")
     return points
 
 
-def _check_batch(batch: Any, problem: CandidateProblem) -> np.ndarray:
+def _check_batch(batch: Any, n_candidates: int) -> np.ndarray:
     indices = np.asarray(batch)
     if indices.ndim != 1 or not indices.size or indices.dtype.kind not in "iu":
         raise ValueError("each batch must be a non-empty array of indices of candidates.")
-    if indices.min() < 0 or indices.max() >= problem.n_candidates:
+    if indices.min() < 0 or indices.max() >= n_candidates:
         raise ValueError(
             f"a batch holds indices from {indices.min()} to {indices.max()}, but there are "
-            f"{problem.n_candidates} candidates."
+            f"{n_candidates} candidates."
         )
     if len(np.unique(indices)) < len(indices):
         raise ValueError("the indices of a batch must be distinct.")

@@ -4,28 +4,18 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.special import ndtri
-from scipy.stats import qmc
+from scipy.spatial.distance import cdist
 
 from ..base_measure import TransportConvergenceWarning
-from ..polytope import check_weights
-from ._bundle import Bundle
-from ._choice import space_filling_order, systematic_choice
-from ._exchange import Arrays, Exchange, Group, Method, Rounds, answers, drive
-from ._free_bounds import moment_bound, pair_bound
-from ._masses import check_masses
-from ._placed_points import PlacedPoints
-from ._placing import place_support
-from ._point_problem import BarycenterProblem, BarycenterResult
-from ._relaxation import Relaxation
+from ..exact import TransportAgain, TransportResult, common_masses, exact_transport
+from ..polytope import check_masses, check_numbers, check_weights
 
 _BOUNDS = ("moments", "pairs")
-# The number of rounds before candidates are chosen as a start for free points.
-_FIRST_ROUNDS = 20
 # In the first rounds all groups move at once; the first one depends on the start.
 _USUAL_ROUNDS = 2
 # Relative to the square of the largest coordinate: smaller decreases are rounding errors.
@@ -195,25 +185,25 @@ def free_support_barycenter(
     arrays, beginning, origin = _relative_to_origin(points, start)
     checked = check_masses(masses, arrays)
     groups = [
-        _FreeGroup(array, one, weight, place, len(beginning))
-        for place, (array, one, weight) in enumerate(zip(arrays, checked, weights, strict=True))
+        _FreeGroup(array, one, float(weight), len(beginning))
+        for array, one, weight in zip(arrays, checked, weights, strict=True)
     ]
     means = np.array([group.mean for group in groups])
     mean = weights @ means
     between = float(weights @ ((means - mean) ** 2).sum(axis=1))
     beginning = beginning - beginning.mean(axis=0)
-    heard = [group for group in groups if group.weight > 0]
-    scale = _scale([group.placing.points for group in heard], [beginning, *arrays])
+    moving = [group for group in groups if group.weight > 0]
+    scale = _scale([group.points for group in moving], [beginning, *arrays])
     for group in groups:
-        group.placing.points /= scale
+        group.points /= scale
 
     def report(n_iter: int, shape: np.ndarray, value: float) -> None:
         if callback is not None:
             callback(n_iter, origin + mean + scale * shape, between + scale**2 * value)
 
-    turns = np.array([group.place for group in heard])
-    sweeps = _sweep_until_settled(Exchange(), beginning / scale, turns, tol, max_iter, report)
-    shape, n_iter, converged = drive(sweeps, heard)
+    shape, n_iter, converged = _sweep_until_settled(
+        moving, beginning / scale, tol, max_iter, report
+    )
     if not converged:
         warnings.warn(
             f"free_support_barycenter stopped after max_iter={max_iter} sweeps, of which the last "
@@ -224,175 +214,162 @@ def free_support_barycenter(
         )
     plans, bounds = zip(*(group.optimal_plan(shape) for group in groups), strict=True)
     lower, upper = weights @ np.array(bounds)
-    shape_bound = (moment_bound if bound == "moments" else pair_bound)(
-        [group.placing.points for group in heard],
-        [group.placing.masses for group in heard],
-        [group.weight for group in heard],
-    )
     objective = between + float(scale**2 * upper)
+    between_pairs = scale**2 * _bound_of_pairs(moving, bound)
     return FreeBarycenter(
         support=origin + mean + scale * shape,
         objective=objective,
         gap=float(scale**2 * (upper - lower)),
-        lower_bound=min(between + float(scale**2 * shape_bound), objective),
+        lower_bound=min(between + float(between_pairs), objective),
         n_iter=n_iter,
         converged=converged,
         plans=list(plans),
     )
 
 
-class _FreeGroup(Group):
-    """A group of this process, with its points about their mean."""
+class PlacedPoints:
+    """A group's points, to be coupled with supports of one size.
 
-    placing: PlacedPoints
+    Points far away, of masses that are rounded to nothing, would spoil the precision of all.
+    """
+
+    def __init__(self, points: np.ndarray, masses: np.ndarray, n_support: int) -> None:
+        self.equal = np.full(n_support, 1.0 / n_support)
+        columns = common_masses([self.equal, masses])[1]
+        self.used = np.flatnonzero(columns)
+        self.points, self.masses = points[self.used], columns[self.used] / columns.sum()
+
+    def couple(
+        self, support: np.ndarray, solve: Callable[[np.ndarray], TransportResult] | None = None
+    ) -> tuple[sparse.csr_array, float, float]:
+        """Return an optimal coupling of a support, in rows, and bounds on its cost."""
+        cost = cdist(support, self.points, "sqeuclidean")
+        found = solve(cost) if solve else exact_transport(cost, self.equal, self.masses)
+        upper = float(found.plan.data @ cost[found.plan.nonzero()])
+        # The gap exceeds all that rounding may do.
+        return found.plan, min(found.cost - found.gap, upper), upper
+
+    def images(self, plan: sparse.csr_array) -> tuple[np.ndarray, float]:
+        """Return the images of the support points, and the scatter of the mass about them."""
+        image = len(self.equal) * (plan @ self.points)
+        rows, columns = plan.nonzero()
+        about = self.points[columns] - image[rows]
+        return image, float(plan.data @ (about**2).sum(axis=1))
+
+
+class _FreeGroup(PlacedPoints):
+    """A group's points about their mean, and the images that the last coupling gave the support."""
 
     def __init__(
-        self, points: np.ndarray, masses: np.ndarray, weight: float, place: int, n_support: int
+        self, points: np.ndarray, masses: np.ndarray, weight: float, n_support: int
     ) -> None:
-        super().__init__()
-        self.enter(float(weight), 0, place)
-        self.n_points = len(points)
-        self.placing = PlacedPoints(points, masses, n_support)
-        self.mean = self.placing.masses @ self.placing.points
-        self.placing.points = self.placing.points - self.mean
+        super().__init__(points, masses, n_support)
+        self.n_points, self.weight = len(points), weight
+        self.mean = self.masses @ self.points
+        self.points = self.points - self.mean
+        # Supports move little from one coupling to the next.
+        self._solve = TransportAgain(self.equal, self.masses)
 
-    def optimal_plan(self, support: np.ndarray) -> tuple[sparse.csr_array, list[float]]:
-        """Return an optimal coupling with the support, and bounds on its cost."""
-        coupling, *bounds = self.placing.couple(support)
-        rows, columns = coupling.nonzero()
-        where = (self.placing.used[columns], rows)
-        plan = sparse.csr_array((coupling.data, where), shape=(self.n_points, len(support)))
-        return plan, bounds
+    def couple(self, support, solve=None):
+        return super().couple(support, solve or self._solve)
 
+    def place(self, support: np.ndarray) -> float:
+        """Couple with a support, take the images of its points, and return the weighted cost."""
+        plan, _, upper = self.couple(support)
+        self.image, self.scatter = self.images(plan)
+        return self.weight * upper
 
-def _sweep_until_settled(
-    exchange: Exchange,
-    support: np.ndarray,
-    turns: np.ndarray,
-    tol: float,
-    max_iter: int,
-    report: Callable[[int, np.ndarray, float], None],
-) -> Rounds[tuple[np.ndarray, int, bool]]:
-    """Return the support, the number of sweeps, and whether they converged.
-
-    In the first rounds, all groups move at once. After them, one group at a time reconsiders.
-    """
-    value = math.inf
-    for _ in range(_USUAL_ROUNDS):
-        placed = yield from place_support(exchange, support)
-        support = placed.images
-        value = placed.upper - _mean_square(support - placed.support)
-    for n_iter in range(1, max_iter + 1):
-        before = value
-        for turn in turns:
-            answer = yield from exchange.ask(
-                "reconsider", 1 + support.size, math.inf, turn=turn, support=support
-            )
-            moved = answer[1:].reshape(support.shape)
-            # The objective of the moved support; answers are about the support before.
-            value = float(answer[0]) - _mean_square(moved - support)
-            support = moved
-        report(n_iter, support, value)
-        if before - value <= tol * value + _SMALLEST_DECREASE:
-            return support, n_iter, True
-    return support, max_iter, False
-
-
-@answers("reconsider")
-def _reconsider(group: Group, arrays: Arrays) -> np.ndarray:
-    """Answer the group's part of the objective, and its images of the support.
-
-    If it is the group's turn, it first couples with the points that the others pull to, or with the
-    support, if either lowers the objective.
-    """
-    support, placed, weight = arrays["support"], group.placed(len(arrays["support"])), group.weight
-    if arrays["turn"] == group.place:
-        alone = not weight < 1
-        rest = placed.image if alone else (support - weight * placed.image) / (1 - weight)
+    def reconsider(self, support: np.ndarray) -> None:
+        """Couple with points that others pull to, or the support, if that lowers the objective."""
+        weight, alone = self.weight, not self.weight < 1
+        rest = self.image if alone else (support - weight * self.image) / (1 - weight)
 
         def beside(image: np.ndarray, scatter: float) -> float:
             """Return the group's part of the objective, per weight, if others pull to `rest`."""
             return scatter + (1 - weight) * _mean_square(image - rest)
 
-        now = beside(placed.image, placed.scatter)
+        now = beside(self.image, self.scatter)
         for targets in (support,) if alone else (rest, support):
-            proposal = placed.images(placed.couple(targets)[0])
+            proposal = self.images(self.couple(targets)[0])
             if beside(*proposal) < now:
-                placed.image, placed.scatter = proposal
-                break
-    level = placed.scatter + _mean_square(placed.image - support)
-    return weight * np.concatenate([[level], placed.image.ravel()])
+                self.image, self.scatter = proposal
+                return
+
+    def optimal_plan(self, support: np.ndarray) -> tuple[sparse.csr_array, list[float]]:
+        """Return an optimal coupling with the support, and bounds on its cost."""
+        coupling, *bounds = self.couple(support)
+        rows, columns = coupling.nonzero()
+        where = (self.used[columns], rows)
+        plan = sparse.csr_array((coupling.data, where), shape=(self.n_points, len(support)))
+        return plan, bounds
 
 
-class FreeSupport(Method):
-    """Free points that all groups move at once, by sums over all groups."""
+def _sweep_until_settled(
+    groups: Sequence[_FreeGroup],
+    support: np.ndarray,
+    tol: float,
+    max_iter: int,
+    report: Callable[[int, np.ndarray, float], None],
+) -> tuple[np.ndarray, int, bool]:
+    """Return the support, the number of sweeps, and whether they converged.
 
-    name = "free"
-    default_rounds = 100
-    needs_candidates = False
-
-    def rounds(self, problem: BarycenterProblem, exchange: Exchange) -> Rounds[BarycenterResult]:
-        """Move points to the sums of their images until the objective hardly falls.
-
-        Each round lowers the objective: the sums are the best points for the present couplings, and
-        new couplings are cheaper.
-        """
-        weighing = yield from problem.weighing(exchange)
-        start = _moments_support if problem.candidates is None else _rough_choice
-        support = yield from start(problem, exchange, weighing)
-        best = yield from place_support(exchange, support)
-        history, converged = [(1, math.nan, best.upper)], False
-        while not converged and len(history) < problem.max_iter:
-            trial = yield from place_support(exchange, problem.within(best.images))
-            history.append((len(history) + 1, math.nan, min(trial.upper, best.upper)))
-            gained, best = best.upper - trial.upper, min(best, trial, key=lambda one: one.upper)
-            converged = gained <= problem.tol * best.upper
-        gap = best.upper - best.lower
-        n_rounds = exchange.n_rounds
-        return BarycenterResult(best.support, best.upper, gap, n_rounds, converged, history)
-
-
-def _rough_choice(
-    problem: BarycenterProblem, exchange: Exchange, weighing: Arrays
-) -> Rounds[np.ndarray]:
-    """Return candidates that a few cutting planes choose."""
-    relaxation = Relaxation(
-        exchange, problem.n_candidates, problem.n_support, problem.tol, _FIRST_ROUNDS
-    )
-    yield from relaxation.begin(candidates=problem.candidates, **weighing)
-    yield from Bundle().relax(relaxation)
-    order = space_filling_order(problem.candidates, relaxation.shares)
-    return problem.candidates[systematic_choice(relaxation.shares, order, problem.n_support)]
-
-
-def _moments_support(
-    problem: BarycenterProblem, exchange: Exchange, weighing: Arrays
-) -> Rounds[np.ndarray]:
-    """Return evenly spread points of a Gaussian distribution with the groups' mean moments.
-
-    The covariance of the barycenter is about the weighted mean of the groups' covariances. The
-    covariance of all points together would be larger.
+    In the first rounds, all groups move at once. After them, one group at a time reconsiders.
     """
-    d = problem.n_features
-    largest = max(problem.largest_cost, problem.largest_coordinate)
-    answer = yield from exchange.ask("moments", d + d * d, largest, **weighing)
-    covariance = answer[d:].reshape(d, d)
-    variances, directions = np.linalg.eigh(0.5 * (covariance + covariance.T))
-    # The symmetric root does not depend on the signs that directions happen to have.
-    root = (directions * np.sqrt(np.maximum(variances, 0.0))) @ directions.T
-    n = problem.n_support
-    sequence = qmc.Sobol(d, scramble=False).random_base2(math.ceil(math.log2(n + 1)))
-    # The first point of the sequence is a corner of the cube.
-    return problem.within(answer[:d] + ndtri(sequence[1 : n + 1]) @ root)
+
+    def pulled_to() -> np.ndarray:
+        return np.sum([group.weight * group.image for group in groups], axis=0)
+
+    value = math.inf
+    for _ in range(_USUAL_ROUNDS):
+        cost = sum(group.place(support) for group in groups)
+        before, support = support, pulled_to()
+        value = cost - _mean_square(support - before)
+    for n_iter in range(1, max_iter + 1):
+        last = value
+        for group in groups:
+            group.reconsider(support)
+            support = pulled_to()
+        value = sum(
+            one.weight * (one.scatter + _mean_square(one.image - support)) for one in groups
+        )
+        report(n_iter, support, value)
+        if last - value <= tol * value + _SMALLEST_DECREASE:
+            return support, n_iter, True
+    return support, max_iter, False
 
 
-@answers("moments")
-def _moments(group: Group, arrays: Arrays) -> np.ndarray:
-    """Answer the mean and the covariance matrix."""
-    mean = group.masses @ group.points
-    centered = group.points - mean
-    covariance = (group.masses[:, None] * centered).T @ centered
-    return group.weight * np.concatenate([mean, covariance.ravel()])
+def _bound_of_pairs(groups: Sequence[_FreeGroup], bound: str) -> float:
+    """Return ``sum_(s < t) lambda_s lambda_t W_2(Q_s, Q_t)**2`` for groups about their means.
+
+    It is a lower bound on the objective of any barycenter, as the Notes of
+    `free_support_barycenter` prove; lower bounds of these distances are also sufficient.
+    """
+    distance = _moment_distance if bound == "moments" else _pair_distance
+    return sum(
+        one.weight * other.weight * max(distance(one, other), 0.0)
+        for one, other in combinations(groups, 2)
+    )
+
+
+def _moment_distance(one: PlacedPoints, other: PlacedPoints) -> float:
+    """Return the bound that covariances S and T imply.
+
+    The nuclear norm of S^(1/2) T^(1/2) is that of R Q' for any S = R'R and T = Q'Q: these have as
+    few rows as possible.
+    """
+    roots = [
+        np.linalg.qr(np.sqrt(group.masses)[:, None] * group.points).R for group in (one, other)
+    ]
+    traces = sum(np.square(root).sum() for root in roots)
+    return float(traces - 2 * np.linalg.norm(roots[0] @ roots[1].T, "nuc"))
+
+
+def _pair_distance(one: PlacedPoints, other: PlacedPoints) -> float:
+    """Return the bound that exact transport implies, minus the largest effect of rounding."""
+    cost = cdist(one.points, other.points, "sqeuclidean")
+    found = exact_transport(cost, one.masses, other.masses)
+    # The gap exceeds all that rounding may do.
+    return found.cost - found.gap
 
 
 def _scale(points: list[np.ndarray], everything: list[np.ndarray]) -> float:
@@ -420,8 +397,8 @@ def _relative_to_origin(
     points: Sequence[Any], start: Any
 ) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
     """Return points and start relative to one of the points, and that point."""
-    arrays = [_check_points(one, f"points[{s}]") for s, one in enumerate(points)]
-    start = _check_points(start, "start")
+    arrays = [check_numbers(one, f"points[{s}]", 2) for s, one in enumerate(points)]
+    start = check_numbers(start, "start", 2)
     if len({array.shape[1] for array in [*arrays, start]}) > 1:
         shapes = [array.shape for array in [*arrays, start]]
         raise ValueError(f"points and start must have as many columns, got shapes {shapes}.")
@@ -433,13 +410,3 @@ def _relative_to_origin(
     if not math.isfinite(largest):
         raise ValueError("points differ by more than a double can hold: divide them by a number.")
     return arrays, start, origin
-
-
-def _check_points(points: Any, name: str) -> np.ndarray:
-    """Return points as a finite, non-empty matrix."""
-    points = np.asarray(points, dtype=np.float64)
-    if points.ndim != 2 or 0 in points.shape or not np.isfinite(points).all():
-        raise ValueError(
-            f"{name} must be a non-empty matrix of finite numbers, got shape {points.shape}."
-        )
-    return points

@@ -1,6 +1,5 @@
 """Barycenters on a line, in closed form: means or medians of quantile functions."""
 
-import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,8 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from ..exact import common_masses
-from ..polytope import check_weights
-from ._masses import check_masses
+from ..polytope import check_masses, check_numbers, check_range, check_weights
 
 # A share of a half that rounding may take: at a tie, the lower median is meant.
 _ROUNDING = 1e-9
@@ -125,12 +123,13 @@ def quantile_barycenter(
     array([3.75])
     """
     weights = check_weights(group_weights, len(samples), "group_weights")
-    arrays = [_check_sample(one, f"samples[{s}]") for s, one in enumerate(samples)]
+    arrays = [check_numbers(one, f"samples[{s}]", 1) for s, one in enumerate(samples)]
     if order not in (1, 2):
         raise ValueError(f"order must be 1 or 2, got {order!r}.")
     if n_support is not None and not operator.index(n_support) >= 1:
         raise ValueError(f"n_support must be at least 1, got {n_support}.")
-    _check_range(arrays, order)
+    low, high = min(array.min() for array in arrays), max(array.max() for array in arrays)
+    check_range(low, high, "points", order)
     shares = check_masses(masses, arrays)
     slices = [] if n_support is None else [np.full(n_support, 1 / n_support)]
     integers = common_masses([*shares, *slices])
@@ -193,24 +192,3 @@ def _objective(
 ) -> float:
     """Return the weighted sum of the costs of moving each group's quantiles to the centres."""
     return float(weights @ (np.abs(quantiles - centres) ** order @ lengths))
-
-
-def _check_sample(sample: Any, name: str) -> np.ndarray:
-    """Return a sample as a finite vector that is not empty."""
-    sample = np.asarray(sample, dtype=np.float64)
-    if sample.ndim != 1 or not sample.size or not np.isfinite(sample).all():
-        raise ValueError(
-            f"{name} must be a non-empty vector of finite numbers, got shape {sample.shape}."
-        )
-    return sample
-
-
-def _check_range(arrays: list[np.ndarray], order: int) -> None:
-    """Raise if transport may cost more than a double can hold."""
-    low, high = min(array.min() for array in arrays), max(array.max() for array in arrays)
-    with np.errstate(over="ignore"):
-        if not math.isfinite((high - low) ** order):
-            raise ValueError(
-                f"points from {low:.3g} to {high:.3g} differ by more than a double can hold: "
-                "rescale them."
-            )

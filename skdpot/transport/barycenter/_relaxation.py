@@ -1,39 +1,262 @@
-r"""The barycenter on candidates as a linear program: its rounds, its planes, its certificate.
+r"""The relaxed barycenter on candidates: rounds of sums, planes, certificate, and two methods.
 
 With groups of masses a_s and weights lambda_s, costs c_s to the candidates and M points to choose,
 the relaxed problem is to minimise ``F(q) = sum_s lambda_s OT_s(q)`` over the capped simplex
 ``{0 <= q <= 1/M, sum q = 1}``, whose vertices are the uniform distributions on M candidates.
 
-Only sums over groups are needed. Of the groups' minorants these are planes: ``prices @ shares`` is
-below the cost for all shares, as levels are part of the prices. The mean of the M smallest prices
-bounds F from below. The largest effect of rounding on a plane, its slack, is a sum over groups,
-too.
+Only sums over groups are needed. So a method is a generator: it yields steps and is sent the sums
+of all groups' answers. By duality, a group has for any potential phi of its points ::
+
+    OT(q) >= sum_i a_i phi_i + sum_k q_k psi_k,      psi_k = min_i (c_ik - phi_i).
+
+Of these minorants, sums are planes: ``prices @ shares`` is below the cost for all shares, as levels
+are part of the prices. The mean of the M smallest prices bounds F from below. The largest effect of
+rounding on a plane, its slack, is a sum over groups, too.
+
+*Cutting planes in a trust region.* In each round groups are sent shares; each answers by its exact
+transport cost to them and by the minorant that touches it there. The next shares are near the best
+known ones, and minimise the sum of the largest planes of every part of the groups. Where only sums
+over all groups are known, as in rounds of owners, all groups are one part. The multipliers of that
+linear program mix each part's planes to one that is as good as all of them, which proves the lower
+bound. Nothing is believed of the program's solution but that it is a proposal.
+
+*The paper's single-loop dual subgradient method.* A group keeps potentials phi of its points;
+theta_i of the paper is ``w_s phi_i``, with ``w_s = lambda_s / M``. So a step in units of w_s is a
+step in units of cost here. Its message is ``T_k = max_i (theta_i - w_s c_ik) - sum_i a_i theta_i``,
+K numbers. The best multiplier theta_0 of the number of points is known for given messages. It
+selects the M candidates with the largest sums, and the dual value is minus their sum. Groups
+receive these candidates.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-from scipy.spatial.distance import cdist
+from scipy.optimize import linprog
 
-from ..exact import certifiable_gap
-from ._choice import Choice, choose
-from ._exchange import Arrays, Exchange, Group, Method, Rounds, answers
-from ._minorants import Minorant, exact_answer, rounding_allowance
-from ._placing import place_support
-from ._point_problem import BarycenterProblem, BarycenterResult
+from ..exact import certifiable_gap, exact_transport
+from ..kernels import kernel
 
 _EPS = float(np.finfo(np.float64).eps)
+# Of the trust region, in units of the cap.
+_FIRST_RADIUS = 0.1
+_ACCEPTED, _GOOD = 0.1, 0.5
+# Planes that were slack for this many rounds are forgotten.
+_PATIENCE = 20
+_NO_PLANE = 1e-12
+_MOMENTUM = 0.9
+# The first step for one point too many or too few, in units of the mean cost above the smallest.
+_FIRST_STEP = 0.05
+_ROUNDS_PER_CHECK = 50
+_AVERAGED = 200
 
-# Minorants that a group's state leads to, by the number that a coordinator asks for them by.
-OWN_MINORANTS: dict[int, Callable[[Group], Minorant]] = {}
+Arrays = dict[str, np.ndarray]
+_Result = TypeVar("_Result")
 
 
-def own_minorant(number: int) -> Callable[[Callable], Callable]:
-    """Register a minorant that a group's state leads to."""
-    return lambda function: OWN_MINORANTS.setdefault(number, function)
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A question for all groups.
+
+    Attributes
+    ----------
+    kind : str
+        The name of the step.
+    arrays : dict of str to ndarray
+        Its arguments.
+    size : int
+        Length of each group's answer.
+    """
+
+    kind: str
+    arrays: Arrays
+    size: int
+
+
+Rounds = Generator[Step, np.ndarray, _Result]
+
+
+def ask(kind: str, size: int, **arrays: np.ndarray) -> Rounds[np.ndarray]:
+    """Return sums of answers over disjoint sets of groups, one a row: one row in rounds of owners.
+
+    A step is the coordinator's, so what it is sent must be checked.
+    """
+    sums = np.atleast_2d(np.array((yield Step(kind, arrays, size)), dtype=np.float64))
+    if sums.shape[1:] != (size,) or not np.isfinite(sums).all():
+        raise ValueError(f"step {kind!r} has sums of {size} finite numbers.")
+    return sums
+
+
+def drive(rounds: Rounds[_Result], groups: Sequence[Any], n_parts: int = 1) -> _Result:
+    """Let groups of this process answer until the end, and return the result."""
+    step = next(rounds)
+    while True:
+        given = [group.answer(step.kind, step.arrays, s) for s, group in enumerate(groups)]
+        parts = [np.sum(given[first::n_parts], axis=0) for first in range(n_parts)]
+        try:
+            step = rounds.send(np.array(parts))
+        except StopIteration as end:
+            return end.value
+
+
+@dataclass(frozen=True, eq=False)
+class Minorant:
+    """The linear function ``level + prices @ shares``, and the potential that proves it."""
+
+    level: float
+    prices: np.ndarray
+    potential: np.ndarray
+
+
+@kernel
+def best_points(cost, potential, prices, points):
+    """Set ``prices[k] = min_i cost[i, k] - potential[i]``, and `points` to who attains that."""
+    prices[:] = np.inf
+    for i in range(len(potential)):
+        row = cost[i]
+        own = potential[i]
+        for k in range(len(prices)):
+            price = row[k] - own
+            points[k] = i if price < prices[k] else points[k]
+            prices[k] = min(price, prices[k])
+
+
+def minorant_of_potential(cost: np.ndarray, masses: np.ndarray, potential: np.ndarray) -> Minorant:
+    """Return the minorant that a potential of a group's points leads to."""
+    prices, points = np.empty(cost.shape[1]), np.zeros(cost.shape[1], np.int32)
+    best_points(cost, potential, prices, points)
+    return Minorant(math.fsum(masses * potential), prices, potential)
+
+
+def rounding_allowance(
+    n_terms: int, low: float, high: float, potentials: Sequence[np.ndarray]
+) -> float:
+    """Return the rounding error of so many terms in a bound, for costs in `low` to `high`."""
+    n_terms += 16
+    spread = max(float(np.ptp(potential)) for potential in potentials)
+    largest = max(float(np.abs(potential).max()) for potential in potentials)
+    return _EPS * (n_terms * (high - low + spread) + 16 * (max(abs(low), abs(high)) + largest))
+
+
+class Group:
+    """A group's costs to the candidates, its masses and weight, and its answers to steps.
+
+    Every answer is weighted here, so answers of all groups only have to be added.
+
+    Parameters
+    ----------
+    cost : ndarray of shape (n, n_candidates)
+        The costs.
+    masses : ndarray of shape (n,)
+        Masses of the group's points.
+    weight : float
+        The weight of the group.
+    n_groups : int
+        How many groups there are.
+    """
+
+    # Potentials of every minorant that was answered, by evaluation, where they are to be kept.
+    kept: list[list[np.ndarray]] | None = None
+
+    def __init__(self, cost: np.ndarray, masses: np.ndarray, weight: float, n_groups: int) -> None:
+        self.masses = masses
+        self.measure(cost)
+        self.enter(weight, n_groups)
+
+    def measure(self, cost: np.ndarray) -> None:
+        """Take the costs to the candidates."""
+        self.cost, self.low, self.high = cost, float(cost.min()), float(cost.max())
+
+    def enter(self, weight: float, n_groups: int) -> None:
+        """Begin anew, with a weight among so many groups; `state` is all that steps change."""
+        self.state: Arrays = {"weight": np.array([weight]), "n_groups": np.array([n_groups])}
+
+    @property
+    def weight(self) -> float:
+        """Return the group's weight."""
+        return float(self.state["weight"][0])
+
+    @property
+    def n_groups(self) -> int:
+        """Return how many groups there are."""
+        return int(self.state["n_groups"][0])
+
+    @property
+    def relative_rounding(self) -> float:
+        """Return by how much, at most, a sum of products with the weights is off."""
+        return (self.n_groups + 4) * _EPS
+
+    def zeros(self, name: str) -> np.ndarray:
+        """Return an array of the state with a number for each point, 0 when first asked for."""
+        return self.state.setdefault(name, np.zeros(len(self.masses)))
+
+    def answer(self, kind: str, arrays: Arrays, place: int) -> np.ndarray:
+        """Return the group's summand, after it learns from the last step; state changes."""
+        if "selected" in arrays:
+            self._ascend(arrays)
+        answer = getattr(self, f"answer_{kind}", None)
+        if answer is None:
+            raise ValueError(f"there is no step {kind!r}.")
+        return self.weight * answer(arrays)
+
+    def answer_begin(self, arrays: Arrays) -> np.ndarray:
+        """Answer the mean cost above the smallest one, and a bound on rounding errors of costs."""
+        self.state["n_support"] = np.array(arrays["n_support"], dtype=np.int64)
+        n_points, n_candidates = self.cost.shape
+        noise = 4 * certifiable_gap(n_points, n_candidates, self.low, self.high)
+        return np.array([self.cost.mean() - self.low, noise])
+
+    def answer_evaluate(self, arrays: Arrays) -> np.ndarray:
+        """Answer the cost of shares, the minorant that is tangent there, and own ones by name."""
+        result = exact_transport(self.cost, self.masses, arrays["shares"])
+        level = math.fsum(self.masses * result.row_potential)
+        minorants = [Minorant(level, result.column_potential, result.row_potential)]
+        if "own" in arrays:
+            minorants += [
+                minorant_of_potential(self.cost, self.masses, self.zeros(name).copy())
+                for name in ("best_potential", "potential")[-int(arrays["own"][0]) :]
+            ]
+        if self.kept is not None:
+            self.kept.append([minorant.potential for minorant in minorants])
+        cost = result.cost + result.gap
+        rounded_up = cost + abs(cost) * self.relative_rounding
+        return np.concatenate([[rounded_up], *map(self._message, minorants)])
+
+    def _message(self, minorant: Minorant) -> np.ndarray:
+        """Return a bound on rounding errors of a minorant in the sum of all, and its prices.
+
+        The level is added to the prices, because shares have the sum 1.
+        """
+        n_terms = sum(self.cost.shape) + self.n_groups
+        allowance = rounding_allowance(n_terms, self.low, self.high, [minorant.potential])
+        allowance += self.n_groups * _EPS * max(abs(self.low), abs(self.high))
+        return np.concatenate([[allowance], minorant.prices + minorant.level])
+
+    def answer_dual(self, arrays: Arrays) -> np.ndarray:
+        """Answer the message T of the paper's equation (15), and keep who attains its maxima."""
+        potential = self.zeros("potential")
+        cost = self.cost[:, arrays["batch"]] if "batch" in arrays else self.cost
+        prices, points = np.empty(cost.shape[1]), np.zeros(cost.shape[1], np.int32)
+        best_points(cost, potential, prices, points)
+        self.state["points_that_serve"] = points.astype(np.int64)
+        return -(prices + math.fsum(self.masses * potential)) / int(self.state["n_support"][0])
+
+    def _ascend(self, arrays: Arrays) -> None:
+        """Take a step along a subgradient: points to serve candidates by, less those that do.
+
+        Of a batch fewer than M candidates may be selected: they count for as many.
+        """
+        potential, momentum = self.zeros("potential"), self.zeros("momentum")
+        if arrays["is_best"][0]:
+            self.state["best_potential"] = potential.copy()
+        serving = self.state["points_that_serve"][arrays["selected"]]
+        served = np.bincount(serving, minlength=len(potential)) / len(serving)
+        momentum *= _MOMENTUM
+        momentum += (1 - _MOMENTUM) * int(self.state["n_support"][0]) * (self.masses - served)
+        potential += float(arrays["step"][0]) * momentum
 
 
 @dataclass(eq=False)
@@ -71,14 +294,13 @@ class Relaxation:
 
     def __init__(
         self,
-        exchange: Exchange,
         n_candidates: int,
         n_support: int,
         tol: float,
         max_iter: int,
         callback: Callable[[int, float, float], Any] | None = None,
     ) -> None:
-        self.exchange, self.tol, self.max_iter = exchange, tol, max_iter
+        self.tol, self.max_iter = tol, max_iter
         self.n_candidates, self.n_support = n_candidates, n_support
         self.shares = np.full(n_candidates, 1.0 / n_candidates)
         self.upper, self.lower = math.inf, -math.inf
@@ -91,9 +313,8 @@ class Relaxation:
 
     def begin(self, **arrays: np.ndarray) -> Rounds[None]:
         """Send groups the candidates, and learn the scale of costs."""
-        self.scale, self._noise = yield from self.exchange.ask(
-            "begin", 2, self.exchange.largest_cost, n_support=np.array([self.n_support]), **arrays
-        )
+        sums = yield from ask("begin", 2, n_support=np.array([self.n_support]), **arrays)
+        self.scale, self._noise = sums.sum(axis=0)
 
     @property
     def gap(self) -> float:
@@ -127,31 +348,25 @@ class Relaxation:
             self.lower, self.proof = bound, planes
 
     def evaluate(
-        self, shares: np.ndarray, minorants: Sequence[int] = (), largest: float = 0.0
+        self, shares: np.ndarray, n_own: int = 0, **news: np.ndarray
     ) -> Rounds[tuple[np.ndarray, list[list[Plane]]]]:
-        """Return the parts' costs of shares, their tangent planes, and the requested minorants.
+        """Return the parts' costs of shares, and their tangent planes.
 
-        `largest` bounds the potentials, besides those of exact transport.
+        Bounds are learned from these, and from the minorants of `n_own` potentials that groups
+        hold; `news` is what groups learn before they answer.
         """
         self.n_iter += 1
-        largest = 2 * self.exchange.largest_cost + largest
-        parts = yield from self.exchange.ask_parts(
-            "evaluate",
-            1 + (1 + len(minorants)) * (1 + self.n_candidates),
-            largest,
-            shares=shares,
-            minorants=np.array(minorants, dtype=np.int64),
-        )
-        unheard = self.exchange.unheard(largest)
-        costs = parts[:, 0] + unheard
+        own = {"own": np.array([n_own])} if n_own else {}
+        size = 1 + (1 + n_own) * (1 + self.n_candidates)
+        parts = yield from ask("evaluate", size, shares=shares, **own, **news)
         messages = parts[:, 1:].reshape(len(parts), -1, 1 + self.n_candidates)
         planes = [
-            [Plane(message[1:], float(message[0]) + 2 * unheard, {(self.n_evaluations, i): 1.0})
+            [Plane(message[1:], float(message[0]), {(self.n_evaluations, i): 1.0})
              for message in messages[:, i]]
             for i in range(messages.shape[1])
         ]  # fmt: skip
         self.n_evaluations += 1
-        upper = math.fsum(costs)
+        upper = math.fsum(parts[:, 0])
         if upper < self.upper:
             self.upper, self.shares = upper, shares
         for planes_of_parts in planes:
@@ -159,88 +374,11 @@ class Relaxation:
         self.note()
         if self._callback is not None:
             self._callback(self.n_iter, self.lower, self.upper)
-        return costs, planes
+        return parts[:, 0], planes
 
     def note(self) -> None:
         """Record the bounds after this round."""
         self.history.append((self.n_iter, self.lower, self.upper))
-
-
-class RelaxedMethod(Method):
-    """A method that closes the gap of a relaxation."""
-
-    def relax(self, relaxation: Relaxation) -> Rounds[None]:
-        """Close the gap, or use all rounds."""
-        raise NotImplementedError
-
-    def rounds(self, problem: BarycenterProblem, exchange: Exchange) -> Rounds[BarycenterResult]:
-        """Return the barycenter of groups that keep their points to themselves."""
-        weighing = yield from problem.weighing(exchange)
-        relaxation = Relaxation(
-            exchange, problem.n_candidates, problem.n_support, problem.tol, problem.max_iter
-        )
-        yield from relaxation.begin(candidates=problem.candidates, **weighing)
-        if problem.n_support == problem.n_candidates:
-            yield from relaxation.evaluate(relaxation.shares)
-        else:
-            yield from self.relax(relaxation)
-        exchange.news = {}
-        candidates = problem.candidates
-
-        def place(chosen: np.ndarray) -> Rounds[Choice]:
-            at = yield from place_support(exchange, candidates[chosen])
-            return Choice(
-                at.upper,
-                at.lower,
-                lambda: cdist(at.images, candidates, "sqeuclidean") / len(chosen),
-            )
-
-        shares = relaxation.shares
-        chosen, best = yield from choose(place, shares, candidates, problem.n_support)
-        return BarycenterResult(
-            support=candidates[chosen],
-            chosen=chosen,
-            shares=shares,
-            objective=best.upper,
-            gap=best.upper - best.lower,
-            relaxed_objective=relaxation.upper,
-            lower_bound=relaxation.lower,
-            n_rounds=exchange.n_rounds,
-            converged=relaxation.converged,
-            history=relaxation.history,
-        )
-
-
-@answers("begin")
-def begin(group: Group, arrays: Arrays) -> np.ndarray:
-    """Answer the mean cost above the smallest one, and a bound on rounding errors of costs."""
-    group.state["n_support"] = np.array(arrays["n_support"], dtype=np.int64)
-    n_points, n_candidates = group.cost.shape
-    noise = 4 * certifiable_gap(n_points, n_candidates, group.low, group.high)
-    return group.weight * np.array([group.cost.mean() - group.low, noise])
-
-
-@answers("evaluate")
-def evaluate(group: Group, arrays: Arrays) -> np.ndarray:
-    """Answer the cost of shares, the minorant that is tangent there, and requested ones."""
-    cost, touching = exact_answer(group.cost, group.masses, arrays["shares"])
-    requested = [OWN_MINORANTS[number](group) for number in arrays["minorants"].tolist()]
-    if group.kept is not None:
-        group.kept.append([minorant.potential for minorant in (touching, *requested)])
-    rounded_up = cost + abs(cost) * group.relative_rounding
-    messages = [_message(group, minorant) for minorant in (touching, *requested)]
-    return group.weight * np.concatenate([[rounded_up], *messages])
-
-
-def _message(group: Group, minorant: Minorant) -> np.ndarray:
-    """Return a bound on rounding errors of a minorant in the sum of all, and its prices.
-
-    The level is added to the prices, because shares have the sum 1.
-    """
-    n_terms = sum(group.cost.shape) + group.n_groups
-    allowance = rounding_allowance(n_terms, group.low, group.high, [minorant.potential])
-    allowance += group.n_groups * _EPS * max(abs(group.low), abs(group.high))
-    return np.concatenate([[allowance], minorant.prices + minorant.level])
 
 
 def into_capped_simplex(shares: np.ndarray, n_support: int) -> np.ndarray:
@@ -251,3 +389,157 @@ def into_capped_simplex(shares: np.ndarray, n_support: int) -> np.ndarray:
     room = cap - shares if missing > 0 else shares
     total = math.fsum(room)
     return shares + room * (missing / total) if total > 0 else shares
+
+
+def cutting_planes(relaxation: Relaxation) -> Rounds[None]:
+    """Improve shares and bound until the gap is closed or nothing can be improved."""
+    center, radius, n_support = relaxation.shares, _FIRST_RADIUS, relaxation.n_support
+    heights, (touching,) = yield from relaxation.evaluate(center)
+    models = [[plane] for plane in touching]
+    while not relaxation.finished:
+        proposal = _propose(models, center, n_support, heights, relaxation.gap, radius)
+        if proposal is None:
+            break
+        shares, expected, multipliers = proposal
+        relaxation.learn(list(map(mixture, models, multipliers)))
+        if relaxation.converged:
+            break
+        trial, (touching,) = yield from relaxation.evaluate(shares)
+        models = [
+            [*_still_needed(planes, of_planes), plane]
+            for planes, of_planes, plane in zip(models, multipliers, touching, strict=True)
+        ]
+        decrease = float(heights.sum() - trial.sum())
+        radius = _next_radius(radius, decrease, expected, relaxation.gap)
+        if decrease > 0:
+            center, heights = shares, trial
+    relaxation.note()
+
+
+def _still_needed(planes: Sequence[Plane], multipliers: np.ndarray) -> list[Plane]:
+    """Return the planes without those that have not mattered for long."""
+    for plane, multiplier in zip(planes, multipliers, strict=True):
+        plane.idle = 0 if multiplier > _NO_PLANE else plane.idle + 1
+    return [plane for plane in planes if plane.idle <= _PATIENCE]
+
+
+def _next_radius(radius: float, decrease: float, expected: float, gap: float) -> float:
+    """Return the trust region's next radius, which is at most 1: the whole capped simplex."""
+    if decrease >= _GOOD * expected:
+        radius *= 2.0
+    elif decrease < 0:
+        radius /= 2.0 if decrease > -expected else 4.0
+    # If no step within the region can gain anything, the bound must be improved.
+    if expected <= _ACCEPTED * gap:
+        radius *= 4.0
+    return min(radius, 1.0)
+
+
+def _propose(
+    models: Sequence[Sequence[Plane]],
+    center: np.ndarray,
+    n_support: int,
+    heights: np.ndarray,
+    unit: float,
+    radius: float,
+) -> tuple[np.ndarray, float, list[np.ndarray]] | None:
+    """Minimise the models near the center: shares, expected decrease, multipliers of the planes.
+
+    A model is its planes, and `heights` are the values of models at the center. Variables are the
+    moves in units of the cap, and the models' changes in units of the gap: the solver's absolute
+    tolerances then act as relative ones.
+    """
+    n_candidates = len(center)
+    planes = [plane for model in models for plane in model]
+    model_of = np.repeat(np.arange(len(models)), [len(model) for model in models])
+    prices = np.array([plane.prices for plane in planes])
+    constants = prices @ center - heights[model_of]
+    slopes = prices - prices.mean(axis=1, keepdims=True)
+    constraints = np.zeros((len(planes), n_candidates + len(models)))
+    constraints[:, :n_candidates] = slopes / (n_support * unit)
+    constraints[np.arange(len(planes)), n_candidates + model_of] = -1.0
+    filling = center * n_support
+    bounds = np.empty((n_candidates + len(models), 2))
+    bounds[:n_candidates, 0] = np.maximum(-filling, -radius)
+    bounds[:n_candidates, 1] = np.minimum(1.0 - filling, radius)
+    bounds[n_candidates:] = -np.inf, np.inf
+    balance = np.concatenate([np.ones(n_candidates), np.zeros(len(models))])
+    solution = linprog(
+        1.0 - balance,
+        A_ub=constraints,
+        b_ub=-constants / unit,
+        A_eq=balance[None],
+        b_eq=[0.0],
+        bounds=bounds,
+        method="highs",
+    )
+    if solution.status != 0:
+        return None
+    multipliers = np.maximum(-solution.ineqlin.marginals, 0.0)
+    shares = into_capped_simplex(center + solution.x[:n_candidates] / n_support, n_support)
+    of_models = [multipliers[model_of == m] for m in range(len(models))]
+    return shares, -float(solution.fun) * unit, of_models
+
+
+def dual_subgradient(
+    relaxation: Relaxation,
+    batches: Iterable[np.ndarray] | None = None,
+    primal_recovery: int | None = None,
+) -> Rounds[None]:
+    """Take steps until the gap is closed, the batches are used up, or no round is left.
+
+    Groups send T, and learn the selected candidates with the next step. The distinct candidates of
+    each step are a batch: see `candidate_barycenter`.
+    """
+    n_support, every = relaxation.n_support, np.arange(relaxation.n_candidates)
+    recent: deque[tuple[float, np.ndarray]] = deque(maxlen=primal_recovery or _AVERAGED)
+    best_value, n_steps = -math.inf, 0
+    news: Arrays = {}
+    queue: Any = None if batches is None else iter(batches)
+    while not relaxation.finished:
+        batch = every if queue is None else next(queue, None)
+        if batch is not None:
+            n_selected = max(1, round(n_support * len(batch) / len(every)))
+            seen = {} if batch is every else {"batch": batch.astype(np.int64)}
+            sums = yield from ask("dual", len(batch), **news, **seen)
+            usefulness = sums.sum(axis=0)
+            relaxation.n_iter += 1
+            n_steps += 1
+            chosen = selected(usefulness, n_selected)
+            value = -math.fsum(usefulness[chosen]) if batch is every else -math.inf
+            step = 1.0 / math.sqrt(n_steps)
+            recent.append((step, batch[chosen]))
+            news = {
+                "selected": chosen.astype(np.int64),
+                "step": np.array([_FIRST_STEP * relaxation.scale * step]),
+                "is_best": np.array([value > best_value], dtype=np.int64),
+            }
+            best_value = max(best_value, value)
+        if batch is None or relaxation.n_left <= 1 or n_steps % _ROUNDS_PER_CHECK == 0:
+            yield from relaxation.evaluate(_average_selection(recent, relaxation), 2, **news)
+            news = {}
+        if batch is None:
+            break
+
+
+def selected(usefulness: np.ndarray, n_selected: int) -> np.ndarray:
+    """Return the candidates of the largest sums of messages."""
+    return np.sort(np.argpartition(-usefulness, n_selected - 1)[:n_selected])
+
+
+def _average_selection(
+    selections: Iterable[tuple[float, np.ndarray]], relaxation: Relaxation
+) -> np.ndarray:
+    """Return the average of selections, each weighted by the length of its step, as shares."""
+    total = np.zeros(relaxation.n_candidates)
+    for step, chosen in selections:
+        total[chosen] += step / len(chosen)
+    mass = total.sum()
+    return into_capped_simplex(total / mass, relaxation.n_support) if mass else relaxation.shares
+
+
+# What closes the gap of a relaxation, and the largest number of rounds unless another one is given.
+METHODS: dict[str, tuple[Callable[..., Rounds[None]], int]] = {
+    "bundle": (cutting_planes, 200),
+    "dual": (dual_subgradient, 3000),
+}

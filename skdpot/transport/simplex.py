@@ -1,10 +1,12 @@
-"""Projection of one user's distribution onto the LDP polytope by a warm network simplex.
+"""The network simplex of one user's projection, and of transport between the same masses again.
 
 The linear program is a flow problem: row i sends ``P_i`` to the columns at cost ``C_ij``, and
 column j sends on to a root between ``s_j`` and ``E s_j`` at no cost. Masses are integers (2**52 in
 total). So flows are exact, ties are ties, and the strongly feasible trees kept below exclude
 cycling. A basis is a tree that hangs from the root: rows 0..k-1, columns k..k+m-1, root k+m; a
-column whose arc to the root is not in the tree sends its smallest or its largest amount.
+column whose arc to the root is not in the tree sends its smallest or its largest amount. Most
+columns are leaves. Lists of children hold only the other nodes, so a pivot touches few of them;
+depth and price of a leaf column are made from its parent's when wanted.
 
 The start comes from an entropic solution. Columns that it has at a bound are served first, along
 the arcs of smallest reduced cost. The rest of the rows goes to the other columns, each with its own
@@ -12,25 +14,24 @@ tree: few pivots are left. Where that is not feasible, columns are filled in the
 prices.
 """
 
+from typing import Any
+
 import numpy as np
 
-from .kernels import leaf, lesser, part
-from .polytope import any_below
-from .sorting import sorted_places
-from .spanning_tree import (
-    LESS_TO_ROOT,
-    LISTED,
-    MORE_TO_ROOT,
-    NONE,
-    PARENT,
-    ROW_ARC,
-    empty_tree,
-    fresh_price,
-    label_subtree,
-    list_children,
-    pivot,
-    price_leaves,
-)
+from .kernels import kernel, leaf, lesser, part, sorted_places
+from .polytope import any_below, c_transform
+
+# Kernels compile anew for every literal that they are called with, and for every type of integers:
+# these, and the numbers of nodes, are of one type.
+NONE: Any = np.int64(-1)
+# Arcs that can enter the basis: from a row to a column, or from a column to the root.
+ROW_ARC, MORE_TO_ROOT, LESS_TO_ROOT = np.int64(0), np.int64(1), np.int64(2)
+_UNLIMITED = np.int64(1 << 62)
+# A node of the tree is a row of small integers: few arrays to pass around, and all in the fastest
+# cache, two rows to a line of it. `CHILDREN` counts leaves too, which the lists do not hold.
+PARENT, DEPTH, CHILDREN, LISTED, FIRST, NEXT, PREVIOUS = range(7)
+_ROW_SIZE = 8
+
 
 TOTAL_MASS = 1 << 52
 _PRICING_BLOCK = 20
@@ -46,6 +47,211 @@ _CANDIDATE_WIDTH = 4.0
 # Prices grow with the number of nodes: costs of this size, divided by that number, leave all sums
 # of prices below 2**53.
 LARGEST_COST = 2.0**50
+# Of the largest cost: the width of candidates without an entropic solution (the fastest of 1/1000
+# to 1/6, for two clouds of 1000 points).
+_FIRST_WIDTH = 1.0 / 24.0
+
+
+@part
+def empty_tree(n_nodes):
+    """Return a tree of unlinked nodes."""
+    tree = np.empty((n_nodes, _ROW_SIZE), np.int32)
+    for node in range(n_nodes):
+        for field in range(_ROW_SIZE):
+            tree[node, field] = 0 if DEPTH <= field <= LISTED else NONE
+    return tree
+
+
+@leaf
+def _list(tree, node):
+    """Put a node on its parent's list of children."""
+    parent = tree[node, PARENT]
+    head = tree[parent, FIRST]
+    tree[node, NEXT] = head
+    tree[node, PREVIOUS] = NONE
+    if head != NONE:
+        tree[head, PREVIOUS] = node
+    tree[parent, FIRST] = node
+    tree[node, LISTED] = 1
+
+
+@leaf
+def _unlist(tree, node):
+    before = tree[node, PREVIOUS]
+    after = tree[node, NEXT]
+    if before != NONE:
+        tree[before, NEXT] = after
+    else:
+        tree[tree[node, PARENT], FIRST] = after
+    if after != NONE:
+        tree[after, PREVIOUS] = before
+    tree[node, LISTED] = 0
+
+
+@leaf
+def list_children(tree, n_rows):
+    """Fill the lists of a tree, in which only parents are set."""
+    for node in range(len(tree) - 1):
+        tree[tree[node, PARENT], CHILDREN] += 1
+    for node in range(len(tree) - 1):
+        if node < n_rows or tree[node, CHILDREN] > 0:
+            _list(tree, node)
+
+
+@leaf
+def _attach(tree, node, parent, n_rows):
+    """Hang a node, which has no parent, below another one."""
+    root = len(tree) - 1
+    tree[node, PARENT] = parent
+    tree[parent, CHILDREN] += 1
+    if n_rows <= parent < root and not tree[parent, LISTED]:
+        _list(tree, parent)
+    if node < n_rows or tree[node, CHILDREN] > 0:
+        _list(tree, node)
+
+
+@leaf
+def _detach(tree, node, n_rows):
+    if tree[node, LISTED]:
+        _unlist(tree, node)
+    parent = np.int64(tree[node, PARENT])
+    tree[parent, CHILDREN] -= 1
+    if parent >= n_rows and tree[parent, CHILDREN] == 0 and tree[parent, LISTED]:
+        _unlist(tree, parent)
+
+
+@leaf
+def _label(tree, price, arc_cost, node):
+    """Set depth and price of a node from its parent."""
+    parent = tree[node, PARENT]
+    tree[node, DEPTH] = tree[parent, DEPTH] + 1
+    price[node] = arc_cost[node] - price[parent]
+
+
+@leaf
+def label_subtree(tree, price, arc_cost, top):
+    """Set depths and prices below and at `top`, of leaves only `top` itself."""
+    node = top
+    while True:
+        _label(tree, price, arc_cost, node)
+        if tree[node, FIRST] != NONE:
+            node = tree[node, FIRST]
+            continue
+        while node != top and tree[node, NEXT] == NONE:
+            node = tree[node, PARENT]
+        if node == top:
+            return
+        node = tree[node, NEXT]
+
+
+@leaf
+def price_leaves(tree, price, arc_cost, n_rows):
+    """Set the prices of all columns that are leaves."""
+    for column in range(n_rows, len(tree) - 1):
+        if not tree[column, LISTED]:
+            price[column] = arc_cost[column] - price[tree[column, PARENT]]
+
+
+@leaf
+def fresh_price(tree, price, arc_cost, column):
+    """Return the price of a column, which is made anew if it is a leaf."""
+    if not tree[column, LISTED]:
+        _label(tree, price, arc_cost, column)
+    return price[column]
+
+
+@leaf
+def _push(tree, flow, amount, node, apex, n_rows, mass):
+    """Send `mass` (negative: take it back) from `node` up the tree to `apex`."""
+    root = len(tree) - 1
+    while node != apex:
+        parent = tree[node, PARENT]
+        if node < n_rows:
+            flow[node] += mass
+        elif parent == root:
+            amount[node - n_rows] += mass
+        else:
+            flow[node] -= mass
+        node = parent
+
+
+@leaf
+def pivot(
+    tree, price, arc_cost, flow, amount, at_root, smallest, largest, n_rows, kind, row, column, cost
+):
+    """Let an arc enter the basis: push mass around its cycle, and remove the blocking arc.
+
+    Among the arcs that block, the last one along the cycle (from its apex, in the direction of
+    the push) leaves: this keeps the tree strongly feasible, which excludes cycling.
+    """
+    root = len(tree) - 1
+    slot = column - n_rows
+    fresh_price(tree, price, arc_cost, column)
+    if kind == ROW_ARC:
+        surplus, deficit, room = column, row, _UNLIMITED
+    elif kind == MORE_TO_ROOT:
+        surplus, deficit, room = root, column, largest[slot] - amount[slot]
+    else:
+        surplus, deficit, room = column, root, amount[slot] - smallest[slot]
+
+    up, down = surplus, deficit
+    up_room, up_node = _UNLIMITED, NONE
+    down_room, down_node = _UNLIMITED, NONE
+    while up != down:
+        if tree[up, DEPTH] >= tree[down, DEPTH]:
+            parent = tree[up, PARENT]
+            if up >= n_rows:
+                if parent == root:
+                    here = largest[up - n_rows] - amount[up - n_rows]
+                else:
+                    here = flow[up]
+                if here <= up_room:
+                    up_room, up_node = here, up
+            up = parent
+        else:
+            parent = tree[down, PARENT]
+            here = _UNLIMITED
+            if down < n_rows:
+                here = flow[down]
+            elif parent == root:
+                here = amount[down - n_rows] - smallest[down - n_rows]
+            if here < down_room:
+                down_room, down_node = here, down
+            down = parent
+    apex = up
+
+    mass, leaving = room, NONE
+    moving_end, other_end = NONE, NONE
+    if down_room < mass:
+        mass, leaving, moving_end, other_end = down_room, down_node, deficit, surplus
+    if up_room <= mass:
+        mass, leaving, moving_end, other_end = up_room, up_node, surplus, deficit
+    if mass > 0:
+        _push(tree, flow, amount, surplus, apex, n_rows, mass)
+        _push(tree, flow, amount, deficit, apex, n_rows, -mass)
+        if kind == MORE_TO_ROOT:
+            amount[slot] += mass
+        elif kind == LESS_TO_ROOT:
+            amount[slot] -= mass
+    if leaving == NONE:
+        return
+
+    if tree[leaving, PARENT] == root:
+        at_root[leaving - n_rows] = False
+    if kind != ROW_ARC:
+        at_root[slot] = True
+    # The path from the moving end to the leaving arc is hung upside down.
+    node, parent = moving_end, other_end
+    while True:
+        old_parent, old_flow, old_cost = np.int64(tree[node, PARENT]), flow[node], arc_cost[node]
+        _detach(tree, node, n_rows)
+        _attach(tree, node, parent, n_rows)
+        flow[node] = mass
+        arc_cost[node] = cost
+        if node == leaving:
+            break
+        node, parent, mass, cost = old_parent, node, old_flow, old_cost
+    label_subtree(tree, price, arc_cost, moving_end)
 
 
 @part
@@ -257,7 +463,7 @@ def _root_column(smallest, largest, amount):
 
 
 @part
-def hang_forest(n_rows, hub, tree, flow, at_root, parents, masses):
+def connect_forest(n_rows, hub, tree, flow, at_root, parents, masses):
     """Turn the forest into a strongly feasible spanning tree that hangs from the root.
 
     Trees hang by the column `hub`, by another column that is their top, or else from the hub: by
@@ -283,6 +489,23 @@ def hang_forest(n_rows, hub, tree, flow, at_root, parents, masses):
             flow[node] = masses[node]
         tree[node, PARENT] = parent
     list_children(tree, n_rows)
+
+
+@part
+def _price_tree(cost, rows, tree, price, arc_cost, at_root):
+    """Set the costs of all arcs of a tree, and the prices that they lead to."""
+    n_rows, root = len(rows), len(tree) - 1
+    for node in range(root):
+        parent = np.int64(tree[node, PARENT])
+        if node < n_rows:
+            arc_cost[node] = cost[rows[node], parent - n_rows]
+        elif parent < root:
+            arc_cost[node] = cost[rows[parent], node - n_rows]
+        else:
+            arc_cost[node] = 0.0
+    for j in range(len(at_root)):
+        if at_root[j]:
+            label_subtree(tree, price, arc_cost, n_rows + j)
 
 
 @leaf
@@ -396,16 +619,8 @@ def network_projection(
         candidate_rows, candidate_columns,
     )  # fmt: skip
     hub = n_rows + _root_column(smallest, largest, amount)
-    hang_forest(n_rows, hub, tree, flow, at_root, forest[0], forest[1])
-    for node in range(n_nodes - 1):
-        parent = np.int64(tree[node, PARENT])
-        if node < n_rows:
-            arc_cost[node] = cost[rows[node], parent - n_rows]
-        elif parent < n_nodes - 1:
-            arc_cost[node] = cost[rows[parent], node - n_rows]
-    for j in range(n_columns):
-        if at_root[j]:
-            label_subtree(tree, price, arc_cost, n_rows + j)
+    connect_forest(n_rows, hub, tree, flow, at_root, forest[0], forest[1])
+    _price_tree(cost, rows, tree, price, arc_cost, at_root)
     _optimise(
         cost, rows, tree, price, arc_cost, flow, amount, at_root, smallest, largest,
         candidates[0], candidates[1], np.empty(len(candidates[1])), candidates[2],
@@ -420,3 +635,39 @@ def network_projection(
     for node in range(n_nodes):
         total += flow[node] * arc_cost[node]
     return total / TOTAL_MASS
+
+
+@kernel
+def transport_again(cost, supply, amount, is_first, tree, flow, at_root, arc_cost, price):
+    """Find the cheapest flow between the same positive masses, from the tree of the last costs.
+
+    Costs are integers from 0 to ``LARGEST_COST / (n + m + 2)``, so that all prices are exact, too.
+    Columns send on what they get: no arc to the root but that of the first column is ever in the
+    tree.
+    """
+    n_rows, n_columns = cost.shape
+    rows = np.empty(n_rows, np.int64)
+    largest = 0.0
+    for i in range(n_rows):
+        rows[i] = i
+        for j in range(n_columns):
+            largest = max(largest, cost[i, j])
+    arc_rows, arc_columns = np.empty(cost.size, np.uint32), np.empty(cost.size, np.uint32)
+    size = 0
+    if is_first:
+        row_prices, column_prices, zeros = np.empty(n_rows), np.empty(n_columns), price[n_rows:-1]
+        c_transform(cost, rows, row_prices, zeros, row_prices, column_prices)
+        arc_rows, arc_columns, size = _candidate_arcs(
+            cost, rows, row_prices, column_prices, _FIRST_WIDTH * largest
+        )
+        forest = _greedy_forest(
+            cost, rows, supply, row_prices, amount.copy(), np.zeros(n_columns, np.bool_),
+            arc_rows[:size], arc_columns,
+        )  # fmt: skip
+        connect_forest(n_rows, np.int64(n_rows), tree, flow, at_root, forest[0], forest[1])
+    _price_tree(cost, rows, tree, price, arc_cost, at_root)
+    _optimise(
+        cost, rows, tree, price, arc_cost, flow, amount, at_root, amount, amount, arc_rows,
+        arc_columns, np.empty(cost.size), size, 0.5,
+    )  # fmt: skip
+    price_leaves(tree, price, arc_cost, n_rows)

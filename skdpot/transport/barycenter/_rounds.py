@@ -1,0 +1,401 @@
+r"""Barycenters in rounds of sums: groups keep their points, and answer a coordinator's steps.
+
+Costs are squared Euclidean distances. A group's optimal coupling with a support of M points gives
+each of them its image, the mean of the mass it receives. The sums :math:`b_j` of the weighted
+images are sufficient: with fixed couplings, point j costs :math:`|b_j - z|^2 / M` at z, up to a
+constant.
+"""
+
+import math
+import operator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.spatial.distance import cdist
+from scipy.special import ndtri
+from scipy.stats import qmc
+
+from ..polytope import check_numbers, check_weights
+from ._candidates import Choice, choose, space_filling_order, systematic_choice
+from ._free import PlacedPoints
+from ._relaxation import METHODS, Arrays, Group, Relaxation, Rounds, ask, cutting_planes
+
+# The number of rounds before candidates are chosen as a start for free points.
+_FIRST_ROUNDS = 20
+
+
+class PointGroup(Group):
+    """One group's points, its state of the method, and its answers.
+
+    Parameters
+    ----------
+    points : array-like of shape (n, n_features)
+        The group's points, which leave this object only in answers.
+    masses : array-like of shape (n,), default=None
+        Masses of the points, non-negative with sum 1. None is equal masses.
+
+    Raises
+    ------
+    ValueError
+        If points are not a non-empty matrix of finite numbers, or masses are no weights.
+
+    Notes
+    -----
+    *Not private.* Answers, and sums of them, reveal much about single points. Private points must
+    be protected before: for example, these points may come from a release with noise.
+
+    *State.* It changes with each step, by the steps only. So a group that was stored
+    (:meth:`put_away`) continues as if it had stayed (:meth:`restore`). A step must be answered
+    once: an answer that may be asked for again has to be kept.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.transport.barycenter import PointGroup
+    >>> group = PointGroup([[0.0], [2.0]])
+    >>> group.answer("size", {}, place=0)
+    array([2.])
+    """
+
+    def __init__(self, points: Any, masses: Any = None) -> None:
+        points = check_numbers(points, "points", 2)
+        n = len(points)
+        self._size = float(n)
+        weights = np.full(n, 1.0 / n) if masses is None else check_weights(masses, n, "masses")
+        # Points without mass have no part in anything.
+        self.points, self.masses = points[weights > 0], weights[weights > 0]
+        self.state = {}
+
+    def answer(self, kind: str, arrays: Arrays, place: int) -> np.ndarray:
+        """Return the group's summand, of the length that the step says.
+
+        Parameters
+        ----------
+        kind : str
+            Kind of the step.
+        arrays : dict of str to ndarray
+            The arrays of the step, the same for all groups.
+        place : int
+            Position of the group among all, which its weight is found at.
+
+        Returns
+        -------
+        ndarray of float64
+            Already weighted: answers of all groups are to be added up.
+
+        Raises
+        ------
+        ValueError
+            If the step is unknown, or does not follow on those before.
+        """
+        if kind == "size":
+            return np.array([self._size])
+        if kind in ("begin", "moments"):
+            weight = (
+                self._size / arrays["total"][0] if "total" in arrays else arrays["weights"][place]
+            )
+            self.enter(float(weight), int(arrays["n_groups"][0]))
+            if kind == "begin":
+                self.state["candidates"] = np.array(arrays["candidates"], dtype=np.float64)
+                self._measure_candidates()
+        elif "weight" not in self.state:
+            raise ValueError(f"step {kind!r} came before a beginning.")
+        return super().answer(kind, arrays, place)
+
+    def answer_moments(self, arrays: Arrays) -> np.ndarray:
+        """Answer the mean and the covariance matrix."""
+        mean = self.masses @ self.points
+        centered = self.points - mean
+        covariance = (self.masses[:, None] * centered).T @ centered
+        return np.concatenate([mean, covariance.ravel()])
+
+    def answer_images(self, arrays: Arrays) -> np.ndarray:
+        """Answer bounds on the cost of a support, and the means of the mass its points receive."""
+        support = np.ascontiguousarray(arrays["support"], dtype=np.float64)
+        placed = PlacedPoints(self.points, self.masses, len(support))
+        plan, lower, upper = placed.couple(support)
+        rounding = self.relative_rounding
+        bounds = [upper * (1 + rounding), max(lower, 0.0) * (1 - rounding)]
+        return np.concatenate([bounds, placed.images(plan)[0].ravel()])
+
+    def put_away(self) -> Arrays:
+        """Return copies of the arrays that the next answers depend on, besides the points."""
+        return {name: array.copy() for name, array in self.state.items()}
+
+    def restore(self, state: Arrays) -> None:
+        """Take on a state of a group with the same points."""
+        self.state = {name: np.array(array) for name, array in state.items()}
+        if "candidates" in self.state:
+            self._measure_candidates()
+
+    def _measure_candidates(self) -> None:
+        """Compute the costs, which are no state: candidates are, and points are kept elsewhere."""
+        self.measure(cdist(self.points, self.state["candidates"], "sqeuclidean"))
+
+
+@dataclass(frozen=True, eq=False)
+class BarycenterResult:
+    """A barycenter, and its certified bounds.
+
+    Attributes
+    ----------
+    support : ndarray of shape (n_support, n_features)
+        Its points, each of mass ``1 / n_support``.
+    objective : float
+        Weighted sum of the groups' squared Wasserstein distances of order 2 to the support.
+    gap : float
+        Certified: that sum is at least ``objective - gap``.
+    converged : bool
+        Whether the tolerance was reached.
+    history : list of (int, float, float)
+        Number of rounds of the algorithm, lower bound and upper bound whenever these were known.
+        The lower one is NaN while points move freely.
+    relaxed_objective : float
+        Upper bound on the optimum of the relaxed problem. NaN if points moved freely.
+    lower_bound : float
+        Lower bound on that optimum, and so on the objective of any choice. NaN if points moved
+        freely.
+    chosen : ndarray of shape (n_support,) or None
+        Indices of the candidates that these are, ascending. None if they moved freely.
+    shares : ndarray of shape (n_candidates,) or None
+        Solution of the relaxed problem, in which no candidate gets more than ``1 / n_support``.
+        None if points moved freely.
+    n_rounds : int
+        Number of all steps, which the coordinator counts.
+    """
+
+    support: np.ndarray
+    objective: float
+    gap: float
+    converged: bool
+    history: list[tuple[int, float, float]] = field(default_factory=list)
+    relaxed_objective: float = math.nan
+    lower_bound: float = math.nan
+    chosen: np.ndarray | None = None
+    shares: np.ndarray | None = None
+    n_rounds: int = 0
+
+
+def solve(
+    n_groups: int,
+    n_support: int,
+    *,
+    weights: Any = "proportional",
+    candidates: Any = None,
+    bounds: Any = None,
+    method: str = "bundle",
+    tol: float = 1e-3,
+    max_iter: int | None = None,
+    n_features: int | None = None,
+) -> Rounds[BarycenterResult]:
+    r"""Yield steps, be sent the sums of all groups' answers to them, and return a barycenter.
+
+    Parameters
+    ----------
+    n_groups : int
+        Number of groups.
+    n_support : int
+        Number of points of the barycenter, which have equal masses.
+    weights : "proportional" or array-like of shape (n_groups,), default="proportional"
+        Non-negative weights of the groups with sum 1, or in proportion to their sizes, of which
+        only the sum becomes known.
+    candidates : array-like of shape (n_candidates, n_features), default=None
+        Points to choose from. Algorithm "free" begins with such a choice, or, without candidates,
+        with points that are spread like the groups on average.
+    bounds : pair of float or array-like of shape (n_features,), default=None
+        A box that points of method "free" may not leave.
+    method : {"bundle", "dual", "free"}, default="bundle"
+        How candidates are chosen, or "free" for points that may lie anywhere.
+    tol : float, default=1e-3
+        Certified gap, relative to the relaxed objective, at which the choice among candidates
+        stops. Algorithm "free" stops at a round that lowers the objective by less than this part.
+    max_iter : int, default=None
+        Largest number of rounds of the algorithm. Beginning, and choosing candidates by the shares
+        that were found, takes up to ten more. None is 3000 for "dual", 100 for "free", else 200.
+    n_features : int, default=None
+        Number of coordinates, needed if neither candidates nor arrays of bounds determine it.
+
+    Yields
+    ------
+    Step
+        What groups are to answer.
+
+    Returns
+    -------
+    BarycenterResult
+        The barycenter. `converged` says whether the tolerance was reached in time.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is invalid, or the sum that is sent is not of the length that the step says,
+        or not finite.
+
+    Notes
+    -----
+    It minimises :math:`\sum_s \lambda_s W_2^2(Q_s, q)` over distributions q of a given number of
+    points of equal mass: :func:`~skdpot.transport.barycenter.candidate_barycenter` and
+    :func:`~skdpot.transport.barycenter.free_support_barycenter` describe the algorithms. But if
+    only sums over all groups are known, "bundle" has one model of the sum instead of a model of
+    each group, and "free" moves all groups at once, as Cuturi and Doucet do.
+
+    All that is used of the answers is their sum. The same sums lead to the same steps, bit by bit.
+    So an interrupted coordinator can continue: send the old sums to a new generator.
+
+    *Not private.* Neither sums nor results are, unless points were made private before.
+
+    Examples
+    --------
+    >>> from skdpot.transport.barycenter import PointGroup, solve
+    >>> groups = [PointGroup([[0.0], [1.0]]), PointGroup([[4.0], [5.0]])]
+    >>> rounds = solve(2, 2, n_features=1, method="free")
+    >>> step = next(rounds)
+    >>> while True:
+    ...     answers = [
+    ...         group.answer(step.kind, step.arrays, place) for place, group in enumerate(groups)
+    ...     ]
+    ...     try:
+    ...         step = rounds.send(sum(answers))
+    ...     except StopIteration as end:
+    ...         result = end.value
+    ...         break
+    >>> result.support.round(6).tolist(), round(result.objective, 6)
+    ([[2.0], [3.0]], 4.0)
+    """
+    default_rounds = {"free": 100, **{name: rounds for name, (_, rounds) in METHODS.items()}}
+    for name, number in (("n_groups", n_groups), ("n_support", n_support)):
+        if operator.index(number) < 1:
+            raise ValueError(f"{name} must be at least 1, got {number}.")
+    if method not in default_rounds:
+        raise ValueError(f"method must be one of {list(default_rounds)}, got {method!r}.")
+    if not 0 < tol < math.inf:
+        raise ValueError(f"tol must be positive and finite, got {tol}.")
+    max_iter = default_rounds[method] if max_iter is None else operator.index(max_iter)
+    if max_iter < 1:
+        raise ValueError(f"max_iter must be at least 1, got {max_iter}.")
+    candidates = _check_candidates(candidates, n_support, method)
+    box, n_features = _check_bounds(bounds, candidates, n_features)
+    told = {"n_groups": np.array([n_groups])}
+    if isinstance(weights, str) and weights == "proportional":
+        (told["total"],) = yield from ask("size", 1)
+    else:
+        told["weights"] = check_weights(weights, n_groups, "weights")
+    if candidates is None:
+        start = yield from _moments_support(n_support, n_features, told)
+        return (yield from _move_freely(start, box, tol, max_iter))
+    relaxation = Relaxation(
+        len(candidates), n_support, tol, _FIRST_ROUNDS if method == "free" else max_iter
+    )
+    yield from relaxation.begin(candidates=candidates, **told)
+    if method == "free":
+        yield from cutting_planes(relaxation)
+        order = space_filling_order(candidates, relaxation.shares)
+        start = candidates[systematic_choice(relaxation.shares, order, n_support)]
+        return (yield from _move_freely(start, box, tol, max_iter))
+    if n_support == len(candidates):
+        yield from relaxation.evaluate(relaxation.shares)
+    else:
+        yield from METHODS[method][0](relaxation)
+
+    def place(chosen: np.ndarray) -> Rounds[Choice]:
+        at = yield from _place_support(candidates[chosen])
+        return Choice(
+            at.upper, at.lower, lambda: cdist(at.images, candidates, "sqeuclidean") / len(chosen)
+        )
+
+    chosen, best = yield from choose(place, relaxation.shares, candidates, n_support)
+    return BarycenterResult(
+        support=candidates[chosen],
+        chosen=chosen,
+        shares=relaxation.shares,
+        objective=best.upper,
+        gap=best.upper - best.lower,
+        relaxed_objective=relaxation.upper,
+        lower_bound=relaxation.lower,
+        converged=relaxation.converged,
+        history=relaxation.history,
+    )
+
+
+def _check_candidates(candidates: Any, n_support: int, method: str) -> np.ndarray | None:
+    if candidates is None:
+        if method != "free":
+            raise ValueError(f"method={method!r} needs candidates to choose from.")
+        return None
+    candidates = check_numbers(candidates, "candidates", 2)
+    if len(candidates) < n_support:
+        raise ValueError(
+            f"n_support must not be above the number of candidates, {len(candidates)}, because "
+            f"the chosen points are distinct; got {n_support}."
+        )
+    return candidates
+
+
+def _check_bounds(
+    bounds: Any, candidates: np.ndarray | None, n_features: int | None
+) -> tuple[Any, int]:
+    """Return the box, unbounded if none is given, and the number of features."""
+    low, high = np.broadcast_arrays(*((-np.inf, np.inf) if bounds is None else bounds))
+    found = low.size if low.ndim == 1 else n_features
+    found = found if candidates is None else candidates.shape[1]
+    if found is None or operator.index(found) < 1:
+        raise ValueError("n_features is needed if candidates and bounds do not determine it.")
+    if n_features not in (None, found):
+        raise ValueError(f"n_features={n_features}, but points have {found}.")
+    if low.shape not in ((), (found,)):
+        raise ValueError(f"bounds must be two numbers, or two arrays of {found}.")
+    if bounds is not None and not (np.isfinite([low, high]).all() and (low <= high).all()):
+        raise ValueError("bounds must be finite, and the lower ones not above the upper ones.")
+    return (low, high), found
+
+
+class _Placed(NamedTuple):
+    """A support, bounds on its objective, and the weighted sum of the groups' images."""
+
+    support: np.ndarray
+    upper: float
+    lower: float
+    images: np.ndarray
+
+
+def _place_support(support: np.ndarray) -> Rounds[_Placed]:
+    """Let groups couple with a support."""
+    (answer,) = yield from ask("images", 2 + support.size, support=support)
+    upper, lower = float(answer[0]), float(answer[1])
+    return _Placed(support, upper, lower, answer[2:].reshape(support.shape))
+
+
+def _move_freely(
+    start: np.ndarray, box: Any, tol: float, max_iter: int
+) -> Rounds[BarycenterResult]:
+    """Move points to the sums of their images until the objective hardly falls.
+
+    Each round lowers the objective: the sums are the best points for the present couplings, and
+    new couplings are cheaper.
+    """
+    best = yield from _place_support(np.clip(start, *box))
+    history, converged = [(1, math.nan, best.upper)], False
+    while not converged and len(history) < max_iter:
+        trial = yield from _place_support(np.clip(best.images, *box))
+        history.append((len(history) + 1, math.nan, min(trial.upper, best.upper)))
+        gained, best = best.upper - trial.upper, min(best, trial, key=lambda one: one.upper)
+        converged = gained <= tol * best.upper
+    return BarycenterResult(best.support, best.upper, best.upper - best.lower, converged, history)
+
+
+def _moments_support(n_support: int, n_features: int, told: Arrays) -> Rounds[np.ndarray]:
+    """Return evenly spread points of a Gaussian distribution with the groups' mean moments.
+
+    The covariance of the barycenter is about the weighted mean of the groups' covariances. The
+    covariance of all points together would be larger.
+    """
+    d = n_features
+    (answer,) = yield from ask("moments", d + d * d, **told)
+    covariance = answer[d:].reshape(d, d)
+    variances, directions = np.linalg.eigh(0.5 * (covariance + covariance.T))
+    # The symmetric root does not depend on the signs that directions happen to have.
+    root = (directions * np.sqrt(np.maximum(variances, 0.0))) @ directions.T
+    sequence = qmc.Sobol(d, scramble=False).random_base2(math.ceil(math.log2(n_support + 1)))
+    # The first point of the sequence is a corner of the cube.
+    return answer[:d] + ndtri(sequence[1 : n_support + 1]) @ root

@@ -1,0 +1,747 @@
+r"""Bipartite networks, whether they have a plan, and feasible plans near any amounts.
+
+*A plan found quickly.* First, amounts are scaled down until no node exceeds its upper bound. Then
+nodes below their lower bounds get more on their most valuable edges. If neighbours are full,
+amounts are moved along augmenting paths. Last, the remaining capacity is used where that adds
+welfare. No step moves the sum of another node out of its bounds.
+
+*Feasibility.* A network has no plan if and only if some nodes of one side must have more than all
+their neighbours may give (Hoffman's circulation theorem). The last search for an augmenting path
+that fails has found such nodes: all that it reached.
+
+*The nearest plan.* With a multiplier for every node the projection of amounts v is ``x_e = max(v_e
+- l_t - m_s, 0)``. The multipliers minimise a convex and piecewise quadratic function ::
+
+    |x|^2 / 2 + sum_t (upper_t max(l_t, 0) + lower_t min(l_t, 0)) + the same for the sources.
+
+A sweep minimises over one side and then over the other, by a projection for every node; this always
+decreases the function. Between sweeps, Newton steps on the active edges and nodes are tried. A step
+is taken if it decreases the function more than the sweep did.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import cg
+
+from ..kernels import kernel, longest_row, part, sorted_places
+
+# Typical rounding error of a sum of amounts, and accepted violation of a bound, as shares of the
+# largest bound (or of 1, if all are smaller).
+NOTHING = 1e-14
+_ACCEPTED = 1e-13
+# Accepted violation as a share of the total: the totals of both sides' bounds may differ by as much
+# if they should be equal.
+_ACCEPTED_OF_TOTAL = 1e-15
+# The search for augmenting paths stops after so many visits to every edge, but not before so many
+# visits in total.
+_MAX_LOOKS, _FREE_LOOKS = 5, 1_000_000
+# Bounds that should agree may differ by this share of the largest total.
+_TOLERANCE = 1e-12
+_NAMED = 10
+# Of the projection onto the plans.
+_MAX_SWEEPS = 2000
+# Newton steps need not be exact; of singular systems, whose residual stays, they cannot be.
+_MAX_CG = 60
+_CG_PRECISION = 1e-10
+# Precision of the projection, as a share of the largest bound (or of 1, if all are smaller).
+_PRECISION = 1e-12
+_ACCEPTED_DISTANCE = 1e-10
+# Fast-math flags for sums over the edges of one node.
+_SUMS = {"nnan", "nsz", "reassoc"}
+_MAX_STEPS = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One side of a network: its nodes, each with the edges that it sees.
+
+    Attributes
+    ----------
+    indptr : ndarray of shape (n_nodes + 1,)
+        Node i has the edges ``indptr[i]`` to ``indptr[i + 1]``, in the order of this side.
+    neighbours : ndarray of shape (n_edges,)
+        Node of the other side at every edge; ascending for every node.
+    positions : ndarray of shape (n_edges,)
+        Position of every edge in the order of the other side: ``values[positions]`` brings values
+        from that order into the order of this side.
+    lower, upper : ndarray of shape (n_nodes,)
+        Bounds on the sum of the plan over the edges of a node.
+    """
+
+    indptr: np.ndarray
+    neighbours: np.ndarray
+    positions: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes, including isolated ones."""
+        return len(self.lower)
+
+    @cached_property
+    def degrees(self) -> np.ndarray:
+        """Number of edges of every node."""
+        return np.diff(self.indptr)
+
+    @cached_property
+    def nodes(self) -> np.ndarray:
+        """Node of this side at every edge."""
+        return np.repeat(np.arange(self.n_nodes), self.degrees)
+
+    def sums(self, values: np.ndarray) -> np.ndarray:
+        """Return the sum at every node of values in the order of this side."""
+        return np.bincount(self.nodes, values, self.n_nodes)
+
+    def maxima(self, values: np.ndarray) -> np.ndarray:
+        """Return the maximum of the values of every node's edges; minus infinity without edges."""
+        maxima = np.full(self.n_nodes, -np.inf)
+        np.maximum.at(maxima, self.nodes, values)
+        return maxima
+
+
+@dataclass(frozen=True, eq=False)
+class BipartiteNetwork:
+    """Targets and sources, the edges between them and the bounds of both.
+
+    A plan is an array with one value for each edge, in the order of the targets: by target, then
+    by source. `make_network` makes networks.
+
+    Attributes
+    ----------
+    targets, sources : Side
+        The two sides. Each has its own order of the edges.
+    """
+
+    targets: Side
+    sources: Side
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of targets and number of sources."""
+        return self.targets.n_nodes, self.sources.n_nodes
+
+    @property
+    def n_edges(self) -> int:
+        """Number of edges."""
+        return len(self.targets.neighbours)
+
+    def matrix(self, plan: np.ndarray) -> sparse.csr_array:
+        """Return a plan as a sparse array of shape (n_targets, n_sources)."""
+        side = self.targets
+        return sparse.csr_array((plan, side.neighbours, side.indptr), shape=self.shape, copy=True)
+
+    def violation(self, plan: np.ndarray) -> float:
+        """Return the largest violation of a bound by a plan."""
+        largest = max(0.0, float(-plan.min(initial=0.0)))
+        for side, values in ((self.targets, plan), (self.sources, plan[self.sources.positions])):
+            sums = side.sums(values)
+            for excess in (sums - side.upper, side.lower - sums):
+                largest = max(largest, float(excess.max(initial=0.0)))
+        return largest
+
+
+def make_network(adjacency: Any, target_bounds: Any, source_bounds: Any) -> BipartiteNetwork:
+    """Make a bipartite network from its edges and the bounds of its nodes.
+
+    Parameters
+    ----------
+    adjacency : {array-like, sparse array or matrix} of shape (n_targets, n_sources)
+        Every entry that is not zero is an edge. Nodes without edges are allowed.
+    target_bounds, source_bounds : array-like of shape (2,) or (n_nodes, 2)
+        Smallest and largest amount that a target receives, and that a source gives. One pair is
+        for all nodes of the side. All are finite and non-negative.
+
+    Returns
+    -------
+    BipartiteNetwork
+        The network.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit, or bounds are negative, not finite, or crossed.
+
+    Examples
+    --------
+    >>> from skdpot.transport.consensus import make_network
+    >>> network = make_network([[1, 1, 0], [0, 1, 1]], (0, 2), [(0, 1), (1, 3), (0, 1)])
+    >>> network.shape, network.n_edges
+    ((2, 3), 4)
+    """
+    edges = _edges(adjacency)
+    n_targets, n_sources = edges.shape
+    n_edges = edges.nnz
+    sources = edges.indices.astype(np.int64)
+    # A stable order leaves the targets of every source ascending.
+    source_order = np.argsort(sources, kind="stable")
+    positions = np.empty(n_edges, np.int64)
+    positions[source_order] = np.arange(n_edges)
+    indptr = edges.indptr.astype(np.int64)
+    counts = np.bincount(sources, minlength=n_sources)
+    nodes = np.repeat(np.arange(n_targets), np.diff(indptr))
+    return BipartiteNetwork(
+        Side(
+            indptr,
+            sources,
+            positions.astype(np.int32),
+            *_bounds(target_bounds, n_targets, "target"),
+        ),
+        Side(
+            np.concatenate([[0], np.cumsum(counts)]),
+            nodes[source_order],
+            source_order.astype(np.int32),
+            *_bounds(source_bounds, n_sources, "source"),
+        ),
+    )
+
+
+def _edges(adjacency: Any) -> sparse.csr_array:
+    """Return the edges as a boolean CSR array with sorted indices."""
+    if not sparse.issparse(adjacency):
+        adjacency = np.asarray(adjacency)
+    if adjacency.ndim != 2 or adjacency.dtype.kind not in "biuf":
+        raise ValueError(
+            "adjacency must be a boolean or numeric array of shape (n_targets, n_sources), got "
+            f"shape {adjacency.shape} and dtype {adjacency.dtype}."
+        )
+    if np.isnan(adjacency.data if sparse.issparse(adjacency) else adjacency).any():
+        raise ValueError("adjacency must not have NaN: edges are the nonzero entries.")
+    edges = sparse.csr_array(adjacency != 0, copy=True)
+    edges.sum_duplicates()
+    return edges
+
+
+def _bounds(bounds: Any, n_nodes: int, side: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the lower and upper bounds of a side, or raise if they are invalid."""
+    try:
+        bounds = np.asarray(bounds, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{side}_bounds must be a pair of numbers (low, high), or a list with a pair for each "
+            f"{side}, in their order; got {type(bounds).__name__}."
+        ) from None
+    if bounds.shape != (2,) and bounds.shape != (n_nodes, 2):
+        raise ValueError(
+            f"{side}_bounds must have shape (2,) or ({n_nodes}, 2), a pair per {side}; got "
+            f"{bounds.shape}."
+        )
+    lower, upper = np.ascontiguousarray(np.broadcast_to(bounds, (n_nodes, 2)).T)
+    for wrong, what in (
+        (~(np.isfinite(lower) & np.isfinite(upper)), "finite"),
+        (lower < 0, "non-negative"),
+        (lower > upper, "given as (smallest, largest) with smallest <= largest"),
+    ):
+        if wrong.any():
+            node = int(np.flatnonzero(wrong)[0])
+            raise ValueError(
+                f"{side}_bounds must be {what}; those of {side} {node} are ({lower[node]:g}, "
+                f"{upper[node]:g}) ({np.count_nonzero(wrong)} of {n_nodes} are wrong)."
+            )
+    return lower.copy(), upper.copy()
+
+
+def check_feasible(network: BipartiteNetwork) -> None:
+    """Raise an error that names the offending nodes if a network has no feasible plan.
+
+    Differences below 1e-12 of the total count as rounding errors, and those below 1e-9 may do so.
+    """
+    pairs = (
+        (network.targets, network.sources, "targets", "sources", "receive", "give"),
+        (network.sources, network.targets, "sources", "targets", "give", "receive"),
+    )
+    if all(_are_served(needy, giving) for needy, giving, *_ in pairs):
+        return
+    stuck = _round(network, np.zeros(network.n_edges), soon=False)[1]
+    if stuck is None:
+        return
+    needy, giving, names, neighbour_names, verb, other_verb = pairs[stuck[0]]
+    nodes = np.flatnonzero(stuck[1])
+    neighbours = np.unique(needy.neighbours[stuck[1][needy.nodes]])
+    least, most = math.fsum(needy.lower[nodes]), math.fsum(giving.upper[neighbours])
+    if least - most > _TOLERANCE * max(math.fsum(needy.lower), math.fsum(giving.upper)):
+        raise ValueError(
+            f"The network has no feasible plan: {names} {_names(nodes)} must {verb} at least "
+            f"{least:.10g} in all, but their neighbours, {neighbour_names} {_names(neighbours)}, "
+            f"can {other_verb} at most {most:.10g}."
+        )
+
+
+def _are_served(needy: Side, giving: Side) -> bool:
+    """Tell whether a side is surely served: every node in need is linked to all nodes that give."""
+    wanting = needy.lower > 0
+    suffices = math.fsum(needy.lower) <= math.fsum(giving.upper)
+    return not wanting.any() or bool(suffices and (needy.degrees[wanting] == giving.n_nodes).all())
+
+
+def _names(nodes: np.ndarray) -> str:
+    """Return the first nodes of a list as text."""
+    shown = ", ".join(map(str, nodes[:_NAMED]))
+    rest = f", ... ({len(nodes)} in all)" if len(nodes) > _NAMED else ""
+    return f"[{shown}{rest}]"
+
+
+def rounded(
+    network: BipartiteNetwork,
+    amounts: np.ndarray,
+    gains: np.ndarray | None = None,
+    bends: np.ndarray | None = None,
+    source_levels: np.ndarray | None = None,
+) -> np.ndarray | None:
+    """Return a feasible plan near some amounts, or None if none is found soon.
+
+    `gains` are the marginal welfare of the edges. Edges with a positive gain get more if their
+    nodes have capacity; with None, amounts only grow as far as lower bounds require. Gains fall by
+    `bends` with every unit. `source_levels` are the values of a unit of each source on other edges:
+    edges with the largest gain above that are filled first.
+
+    Bounds hold to 1e-13 of the largest of them (or of 1), or to 1e-15 of their total; doubles may
+    allow no nearer plan.
+    """
+    return _round(network, amounts, gains, bends, source_levels)[0]
+
+
+def _round(
+    network: BipartiteNetwork,
+    amounts: np.ndarray,
+    gains: np.ndarray | None = None,
+    bends: np.ndarray | None = None,
+    source_levels: np.ndarray | None = None,
+    *,
+    soon: bool = True,
+) -> tuple[np.ndarray | None, tuple[int, np.ndarray] | None]:
+    """Return the plan, and the side (0 or 1) and marks of nodes that cannot be served, if any.
+
+    Unless it must be soon, a search for paths ends only where there are none, and shortages within
+    the tolerance of feasibility are accepted.
+    """
+    targets, sources = network.targets, network.sources
+    # Same type as the sources' positions, so that kernels are compiled once for both sides.
+    identity = np.arange(network.n_edges, dtype=sources.positions.dtype)
+    plan = np.maximum(amounts, 0.0)
+    _scale_down(targets.indptr, identity, targets.upper, plan)
+    _scale_down(sources.indptr, sources.positions, sources.upper, plan)
+    worth = np.zeros_like(plan) if gains is None else gains
+    if source_levels is not None:
+        worth = worth - source_levels[targets.neighbours]
+    unit = largest_bound(network)
+    nothing = NOTHING * unit
+    total = max(float(side.lower.sum()) for side in (targets, sources))
+    accepted = max(_ACCEPTED * unit, _ACCEPTED_OF_TOTAL * total)
+    sums = targets.sums(plan), sources.sums(plan[sources.positions])
+    target_side = (targets.indptr, targets.neighbours, identity, targets.lower, targets.upper)
+    source_side = (
+        sources.indptr, sources.neighbours, sources.positions, sources.lower, sources.upper,
+    )  # fmt: skip
+    sides = [(target_side, sums[0]), (source_side, sums[1])]
+    directions = [sides[0] + sides[1], sides[1] + sides[0]]
+    everywhere, unlimited = np.ones(len(plan), bool), np.full(1, np.inf)
+    for needy, got, giving, gave in directions:
+        _fill(*needy[:4], got, giving[4], gave, plan, worth, everywhere, unlimited, nothing)
+    looks = max(_MAX_LOOKS * len(plan), _FREE_LOOKS) if soon else 1 << 62
+    allowed = accepted if soon else max(accepted, _TOLERANCE * total)
+    for place, (needy, got, giving, gave) in enumerate(directions):
+        reached = np.zeros(len(got), bool)
+        if not _augment(
+            *needy[:4], got, *giving[:3], giving[4], gave, plan, nothing, allowed, looks, reached
+        ):
+            return None, (place, reached)
+    if gains is not None:
+        limits = unlimited
+        if bends is not None and bends.any():
+            with np.errstate(divide="ignore", invalid="ignore"):
+                limits = np.where(bends > 0, gains / bends, np.inf)
+        _fill(
+            *target_side[:3], targets.upper, sums[0], sources.upper, sums[1], plan, worth,
+            gains > 0, limits, nothing,
+        )  # fmt: skip
+    return (plan if network.violation(plan) <= accepted else None), None
+
+
+def largest_bound(network: BipartiteNetwork) -> float:
+    """Return the largest bound of all nodes, at least 1."""
+    return max(
+        1.0,
+        float(network.targets.upper.max(initial=0.0)),
+        float(network.sources.upper.max(initial=0.0)),
+    )
+
+
+@kernel
+def _scale_down(indptr, places, upper, plan):
+    """Scale down the amounts of every node that exceeds its upper bound."""
+    for node in range(len(upper)):
+        total = 0.0
+        for k in range(indptr[node], indptr[node + 1]):
+            total += plan[places[k]]
+        if total > upper[node]:
+            factor = upper[node] / total
+            for k in range(indptr[node], indptr[node + 1]):
+                plan[places[k]] *= factor
+
+
+@kernel
+def _fill(
+    indptr, neighbours, places, goals, sums, other_upper, other_sums, plan, worth, allowed, limits,
+    nothing,
+):  # fmt: skip
+    """Fill every node up to its goal on allowed edges with capacity, the most valuable first.
+
+    `limits` are the largest additions to the edges, or one number for all.
+    """
+    n_open = 0
+    for giver in range(len(other_upper)):
+        n_open += other_upper[giver] - other_sums[giver] > nothing
+    for node in range(len(goals)):
+        missing = goals[node] - sums[node]
+        if missing <= nothing or n_open == 0:
+            continue
+        start, stop = indptr[node], indptr[node + 1]
+        candidates = np.empty(stop - start, np.int64)
+        keys = np.empty(stop - start)
+        count = 0
+        for k in range(start, stop):
+            giver = neighbours[k]
+            if other_upper[giver] - other_sums[giver] > nothing and allowed[places[k]]:
+                candidates[count] = k
+                keys[count] = -worth[places[k]]
+                count += 1
+        for i in sorted_places(keys[:count]):
+            k = candidates[i]
+            giver, edge = neighbours[k], places[k]
+            room = other_upper[giver] - other_sums[giver]
+            limit = limits[edge] if len(limits) > 1 else limits[0]
+            amount = min(missing, room, limit)
+            plan[edge] += amount
+            sums[node] += amount
+            other_sums[giver] += amount
+            missing -= amount
+            n_open -= room - amount <= nothing
+            if missing <= nothing:
+                break
+
+
+@kernel
+def _augment(
+    indptr, neighbours, places, lower, sums, back_indptr, back_neighbours, back_places, back_upper,
+    back_sums, plan, nothing, accepted, looks, reached,
+):  # fmt: skip
+    """Serve all nodes below their bounds along shortest paths; return whether all are served.
+
+    If one cannot be, `reached` marks the nodes to which its search led: together they must have
+    more than all their neighbours may give. The search is given up after so many looks at edges. A
+    node takes from a giver. The giver has capacity, or takes as much back from another node. That
+    node can spare it, or takes from another giver, and so on.
+    """
+    n_nodes = len(lower)
+    taken_edges = np.empty(len(back_upper), np.int64)
+    given_edges = np.empty(n_nodes, np.int64)
+    seen_node = np.empty(n_nodes, np.int64)
+    seen_node[:] = -1
+    seen_giver = np.empty(len(back_upper), np.int64)
+    seen_giver[:] = -1
+    # Predecessors on a path: the node before a giver, and the giver before a node.
+    node_before = np.empty(len(back_upper), np.int64)
+    giver_before = np.empty(n_nodes, np.int64)
+    queue = np.empty(n_nodes, np.int64)
+    search, all_served = 0, True
+    for start in range(n_nodes):
+        while lower[start] - sums[start] > nothing:
+            search += 1
+            seen_node[start] = search
+            queue[0] = start
+            head, tail = 0, 1
+            giver, spare = -1, -1
+            while head < tail and giver < 0 and spare < 0:
+                node = queue[head]
+                head += 1
+                looks -= indptr[node + 1] - indptr[node]
+                for k in range(indptr[node], indptr[node + 1]):
+                    neighbour = neighbours[k]
+                    if seen_giver[neighbour] == search:
+                        continue
+                    seen_giver[neighbour] = search
+                    taken_edges[neighbour], node_before[neighbour] = places[k], node
+                    if back_upper[neighbour] - back_sums[neighbour] > nothing:
+                        giver = neighbour
+                        break
+                    looks -= back_indptr[neighbour + 1] - back_indptr[neighbour]
+                    for j in range(back_indptr[neighbour], back_indptr[neighbour + 1]):
+                        another = back_neighbours[j]
+                        if seen_node[another] == search or plan[back_places[j]] <= nothing:
+                            continue
+                        seen_node[another] = search
+                        given_edges[another], giver_before[another] = back_places[j], neighbour
+                        if sums[another] - lower[another] > nothing:
+                            spare = another
+                            break
+                        queue[tail] = another
+                        tail += 1
+                    if spare >= 0:
+                        break
+            if looks < 0:
+                return False
+            if giver < 0 and spare < 0:
+                if lower[start] - sums[start] > accepted:
+                    all_served = False
+                    for other in range(n_nodes):
+                        reached[other] |= seen_node[other] == search
+                break
+            if spare >= 0:
+                amount = min(lower[start] - sums[start], sums[spare] - lower[spare])
+                node = spare
+            else:
+                amount = min(lower[start] - sums[start], back_upper[giver] - back_sums[giver])
+                node = node_before[giver]
+            step = node
+            while step != start:
+                amount = min(amount, plan[given_edges[step]])
+                step = node_before[giver_before[step]]
+            if spare >= 0:
+                sums[spare] -= amount
+            else:
+                back_sums[giver] += amount
+                plan[taken_edges[giver]] += amount
+            sums[start] += amount
+            while node != start:
+                plan[given_edges[node]] -= amount
+                plan[taken_edges[giver_before[node]]] += amount
+                node = node_before[giver_before[node]]
+    return all_served
+
+
+@part(fastmath=_SUMS)
+def _weighted_above(values, weights, level):
+    """Return the weighted sum of the values above a level, and the sum of their weights."""
+    total = 0.0
+    weight = 0.0
+    for k in range(len(values)):
+        if values[k] > level:
+            total += weights[k] * values[k]
+            weight += weights[k]
+    return total, weight
+
+
+@part
+def _weighted_level(values, weights, mass, start):
+    """Return the level m with ``sum(weights * max(values - m, 0)) == mass``."""
+    level = start
+    total, weight = _weighted_above(values, weights, level)
+    if weight == 0.0:
+        best = 0
+        for k in range(1, len(values)):
+            if values[k] > values[best]:
+                best = k
+        level = values[best] - mass / weights[best]
+        total, weight = _weighted_above(values, weights, level)
+        if weight == 0.0:
+            return level
+    for _ in range(_MAX_STEPS):
+        level = (total - mass) / weight
+        total, new_weight = _weighted_above(values, weights, level)
+        # Levels increase, so values only leave the set above: equal weights mean equal sets.
+        if new_weight == weight or new_weight == 0.0:
+            break
+        weight = new_weight
+    return level
+
+
+@part
+def level_within(values, weights, least, most, start):
+    """Return the level with a weighted mass above it within bounds; 0 if 0 is such a level."""
+    mass = _weighted_above(values, weights, 0.0)[0]
+    if mass > most:
+        return _weighted_level(values, weights, most, start)
+    if mass < least:
+        return _weighted_level(values, weights, least, start)
+    return 0.0
+
+
+@kernel
+def nearest_on_side(indptr, lower, upper, values, multipliers, amounts):
+    """Project the values of every node onto its feasible amounts, in the order of the side."""
+    ones = np.ones(longest_row(indptr))
+    for node in range(len(lower)):
+        first, last = indptr[node], indptr[node + 1]
+        if first == last:
+            continue
+        level = level_within(
+            values[first:last], ones[: last - first], lower[node], upper[node], multipliers[node]
+        )
+        multipliers[node] = level
+        for edge in range(first, last):
+            amounts[edge] = max(values[edge] - level, 0.0)
+
+
+class Repairer:
+    """Projects arrays of amounts onto the feasible plans of one network, one after the other.
+
+    The multipliers of one projection are the start of the next.
+
+    Parameters
+    ----------
+    network : BipartiteNetwork
+        The network.
+    """
+
+    def __init__(self, network: BipartiteNetwork):
+        self.network = network
+        n_targets, n_sources = network.shape
+        self.target_levels = np.zeros(n_targets)
+        self.source_levels = np.zeros(n_sources)
+        self.unit = largest_bound(network)
+
+    def __call__(self, amounts: np.ndarray) -> np.ndarray:
+        """Return the nearest feasible plan."""
+        values = np.ascontiguousarray(amounts, dtype=np.float64)
+        if self.network.violation(values) == 0.0:
+            return values.copy()
+        self._values = values
+        self._source_values = values[self.network.sources.positions]
+        plan = self._sweep()
+        best, least = plan, np.inf
+        for _ in range(_MAX_SWEEPS):
+            sums = self.network.targets.sums(plan)
+            excess = self._excess(sums)
+            error = float(np.abs(excess).max(initial=0.0))
+            if error < least:
+                best, least = plan, error
+            if error <= _PRECISION * self.unit:
+                break
+            plan = self._advance(plan, excess)
+        # The remaining violation is mostly below the precision of the projection, but above
+        # rounding errors.
+        cleaned = rounded(self.network, best)
+        if cleaned is not None:
+            return cleaned
+        if least > _ACCEPTED_DISTANCE * self.unit:
+            check_feasible(self.network)
+            raise RuntimeError(
+                f"The projection onto the feasible plans stopped {least:.3g} away from "
+                "them: divide bounds and amounts by a number, so that both are near one."
+            )
+        return best
+
+    def _sweep(self) -> np.ndarray:
+        """Minimise over the multipliers of the targets and then of the sources; return the plan."""
+        targets, sources = self.network.targets, self.network.sources
+        amounts = np.empty_like(self._values)
+        nearest_on_side(
+            targets.indptr, targets.lower, targets.upper,
+            self._values - self.source_levels[targets.neighbours], self.target_levels, amounts,
+        )  # fmt: skip
+        values = self._source_values - self.target_levels[sources.neighbours]
+        nearest_on_side(
+            sources.indptr, sources.lower, sources.upper, values, self.source_levels, amounts
+        )
+        return amounts[targets.positions]
+
+    def _excess(self, sums: np.ndarray) -> np.ndarray:
+        """Return how far the sums of targets are from the bounds that their multipliers require."""
+        targets, levels = self.network.targets, self.target_levels
+        inside = np.clip(sums, targets.lower, targets.upper)
+        bound = np.where(levels > 0, targets.upper, np.where(levels < 0, targets.lower, inside))
+        return np.where(targets.degrees > 0, sums - bound, sums - inside)
+
+    def _objective(self, plan: np.ndarray) -> float:
+        total = 0.5 * float(plan @ plan)
+        for side, levels in (
+            (self.network.targets, self.target_levels),
+            (self.network.sources, self.source_levels),
+        ):
+            total += float(side.upper @ np.maximum(levels, 0.0))
+            total += float(side.lower @ np.minimum(levels, 0.0))
+        return total
+
+    def _advance(self, plan: np.ndarray, excess: np.ndarray) -> np.ndarray:
+        """Return the plan of a sweep, or of a Newton step and a sweep if that is better."""
+        start = self.target_levels.copy(), self.source_levels.copy()
+        target_step, source_step = self._newton_step(plan, excess)
+        swept = self._sweep()
+        value, levels = self._objective(swept), (self.target_levels, self.source_levels)
+        for length in (1.0, 0.25):
+            self.target_levels = _stepped(start[0], length * target_step)
+            self.source_levels = _stepped(start[1], length * source_step)
+            stepped = self._sweep()
+            if self._objective(stepped) <= value:
+                return stepped
+        self.target_levels, self.source_levels = levels
+        return swept
+
+    def _newton_step(self, plan: np.ndarray, excess: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the step to the minimum for the active edges and nodes."""
+        targets = self.network.targets
+        bound = (excess != 0) | (self.target_levels != 0)
+        used = plan > 0
+        edges = used & bound[targets.nodes]
+        giving = self.source_levels != 0
+        weights = np.bincount(targets.nodes, used, targets.n_nodes)
+        source_weights = np.bincount(targets.neighbours, used, len(giving))
+        edges &= giving[targets.neighbours]
+        counts = np.concatenate([[0], np.cumsum(edges)])[targets.indptr]
+        matrix = sparse.csr_array(
+            (np.ones(counts[-1]), targets.neighbours[edges], counts), shape=self.network.shape
+        )
+        # Conjugate gradients. A singular system is consistent if its nodes can be served, and
+        # otherwise its result does no harm.
+        diagonal = np.maximum(np.concatenate([weights, source_weights]), 1.0)
+        system = sparse.block_array([[None, matrix], [matrix.T, None]], format="csr")
+        system = system + sparse.diags_array(diagonal)
+        wanted = np.zeros(len(diagonal))
+        wanted[: targets.n_nodes] = np.where(bound & (weights > 0), excess, 0.0)
+        with np.errstate(all="ignore"):
+            step = cg(
+                system, wanted, rtol=_CG_PRECISION, maxiter=_MAX_CG,
+                M=sparse.diags_array(1.0 / diagonal),
+            )[0]  # fmt: skip
+        return step[: targets.n_nodes], step[targets.n_nodes :]
+
+
+def _stepped(levels: np.ndarray, step: np.ndarray) -> np.ndarray:
+    """Return the levels after a step, with zero for levels that would change their sign."""
+    stepped = levels + step
+    return np.where(levels * stepped < 0, 0.0, stepped)
+
+
+def repair(network: BipartiteNetwork, amounts: np.ndarray) -> np.ndarray:
+    """Return the feasible plan that is nearest to an array of amounts.
+
+    Parameters
+    ----------
+    network : BipartiteNetwork
+        The network.
+    amounts : ndarray of shape (n_edges,)
+        Any finite amounts, in the order of the targets; negative ones too.
+
+    Returns
+    -------
+    plan : ndarray of shape (n_edges,)
+        The Euclidean projection onto the feasible plans, with an error of 1e-10 of the largest
+        bound (or of 1). Bounds hold to 1e-13 of the largest (or of 1): to 1e-9 for bounds up to
+        1e4. Amounts are never negative. For released amounts this is post-processing.
+
+    Raises
+    ------
+    ValueError
+        If the network has no feasible plan, or the amounts are not finite.
+    RuntimeError
+        If bounds or amounts are so large that no doubles are near a plan.
+
+    Examples
+    --------
+    >>> from skdpot.transport.consensus import make_network, repair
+    >>> network = make_network([[1, 1], [1, 1]], (0, 1), [(0, 2), (0.5, 0.5)])
+    >>> repair(network, [2.0, 0.0, 0.0, -1.0]).round(3) + 0.0
+    array([0.833, 0.167, 0.   , 0.333])
+    """
+    amounts = np.asarray(amounts, dtype=np.float64)
+    if amounts.shape != (network.n_edges,) or not np.isfinite(amounts).all():
+        raise ValueError(
+            f"amounts must be finite, of shape ({network.n_edges},), got {amounts.shape}."
+        )
+    return Repairer(network)(amounts)

@@ -1,0 +1,569 @@
+"""Plans of a network: agreed on by rounds of messages (ADMM), or the best one by a central solver.
+
+*The best plan for linear utilities* is found by POT, on all edges. The multipliers of the nodes
+prove that the plan is the best one: the utility of every edge is at most the sum of the multipliers
+of its two nodes. If a node gets less than its lower bound, the rest is a shortage, which has a
+price. The price is raised until there is no shortage.
+"""
+
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from ..exact import cheapest_flow
+from ..simplex import LARGEST_COST, TOTAL_MASS
+from ._network import (
+    NOTHING,
+    BipartiteNetwork,
+    Repairer,
+    Side,
+    check_feasible,
+    largest_bound,
+    repair,
+    rounded,
+)
+from ._nodes import LinearUtility, SideState, check_utility, side_bound, welfare, welfare_bound
+
+Messages = tuple[np.ndarray, np.ndarray]
+Release = Callable[[int, float, np.ndarray, np.ndarray], Messages]
+
+# With fewer edges, starting a second thread takes longer than it saves.
+_WORTH_A_THREAD = 20_000
+# Number of rounds between two checks of the gap, and between two changes of the penalty.
+_CHECK_EVERY = 20
+# Projections are slow: the number of rounds between two of them grows by this factor.
+_PROJECTION_GROWTH = 1.25
+# The last rounds in which prices are shifted, and in which penalties change. Later than that, both
+# slow convergence.
+_LAST_SHIFT, _LAST_CHANGE = 100, 300
+_RATIO = 4.0
+_FACTOR = 2.0
+# Prices are not shifted if both sides' totals differ by less, relative to the larger one.
+_SETTLED = 1e-3
+_LONGER, _SHORTER = 1.5, 0.4
+# First price of a shortage, in units of the largest utility.
+_SHORTAGE_PRICE = 10
+# A smaller total shortage, as a share of the largest bound, counts as none.
+_SHORTAGE = 1e-8
+_HISTORY = ("n_iter", "eta", "shift", "primal_residual", "dual_residual", "welfare", "bound")
+
+
+@dataclass(frozen=True, eq=False)
+class ConsensusResult:
+    """Result of the rounds.
+
+    Attributes
+    ----------
+    plan : ndarray of shape (n_edges,)
+        Feasible plan, in the order of the targets: the best that was found or, without a
+        tolerance, the one nearest to `agreed`.
+    agreed : ndarray of shape (n_edges,)
+        Amounts that targets and sources agreed on, feasible only in the limit.
+    prices : ndarray of shape (n_edges,)
+        Dual variables alpha: prices that targets pay to sources.
+    welfare : float
+        Sum of all utilities of `plan`.
+    bound : float
+        Upper bound of the welfare of all plans: the smallest that was proved or, without a
+        tolerance, that of `prices`.
+    primal_residual, dual_residual : float
+        Euclidean norms, as last measured: of the difference of the two sides' amounts, and of eta
+        times the last change of their mean.
+    eta : float
+        Penalty of the last round.
+    n_iter : int
+        Number of rounds.
+    converged : bool
+        Whether the gap is within the tolerance.
+    history : dict of str to ndarray
+        ``n_iter``, ``eta``, ``shift``, ``primal_residual``, ``dual_residual``, ``welfare`` and
+        ``bound`` at the checked rounds; the last two are NaN without a tolerance.
+    """
+
+    plan: np.ndarray
+    agreed: np.ndarray
+    prices: np.ndarray
+    welfare: float
+    bound: float
+    primal_residual: float
+    dual_residual: float
+    eta: float
+    n_iter: int
+    converged: bool
+    history: dict[str, np.ndarray]
+
+    @property
+    def gap(self) -> float:
+        """Return the largest possible distance of the welfare from the optimum, per bound."""
+        return (self.bound - self.welfare) / max(abs(self.bound), 1e-300)
+
+
+def starting_eta(network: BipartiteNetwork, utility_range: float) -> float:
+    """Return a penalty to start with: a fifth of the utilities' range per mean amount."""
+    total = min(network.targets.upper.sum(), network.sources.upper.sum())
+    if not total > 0 or not utility_range > 0:
+        return 1.0
+    return float(0.2 * utility_range * sum(network.shape) / total)
+
+
+def starting_amounts(network: BipartiteNetwork) -> np.ndarray:
+    """Return the amounts of the first round: products of both capacities, with a common total."""
+    targets, sources = network.targets, network.sources
+    amounts = targets.upper[targets.nodes] * sources.upper[targets.neighbours]
+    total = amounts.sum()
+    if total > 0:
+        amounts *= min(targets.upper.sum(), sources.upper.sum()) / total
+    return amounts
+
+
+def consensus(
+    network: BipartiteNetwork,
+    target_utility: Any,
+    source_utility: Any,
+    *,
+    eta: float = 1.0,
+    relaxation: float = 1.8,
+    adaptive: bool = True,
+    tol: float | None = 1e-3,
+    max_iter: int = 1000,
+    release: Release | None = None,
+    n_threads: int = 2,
+) -> ConsensusResult:
+    """Find a plan with nearly the largest welfare, by messages between targets and sources.
+
+    In every round each target and each source sends the amounts that are best for itself, near
+    the agreed amounts so far. Both sides then agree on the mean. Prices rise by ``eta / 2`` times
+    the amount by which targets want more than sources offer.
+
+    Parameters
+    ----------
+    network : BipartiteNetwork
+        The network.
+    target_utility, source_utility : ConcaveUtility
+        Utilities of the edges to their targets and to their sources, both in the order of the
+        targets: :class:`LinearUtility`, :class:`QuadraticUtility`, :class:`LogUtility` or others.
+    eta : float, default=1.0
+        Penalty of a squared difference of amounts in the first round.
+    relaxation : float, default=1.8
+        Factor of over-relaxation, in (0, 2); 1 is the plain iteration.
+    adaptive : bool, default=True
+        Whether eta follows the residuals, in the first 300 rounds or the first half, and all prices
+        are shifted by the difference of both sides' totals, in the first 100 rounds or the first
+        quarter. Both are functions of the messages.
+    tol : float or None, default=1e-3
+        Rounds end when the welfare of a feasible plan is within this fraction of an upper bound;
+        this uses the utilities. None makes all rounds, and uses only the messages.
+    max_iter : int, default=1000
+        Largest number of rounds.
+    release : callable or None, default=None
+        ``release(n_iter, eta, targets, sources)`` returns the messages to send instead of the
+        amounts of the targets and of the sources, each in the order of its side.
+    n_threads : {1, 2}, default=2
+        With 2, both sides answer at the same time. The result is the same.
+
+    Returns
+    -------
+    ConsensusResult
+        The plan, its welfare, prices, and a bound on the welfare of any plan.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is not valid, or the network has no feasible plan.
+
+    Notes
+    -----
+    *Not private* without a private `release`: messages, prices and plan depend on single utilities.
+    With a private `release`, the agreed amounts and prices are functions of the messages. But
+    `welfare` and `bound`, and with a tolerance also `plan`, `n_iter` and `history`, are
+    computed from the utilities themselves.
+
+    References
+    ----------
+    Differentially Private ADMM-Based Distributed Discrete Optimal Transport for Resource
+    Allocation, Algorithm 1.
+
+    Examples
+    --------
+    >>> from skdpot.transport.consensus import LinearUtility, consensus, make_network
+    >>> network = make_network([[1, 1], [1, 1]], (0, 1), (0, 1))
+    >>> likes = LinearUtility([3.0, 1.0, 2.0, 1.0])
+    >>> result = consensus(network, likes, likes, tol=1e-6)
+    >>> result.plan.round(3) + 0.0, round(result.welfare, 3)
+    (array([1., 0., 0., 1.]), 8.0)
+    """
+    if not 0 < eta < math.inf:
+        raise ValueError(f"eta must be positive and finite, got {eta}.")
+    if not 0 < relaxation < 2:
+        raise ValueError(f"relaxation must be between 0 and 2, both excluded; got {relaxation}.")
+    if tol is not None and not tol >= 0:
+        raise ValueError(f"tol must be at least 0, got {tol}.")
+    if max_iter < 1:
+        raise ValueError(f"max_iter must be at least 1, got {max_iter}.")
+    for utility, name in ((target_utility, "target"), (source_utility, "source")):
+        check_utility(utility, network.n_edges, f"{name}_utility")
+    order, back = network.sources.positions, network.targets.positions
+    start = starting_amounts(network)
+    targets = SideState(network.targets, target_utility, 1, start)
+    sources = SideState(network.sources, source_utility.take(order), -1, start[order])
+    messages: Messages = (start, start[order])
+    pace = _Pace(network, eta, adaptive, max_iter)
+    best = _BestPlan(network, (target_utility, source_utility), targets, sources)
+    converged, rows = False, []
+
+    def answer(call: tuple[SideState, np.ndarray, np.ndarray]) -> np.ndarray:
+        state, own, received = call
+        return state.answer(own, received, pace.eta, relaxation, pace.shift)
+
+    two = n_threads > 1 and network.n_edges >= _WORTH_A_THREAD
+    with ThreadPoolExecutor(2 if two else 1) as threads:
+        for n_iter in range(1, max_iter + 1):
+            calls = (targets, *messages), (sources, *messages[::-1])
+            of_targets, of_sources = (threads.map if two else map)(answer, calls)
+            sent = of_targets, of_sources
+            if release is not None:
+                sent = release(n_iter, pace.eta, *sent)
+            pace.observe(n_iter, sent, messages, targets.prices)
+            messages = sent
+            if n_iter % _CHECK_EVERY and n_iter < max_iter:
+                continue
+            agreed = 0.5 * (messages[0] + messages[1][back])
+            found = (math.nan, math.nan) if tol is None else best.check(n_iter, agreed)
+            residuals = pace.primal_residual, pace.dual_residual
+            rows.append((n_iter, pace.eta, pace.shift, *residuals, *found))
+            converged = tol is not None and best.bound - best.welfare <= tol * abs(best.bound)
+            if converged:
+                break
+    if best.plan is None:
+        best.keep(best.repairer(agreed))
+    if tol is None:
+        best.prove()
+    return ConsensusResult(
+        plan=best.plan,
+        agreed=agreed,
+        prices=targets.prices.copy(),
+        welfare=best.welfare,
+        bound=best.bound,
+        primal_residual=pace.primal_residual,
+        dual_residual=pace.dual_residual,
+        eta=pace.eta,
+        n_iter=n_iter,
+        converged=converged,
+        history=dict(zip(_HISTORY, map(np.array, zip(*rows, strict=True)), strict=True)),
+    )
+
+
+class _BestPlan:
+    """The best plan near what was agreed on, and the smallest bound that prices proved."""
+
+    def __init__(
+        self, network: BipartiteNetwork, utilities: Any, targets: SideState, sources: SideState
+    ) -> None:
+        self.network, self.utilities = network, utilities
+        self.targets, self.sources = targets, sources
+        self.repairer = Repairer(network)
+        self.plan: Any = None
+        self.welfare, self.bound = -math.inf, math.inf
+        self._next_projection = 0.0
+
+    def check(self, n_iter: int, agreed: np.ndarray) -> tuple[float, float]:
+        """Return the welfare of a nearby plan, NaN if none is found soon, and the bound."""
+        amounts = np.maximum(agreed, 0.0)
+        gains = sum(utility.derivative(amounts) for utility in self.utilities)
+        bends = -sum(utility.second_derivative(amounts) for utility in self.utilities)
+        plan = rounded(self.network, amounts, gains, bends, self.sources.multipliers)
+        if plan is None and n_iter >= self._next_projection:
+            self._next_projection = _PROJECTION_GROWTH * n_iter
+            plan = self.repairer(agreed)
+        return math.nan if plan is None else self.keep(plan), self.prove()
+
+    def keep(self, plan: np.ndarray) -> float:
+        """Return the welfare of a plan, and keep the better one."""
+        target_utility, source_utility = self.utilities
+        value = welfare(target_utility, source_utility, plan)
+        if value > self.welfare:
+            self.plan, self.welfare = plan, value
+        return value
+
+    def prove(self) -> float:
+        """Return the bound that the present prices prove, and keep the smallest."""
+        network, prices = self.network, self.targets.prices
+        bound = side_bound(network.targets, self.utilities[0], prices)
+        bound += side_bound(
+            network.sources, self.sources.utility, -prices[network.sources.positions]
+        )
+        self.bound = min(self.bound, bound)
+        return bound
+
+
+class _Pace:
+    """The penalty eta and the shift of all prices, which are announced before every round.
+
+    Both are functions of the messages, so they reveal no more than the messages.
+
+    The shift saves rounds. If all targets together want more than the sources offer, all prices
+    must rise, but the iteration raises each in small steps. So the coordinator shifts all prices by
+    one step. The step grows while the difference of totals keeps its sign, and shrinks when the
+    sign changes. There is no shift if the totals are nearly equal.
+
+    Prices are shifted in the first 100 of `max_iter` rounds or the first quarter, and the penalty
+    changes in the first 300 or the first half. After that the iteration is the plain one, which
+    converges from any state.
+    """
+
+    def __init__(
+        self, network: BipartiteNetwork, eta: float, adaptive: bool, max_iter: int
+    ) -> None:
+        self.network, self.eta, self.shift = network, eta, 0.0
+        self.primal_residual = self.dual_residual = math.inf
+        self._max_iter = max_iter
+        self._last_shift = min(max_iter / 4, _LAST_SHIFT) if adaptive else 0
+        self._last_change = min(max_iter / 2, _LAST_CHANGE) if adaptive else 0
+        self._step = self._sign = 0.0
+
+    def observe(self, n_iter: int, sent: Messages, before: Messages, prices: np.ndarray) -> None:
+        """Update the penalty and the shift by the messages of a round and of the one before it.
+
+        Messages are of targets and of sources, each in its own order. `prices` are in the order of
+        the targets; they follow from the messages before this round.
+        """
+        self._shift_prices(n_iter, float(sent[0].sum()), float(sent[1].sum()))
+        if n_iter % _CHECK_EVERY == 0 or n_iter == self._max_iter:
+            self._measure(*sent, *before, prices, n_iter)
+
+    def _shift_prices(self, n_iter: int, demand: float, supply: float) -> None:
+        self.shift = 0.0
+        larger = max(abs(demand), abs(supply))
+        if n_iter > self._last_shift or larger == 0.0:
+            return
+        if abs(demand - supply) <= _SETTLED * larger:
+            return
+        sign = math.copysign(1.0, demand - supply)
+        if self._step == 0.0:
+            # A tenth of the penalty's price for the mean amount of a node.
+            nodes = sum(self.network.shape)
+            self._step = 0.1 * self.eta * larger / nodes
+        else:
+            self._step *= _LONGER if sign == self._sign else _SHORTER
+        self._sign = sign
+        self.shift = sign * self._step
+
+    def _measure(self, targets, sources, last_targets, last_sources, prices, n_iter):
+        """Set the residuals, and change the penalty if one residual is much larger."""
+        order = self.network.targets.positions
+        received = sources[order]
+        change = 0.5 * (targets + received) - 0.5 * (last_targets + last_sources[order])
+        self.primal_residual = float(np.linalg.norm(targets - received))
+        self.dual_residual = self.eta * float(np.linalg.norm(change))
+        if n_iter > self._last_change:
+            return
+        # Norms of the amounts, and of the differences of prices from their mean.
+        amount = float(max(np.linalg.norm(targets), np.linalg.norm(sources)))
+        spread = float(np.std(prices)) * math.sqrt(len(prices))
+        primal, dual = self.primal_residual * spread, self.dual_residual * amount
+        if primal > _RATIO * dual:
+            self.eta *= _FACTOR
+        elif dual > _RATIO * primal:
+            self.eta /= _FACTOR
+
+
+@dataclass(frozen=True, eq=False)
+class OptimalPlan:
+    """A plan with the largest welfare, and prices that prove it.
+
+    Attributes
+    ----------
+    plan : ndarray of shape (n_edges,)
+        Amounts, in the order of the targets, with the same precision of feasibility as
+        :func:`repair`.
+    prices : ndarray of shape (n_edges,)
+        Prices of a unit that targets pay to sources; they prove `bound`. The price of an edge
+        without an amount is the middle of all valid prices.
+    welfare, bound : float
+        Sum of all utilities of `plan`, and an upper bound for all plans.
+    target_multipliers, source_multipliers : ndarray of shape (n_targets,), (n_sources,)
+        Increase of the optimum for every further unit that a node may, or must, have. For every
+        edge, the sum of both is at least the utility, and equal to it if there is an amount.
+    n_programs : int
+        Number of solved programs: more than one if the price of a shortage was raised.
+    """
+
+    plan: np.ndarray
+    prices: np.ndarray
+    welfare: float
+    bound: float
+    target_multipliers: np.ndarray
+    source_multipliers: np.ndarray
+    n_programs: int
+
+    @property
+    def gap(self) -> float:
+        """Return the largest possible distance of the welfare from the optimum, per bound."""
+        return (self.bound - self.welfare) / max(abs(self.bound), 1e-300)
+
+
+def optimal_plan(
+    network: BipartiteNetwork, target_utility: Any, source_utility: Any
+) -> OptimalPlan:
+    """Return a plan with the largest welfare for linear utilities, computed centrally.
+
+    Parameters
+    ----------
+    network : BipartiteNetwork
+        The network.
+    target_utility, source_utility : LinearUtility
+        Utilities of the edges to their targets and to their sources, both in the order of the
+        targets. The plan depends only on their sums.
+
+    Returns
+    -------
+    OptimalPlan
+        The plan, and prices that prove that it is the best one: its gap is at most 1e-9, from
+        rounding. It is private only if the utilities were released.
+
+    Raises
+    ------
+    ValueError
+        If the utilities are not linear, or not of the network's edges, or the network has no
+        feasible plan.
+    RuntimeError
+        If no plan is found; that would be a defect.
+
+    Notes
+    -----
+    The solver is the network simplex of POT on integers: bounds are rounded to 2**-51 of the total,
+    and utilities to 2**-45 of the largest one times the number of nodes. It always ends. The gap
+    includes the rounding errors.
+
+    Examples
+    --------
+    >>> from skdpot.transport.consensus import LinearUtility, make_network, optimal_plan
+    >>> network = make_network([[1, 1], [1, 1]], (0, 1), (0, 1))
+    >>> likes = LinearUtility([3.0, 1.0, 2.0, 1.0])
+    >>> best = optimal_plan(network, likes, likes)
+    >>> best.plan, best.welfare
+    (array([1., 0., 0., 1.]), 8.0)
+    """
+    for utility, name in ((target_utility, "target"), (source_utility, "source")):
+        if not isinstance(utility, LinearUtility) or len(utility.slopes) != network.n_edges:
+            raise ValueError(f"{name}_utility must be a LinearUtility of {network.n_edges} edges.")
+    slopes = target_utility.slopes + source_utility.slopes
+    scale = float(np.abs(slopes).max(initial=0.0)) or 1.0
+    amounts, levels, n_programs = _Program(network, slopes / scale).solve()
+    target_levels, source_levels = (scale * side_levels for side_levels in levels)
+    side = network.targets
+    # The largest price that leaves a target its multiplier, and the smallest for a source.
+    pay = target_utility.slopes - target_levels[side.nodes]
+    ask = source_levels[side.neighbours] - source_utility.slopes
+    prices = 0.5 * (pay + ask)
+    utilities = target_utility, source_utility
+    plan: np.ndarray | None = amounts
+    if network.violation(amounts) > NOTHING * largest_bound(network):
+        plan = rounded(network, amounts, np.where(amounts > 0, slopes, 0.0), None, source_levels)
+    if plan is None:
+        plan = repair(network, amounts)
+    return OptimalPlan(
+        plan=plan,
+        prices=prices,
+        welfare=welfare(target_utility, source_utility, plan),
+        bound=welfare_bound(network, *utilities, prices),
+        target_multipliers=target_levels,
+        source_multipliers=source_levels,
+        n_programs=n_programs,
+    )
+
+
+class _Program:
+    """A network and utilities (up to 1) as integers: a transport problem.
+
+    Targets are rows and sources are columns. The last row and the last column are dummies: they
+    take, at no cost, what is neither received nor given. A node with a lower bound is two rows or
+    columns: one of that mass, whose shortage has a price, and one of the rest. Nodes that may have
+    nothing are in neither.
+    """
+
+    def __init__(self, network: BipartiteNetwork, slopes: np.ndarray):
+        self.network, self._slopes = network, slopes
+        sides = network.targets, network.sources
+        total = sum(float(side.upper.sum()) for side in sides)
+        # The dummies' masses are above half of the largest total, so that POT divides by no other.
+        self._mass = TOTAL_MASS / 2 / 2.0 ** (math.frexp(total)[1] if total > 0 else 0)
+        self._parts = [_parts(side, self._mass) for side in sides]
+        (rows, supplies, must_receive), (columns, demands, must_give) = self._parts
+        of_parts = sparse.csr_array(
+            (np.arange(1, network.n_edges + 1), sides[0].neighbours, sides[0].indptr),
+            shape=network.shape,
+        )[rows][:, columns].tocoo()
+        self._edges = of_parts.data - 1
+        self._ends = of_parts.coords
+        n_rows, n_columns = self._shape = len(rows), len(columns)
+        self._where = (
+            np.concatenate([self._ends[0], np.arange(n_rows + 1), np.full(n_columns, n_rows)]),
+            np.concatenate([self._ends[1], np.full(n_rows + 1, n_columns), np.arange(n_columns)]),
+        )
+        self._masses = [
+            np.append(masses, TOTAL_MASS - masses.sum()) for masses in (supplies, demands)
+        ]
+        self._dummies = np.concatenate([must_receive, [False], must_give])
+
+    def solve(self) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray], int]:
+        """Return the best amounts, the multipliers of both sides, and the number of programs."""
+        price, n_solved = _SHORTAGE_PRICE, 0
+        accepted = _SHORTAGE * largest_bound(self.network) * self._mass
+        while True:
+            flow, prices = self._solve(price)
+            n_solved += 1
+            dummies = flow[len(self._edges) :]
+            if dummies[self._dummies].sum() <= accepted:
+                amounts = np.bincount(self._edges, flow[: len(self._edges)], self.network.n_edges)
+                return amounts / self._mass, self._levels(prices), n_solved
+            check_feasible(self.network)
+            if price > 10 * sum(self.network.shape):
+                raise RuntimeError("No plan without a shortage was found.")
+            price *= 10
+
+    def _solve(self, price: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the cheapest flow, in the order of the pairs, and the columns' prices."""
+        shape = self._shape[0] + 1, self._shape[1] + 1
+        quantum = (price + 1) * (sum(shape) + 2) / LARGEST_COST
+        # Costs are those above the least one, as all rows have to send all their masses.
+        costs = np.concatenate([1.0 - self._slopes[self._edges], 1.0 + price * self._dummies])
+        quanta = sparse.coo_array((np.rint(costs / quantum), self._where), shape=shape)
+        if quanta.nnz == shape[0] * shape[1]:
+            flow, prices = cheapest_flow(quanta.toarray(), *self._masses)
+        else:
+            flow, prices = cheapest_flow(quanta, *self._masses)
+            flow = sparse.csr_array(flow)
+        return flow[self._where], quantum * (prices[:-1] - prices[-1])
+
+    def _levels(self, prices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return multipliers that no edge is worth more than, near the columns' prices."""
+        targets, sources = self.network.targets, self.network.sources
+        given = np.full(sources.n_nodes, np.inf)
+        # The part that must be given has the price of the node.
+        columns = self._parts[1][0]
+        given[columns[::-1]] = -prices[::-1]
+        given = np.where(sources.lower > 0, given, np.maximum(given, 0.0))
+        received = _best(targets, self._slopes - given[targets.neighbours])
+        worth = (self._slopes - received[targets.nodes])[sources.positions]
+        return received, np.where(np.isfinite(given), given, _best(sources, worth))
+
+
+def _parts(side: Side, unit: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the nodes of parts with a mass, those masses, and which of them nodes must have."""
+    lower, upper = (np.rint(bounds * unit) for bounds in (side.lower, side.upper))
+    nodes = np.tile(np.arange(side.n_nodes), 2)
+    masses = np.concatenate([lower, upper - lower])
+    must = np.arange(len(nodes)) < side.n_nodes
+    return nodes[masses > 0], masses[masses > 0], must[masses > 0]
+
+
+def _best(side: Side, gains: np.ndarray) -> np.ndarray:
+    """Return the gain of every node per unit on its best edge: 0 if it would lose, and need not."""
+    best = side.maxima(gains)
+    return np.where(np.isfinite(best) & ((best > 0) | (side.lower > 0)), best, 0.0)
