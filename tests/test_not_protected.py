@@ -9,7 +9,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -234,6 +234,38 @@ def of_sources(value):
     return (UTILITIES,), {"source_utilities": points(value, "array", UTILITIES)}
 
 
+def nullable(value, kind, X, form="pandas"):
+    """Return a frame of columns that may have missing values, with a value in one place."""
+    if "bool" in kind.lower():
+        X = np.median(X) < X
+    elif "int" in kind.lower():
+        X = np.round(X)
+    frame = pd.DataFrame(X, columns=list("abcd")[: X.shape[1]]).astype(kind)
+    frame.iloc[ROW, 1] = value
+    return pl.from_pandas(frame) if form == "polars" else frame
+
+
+def in_nullable(kind, X, *others, form="pandas"):
+    return lambda value: ((nullable(value, kind, X, form), *others), {})
+
+
+def sources_in_nullable(kind, form="pandas"):
+    return lambda value: (
+        (UTILITIES,), {"source_utilities": nullable(value, kind, UTILITIES, form)}
+    )  # fmt: skip
+
+
+def beside_in_nullable(kind, name, *before):
+    """Return records, and beside them a vector of zeros and ones that may be missing."""
+
+    def data(value):
+        vector = pd.Series(np.arange(40) % 2).astype(kind)
+        vector[ROW] = value
+        return (*before, *([] if name else [vector])), {name: vector} if name else {}
+
+    return data
+
+
 def loud(number, threshold):
     """Fail aloud above a threshold, as the code of somebody who looks for a record."""
     if number > threshold:
@@ -419,6 +451,52 @@ CASES |= {
         of_points("array", SIDES == "f"), values=(0.999, math.nan),
     ),
 }  # fmt: skip
+
+NULLABLE = (
+    "Float64", "Float32", "Int64", "boolean", "double[pyarrow]", "int64[pyarrow]", "bool[pyarrow]",
+)  # fmt: skip
+for kind, form in [
+    *((kind, "pandas") for kind in NULLABLE),
+    *((kind, "polars") for kind in NULLABLE[4:]),
+]:
+    of = partial(in_nullable, kind, form=form)
+    SOURCES = sources_in_nullable(kind, form)
+    as_boxed = partial(generator, "add_remove", bounds=(0, 1))
+    fits = {
+        "vectors": Case("DPSinkhornGenerator", as_boxed, of(POINTS), relation="add_remove"),
+        "gradients": Case(
+            "SinkhornGradientGenerator", partial(gradients, "replace_one"), of(POINTS)
+        ),
+        "distance": Case("PrivateSinkhornDistance", distance, of(POINTS, SIDES)),
+        "noisy": Case("NoisySinkhornDistance", noisy_distance, of(POINTS, SIDES)),
+        "search": Case("PrivateSearchCV", search, of(POINTS, SIDES == "f")),
+        "allocation": Case("PrivateADMMTransport", allocation, of(UTILITIES)),
+        "messages": Case("PrivateMessageADMM", messages, of(UTILITIES)),
+        "sources": Case("PrivateADMMTransport", allocation, SOURCES),
+        "sources of messages": Case("PrivateMessageADMM", messages, SOURCES),
+    }  # fmt: skip
+    if form == "pandas":
+        beside = partial(beside_in_nullable, kind)
+        fits |= {
+            "labels": Case(
+                "PrivateSinkhornDistance", partial(private_distance, groups=[0, 1]),
+                beside(None, POINTS),
+            ),
+            "classes": Case(
+                "DPSinkhornGenerator", partial(as_boxed, classes=[0, 1]), beside(None, POINTS),
+                relation="add_remove",
+            ),
+            "people": Case(
+                "DPSinkhornGenerator", partial(table_generator, "add_remove"),
+                beside("groups", table(None)), relation="add_remove",
+            ),
+            "targets of a search": Case("PrivateSearchCV", search, beside(None, POINTS)),
+            "weights of a search": Case(
+                "PrivateSearchCV", search, beside("sample_weight", POINTS, SIDES == "f")
+            ),
+        }  # fmt: skip
+    for what, case in fits.items():
+        CASES[f"{what}, {kind}, {form}"] = replace(case, usual="bool" in kind or 1, values=(pd.NA,))
 
 
 def what_is_seen(case, value, capfd):

@@ -1,5 +1,6 @@
 """Allocations over a network, in which nodes release their utilities."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from types import SimpleNamespace
@@ -8,8 +9,10 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from joblib import effective_n_jobs
 from scipy import sparse
+from sklearn import config_context
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from skdpot._base import (
@@ -24,7 +27,7 @@ from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.preview import ExpectedError, PrivacyGuarantee
-from skdpot.privacy.quotes import shown, without_quotes
+from skdpot.privacy.quotes import shown
 from skdpot.privacy.random import NoiseSource, make_source
 from skdpot.privacy.sensitivity import PROTECTED
 from skdpot.releases import UTILITY_MECHANISMS, Release
@@ -164,14 +167,10 @@ def _default_edges(X: Any, private: bool) -> Any:
 def read_source_utilities(matrix: Any, shape: tuple[int, int], *, private: bool = False) -> Any:
     """Return the sources' utilities as an array or CSR array; errors quote no value.
 
-    If `private`, no value raises: NaN stands for those that are no numbers.
+    If `private`, no value raises: NaN stands for those that are no numbers, or missing. They are
+    read like X, so that columns of all types of libraries of tables become numbers.
     """
-    given = matrix
-    if private:
-        matrix = without_quotes(
-            lambda: as_numbers(given), _NO_NUMBERS, instead={"could not convert": _NO_NUMBERS}
-        )
-    found = _as_doubles(matrix)
+    found = _as_doubles(lambda: _private_numbers(matrix) if private else matrix)
     if found is None:
         # Raised outside of the handler, whose error quotes what it could not read.
         raise ValueError(_NO_NUMBERS)
@@ -185,9 +184,18 @@ def read_source_utilities(matrix: Any, shape: tuple[int, int], *, private: bool 
     return found
 
 
-def _as_doubles(matrix: Any) -> Any:
+def _private_numbers(matrix: Any) -> Any:
+    with config_context(assume_finite=False):
+        return check_array(
+            as_numbers(matrix), accept_sparse="csr", dtype=np.float64, ensure_2d=False,
+            allow_nd=True, ensure_all_finite=False, ensure_min_samples=0, ensure_min_features=0,
+        )  # fmt: skip
+
+
+def _as_doubles(read: Callable[[], Any]) -> Any:
     """Return an array or a CSR array of doubles, or None if that is impossible."""
     try:
+        matrix = read()
         found = sparse.csr_array(matrix) if sparse.issparse(matrix) else np.asarray(matrix)
         return None if np.iscomplexobj(found) else found.astype(np.float64)
     except Exception:

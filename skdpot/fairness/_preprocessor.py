@@ -1,6 +1,5 @@
 """A repair that moves rows, so that no model can distinguish their groups."""
 
-from contextlib import nullcontext
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Self
@@ -54,7 +53,6 @@ from skdpot.fairness._repair import (
 from skdpot.fairness._rows import BLEND_DRAW, blend, row_keys, uniforms
 from skdpot.fairness._supports import CandidateSupport, FreeSupport
 from skdpot.privacy.charging import ReleasePlan
-from skdpot.privacy.foreign import quiet
 from skdpot.privacy.random import make_source
 from skdpot.tables import (
     NOMINAL,
@@ -591,10 +589,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         self._replace_fit(plan, map_of_counts(self, plan.release, rows, total))
 
     def _validate(self, X, sensitive_features) -> RepairRows:
-        private = self.epsilon is not None
-        with quiet() if private else nullcontext():
-            table, labels, kept = self._read(X, sensitive_features)
-            return self._rows(table, labels, kept, len(table))
+        table, labels, kept = self._read(X, sensitive_features)
+        return self._rows(table, labels, kept, len(table))
 
     def _declared(self, n_records: int, columns: Any) -> RepairRows:
         table = columns

@@ -30,7 +30,7 @@ from skdpot.fairness._repair import (
 from skdpot.fairness._rows import ColumnSpace, in_own_units
 from skdpot.fairness._supports import LARGEST_AUTOMATIC_SUPPORT, distinct
 from skdpot.privacy.charging import ReleasePlan
-from skdpot.privacy.foreign import quiet
+from skdpot.privacy.foreign import silence
 from skdpot.privacy.preview import PrivacyGuarantee
 from skdpot.privacy.random import make_source
 from skdpot.releases import HistogramRelease
@@ -160,7 +160,7 @@ def private_points(rows: RepairRows) -> tuple[np.ndarray, np.ndarray]:
     A row of an undeclared group, or with a missing number, has the number -1.
     """
     unscaled, _, low, high = _scales(rows)
-    with quiet():
+    with silence():
         units = unscaled.raw(private_codes(rows.table, column) for column in rows.columns)
         ranked = units[:, : len(low)]
         ranked[:] = (np.clip(ranked, low, high) - low) / (high - low)
@@ -171,7 +171,7 @@ def private_points(rows: RepairRows) -> tuple[np.ndarray, np.ndarray]:
 def private_units(rows: RepairRows, schema: TableSchema) -> np.ndarray:
     """Return the private rows of which all is declared and known, as integers, last the group."""
     units = np.empty((len(rows.table), len(schema.columns)), dtype=np.int64, order="F")
-    with quiet():
+    with silence():
         for j, column in enumerate(rows.columns):
             codes = private_codes(rows.table, column)
             units[:, j] = schema.columns[j].units(codes) if column.kind == NUMERIC else codes

@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Self
@@ -52,7 +52,7 @@ from skdpot.fairness._predictions import (
 )
 from skdpot.fairness._private import PUBLIC_OF_ROWS, in_cells
 from skdpot.privacy.charging import ReleasePlan
-from skdpot.privacy.foreign import quiet
+from skdpot.privacy.foreign import result_of, silence
 from skdpot.privacy.preview import ExpectedError, PrivacyGuarantee
 from skdpot.privacy.quotes import without_quotes
 from skdpot.privacy.random import make_source
@@ -112,7 +112,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         :class:`~sklearn.linear_model.LinearRegression`. Pass a fitted model as a
         :class:`~sklearn.frozen.FrozenEstimator`; then `fit` learns only the distributions, and its
         data should not be the training data of the model. With epsilon a frozen model is required,
-        and its prediction for a row must be the same as for this row alone: see Notes.
+        and it must predict row by row: see Notes.
     sensitive_features : str, int, or list of these, default=None
         The columns of X with the sensitive attribute: names, for data frames of pandas or polars,
         or positions. Several columns define groups by their intersections. With None, pass the
@@ -253,10 +253,13 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
 
     A row is counted nowhere if its group is not declared, or if the model predicts no
     number for it: NaN, text, or an error of any kind. Nobody is told, because a message would
-    reveal the row. If the model fails for a table, it is asked for parts of it, down to single
-    rows. What it prints, warns and logs is discarded. The model is code that runs on your rows: use
-    none that keeps, writes or sends them. The number of rows, the names and types of columns, and
-    the time of the fit are not protected.
+    reveal the row. If the model fails for a table, rows for which it fails are found by asking it
+    for parts of the table, and are replaced by a copy of another row. The predictions are those of
+    one call with all rows. **The model must predict row by row**: whether it fails for a row must
+    depend on that row alone, and the prediction, to its last bit, on the row, its position and the
+    number of rows alone. What it prints, warns and logs is discarded. The model is code that runs
+    on your rows: use none that keeps, writes or sends them. The number of rows, the names and types
+    of columns, and the time of the fit are not protected.
 
     `sample_weight` and other metadata are used only to fit the estimator. Distributions and
     proportional weights count every row once.
@@ -555,8 +558,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
                 f"{type(self).__name__} requires y to be passed, but the target y is None. Pass "
                 "the target: fit(X, y)."
             )
-        with quiet() if private else nullcontext():
-            table, labels, kept = self._read(X, sensitive_features)
+        table, labels, kept = self._read(X, sensitive_features)
         without_quotes(lambda: check_consistent_length(table.X, y), "y cannot be read as targets.")
         if private:
             # Targets are not used; an array of them must have one for each row, as in other fits.
@@ -696,7 +698,7 @@ def private_counts(
     A row without a group or a prediction is in no cell.
     """
     counts = np.zeros((len(rows.groups.names), len(edges) - 1))
-    with quiet():
+    with silence():
         scores = private_predictions(fair.estimator, fair._response_method, rows.X)
         groups = rows.groups.find(rows.labels)
     known = (groups >= 0) & ~np.isnan(scores)
@@ -747,8 +749,11 @@ class PredictionCounts(VectorRelease):
 def private_predictions(estimator: Any, method: str, X: Any) -> np.ndarray:
     """Return the prediction of each private row, NaN where the estimator has none.
 
-    The prediction of a row is what the estimator says of it alone. If it fails for several rows,
-    which one row may cause, they are divided until those for which it fails are alone.
+    All predictions are of one batch, in which a row without a prediction is replaced by a copy of
+    another row. So one record changes no other prediction, not in its last bit, if the model
+    predicts row by row: whether it fails for a row depends on that row alone, and the bits of a
+    prediction on the row, its position and the number of rows. In a batch of another size, sums
+    may be rounded otherwise.
 
     Examples
     --------
@@ -761,19 +766,26 @@ def private_predictions(estimator: Any, method: str, X: Any) -> np.ndarray:
     >>> private_predictions(model, "predict", np.array([["b"], ["?"], ["a"]])).round(6)
     array([ 2., nan,  1.])
     """
-    n_rows = X.shape[0]
-    scores, parts = np.full(n_rows, np.nan), [np.arange(n_rows)]
+
+    def predicted(rows: np.ndarray) -> np.ndarray | None:
+        # Always of selected rows: those of X itself may lie in memory in another order.
+        return result_of(lambda: numbers_per_row(estimator, method, take_rows(X, rows)), None)
+
+    every = np.arange(X.shape[0])
+    scores = predicted(every)
+    if scores is not None:
+        return scores
+    failing, parts = np.zeros(len(every), dtype=bool), np.array_split(every, 2)
     while parts:
         rows = parts.pop()
-        try:
-            of_rows = X if len(rows) == n_rows else take_rows(X, rows)
-            scores[rows] = numbers_per_row(estimator, method, of_rows)
-        except KeyboardInterrupt:
-            raise
-        except BaseException:
+        if predicted(rows) is None:
             # A row is missing, whatever the model does with it: it may even ask for the exit.
+            failing[rows] = len(rows) == 1
             parts += np.array_split(rows, 2) if len(rows) > 1 else []
-    return scores
+    if failing.all():
+        return np.full(len(every), np.nan)
+    scores = predicted(np.where(failing, np.argmin(failing), every))
+    return np.full(len(every), np.nan) if scores is None else np.where(failing, np.nan, scores)
 
 
 def refuse_unusable(estimator: Any, method: str, columns: Any) -> None:
@@ -802,7 +814,7 @@ def refuse_unusable(estimator: Any, method: str, columns: Any) -> None:
         first = first[0]
     # It takes tables with more columns than it was fitted to.
     if not isinstance(first, ColumnTransformer):
-        with quiet():
+        with silence():
             validate_data(estimator, columns, reset=False, skip_check_array=True)
 
 

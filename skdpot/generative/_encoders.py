@@ -78,7 +78,7 @@ class RecordSpace:
 class Encoder(BaseEstimator, ABC):
     """An encoder of records as vectors of bounded norm, and back.
 
-    A subclass is a file of its own in this folder. Its parameters are public, and it is prepared
+    There are no others than those of this module. Its parameters are public, and it is prepared
     for a space of records before any record is seen. No bit of a code depends on another record,
     and no record causes an error.
 
@@ -706,12 +706,8 @@ def _exponentials(numbers: np.ndarray) -> np.ndarray:
 
 def named_encoders() -> dict[str, type[Encoder]]:
     """Return all classes of encoders by name."""
-    found, waiting = {}, Encoder.__subclasses__()
-    while waiting:
-        kind = waiting.pop()
-        waiting += kind.__subclasses__()
-        found[kind.name] = kind
-    return found
+    kinds = (BoundedEncoder, IdentityEncoder, CosineEncoder, PoseEncoder)
+    return {kind.name: kind for kind in kinds}
 
 
 def make_encoder(encoder: Any, space: RecordSpace, *, ample: bool = False) -> Encoder:
@@ -735,6 +731,12 @@ def make_encoder(encoder: Any, space: RecordSpace, *, ample: bool = False) -> En
         encoder = kinds[name]()
     elif not isinstance(encoder, Encoder):
         raise ValueError(_message(encoder, named_encoders()))
+    elif type(encoder) not in named_encoders().values():
+        raise TypeError(
+            f"encoder is of the class {type(encoder).__name__}, which is derived from an encoder "
+            "of skdpot.generative: only these themselves are accepted. Code of your own would see "
+            "private records, and could print them or fail."
+        )
     return encoder.prepared(space, ample=ample)
 
 

@@ -108,7 +108,8 @@ class Agreement:
             return np.empty((0, self.columns))
         import pandas as pd
 
-        return pd.DataFrame({name: np.empty(0) for name in self.columns})
+        # Columns of objects may hold anything, as declared.
+        return pd.DataFrame({name: np.empty(0, dtype=object) for name in self.columns})
 
     def _arranged(self, X: Any) -> Any:
         """Return rows with the agreed columns, which names put in order; or raise."""

@@ -17,7 +17,7 @@ from skdpot import __version__
 from skdpot.parts._agreement import Agreement
 from skdpot.privacy import PrivacyLedger
 from skdpot.privacy.events import event_to_json
-from skdpot.privacy.foreign import quiet
+from skdpot.privacy.foreign import silence
 from skdpot.privacy.random import derive_key, keyed_source
 
 _FORMAT = "skdpot part 1"
@@ -63,7 +63,7 @@ def make_part(
         The file to be written. A file that is there is replaced.
     again : bool, default=False
         Whether to make another part after one was made for this agreement, of other rows or of the
-        same. It has new noise and is charged, at every call.
+        same. It has new noise and is charged, if the calls are made one after another.
 
     Returns
     -------
@@ -73,8 +73,8 @@ def make_part(
     Raises
     ------
     ValueError
-        If the owner or the columns are not those of the agreement, or a part of other rows was
-        made. Nothing has been charged then.
+        If the owner or the columns are not those of the agreement, `path` is a file of the ledger,
+        or a part of other rows was made. Nothing has been charged then.
     BudgetExceededError
         If the ledger does not allow the release. Nothing has been released then.
 
@@ -84,6 +84,10 @@ def make_part(
 
     Notes
     -----
+    Make the parts of a ledger one after another. Of calls at the same time each may find that no
+    part was made: then those of the same rows make one part, charged once, even with `again`; and
+    those of different rows make a part each, also without `again`, and each is charged.
+
     The noise of a part is all that the owner's own rows need. So the sum of k parts has k times the
     variance of the noise of one fit to all rows: as if the rows were fewer by the factor of the
     root of k. The proof is in :ref:`proof-parts`.
@@ -112,9 +116,11 @@ def make_part(
         )
     if not isinstance(ledger, PrivacyLedger):
         raise TypeError(f"ledger must be the owner's PrivacyLedger, got {type(ledger).__name__}.")
+    target = Path(path)
+    _refuse_own_file(ledger, target)
     estimator, plan = agreement._planned()
     X = agreement._arranged(X)
-    with quiet(), np.errstate(all="ignore"):
+    with silence(), np.errstate(all="ignore"):
         values = estimator._private_sums(plan, estimator._validate(X, labels))
     label = f"{plan.label}, part of {owner} for {agreement.digest[:16]}"
     plan = replace(plan, label=label, n_records=agreement.n_records)
@@ -140,7 +146,6 @@ def make_part(
     plan.charge_to(ledger, token=token)
     with np.errstate(all="ignore"):
         sums = plan.release.add_noise(values, keyed_source(key, b"part", *tokens[token]))
-    target = Path(path)
     _write(target, agreement, [owner], sums)
     return target
 
@@ -234,25 +239,42 @@ def add_parts(
 def _key_of(ledger: PrivacyLedger) -> bytes:
     """Return the secret key beside a ledger, which is made at its first part."""
     path = Path(f"{ledger.path}.key")
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        key = b""
-        with suppress(OSError), open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as found:
-            # A copy from a backup may have lost its mode. That of another account keeps its own.
-            os.fchmod(found.fileno(), 0o600)
-            key = found.read()
-        if len(key) != 32:
-            raise ValueError(
-                f"{path} is no key of a ledger: it must be a file of 32 bytes, of this account, "
-                "and no link."
-            ) from None
-        return key
-    with os.fdopen(handle, "wb") as file:
-        file.write(key := secrets.token_bytes(32))
-        file.flush()
-        os.fsync(file.fileno())
+    if not os.path.lexists(path):
+        # Whole on the disk before it has its name: after a crash it could be zeros.
+        draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        try:
+            with os.fdopen(
+                os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
+            ) as file:
+                file.write(secrets.token_bytes(32))
+                file.flush()
+                os.fsync(file.fileno())
+            # A key that was made meanwhile stays.
+            with suppress(FileExistsError):
+                os.link(draft, path)
+        finally:
+            draft.unlink(missing_ok=True)
+    key = b""
+    with suppress(OSError), open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as found:
+        # A copy from a backup may have lost its mode. That of another account keeps its own.
+        os.fchmod(found.fileno(), 0o600)
+        key = found.read()
+    if len(key) != 32 or len(set(key)) == 1:
+        raise ValueError(
+            f"{path} is no key of a ledger: it must be a file of 32 bytes, not all equal, of this "
+            "account, and no link. Restore it from a backup."
+        )
     return key
+
+
+def _refuse_own_file(ledger: PrivacyLedger, path: Path) -> None:
+    """Raise if a part would replace a file of the ledger."""
+    own = [Path(f"{ledger.path}{end}") for end in ("", "-wal", "-shm", "-journal", ".key")]
+    places = {path.resolve(), path.parent.resolve() / path.name}
+    for file in own:
+        same = path.exists() and file.exists() and path.samefile(file)
+        if same or places & {file.resolve(), file.parent.resolve() / file.name}:
+            raise ValueError(f"path is a file of the ledger, {file}: give another path.")
 
 
 def _write(path: Path, agreement: Agreement, owners: list[str], sums: np.ndarray) -> None:

@@ -37,11 +37,10 @@ class _Silence:
     """Hides all output and warnings inside, until the last of those inside has left.
 
     Streams, warnings and logs belong to the process: with several threads, the first one silences
-    them and the last one restores them. With `states` it also restores global random states.
+    them and the last one restores them, with the global random states.
     """
 
-    def __init__(self, states: bool) -> None:
-        self._states = states
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._inside = 0
         self._undo = contextlib.ExitStack()
@@ -53,7 +52,9 @@ class _Silence:
                 self._hush()
             self._inside += 1
         try:
-            yield
+            # Settings of floating-point errors are those of a thread, and not of the process.
+            with np.errstate():
+                yield
         finally:
             with self._lock:
                 self._inside -= 1
@@ -61,10 +62,9 @@ class _Silence:
                     self._undo.close()
 
     def _hush(self) -> None:
-        if self._states:
-            self._undo.callback(np.random.set_state, np.random.get_state())
-            self._undo.callback(random.setstate, random.getstate())
-            self._undo.callback(_torch_restorer())
+        self._undo.callback(np.random.set_state, np.random.get_state())
+        self._undo.callback(random.setstate, random.getstate())
+        self._undo.callback(_torch_restorer())
         self._undo.callback(logging.disable, logging.root.manager.disable)
         logging.disable(sys.maxsize)
         self._undo.enter_context(contextlib.redirect_stdout(io.StringIO()))
@@ -74,18 +74,17 @@ class _Silence:
         warnings.simplefilter("ignore")
 
 
-# Both hide warnings, prints and logs, which may depend on private values. The first one also
-# restores random states, which foreign code may change. Output of compiled code that bypasses
-# Python is not caught.
-silence, quiet = _Silence(states=True), _Silence(states=False)
+# Hides warnings, prints and logs, which may depend on private values, and restores random states,
+# which foreign code may change. Output of compiled code that bypasses Python is not caught.
+silence = _Silence()
 
 
 def result_of(call: Callable[[], Any], default: Any) -> Any:
     """Return the result of foreign code on private values, or a public default if it fails.
 
     An error may quote a value, and the fact that there is one depends on values: all count as the
-    default, also an exit of the process. Only an interruption by the user is passed on. Call it
-    within `silence`.
+    default, also an exit of the process. Only an interruption by the user is passed on, without its
+    text, which that code may have written. Call it within `silence`.
 
     Examples
     --------
@@ -96,6 +95,8 @@ def result_of(call: Callable[[], Any], default: Any) -> Any:
     try:
         return call()
     except KeyboardInterrupt:
-        raise
+        pass
     except BaseException:
         return default
+    # Raised outside of the handler, so that the original is not its context.
+    raise KeyboardInterrupt

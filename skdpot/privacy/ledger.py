@@ -1056,9 +1056,11 @@ class PrivacyLedger:
         Raises
         ------
         ValueError
-            If the path has another ending.
+            If the path has another ending, or is the ledger's own file.
         """
         path = Path(path)
+        if path.exists() and self.path.exists() and path.samefile(self.path):
+            raise ValueError(f"{path} is the file of this ledger: give another path.")
         if path.suffix == ".json":
             records = [
                 {"number": number, "digest": digest, **json.loads(body)}

@@ -105,7 +105,7 @@ def without_sizes(error: BaseException) -> BaseException:
     """Return an error, or another one of its kind if its message may name a private size or value.
 
     Libraries name the shape of an array that does not fit in memory, and a number that is too large
-    for its type.
+    for its type. The text of an interruption is left out.
 
     Examples
     --------
@@ -118,6 +118,9 @@ def without_sizes(error: BaseException) -> BaseException:
         said = MemoryError("there is not enough memory: use fewer records, or smaller settings.")
     elif isinstance(error, OverflowError):
         said = OverflowError("a number is too large for this computation.")
+    elif isinstance(error, KeyboardInterrupt) and error.args:
+        # That of a user has no text. Code of users that is given private values may write one.
+        said = KeyboardInterrupt()
     if said is not error:
         for note in getattr(error, "__notes__", ()):
             said.add_note(note)

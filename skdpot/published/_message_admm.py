@@ -23,7 +23,7 @@ from skdpot.allocation import (
 )
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import DpEvent
-from skdpot.privacy.foreign import quiet
+from skdpot.privacy.foreign import silence
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import marginal_bounds, message_error
 from skdpot.releases import MessageReleases, ReleaseSeries
@@ -440,7 +440,7 @@ def private_consensus(
     agreed, totals, n_averaged = start, [np.zeros_like(start), np.zeros_like(start)], 0
     rows = []
     for round_ in range(1, n_rounds + 1):
-        with quiet():
+        with silence():
             answers = [
                 state.answer(sent[k], sent[1 - k], eta, relaxation, 0.0)
                 for k, state in enumerate(states)

@@ -5,9 +5,11 @@ released as without it, in silence, and a record counts in one cell at most.
 """
 
 import logging
+import random
 import sys
 import warnings
 from decimal import Decimal
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -15,9 +17,11 @@ import polars as pl
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.compose import make_column_transformer
+from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder
 
@@ -176,6 +180,17 @@ def test_numbers_are_clipped_and_read_from_text_and_others_have_no_place(
     ]
     np.testing.assert_array_equal(*found)
     assert found[0].sum() == N - (as_if is None)
+
+
+@pytest.mark.parametrize("column", ["a", "g"])
+@pytest.mark.parametrize("kind", ["Float64", "Int64", "boolean", "double[pyarrow]"])
+@pytest.mark.parametrize("name", ["histogram", "premium"])
+def test_a_missing_value_of_a_nullable_type_refuses_nothing(name, kind, column):
+    for value in (kind == "boolean" or 1, pd.NA):
+        frame = TABLE.assign(**{column: (np.arange(N) % 2).astype(float)})
+        frame = frame.astype({column: "Float64"}).astype({column: kind})
+        frame.loc[ODD, column] = value
+        assert len(charges(fitted(MAKE[name], frame, TARGETS))) == 1
 
 
 def no_rows_have_a_place():
@@ -362,6 +377,82 @@ def test_a_foreign_model_sees_rows_after_the_charge_and_says_nothing(
     without = counted(monkeypatch, lambda: of_hostile(TRICKS[trick], np.delete(RICH, ODD, axis=0)))
     added = counted(monkeypatch, lambda: of_hostile(TRICKS[trick], RICH)) - without
     assert added.min() == 0 and added.sum() in (0, 1)
+
+
+class LastBits(RegressorMixin, BaseEstimator):
+    """Predicts the last bit of what a model says, and keeps what it said last."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def fit(self, X, y):
+        self.model_ = self.model.fit(X, y)
+        self.n_features_in_ = X.shape[1]
+        return self
+
+    def predict(self, X):
+        self.said_ = self.model_.predict(X)
+        bits = np.ascontiguousarray(self.said_, dtype=float).view(np.int64) & 1
+        return np.where(np.isnan(self.said_), np.nan, bits)
+
+
+class MissesSome(Ridge):
+    """Has no prediction for rows that are not finite, and no error."""
+
+    def predict(self, X):
+        missing = np.isnan(X).any(axis=1)
+        return np.where(missing, np.nan, super().predict(np.nan_to_num(X)))
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("model", [
+    Ridge(), MissesSome(), make_pipeline(PCA(5), Ridge()),
+    MLPRegressor(hidden_layer_sizes=20, max_iter=3, random_state=0),
+])  # fmt: skip
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
+def test_a_record_without_a_prediction_moves_no_other_by_its_last_bit(model, order, monkeypatch):
+    draws = np.random.default_rng(0)
+    training, sizes = draws.normal(size=(300, 30)), [403, 27, 64]
+    bits = LastBits(model).fit(training, draws.normal(size=300))
+    for n in sizes:
+        # Equal rows are predicted by different kernels at the end of a batch and in its middle.
+        rows = np.asarray(np.repeat(draws.normal(size=(1, 30)), n, axis=0), order=order)
+        sides = np.arange(n) % 2
+        odd = rows.copy(order="A")
+        odd[n // 2] = np.nan
+        counts, said = [], []
+        for X in (rows, odd):
+            fair = premium(bits, bounds=(0, 1), sensitive_features=None)
+            fit = partial(fair.fit, X, np.zeros(n), sensitive_features=sides)
+            counts.append(counted(monkeypatch, fit))
+            said.append(np.delete(bits.said_, n // 2).tobytes())
+        assert said[0] == said[1]
+        lost = counts[0] - counts[1]
+        assert lost.min() == 0 and lost.sum() == 1
+
+
+FORGOTTEN = {
+    "numpy's errors": lambda *_: np.seterr(all="raise"),
+    "numpy's draws": lambda *_: np.random.seed(1),
+    "draws of Python": lambda *_: random.seed(1),
+}
+
+
+@pytest.mark.parametrize("trick", FORGOTTEN)
+def test_a_foreign_model_leaves_no_state_behind(trick):
+    def states():
+        return str((np.geterr(), np.random.get_state(), random.getstate()))
+
+    before = states()
+    of_hostile(FORGOTTEN[trick], RICH)
+    assert states() == before
+
+
+def test_an_interruption_by_a_foreign_model_loses_its_text():
+    for error in (KeyboardInterrupt("187654"), KeyboardInterrupt()):
+        with pytest.raises(KeyboardInterrupt) as caught:
+            of_hostile(failing(error), RICH)
+        assert not caught.value.args and not caught.value.__context__
 
 
 def test_a_model_that_always_fails_leaves_a_fit_of_noise():

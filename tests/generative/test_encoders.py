@@ -10,10 +10,11 @@ import scipy.fft
 import scipy.ndimage
 from sklearn.datasets import load_digits
 
-from skdpot.generative import CosineEncoder, PoseEncoder
+from skdpot import DPSinkhornGenerator, PrivacyLedger
+from skdpot.generative import CosineEncoder, ImageSketch, PoseEncoder
 from skdpot.generative import _encoders as pose
 from skdpot.generative import _images as images
-from skdpot.generative._encoders import Encoder, RecordSpace, make_encoder
+from skdpot.generative._encoders import RecordSpace, make_encoder
 from skdpot.generative._images import (
     CosineTransform,
     IntensityMap,
@@ -519,26 +520,22 @@ def test_images_may_be_moved_as_they_are_decoded(name, monkeypatch):
     np.testing.assert_allclose(in_blocks, found, atol=1e-9)
 
 
-def test_an_encoder_of_a_new_name_is_one_class():
-    """Nothing else knows of it: it is chosen by its name, and read from files."""
+class Asking(CosineEncoder):
+    """Code of somebody who looks for a record."""
 
-    class Halved(Encoder):
-        name = "halved"
-        _parameter_constraints = {}
+    def encode(self, points):
+        if np.max(points) > 0.99:
+            print("s3cret")
+            raise SystemExit("s3cret")
+        return super().encode(points)
 
-        def _prepare(self, space, ample):
-            self.n_codes, self.largest_norm = space.n_features, float(space.n_features)
 
-        def _encode(self, points):
-            return points / 2
-
-        def _decode(self, codes):
-            return np.clip(2 * codes, -1, 1)
-
-    try:
-        encoder = make("halved", n_features=3)
-        points = random_points(3)
-        np.testing.assert_allclose(encoder.decode(encoder.encode(points)), points)
-        assert isinstance(encoder, Halved) and encoder.n_codes == 3
-    finally:
-        Halved.name = ""
+@pytest.mark.parametrize("largest", [0.5, 1.0])
+def test_encoders_of_users_are_refused_before_the_charge(largest, capfd):
+    ledger = PrivacyLedger(100.0, 0.1, neighbouring="add_remove")
+    X = np.full((200, 16), largest)
+    model = ImageSketch(Asking(n_coefficients=3))
+    generator = DPSinkhornGenerator(8.0, image_shape=(4, 4), model=model, ledger=ledger)
+    with pytest.raises(TypeError, match="class Asking, which is derived"):
+        generator.fit(X)
+    assert not ledger.entries() and capfd.readouterr() == ("", "")

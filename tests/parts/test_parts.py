@@ -1,6 +1,7 @@
 """Parts of several owners: what is in a file, what it costs, how private it is, and their sum."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -167,6 +168,46 @@ def test_without_its_key_no_part_is_made_again(make):
     with pytest.raises(ValueError, match="no link"):
         make(agreement)
     assert len(ledger.entries()) == 1
+
+
+def test_a_key_of_equal_bytes_is_refused(make):
+    """A crash of the machine can leave zeros in a file that was not written to the disk."""
+    agreement = agreed()
+    ledger = PrivacyLedger(9.0, 1e-5)
+    key = ledger.path.with_name(ledger.path.name + ".key")
+    for byte in (b"\0", b"\xff"):
+        key.write_bytes(byte * 32)
+        with pytest.raises(ValueError, match="not all equal"):
+            make(agreement, ledger=ledger)
+    assert not ledger.entries()
+
+
+def test_a_key_has_its_name_when_it_is_on_the_disk(make, monkeypatch):
+    written, sync = [], os.fsync
+
+    def dies(handle):
+        written.append(handle)
+        if not ledger.entries():
+            raise InterruptedError
+        sync(handle)
+
+    ledger = PrivacyLedger(9.0, 1e-5)
+    with monkeypatch.context() as patch, pytest.raises(InterruptedError):
+        patch.setattr(os, "fsync", dies)
+        make(agreed(), ledger=ledger)
+    assert written and not list(ledger.path.parent.glob(f"*{ledger.path.name}.key*"))
+    make(agreed(), ledger=ledger)
+    assert len(ledger.path.with_name(ledger.path.name + ".key").read_bytes()) == 32
+
+
+@pytest.mark.parametrize("end", ["", "-wal", "-shm", "-journal", ".key"])
+def test_a_part_replaces_no_file_of_the_ledger(end, make, tmp_path):
+    ledger = PrivacyLedger(9.0, 1e-5, path=tmp_path / "own.sqlite")
+    file = tmp_path / f"own.sqlite{end}"
+    for path in (file, tmp_path / "." / ".." / tmp_path.name / file.name):
+        with pytest.raises(ValueError, match="is a file of the ledger"):
+            make(agreed(), ledger=ledger, path=path)
+    assert not ledger.entries() and PrivacyLedger.open(ledger.path).remaining()
 
 
 def test_a_key_from_a_backup_is_hidden_from_other_accounts_again(make):

@@ -329,6 +329,16 @@ class TestReports:
         assert frame["epsilon"].tolist() == [0.25]
         assert frame["event"].tolist() == ["PureDpEvent(epsilon=0.25)"]
 
+    @pytest.mark.parametrize("end", [".json", ".csv"])
+    def test_an_export_does_not_replace_the_ledger(self, end, tmp_path):
+        ledger = PrivacyLedger(1.0, path=tmp_path / f"ledger{end}")
+        link = tmp_path / f"link{end}"
+        link.symlink_to(ledger.path)
+        for path in (ledger.path, link):
+            with pytest.raises(ValueError, match="is the file of this ledger"):
+                ledger.export(path)
+        assert PrivacyLedger.open(ledger.path).remaining() == ledger.remaining()
+
     def test_exports_hold_every_record(self, tmp_path):
         ledger = PrivacyLedger(epsilon=1.0)
         ledger.charge(PureDpEvent(0.25), **RECORD)
