@@ -400,24 +400,27 @@ class VectorReleases(SketchSeries):
             kernels, noise["variance"], _ = products("kernels", norms)
 
         # From here on, all is computed from released and public numbers.
-        if frequencies is not None and plan.own_covariances:
-            alike = np.average(kernels, axis=0, weights=counts)
-            in_common = np.where(counts < plan.least_own, 1.0, _IN_COMMON)
-            kernels += in_common[:, None, None] * (alike - kernels)
-        if plan.n_clusters > 1 and undo_clipping:
-            # Clusters and kernels together get the variance that was released of classes.
-            shares, totals = counts / counts.sum(), [np.trace(one) for one in by_class]
-            within = [np.trace(kernels[c % len(kernels)]) for c in range(n_classes)]
-            between = np.einsum("ck,ckj,ckj->c", weights, centres, centres)
-            missing = max(shares @ (np.array(totals) - within), 0.0) / max(shares @ between, 1e-300)
-            centres = centres * np.clip(np.sqrt(missing), *_RESTORED)
-        # Noise leaves no more digits than these. The memory layout is that of arrays of a file, so
-        # that sums have the same rounding errors.
-        parts = means[:, None] + centres, square_roots(kernels)
-        means, factors = (part.astype(np.float32, order="C") for part in parts)
-        mixture = Mixture(counts, weights, means, factors, np.array(encoder.largest_norm))
-        sketch = ReleasedVectors(encoder, mixture, intensities, self.augment, noise)
-        return FittedRecords(self.space, sketch, None)
+        with one_blas_thread():
+            if frequencies is not None and plan.own_covariances:
+                alike = np.average(kernels, axis=0, weights=counts)
+                in_common = np.where(counts < plan.least_own, 1.0, _IN_COMMON)
+                kernels += in_common[:, None, None] * (alike - kernels)
+            if plan.n_clusters > 1 and undo_clipping:
+                # Clusters and kernels together get the variance that was released of classes.
+                shares, totals = counts / counts.sum(), [np.trace(one) for one in by_class]
+                within = [np.trace(kernels[c % len(kernels)]) for c in range(n_classes)]
+                between = np.einsum("ck,ckj,ckj->c", weights, centres, centres)
+                missing = max(shares @ (np.array(totals) - within), 0.0) / max(
+                    shares @ between, 1e-300
+                )
+                centres = centres * np.clip(np.sqrt(missing), *_RESTORED)
+            # Noise leaves no more digits than these. The memory layout is that of arrays of a
+            # file, so that sums have the same rounding errors.
+            parts = means[:, None] + centres, square_roots(kernels)
+            means, factors = (part.astype(np.float32, order="C") for part in parts)
+            mixture = Mixture(counts, weights, means, factors, np.array(encoder.largest_norm))
+            sketch = ReleasedVectors(encoder, mixture, intensities, self.augment, noise)
+            return FittedRecords(self.space, sketch, None)
 
 
 def intensity_counts(points: Any) -> np.ndarray:
