@@ -175,6 +175,7 @@ def _template(options: argparse.Namespace) -> None:
 def _part(options: argparse.Namespace) -> None:
     from skdpot.parts import Agreement, make_part
 
+    _refuse_replaced(options.out, options.data, options.agreement)
     agreement = Agreement.load(options.agreement)
     frame = _frame_of(options.data)
     labels = None if options.labels is None else frame.pop(options.labels)
@@ -187,6 +188,7 @@ def _part(options: argparse.Namespace) -> None:
 def _combine(options: argparse.Namespace) -> None:
     from skdpot.parts import add_parts
 
+    _refuse_replaced(options.out, *options.parts)
     fitted = add_parts(options.parts, path=options.out)
     print(f"sum of {len(options.parts)} parts: {options.out}\n{fitted.privacy_guarantee_}")
 
@@ -271,6 +273,14 @@ def _read_json(path: Path, data: Path) -> Any:
         raise ValueError(f"{path} is not JSON: {error}. {_HOW_TO_DECLARE}.") from None
 
 
+def _refuse_replaced(path: Path, *inputs: Path | None) -> None:
+    """Raise if a result would replace what is read, or a ledger and the files beside it."""
+    names = {str(one.resolve()) for one in inputs if one is not None}
+    if any(str(path.resolve()) in (name, f"{name}-wal", f"{name}-shm", f"{name}.key")
+           for name in names):  # fmt: skip
+        raise ValueError(f"{path} is what is read; it is not replaced.")
+
+
 def _check_places(options: argparse.Namespace) -> None:
     """Raise if a result could not be written, before anything is charged."""
     from skdpot.tables import suffix_of
@@ -282,8 +292,7 @@ def _check_places(options: argparse.Namespace) -> None:
     if options.report is not None and options.report.suffix not in (".txt", ".html", ".json"):
         raise ValueError(f"{options.report} must end with .txt, .html or .json.")
     for path in filter(None, (options.out, options.save, options.report)):
-        if path.resolve() in (options.data.resolve(), options.schema.resolve()):
-            raise ValueError(f"{path} is what is read; it is not replaced.")
+        _refuse_replaced(path, options.data, options.schema, options.ledger)
         if path.exists() and not options.force:
             raise ValueError(f"{path} exists: --force replaces it.")
         if path.is_dir() or not os.access(path.parent, os.W_OK):

@@ -577,8 +577,13 @@ def test_types_of_columns_are_refused_before_the_charge(odd):
 
 
 def test_text_as_a_type_is_refused_where_numbers_are_wanted():
-    with pytest.raises(ValueError, match="X holds text"):
-        generator("add_remove", None, bounds=(0, 1)).fit(POINTS.astype(str))
+    numbers, words = POINTS.astype(str), POINTS.astype(str)
+    words[ROW, 1] = "x"
+    for rows in (numbers, words):
+        for kind in ("U9", "S9", np.dtypes.StringDType()):
+            for made in (generator("add_remove", None, bounds=(0, 1)), distance(None)):
+                with pytest.raises(ValueError, match="X holds text"):
+                    made.fit(rows.astype(kind), *([SIDES] if hasattr(made, "metric") else []))
 
 
 def test_a_record_that_is_read_by_rule_is_that_of_the_rule():

@@ -49,6 +49,34 @@ def run(folder, *arguments, rows="500", out="made.csv"):
     return main(["synthesize", *places, "--epsilon", "2", *made, *arguments])
 
 
+@pytest.mark.parametrize("end", ["", ".key", "-wal"])
+def test_no_result_replaces_a_ledger(folder, end, capsys):
+    ledger = folder / "budget.sqlite"
+    PrivacyLedger(3.0, 1e-4, path=ledger, neighbouring="add_remove")
+    there = ledger.read_bytes()
+    arguments = ["--ledger", str(ledger), "--save", f"{ledger}{end}", "--force"]
+    assert run(folder, *arguments) != 0
+    assert "is not replaced" in capsys.readouterr().err
+    assert ledger.read_bytes() == there and not PrivacyLedger.open(ledger).entries()
+
+
+def test_no_part_and_no_sum_replaces_what_is_read(folder, capsys):
+    data, part = folder / "data.csv", folder / "north.part"
+    part.write_bytes(b"a part")
+    agreement = folder / "agreement.json"
+    agreement.write_text("{}")
+    of_part = ["part", str(data), "--agreement", str(agreement), "--owner", "north"]
+    of_part += ["--ledger", str(folder / "mine.sqlite")]
+    for command in (
+        [*of_part, "--out", str(data)],
+        [*of_part, "--out", str(agreement)],
+        ["combine", str(part), "--out", str(part)],
+    ):
+        assert main(command) != 0
+        assert "is not replaced" in capsys.readouterr().err
+    assert part.read_bytes() == b"a part" and agreement.read_text() == "{}"
+
+
 def test_a_synthetic_table_is_written_and_charged_and_the_generator_kept(folder, capsys):
     ledger, saved = folder / "budget.sqlite", folder / "made.npz"
     arguments = ["--target", "retired", "--ledger", str(ledger), "--save", str(saved)]

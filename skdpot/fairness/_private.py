@@ -146,7 +146,7 @@ def refuse_types(table: Table, columns: list[Column]) -> None:
                 f"column {column.name!r} of X is not numeric, it holds dates. Convert them first, "
                 "for example to days since a fixed day."
             )
-        elif table.kind(column.position) in "USmc":
+        elif table.kind(column.position) in "USTmc":
             raise ValueError(
                 f"column {column.name!r} of X has the type "
                 f"{table.dtype(column.position) or table.X.dtype}, which is not numeric. "

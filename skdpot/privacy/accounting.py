@@ -52,14 +52,14 @@ _MARGIN = 1e-12
 _ORDERS = np.concatenate([1 + np.geomspace(1e-3, 1, 60, endpoint=False), np.geomspace(2, 1e6, 240)])
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 # Grid points in a standard deviation of the loss of one release: with 64 instead of 32, prices of
-# the table in doc/theory/accounting.rst fall by less than 2e-4 of themselves.
+# twelve trainings (multipliers .6 to 4, 100 to 160,000 steps) fall by less than 1e-4 of themselves.
 _POINTS_PER_SPREAD = 32
 # Largest numbers of grid points of one release, and of a composition: a second or less.
 _MOST_POINTS, _MOST_COMPOSED_POINTS = 2**17, 2**19
 # Losses that are further apart have no price by a grid.
 _WIDEST = 1e5
-# By how much the transforms of a composition may change a delta, for each release: ten times what
-# compositions of 10 to 10**6 releases showed.
+# By how much the transforms of a composition may change a delta, for each release: two hundred
+# times the largest error against the exact deltas of 10 to 10**6 Gaussian releases, 4.5e-17.
 _ROUNDING = 1e-14
 # A record that is sampled more rarely counts as sampled with this probability.
 _RAREST = 1e-12

@@ -90,7 +90,7 @@ def private_doubles(values: Any) -> np.ndarray:
     """
     with np.errstate(all="ignore"):
         array = without_quotes(lambda: _unrounded(values), "private values must be real numbers.")
-        if array.dtype.kind in "cSU" or (
+        if array.dtype.kind in "cSTU" or (
             array.dtype == object
             and any(isinstance(value, _NO_REAL_NUMBERS) for value in array.flat)
         ):

@@ -140,7 +140,7 @@ class Column:
     def has_other_labels(self, kind: str) -> bool:
         """Tell whether a type of this kind holds none of the declared labels."""
         are_text = [isinstance(label, str) for label in self.values]
-        return (kind in "biuf" and all(are_text)) or (kind in "US" and not any(are_text))
+        return (kind in "biuf" and all(are_text)) or (kind in "UST" and not any(are_text))
 
     def _is_of_other_type(self, value: Any) -> bool:
         """Tell whether a value that is no label equals one after a conversion of its type."""

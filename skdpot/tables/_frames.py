@@ -81,7 +81,7 @@ class Table:
             # An integer beyond 2**53 may be a label that was rounded because another row has a
             # fraction.
             rounded = letter == "f" and bool((np.abs(self.X) >= LARGEST_EXACT).any())
-            if letter in "USmM" or rounded:
+            if letter in "USTmM" or rounded:
                 self.X = np.asarray(X, dtype=object)
 
     def __len__(self) -> int:

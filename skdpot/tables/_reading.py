@@ -254,7 +254,7 @@ def as_numbers(X: Any) -> Any:
         kinds = {getattr(given.dtype, "kind", "f")}
     else:
         kinds = {table.kind(place) for place in range(len(table.names))}
-    if kinds & {"U", "S"}:
+    if kinds & set("UST"):
         raise ValueError("could not convert a type of text")
     if table is not None and "O" in kinds:
         return np.column_stack([_floats(table.column(j)) for j in range(len(table.names))])
