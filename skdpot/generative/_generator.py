@@ -6,14 +6,15 @@ from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import DensityMixin
+from sklearn.base import DensityMixin, clone
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdpot._base import PrivateEstimator, warn_user
 from skdpot._progress import progress_bar
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.generative._budget import sketch_budget
+from skdpot.generative._counts import refined_columns
 from skdpot.generative._draws import ReleasedTable
 from skdpot.generative._files import load_generator, save_generator
 from skdpot.generative._network import NetworkTraining, device_of, learn_from_sketch, training_of
@@ -495,6 +496,37 @@ class DPSinkhornGenerator(BaseGenerator):
 
     def _keep(self, plan: ReleasePlan, released: FittedRecords | ReleasedTable) -> None:
         self._set_fitted(released, plan.release.budget.noise_multiplier)
+
+    def _for_parts(self) -> Self:
+        """Return what owners agree on: counts of the declared values of a table."""
+        if self.schema is None or self.epsilon is None:
+            raise ValueError("parts of a generator are those of a table: set schema and epsilon.")
+        neighbouring = "replace_one" if self.neighbouring == "auto" else self.neighbouring
+        return clone(self).set_params(neighbouring=neighbouring)
+
+    def _plan_of_parts(self, n_records, columns, n_parts) -> ReleasePlan:
+        """Return the plan of the release of each of so many owners, or raise."""
+        data: Any = self._declared(n_records, columns)
+        schema = data.records.space.schema
+        if refined := [schema.names[j] for j in refined_columns(schema)]:
+            raise ValueError(
+                f"parts are counts of single values, of which the columns {refined} have too many: "
+                "declare categories, levels or fewer integers for them, such as intervals."
+            )
+        space = replace(
+            data.records.space, container="pandas" if hasattr(columns, "columns") else "array"
+        )
+        plan = self._plan(replace(data, records=replace(data.records, space=space)))
+        return replace(plan, release=replace(plan.release, n_parts=n_parts))
+
+    def _private_sums(self, plan, data) -> np.ndarray:
+        """Return an owner's counts without noise: private."""
+        return plan.release.values(data.records)
+
+    def _keep_parts(self, plan, total, columns) -> None:
+        """Fit to the sum of all parts."""
+        validate_data(self, columns, skip_check_array=True)
+        self._replace_fit(plan, plan.release.read(total))
 
     @property
     def _bar(self) -> Any:

@@ -170,13 +170,15 @@ class TableReleases(SketchSeries):
     progress: Callable[..., Any]
     # Whether classes are the groups of a map, which noise in them would reveal.
     pooled: bool = False
+    # The number of owners whose sums are added up, each with noise of its own; 0 for a fit.
+    n_parts: int = 0
 
     label = "a sketch of a table"
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return the standard errors of the counts of columns, and of pairs of columns."""
         errors = expected_errors(
-            n_records, self.space.schema, self._releases(None), totals=self._options["totals"]
+            n_records, self.space.schema, self._of_parts(), totals=self._options["totals"]
         )
         if not self.pooled:
             return errors
@@ -192,7 +194,33 @@ class TableReleases(SketchSeries):
     @property
     def noise_of_counts(self) -> float:
         """Return the standard deviation of the noise of the counts of single columns."""
-        return noise_of_counts(self.space.schema, self._releases(None))
+        return noise_of_counts(self.space.schema, self._of_parts())
+
+    def values(self, records: Any) -> np.ndarray:
+        """Return the sums of one owner without noise: private. They depend on no other release."""
+        sums = self._of_parts()
+        release_marginals(records.points, self.space.schema, sums, **self._options)
+        return np.concatenate(sums.made)
+
+    def add_noise(self, values: np.ndarray, source: Any) -> np.ndarray:
+        """Return the sums of an owner with all the noise of a fit to her records alone."""
+        sums = self._of_parts(values, source)
+        release_marginals(self._no_points, self.space.schema, sums, **self._options)
+        return np.concatenate(sums.made)
+
+    def read(self, total: np.ndarray) -> "ReleasedTable":
+        """Return what is fitted to the sum of all parts."""
+        sums = self._of_parts(total)
+        return self._fitted(
+            release_marginals(self._no_points, self.space.schema, sums, **self._options)
+        )
+
+    @property
+    def _no_points(self) -> np.ndarray:
+        return np.empty((0, len(self.space.schema.columns)), dtype=np.int64)
+
+    def _of_parts(self, given: Any = None, source: Any = None) -> Any:
+        return SumsOfParts(self._releases(source), max(self.n_parts, 1), given, source is not None)
 
     def run(self, records: Any, source: Any) -> "ReleasedTable":
         """Release the counts of the points of records, and fit the model to them."""
@@ -205,8 +233,14 @@ class TableReleases(SketchSeries):
                 people=None if self.space.user is None else records.people,
             )  # fmt: skip
             bar.update(len(shares))
-            model = fit_table(released, schema, self.n_components, self.n_iter, pooled=self.pooled)
+            fitted = self._fitted(released)
             bar.update()
+        return fitted
+
+    def _fitted(self, released: dict[str, np.ndarray]) -> "ReleasedTable":
+        """Return the model of released counts, with those that tell of its quality."""
+        schema = self.space.schema
+        model = fit_table(released, schema, self.n_components, self.n_iter, pooled=self.pooled)
         statistics = {name: array for name, array in released.items() if name not in _FIT_ONLY}
         return ReleasedTable(self.space, model, released_size(released), statistics)
 
@@ -226,15 +260,50 @@ class TableReleases(SketchSeries):
     @property
     def _shares(self) -> dict[str, float]:
         by_person = self.space.user is not None
-        return share_marginals(self.space.schema, **self._options, by_person=by_person)
+        options = {name: self._options[name] for name in ("parities", "totals")}
+        return share_marginals(self.space.schema, **options, by_person=by_person)
 
     @property
     def _options(self) -> dict[str, Any]:
         """Return the release; classes that are groups of a map need no parities or totals."""
         apart = not self.pooled
         totals = apart and self.budget.noise_multiplier > _NOISE_OF_TOTALS
-        # Parities are counted by bits, which have no weights.
-        return {"parities": apart and self.space.user is None, "totals": totals}
+        # Parities are counted by bits, which have no weights; and of halves that a release finds.
+        parities = apart and self.space.user is None and not self.n_parts
+        return {"parities": parities, "totals": totals, "by_cell": bool(self.n_parts)}
+
+
+class SumsOfParts:
+    """Takes the place of `SketchReleases` where the records of several owners are added up.
+
+    With no sums given, its runs return the exact ones of an owner. Given those, and a source, they
+    are made with noise. Given the sum of all parts, they are read.
+
+    Attributes
+    ----------
+    made : list of ndarray
+        What runs have returned, in their order.
+    """
+
+    def __init__(
+        self, releases: SketchReleases, n_parts: int, given: np.ndarray | None, noisy: bool
+    ) -> None:
+        self.made: list[np.ndarray] = []
+        self._releases, self._n_parts = releases, n_parts
+        self._given, self._noisy = given, noisy
+
+    def standard_deviation(self, name: str, sensitivity: Any) -> float:
+        """Return that of the noise of all owners together."""
+        return math.sqrt(self._n_parts) * self._releases.standard_deviation(name, sensitivity)
+
+    def run(self, name: str, sums: np.ndarray, sensitivity: Any) -> np.ndarray:
+        """Return the sums of this name, once."""
+        if self._given is not None:
+            sums, self._given = np.split(self._given, [len(sums)])
+        if self._noisy:
+            sums = self._releases.run(name, sums, sensitivity)
+        self.made.append(sums)
+        return sums.astype(np.float64)
 
 
 def plan_table(
@@ -330,10 +399,11 @@ def share_marginals(
 def release_marginals(
     units: np.ndarray,
     schema: TableSchema,
-    releases: SketchReleases,
+    releases: Any,
     *,
     parities: bool = False,
     totals: bool = False,
+    by_cell: bool = False,
     people: People | None = None,
 ) -> dict[str, np.ndarray]:
     """Release the counts of single columns and of all pairs, within each class.
@@ -344,10 +414,14 @@ def release_marginals(
         Private, of `TableSchema.encode`.
     schema : TableSchema
         The declaration of the table.
-    releases : SketchReleases
+    releases : SketchReleases or SumsOfParts
         With the shares of `share_marginals`.
     parities, totals : bool
         As of `share_marginals`. There are no parities of people.
+    by_cell : bool, default=False
+        Whether pairs are counted by single cells, and not by groups of cells, which are functions
+        of earlier releases. Then all sums are functions of the records alone, if no column is
+        refined and there are no parities.
     people : People, default=None
         Private. The people of rows. None means one row per person.
 
@@ -473,7 +547,9 @@ def release_marginals(
     if len(features) > 1:
         pair_noise = noise_of_tables(releases, "pairs", math.comb(len(features), 2))
         cleared = [np.where(tail, 0.0, count) for tail, count in zip(tails, sums, strict=True)]
-        groups = group_cells(cleared, schema, pair_noise, starts)
+        groups = [np.arange(size) for size in n_cells]
+        if not by_cell:
+            groups = group_cells(cleared, schema, pair_noise, starts)
         masses = [np.bincount(group, count) for group, count in zip(groups, sums, strict=True)]
         sizes = [len(mass) for mass in masses]
         codes = [group[code] for group, code in zip(groups, codes, strict=True)]

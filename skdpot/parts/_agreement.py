@@ -25,10 +25,11 @@ class Agreement:
 
     Parameters
     ----------
-    estimator : FairBarycenterPreprocessor or PrivateSinkhornDistance
+    estimator : FairBarycenterPreprocessor, PrivateSinkhornDistance or DPSinkhornGenerator
         The estimator that is to be fitted, with its epsilon. Its public parameters are written
         into the agreement. A distance needs ``mechanism="histogram"`` and `groups`, and protects
-        the group of each record, as with ``labels="private"``. A repair is one by a support.
+        the group of each record, as with ``labels="private"``. A repair is one by a support. A
+        generator is one of a table whose columns have few declared values.
     columns : int, list of str, or table
         The columns of X: their number, their names, or a table with these columns, of which no
         value is read.
@@ -72,8 +73,8 @@ class Agreement:
         make = getattr(estimator, "_for_parts", None)
         if make is None:
             raise TypeError(
-                f"{type(estimator).__name__} has no parts. A FairBarycenterPreprocessor and a "
-                "PrivateSinkhornDistance have some."
+                f"{type(estimator).__name__} has no parts. A FairBarycenterPreprocessor, a "
+                "PrivateSinkhornDistance and a DPSinkhornGenerator of a table have some."
             )
         self.owners = _checked_names(owners)
         self.n_records = int(n_records)

@@ -228,7 +228,9 @@ def add_parts(
         )
     total = np.sum([sums for _, sums in found], axis=0)
     estimator, plan = agreed._planned()
-    estimator.set_params(n_jobs=n_jobs, random_state=random_state)
+    estimator.set_params(random_state=random_state)
+    if n_jobs is not None:
+        estimator.set_params(n_jobs=n_jobs)
     with np.errstate(all="ignore"):
         estimator._keep_parts(plan, total, agreed._empty_table())
     if path is not None:

@@ -13,6 +13,7 @@ from scipy.stats import kstest, norm
 from skdpot import (
     DPSinkhornGenerator,
     FairBarycenterPreprocessor,
+    FairBarycenterRegressor,
     PrivacyLedger,
     PrivateSinkhornDistance,
 )
@@ -308,6 +309,85 @@ def test_owners_have_noise_of_their_own(make):
     assert (north != south).mean() > 0.5
 
 
+# Tables of several owners
+# ------------------------
+
+SCHEMA = {"job": ["a", "b", "c"], "kids": range(4), "rich": ["no", "yes"]}
+TABLE_SHARES = {"values": 0.3, "pairs": 0.4}
+
+
+def generator(**parameters):
+    return DPSinkhornGenerator(4.0, 1e-6, **{"schema": SCHEMA, "target": "rich", **parameters})
+
+
+def table_of(place, n=N):
+    rng = np.random.default_rng(place)
+    job, kids = rng.choice(["a", "b", "c"], n), rng.integers(0, 4, n)
+    rich = np.where((job == "a") == (kids > 1), "yes", "no")
+    return pd.DataFrame({"job": job, "kids": kids, "rich": rich})
+
+
+def agreed_table(**parameters):
+    return Agreement(generator(**parameters), list(SCHEMA), 3 * N, OWNERS)
+
+
+def sums_of_table(table, agreement):
+    estimator, plan = agreement._planned()
+    return plan, estimator._private_sums(
+        plan, estimator._validate(agreement._arranged(table), None)
+    )
+
+
+@pytest.mark.parametrize("target", [None, "rich"])
+def test_a_table_is_made_of_the_parts_of_several_owners(target, make):
+    agreement = agreed_table(target=target)
+    files = [make(agreement, owner, rows=(table_of(i), None)) for i, owner in enumerate(OWNERS)]
+    fitted = add_parts(files, random_state=0)
+    assert fitted.privacy_guarantee_.neighbouring == "replace_one"
+    assert fitted.n_records_ == pytest.approx(3 * N, rel=0.1)
+    assert [len(ledger.entries()) for ledger in make.ledgers.values()] == [1, 1, 1]
+    made, real = fitted.sample(4000), pd.concat(table_of(i) for i in range(3))
+    assert list(made.columns) == list(SCHEMA)
+    for pair in (["job", "kids"], ["job", "rich"], ["kids", "rich"]):
+        shares = [pd.crosstab(*(t[name] for name in pair), normalize=True) for t in (made, real)]
+        assert np.abs(shares[0] - shares[1]).to_numpy().sum() / 2 < 0.1
+    # What only three columns together show.
+    of = made[made["job"] == "a"].groupby("kids")["rich"].agg(lambda c: (c == "yes").mean())
+    assert of[3] - of[0] > 0.3 or target is None
+
+
+@pytest.mark.parametrize("scale, accepted", [(1.0, True), (0.8, False), (1.25, False)])
+def test_parts_of_tables_have_the_noise_of_a_whole_fit(scale, accepted):
+    plan, values = sums_of_table(table_of(0), agreed_table(target=None))
+    drawn = np.array([
+        plan.release.add_noise(values, keyed_source(k.to_bytes(32, "big"), b"x")) - values
+        for k in range(300)
+    ])  # fmt: skip
+    # Three tables of single columns, then three of pairs. A replaced record counts as one that is
+    # removed and one that is added.
+    deviation = plan.event.event.noise_multiplier * 2 * np.sqrt(3)
+    smooth = scale * drawn + np.random.default_rng(0).uniform(-0.5, 0.5, drawn.shape)
+    of_each = np.split(smooth, [3 + 4 + 2], axis=1)
+    for name, noise in zip(TABLE_SHARES, of_each, strict=True):
+        share = TABLE_SHARES[name] / sum(TABLE_SHARES.values())
+        wanted = norm(0, np.hypot(deviation / np.sqrt(share), np.sqrt(1 / 12)))
+        assert bool(kstest(noise.ravel(), wanted.cdf).pvalue > 1e-3) is accepted, name
+
+
+def test_no_record_moves_the_sums_of_a_table_further_than_declared():
+    agreement, few, moves = agreed_table(target=None), table_of(0, 5), []
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        other = few.copy()
+        other.loc[0] = [rng.choice(list(values)) for values in SCHEMA.values()]
+        of_values, of_pairs = np.split(
+            sums_of_table(other, agreement)[1] - sums_of_table(few, agreement)[1], [3 + 4 + 2]
+        )
+        moves.append((of_values @ of_values, of_pairs @ of_pairs))
+    # Two cells of each of three tables, where (2 sqrt(3))**2 is declared.
+    assert np.max(moves, axis=0).tolist() == [6, 6]
+
+
 # What is refused
 # ---------------
 
@@ -373,7 +453,9 @@ def test_wrong_owners_ledgers_and_columns_are_refused(make):
 @pytest.mark.parametrize(
     "estimator, error, message",
     [
-        (DPSinkhornGenerator(1.0, bounds=(0, 1)), TypeError, "has no parts"),
+        (FairBarycenterRegressor(), TypeError, "has no parts"),
+        (DPSinkhornGenerator(1.0, bounds=(0, 1)), ValueError, "those of a table"),
+        (DPSinkhornGenerator(schema={"pay": (0.0, 1.0)}), ValueError, r"columns \['pay'\] have"),
         (repair(epsilon=None, delta=None), ValueError, "set epsilon"),
         (repair(method="conditional"), ValueError, "method='support'"),
         (drift(groups=None), ValueError, "set mechanism='histogram'"),
