@@ -177,7 +177,13 @@ def _part(options: argparse.Namespace) -> None:
 
     _refuse_replaced(options.out, options.data, options.agreement)
     agreement = Agreement.load(options.agreement)
+    if options.owner not in agreement.owners:
+        raise ValueError(
+            f"{options.owner!r} is no owner; those of the agreement are {list(agreement.owners)}."
+        )
     frame = _frame_of(options.data)
+    if options.labels is not None and options.labels not in frame:
+        raise ValueError(f"--labels {options.labels!r} is no column; they are {list(frame)}.")
     labels = None if options.labels is None else frame.pop(options.labels)
     ledger: Any = _open_ledger(options)
     make_part(agreement, options.owner, frame, labels, ledger=ledger, path=options.out,

@@ -611,6 +611,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         reset = fitted is None
         if table.container != "array":
             validate_data(self, X, skip_check_array=True, reset=reset)
+            if reset and len(table) < fewest:
+                raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
         else:
             options: dict[str, Any] = {
                 "dtype": None,

@@ -21,7 +21,7 @@ _OPTIONS = {"nogil": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
 _LOG = logging.getLogger("skdpot")
 _MESSAGE = (
     "skdpot compiles kernels, once on this machine: this takes up to 10 seconds. "
-    "`python -m skdpot --warm` does so in advance."
+    "`python -m skdpot warm` does so in advance."
 )
 
 

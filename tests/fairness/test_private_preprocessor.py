@@ -447,3 +447,13 @@ def test_columns_that_are_only_counted_have_no_types():
     assert fair.preview(1000, 3).epsilon == 1.0
     with pytest.raises(ValueError, match="has text where numbers"):
         fair.fit(np.zeros((1000, 3)))
+
+
+@pytest.mark.parametrize("method", ["support", "conditional"])
+def test_a_frame_without_rows_is_refused(method):
+    frame = pd.DataFrame({"sex": pd.Series(dtype=object), "age": pd.Series(dtype=float)})
+    fair = FairBarycenterPreprocessor(
+        "sex", method=method, epsilon=5.0, delta=1e-6, bounds=(0, 1), groups=["f", "m"]
+    )
+    with pytest.raises(ValueError, match="0 sample"):
+        fair.fit(frame)

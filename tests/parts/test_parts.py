@@ -575,3 +575,17 @@ def test_a_text_among_numbers_does_not_change_the_other_rows(tmp_path):
         (tmp_path / f"{name}.csv").write_text(f"a,sex\n{odd},f\n{rows}\n")
         files = ["--ledger", tmp_path / f"{name}.sqlite", "--out", tmp_path / f"{name}.part"]
         assert command("part", tmp_path / f"{name}.csv", *given, *files, "--owner", "north") == 0
+
+
+def test_a_mistyped_name_makes_no_ledger(tmp_path, capsys):
+    Agreement(drift(), ["a"], 3 * N, OWNERS).save(tmp_path / "agreement.json")
+    (tmp_path / "data.csv").write_text("a,sex\n1,f\n2,m\n")
+    given = ["--agreement", tmp_path / "agreement.json", "--budget", 4, 1e-6]
+    given += ["--ledger", tmp_path / "mine.sqlite", "--out", tmp_path / "mine.part"]
+    for names, said in (
+        (["--owner", "nord", "--labels", "sex"], "'nord' is no owner"),
+        (["--owner", "north", "--labels", "gender"], "'gender' is no column"),
+    ):
+        assert command("part", tmp_path / "data.csv", *given, *names) == 1
+        assert said in capsys.readouterr().err
+    assert not (tmp_path / "mine.sqlite").exists()
