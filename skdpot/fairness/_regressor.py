@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -58,7 +59,7 @@ from skdpot.privacy.quotes import without_quotes
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases import VectorRelease, group_weights
-from skdpot.tables import Table, check_bounds, one_by_one, take_columns, take_rows
+from skdpot.tables import Table, as_numbers, check_bounds, one_by_one, take_columns, take_rows
 
 # Number of folds of cv="auto", and the share of ties above which it means None.
 _FOLDS = 5
@@ -769,7 +770,8 @@ def private_predictions(estimator: Any, method: str, X: Any) -> np.ndarray:
 
     def predicted(rows: np.ndarray) -> np.ndarray | None:
         # Always of selected rows: those of X itself may lie in memory in another order.
-        return result_of(lambda: numbers_per_row(estimator, method, take_rows(X, rows)), None)
+        read = partial(numbers_per_row, estimator, method, take_rows(X, rows), private=True)
+        return result_of(read, None)
 
     every = np.arange(X.shape[0])
     scores = predicted(every)
@@ -843,10 +845,21 @@ def one_score_per_row(
 
 
 def numbers_per_row(
-    estimator: Any, method: str, X: Any, params: Mapping[str, Any] | None = None
-) -> np.ndarray:
-    """Return the predictions of a method, one number for every row, or raise."""
-    scores = np.asarray(getattr(estimator, method)(X, **(params or {})))
+    estimator: Any, method: str, X: Any, params: Mapping[str, Any] | None = None, *,
+    private: bool = False,
+) -> np.ndarray:  # fmt: skip
+    """Return the predictions of a method, one number for every row, or raise.
+
+    In private rows each prediction is read for itself, NaN if it is no number: one of them may give
+    the array of all another type.
+    """
+    predicted = getattr(estimator, method)(X, **(params or {}))
+    scores = np.asarray(predicted)
+    if private and scores.dtype.kind == "c":
+        scores = np.where(scores.imag == 0, scores.real, np.nan)
+    if private and scores.dtype.kind not in "buif":
+        values = np.asarray(predicted, dtype=object)
+        scores = as_numbers(values.reshape(len(values), -1)).reshape(values.shape)
     if method == "predict_proba" and scores.ndim == 2 and scores.shape[1] == 2:
         scores = scores[:, 1]
     if scores.shape != (X.shape[0],) or scores.dtype.kind not in "buif":

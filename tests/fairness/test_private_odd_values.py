@@ -431,6 +431,41 @@ def test_a_record_without_a_prediction_moves_no_other_by_its_last_bit(model, ord
         assert lost.min() == 0 and lost.sum() == 1
 
 
+class Odd(RegressorMixin, BaseEstimator):
+    """Predicts the first column, and something else for one row, in a container of some kind."""
+
+    def __init__(self, odd=None, container=list):
+        self.odd = odd
+        self.container = container
+
+    def fit(self, X, y):
+        self.n_features_in_ = X.shape[1]
+        return self
+
+    def predict(self, X):
+        return self.container([self.odd if x > 5 else float(x) for x in np.asarray(X)[:, 0]])
+
+
+@pytest.mark.parametrize("container", [list, pd.Series, np.array, lambda x: np.array(x, object)])
+@pytest.mark.parametrize("odd", [True, "x", None, 1j, 10**400, 2**64, pd.NaT, b"x", [1.0]])
+def test_an_odd_prediction_costs_no_other_record_its_own(odd, container, monkeypatch):
+    if container is np.array and odd in ([1.0], b"x"):
+        pytest.skip("the model itself has no array of it, or one that holds no number")
+    rows = np.linspace(0.05, 0.95, 40)[:, None]
+    other = rows.copy()
+    other[3] = 9.0
+    sides = np.arange(40) % 2
+    model = Odd(odd, container).fit(rows, sides)
+    before, after = (
+        counted(monkeypatch, partial(
+            premium(model, bounds=(0, 1), sensitive_features=None).fit,
+            X, np.zeros(40), sensitive_features=sides,
+        ))
+        for X in (rows, other)
+    )  # fmt: skip
+    assert before.sum() == 40 and np.abs(before - after).sum() <= 2
+
+
 FORGOTTEN = {
     "numpy's errors": lambda *_: np.seterr(all="raise"),
     "numpy's draws": lambda *_: np.random.seed(1),
