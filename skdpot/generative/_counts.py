@@ -280,7 +280,6 @@ def clear_cells(totals, noise, widths):
 # Groups are so large that a pair of groups has about this number of deviations of the noise.
 _PAIR_DEVIATIONS = 0.5
 _MOST_GROUPS = 32
-_MOST_JOINT_CELLS = 4096
 
 
 def group_cells(

@@ -28,8 +28,6 @@ from skdpot.tables._frames import (
 )
 from skdpot.tables._schema import TableSchema
 
-# Longer integers cannot be written.
-_LARGEST_WRITTEN = 1e300
 _DATES = "dates: write them in ISO 8601, as 2024-12-31, or read them by pandas.to_datetime"
 # What to do about missing numbers.
 _IN_OPEN_ROWS = (
