@@ -329,7 +329,8 @@ def _candidate_arcs(cost, used, row_prices, column_prices, width):
     starts = np.empty(_BUCKETS + 2, np.int64)
     for b in range(_BUCKETS + 2):
         starts[b] = 0
-    scale = _BUCKETS / (2 * width)
+    # Without compiled code a division by zero is an error: if all costs are equal, there is no arc.
+    scale = _BUCKETS / (2 * width) if width > 0 else 0.0
     for a in range(size):
         j = columns[a]
         level = (excess[a] - (second[j] - best[j]) + width) * scale
