@@ -23,7 +23,7 @@ ROOMS = {
     "allocation": (450, 475),
     "display": (480, 530),
     "distance": (850, 1065),
-    "fairness": (3100, 3470),
+    "fairness": (3100, 3150),
     "generative": (5000, 5310),
     "model_selection": (480, 580),
     "parts": (700, 700),

