@@ -33,6 +33,9 @@ def _doubled_if_replaced(bound: float, relation: str) -> float:
 # Sensitivities of counts of records.
 
 
+_ROOT_OF_TWO = math.nextafter(math.sqrt(2.0), 2.0)
+
+
 def histogram_sensitivities(*, relation: str = "replace_one") -> tuple[float, float]:
     """Return how much a record can change a histogram, in the l1 and l2 norm.
 
@@ -62,9 +65,7 @@ def histogram_sensitivities(*, relation: str = "replace_one") -> tuple[float, fl
     (1.0, 1.0)
     """
     check_relation(relation)
-    if relation == "replace_one":
-        return 2.0, math.nextafter(math.sqrt(2.0), 2.0)
-    return 1.0, 1.0
+    return (2.0, _ROOT_OF_TWO) if relation == "replace_one" else (1.0, 1.0)
 
 
 # Sensitivities of sums of integers over records, in the l2 norm.
