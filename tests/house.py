@@ -27,7 +27,7 @@ ROOMS = {
     "generative": (5000, 5430),
     "model_selection": (480, 580),
     "parts": (700, 700),
-    "privacy": (3500, 4260),
+    "privacy": (3500, 3780),
     "published": (900, 1195),
     "releases": (1050, 1050),
     "sampling": (850, 1180),

@@ -34,12 +34,7 @@ from skdpot import (
 )
 from skdpot.fairness import FreeSupport
 from skdpot.generative import NetworkTraining
-from skdpot.privacy import (
-    ExponentialMechanism,
-    GaussianMechanism,
-    LaplaceMechanism,
-    allow_useless_releases,
-)
+from skdpot.privacy import GaussianMechanism, LaplaceMechanism, allow_useless_releases
 from skdpot.published import (
     BarycenterOwner,
     NoisySinkhornDistance,
@@ -232,7 +227,6 @@ CASES = {
     "Gaussian": Case(
         lambda X: GaussianMechanism(1.0, 1e-5, 1.0, n_coordinates=N).release(X, 0), (X[:, 0],)
     ),
-    "selection": Case(lambda X: ExponentialMechanism(1.0, 1.0).select(X), (X[:, 0],)),
     **{
         sampler.__name__: sampling(sampler, X)
         for sampler, X in (
