@@ -900,10 +900,10 @@ class LedgerDisplay:
         """
         if not (hasattr(ledger, "entries") and hasattr(ledger, "spent")):
             raise TypeError(f"ledger must be a PrivacyLedger, got an object of {type(ledger)}.")
-        # Units are never added up: each has the whole budget.
         spent_by_unit = {total.unit: total.spent for total in ledger.report().units}
         if unit is None:
             unit = max(spent_by_unit, key=lambda total: spent_by_unit[total], default="record")
+        # Units are never added up: each has the whole budget.
         entries = [entry for entry in ledger.entries() if entry.unit == unit]
         display = cls(
             [epsilon for epsilon, _ in ledger.spent_after_each(unit=unit)],
