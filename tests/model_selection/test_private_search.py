@@ -213,22 +213,19 @@ class Spoiling(Odd):
 
     def fit(self, X, y, notes=None):
         super().fit(X, y)
-        self.quality = 0.0 if any(record["spoilt"] for record in X[:, 0]) or notes else 1.0
-        for record in X[:, 0]:
-            record["spoilt"] = True
+        self.quality = 0.0 if X.any() or notes else 1.0
+        X[:] = 1.0
         if notes is not None:
             notes.append(POISON)
         return self
 
 
 def test_what_a_candidate_spoils_is_a_copy(sums):
-    X = np.empty((N, 1), dtype=object)
-    X[:, 0] = [{"spoilt": False} for _ in range(N)]
-    notes = []
+    X, notes = np.zeros((N, 1)), []
     search = odd_search(estimator=Spoiling(), grid={"quality": uniform()}, cv=ShuffleSplit(1))
     search.set_params(random_state=2, refit=False).fit(X, np.arange(N) % 2, notes=notes)
     assert len(sums[0]) > 1 and (sums[0] == 6 * SCORE_UNITS).all()
-    assert not notes and not any(record["spoilt"] for record in X[:, 0])
+    assert not notes and not X.any()
 
 
 def test_a_score_is_a_mean_over_blocks(records, sums):
