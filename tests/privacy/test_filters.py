@@ -155,25 +155,6 @@ def test_refusals_are_final(events, epsilon, slack):
         assert larger.admits(total_of(larger, events[:count])) or not admits
 
 
-@pytest.mark.experiment
-@pytest.mark.parametrize(
-    "event, at_least",
-    [
-        # Counts that are admitted, of those of one plan at the same price (all but the first).
-        (GaussianDpEvent(20.0), 0.85),
-        (PureDpEvent(0.02), 0.7),
-        (ZCDpEvent(1e-4), 0.6),
-    ],
-)
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
-def test_tight_composition_is_not_far_from_a_plan(event, at_least, epsilon):
-    count = admitted(MixtureFilter(epsilon, 1e-5, 1e-5), event)
-    plan = count
-    while plan_epsilon(SelfComposedDpEvent(event, plan + 1), 1e-5, neighbouring=RELATION) < epsilon:
-        plan = plan + max(1, plan // 20)
-    assert count >= at_least * plan
-
-
 def test_releases_that_may_fail_take_from_what_slack_leaves():
     rule = MixtureFilter(1.0, 1e-5, slack=6e-6)
     assert admitted(rule, ApproximateDpEvent(1e-4, 1e-6), at_most=9) == 4
