@@ -31,7 +31,7 @@ ROOMS = {
     "published": (900, 1195),
     "releases": (1050, 1050),
     "sampling": (850, 1180),
-    "tables": (1300, 1390),
+    "tables": (1300, 1400),
     "transport": (4600, 4690),
 }
 WHOLE = 24_000
