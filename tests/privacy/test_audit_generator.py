@@ -14,11 +14,11 @@ import torch
 
 from skdpot.generative._torch import steps
 from skdpot.generative._torch.steps import NoisyRelease
+from skdpot.privacy.accounting import calibrate_noise_multiplier
 from skdpot.privacy.audit import audit
 from skdpot.privacy.noise import GaussianMechanism, poisson_sample
 from skdpot.privacy.random import make_source
 from skdpot.published import published_epsilon, sound_epsilon
-from skdpot.published._gradient_generator import plan_training
 from tests.oracles.generator_steps import WAYS, batch_of, make_step
 
 pytestmark = pytest.mark.experiment
@@ -83,14 +83,7 @@ def bound_of_step(values, multiplier, declared, delta, seed, rate=1.0):
 
 def multiplier_of(epsilon):
     """Return the noise of a training of one step, as the estimator plans it."""
-    return plan_training(
-        epsilon=epsilon,
-        delta=DELTA,
-        sampling_rate=1.0,
-        n_iter=1,
-        noise_multiplier=None,
-        neighbouring="add_remove",
-    ).noise_multiplier
+    return calibrate_noise_multiplier(epsilon, DELTA)
 
 
 @by_way
@@ -162,7 +155,7 @@ def test_as_many_generated_points_as_records_are_noticed(planted, seed, monkeypa
 
     def release(records, random_state):
         source = make_source(random_state)
-        step, vector, recorder = make_step("joint", batch_size=4, reg=5.0)
+        step, vector, recorder = make_step("per image", batch_size=4, reg=5.0)
         sampled = poisson_sample(source, len(records), 0.95)
         step.backpropagate(batch_of(np.reshape(records, (-1, 2))[sampled]))
         mechanism = GaussianMechanism.from_noise_multiplier(
