@@ -230,8 +230,8 @@ def step_vector(
     (8.12, 1.0, 1.0)
     """
     if gradient == "per_record":
-        # An eighth of the norm costs 2 % of noise. A power of two, so that losses on a grid stay
-        # on a grid.
+        # An eighth of the norm makes the noise 2 % larger. A power of two, so that losses stay
+        # on their grid.
         weight = 2.0 ** round(math.log2(0.125 * clip_norm))
         sensitivity = clipped_sum_sensitivity(
             clip_norm, count_weight=weight, loss_weight=weight, relation=neighbouring
