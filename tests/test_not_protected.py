@@ -348,7 +348,7 @@ for relation in RELATIONS:
         ),
         f"labels of gradients, {relation}": Case(
             "SinkhornGradientGenerator",
-            partial(gradients, relation, gradient="images", classes=["f", "m"]),
+            partial(gradients, relation, gradient="per_image", classes=["f", "m"]),
             of_labels(as_list=True), usual="m", **both,
         ),
         f"people, {relation}": Case(
