@@ -17,7 +17,7 @@ from skdpot import (
     PrivacyLedger,
     PrivateSinkhornDistance,
 )
-from skdpot._command import main
+from skdpot.__main__ import main
 from skdpot.fairness import CandidateSupport, FreeSupport
 from skdpot.fairness.metrics import group_auc
 from skdpot.parts import Agreement, add_parts, make_part
@@ -627,12 +627,14 @@ def test_commands_make_parts_and_add_them_up(tmp_path, capsys):
         run = "part", tmp_path / f"{owner}.csv", *given
         assert command(*run, "--budget", 4, 1e-6) == 0
         first = (tmp_path / f"{owner}.part").read_bytes()
+        (tmp_path / f"{owner}.part").unlink()
         assert command(*run) == 0 and (tmp_path / f"{owner}.part").read_bytes() == first
+        (tmp_path / f"{owner}.part").rename(tmp_path / f"{owner}.kept")
         frame.assign(a=0.0).to_csv(tmp_path / f"{owner}.csv", index=False)
         assert command(*run) == 1
-        assert "again=True" in capsys.readouterr().err
+        assert "pass --again for another" in capsys.readouterr().err
         assert len(PrivacyLedger.open(tmp_path / f"{owner}.sqlite").entries()) == 1
-    parts = [tmp_path / f"{owner}.part" for owner in OWNERS]
+    parts = [tmp_path / f"{owner}.kept" for owner in OWNERS]
     assert command("combine", *parts[:2], "--out", tmp_path / "repair.npz") == 1
     assert "Missing are ['west']" in capsys.readouterr().err
     assert command("combine", *parts, "--out", tmp_path / "repair.npz") == 0
