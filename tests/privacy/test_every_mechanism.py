@@ -26,11 +26,7 @@ from skdpot import (
     WassersteinProjectionSampler,
 )
 from skdpot.privacy.audit import audit, exact_audit
-from skdpot.privacy.choices import (
-    BoundedRatioMechanism,
-    ExponentialMechanism,
-    PermuteAndFlipMechanism,
-)
+from skdpot.privacy.choices import BoundedRatioMechanism
 from skdpot.privacy.noise import GaussianMechanism, LaplaceMechanism
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import ball_sum_sensitivity, message_sensitivity
@@ -217,29 +213,6 @@ def sums(data, epsilon, n, seed):
 
 # Choices
 # -------
-
-
-def selection(kind, monotonic):
-    """Return a selection, where one candidate gains on all others as much as it may."""
-    others = 0.0 if monotonic else 1.0
-    pair = np.eye(1, 5)[0], np.append(0.0, np.full(4, others))
-
-    def run(data, epsilon, n, seed):
-        return kind(epsilon, 1.0, monotonic=monotonic).select(data, make_source(seed), size=n)
-
-    def law(epsilon):
-        accepted = np.exp(epsilon / (1 if monotonic else 2) * (pair[0] - 1.0))
-        if kind is ExponentialMechanism:
-            return accepted / accepted.sum()
-        # The best is chosen where all before it in the order are refused.
-        best = np.mean([(1 - accepted[1]) ** k for k in range(5)])
-        return np.append(best, np.full(4, (1 - best) / 4))
-
-    def numbers(outputs, data, epsilon):
-        return outputs
-
-    # Its probabilities change by little where epsilon does.
-    return Mechanism(run, pair, law, numbers, epsilon=2.0, n_draws=100_000, n_trials=20_000)
 
 
 def bounded_ratio(data, epsilon, n, seed):
@@ -552,10 +525,6 @@ MECHANISMS = {
         sums, (np.zeros(2), np.full(2, 50.0)), magnitude(50.0 * math.sqrt(2.0), DELTA),
         ratio=closer_to((np.zeros(2), np.full(2, 50.0)), DELTA), delta=DELTA,
     ),
-    "exponential mechanism": selection(ExponentialMechanism, False),
-    "exponential mechanism, monotonic": selection(ExponentialMechanism, True),
-    "permute-and-flip": selection(PermuteAndFlipMechanism, False),
-    "permute-and-flip, monotonic": selection(PermuteAndFlipMechanism, True),
     "bounded ratio": Mechanism(
         bounded_ratio, (0, 1), lambda epsilon: at_the_bounds(epsilon)[1][0],
         lambda outputs, data, epsilon: outputs, finds=0.6,
