@@ -38,8 +38,6 @@ from skdpot.tables import (
     Table,
     TableSchema,
     check_bounds,
-    doubts_about_heavy_tails,
-    doubts_about_identifiers,
     objects,
     place_of,
     private_codes,
@@ -409,7 +407,7 @@ def refuse_types(table: Table, columns: list[Column]) -> None:
     for column in columns:
         if column.kind != NUMERIC:
             refuse_other_labels(table.series(column.position), column.values, column.name)
-        elif table.holds_dates(column.position):
+        elif table.kind(column.position) == "M":
             raise TypeError(
                 f"column {column.name!r} of X is not numeric, it holds dates. Convert them first, "
                 "for example to days since a fixed day."
@@ -470,17 +468,11 @@ def plan_repair(fair: Any, rows: RepairRows) -> ReleasePlan:
             layout, n_groups, rows.n_records, fair.epsilon, delta, rows.n_parts
         )
         what = "histogram"
-    doubts = doubts_about_identifiers(rows.columns, rows.n_records)
-    return plan_of(fair, release, what, ("rows that are transformed",), rows.n_records, doubts)
+    return plan_of(fair, release, what, ("rows that are transformed",), rows.n_records)
 
 
 def plan_of(
-    fair: Any,
-    release: Any,
-    what: str,
-    not_protected: tuple[str, ...],
-    n_records: int,
-    doubts: str | None = None,
+    fair: Any, release: Any, what: str, not_protected: tuple[str, ...], n_records: int
 ) -> ReleasePlan:
     """Return the plan of the release of an estimator, in which any record may be replaced."""
     guarantee = PrivacyGuarantee(
@@ -497,9 +489,7 @@ def plan_of(
         ),
     )
     label, source = f"{type(fair).__name__}, {what}", make_source(fair.random_state)
-    return ReleasePlan(
-        release, release.event, source, label, guarantee, doubts=doubts, n_records=n_records
-    )
+    return ReleasePlan(release, release.event, source, label, guarantee, n_records=n_records)
 
 
 def private_repair(fair: Any, plan: ReleasePlan, rows: RepairRows) -> FairMap:
@@ -538,10 +528,6 @@ def open_repair(fair: Any, rows: RepairRows, *, certified: bool = True) -> FairM
     if isinstance(rows.method, ConditionalRepair):
         return map_of_rows(fair, rows, codes, groups, rng, certified=certified)
     inside = codes[groups.codes >= 0]
-    if len(columns) > 1:
-        numeric = [j for j, column in enumerate(columns) if column.kind == NUMERIC]
-        names = [columns[j].name for j in numeric]
-        warn_user(doubts_about_heavy_tails(names, inside[:, numeric]))
     units = in_own_units(columns)
     space = units.scaled_to(inside) if rows.method.scale else units.centred_on(inside)
     # All rows, or as many as the method takes.

@@ -43,13 +43,6 @@ def test_private_kinds_are_those_declared_whatever_one_value_makes_of_a_type(for
     assert kinds_of(ordered, categories={"u": ["x", "y"]}) == ["ordinal"]
 
 
-def test_private_categories_as_a_list_need_the_names_of_columns():
-    frame = pd.DataFrame({"u": [0.5, 0.25], "v": ["x", "x"]})
-    with pytest.raises(ValueError, match="a list of categories needs categorical_features"):
-        kinds_of(frame, categories=[["x"]])
-    assert kinds_of(frame, categories=[["x"]], categorical_features=["v"]) == ["numeric", "nominal"]
-
-
 def test_private_categories_of_polars_keep_a_type_that_works():
     values = pl.Series("c", ["x", "y", "x"] * 20, dtype=pl.Categorical)
     frame = pl.DataFrame([pl.Series("u", np.linspace(0, 1, 60)), values])
