@@ -384,7 +384,10 @@ MISTAKES = {
          "schema must be a dict", r"range\(low, high \+ 1\) for integers"),
         ("a column that is not declared",
          lambda book: of_tables(book()).fit(TABLE.assign(name="Ann")),
-         r"does not declare: \['name'\]", "leave them out; identifiers are declared as"),
+         r"does not declare: \['name'\]", "leave them out, as identifiers"),
+        ("a column that is not there", lambda book: of_tables(book()).fit(TABLE[["age"]]),
+         r"lacks the columns \['city'\]",
+         "Add them to the table, or declare a schema without them"),
         ("a category that is not declared",
          lambda book: of_tables(
              None, epsilon=None, schema={"age": range(18, 80), "city": ["Oslo"]}

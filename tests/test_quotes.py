@@ -32,12 +32,7 @@ from skdpot import (
     private_ot_cost,
 )
 from skdpot.fairness import FreeSupport
-from skdpot.privacy import (
-    ExponentialMechanism,
-    GaussianMechanism,
-    LaplaceMechanism,
-    allow_useless_releases,
-)
+from skdpot.privacy import GaussianMechanism, LaplaceMechanism, allow_useless_releases
 from skdpot.published import BarycenterOwner
 from skdpot.transport.consensus import LinearUtility
 from tests import house
@@ -196,7 +191,6 @@ CASES = {
     "Gaussian": Case(
         lambda X: GaussianMechanism(1.0, 1e-5, 1.0, n_coordinates=N).release(X, 0), (X[:, 0],)
     ),
-    "selection": Case(lambda X: ExponentialMechanism(1.0, 1.0).select(X), (X[:, 0],)),
     **{
         sampler.__name__: sampling(sampler, X)
         for sampler, X in (
