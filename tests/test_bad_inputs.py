@@ -274,7 +274,7 @@ MISTAKES = {
         ("no samples", lambda book: fitted_sampler(book()).sample(VISITS, 0),
          "got 0", "n_samples must be a positive integer"),
         ("half a sample", lambda book: fitted_sampler(book()).sample(VISITS, 1.5),
-         "got <class 'float'>", "n_samples must be a positive integer"),
+         "got 1.5", "n_samples must be a positive integer"),
         ("a path as ledger", lambda book: fitted_sampler("budget.sqlite"),
          "got the path 'budget.sqlite'",
          r"PrivacyLedger.open\('budget.sqlite'\), or .*path='budget"),
@@ -316,9 +316,7 @@ MISTAKES = {
     ],
     PrivateSinkhornDistance: [
         ("a fold with one group",
-         lambda book: distance(None).fit(X, GROUP).set_params(ledger=book()).score(
-             X[:20], GROUP[:20]
-         ),
+         lambda book: distance(book(), groups=["a", "b"]).fit(X[:20], GROUP[:20]),
          "there is no record of group 'b' in y", "take folds with all of them: StratifiedKFold"),
         ("places on earth in degrees",
          lambda book: distance(
@@ -365,8 +363,8 @@ MISTAKES = {
          ).fit(X, (GROUP == "a").astype(int)),
          "column 'y' has text where numbers", "convert the column"),
         ("a grid of too many cells",
-         lambda book: distance(book(), mechanism="histogram", grid=100).fit(X, GROUP),
-         "more than 4096 cells", "Give fewer, or the points themselves"),
+         lambda book: distance(book(), mechanism="histogram").fit(np.tile(X, 7), GROUP),
+         "more than 4096 cells", "Use fewer features, or mechanism='output'"),
         ("a divergence without regularisation",
          lambda book: distance(book(), divergence="sinkhorn").fit(X, GROUP),
          "needs reg > 0", "Use divergence='ot' for reg=0"),
@@ -381,7 +379,8 @@ MISTAKES = {
          r"Use a PrivacyLedger\(neighbouring='replace_one'\)\."),
         ("a seed and a ledger", lambda book: distance(book(), random_state=0).fit(X, GROUP),
          "is not private", "Leave random_state=None"),
-        ("no fit", lambda book: distance(book()).score(X, GROUP), *FITTED_FIRST),
+        ("no fit", lambda book: distance(book(), mechanism="histogram").transform(X),
+         *FITTED_FIRST),
     ],
     private_ot_cost: [
         ("samples of two spaces",
@@ -824,7 +823,7 @@ MISTAKES = {
          "got 2 sources and 1 targets", "must be as many"),
         ("a format that there is not",
          lambda book: release_files(fitted_sampler(None), ["a.csv"], ["c.npy"], ledger=book()),
-         "files end with .npy, .npz, .parquet", "for '.csv', pass a function as read"),
+         "files end with .npy or .npz", "for '.csv', pass a function as read"),
         ("a path as ledger",
          lambda book: release_files(fitted_sampler(None), ["a.npy"], ["c.npy"], ledger="budget"),
          "got the path 'budget'", "PrivacyLedger.open"),

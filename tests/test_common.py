@@ -50,10 +50,10 @@ ESTIMATORS = [
     ExponentialMechanismSampler(),
     SphericalProjectionSampler(),
     PrivateSinkhornDistance(bounds=BOX),
-    PrivateSinkhornDistance(bounds=BOX, mechanism="histogram", grid=2),
+    PrivateSinkhornDistance(bounds=BOX, mechanism="histogram"),
     # Of all that the labels may be, it takes two for groups, and so maps between these.
     PrivateSinkhornDistance(
-        bounds=BOX, mechanism="histogram", grid=2,
+        bounds=BOX, mechanism="histogram",
         labels="private", groups=[0, 1], min_group_size=2,
     ),
     NoisySinkhornDistance(bounds=BOX),

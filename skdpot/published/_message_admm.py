@@ -17,7 +17,6 @@ from skdpot.allocation import (
     ALLOCATION_CONSTRAINTS,
     AllocationEstimator,
     Problem,
-    Solution,
     read_factors,
     read_ranges,
 )
@@ -301,12 +300,12 @@ class PrivateMessageADMM(AllocationEstimator):
         release = RoundReleases(network, noises, declared, eta, self.n_rounds, average_from)
         return self._plan_of(release, source, delta=self.delta, by="messages")
 
-    def _run(self, plan: ReleasePlan, problem: Problem) -> Solution:
+    def _run(self, plan: ReleasePlan, problem: Problem) -> dict[str, Any]:
         targets, sources = problem.utilities()
         utilities = targets, None if plan.release.declared[1] is None else sources
         with self._bar(self.n_rounds) as bar:
             found = plan.release.run(utilities, bar.update)
-        return Solution(problem.network, problem.compact, found)
+        return self._attributes(problem, found)
 
 
 @dataclass(frozen=True, eq=False)

@@ -81,7 +81,7 @@ def tables(*sizes, **params):
     return PrivateSinkhornDistance(schema=schema, **params), pairs
 
 
-HISTOGRAM = {"mechanism": "histogram", "grid": [[0.0], [0.5], [1.0]]}
+HISTOGRAM = {"mechanism": "histogram"}
 ATTACKS = {
     **{f"output, {name}": public(20, 30, **params) for name, params in QUESTIONS.items()},
     **{
