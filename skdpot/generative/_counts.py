@@ -32,9 +32,9 @@ def release_tables(
     return np.split(noisy, np.cumsum([len(count) for count in counts])[:-1])
 
 
-def tables_sensitivity(n_tables: int, whole: int = 1) -> partial[float]:
+def tables_sensitivity(n_tables: int, whole: int = 1, *, signed: bool = False) -> partial[float]:
     """Return the sensitivity of tables of counts, each of which has a record, or person, once."""
-    return partial(cell_count_sensitivity, n_tables=n_tables, whole=whole)
+    return partial(cell_count_sensitivity, n_tables=n_tables, whole=whole, signed=signed)
 
 
 def noise_of_tables(releases: SketchReleases, name: str, n_tables: int) -> float:

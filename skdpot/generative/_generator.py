@@ -14,7 +14,6 @@ from skdpot._base import PrivateEstimator, warn_user
 from skdpot._progress import progress_bar
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.generative._budget import sketch_budget
-from skdpot.generative._counts import refined_columns
 from skdpot.generative._draws import ReleasedTable
 from skdpot.generative._files import load_generator, save_generator
 from skdpot.generative._network import NetworkTraining, device_of, learn_from_sketch, training_of
@@ -498,26 +497,16 @@ class DPSinkhornGenerator(BaseGenerator):
         self._set_fitted(released, plan.release.budget.noise_multiplier)
 
     def _for_parts(self) -> Self:
-        """Return what owners agree on: counts of the declared values of a table."""
-        if self.schema is None or self.epsilon is None:
-            raise ValueError("parts of a generator are those of a table: set schema and epsilon.")
+        """Return what owners agree on, or raise."""
+        if self.epsilon is None or self.network is not None:
+            raise ValueError("parts of a generator are released: set an epsilon, and no network.")
         neighbouring = "replace_one" if self.neighbouring == "auto" else self.neighbouring
         return clone(self).set_params(neighbouring=neighbouring)
 
     def _plan_of_parts(self, n_records, columns, n_parts) -> ReleasePlan:
         """Return the plan of the release of each of so many owners, or raise."""
-        data: Any = self._declared(n_records, columns)
-        schema = data.records.space.schema
-        if refined := [schema.names[j] for j in refined_columns(schema)]:
-            raise ValueError(
-                f"parts are counts of single values, of which the columns {refined} have too many: "
-                "declare categories, levels or fewer integers for them, such as intervals."
-            )
-        space = replace(
-            data.records.space, container="pandas" if hasattr(columns, "columns") else "array"
-        )
-        plan = self._plan(replace(data, records=replace(data.records, space=space)))
-        return replace(plan, release=replace(plan.release, n_parts=n_parts))
+        plan = self._plan(self._declared(n_records, columns))
+        return replace(plan, release=plan.release.for_parts(n_parts, columns))
 
     def _private_sums(self, plan, data) -> np.ndarray:
         """Return an owner's counts without noise: private."""

@@ -7,7 +7,6 @@ target, if there is one. A record is in one cell of every table, with or without
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import combinations
 from numbers import Integral
 from typing import Any
@@ -67,7 +66,6 @@ from skdpot.generative._table_space import (
     taken_out,
 )
 from skdpot.privacy.preview import ExpectedError
-from skdpot.privacy.sensitivity import cell_count_sensitivity
 from skdpot.releases import SketchReleases
 from skdpot.tables import Table, TableSchema, check_index, person_codes
 
@@ -196,6 +194,17 @@ class TableReleases(SketchSeries):
         """Return the standard deviation of the noise of the counts of single columns."""
         return noise_of_counts(self.space.schema, self._of_parts())
 
+    def for_parts(self, n_parts: int, columns: Any) -> "TableReleases":
+        """Return what each of several owners releases, or raise."""
+        schema = self.space.schema
+        if refined := [schema.names[j] for j in refined_columns(schema)]:
+            raise ValueError(
+                f"parts are counts of single values, of which the columns {refined} have too many: "
+                "declare categories, levels or fewer integers for them, such as intervals."
+            )
+        container = "pandas" if hasattr(columns, "columns") else "array"
+        return replace(self, n_parts=n_parts, space=replace(self.space, container=container))
+
     def values(self, records: Any) -> np.ndarray:
         """Return the sums of one owner without noise: private. They depend on no other release."""
         sums = self._of_parts()
@@ -254,7 +263,7 @@ class TableReleases(SketchSeries):
         # A record is in at most one table for each column, and for each pair of columns.
         n_tables = max(len(self.space.schema.columns) ** 2, MOST_PARITIES)
         whole = 1 if self.space.user is None else LARGEST_WEIGHT
-        bound = partial(cell_count_sensitivity, n_tables=n_tables, whole=whole)
+        bound = tables_sensitivity(n_tables, whole, signed=True)
         return {name: (share, bound) for name, share in self._shares.items()}
 
     @property
@@ -581,7 +590,7 @@ def release_marginals(
         largest = largest_scanned(len(features), n_records, noise_of_one)
         upper = np.array([half[code] for half, code in zip(halves, codes, strict=True)])
         exact_sums = parity_sums(upper, classes, n_classes, scanned_subsets(len(codes), largest))
-        sensitivity = tables_sensitivity(len(exact_sums))
+        sensitivity = tables_sensitivity(len(exact_sums), signed=True)
         further |= {
             "parities": releases.run("parities", exact_sums, sensitivity),
             "parity_deviation": np.array([releases.standard_deviation("parities", sensitivity)]),

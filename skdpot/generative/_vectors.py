@@ -41,6 +41,7 @@ from skdpot.generative._gaussians import (
     fit_norms,
     is_size,
     kept_shares,
+    norm_counts,
     square_roots,
 )
 from skdpot.generative._images import blocks
@@ -214,21 +215,16 @@ class VectorReleases(SketchSeries):
         }
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
-        """Return the standard errors of the size and of the mean of a class.
-
-        An estimate without data is off by the size of a class, and by the radius of the ball that
-        records are moved into.
-        """
-        class_size = n_records / self.n_classes
+        """Return the standard errors of the size and of the mean of a class."""
         releases = self._releases(None)
         self._divide(releases, self.sizes(n_records))
-        count = releases.standard_deviation("counts", COUNTED)
-        sum_noise = releases.standard_deviation("means", BALL) * math.sqrt(self.encoder.n_codes)
-        mean = sum_noise / RADIUS / class_size
-        return (
-            ExpectedError("standard error of the number of records of a class", count, class_size),
-            ExpectedError("error of the mean of a class, in radii of the records", mean, 1.0),
-        )
+        return errors_of_classes(releases, n_records / self.n_classes, self.encoder.n_codes)
+
+    def for_parts(self, n_parts: int, columns: Any) -> "MomentsOfParts":
+        """Return what each of several owners releases, or raise."""
+        if self.encoder.for_images:
+            raise ValueError("there are parts of tables and of vectors, and none of images.")
+        return MomentsOfParts(self.space, self.budget, self.encoder, n_parts)
 
     def _releases(self, source: Any) -> SketchReleases:
         budget = self.budget
@@ -314,16 +310,10 @@ class VectorReleases(SketchSeries):
                 found = np.stack([as_matrix(entries, n_codes) for entries in noisy])
                 found *= (squared_units / sizes)[:, None, None]
                 deviations = deviation / DIAGONAL * squared_units / sizes
-                # What classes have in common is known with less noise.
-                parts = sizes / sizes.sum()
-                pooled, common = np.tensordot(parts, found, 1), np.linalg.norm(parts * deviations)
-                guess = expected_variances(np.diag(pooled), float(common), frequencies)
-                cleaned = clean_covariance(pooled, float(common), np.diag(guess))[None]
+                own = plan.own_covariances
+                cleaned = cleaned_covariances(found, deviations, sizes, frequencies, own=own)
                 # The part that clipping took is given back equally along all directions.
-                restored = np.average(lost, weights=counts, keepdims=True)
-                if plan.own_covariances:
-                    each, restored = zip(found, deviations, strict=True), lost
-                    cleaned = np.stack([clean_covariance(a, d, cleaned[0]) for a, d in each])
+                restored = lost if own else np.average(lost, weights=counts, keepdims=True)
                 return cleaned * restored[:, None, None], np.resize(deviations, n_classes), units
 
             # How large are classes? A record adds one to its own.
@@ -423,6 +413,143 @@ class VectorReleases(SketchSeries):
             return FittedRecords(self.space, sketch, None)
 
 
+@dataclass(frozen=True)
+class MomentsOfParts(SketchSeries):
+    """What one of several owners of vectors releases, all at once: public.
+
+    These are the number of the records of each class, a histogram of the norms of codes, and the
+    sums of codes and of products of codes. They are functions of her records alone: which ball
+    rows should be clipped to is not known yet, so there are sums for each of `radii`. Those of the
+    smallest ball that holds most rows are used.
+
+    Parameters
+    ----------
+    space, budget, encoder : RecordSpace, SketchBudget, Encoder
+        As of `VectorReleases`.
+    n_parts : int
+        The number of owners.
+    """
+
+    space: RecordSpace
+    budget: SketchBudget
+    encoder: Encoder
+    n_parts: int
+
+    label = "a sketch of vectors"
+
+    # In units of the largest norm. A radius of a half has a quarter of the noise of a variance, and
+    # three of them cost as much as each would with a third of the budget.
+    radii = (1.0, 0.5, 0.25)
+
+    @property
+    def _layout(self) -> dict[str, tuple[tuple[int, ...], Any, float]]:
+        """Return the shape of each release, by how much a record changes it, and its share."""
+        n_classes, n_codes = max(self.space.n_classes, 1), self.encoder.n_codes
+        layout: dict[str, tuple[tuple[int, ...], Any, float]] = {
+            "counts": ((n_classes,), COUNTED, 0.02),
+            "norms": ((1, len(norm_counts(np.empty(0)))), COUNTED, 0.03),
+        }
+        for radius in self.radii:
+            layout[f"means {radius}"] = (n_classes, n_codes), BALL, 0.25
+            layout[f"products {radius}"] = (n_classes, n_codes * (n_codes + 1) // 2), SYMMETRIC, 0.7
+        return layout
+
+    def values(self, records: Points) -> np.ndarray:
+        """Return the sums of one owner without noise: private. A record is in one class."""
+        codes = self.encoder.encode(records.points)
+        codes /= self.encoder.largest_norm
+        n_classes = max(self.space.n_classes, 1)
+        rows = [ClassRows(codes[records.labels == c]) for c in range(n_classes)]
+        counts = np.array([len(of_class) for of_class in rows], dtype=np.int64)
+        sums = [counts, np.sum([of_class.norm_counts() for of_class in rows], axis=0)]
+        for radius in self.radii:
+            for of_class in rows:
+                of_class.clip(radius)
+            sums += [of_class.sums() for of_class in rows]
+            sums += [of_class.symmetric_sums() for of_class in rows]
+        return np.concatenate(sums)
+
+    def add_noise(self, values: np.ndarray, source: Any) -> np.ndarray:
+        """Return the sums of an owner with all the noise of a fit to her records alone."""
+        releases, sums = self._releases(source), self._by_release(values)
+        return np.concatenate(
+            [releases.run(name, sums[name], one[1]).ravel() for name, one in self._layout.items()]
+        )
+
+    def read(self, total: np.ndarray) -> FittedRecords:
+        """Return the sketch of the sum of all parts: one cluster for each class."""
+        releases, sums = self._releases(None), self._by_release(total)
+        noise_of = {
+            name: math.sqrt(self.n_parts) * releases.standard_deviation(name, sensitivity)
+            for name, (_, sensitivity, _) in self._layout.items()
+        }
+        norms = fit_norms(sums["norms"], noise_of["norms"])
+        radius = min(r for r in self.radii if r == 1 or r >= norms.quantiles(_MOST_KEPT)[0])
+        sizes, n_codes = sums["counts"], self.encoder.n_codes
+        sizes = np.maximum(sizes, max(_LEAST_CLASS * sizes.mean(), 1.0))
+        units = (radius / RADIUS / sizes)[:, None]
+        deviations = noise_of[f"means {radius}"] * units
+        means = shrunk_means(sums[f"means {radius}"] * units, deviations**2, sizes, None)
+        found = np.stack([as_matrix(entries, n_codes) for entries in sums[f"products {radius}"]])
+        found *= (units * radius / RADIUS)[:, :, None] * norms.lost(np.array([radius]))
+        found -= means[:, :, None] * means[:, None]
+        spread = noise_of[f"products {radius}"] / DIAGONAL * units[:, 0] * radius / RADIUS
+        own = bool(np.max(deviations) * math.sqrt(n_codes) < _SHARED_COVARIANCES * radius)
+        with one_blas_thread():
+            kernels = cleaned_covariances(found, spread, sizes, None, own=own)
+            factors = square_roots(kernels).astype(np.float32, order="C")
+        noise = {
+            "size": np.full(len(sizes), noise_of["counts"]),
+            "radius": np.full(len(sizes), radius),
+            "mean": deviations[:, 0],
+            "variance": spread,
+        }
+        mixture = Mixture(
+            sizes, np.ones((len(sizes), 1)), means[:, None].astype(np.float32), factors,
+            np.array(self.encoder.largest_norm),
+        )  # fmt: skip
+        sketch = ReleasedVectors(self.encoder, mixture, None, None, noise)
+        return FittedRecords(self.space, sketch, None)
+
+    def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
+        """Return the standard errors of the size and of the mean of a class, of one owner."""
+        class_size = n_records / max(self.space.n_classes, 1)
+        return errors_of_classes(
+            self._releases(None), class_size, self.encoder.n_codes, f"means {self.radii[0]}"
+        )
+
+    def run(self, records: Any, source: Any) -> FittedRecords:
+        """Return the sketch of one owner alone."""
+        return self.read(self.add_noise(self.values(records), source))
+
+    def _releases(self, source: Any) -> SketchReleases:
+        shares, budget = {name: one[2] for name, one in self._layout.items()}, self.budget
+        return SketchReleases(budget.noise_multiplier, shares, budget.neighbouring, source)
+
+    def _by_release(self, values: np.ndarray) -> dict[str, np.ndarray]:
+        shapes = [shape for shape, *_ in self._layout.values()]
+        parts = np.split(values, np.cumsum([math.prod(shape) for shape in shapes])[:-1])
+        named = zip(self._layout, parts, shapes, strict=True)
+        return {name: part.reshape(shape) for name, part, shape in named}
+
+
+def errors_of_classes(
+    releases: SketchReleases, class_size: float, n_codes: int, means: str = "means"
+) -> tuple[ExpectedError, ...]:
+    """Return the standard errors of the size and of the mean of a class.
+
+    An estimate without data is off by the size of a class, and by the radius of the ball that
+    records are moved into.
+    """
+    count = releases.standard_deviation("counts", COUNTED)
+    sum_noise = releases.standard_deviation(means, BALL) * math.sqrt(n_codes)
+    mean = sum_noise / RADIUS / class_size
+    return (
+        ExpectedError("standard error of the number of records of a class", count, class_size),
+        ExpectedError("error of the mean of a class, in radii of the records", mean, 1.0),
+    )
+
+
 def intensity_counts(points: Any) -> np.ndarray:
     """Return the histogram of intensities. A record has one pixel for each feature."""
     counts = np.zeros(N_INTENSITIES, dtype=np.int64)
@@ -464,6 +591,21 @@ def shrunk_means(
     # The classes vary less around their own mean than around the true one.
     unbiased = differences * np.sqrt(n_classes / (n_classes - 1))
     return overall + kept_shares(unbiased, variances, groups) * differences
+
+
+def cleaned_covariances(
+    found: np.ndarray, deviations: np.ndarray, sizes: np.ndarray, frequencies: Any, *, own: bool
+) -> np.ndarray:
+    """Return covariances of classes without noise as far as possible; one of all unless `own`."""
+    # What classes have in common is known with less noise.
+    parts = sizes / sizes.sum()
+    pooled, common = np.tensordot(parts, found, 1), float(np.linalg.norm(parts * deviations))
+    guess = expected_variances(np.diag(pooled), common, frequencies)
+    cleaned = clean_covariance(pooled, common, np.diag(guess))
+    if not own:
+        return cleaned[None]
+    each = zip(found, deviations, strict=True)
+    return np.stack([clean_covariance(matrix, noise, cleaned) for matrix, noise in each])
 
 
 def shrunk_centres(

@@ -29,7 +29,7 @@ class Agreement:
         The estimator that is to be fitted, with its epsilon. Its public parameters are written
         into the agreement. A distance needs ``mechanism="histogram"`` and `groups`, and protects
         the group of each record, as with ``labels="private"``. A repair is one by a support. A
-        generator is one of a table whose columns have few declared values.
+        generator is one of vectors, or of a table whose columns have few declared values.
     columns : int, list of str, or table
         The columns of X: their number, their names, or a table with these columns, of which no
         value is read.
@@ -74,7 +74,7 @@ class Agreement:
         if make is None:
             raise TypeError(
                 f"{type(estimator).__name__} has no parts. A FairBarycenterPreprocessor, a "
-                "PrivateSinkhornDistance and a DPSinkhornGenerator of a table have some."
+                "PrivateSinkhornDistance and a DPSinkhornGenerator have some."
             )
         self.owners = _checked_names(owners)
         self.n_records = int(n_records)

@@ -70,31 +70,32 @@ def histogram_sensitivities(*, relation: str = "replace_one") -> tuple[float, fl
 # Sensitivities of sums of integers over records, in the l2 norm.
 #
 # The contribution of a record is a vector in a ball, or is computed from one. A replaced record
-# takes away its contribution and adds another one, which doubles every bound.
+# takes away its contribution a and adds another one, b, which doubles a bound. Counts are not
+# negative: then |a - b|**2 <= |a|**2 + |b|**2, and a bound grows by the root of two only.
 
 
 def cell_count_sensitivity(
-    *, n_tables: int = 1, whole: float = 1.0, relation: str = "add_remove"
+    *, n_tables: int = 1, whole: float = 1.0, signed: bool = False, relation: str = "add_remove"
 ) -> float:
     """Return how much a record, or a user, can change the cells of several tables of counts.
-
-    The same holds for several sums, to each of which it adds 1 or -1.
 
     Parameters
     ----------
     n_tables : int, default=1
-        In how many tables a record is counted, once in each, as 1 or -1.
+        In how many tables a record is counted, once in each.
     whole : float, default=1.0
         Largest l2 norm of a user's contribution to each table: several rows of a user share it
         among their cells.
+    signed : bool, default=False
+        Whether a record may be counted as -1, too: these are sums, and no counts.
     relation : {"add_remove", "replace_one"}, default="add_remove"
         The neighbouring relation.
 
     Returns
     -------
     float
-        ``whole sqrt(n_tables)``, doubled for a record that is replaced. The root may be rounded
-        down.
+        ``whole sqrt(n_tables)``; for a record that is replaced, this times the root of two, or
+        doubled if it is signed. The root may be rounded down.
 
     Notes
     -----
@@ -105,8 +106,12 @@ def cell_count_sensitivity(
     >>> from skdpot.privacy.sensitivity import cell_count_sensitivity
     >>> cell_count_sensitivity(n_tables=9)
     3.0
+    >>> cell_count_sensitivity(n_tables=8, relation="replace_one")
+    4.0
     """
-    return _doubled_if_replaced(whole * math.sqrt(n_tables), relation)
+    check_relation(relation)
+    added = 1 if relation == "add_remove" else 4 if signed else 2
+    return whole * math.sqrt(added * n_tables)
 
 
 def repeated_count_sensitivity(*, n_values: int, relation: str = "add_remove") -> float:
@@ -122,7 +127,7 @@ def repeated_count_sensitivity(*, n_values: int, relation: str = "add_remove") -
     Returns
     -------
     float
-        ``n_values``, doubled for a record that is replaced.
+        ``n_values``; for a record that is replaced, this times the root of two, rounded up.
 
     Notes
     -----
@@ -134,7 +139,9 @@ def repeated_count_sensitivity(*, n_values: int, relation: str = "add_remove") -
     >>> repeated_count_sensitivity(n_values=784)
     784.0
     """
-    return _doubled_if_replaced(float(n_values), relation)
+    check_relation(relation)
+    bound = float(n_values)
+    return bound if relation == "add_remove" else math.nextafter(bound * _ROOT_OF_TWO, math.inf)
 
 
 def ball_sum_sensitivity(*, radius: float, relation: str = "add_remove") -> float:

@@ -97,3 +97,16 @@ def test_neighbours_differ_in_releases_by_what_is_declared_and_in_nothing_else(
     most = 1 if case.neighbouring == "add_remove" else 2
     assert max(moved_by(first, other).values()) <= most * (1 + 1e-12)
     assert squared_mu(first, other) * case.generator.noise_multiplier_**2 <= 1 + 1e-9
+
+
+def test_a_replaced_record_can_use_up_all_that_is_declared_for_tables():
+    """It leaves one cell of each table for another, and turns every parity of three columns."""
+    schema = {name: ["no", "yes"] for name in "abc"}
+    generator = DPSinkhornGenerator(3.0, 1e-5, schema=schema, neighbouring="replace_one")
+    generator.set_params(random_state=0, model=TableSketch(8, n_iter=1))
+    here = pd.DataFrame({name: ["no"] * 20 + ["yes"] * 20 for name in "abc"})
+    there = here.copy()
+    there.loc[0] = "yes"
+    first = transcript_of(lambda: generator.fit(here))
+    other = transcript_of(lambda: generator.fit(there), given=first)
+    assert squared_mu(first, other) * generator.noise_multiplier_**2 == pytest.approx(1)

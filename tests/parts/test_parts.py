@@ -363,9 +363,9 @@ def test_parts_of_tables_have_the_noise_of_a_whole_fit(scale, accepted):
         plan.release.add_noise(values, keyed_source(k.to_bytes(32, "big"), b"x")) - values
         for k in range(300)
     ])  # fmt: skip
-    # Three tables of single columns, then three of pairs. A replaced record counts as one that is
-    # removed and one that is added.
-    deviation = plan.event.event.noise_multiplier * 2 * np.sqrt(3)
+    # Three tables of single columns, then three of pairs. A replaced record leaves one cell of each
+    # and enters another.
+    deviation = plan.event.event.noise_multiplier * np.sqrt(6)
     smooth = scale * drawn + np.random.default_rng(0).uniform(-0.5, 0.5, drawn.shape)
     of_each = np.split(smooth, [3 + 4 + 2], axis=1)
     for name, noise in zip(TABLE_SHARES, of_each, strict=True):
@@ -384,8 +384,79 @@ def test_no_record_moves_the_sums_of_a_table_further_than_declared():
             sums_of_table(other, agreement)[1] - sums_of_table(few, agreement)[1], [3 + 4 + 2]
         )
         moves.append((of_values @ of_values, of_pairs @ of_pairs))
-    # Two cells of each of three tables, where (2 sqrt(3))**2 is declared.
+    # Two cells of each of three tables: all that is declared.
     assert np.max(moves, axis=0).tolist() == [6, 6]
+
+
+# Vectors of several owners
+# -------------------------
+
+
+def vectors_of(place, n=3 * N):
+    rng = np.random.default_rng(place)
+    label = rng.integers(0, 2, n)
+    noise = rng.multivariate_normal([0, 0], [[0.3, 0.2], [0.2, 0.3]], n)
+    return np.clip(noise + label[:, None], -2, 4), label
+
+
+def agreed_vectors(**parameters):
+    given = {"bounds": (-2, 4), "classes": [0, 1], **parameters}
+    return Agreement(DPSinkhornGenerator(4.0, 1e-6, **given), 2, 9 * N, OWNERS)
+
+
+def test_vectors_are_made_of_the_parts_of_several_owners(make):
+    agreement = agreed_vectors()
+    files = [make(agreement, owner, rows=vectors_of(i)) for i, owner in enumerate(OWNERS)]
+    fitted = add_parts(files, random_state=0)
+    assert fitted.privacy_guarantee_.neighbouring == "replace_one"
+    assert fitted.n_records_ == pytest.approx(9 * N, rel=0.1)
+    (made, of), (real, label) = fitted.sample(4000), vectors_of(9)
+    for one in (0, 1):
+        here, there = made[of == one], real[label == one]
+        np.testing.assert_allclose(here.mean(axis=0), there.mean(axis=0), atol=0.1)
+        np.testing.assert_allclose(np.cov(here.T), np.cov(there.T), atol=0.1)
+
+
+def sums_of_vectors(agreement, X, label):
+    estimator, plan = agreement._planned()
+    return plan, estimator._private_sums(plan, estimator._validate(X, label))
+
+
+@pytest.mark.parametrize("scale, accepted", [(1.0, True), (0.8, False), (1.25, False)])
+def test_parts_of_vectors_have_the_noise_that_their_shares_buy(scale, accepted):
+    plan, values = sums_of_vectors(agreed_vectors(), *vectors_of(0, 50))
+    drawn = np.array([
+        plan.release.add_noise(values, keyed_source(k.to_bytes(32, "big"), b"x")) - values
+        for k in range(300)
+    ])  # fmt: skip
+    # What adds up to the whole: each release costs (sensitivity / deviation)**2.
+    shares, spent, start = [], 0.0, 0
+    for shape, sensitivity, _ in plan.release._layout.values():
+        noise, start = drawn[:, start : start + np.prod(shape)], start + np.prod(shape)
+        shares.append((sensitivity(relation="replace_one") / (scale * noise.std())) ** 2)
+    spent = np.sqrt(sum(shares)) * plan.event.event.noise_multiplier
+    assert bool(abs(spent - 1) < 0.1) is accepted
+
+
+def test_no_record_moves_the_sums_of_vectors_further_than_declared():
+    agreement, rng = agreed_vectors(), np.random.default_rng(0)
+    layout = agreement._planned()[1].release._layout.values()
+    declared = [sensitivity(relation="replace_one") ** 2 for _, sensitivity, _ in layout]
+    ends = np.cumsum([np.prod(shape) for shape, *_ in layout])[:-1]
+    corners, worst = np.array([[-2, -2], [-2, 4], [4, -2], [4, 4]]), np.zeros(len(declared))
+    for k in range(120):
+        (X, label), sums = vectors_of(0, 5), []
+        for _ in range(2):
+            # Records at the corners, in either class, are the furthest apart; some have no number.
+            X[0] = corners[rng.integers(4)] if k % 3 else rng.normal(1, 3, 2)
+            X[0, 0] = np.nan if k % 40 == 0 else X[0, 0]
+            label[0] = rng.integers(2)
+            sums.append(sums_of_vectors(agreement, X.copy(), label)[1].astype(float))
+        moved = np.split(sums[1] - sums[0], ends)
+        worst = np.maximum(worst, [part @ part for part in moved] / np.array(declared))
+    assert (worst <= 1).all()
+    # Counts and sums in opposite corners are as far apart as two records can be.
+    assert worst[0] == pytest.approx(1) and worst[2] > 0.9
 
 
 # What is refused
@@ -454,7 +525,8 @@ def test_wrong_owners_ledgers_and_columns_are_refused(make):
     "estimator, error, message",
     [
         (FairBarycenterRegressor(), TypeError, "has no parts"),
-        (DPSinkhornGenerator(1.0, bounds=(0, 1)), ValueError, "those of a table"),
+        (DPSinkhornGenerator(None, bounds=(0, 1)), ValueError, "set an epsilon"),
+        (DPSinkhornGenerator(1.0, image_shape=(1, 1)), ValueError, "none of images"),
         (DPSinkhornGenerator(schema={"pay": (0.0, 1.0)}), ValueError, r"columns \['pay'\] have"),
         (repair(epsilon=None, delta=None), ValueError, "set epsilon"),
         (repair(method="conditional"), ValueError, "method='support'"),

@@ -412,8 +412,7 @@ def test_costs_of_outputs_move_by_the_widest_column(rng):
 @pytest.mark.parametrize(
     "bound",
     [
-        partial(cell_count_sensitivity, n_tables=7, whole=3.0),
-        partial(repeated_count_sensitivity, n_values=784),
+        partial(cell_count_sensitivity, n_tables=7, whole=3.0, signed=True),
         partial(ball_sum_sensitivity, radius=5.0),
         partial(counted_sum_sensitivity, radius=4, count_weight=3),
         partial(share_sum_sensitivity, radius=4, count_weight=3, whole=10),
@@ -423,3 +422,23 @@ def test_costs_of_outputs_move_by_the_widest_column(rng):
 )
 def test_a_replaced_record_moves_a_sum_twice_as_far_as_one_more(bound):
     assert bound(relation="replace_one") == 2 * bound(relation="add_remove") > 0
+
+
+def test_a_replaced_record_moves_counts_by_the_root_of_two_and_no_more(rng):
+    """Counts are not negative, so what two records add is never at an obtuse angle."""
+    moved = {"tables": 0.0, "values": 0.0}
+    for _ in range(300):
+        cells = np.zeros((2, 7, 2))
+        for one in cells:
+            one[np.arange(7), rng.integers(2, size=7)] = 1
+        moved["tables"] = max(moved["tables"], np.linalg.norm(cells[0] - cells[1]))
+        draws = [rng.choice(3, 9, p=rng.dirichlet([0.1] * 3)) for _ in range(2)]
+        bins = [np.bincount(values, minlength=3) for values in draws]
+        moved["values"] = max(moved["values"], np.linalg.norm(bins[0] - bins[1]))
+    declared = {
+        "tables": cell_count_sensitivity(n_tables=7, relation="replace_one"),
+        "values": repeated_count_sensitivity(n_values=9, relation="replace_one"),
+    }
+    assert moved == pytest.approx(declared)
+    # One less would not do, and one more is not asked for.
+    assert declared["tables"] ** 2 == pytest.approx(14) and declared["values"] ** 2 >= 162
