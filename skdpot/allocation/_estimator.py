@@ -506,6 +506,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         sums = np.asarray(self.plan_.sum(axis=1)).ravel()
         # A target that receives nothing has no shares, rather than NaN.
         factors = np.divide(1.0, sums, out=np.zeros_like(sums), where=sums > 0)
+        # A sparse plan of many nodes may not fit into memory as an array.
         if sparse.issparse(self.plan_):
             return sparse.csr_array(sparse.diags_array(factors) @ self.plan_)
         return factors[:, None] * self.plan_
@@ -565,6 +566,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         """
         X = self._check_targets(X, private=False)
         network = self._fitted
+        # The network of the fit, whose plan is valued by the utilities that are given now.
         targets, sources = self._problem_on(network, X, source_utilities).utilities()
         return welfare(targets, sources, on_edges(self.plan_, network))
 
