@@ -30,7 +30,6 @@ from skdpot.tables import (
     as_numbers,
     check_bounds,
     declared_labels,
-    doubts_about_identifiers,
     label_codes,
     one_by_one,
     read_columns,
@@ -381,12 +380,7 @@ class BaseTransportDistance(PrivateEstimator):
     def _plan(self, data: tuple[np.ndarray, Layout]) -> ReleasePlan:
         _, layout = data
         release = self._plan_release(layout)
-        space, n_records = layout.space, layout.n_records
-        # Only a table has declared labels that could identify rows.
-        doubts = None
-        if isinstance(space, TableSpace):
-            doubts = doubts_about_identifiers(space.schema.columns, n_records)
-        return replace(self._plan_of(release), n_records=n_records, doubts=doubts)
+        return replace(self._plan_of(release), n_records=layout.n_records)
 
     @abstractmethod
     def _plan_release(self, layout: Layout) -> Any:
