@@ -261,9 +261,7 @@ MISTAKES = {
     ],
     PrivateSinkhornDistance: [
         ("a fold with one group",
-         lambda book: distance(None).fit(X, GROUP).set_params(ledger=book()).score(
-             X[:20], GROUP[:20]
-         ),
+         lambda book: distance(book(), groups=["a", "b"]).fit(X[:20], GROUP[:20]),
          "there is no record of group 'b' in y", "take folds with all of them: StratifiedKFold"),
         ("bounds as a pair for each feature",
          lambda book: distance(book(), bounds=[(5, 6), (0, 1)]).fit(X, GROUP),
@@ -289,8 +287,8 @@ MISTAKES = {
         ("private labels alone", lambda book: distance(book(), labels="private").fit(X, GROUP),
          "may not be learned from y", "Declare groups=, and with min_group_size="),
         ("a grid of too many cells",
-         lambda book: distance(book(), mechanism="histogram", grid=100).fit(X, GROUP),
-         "more than 4096 cells", "Give fewer, or the points themselves"),
+         lambda book: distance(book(), mechanism="histogram").fit(np.tile(X, 7), GROUP),
+         "more than 4096 cells", "Use fewer features, or mechanism='output'"),
         ("a ledger of another relation",
          lambda book: distance(book(neighbouring="add_remove")).fit(X, GROUP),
          "PrivateSinkhornDistance, public labels: .* the ledger is for 'add_remove'",
@@ -538,7 +536,7 @@ MISTAKES = {
          "got 2 sources and 1 targets", "must be as many"),
         ("a format that there is not",
          lambda book: release_files(fitted_sampler(None), ["a.csv"], ["c.npy"], ledger=book()),
-         "files end with .npy, .npz, .parquet", "for '.csv', pass a function as read"),
+         "files end with .npy or .npz", "for '.csv', pass a function as read"),
         ("no ledger",
          lambda book: release_files(fitted_sampler(None), ["a.npy"], ["c.npy"], ledger=None),
          "ledger must be a PrivacyLedger", "Create one"),

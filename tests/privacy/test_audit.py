@@ -91,8 +91,8 @@ def roomy_base(epsilon):
 def plant(sampler, *, projector=None, draws=None):
     """Put another projector, or other draws, into a fitted sampler."""
     fitted = sampler._fitted
-    projection = replace(fitted.projection, projector=projector or fitted.projection.projector)
-    sampler._fitted = replace(fitted, projection=projection, draws=draws or fitted.draws)
+    projector, draws = projector or fitted.project, draws or fitted.draws
+    sampler._fitted = replace(fitted, project=projector, draws=draws)
 
 
 def loosen_projection(sampler):
@@ -102,7 +102,7 @@ def loosen_projection(sampler):
         cost_matrix=sampler.cost_matrix_,
         base_measure=sampler.base_measure_,
     )
-    plant(sampler, projector=loose.fit(np.eye(N_POINTS))._fitted.projection.projector)
+    plant(sampler, projector=loose.fit(np.eye(N_POINTS))._fitted.project)
 
 
 def loosen_integers(sampler):

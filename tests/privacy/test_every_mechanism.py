@@ -561,9 +561,9 @@ MECHANISMS = {
     ),
     # A record takes part in the distances to two other groups.
     "distance, three groups": distance(20, 20, 20, sensitivity=2 / 20, is_slow=True),
-    "distance, histogram": distance(6, 4, mechanism="histogram", grid=[[0.0], [0.5], [1.0]]),
+    "distance, histogram": distance(6, 4, mechanism="histogram"),
     "distance, histogram, private labels": distance(
-        6, 4, private_labels=True, mechanism="histogram", grid=[[0.0], [0.5], [1.0]]
+        6, 4, private_labels=True, mechanism="histogram"
     ),
     "fair predictions": Mechanism(
         fair_predictions, (51, 50), ratio=unchanged, planted={"an eighth of the noise": 8.0},
