@@ -22,7 +22,7 @@ from skdpot._sklearn_compat import (
     groups_are_lost,
     validate_parameters,
 )
-from skdpot.privacy.charging import DetachedLedger, ReleasePlan, is_budget_accountant, preview_of
+from skdpot.privacy.charging import DetachedLedger, ReleasePlan, is_budget_accountant
 from skdpot.privacy.foreign import silence
 from skdpot.privacy.preview import Preview, permit_of_process
 from skdpot.privacy.quotes import shown, without_quotes, without_sizes
@@ -221,14 +221,9 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         validate_parameters(estimator)
         declared: Callable[..., Any] = estimator._declared
 
-        def plan_for(epsilon: Any) -> ReleasePlan:
-            if epsilon is not None:
-                estimator.set_params(epsilon=epsilon)
-            plan = estimator._plan(declared(n_records, columns, **public))
-            return replace(plan, n_records=n_records)
-
         with np.errstate(all="ignore"):
-            return preview_of(plan_for, self.epsilon, self.ledger)
+            plan = estimator._plan(declared(n_records, columns, **public))
+            return replace(plan, n_records=n_records).preview(self.ledger, self.epsilon)
 
     def _validate_params(self) -> None:
         """Validate as scikit-learn does, but quote no table that was passed as a parameter."""

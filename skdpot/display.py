@@ -900,7 +900,7 @@ class LedgerDisplay:
         """
         if not (hasattr(ledger, "entries") and hasattr(ledger, "spent")):
             raise TypeError(f"ledger must be a PrivacyLedger, got an object of {type(ledger)}.")
-        spent_by_unit = {total.unit: total.spent for total in ledger.report().units}
+        spent_by_unit = {unit: spent for unit, (spent, _) in ledger.report().units.items()}
         if unit is None:
             unit = max(spent_by_unit, key=lambda total: spent_by_unit[total], default="record")
         # Units are never added up: each has the whole budget.
