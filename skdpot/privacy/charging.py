@@ -218,8 +218,6 @@ class ReleasePlan:
     parameters : tuple of str, default=()
         The parameters ``"neighbouring"`` and ``"accounting"`` that the user can set; errors advise
         on these.
-    doubts : str, default=None
-        A warning about declarations, or public data, that are probably wrong.
 
     Examples
     --------
@@ -242,7 +240,6 @@ class ReleasePlan:
     neighbouring: str = "replace_one"
     n_records: int | None = None
     parameters: tuple[str, ...] = ()
-    doubts: str | None = None
 
     def __post_init__(self) -> None:
         # Whoever knows the seed can take the noise away.

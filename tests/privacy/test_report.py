@@ -113,18 +113,6 @@ class TestWords:
         assert "epsilon 1.00 and delta 0 are spent. Another release may cost at most" in text
         assert "epsilon 0.00 and delta 0." in text
 
-    def test_several_units_are_not_said_to_cover_each_other(self):
-        ledger = PrivacyLedger(epsilon=2.0)
-        ledger.charge(PureDpEvent(1.0), unit="record", label="x")
-        alone = " ".join(str(ledger.report()).split())
-        assert "of all that was released, no outcome" in alone and "several units" not in alone
-        ledger.charge(PureDpEvent(1.0), unit="user", label="y")
-        text = " ".join(str(ledger.report()).split())
-        assert "of all that was released, no outcome" not in text
-        for unit in ("record", "user"):
-            assert f"of all that was released for the unit {unit}, no outcome" in text
-        assert "in releases for several units is protected less" in text
-
     def test_what_is_seeded_protects_nobody(self):
         ledger = PrivacyLedger(epsilon=1.0, allow_seeded=True)
         ledger.charge(PureDpEvent(0.5), unit="record", label="toy", seeded=True)
