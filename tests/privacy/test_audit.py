@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
 from scipy.stats import binom
-from sklearn.linear_model import LogisticRegression
-from sklearn.neighbors import KNeighborsClassifier
 
 from skdpot import ExponentialMechanismSampler, KLProjectionSampler, WassersteinProjectionSampler
 from skdpot.privacy.audit import (
@@ -323,19 +321,16 @@ def test_event_is_found_in_either_tail_of_either_data_set(sign, data_first, rng)
     assert max(counts) > 90 and min(counts) < 3
 
 
-@pytest.mark.parametrize("classifier", [None, KNeighborsClassifier(1)], ids=["default", "greedy"])
-def test_no_classifier_finds_a_difference_where_there_is_none(classifier, seed):
-    # One nearest neighbour tells apart all outputs that it was shown.
+def test_no_classifier_finds_a_difference_where_there_is_none(seed):
     seeds = np.random.SeedSequence(seed).generate_state(20)
-    options = {"statistic": "classifier", "classifier": classifier, "n_trials": 1000}
     for trial_seed in seeds:
         result = audit(
             gaussian_vector,
             np.zeros(3),
             np.zeros(3),
             vectorized=True,
+            n_trials=1000,
             random_state=int(trial_seed),
-            **options,
         )
         assert result.epsilon_lower < 0.3
 
@@ -373,17 +368,6 @@ def test_classifiers_come_near_the_likelihood_ratio(n_features, seed):
     assert known.epsilon_lower < gaussian_epsilon(1e-5, 3.0)
 
 
-def test_a_classifier_of_ones_own_is_used_and_left_as_it_was(seed):
-    model = LogisticRegression()
-    options = {"vectorized": True, "random_state": seed}
-    result = audit(gaussian, 0.0, 3.0, statistic="classifier", classifier=model, **options)
-    assert result.statistic == "classifier (LogisticRegression)"
-    assert result.exceeds(2.0)
-    assert not hasattr(model, "coef_")
-    scored = audit(gaussian, 0.0, 3.0, classifier=KNeighborsClassifier(50), **options)
-    assert scored.statistic == "classifier (KNeighborsClassifier)"
-
-
 def test_a_ratio_per_output_is_asked_for():
     message = re.escape("must return 10 numbers, one per output, got (10, 1)")
     with pytest.raises(ValueError, match=message):
@@ -396,11 +380,6 @@ def test_a_ratio_per_output_is_asked_for():
         ({"delta": 1.0}, "delta must"),
         ({"confidence": 1.0}, "confidence must"),
         ({"n_trials": 19}, "n_trials must"),
-        ({"statistic": "mean"}, "statistic must be one of"),
-        ({"statistic": "likelihood_ratio"}, "needs log_density_ratio"),
-        ({"statistic": "frequency", "log_density_ratio": abs}, "log_density_ratio is not used"),
-        ({"statistic": "frequency", "classifier": LogisticRegression()}, "classifier is used"),
-        ({"log_density_ratio": abs, "classifier": LogisticRegression()}, "classifier is used"),
         ({"random_state": -1}, "random_state must"),
     ],
 )
@@ -416,7 +395,6 @@ def test_result_tells_what_was_counted():
     result = audit(randomised_response, True, False, vectorized=True, random_state=0)
     assert isinstance(result, AuditResult)
     hits, false_hits = sorted(result.counts, reverse=True)
-    assert result.rates == (result.counts[0] / 5000, result.counts[1] / 5000)
     assert result.rate_bounds == (
         lower_rate(hits, 5000, 0.025),
         upper_rate(false_hits, 5000, 0.025),
