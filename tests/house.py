@@ -27,7 +27,7 @@ ROOMS = {
     "generative": (5000, 5430),
     "model_selection": (480, 560),
     "parts": (700, 700),
-    "privacy": (3500, 3780),
+    "privacy": (3500, 3750),
     "published": (900, 960),
     "releases": (1050, 1050),
     "sampling": (850, 1010),
