@@ -23,7 +23,7 @@ ROOMS = {
     "allocation": (450, 452),
     "display": (480, 490),
     "distance": (850, 935),
-    "fairness": (3100, 3470),
+    "fairness": (3100, 3150),
     "generative": (5000, 5430),
     "model_selection": (480, 560),
     "parts": (700, 700),

@@ -199,7 +199,7 @@ def search(ledger, **options):
 
 
 def parity_scorer():
-    return metrics.make_fairness_scorer(metrics.ks_between_groups)
+    return metrics.make_fairness_scorer(metrics.ks_between_groups, sensitive_features="sex")
 
 
 COST = np.array([[0.0, 1.0], [1.0, 0.0]])
@@ -358,6 +358,9 @@ MISTAKES = {
          "Encode columns of text in a pipeline .* sensitive_in_estimator=False"),
         ("a clusterer", lambda book: regressor(estimator=KMeans(2)).fit(NUMBERS_AND_SEX, WAGE),
          "which predicts no target", "estimator must be a regressor or a classifier"),
+        ("a response that there is not",
+         lambda book: regressor(cv="parity").fit(NUMBERS_AND_SEX, WAGE),
+         "Got 'parity' instead", "must be a str among"),
         ("epsilon for a model of the same rows",
          lambda book: private_regressor(book(), estimator=Ridge()).fit(NUMBERS_AND_SEX, WAGE),
          "would reveal them", "must be a sklearn.frozen.FrozenEstimator"),
@@ -513,7 +516,7 @@ MISTAKES = {
     metrics.make_fairness_scorer: [
         ("no attribute",
          lambda book: parity_scorer()(Ridge().fit(NUMBERS, WAGE), NUMBERS, WAGE),
-         "needs the sensitive attribute of every row", "name its columns of X"),
+         "has the name .sex.", "X has no column .sex.. Its columns are"),
     ],
     optimal_base_measure: [
         ("a vector of costs", lambda book: optimal_base_measure([1.0, 2.0], 1.0),

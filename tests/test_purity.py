@@ -25,7 +25,7 @@ from skdpot import (
     PrivateSearchCV,
     PrivateSinkhornDistance,
 )
-from skdpot.fairness import ConditionalRepair, FreeSupport, _private, _regressor
+from skdpot.fairness import ConditionalRepair, FreeSupport, _regressor, _repair
 from skdpot.releases import VectorRelease
 from tests.oracles.transcripts import Transcript, differences, on_transcript
 
@@ -344,7 +344,7 @@ def exact_sizes(private, codes, groups, columns):
 @pytest.mark.parametrize("planted", [raw_rows, exact_sizes])
 def test_a_conditional_repair_that_looks_at_private_rows_again_is_found(planted, monkeypatch):
     """A planted bug: after the release of the sketch, its rows are used once more."""
-    seen, read, draw = [], _private.private_units, _private.drawn_rows
+    seen, read, draw = [], _repair.private_units, _repair.drawn_rows
 
     def units(*args):
         seen[:] = [read(*args)]
@@ -354,8 +354,8 @@ def test_a_conditional_repair_that_looks_at_private_rows_again_is_found(planted,
         columns = released.space.schema.columns
         return planted(seen[0], *draw(rows, released, *args), columns)
 
-    monkeypatch.setattr(_private, "private_units", units)
-    monkeypatch.setattr(_private, "drawn_rows", drawn)
+    monkeypatch.setattr(_repair, "private_units", units)
+    monkeypatch.setattr(_repair, "drawn_rows", drawn)
     case = CASES["repair, conditional, declared"]
     with on_transcript(Transcript()) as transcript:
         (one, _), (other, _) = fits_to_neighbours(case, transcript)

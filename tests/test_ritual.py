@@ -155,8 +155,9 @@ def make_search(**params):
 
 
 def make_repair(**params):
-    declared = {"bounds": (0, 1), "groups": [0, 1], "method": FreeSupport(n_support=5)}
-    return FairBarycenterPreprocessor([1], **{"epsilon": 1.0} | declared | params)
+    declared = {"groups": [0, 1], "method": FreeSupport(n_support=5)}
+    bounds = {"bounds": (0, 1)} if params.get("epsilon", 1.0) else {}
+    return FairBarycenterPreprocessor([1], **{"epsilon": 1.0} | bounds | declared | params)
 
 
 def make_premium(**params):

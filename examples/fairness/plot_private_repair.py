@@ -98,20 +98,19 @@ def release_once(rows, epsilon=1.0):
 # Without privacy it is smallest.
 
 
-def fit_options(epsilon, **support):
+def fit_options(epsilon, bounds, **support):
     """Return the parameters of a fit to a support; private ones, if it is private."""
-    private = {} if epsilon is None else {"epsilon": epsilon, "delta": DELTA}
+    private = {} if epsilon is None else {"epsilon": epsilon, "delta": DELTA, "bounds": bounds}
     return {"method": FreeSupport(**support)} | private
 
 
 def objective_on_true_groups(rows, epsilon=None, seed=0, n_support=250):
     """Return the cost of moving the true groups to the support of a fit, private or not."""
     fair = FairBarycenterPreprocessor(
-        bounds=BOUNDS_OF_FIVE,
         groups=range(len(MEANS)),
         weights=WEIGHTS,
         random_state=seed,
-        **fit_options(epsilon, n_support=n_support, scale=False),
+        **fit_options(epsilon, BOUNDS_OF_FIVE, n_support=n_support, scale=False),
     ).fit(rows.X, sensitive_features=rows.groups)
     masses = np.full(n_support, 1 / n_support)
     costs = []
@@ -173,10 +172,11 @@ def judge(X, X_test, train, test):
 def judge_repair(train, test, epsilon=None, seed=0, n_support=None):
     """Judge models of rows that a map has repaired, private or not."""
     fair = FairBarycenterPreprocessor(
-        bounds=tuple(np.transpose(list(ADULT_BOUNDS.values()))),
         groups=SEXES,
         random_state=seed,
-        **fit_options(epsilon, n_support=n_support),
+        **fit_options(
+            epsilon, tuple(np.transpose(list(ADULT_BOUNDS.values()))), n_support=n_support
+        ),
     ).fit(train.X, sensitive_features=train.groups)
     repaired = [fair.transform(rows.X, sensitive_features=rows.groups) for rows in (train, test)]
     return judge(*repaired, train, test)

@@ -20,16 +20,13 @@ from scipy.special import ndtr
 from scipy.stats import binom, kstwo
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from skdpot.fairness._conditional import area, group_probabilities
 from skdpot.tables import NOMINAL, NUMERIC, Column
 
 # More rows hardly sharpen bounds, and make the classifier slower.
 MOST_ROWS = 10_000
-# Bounds from fewer rows say next to nothing, and small groups need their rows for the fit.
-_FEWEST = 25
 # The probability with which each bound holds.
 _CONFIDENCE = 0.95
-# Gradient boosting takes categorical features with at most this many values.
-_MOST_CATEGORIES = 255
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,8 @@ def hold_out(groups: np.ndarray, share: float, rng: np.random.Generator) -> np.n
     held_out = np.zeros(len(groups), dtype=bool)
     sizes = np.bincount(groups[groups >= 0])
     numbers = np.minimum((share * sizes).astype(int), MOST_ROWS // max(int((sizes > 0).sum()), 1))
-    compared = np.flatnonzero(numbers >= _FEWEST)
+    # Bounds from fewer rows say next to nothing, and small groups need their rows for the fit.
+    compared = np.flatnonzero(numbers >= 25)
     for g in compared if len(compared) > 1 else []:
         rows = np.flatnonzero(groups == g)
         held_out[rng.choice(rows, numbers[g], replace=False)] = True
@@ -90,45 +88,44 @@ def certify(
     fitted to, and those that it does not depend on. They have two groups or more, numbered from 0.
     `names` are the labels of all groups.
     """
-    codes, groups = held_out
-    categorical = [
-        column.kind == NOMINAL and len(column.values) <= _MOST_CATEGORIES for column in columns
-    ]
-    probabilities = group_probabilities(
-        (_with_missing(train[0], columns), train[1]),
-        _with_missing(codes, columns),
-        len(names),
+    labelled = np.array([column.kind != NUMERIC for column in columns])
+    # Missing and unknown labels are NaN, like missing numbers.
+    (known, of_known), (codes, groups) = (
+        (np.where(labelled & (codes < 0), np.nan, codes), groups)
+        for codes, groups in (train, held_out)
+    )
+    # Gradient boosting takes no more categories; they are numbers then.
+    categorical = [column.kind == NOMINAL and len(column.values) <= 255 for column in columns]
+    booster = HistGradientBoostingClassifier(
+        early_stopping=False,
         max_iter=50,
         categorical_features=categorical,
         random_state=int(rng.integers(2**31)),
     )
+    probabilities = group_probabilities(booster, (known, of_known), codes, len(names))
     sizes, risk = np.bincount(groups, minlength=len(names)), 1.0 - _CONFIDENCE
     auc = gap = 0.0
     for a, b in combinations(np.flatnonzero(sizes).tolist(), 2):
         of_pair = (_scores(probabilities[groups == g], a, b) for g in (a, b))
         for x, y in zip(*of_pair, strict=True):
             found = area(x, y)
+            # A score that is always wrong tells the groups apart as well as one that is right.
             auc = max(auc, largest_mean(max(found, 1.0 - found), min(len(x), len(y)), risk))
             gap = max(gap, gap_bound(x, y, risk))
     n_rows = dict(zip(names, sizes.tolist(), strict=True))
-    statement = _statement(auc, gap, len(train[0]), n_rows)
+    compared = {name: n for name, n in n_rows.items() if n}
+    too_small = [str(name) for name in n_rows if name not in compared]
+    left_out = f"the groups {', '.join(too_small)}, which have too few rows; " if too_small else ""
+    statement = (
+        f"With confidence {_CONFIDENCE:.0%} each, from {sum(compared.values())} rows that had no "
+        f"part in the fit, at least {min(compared.values())} of every group: gradient boosting, "
+        f"trained with {len(known)} repaired rows to find the group, tells no two groups apart "
+        f"with an AUC above {auc:.3f}, and rates of any decision by a threshold on its scores "
+        f"differ by at most {gap:.3f}. Not certified: {left_out}other models, among them models of "
+        "the same kind that find the group better, as after training with many new repaired rows; "
+        "rows that are distributed otherwise; single rows; error rates; a partial repair."
+    )
     return FairnessCertificate(_CONFIDENCE, auc, gap, n_rows, statement)
-
-
-def group_probabilities(
-    train: tuple[np.ndarray, np.ndarray], rows: np.ndarray, n_groups: int, **options: Any
-) -> np.ndarray:
-    """Return the probabilities of all groups for rows, by gradient boosting of other rows."""
-    classifier = HistGradientBoostingClassifier(early_stopping=False, **options).fit(*train)
-    found = np.zeros((len(rows), n_groups))
-    found[:, classifier.classes_] = classifier.predict_proba(rows)
-    return found
-
-
-def _with_missing(codes: np.ndarray, columns: list[Column]) -> np.ndarray:
-    """Return codes in which missing and unknown labels are NaN, like missing numbers."""
-    labelled = np.array([column.kind != NUMERIC for column in columns])
-    return np.where(labelled & (codes < 0), np.nan, codes)
 
 
 def certify_ranks(
@@ -160,28 +157,6 @@ def _scores(probabilities: np.ndarray, a: int, b: int) -> list[np.ndarray]:
     return [ratio] if probabilities.shape[1] == 2 else [ratio, of_a, of_b]
 
 
-def area(x: np.ndarray, y: np.ndarray) -> float:
-    """Return the area under the curve of scores x of negative rows, and y of positive ones."""
-    x = np.sort(x)
-    below, upto = (np.searchsorted(x, y, side) for side in ("left", "right"))
-    return float((below + upto).mean() / (2 * len(x)))
-
-
-def _statement(auc: float, gap: float, n_known: int, n_rows: dict[Any, int]) -> str:
-    compared = {name: n for name, n in n_rows.items() if n}
-    too_small = [str(name) for name in n_rows if name not in compared]
-    left_out = f"the groups {', '.join(too_small)}, which have too few rows; " if too_small else ""
-    return (
-        f"With confidence {_CONFIDENCE:.0%} each, from {sum(compared.values())} rows that had no "
-        f"part in the fit, at least {min(compared.values())} of every group: gradient boosting, "
-        f"trained with {n_known} repaired rows to find the group, tells no two groups apart with "
-        f"an AUC above {auc:.3f}, and rates of any decision by a threshold on its scores differ by "
-        f"at most {gap:.3f}. Not certified: {left_out}other models, among them models of the same "
-        "kind that find the group better, as after training with many new repaired rows; rows that "
-        "are distributed otherwise; single rows; error rates; a partial repair."
-    )
-
-
 # ---------------------------------------------------------------------------- confidence bounds
 
 
@@ -197,6 +172,7 @@ def largest_mean(mean: float, n: int, risk: float) -> float:
     >>> round(largest_mean(0.5, 500, 0.05), 3)
     0.546
     """
+    # Nothing is below 1, and a search would have no sign to find.
     if mean >= 1.0:
         return 1.0
     # Up to this probability, the lowest cases are n times 0.
@@ -230,6 +206,7 @@ def gap_radius(n: int, m: int, risk: float) -> float:
     0.058
     """
     of_hoeffding = math.sqrt(math.log(1.0 / risk) / 2.0 * (1.0 / n + 1.0 / m))
+    # Errors of shares are below Gaussian ones but for a step of the distribution function of each.
     found = brentq(lambda x: _sum_exceeds(x, n, m) - risk, 0.0, of_hoeffding)
     return min(of_hoeffding, float(found) + 1.0 / n + 1.0 / m)
 
@@ -239,6 +216,7 @@ def _sum_exceeds(x: float, n: int, m: int) -> float:
 
     The errors have the largest variances of shares of n and m rows.
     """
+    # A share of n rows has the largest variance at a probability of one half.
     wide, narrow = 0.5 / math.sqrt(min(n, m)), 0.5 / math.sqrt(max(n, m))
 
     def density(part: float) -> float:
@@ -287,6 +265,7 @@ def rank_gap(sizes: Sequence[int], shifts: Sequence[float], risk: float) -> floa
     >>> round(rank_gap([1000, 1000], [0.0, 0.0], 0.05), 3)
     0.093
     """
+    # Each bound fails with an equal part of the risk, so all hold together with the rest.
     of_each = kstwo.isf(risk / len(sizes), np.asarray(sizes))
     largest = np.sort(of_each + np.asarray(shifts))[-2:]
     return min(1.0, float(largest.sum()))

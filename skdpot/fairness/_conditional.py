@@ -1,16 +1,18 @@
 """The sequential conditional repair of a table: one-dimensional conditional transports, in turn."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from skdpot._sklearn_compat import Interval
-from skdpot.fairness._certificate import area, group_probabilities
 from skdpot.fairness._conditional_models import (
     UNKNOWN,
     ColumnParts,
@@ -20,24 +22,10 @@ from skdpot.fairness._conditional_models import (
     fit_numbers,
     fit_parts,
     fit_states,
-    minimise,
     softmax,
 )
-from skdpot.fairness._rows import DRAWS_PER_COLUMN, Draws, mixed
+from skdpot.fairness._rows import mixed, uniforms
 from skdpot.tables import Column
-
-# Images are always computed for this number of rows at a time. The rounding of a matrix product
-# depends on its shape, and the image of a row must not depend on the other rows. The number is
-# divisible by the block sizes of BLAS kernels, so that the position of a row does not matter.
-_CHUNK = 1536
-# Default of the number of rows that a fit uses at most.
-MAX_ROWS = 100_000
-# Moved rows are moved a second time if an AUC exceeds 0.5 by more than this.
-_STILL_FOUND = 0.02
-# Changes the keys of rows for the second time.
-_OTHER_KEYS = np.uint64(0x5851F42D4C957F2D)
-# Random numbers of a column: a place in the cell, a rank, and those of its state.
-_PLACE, _RANK, _STATE = range(3)
 
 
 class ConditionalRepair(BaseEstimator):
@@ -105,7 +93,7 @@ class ConditionalRepair(BaseEstimator):
 
     def _most_rows(self) -> int:
         """Return the maximum number of rows that models are fitted to."""
-        return MAX_ROWS if self.max_rows is None else self.max_rows
+        return 100_000 if self.max_rows is None else self.max_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,10 +128,6 @@ class ColumnStep:
         """Return the end of its features."""
         return self.first + self.parts.width
 
-    def draw(self, number: int) -> int:
-        """Return the number of one of this column's random draws."""
-        return 1 + self.position * DRAWS_PER_COLUMN + number
-
 
 @dataclass(frozen=True, eq=False)
 class ConditionalMap:
@@ -171,32 +155,35 @@ class ConditionalMap:
         return any(step.moves for step in self.steps)
 
     def images(
-        self,
-        codes: np.ndarray,
-        groups: np.ndarray,
-        keys: np.ndarray,
-        n_jobs: Any = None,
-        way: Any = None,
+        self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, n_jobs: Any = None
     ) -> np.ndarray:
         """Return the images of rows; randomness depends on their keys.
 
         Rows of group -1 are not changed. `n_jobs` threads work on parts of the rows.
-        `way` is for supports.
         """
         images = np.array(codes, dtype=np.float64)
         rows = np.flatnonzero(groups >= 0)
         if not self.moves:
+            # Not even rounded: rows that need no repair stay what they are, bit by bit.
             return images
-        parts = [rows[start : start + _CHUNK] for start in range(0, len(rows), _CHUNK)]
+        # Images are always computed for this number of rows at a time. The rounding of a matrix
+        # product depends on its shape, and the image of a row must not depend on the other rows.
+        # The number is divisible by the block sizes of BLAS kernels, so that the position of a row
+        # does not matter.
+        chunk = 1536
+        parts = [rows[start : start + chunk] for start in range(0, len(rows), chunk)]
         found = Parallel(n_jobs=n_jobs, prefer="threads")(
             delayed(self._images)(codes[whole], groups[whole], keys[whole])
-            for whole in (np.resize(part, _CHUNK) for part in parts)
+            # The last part repeats its rows; the images of copies are dropped.
+            for whole in (np.resize(part, chunk) for part in parts)
         )
         for part, moved in zip(parts, found, strict=True):
             images[part] = moved[: len(part)]
         if self.then is None:
             return images
-        return self.then.images(images, groups, mixed(keys ^ _OTHER_KEYS), n_jobs)
+        # Other draws than those of the first map, on which the images depend.
+        other_keys = mixed(keys ^ np.uint64(0x5851F42D4C957F2D))
+        return self.then.images(images, groups, other_keys, n_jobs)
 
     def attributes(self) -> dict[str, Any]:
         """Return nothing: there are no points or couplings to show."""
@@ -205,19 +192,28 @@ class ConditionalMap:
     # Threads do not inherit the caller's np.errstate.
     @np.errstate(all="ignore")
     def _images(self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray) -> np.ndarray:
-        images, draws = np.array(codes, dtype=np.float64), Draws(keys)
+        images = np.array(codes, dtype=np.float64)
         # Features of the rows' images in every group, filled in column by column.
         features = np.empty((len(self.weights), self.steps[-1].last, len(codes)))
         for step in self.steps:
+            # Contiguous, for the searches and comparisons of its values.
             column = np.ascontiguousarray(images[:, step.position])
-            place = draws.uniforms(step.draw(_PLACE))
+            place = uniforms(keys, first_draw(step.position, "place"))
             states, scores = read(step.parts, column, place)
             if step.moves:
-                states, scores = _moved(step, states, scores, features, groups, draws)
+                states, scores = _moved(step, states, scores, features, groups, keys)
                 combined = step.parts.combined(states, scores, self.weights)
                 images[:, step.position] = step.parts.resolved(combined, column, place)
             step.parts.write_features(features[:, step.first : step.last], states, scores)
         return images
+
+
+def first_draw(position: int, what: str) -> int:
+    """Return the number of a column's first draw: a place in its cell, a rank, or a state.
+
+    Many draws are reserved for each column, as states need one more than there are of them.
+    """
+    return 1 + position * (1 << 20) + ("place", "rank", "state").index(what)
 
 
 def read(parts: ColumnParts, codes: np.ndarray, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -236,31 +232,32 @@ def _moved(
     scores: np.ndarray,
     features: np.ndarray,
     groups: np.ndarray,
-    draws: Draws,
+    keys: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return states and scores of rows in every group."""
     earlier = features[:, : step.first]
     in_groups = np.zeros((len(features), len(states)), dtype=np.int8)
     if step.states is not None:
-        in_groups = _coupled(step, states, step.states.of(earlier), groups, draws)
+        in_groups = _coupled(step, states, step.states.of(earlier), groups, keys)
     if step.numbers is None:
         return in_groups, np.full(in_groups.shape, np.nan)
-    means, ranks = step.numbers.lines.of(earlier)[:, 0], draws.uniforms(step.draw(_RANK))
+    means = step.numbers.lines.of(earlier)[:, 0]
+    ranks = uniforms(keys, first_draw(step.position, "rank"))
     return in_groups, step.numbers.move(scores, means, groups, ranks)
 
 
 def _coupled(
-    step: ColumnStep, states: np.ndarray, logits: np.ndarray, groups: np.ndarray, draws: Draws
+    step: ColumnStep, states: np.ndarray, logits: np.ndarray, groups: np.ndarray, keys: np.ndarray
 ) -> np.ndarray:
     """Return coupled states of rows in every group, along their order if they have one."""
-    order = step.parts.order
+    order, draw = step.parts.order, first_draw(step.position, "state")
     if order is None:
-        return by_a_race(states, logits, groups, draws, step.draw(_STATE))
+        return gumbel_max_coupling(states, logits, groups, keys, draw)
     if step.parts.scale is None:
-        return along_the_order(states, logits, groups, draws, step.draw(_STATE))
+        return monotone_coupling(states, logits, groups, keys, draw)
     # The last entry is for rows with an unknown state.
     ranks = np.append(np.argsort(order), UNKNOWN)
-    coupled = along_the_order(ranks[states], logits[:, order], groups, draws, step.draw(_STATE))
+    coupled = monotone_coupling(ranks[states], logits[:, order], groups, keys, draw)
     return order[coupled]
 
 
@@ -273,8 +270,7 @@ def fit_conditional(
     *,
     fixed: tuple[int, ...] = (),
     tol: float = 0.02,
-    max_rows: int = MAX_ROWS,
-    callback: Callable[[], object] = lambda: None,
+    max_rows: int = 100_000,
 ) -> ConditionalMap:
     """Return the sequential conditional repair of a table.
 
@@ -298,9 +294,8 @@ def fit_conditional(
         under the curve that is above 0.5 + tol, by more than chance. 0 moves whatever is found.
     max_rows : int
         Maximum number of rows, drawn at random.
-    callback : callable
-        Called after every column.
     """
+    # In random order, since some models are fitted to the first rows alone.
     rows = rng.permutation(np.flatnonzero(groups >= 0))[:max_rows]
     codes, groups = codes[rows], groups[rows]
 
@@ -311,11 +306,11 @@ def fit_conditional(
         free = [j for j in range(len(columns)) if j not in fixed]
         parts = [fit_parts(columns[j], codes[:, j], groups) for j in range(len(columns))]
         known = np.empty((sum(part.width for part in parts), len(groups)))
-        draws, first = Draws(keys), 0
+        first = 0
         steps: list[ColumnStep] = []
         for position in (*fixed, *free):
             is_free, part = position not in fixed, parts[position]
-            place = draws.uniforms(1 + position * DRAWS_PER_COLUMN + _PLACE)
+            place = uniforms(keys, first_draw(position, "place"))
             states, scores = read(part, codes[:, position], place)
             of_states, of_numbers, earlier = None, None, known[:first]
             if is_free and part.n_states > 1:
@@ -329,6 +324,7 @@ def fit_conditional(
                     folds[is_regular],
                     len(weights),
                 )
+            # A column that does not depend on the group still moves with those it depends on.
             differs = (of_states is not None and of_states.differ) or (
                 of_numbers is not None and of_numbers.differs
             )
@@ -337,7 +333,7 @@ def fit_conditional(
             steps.append(ColumnStep(position, part, of_states, of_numbers, first, moves))
             part.write_features(known[first : first + part.width], states, scores)
             first += part.width
-            callback()
+        # Moving rows costs information, so it must be worth it.
         if any(step.moves for step in steps) and not groups_are_told_apart(known.T, groups, tol):
             steps = [replace(step, moves=False) for step in steps]
         return ConditionalMap(tuple(steps), np.asarray(weights, dtype=np.float64))
@@ -346,18 +342,20 @@ def fit_conditional(
     if not first.moves:
         return first
     keys = rng.integers(2**63, size=len(rows), dtype=np.uint64)
-    second = one_pass(first.images(codes, groups, keys), max(tol, _STILL_FOUND))
+    # Moved rows are moved again only if a group is found clearly: errors of the first map are not.
+    second = one_pass(first.images(codes, groups, keys), max(tol, 0.02))
     return replace(first, then=second) if second.moves else first
 
 
-def along_the_order(
-    states: np.ndarray, logits: np.ndarray, groups: np.ndarray, draws: Draws, first_draw: int
+def monotone_coupling(
+    states: np.ndarray, logits: np.ndarray, groups: np.ndarray, keys: np.ndarray, draw: int
 ) -> np.ndarray:
     """Return states in every group from one uniform rank: the monotone coupling of an order.
 
     Changes `logits` in place.
     """
     rows, known = np.arange(len(states)), states != UNKNOWN
+    # In place, as these arrays have an entry for each group, state and row.
     logits -= logits.max(axis=1, keepdims=True)
     running = np.exp(logits, out=logits)
     share = running[groups, states, rows]
@@ -365,9 +363,10 @@ def along_the_order(
         running[:, state] += running[:, state - 1]
     totals = running[:, -1]
     total = totals[groups, rows]
+    # The rank is drawn within the mass of the row's own state; for an unknown one, within all.
     high = np.where(known, running[groups, states, rows], total)
     low = np.where(known, high - share, 0.0)
-    ranks = (low + draws.uniforms(first_draw) * (high - low)) / total
+    ranks = (low + uniforms(keys, draw) * (high - low)) / total
     wanted = ranks * totals
     found = np.zeros(wanted.shape, dtype=np.int8)
     for state in range(running.shape[1] - 1):
@@ -375,8 +374,8 @@ def along_the_order(
     return _with_own(found, states, groups)
 
 
-def by_a_race(
-    states: np.ndarray, logits: np.ndarray, groups: np.ndarray, draws: Draws, first_draw: int
+def gumbel_max_coupling(
+    states: np.ndarray, logits: np.ndarray, groups: np.ndarray, keys: np.ndarray, draw: int
 ) -> np.ndarray:
     """Return states without an order in every group, from clocks that groups share.
 
@@ -386,8 +385,9 @@ def by_a_race(
     """
     rows, known = np.arange(len(states)), states != UNKNOWN
     n_states = logits.shape[1]
-    drawn = draws.exponentials(range(first_draw, first_draw + n_states + 1))
+    drawn = -np.log(np.stack([uniforms(keys, draw + j) for j in range(n_states + 1)]))
     first = softmax(logits[groups, :, rows].T) * drawn[-1]
+    # The own state won: its clock is the first to ring, and the others are memoryless after it.
     clocks = drawn[:-1] + np.where(known, first, 0.0)
     clocks[states[known], rows[known]] = first[states[known], rows[known]]
     logits -= np.log(clocks)
@@ -400,66 +400,72 @@ def by_a_race(
 
 def _with_own(found: np.ndarray, states: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """Return states in which a row keeps its own state in its own group, despite rounding."""
+    # A rank at the end of a state's mass may fall beyond it when it is computed again.
     known = np.flatnonzero(states != UNKNOWN)
     found[groups[known], known] = states[known]
     return found
 
 
-# The gate looks at this many rows; or at so many for each feature and group, if that is more.
-_MOST_ROWS, _ROWS_PER_CELL = 6000, 10
-_N_PARTS = 3
-# An area under the curve must exceed its limit by this many standard errors.
-_STANDARD_ERRORS = 1.5
-_PENALTY = 10.0
-# Number of boosted trees of all groups together, and minimum number of iterations.
-_N_TREES, _LEAST_ITER = 60, 10
-
-
-def groups_are_told_apart(features: np.ndarray, groups: np.ndarray, tol: float) -> bool:
+def groups_are_told_apart(
+    features: np.ndarray,
+    groups: np.ndarray,
+    tol: float,
+    *,
+    most_rows: int = 6000,
+    rows_per_cell: int = 10,
+    n_parts: int = 3,
+    n_trees: int = 60,
+    standard_errors: float = 1.5,
+) -> bool:
     """Tell whether a classifier finds a group in held-out rows.
 
     It does if the area under the curve, for one group against the others, exceeds 0.5 + tol by more
-    than chance allows. A linear classifier is tried first, then boosted trees.
+    than `standard_errors`, which is chance. A linear classifier is tried first, then boosted trees,
+    on `most_rows`, or on `rows_per_cell` for each feature and group if that is more.
     """
     if tol <= 0:
         return True
-    most = max(_MOST_ROWS, _ROWS_PER_CELL * features.shape[1] * (int(groups.max()) + 1))
+    n_groups = int(groups.max()) + 1
+    most = max(most_rows, rows_per_cell * features.shape[1] * n_groups)
     features, groups = features[:most], groups[:most]
-    parts = np.arange(len(groups)) % _N_PARTS
-    for classify in (_linear, _boosted):
-        scores = np.zeros((len(groups), groups.max() + 1))
-        for part in range(_N_PARTS):
+    parts = np.arange(len(groups)) % n_parts
+    # Penalties of ten rows, and at least ten trees of each group: few rows tell of a small one.
+    linear = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))
+    boosted = HistGradientBoostingClassifier(
+        max_iter=max(10, n_trees // n_groups), max_leaf_nodes=15, early_stopping=False,
+        random_state=0,
+    )  # fmt: skip
+    for classifier in (linear, boosted):
+        scores = np.zeros((len(groups), n_groups))
+        for part in range(n_parts):
             trained, tested = parts != part, parts == part
             if tested.any() and len(np.unique(groups[trained])) > 1:
-                scores[tested] = classify(features[trained], groups[trained], features[tested],
-                                          scores.shape[1])  # fmt: skip
-        if any(_lower_limit(scores[:, g], groups == g) > 0.5 + tol for g in range(scores.shape[1])):
-            return True
+                known = features[trained], groups[trained]
+                scores[tested] = group_probabilities(classifier, known, features[tested], n_groups)
+        for g in range(n_groups):
+            positive = groups == g
+            if 0 < positive.sum() < len(groups):
+                pairs = positive.sum() * (~positive).sum()
+                error = np.sqrt((len(groups) + 1) / (12 * pairs))
+                found = area(scores[~positive, g], scores[positive, g])
+                if found - standard_errors * error > 0.5 + tol:
+                    return True
     return False
 
 
-def _linear(features: np.ndarray, groups: np.ndarray, new: np.ndarray, n_groups: int) -> np.ndarray:
-    means, scale = features.mean(axis=0), features.std(axis=0)
-    scale[scale == 0] = 1.0
-    level = np.log(np.bincount(groups, minlength=n_groups) + 0.5)
-    offset = np.broadcast_to(level[:, None], (n_groups, len(groups)))
-    penalties = np.full(features.shape[1], _PENALTY)
-    slopes, _ = minimise(((features - means) / scale).T, groups, offset, penalties)
-    return (new - means) / scale @ slopes.T
-
-
-def _boosted(
-    features: np.ndarray, groups: np.ndarray, new: np.ndarray, n_groups: int
+def group_probabilities(
+    classifier: Any, train: tuple[np.ndarray, np.ndarray], rows: np.ndarray, n_groups: int
 ) -> np.ndarray:
-    n_trees = max(_LEAST_ITER, _N_TREES // n_groups)
-    options = {"max_iter": n_trees, "max_leaf_nodes": 15, "random_state": 0}
-    return group_probabilities((features, groups), new, n_groups, **options)
+    """Return the probabilities of all groups for rows, by a classifier of other rows."""
+    fitted = clone(classifier).fit(*train)
+    found = np.zeros((len(rows), n_groups))
+    # A group without rows to train with is never found.
+    found[:, fitted.classes_] = fitted.predict_proba(rows)
+    return found
 
 
-def _lower_limit(scores: np.ndarray, positive: np.ndarray) -> float:
-    """Return a lower confidence limit of an area under the curve."""
-    n_positive, n_negative = positive.sum(), (~positive).sum()
-    if not n_positive or not n_negative:
-        return 0.0
-    error = np.sqrt((len(scores) + 1) / (12 * n_positive * n_negative))
-    return area(scores[~positive], scores[positive]) - _STANDARD_ERRORS * error
+def area(x: np.ndarray, y: np.ndarray) -> float:
+    """Return the area under the curve of scores x of negative rows, and y of positive ones."""
+    x = np.sort(x)
+    below, upto = (np.searchsorted(x, y, side) for side in ("left", "right"))
+    return float((below + upto).mean() / (2 * len(x)))

@@ -21,11 +21,7 @@ N_FOLDS = 4
 
 # ------------------------------------------------------------------------ parts of a column
 
-# Knots of the scale of values without ties, and of the distribution of all residuals.
-_N_KNOTS = 257
-# If more than this share of the rows have different values, values count as untied.
-_UNTIED = 0.5
-# Values with this many decimals, or more, are not rounded.
+# Values with this many decimals, or more, are not rounded: they look measured, not written.
 _MOST_DECIMALS = 7
 
 
@@ -87,24 +83,29 @@ def _cells(ends: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.searchsorted(ends[1:-1], values, side="right")
 
 
-def fit_scale(values: np.ndarray, groups: np.ndarray) -> Scale:
+def fit_scale(
+    values: np.ndarray, groups: np.ndarray, *, untied: float = 0.5, n_knots: int = 257
+) -> Scale:
     """Return the scale of a column that has at least two distinct values.
 
     Among several functions, it is the one for which groups are most nearly Gaussian with a common
-    variance.
+    variance. If more than the share `untied` of the rows have different values, values count as
+    untied, and their quantiles are the knots.
     """
-    lattice, counts = np.unique(values, return_counts=True)
-    if len(lattice) > _UNTIED * len(values):
-        shares = np.linspace(0, 1, min(_N_KNOTS, len(lattice)))
+    lattice = np.unique(values)
+    if len(lattice) > untied * len(values):
+        shares = np.linspace(0, 1, min(n_knots, len(lattice)))
         ends = np.unique(np.quantile(values, shares))
         scores = _best_scores(ends, values, values, groups)
         return Scale(ends, scores, None, None, _decimals(lattice))
+    # Cells end halfway between values, so that a moved score is put back on the nearest one.
     ends = np.r_[
         1.5 * lattice[0] - 0.5 * lattice[1],
         (lattice[1:] + lattice[:-1]) / 2,
         1.5 * lattice[-1] - 0.5 * lattice[-2],
     ]
-    # Values are spread within their cells, here at equal distances.
+    # Values are spread within their cells, here at equal distances: multiples of the golden ratio
+    # fill any interval evenly, whatever rows lie between.
     place = (np.arange(len(values)) * 0.6180339887) % 1.0
     cell = np.searchsorted(lattice, values)
     spread = ends[cell] + place * (ends[cell + 1] - ends[cell])
@@ -122,6 +123,7 @@ def _best_scores(
     sizes = np.maximum(indicators.sum(axis=0), 1.0)
     best, found = ends, -np.inf
     for scores, n_parameters in _candidates(ends, spread, values):
+        # Functions that overflow, or are flat to the last digit, cannot be inverted.
         steps = np.diff(scores)
         if not np.isfinite(scores).all() or (steps <= 0).any():
             continue
@@ -130,6 +132,8 @@ def _best_scores(
         variance = np.mean((scored - means[groups]) ** 2)
         if variance <= 0:
             continue
+        # Of Gaussian scores, with the density of the change of variables; as in Akaike's criterion,
+        # each parameter costs 1.
         likelihood = counts @ np.log(steps) - 0.5 * len(values) * np.log(variance) - n_parameters
         if likelihood > found:
             best, found = (scores - scored.mean()) / scored.std(), likelihood
@@ -140,6 +144,7 @@ def _candidates(
     ends: np.ndarray, spread: np.ndarray, values: np.ndarray
 ) -> Iterator[tuple[np.ndarray, int]]:
     """Yield increasing functions at the ends of cells, each with its number of parameters."""
+    # Of a Gaussian distribution these are one standard deviation apart; tails do not count.
     low, middle, high = np.quantile(spread, (0.16, 0.5, 0.84))
     width = (high - low) / 2 if high > low else max(np.std(spread), 1e-300)
     centred = (ends - middle) / width
@@ -151,6 +156,7 @@ def _candidates(
         yield sign * (np.log1p(positive) - ((1 - negative) ** 2 - 1) / 2), 0
         yield sign * (2 * np.sqrt(1 + positive) - 2 - (2 / 3) * ((1 - negative) ** 1.5 - 1)), 0
     if values.min() > 0:
+        # The lowest end of a cell may be below 0, where a logarithm has no value.
         above = np.maximum(ends, values.min() / 2 * (1 + 1e-9 * np.arange(len(ends))))
         yield np.log(above), 0
         yield np.sqrt(above), 0
@@ -169,18 +175,6 @@ def _score(shares: np.ndarray, n_rows: int) -> np.ndarray:
     return ndtri(np.clip(shares, 0.25 / n_rows, 1 - 0.25 / n_rows))
 
 
-# A column with at most this many different numbers or levels has only states.
-_FEW = 12
-# A number that has this many times the share of an average number is a state of its own, if this is
-# within these limits.
-_TIMES, _LEAST_SHARE, _MOST_SHARE = 5.0, 0.05, 0.1
-# With this many states, or more, the states of a row in different groups are averaged.
-_AVERAGED = 4
-# Minimum number of rows of a fit, and the corners of the piecewise linear functions of a score that
-# later models then have.
-_CORNERS = ((4000, (-0.8, 0.0, 0.8)), (1000, (0.0,)), (0, ()))
-# Maximum number of states of categories: the most frequent ones, and one state for all others.
-_MOST_CATEGORIES = 50
 # The state of a row whose value does not occur in the fit.
 UNKNOWN = -1
 # The value of the state of rare categories.
@@ -238,7 +232,8 @@ class ColumnParts:
     @property
     def averages(self) -> bool:
         """Tell whether the values of a row in all groups are averaged."""
-        return self.scale is not None or (self.ordered and self.n_states >= _AVERAGED)
+        # The mean of two or three levels would mostly be the middle one, which few rows may have.
+        return self.scale is not None or (self.ordered and self.n_states >= 4)
 
     @property
     def order(self) -> np.ndarray | None:
@@ -252,6 +247,7 @@ class ColumnParts:
 
     def states(self, codes: np.ndarray) -> np.ndarray:
         """Return the states of values, `UNKNOWN` for values without one."""
+        # Small integers: arrays of states have an entry for each group and row.
         states = np.full(len(codes), UNKNOWN, dtype=np.int8)
         if len(self.rare):
             codes = np.where(np.isin(codes, self.rare), _RARE, codes)
@@ -270,6 +266,7 @@ class ColumnParts:
 
         `out` has an axis of features before that of rows, which the other arrays lack.
         """
+        # A score of 0 for rows that have none would be a value like others; their indicators tell.
         first = self._n_numbers
         for state in range(self.width - first):
             np.equal(states, state, out=out[..., first + state, :])
@@ -296,6 +293,7 @@ class ColumnParts:
         shares, numbers = weights[:, None], self._numbers(states, scores)
         if not self._may_lack:
             return self._put_back((shares * numbers).sum(axis=0) / shares.sum(axis=0))
+        # Of groups in which the row has a missing value there is nothing to average.
         lacks, chosen = states == self.n_states - 1, self._chosen(states, weights)
         averaged, shares = chosen != self.n_states - 1, shares * ~lacks
         sums = (shares * np.where(lacks, 0.0, numbers)).sum(axis=0)
@@ -353,32 +351,48 @@ class ColumnParts:
         return values, (values[1:] + values[:-1]) / 2
 
 
-def fit_parts(column: Column, codes: np.ndarray, groups: np.ndarray) -> ColumnParts:
-    """Return the parts of a column, fitted to these values."""
+def fit_parts(
+    column: Column,
+    codes: np.ndarray,
+    groups: np.ndarray,
+    *,
+    few: int = 12,
+    most_categories: int = 50,
+) -> ColumnParts:
+    """Return the parts of a column, fitted to these values.
+
+    A column with at most `few` different numbers or levels has only states. Of more than
+    `most_categories` categories, the most frequent ones are states, and all others are one state.
+    """
     missing = np.nan if column.kind == NUMERIC else -1.0
     is_missing = _is_missing(codes, missing)
     present = codes[~is_missing]
     values, counts = np.unique(present, return_counts=True)
     lacking = [np.nan] if is_missing.any() else []
     rare = present[:0]
-    if column.kind == NOMINAL and len(values) > _MOST_CATEGORIES:
-        frequent = np.sort(values[np.argsort(-counts, kind="stable")[: _MOST_CATEGORIES - 1]])
+    if column.kind == NOMINAL and len(values) > most_categories:
+        frequent = np.sort(values[np.argsort(-counts, kind="stable")[: most_categories - 1]])
         rare = present[~np.isin(present, frequent)]
         values = np.r_[frequent, _RARE]
-    if len(values) <= _FEW or column.kind == NOMINAL:
+    if len(values) <= few or column.kind == NOMINAL:
         spread = np.std(present) if len(values) > 1 else 1.0
         ordered = column.kind != NOMINAL
         positions = np.zeros(len(values) + len(lacking))
         if ordered:
             positions[: len(values)] = (values - np.mean(present)) / spread
         return ColumnParts(np.r_[values, lacking], missing, ordered, positions, None, (), rare)
-    share = min(max(_TIMES / len(values), _LEAST_SHARE), _MOST_SHARE)
+    # A number with five times the share of an average number is a state of its own: spread over a
+    # cell, its rows would move apart by group.
+    share = min(max(5.0 / len(values), 0.05), 0.1)
     atoms = values[counts >= share * len(codes)]
     if len(values) - len(atoms) <= 1:
+        # A scale needs two values.
         atoms = values[:0]
     is_regular = ~is_missing & ~np.isin(codes, atoms)
     scale = fit_scale(codes[is_regular], groups[is_regular])
-    corners = next(corners for rows, corners in _CORNERS if len(codes) >= rows)
+    # Functions of the score bend where there are rows enough to know how.
+    by_rows = ((4000, (-0.8, 0.0, 0.8)), (1000, (0.0,)), (0, ()))
+    corners = next(corners for least, corners in by_rows if len(codes) >= least)
     states = np.r_[np.nan, atoms, lacking]
     return ColumnParts(states, missing, False, np.zeros(len(states)), scale, corners, rare)
 
@@ -398,6 +412,7 @@ def moments(table: np.ndarray, parts: np.ndarray, n_groups: int) -> np.ndarray:
     """
     width = len(table)
     sums = np.zeros((N_FOLDS * n_groups, width, width))
+    # Sorted, so that each product is one call of BLAS on adjacent columns.
     order = np.argsort(parts, kind="stable")
     ends = np.searchsorted(parts[order], np.arange(len(sums) + 1))
     for part, (start, end) in enumerate(zip(ends[:-1], ends[1:], strict=True)):
@@ -414,13 +429,7 @@ def deal_folds(groups: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return folds
 
 
-# Candidates of the penalties of slopes, in rows: common slopes, and slopes by group.
-_COMMON_SLOPES = (1.0, 10.0, 100.0, 1000.0)
-_BY_GROUP = (3.0, 10.0, 30.0, 100.0, 300.0)
-# Candidates of the number of features whose slopes differ between groups.
-_N_DIFFERING = (4, 12, 48)
-# Minimum gain of slopes by group on held-out rows, in variances of residuals.
-_GAIN = 2.0
+# Columns that are functions of others leave residuals of rounding alone.
 _SMALLEST_VARIANCE = 1e-9
 
 
@@ -454,70 +463,80 @@ class Linear:
         return float((v[:, None] @ sums @ v[:, :, None]).sum())
 
 
-def fit_lines(by_fold: np.ndarray) -> Linear:
+# Numbers of rows, means, and products within groups of features and, last, the target.
+_Within = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def fit_lines(
+    by_fold: np.ndarray,
+    *,
+    common_penalties: tuple[float, ...] = (1.0, 10.0, 100.0, 1000.0),
+    penalties_by_group: tuple[float, ...] = (3.0, 10.0, 30.0, 100.0, 300.0),
+    n_differing: tuple[int, ...] = (4, 12, 48),
+    least_gain: float = 2.0,
+) -> Linear:
     """Return the functions with the least error on held-out rows.
 
     `by_fold` has second moments, by fold and group, of a constant 1, the features, and the target.
-    Differences between groups are shrunk, and are omitted if they do not help.
+    Penalties are in rows. Of `n_differing` features slopes differ between groups, if that gains
+    more than `least_gain` variances of residuals.
     """
     total = by_fold.sum(axis=0)
-    trained = [total - fold for fold in by_fold]
-    starts = [_Start(sums) for sums in trained]
-    common = min(_COMMON_SLOPES, key=lambda a: _held_out([s.lines(a) for s in starts], by_fold))
-    lines = [start.lines(common) for start in starts]
-    start = _Start(total)
-    plain = start.lines(common)
+    # Without each fold, by subtraction: the rows are read once.
+    starts = [_within(total - fold) for fold in by_fold]
+    common = min(common_penalties, key=lambda a: _held_out([_lines(s, a) for s in starts], by_fold))
+    lines, start = [_lines(s, common) for s in starts], _within(total)
+    plain = _lines(start, common)
     if by_fold.shape[-1] == 2 or by_fold.shape[1] == 1:
         return plain
-    error = _held_out(lines, by_fold)
-    errors = {}
-    for choice in itertools.product(_N_DIFFERING, _BY_GROUP):
-        tilted = [s.tilted(line, *choice) for s, line in zip(starts, lines, strict=True)]
-        errors[choice] = _held_out(tilted, by_fold)
+    error, errors = _held_out(lines, by_fold), {}
+    for choice in itertools.product(n_differing, penalties_by_group):
+        by_group = [_by_group(s, line, *choice) for s, line in zip(starts, lines, strict=True)]
+        errors[choice] = _held_out(by_group, by_fold)
     best = min(errors, key=errors.__getitem__)
     variance = error / max(total[:, 0, 0].sum(), 1.0)
-    supported = error - errors[best] > _GAIN * variance
-    return start.tilted(plain, *best) if supported else plain
+    supported = error - errors[best] > least_gain * variance
+    return _by_group(start, plain, *best) if supported else plain
 
 
-class _Start:
-    """Moments within groups, from which functions are fitted."""
-
-    def __init__(self, sums: np.ndarray) -> None:
-        self.counts = sums[:, 0, 0]
-        self.means = sums[:, 0, 1:] / np.maximum(self.counts, 1.0)[:, None]
-        outer = self.means[:, :, None] * self.means[:, None, :]
-        self.within = sums[:, 1:, 1:] - self.counts[:, None, None] * outer
-        self.pooled = self.within.sum(axis=0)
-
-    def lines(self, penalty: float) -> Linear:
-        """Return functions with common slopes, and intercepts that are shrunk to a common one."""
-        slopes = _solve(self.pooled[:-1, :-1], self.pooled[:-1, -1], penalty)
-        residual = np.r_[-slopes, 1.0]
-        levels = self.means @ residual
-        variance = residual @ self.pooled @ residual / max(self.counts.sum() - len(levels), 1.0)
-        level, shifts = _shrunk(levels, self.counts, max(variance, _SMALLEST_VARIANCE))
-        slopes = np.tile(slopes, (len(levels), 1, 1))
-        return Linear((level + shifts)[:, None], slopes, bool(shifts.any()))
-
-    def tilted(self, lines: Linear, n_differing: int, penalty: float) -> Linear:
-        """Return the functions with slopes by group, about the group's means."""
-        slopes = lines.slopes[:, 0].copy()
-        products = self.within[:, :-1, :-1]
-        left = self.within[:, :-1, -1] - (products @ slopes[:, :, None])[:, :, 0]
-        sizes = np.einsum("gii->gi", products)
-        evidence = (left**2 / (sizes + penalty)).sum(axis=0)
-        chosen = np.argsort(evidence)[-n_differing:]
-        blocks = self.within[:, chosen[:, None], chosen] + penalty * np.eye(len(chosen))
-        slopes[:, chosen] += np.linalg.solve(blocks, left[:, chosen, None])[:, :, 0]
-        moved = ((slopes - lines.slopes[:, 0]) * self.means[:, :-1]).sum(axis=1)
-        return Linear(lines.intercepts - moved[:, None], slopes[:, None], True)
+def _within(sums: np.ndarray) -> _Within:
+    """Return moments about the means of groups."""
+    counts = sums[:, 0, 0]
+    means = sums[:, 0, 1:] / np.maximum(counts, 1.0)[:, None]
+    outer = means[:, :, None] * means[:, None, :]
+    return counts, means, sums[:, 1:, 1:] - counts[:, None, None] * outer
 
 
-def _solve(products: np.ndarray, right: np.ndarray, penalty: float) -> np.ndarray:
-    if not len(right):
-        return right
-    return linalg.solve(products + penalty * np.eye(len(right)), right, assume_a="pos")
+def _lines(start: _Within, penalty: float) -> Linear:
+    """Return functions with common slopes, and intercepts that are shrunk to a common one."""
+    counts, means, within = start
+    pooled = within.sum(axis=0)
+    slopes = np.empty(0)
+    if len(pooled) > 1:
+        products = pooled[:-1, :-1] + penalty * np.eye(len(pooled) - 1)
+        slopes = linalg.solve(products, pooled[:-1, -1], assume_a="pos")
+    residual = np.r_[-slopes, 1.0]
+    levels = means @ residual
+    variance = residual @ pooled @ residual / max(counts.sum() - len(levels), 1.0)
+    level, shifts = _shrunk(levels, counts, max(variance, _SMALLEST_VARIANCE))
+    slopes = np.tile(slopes, (len(levels), 1, 1))
+    return Linear((level + shifts)[:, None], slopes, bool(shifts.any()))
+
+
+def _by_group(start: _Within, lines: Linear, n_differing: int, penalty: float) -> Linear:
+    """Return the functions with slopes by group, about the group's means."""
+    _, means, within = start
+    slopes = lines.slopes[:, 0].copy()
+    products = within[:, :-1, :-1]
+    left = within[:, :-1, -1] - (products @ slopes[:, :, None])[:, :, 0]
+    sizes = np.einsum("gii->gi", products)
+    # What each feature alone would gain, so that the system of a few of them is solved.
+    evidence = (left**2 / (sizes + penalty)).sum(axis=0)
+    chosen = np.argsort(evidence)[-n_differing:]
+    blocks = within[:, chosen[:, None], chosen] + penalty * np.eye(len(chosen))
+    slopes[:, chosen] += np.linalg.solve(blocks, left[:, chosen, None])[:, :, 0]
+    moved = ((slopes - lines.slopes[:, 0]) * means[:, :-1]).sum(axis=1)
+    return Linear(lines.intercepts - moved[:, None], slopes[:, None], True)
 
 
 def _shrunk(levels: np.ndarray, counts: np.ndarray, variance: float) -> tuple[float, np.ndarray]:
@@ -541,13 +560,6 @@ def _held_out(lines: list[Linear], by_fold: np.ndarray) -> float:
 
 
 # ----------------------------------------------------------------------------- scores
-
-# Bins of each group's deviation from the pooled distribution of residuals.
-_N_BINS = 64
-# Candidates of the weight of the pooled distribution, in rows.
-_PSEUDO_ROWS = (30.0, 100.0, 300.0, 1000.0)
-# Ranks stay below 1, so that the highest one is where the last rows are.
-_ALMOST_ONE = 1.0 - 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -583,12 +595,14 @@ class NumberModel:
         """
         rows, known = np.arange(len(scores)), ~np.isnan(scores)
         residuals = scores - means[groups, rows]
-        grid, bins = np.linspace(0, 1, len(self.knots)), np.linspace(0, 1, _N_BINS + 1)
+        grid, bins = (np.linspace(0, 1, n) for n in (len(self.knots), self.running.shape[1]))
         inside = np.clip(residuals, self.knots[0], self.knots[-1])
         pooled, ranks = np.interp(inside, self.knots, grid), uniforms.copy()
         for group, running in enumerate(self.running):
             own = known & (groups == group)
-            ranks[own] = np.minimum(np.interp(pooled[own], bins, running), _ALMOST_ONE)
+            # Ranks stay below 1, so that the highest one is where the last rows are.
+            ranks[own] = np.minimum(np.interp(pooled[own], bins, running), 1.0 - 1e-12)
+        # Beyond the knots nothing is known: there, a residual keeps its distance from them.
         moved = means + np.nan_to_num(residuals - inside)
         for group, running in enumerate(self.running):
             moved[group] += np.interp(np.interp(ranks, running, bins), grid, self.knots)
@@ -597,37 +611,46 @@ class NumberModel:
 
 
 def fit_numbers(
-    scores: np.ndarray, features: np.ndarray, groups: np.ndarray, folds: np.ndarray, n_groups: int
+    scores: np.ndarray,
+    features: np.ndarray,
+    groups: np.ndarray,
+    folds: np.ndarray,
+    n_groups: int,
+    *,
+    n_knots: int = 257,
+    n_bins: int = 64,
+    pseudo_rows: tuple[float, ...] = (30.0, 100.0, 300.0, 1000.0),
 ) -> NumberModel:
     """Return the model of scores; `features` have a row for each feature.
 
-    Each group's distribution of residuals is shrunk towards that of all groups, as far as is best
-    on held-out rows.
+    Each group's distribution of residuals, in `n_bins`, is shrunk towards that of all groups, by as
+    many `pseudo_rows` as are best on held-out rows, or wholly.
     """
     table = np.vstack([np.ones(len(scores)), features, scores])
     lines = fit_lines(moments(table, folds * n_groups + groups, n_groups))
     residuals = scores - lines.of(features)[groups, 0, np.arange(len(scores))]
-    grid = np.linspace(0, 1, _N_KNOTS)
+    grid = np.linspace(0, 1, n_knots)
     knots = _increasing(np.quantile(residuals, grid))
-    bins = (np.interp(residuals, knots, grid) * _N_BINS).astype(np.int64)
+    bins = (np.interp(residuals, knots, grid) * n_bins).astype(np.int64)
+    # One fold is held out: the number of pseudo rows is a single choice among few.
     trained = folds != N_FOLDS - 1
-    cell = (trained * n_groups + groups) * _N_BINS + np.minimum(bins, _N_BINS - 1)
-    counts = np.bincount(cell, minlength=2 * n_groups * _N_BINS)
-    tested, training = counts.reshape(2, n_groups, _N_BINS)
+    cell = (trained * n_groups + groups) * n_bins + np.minimum(bins, n_bins - 1)
+    counts = np.bincount(cell, minlength=2 * n_groups * n_bins)
+    tested, training = counts.reshape(2, n_groups, n_bins)
     sizes = tested.sum(axis=1, keepdims=True)
     found = np.cumsum(tested, axis=1) / np.maximum(sizes, 1)
 
     def error(pseudo: float) -> float:
         return float((sizes * (_running(training, pseudo)[:, 1:] - found) ** 2).sum())
 
-    best = min((np.inf, *_PSEUDO_ROWS), key=error)
+    best = min((np.inf, *pseudo_rows), key=error)
     return NumberModel(lines, knots, _running(training + tested, best))
 
 
 def _running(counts: np.ndarray, pseudo: float) -> np.ndarray:
     """Return distribution functions from counts of shape (n_groups, n_bins).
 
-    They are shrunk towards the pooled distribution, which is flat, by so many rows.
+    They are shrunk towards the pooled distribution, which is flat, by this number of rows.
     """
     flat = np.full(counts.shape, 1.0 / counts.shape[1])
     if np.isfinite(pseudo):
@@ -638,15 +661,14 @@ def _running(counts: np.ndarray, pseudo: float) -> np.ndarray:
 
 def _increasing(knots: np.ndarray) -> np.ndarray:
     """Return knots that are at least a minimum distance apart."""
+    # Equal knots would make ranks of residuals ambiguous.
     least = 1e-9 * max(knots[-1] - knots[0], 1.0)
     return np.maximum.accumulate(knots) + least * np.arange(len(knots))
 
 
 # ----------------------------------------------------------------------------- states
 
-_MAX_ITER = 60
-# Iterations end when the gain is smaller: a hundredth of what a parameter gains by chance.
-_LAST_GAIN = 0.005
+# Added to probabilities, so that one that is rounded to 0 has a logarithm.
 _LITTLE = 1e-300
 
 
@@ -656,18 +678,23 @@ def minimise(
     offset: np.ndarray,
     penalties: np.ndarray,
     start: np.ndarray | None = None,
+    *,
+    max_iter: int = 60,
+    last_gain: float = 0.005,
 ) -> tuple[np.ndarray, float]:
     """Return the slopes that minimise the penalised loss, and their loss without the penalty.
 
     `features` have one row per feature; `offset` and slopes have one per state. Slopes are found in
     coordinates in which the curvature is nearly the identity. If all rows have the same
-    probabilities, the curvature is a product of a matrix of states and one of features.
+    probabilities, the curvature is a product of a matrix of states and one of features. Iterations
+    end when they gain less than `last_gain`: a hundredth of what a parameter gains by chance.
     """
     n_states, n_rows = offset.shape
     width, rows = len(features), np.arange(n_rows)
     if not width or not n_rows:
         found = softmax(offset)
         return np.zeros((n_states, width)), -np.log(found[states, rows]).sum()
+    # One row more of each state keeps the curvature positive.
     shares = (np.bincount(states, minlength=n_states) + 1) / (n_rows + n_states)
     products = features @ features.T
     sizes, axes = np.linalg.eigh(np.diag(shares) - np.outer(shares, shares))
@@ -692,7 +719,7 @@ def minimise(
     first = np.zeros((n_states, width)) if start is None else start
     result = optimize.minimize(
         evaluated, ((axes.T @ first)[:, None] @ roots).ravel(), jac=True, method="L-BFGS-B",
-        options={"maxiter": _MAX_ITER, "maxcor": 8, "ftol": _LAST_GAIN / n_rows},
+        options={"maxiter": max_iter, "maxcor": 8, "ftol": last_gain / n_rows},
     )  # fmt: skip
     slopes = slopes_at(result.x)
     return slopes, float(result.fun - 0.5 * (penalties * slopes**2).sum())
@@ -706,13 +733,8 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     return weights
 
 
-# Penalties, in rows: of common slopes, of slopes by group, and of intercepts by group.
-_COMMON, _SLOPES, _INTERCEPTS = 3.0, 20.0, 0.5
-# Maximum number of rows that a model is fitted to; or this many for each feature and group, if that
-# is more.
-_MOST_ROWS, _ROWS_PER_SLOPE = 20_000, 20
-# Added to the number of rows of each state.
-_STATE_ROWS = 0.5
+# The penalty of intercepts by group, in rows.
+_INTERCEPTS = 0.5
 
 
 def fit_states(
@@ -722,18 +744,25 @@ def fit_states(
     folds: np.ndarray,
     n_groups: int,
     n_states: int,
+    *,
+    penalty: float = 3.0,
+    most_rows: int = 20_000,
+    rows_per_slope: int = 20,
 ) -> Linear:
     """Return the logits of states; slopes differ between groups if that lowers the held-out loss.
 
-    `features` have one row per feature.
+    `features` have one row per feature; the `penalty` of common slopes is in rows. The model is
+    fitted to at most `most_rows`, or to `rows_per_slope` for each feature and group if that is
+    more.
     """
     if n_states == 1:
         return Linear(np.zeros((n_groups, 1)), np.zeros((1, 1, len(features))), False)
-    counts = np.bincount(states, minlength=n_states) + _STATE_ROWS
+    # Half a row more of each, so that a state without rows has a logarithm.
+    counts = np.bincount(states, minlength=n_states) + 0.5
     level = np.log(counts / counts.sum())
-    few = slice(0, max(_MOST_ROWS, _ROWS_PER_SLOPE * n_groups * len(features)))
+    few = slice(0, max(most_rows, rows_per_slope * n_groups * len(features)))
     states, features, groups, folds = states[few], features[:, few], groups[few], folds[few]
-    width, penalties = len(features), np.full(len(features), _COMMON)
+    width, penalties = len(features), np.full(len(features), penalty)
     offset = np.broadcast_to(level[:, None], (n_states, len(states)))
     slopes, loss = minimise(features, states, offset, penalties)
     shifts = np.zeros((n_groups, n_states))
@@ -753,6 +782,7 @@ def fit_states(
         return model
     tilted = _tilted(model, states[trained], features[:, trained], groups[trained])
     rows = states[tested], features[:, tested], groups[tested]
+    # A gain of 1 in the logarithm of the likelihood is little, but of rows that were held out.
     if _loss(tilted, *rows) < _loss(model, *rows) - 1.0:
         return _tilted(model, states, features, groups)
     return model
@@ -760,7 +790,8 @@ def fit_states(
 
 def _tilted(model: Linear, states: np.ndarray, features: np.ndarray, groups: np.ndarray) -> Linear:
     """Return the model with group-specific slopes in addition to common ones."""
-    penalties = np.r_[np.full(len(features), _SLOPES), _INTERCEPTS]
+    # Of slopes, in rows; more than of common ones, as fewer rows tell of them.
+    penalties = np.r_[np.full(len(features), 20.0), _INTERCEPTS]
     found = []
     for group, intercepts in enumerate(model.intercepts):
         rows = groups == group

@@ -49,41 +49,58 @@ def split_attribute(
     ([('f', 'b'), ('m', 'b')], [1])
     """
     columns, reader_name = reader.sensitive_features, type(reader).__name__
-    private = getattr(reader, "epsilon", None) is not None
-    policy, declared = group_policy(getattr(reader, "groups", None)), ()
+    policy, private = group_policy(reader.groups), reader.epsilon is not None
     if fitted is not None:
         may_miss, remedy = policy.unknown != "error" or fitted.take_missing, MISSING_IN_NEW_ROWS
+        declared = ()
     else:
         may_miss = private or getattr(policy, "small", "error") != "error"
-        remedy = MISSING_IN_FIT if hasattr(reader, "groups") else _LEAVE_OUT
+        remedy = MISSING_IN_FIT
         # Columns without rows may stand for any.
         declared = getattr(policy, "labels", ()) if private and len(table) else ()
+    how: dict[str, Any] = {"check": not private, "may_miss": may_miss, "remedy": remedy}
     if columns is not None and beside is not None:
         raise ValueError(
             f"{reader_name} was given the sensitive attribute twice: as columns of X, by its "
             "parameter sensitive_features, and beside X. Give one of them."
         )
     if columns is not None:
-        positions = attribute_positions(table, columns)
-        _refuse_other_types([table.series(j) for j in positions], declared)
-        values = [table.column(j).tolist() for j in positions]
-        labels = _combined(values, check=not private)
-        if not may_miss:
-            names = [f"the sensitive attribute {table.names[j]!r}" for j in positions]
-            _refuse_missing(labels, names, remedy, counted=not private)
-        return labels, np.setdiff1d(np.arange(table.X.shape[1]), positions)
+        return labels_of_columns(table, columns, declared, **how)
+    # Never taken for "all rows are in one group", which would leave them without a repair.
     if beside is None:
         raise ValueError(
             f"{reader_name} needs the sensitive attribute of every row: name its columns of X "
             "by the parameter sensitive_features, or pass sensitive_features= beside X."
         )
     _refuse_other_types([beside], declared)
-    labels = read_labels(beside, check=not private, may_miss=may_miss, remedy=remedy)
+    labels = read_labels(beside, **how)
     if len(labels) != len(table):
         raise ValueError(
             f"sensitive_features has {len(labels)} rows, and X has {len(table)}; they must agree."
         )
     return labels, np.arange(table.X.shape[1] if len(table.X.shape) == 2 else 0)
+
+
+def labels_of_columns(
+    table: Table,
+    columns: Any,
+    declared: Any = (),
+    *,
+    check: bool = True,
+    may_miss: bool = False,
+    remedy: str = _LEAVE_OUT,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the label of every row from columns, and the positions of the other columns.
+
+    The options are those of `read_labels`; the types of columns must fit to `declared` groups.
+    """
+    positions = attribute_positions(table, columns)
+    _refuse_other_types([table.series(j) for j in positions], declared)
+    labels = _combined([table.column(j).tolist() for j in positions], check=check)
+    if not may_miss:
+        names = [f"the sensitive attribute {table.names[j]!r}" for j in positions]
+        _refuse_missing(labels, names, remedy, counted=check)
+    return labels, np.setdiff1d(np.arange(table.X.shape[1]), positions)
 
 
 def _refuse_other_types(columns: list[Any], declared: Any) -> None:
@@ -107,6 +124,7 @@ def attribute_positions(table: Table, columns: Any) -> list[int]:
             f"Found array with 0 feature(s) (shape={shape}) while a minimum of 1 is required."
         )
     columns = [columns] if np.ndim(columns) == 0 else list(columns)
+    # A name and a position may be of one column, and negative positions count from the end.
     positions = [_position(table, column) for column in columns]
     if not positions or len(set(positions)) < len(positions):
         raise ValueError(
@@ -136,6 +154,7 @@ def read_labels(
     >>> read_labels(["a", 1, "a"]).tolist(), read_labels([["a", 1], ["b", 2]]).tolist()
     (['a', 1, 'a'], [('a', 1), ('b', 2)])
     """
+    # Lists have no type: each entry is read for itself, so that one changes no other's label.
     if not hasattr(values, "shape") and not np.isscalar(values) and values is not None:
         rows = [_label_of_row(row) for row in values] if not check else list(values)
         values = objects(rows) if not check else np.asarray(rows, dtype=object)
@@ -188,6 +207,7 @@ def _refuse_missing(labels: np.ndarray, names: list[str], remedy: str, *, counte
 def _position(table: Table, column: Any) -> int:
     """Return the position of a column, given its name or its position."""
     n_columns = table.X.shape[1]
+    # True is an integer in Python, and is more likely meant as a mask.
     if isinstance(column, Integral) and not isinstance(column, bool | np.bool_):
         if not -n_columns <= column < n_columns:
             raise ValueError(
@@ -203,17 +223,12 @@ def _position(table: Table, column: Any) -> int:
             f"sensitive_features has the name {column!r}, and X is no data frame with names of "
             "columns. Use positions; or, in a pipeline, set_output(transform='pandas')."
         )
-    places = [j for j, name in enumerate(table.names) if name == column]
-    if not places:
+    names = list(table.names)
+    if column not in names:
         raise ValueError(
-            f"sensitive_features has the name {column!r}. {no_such_column(column, table.names)}"
+            f"sensitive_features has the name {column!r}. {no_such_column(column, names)}"
         )
-    if len(places) > 1:
-        raise ValueError(
-            f"sensitive_features has the name {column!r}, which {len(places)} columns of X have, "
-            "instead of one."
-        )
-    return places[0]
+    return names.index(column)
 
 
 def _combined(
@@ -223,6 +238,7 @@ def _combined(
     columns = [[None if is_missing(value) else value for value in one] for one in columns]
     for column in columns if check else ():
         try:
+            # Groups are found by hashing: what cannot be hashed is no label.
             different = set(column)
         except TypeError as error:
             raise TypeError(
@@ -234,6 +250,7 @@ def _combined(
                 f"{name} contains infinity for some rows. It is not a label. Leave out these rows, "
                 "or give them a label."
             )
+    # A tuple of one label would be another label than the scalar that a user declares.
     if len(columns) == 1:
         return objects(columns[0])
     return objects(list(zip(*columns, strict=True)))
@@ -248,14 +265,8 @@ def _label_of_row(row: Any) -> Any:
     return label
 
 
-# Largest error of the shares of a group's rows, and the probability of a larger one.
-_LARGEST_ERROR, _ERROR_PROBABILITY = 0.2, 0.05
-# Fewer rows are taken for an example, which needs no warning.
-_MANY_ROWS = 200
 # The name of the group that small groups are merged into.
 OTHER = "other"
-# Maximum number of labels that an error lists.
-_MOST_LISTED = 5
 _POLICIES = [StrOptions({"error", "nearest"})]
 
 # Advice for missing labels, in a fit and in new rows.
@@ -364,6 +375,7 @@ class DeclaredGroups(BaseEstimator):
             )
         codes = groups.encode(labels)
         sizes = np.bincount(codes, minlength=len(groups.names))
+        # A single row has no distribution.
         if (sizes < 2).any():
             raise ValueError(
                 f"the declared group {groups.names.tolist()[int(np.argmin(sizes))]!r} has fewer "
@@ -372,12 +384,20 @@ class DeclaredGroups(BaseEstimator):
         return Groups(groups.names, codes, sizes, groups.number)
 
 
-def doubts_about_small_groups(policy: FoundGroups | DeclaredGroups, groups: "Groups") -> str | None:
+def doubts_about_small_groups(
+    policy: FoundGroups | DeclaredGroups,
+    groups: "Groups",
+    *,
+    largest_error: float = 0.2,
+    probability: float = 0.05,
+    many_rows: int = 200,
+) -> str | None:
     """Return a warning about groups that are too small for their distribution, or None.
 
     Rows are not private. By the inequality of Dvoretzky, Kiefer, Wolfowitz and Massart, shares of n
     rows below any value are off by at most ``sqrt(log(2 / q) / (2 n))``, except with probability q.
-    There is no warning if the user sets `min_size`, or if rows are obviously few.
+    There is no warning if the user sets `min_size`, nor for fewer than `many_rows`, which are taken
+    for an example.
 
     Examples
     --------
@@ -387,16 +407,16 @@ def doubts_about_small_groups(policy: FoundGroups | DeclaredGroups, groups: "Gro
     >>> doubts_about_small_groups(FoundGroups(), groups).partition(", and")[0]
     "the group 'b' has 12 rows"
     """
-    needed = math.ceil(math.log(2 / _ERROR_PROBABILITY) / (2 * _LARGEST_ERROR**2))
+    needed = math.ceil(math.log(2 / probability) / (2 * largest_error**2))
     small = [g for g, size in enumerate(groups.sizes.tolist()) if 0 < size < needed]
-    if not small or getattr(policy, "min_size", 2) > 2 or groups.sizes.sum() < _MANY_ROWS:
+    if not small or getattr(policy, "min_size", 2) > 2 or groups.sizes.sum() < many_rows:
         return None
     g = min(small, key=lambda g: groups.sizes[g])
     others = f", and {len(small) - 1} further groups are as small" if len(small) > 1 else ""
     return (
         f"the group {groups.names.tolist()[g]!r} has {groups.sizes[g]} rows, and {needed} are "
         "needed to know its distribution: then the share of rows below any value is off by at most "
-        f"{_LARGEST_ERROR} (with a probability of {100 * (1 - _ERROR_PROBABILITY):.0f} %){others}. "
+        f"{largest_error} (with a probability of {100 * (1 - probability):.0f} %){others}. "
         "What is fair for such a group in these rows may not be in new ones. Merge small groups by "
         f"FoundGroups(min_size={needed}, small='merge'), or accept them by min_size."
     )
@@ -450,6 +470,7 @@ class Groups:
         """
         missing = [label for label in dict.fromkeys(labels.tolist()) if label not in self.number]
         if missing and unknown == "error":
+            # Labels of private rows are not quoted.
             names = f": {_listed(missing)}" if quoted else ""
             raise ValueError(
                 f"{_unknown_rows(labels, self.number)}, are in groups that no row of the fit was "
@@ -472,6 +493,7 @@ class Groups:
             apart, distance = _difference(label, known)
             return apart, distance, self.names[code] != OTHER, -int(self.sizes[code])
 
+        # Sorted, so that of equally similar labels the same one is taken in every run.
         kept = sorted((known for known, code in self.number.items() if code >= 0), key=label_order)
         return self.number[min(kept, key=unlikeness)]
 
@@ -517,6 +539,7 @@ def find_groups(
     names = sorted(set(target.values()), key=label_order)
     place = {name: g for g, name in enumerate(names)}
     number = {label: place[target[label]] if label in target else -1 for label in counts}
+    # New rows may also be labelled by the name of a merged group.
     number |= place
     codes = np.array([number[label] for label in labels.tolist()], dtype=np.intp)
     sizes = np.bincount(codes + 1, minlength=len(names) + 1)[1:]
@@ -552,13 +575,13 @@ def _unknown_rows(labels: np.ndarray, number: dict[Any, int]) -> str:
 
 def _listed(labels: list[Any]) -> str:
     """Return labels for an error message: not too many."""
-    more = ", ..." if len(labels) > _MOST_LISTED else ""
-    return ", ".join(map(repr, labels[:_MOST_LISTED])) + more
+    return ", ".join(map(repr, labels[:5])) + (", ..." if len(labels) > 5 else "")
 
 
 def _merged_into(counts: Counter, small: list[Any], min_group_size: int) -> Any:
     """Return the name of the group that all small ones are merged into."""
     together = sum(counts[label] for label in {*small, OTHER})
+    # Where all groups are small there is no larger one to join.
     if together >= min_group_size or len(small) == len(counts):
         return OTHER
     return min(
@@ -572,6 +595,7 @@ def _difference(label: Any, other: Any) -> tuple[int, float]:
     if isinstance(label, tuple) and isinstance(other, tuple) and len(label) == len(other):
         parts = [_difference(*pair) for pair in zip(label, other, strict=True)]
         return sum(part[0] for part in parts), math.fsum(part[1] for part in parts)
+    # An age of 33 is more like 30 than like 40, though it differs from both.
     numbers = isinstance(label, Real) and isinstance(other, Real)
     return int(label != other), abs(float(label) - float(other)) if numbers else 0.0
 

@@ -28,19 +28,8 @@ import numpy as np
 
 from skdpot.transport.barycenter import quantile_barycenter
 
-# Predictions that differ by rounding count as equal: the rounding of a prediction depends on the
-# batch of its row. Predictions are rounded to multiples of a power of two, this share of the
-# largest one.
-_RESOLUTION_BITS = 36
+# Of each group: a limit of what is released, whatever the number of rows.
 MOST_CELLS = 64
-_FEWEST_CELLS = 2
-# Largest distance of a distribution function from a straight line within a cell, times the squared
-# number of cells. Scores are assumed to have a standard deviation of a ninth of the width of their
-# bounds: then it is 81 / 8 times the steepest slope of a Gaussian density, exp(-1/2) / sqrt(2 pi).
-_BEND = 81.0 / 8.0 * math.exp(-0.5) / math.sqrt(2.0 * math.pi)
-# A cell may hold an atom if its mass exceeds this factor times the mean mass of its neighbours, and
-# also the mean mass of all cells.
-_CROWDED = 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +65,14 @@ class QuantileFunction:
 
 
 def resolution(scores: np.ndarray) -> float:
-    """Return the unit that scores are rounded to before comparisons."""
+    """Return the unit that scores are rounded to before comparisons.
+
+    Predictions that differ by rounding count as equal: the rounding of a prediction depends on the
+    batch of its row.
+    """
     exponent = int(np.frexp(np.abs(scores).max())[1])
-    return math.ldexp(1.0, max(exponent - _RESOLUTION_BITS, -1022))
+    # A tiny share of the largest score; dividing by a power of two rounds nothing.
+    return math.ldexp(1.0, max(exponent - 36, -1022))
 
 
 def rounded(scores: np.ndarray, unit: float) -> np.ndarray:
@@ -122,6 +116,7 @@ class GroupDistribution:
         number = np.cumsum(single) - 1
         step = -(-int(single.sum()) // n_quantiles) if n_quantiles else 1
         used = ~single | (number % max(step, 1) == max(step, 1) // 2)
+        # Without the extremes, ranks beyond them would have no anchor.
         used[[0, -1]] = True
         return cls(np.sort(scores), values[used], low[used], high[used])
 
@@ -134,6 +129,7 @@ class GroupDistribution:
 
     def ranks(self, scores: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
         """Return the ranks of predictions, randomised within atoms."""
+        # Searches, since there may be as many values as rows.
         right = np.searchsorted(self.values, scores)
         last = len(self.values) - 1
         at = np.minimum(right, last)
@@ -218,6 +214,7 @@ class PredictionBarycenter:
             GroupDistribution.from_scores(sample, number)
             for sample, number in zip(samples, numbers, strict=True)
         ]
+        # Of the samples themselves, not of the knots that smooth them.
         objective = quantile_barycenter(samples, weights).objective
         return cls(groups, _average(groups, weights), objective, unit)
 
@@ -288,8 +285,11 @@ def number_of_cells(n_records: float, deviation: float) -> int:
     >>> number_of_cells(500, 2.8), number_of_cells(500, 28.0), number_of_cells(1e5, 2.8)
     (20, 8, 64)
     """
-    number = round((4.0 * _BEND * n_records / deviation) ** 0.4)
-    return min(max(number, _FEWEST_CELLS), MOST_CELLS)
+    # Scores are assumed to have a standard deviation of a ninth of the width of their bounds: then
+    # b is 81 / 8 times the steepest slope of a Gaussian density, exp(-1/2) / sqrt(2 pi).
+    bend = 81.0 / 8.0 * math.exp(-0.5) / math.sqrt(2.0 * math.pi)
+    number = round((4.0 * bend * n_records / deviation) ** 0.4)
+    return min(max(number, 2), MOST_CELLS)
 
 
 def cell_edges(low: float, high: float, n_cells: int, *, probabilities: bool) -> np.ndarray:
@@ -345,7 +345,8 @@ class CellDistribution:
         """Return which cells have far more mass than their neighbours."""
         padded = np.pad(self.masses, 1, mode="reflect")
         neighbours = 0.5 * (padded[:-2] + padded[2:])
-        return self.masses > np.maximum(_CROWDED * neighbours, 1.0 / len(self.masses))
+        # And more than the mean of all cells, as noise alone makes empty neighbours differ.
+        return self.masses > np.maximum(2.0 * neighbours, 1.0 / len(self.masses))
 
     def ranks(self, scores: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
         """Return the ranks of predictions.
@@ -384,12 +385,14 @@ def shrunk_masses(noisy: np.ndarray, deviation: float) -> np.ndarray:
     total = noisy.sum(axis=0, keepdims=True)
     together = _divided(total, even, deviation * math.sqrt(n_groups))[0]
     masses = _divided(noisy, together, deviation)
+    # A group that noise hides would otherwise be moved by noise alone.
     masses[noisy.sum(axis=1) < 2.0 * deviation * math.sqrt(n_cells)] = together
     return masses
 
 
 def _divided(counts: np.ndarray, known: np.ndarray, deviation: float) -> np.ndarray:
     """Return masses in cells, shrunk towards known ones, to which one record is added."""
+    # Noise may leave a negative number of rows.
     totals = np.maximum(counts.sum(axis=1), 1.0)
     ends = np.concatenate([[0.0], np.cumsum(known)])
     upto = np.concatenate([np.zeros((len(counts), 1)), np.cumsum(counts, axis=1)], axis=1)
@@ -412,5 +415,6 @@ def _divided(counts: np.ndarray, known: np.ndarray, deviation: float) -> np.ndar
         kept = np.maximum(1.0 - variance / np.maximum(off**2, np.finfo(float).tiny), 0.0)
         of_first = np.clip(mass * share + kept * off, 0.0, mass)
         parts += [(low, cut, of_first), (cut, high, mass - of_first)]
+    # One record more, spread as is known, keeps every mass above 0: quantiles then have no jumps.
     masses += known / known.sum()
     return masses / masses.sum(axis=1, keepdims=True)

@@ -1,6 +1,8 @@
 """A repair that moves rows, so that no model can distinguish their groups."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -32,26 +34,23 @@ from skdpot.fairness._groups import (
     read_groups,
     split_attribute,
 )
-from skdpot.fairness._private import (
-    in_cells,
-    map_of_counts,
-    plan_repair,
-    private_points,
-    private_repair,
-    refuse_types,
-)
 from skdpot.fairness._repair import (
     FairMap,
     RepairRows,
     automatic_method,
+    in_cells,
+    map_of_counts,
     open_repair,
+    plan_repair,
     positions_of,
+    private_points,
+    private_repair,
     read_box,
     read_candidates,
-    repair_method,
+    refuse_types,
 )
 from skdpot.fairness._rows import BLEND_DRAW, blend, row_keys, uniforms
-from skdpot.fairness._supports import CandidateSupport, FreeSupport
+from skdpot.fairness._supports import CandidateSupport, FreeSupport, Support
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.random import make_source
 from skdpot.tables import (
@@ -70,6 +69,7 @@ from skdpot.transport import load_compiler, load_solver
 
 # Floating-point warnings and errors may depend on private values.
 _SILENT = np.errstate(all="ignore")
+Method = Support | ConditionalRepair
 
 
 class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
@@ -155,9 +155,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         Lower and upper bounds: two numbers, or two arrays with one number for every numeric column
         that is kept, in order; or a dict of ``(low, high)`` by name or position, such as
         ``{"income": (8, 13)}``. In a dict, ``range(low, high + 1)`` declares integers, and a
-        private conditional fit returns integers. Required with epsilon, for all numeric columns;
-        values outside are clipped. Without epsilon bounds only clip, and a dict clips only the
-        columns that it names.
+        conditional fit returns integers. Required with epsilon, for all numeric columns; values
+        outside are clipped. Only for fits with epsilon.
     categories : dict, default=None
         The labels of categorical columns by name or position, in order for ordinal ones. Required
         with epsilon. Then an undeclared label is treated as missing, and the conditional method
@@ -171,9 +170,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         Seed for the draws of rows, starts and images. With an integer, a row has the same image in
         every table; if rows of a table are equal, the first one has this image. With epsilon it
         also seeds the noise, and then nothing is private.
-    verbose : int, default=0
-        Above 0, a progress bar shows the rounds of the search for the support, or the columns that
-        the conditional method has repaired, once or twice each.
 
     Attributes
     ----------
@@ -297,7 +293,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         "ledger": "no_validation",
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }  # fmt: skip
 
     _fitted: FairMap
@@ -325,7 +320,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         ledger=None,
         n_jobs=None,
         random_state=None,
-        verbose=0,
     ) -> None:
         self.sensitive_features = sensitive_features
         self.method = method
@@ -343,7 +337,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         self.ledger = ledger
         self.n_jobs = n_jobs
         self.random_state = random_state
-        self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, *, sensitive_features=None) -> Self:
@@ -435,15 +428,16 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         check_is_fitted(self, "groups_")
         validate_parameters(self)
         fitted = self._fitted
-        method = repair_method(self.method, fitted.transport.method)
         table, labels, _ = self._read(X, sensitive_features, fitted.groups)
-        codes = read_codes(table, fitted.columns, self._missing(method))
+        missing = self._missing(fitted.transport.method == "conditional")
+        codes = read_codes(table, fitted.columns, missing)
         unknown = group_policy(self.groups).unknown
         groups = fitted.groups.encode(labels, unknown, quoted=self.epsilon is None)
-        values = self._moved(fitted, method, table, codes, groups)
+        values = self._moved(fitted, missing, table, codes, groups)
         container = output_container(self)
         if container == "default":
             return as_array(values)
+        # Numbers have the type of this table, and labels that of the fit.
         dtypes = [
             table.dtype(column.position) if column.dtype is None else column.dtype
             for column in fitted.columns
@@ -495,41 +489,18 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         table = Table(X)
         check_consistent_length(table.X, y)
         y = column_or_1d(y, warn=True)
-        target, numbers = _target_column(y)
+        if type_of_target(y, input_name="y").startswith("continuous"):
+            target, numbers = Column("y", NUMERIC), y.astype(np.float64)
+        else:
+            classes, numbers = np.unique(y, return_inverse=True)
+            target = Column("y", NOMINAL, values=tuple(classes.tolist()))
         joint = np.column_stack([rows.codes, numbers])
         columns = [*rows.columns, target]
-        box = read_box(self.bounds, columns, private=False)
-        rows = replace(rows, columns=columns, codes=joint, box=box)
+        rows = replace(rows, columns=columns, codes=joint)
         fitted = open_repair(self, rows, certified=False)
-        values = self._moved(fitted, rows.method, table, joint, fitted.groups.codes, y)
+        missing = self._missing(isinstance(rows.method, ConditionalRepair))
+        values = self._moved(fitted, missing, table, joint, fitted.groups.codes, y)
         return as_array(values[:-1]), values[-1].astype(y.dtype)
-
-    def fit_resample(self, X, y, *, sensitive_features=None):
-        """Same as `repair`, under the name that imbalanced-learn uses.
-
-        Parameters
-        ----------
-        X : {array-like, DataFrame} of shape (n_samples, n_features)
-            Rows.
-        y : array-like of shape (n_samples,)
-            Labels.
-        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes), \
-                default=None
-            The sensitive attribute of every row, unless columns of X hold it.
-
-        Returns
-        -------
-        X_repaired : ndarray of shape (n_samples, n_columns)
-            Repaired rows.
-        y_repaired : ndarray of shape (n_samples,)
-            Their labels.
-
-        Raises
-        ------
-        ValueError
-            If `repair` would raise.
-        """
-        return self.repair(X, y, sensitive_features=sensitive_features)
 
     def get_feature_names_out(self, input_features=None):
         """Return the names of the columns that `transform` returns.
@@ -563,15 +534,15 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
 
     def _for_parts(self) -> Self:
         """Return what owners agree on: the parts of a repair are those of a support."""
-        return clone(self).set_params(method=repair_method(self.method, "support"))
+        return clone(self).set_params(method=self._method(FreeSupport))
 
     def _plan_of_parts(self, n_records, columns, n_parts) -> ReleasePlan:
-        """Return the plan of the release of each of so many owners, or raise."""
+        """Return the plan of the release of each owner, or raise."""
         return self._plan(self._rows_of_parts(n_records, columns, n_parts))
 
     def _rows_of_parts(self, n_records, columns, n_parts) -> RepairRows:
-        rows = self._declared(n_records, columns)
-        if self.epsilon is None or isinstance(rows.method, ConditionalRepair):
+        rows = None if self.epsilon is None else self._declared(n_records, columns)
+        if rows is None or isinstance(rows.method, ConditionalRepair):
             raise ValueError(
                 "parts are private releases, of a repair by a support: set epsilon, bounds and "
                 "groups, and method='support'."
@@ -594,6 +565,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
     def _declared(self, n_records: int, columns: Any) -> RepairRows:
         table = columns
         if not hasattr(columns, "shape"):
+            # Of a number of columns no types are known, so none are refused.
             table = np.empty((0, count_columns(columns)))
         elif len(columns):
             raise ValueError("columns must be a table without rows, such as X[:0].")
@@ -613,6 +585,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             if reset and len(table) < fewest:
                 raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
         else:
+            # Missing values are for the policy `missing`, and private values raise nothing.
             options: dict[str, Any] = {
                 "dtype": None,
                 "ensure_all_finite": False,
@@ -642,10 +615,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         )
         # Raises if joblib does not understand n_jobs, before a budget is charged.
         effective_n_jobs(self.n_jobs)
-        load_compiler()
-        load_solver()
-        if not private and self.delta is not None:
-            raise ValueError("delta is for fits with epsilon.")
+        if not private and (self.delta is not None or self.bounds is not None):
+            raise ValueError("delta and bounds are for fits with epsilon.")
         if private and self.missing != "error":
             raise ValueError(
                 "missing='category' is for fits without epsilon. With epsilon, declare None among "
@@ -653,16 +624,21 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
                 "a number that is public."
             )
         policy = group_policy(self.groups)
-        automatic = automatic_method(columns, n_records, policy, self.epsilon, self.delta)
-        method = repair_method(self.method, automatic)
+        public = columns, n_records, policy, self.epsilon, self.delta
+        method = self._method(partial(automatic_method, *public))
+        is_conditional = isinstance(method, ConditionalRepair)
         method._check(self.epsilon, self.delta)
         fixed = positions_of(self.conditional_on, columns)
-        if fixed and not isinstance(method, ConditionalRepair):
+        if fixed and not is_conditional:
             raise ValueError("conditional_on needs method='conditional'.")
+        if not is_conditional:
+            # What is missing on this machine is missed before a budget is charged.
+            load_compiler()
+            load_solver()
         groups = read_groups(policy, self.weights) if private else None
         candidates = read_candidates(method, columns)
-        box = read_box(self.bounds, columns, private)
-        codes = None if private else read_codes(table, columns, self._missing(method))
+        box = read_box(self.bounds, columns) if private else None
+        codes = None if private else read_codes(table, columns, self._missing(is_conditional))
         # Columns without rows may stand for any.
         if private and len(table):
             refuse_types(table, columns)
@@ -670,12 +646,18 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             columns, method, fixed, box, candidates, groups, n_records, table, labels, codes
         )
 
-    def _missing(self, method) -> str:
+    def _method(self, automatic: Callable[[], Method]) -> Method:
+        """Return the method of the parameter, or raise if it is wrong."""
+        by_name = {"auto": automatic, "support": FreeSupport, "conditional": ConditionalRepair}
+        method = by_name[self.method]() if isinstance(self.method, str) else self.method
+        validate_parameters(method)
+        return method
+
+    def _missing(self, is_conditional: bool) -> str:
         """Return the policy for missing values; private ones never raise, and are not missing."""
         if self.epsilon is not None:
             return "none"
-        keeps = self.missing == "category" and isinstance(method, ConditionalRepair)
-        return "kept" if keeps else self.missing
+        return "kept" if self.missing == "category" and is_conditional else self.missing
 
     def _plan(self, rows) -> ReleasePlan:
         if self.epsilon is not None:
@@ -687,6 +669,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         return open_repair(self, rows) if self.epsilon is None else private_repair(self, plan, rows)
 
     def _keep(self, plan, fitted: FairMap) -> None:
+        # Private state: the map alone, of which all attributes are parts.
         self._fitted = fitted
         self.groups_, self.group_weights_ = fitted.groups.names, fitted.weights
         self.certificate_ = fitted.certificate
@@ -696,33 +679,22 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             warn_user("all rows are in one group, so there is nothing to repair.")
 
     def _moved(
-        self, fitted: FairMap, method, table: Table, codes, groups, y=None
+        self, fitted: FairMap, missing: str, table: Table, codes, groups, y=None
     ) -> list[np.ndarray]:
         """Return partly moved rows, as columns in the user's terms."""
         seed = check_random_state(self.random_state).randint(2**63 - 1, dtype=np.int64)
         keys = row_keys(seed, codes, groups)
-        way = getattr(method, "transform_method", None)
-        images = fitted.images(codes, groups, keys, self.n_jobs, way)
-        original = [self._original_values(method, table, column, y) for column in fitted.columns]
+        images = fitted.images(codes, groups, keys, self.n_jobs)
+        # The rows' own labels, of columns that keep them; labels y are no column of the table.
+        original = [
+            None if column.kind == NUMERIC
+            else objects(y) if column.position is None
+            else labels_of(table, column, missing)
+            for column in fitted.columns
+        ]  # fmt: skip
         moved, level, drawn = groups != -1, float(self.repair_level), uniforms(keys, BLEND_DRAW)
         if self.interpolation == "mixture":
             moved, level = moved & (drawn < level), 1.0
+            # All of a row or nothing of it, so that the group has a mixture of two distributions.
             images = np.where(moved[:, None], images, codes)
         return blend(fitted.columns, original, codes, images, moved, drawn, level)
-
-    def _original_values(self, method, table: Table, column: Column, y) -> np.ndarray | None:
-        """Return the rows' own labels for columns that keep them; None for numbers."""
-        if column.kind == NUMERIC:
-            return None
-        if column.position is None:
-            return objects(y)
-        return labels_of(table, column, self._missing(method))
-
-
-def _target_column(y):
-    """Return the target y, and y as codes."""
-    kind = type_of_target(y, input_name="y")
-    if kind.startswith("continuous"):
-        return Column("y", NUMERIC), y.astype(np.float64)
-    labels, codes = np.unique(y, return_inverse=True)
-    return Column("y", NOMINAL, values=tuple(labels.tolist())), codes

@@ -2,8 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
@@ -16,7 +15,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
-from sklearn.model_selection import KFold, StratifiedKFold, check_cv
+from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Bunch, check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
@@ -51,19 +50,15 @@ from skdpot.fairness._predictions import (
     share_of_ties,
     shrunk_masses,
 )
-from skdpot.fairness._private import PUBLIC_OF_ROWS, in_cells
+from skdpot.fairness._repair import in_cells, plan_of
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.foreign import result_of, silence
-from skdpot.privacy.preview import ExpectedError, PrivacyGuarantee
+from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.quotes import without_quotes
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases import VectorRelease, group_weights
 from skdpot.tables import Table, as_numbers, check_bounds, one_by_one, take_columns, take_rows
-
-# Number of folds of cv="auto", and the share of ties above which it means None.
-_FOLDS = 5
-_MANY_TIES = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,9 +105,11 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
     ----------
     estimator : estimator object, default=None
         Regressor or binary classifier to fit; None is
-        :class:`~sklearn.linear_model.LinearRegression`. Pass a fitted model as a
-        :class:`~sklearn.frozen.FrozenEstimator`; then `fit` learns only the distributions, and its
-        data should not be the training data of the model. With epsilon a frozen model is required,
+        :class:`~sklearn.linear_model.LinearRegression`. Of a classifier, the probability of the
+        second class is made fair, or the decision function if it has no probabilities. Pass a
+        fitted model as a :class:`~sklearn.frozen.FrozenEstimator`; then `fit` learns only the
+        distributions, and its data should not be the training data of the model. With epsilon a
+        frozen model is required,
         and it must predict row by row: see Notes.
     sensitive_features : str, int, or list of these, default=None
         The columns of X with the sensitive attribute: names, for data frames of pandas or polars,
@@ -125,11 +122,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
     repair_level : float, default=1.0
         How far `predict` moves predictions, from 0 (the estimator's own) to 1 (fair). You may
         change it without another fit.
-    response_method : {"auto", "predict", "predict_proba", "decision_function"}, default="auto"
-        Which output of the estimator is made fair: ``"predict"`` for regressors; for binary
-        classifiers the probability of the second class, or the decision function. ``"auto"`` is
-        the first of these that the estimator has.
-    cv : "auto", int, cross-validation generator, iterable or None, default="auto"
+    cv : "auto", int or None, default="auto"
         Which predictions the distributions are learned from. With folds, predictions for rows that
         the estimator was not trained on. An integer is a number of folds, shuffled, with equal
         shares of the groups. None uses predictions for the training data. ``"auto"`` is 5 folds,
@@ -266,10 +259,8 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
     proportional weights count every row once.
 
     With metadata routing, `fit`, `predict` and `score` request `sensitive_features` by default,
-    and other metadata goes to the estimator if it requests it. Tools that predict without
-    metadata, such as :class:`~sklearn.model_selection.GridSearchCV` with scorers of scikit-learn,
-    need the attribute as columns of X, or a scorer of
-    :func:`~skdpot.fairness.metrics.make_fairness_scorer`.
+    and other metadata of `fit` goes to the estimator if it requests it. Tools that predict without
+    metadata, such as scorers, need the attribute as columns of X.
 
     References
     ----------
@@ -304,8 +295,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         "sensitive_features": [str, Integral, "array-like", None],
         "weights": [StrOptions({"proportional", "uniform"}), dict, "array-like"],
         "repair_level": [Interval(Real, 0, 1, closed="both")],
-        "response_method": [StrOptions({"auto", "predict", "predict_proba", "decision_function"})],
-        "cv": [StrOptions({"auto"}), "cv_object", None],
+        "cv": [StrOptions({"auto"}), Interval(Integral, 2, None, closed="left"), None],
         "n_quantiles": [StrOptions({"auto"}), Interval(Integral, 2, None, closed="left"), None],
         "sensitive_in_estimator": ["boolean"],
         "groups": ["array-like", FoundGroups, DeclaredGroups, None],
@@ -329,7 +319,6 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         sensitive_features=None,
         weights="proportional",
         repair_level=1.0,
-        response_method="auto",
         cv="auto",
         n_quantiles="auto",
         sensitive_in_estimator=True,
@@ -345,7 +334,6 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         self.sensitive_features = sensitive_features
         self.weights = weights
         self.repair_level = repair_level
-        self.response_method = response_method
         self.cv = cv
         self.n_quantiles = n_quantiles
         self.sensitive_in_estimator = sensitive_in_estimator
@@ -383,8 +371,8 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         ------
         ValueError
             If the attribute is given twice or not at all, or is missing for a row, a group is too
-            small, lengths differ, `cv` does not leave out every row once, or the estimator does
-            not predict one finite number for every row. With epsilon no value of a row raises, but
+            small, lengths differ, or the estimator does not predict one finite number for every
+            row. With epsilon no value of a row raises, but
             a missing declaration, an estimator that was not trained before, on these columns, and
             types that hold nothing declared. Nothing is charged in this case.
         BudgetExceededError
@@ -395,10 +383,15 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         UserWarning
             If all rows are in one group.
         """
-        params = self._routed("fit", "fit", sensitive_features, fit_params)
+        params = fit_params
+        if get_config()["enable_metadata_routing"]:
+            if sensitive_features is not None:
+                params = params | {"sensitive_features": sensitive_features}
+            routed = process_routing(self, "fit", **params)
+            params = routed.get("estimator", Bunch()).get("fit", {})
         return self._fit(X, y, sensitive_features, params)
 
-    def predict(self, X, *, sensitive_features=None, **predict_params) -> np.ndarray:
+    def predict(self, X, *, sensitive_features=None) -> np.ndarray:
         """Return fair predictions, moved as far as `repair_level` says.
 
         Parameters
@@ -408,8 +401,6 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes), \
                 default=None
             The sensitive attribute of every row, unless columns of X hold it.
-        **predict_params : dict
-            Further arguments for the estimator's prediction.
 
         Returns
         -------
@@ -425,13 +416,13 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
             rows are in unknown groups that the policy of `groups` refuses.
         """
         check_is_fitted(self, "barycenter_")
-        method, policy = self._response_method, group_policy(self.groups)
-        params = self._routed("predict", method, sensitive_features, predict_params)
+        policy = group_policy(self.groups)
         groups, way = self._fitted
         table, labels, kept = self._read(X, sensitive_features, groups)
         codes = groups.encode(labels, policy.unknown, quoted=self.epsilon is None)
         predict = one_score_per_row if self.epsilon is None else scores_without_quotes
-        scores = predict(self.estimator_, method, self._shown(table, kept), params)
+        scores = predict(self.estimator_, self._response_method, self._shown(table, kept))
+        # Equal predictions are drawn apart: one image for all of them could identify the group.
         uniforms = check_random_state(self.random_state).uniform(size=len(scores))
         fair = way.move(scores, codes, uniforms)
         return (1 - self.repair_level) * scores + self.repair_level * fair
@@ -473,6 +464,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
 
         if self.epsilon is None:
             return coefficient()
+        # The error of a metric may quote a target.
         return without_quotes(coefficient, "y and sample_weight cannot be read as numbers.")
 
     def get_metadata_routing(self):
@@ -483,17 +475,14 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         MetadataRouter
             The routing.
         """
-        mapping = (
-            MethodMapping()
-            .add(caller="fit", callee="fit")
-            .add(caller="predict", callee=self._response_method)
-        )
         router = MetadataRouter(owner=type(self).__name__).add_self_request(self)
+        mapping = MethodMapping().add(caller="fit", callee="fit")
         return router.add(estimator=self._estimator, method_mapping=mapping)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         inner = get_tags(self._estimator).input_tags
+        # It takes what the estimator takes.
         for name in ("sparse", "allow_nan", "categorical", "string"):
             setattr(tags.input_tags, name, getattr(inner, name))
         return tags
@@ -505,25 +494,11 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
     @property
     def _response_method(self):
         """Return the estimator's method whose results are made fair."""
-        if self.response_method == "auto":
-            if not is_classifier(self._estimator):
-                return "predict"
-            has_one = hasattr(self._estimator, "predict_proba")
-            return "predict_proba" if has_one else "decision_function"
-        if self.response_method == "predict" and is_classifier(self._estimator):
-            raise ValueError(
-                "response_method='predict' of a classifier gives labels, which have no order. Use "
-                "'predict_proba' or 'decision_function'."
-            )
-        return self.response_method
-
-    def _routed(self, caller, callee, sensitive_features, params):
-        """Return the metadata that are routed to a method of the estimator."""
-        if not get_config()["enable_metadata_routing"]:
-            return params
-        if sensitive_features is not None:
-            params = params | {"sensitive_features": sensitive_features}
-        return process_routing(self, caller, **params).get("estimator", Bunch()).get(callee, {})
+        if not is_classifier(self._estimator):
+            return "predict"
+        # The labels that a classifier predicts have no order.
+        has_one = hasattr(self._estimator, "predict_proba")
+        return "predict_proba" if has_one else "decision_function"
 
     def _read(self, X, sensitive_features, fitted=None):
         """Return X as a table, the label of each row, and the positions of the other columns."""
@@ -550,7 +525,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
             )
         private = self.epsilon is not None
         if private:
-            self._check_private()
+            declared = self._check_private()
         elif self.delta is not None or self.bounds is not None:
             raise ValueError("delta and bounds are for fits with epsilon.")
         policy = group_policy(self.groups)
@@ -568,9 +543,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
                 raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
             X = self._shown(table, kept)
             refuse_unusable(self.estimator, self._response_method, take_rows(X, np.arange(0)))
-            groups = read_groups(policy, self.weights)
-            self._bounds_of_predictions()
-            return PredictionRows(X, labels, groups, n_records)
+            return PredictionRows(X, labels, declared, n_records)
         y = column_or_1d(y, warn=True)
         groups = policy._make_groups(labels)
         warn_user(doubts_about_small_groups(policy, groups))
@@ -578,8 +551,8 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         group_weights(self.weights, groups.sizes, groups.names)
         return PredictionRows(self._shown(table, kept), labels, groups, len(y), y, params)
 
-    def _check_private(self):
-        """Raise unless the public settings are valid with epsilon."""
+    def _check_private(self) -> Groups:
+        """Return the declared groups; raise unless all public settings are valid with epsilon."""
         if not isinstance(self.estimator, FrozenEstimator):
             raise ValueError(
                 "with epsilon the estimator must be a sklearn.frozen.FrozenEstimator: a model that "
@@ -591,14 +564,13 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
                 "cv and n_quantiles=None are for fits without epsilon. A FrozenEstimator is not "
                 "trained, and its predictions are counted in cells."
             )
+        self._bounds_of_predictions()
+        return read_groups(group_policy(self.groups), self.weights)
 
     def _declared(self, n_records, columns):
         if self.epsilon is None:
             return None
-        self._check_private()
-        groups = read_groups(group_policy(self.groups), self.weights)
-        self._bounds_of_predictions()
-        return PredictionRows(np.empty(0), np.empty(0), groups, n_records)
+        return PredictionRows(np.empty(0), np.empty(0), self._check_private(), n_records)
 
     def _bounds_of_predictions(self) -> tuple[float, float, bool]:
         """Return the declared bounds, and whether they are those of probabilities; or raise."""
@@ -608,39 +580,35 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         return float(low[0]), float(high[0]), are_probabilities
 
     def _plan(self, data):
-        name = type(self).__name__
         if self.epsilon is None:
-            return ReleasePlan(None, None, make_source(), f"{name} without epsilon", None)
+            label = f"{type(self).__name__} without epsilon"
+            return ReleasePlan(None, None, make_source(), label, None)
         delta = float(self.delta or 0.0)
         n_cells = None if self.n_quantiles == "auto" else self.n_quantiles
         n_groups = len(data.groups.names)
         release = PredictionCounts(self.epsilon, delta, n_groups, data.n_records, n_cells)
-        guarantee = PrivacyGuarantee(
-            epsilon=float(self.epsilon),
-            delta=delta,
-            neighbouring="replace_one",
-            unit="record",
-            not_protected=("rows that are predicted", "the estimator", *PUBLIC_OF_ROWS),
-        )
-        return ReleasePlan(
-            release,
-            release.event,
-            make_source(self.random_state),
-            f"{name}, histogram",
-            guarantee,
-            n_records=data.n_records,
-        )
+        not_protected = ("rows that are predicted", "the estimator")
+        return plan_of(self, release, "histogram", not_protected, data.n_records)
 
     def _run(self, plan, data):
         if self.epsilon is not None:
             return self.estimator, data.groups, *release_predictions(self, plan, data), None
         groups, method = data.groups, self._response_method
-        with _explaining_text(self._estimator):
+        try:
             estimator = clone(self._estimator).fit(data.X, data.y, **data.params)
+        except ValueError as error:
+            if "could not convert string" not in str(error):
+                raise
+            raise ValueError(
+                f"{type(self._estimator).__name__} does not accept text ({error}). Encode columns "
+                "of text in a pipeline with it, and y before the fit. The sensitive columns of X "
+                "are left out with sensitive_in_estimator=False."
+            ) from error
         scores = one_score_per_row(estimator, method, data.X)
         cv = self.cv
         if isinstance(cv, str):
-            cv = None if share_of_ties(scores, groups.codes) > _MANY_TIES else _FOLDS
+            # Other folds would have other values, and ties of the final estimator no mass.
+            cv = None if share_of_ties(scores, groups.codes) > 0.1 else 5
         if cv is not None:
             is_class = is_classifier(self._estimator)
             folds = make_folds(cv, data.y, groups.codes, is_class, self.random_state)
@@ -702,6 +670,7 @@ def private_counts(
     with silence():
         scores = private_predictions(fair.estimator, fair._response_method, rows.X)
         groups = rows.groups.find(rows.labels)
+    # Counted nowhere, in silence: an error or a warning would reveal the row.
     known = (groups >= 0) & ~np.isnan(scores)
     # Rounded as before they are moved, so that rounding in the model moves no atom over an edge.
     within = np.clip(scores, edges[0], edges[-1])
@@ -737,6 +706,7 @@ class PredictionCounts(VectorRelease):
             counts=True,
         )
         self._n_slots = n_slots
+        # It follows from the noise, which is known only now.
         best = number_of_cells(n_records / n_slots, self.standard_deviation)
         self.n_cells = n_cells or min(best, MOST_CELLS)
 
@@ -811,6 +781,7 @@ def refuse_unusable(estimator: Any, method: str, columns: Any) -> None:
             "the estimator must predict one number for every row, or probabilities of two classes, "
             f"by its method {method}."
         )
+    # The step that sees the columns first decides whether more of them are an error.
     first = estimator.estimator
     while isinstance(first, Pipeline):
         first = first[0]
@@ -820,46 +791,41 @@ def refuse_unusable(estimator: Any, method: str, columns: Any) -> None:
             validate_data(estimator, columns, reset=False, skip_check_array=True)
 
 
-def scores_without_quotes(
-    estimator: Any, method: str, X: Any, params: Mapping[str, Any] | None = None
-) -> np.ndarray:
+def scores_without_quotes(estimator: Any, method: str, X: Any) -> np.ndarray:
     """Return one score per row; errors quote nothing that the estimator said."""
     # The error below is raised outside of a handler, and so has no context.
     with suppress(Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return one_score_per_row(estimator, method, X, params)
+        return one_score_per_row(estimator, method, X)
     raise ValueError(
         f"the estimator's {method} did not return one finite number, or the probabilities of two "
         "classes, for every row of X. Its output may quote private values, so it is not shown."
     )
 
 
-def one_score_per_row(
-    estimator: Any, method: str, X: Any, params: Mapping[str, Any] | None = None
-) -> np.ndarray:
+def one_score_per_row(estimator: Any, method: str, X: Any) -> np.ndarray:
     """Return the predictions of a method, one finite number for every row, or raise."""
-    scores = numbers_per_row(estimator, method, X, params)
+    scores = numbers_per_row(estimator, method, X)
     if not np.isfinite(scores).all():
         raise ValueError(f"the estimator's {method} returned NaN or infinity.")
     return scores
 
 
-def numbers_per_row(
-    estimator: Any, method: str, X: Any, params: Mapping[str, Any] | None = None, *,
-    private: bool = False,
-) -> np.ndarray:  # fmt: skip
+def numbers_per_row(estimator: Any, method: str, X: Any, *, private: bool = False) -> np.ndarray:
     """Return the predictions of a method, one number for every row, or raise.
 
     In private rows each prediction is read for itself, NaN if it is no number: one of them may give
     the array of all another type.
     """
-    predicted = getattr(estimator, method)(X, **(params or {}))
+    predicted = getattr(estimator, method)(X)
     scores = np.asarray(predicted)
+    # A single complex prediction makes the array complex; real ones keep their value.
     if private and scores.dtype.kind == "c":
         scores = np.where(scores.imag == 0, scores.real, np.nan)
     if private and scores.dtype.kind not in "buif":
         values = np.asarray(predicted, dtype=object)
         scores = as_numbers(values.reshape(len(values), -1)).reshape(values.shape)
+    # Of two probabilities one tells the other.
     if method == "predict_proba" and scores.ndim == 2 and scores.shape[1] == 2:
         scores = scores[:, 1]
     if scores.shape != (X.shape[0],) or scores.dtype.kind not in "buif":
@@ -871,23 +837,17 @@ def numbers_per_row(
 
 
 def make_folds(
-    cv: Any, y: np.ndarray, codes: np.ndarray, classes: bool, random_state: Any
+    n_folds: int, y: np.ndarray, codes: np.ndarray, classes: bool, random_state: Any
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return folds, each a pair of training rows and held-out rows.
 
-    Folds for a given number are shuffled. They have equal shares of groups, and of classes in
-    these, if there are enough rows.
+    They are shuffled, and have equal shares of groups, and of classes in these, if there are enough
+    rows.
     """
-    if not isinstance(cv, Integral):
-        folds = list(check_cv(cv, y, classifier=classes).split(np.zeros(len(y)), y))
-        tested = np.concatenate([test for _, test in folds])
-        if not np.array_equal(np.sort(tested), np.arange(len(y))):
-            raise ValueError("cv must leave out every row in one fold, and in one only.")
-        return folds
-    options = {"n_splits": cv, "shuffle": True, "random_state": random_state}
+    options = {"n_splits": n_folds, "shuffle": True, "random_state": random_state}
     y_codes = np.unique(y, return_inverse=True)[1] if classes else 0
     for strata in (codes * len(y) + y_codes, codes):
-        if np.unique(strata, return_counts=True)[1].min() >= cv:
+        if np.unique(strata, return_counts=True)[1].min() >= n_folds:
             return list(StratifiedKFold(**options).split(strata, strata))
     return list(KFold(**options).split(codes))
 
@@ -899,18 +859,3 @@ def scores_of_fold(
     params = metadata_at(rows.X, rows.params, indices=train)
     fitted = clone(estimator).fit(take_rows(rows.X, train), rows.y[train], **params)
     return one_score_per_row(fitted, method, take_rows(rows.X, test))
-
-
-@contextmanager
-def _explaining_text(estimator: Any) -> Iterator[None]:
-    """Explain what to do if an estimator was given text that it does not accept."""
-    try:
-        yield
-    except ValueError as error:
-        if "could not convert string" not in str(error):
-            raise
-        raise ValueError(
-            f"{type(estimator).__name__} does not accept text ({error}). Encode columns of text in "
-            "a pipeline with it, and y before the fit. The sensitive columns of X are left out "
-            "with sensitive_in_estimator=False."
-        ) from error

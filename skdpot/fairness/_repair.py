@@ -1,47 +1,55 @@
 """From the rows of a fit, through groups and a method, to the map that repairs rows."""
 
+import math
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from skdpot._base import refuse_bounds_in_other_order, warn_user
 from skdpot._progress import progress_bar
-from skdpot._sklearn_compat import validate_parameters
 from skdpot._threads import MANY_ROWS, one_thread_unless
 from skdpot.fairness._certificate import MOST_ROWS, FairnessCertificate, certify, hold_out
 from skdpot.fairness._conditional import ConditionalMap, ConditionalRepair, fit_conditional
 from skdpot.fairness._groups import Groups, doubts_about_small_groups, group_policy
-from skdpot.fairness._rows import (
-    BLUR_DRAW,
-    BLURRED_IMAGE_DRAW,
-    ColumnSpace,
-    in_own_units,
-    row_keys,
-    uniforms,
-)
+from skdpot.fairness._rows import BLUR_DRAW, BLURRED_IMAGE_DRAW, row_keys, uniforms
 from skdpot.fairness._supports import (
     LARGEST_AUTOMATIC_SUPPORT,
+    ColumnSpace,
     FreeSupport,
-    Question,
+    Group,
     Support,
     SupportMap,
     distinct,
-    doubts_about_support,
+    in_own_units,
 )
-from skdpot.releases import group_weights, has_grid
-from skdpot.tables import NUMERIC, Column, Table, check_bounds, place_of, read_codes
+from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.foreign import silence
+from skdpot.privacy.preview import PrivacyGuarantee
+from skdpot.privacy.random import make_source
+from skdpot.releases import HistogramRelease, group_weights, has_grid
+from skdpot.tables import (
+    NOMINAL,
+    NUMERIC,
+    Column,
+    Table,
+    TableSchema,
+    check_bounds,
+    objects,
+    place_of,
+    private_codes,
+    read_codes,
+    read_schema,
+    refuse_other_labels,
+)
 
-# Maximum number of numeric columns for which "auto" chooses a free support.
-_MOST_COLUMNS = 3
-# Rows for each column of each group that a private conditional fit needs at an epsilon of 1, and in
-# proportion to 1 / epsilon: enough to distinguish three parts of a column.
-_ROWS_PER_CELL = 25
-# Default size of a support: one point for this many rows, but at least this many points.
-_ROWS_PER_POINT, _FEW = 10, 50
+if TYPE_CHECKING:
+    from skdpot.generative import ReleasedTable
+
 _WHY_BOUNDS = "They determine the grid or the clipping of the release."
-_OR_CATEGORIES = "For columns of text or categories, declare categories={column: [labels]} instead."
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +65,7 @@ class RepairRows:
     fixed : tuple of int
         Positions of the columns that are conditioned on.
     box : tuple of two ndarray, or None
-        Bounds that numbers are clipped to.
+        Bounds that the numbers of a private fit are clipped to.
     candidates : ndarray of shape (n_candidates, n_columns) or None
         Rows to choose the support from, as codes.
     groups : Groups or None
@@ -140,7 +148,7 @@ class FairMap:
     columns : list of Column
         The columns of rows.
     box : tuple of two ndarray, or None
-        Bounds that numbers are clipped to.
+        Bounds that the numbers of a private fit are clipped to.
     groups : Groups
         The groups; those of a private fit have no rows here.
     weights : ndarray of shape (n_groups,)
@@ -163,18 +171,17 @@ class FairMap:
     of_images: list[BlurredColumn] | tuple[()] = ()
 
     def images(
-        self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, n_jobs: Any, way: Any
+        self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, n_jobs: Any
     ) -> np.ndarray:
         """Return the images of rows, as codes; rows with group number -1 stay.
 
-        `keys` are those of `row_keys`; `n_jobs` is that of the estimator, and `way` the
-        `transform_method` of a support.
+        `keys` are those of `row_keys`, and `n_jobs` is that of the estimator.
         """
         moved = clipped(codes, self.columns, self.box)
         if not self.transport.moves:
             return np.where((groups >= 0)[:, None], moved, codes)
         moved = redrawn(self.of_rows, moved, keys, BLUR_DRAW)
-        moved = self.transport.images(moved, groups, keys, n_jobs, way)
+        moved = self.transport.images(moved, groups, keys, n_jobs)
         moved = redrawn(self.of_images, moved, keys, BLURRED_IMAGE_DRAW)
         return np.where((groups >= 0)[:, None], moved, codes)
 
@@ -191,10 +198,11 @@ def redrawn(
 
 
 def clipped(codes: np.ndarray, columns: list[Column], box: Any) -> np.ndarray:
-    """Return rows with numbers clipped to their bounds, if there are any."""
+    """Return rows with numbers clipped to the bounds of a private fit."""
     if box is None:
         return codes
     numeric = [column.kind == NUMERIC for column in columns]
+    # Not in place: rows that are not moved are returned as they came.
     codes = codes.copy()
     codes[:, numeric] = np.clip(codes[:, numeric], *box)
     return codes
@@ -204,34 +212,33 @@ def clipped(codes: np.ndarray, columns: list[Column], box: Any) -> np.ndarray:
 
 
 def automatic_method(
-    columns: list[Column], n_records: int, groups: Any, epsilon: float | None, delta: float | None
-) -> str:
+    columns: list[Column],
+    n_records: int,
+    groups: Any,
+    epsilon: float | None,
+    delta: float | None,
+    *,
+    most_columns: int = 3,
+    rows_per_cell: int = 25,
+) -> Support | ConditionalRepair:
     """Return the method that ``"auto"`` stands for, from public facts.
 
     It is a support for few columns (without epsilon only if they are numbers), and for private fits
     without a delta or with so few rows that noise hides how columns depend on each other. Otherwise
     it is conditional distributions, also for a private fit with a delta whose histogram would have
-    too many cells.
+    too many cells. `rows_per_cell` are the rows for each column of each group that a private
+    conditional fit needs at an epsilon of 1: enough to distinguish three parts of a column.
     """
-    few = len(columns) <= _MOST_COLUMNS
+    few = len(columns) <= most_columns
     if epsilon is None:
-        numbers = all(column.kind == NUMERIC for column in columns)
-        return "support" if few and numbers else "conditional"
-    if delta and not has_grid(in_own_units(columns).layout):
-        return "conditional"
-    if few:
-        return "support"
-    n_cells = len(columns) * len(getattr(groups, "labels", ()))
-    return "conditional" if delta and n_records * epsilon >= _ROWS_PER_CELL * n_cells else "support"
-
-
-def repair_method(method: Any, automatic: str) -> Support | ConditionalRepair:
-    """Return the method of a parameter `method`, or raise if it is wrong."""
-    method = automatic if isinstance(method, str) and method == "auto" else method
-    if isinstance(method, str):
-        method = FreeSupport() if method == "support" else ConditionalRepair()
-    validate_parameters(method)
-    return method
+        takes_support = few and all(column.kind == NUMERIC for column in columns)
+    elif delta and not has_grid(in_own_units(columns).layout):
+        takes_support = False
+    else:
+        n_cells = len(columns) * len(getattr(groups, "labels", ()))
+        # The noise shrinks with epsilon, and so do the rows that are needed.
+        takes_support = few or not delta or n_records * epsilon < rows_per_cell * n_cells
+    return FreeSupport() if takes_support else ConditionalRepair()
 
 
 def positions_of(named: Any, columns: list[Column]) -> tuple[int, ...]:
@@ -251,49 +258,34 @@ def positions_of(named: Any, columns: list[Column]) -> tuple[int, ...]:
     return tuple(sorted(set(found)))
 
 
-def read_box(bounds: Any, columns: list[Column], private: bool) -> Any:
-    """Return the bounds of numbers, or None if they are neither given nor needed; or raise."""
-    if not private and bounds is None:
-        return None
+def read_box(bounds: Any, columns: list[Column]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bounds of all numbers of a private fit, or raise and name their columns."""
     numeric = [column for column in columns if column.kind == NUMERIC]
-    # Labels y come last, have no position, and need no bounds.
-    bounded = [column for column in numeric if column.position is not None]
-    low, high = np.empty(0), np.empty(0)
+    names = [column.name for column in numeric]
+    or_categories = (
+        "For columns of text or categories, declare categories={column: [labels]} instead."
+    )
+    low, high = np.full(len(numeric), np.inf), np.full(len(numeric), np.inf)
     if isinstance(bounds, dict):
-        low, high = _bounds_by_column(bounds, bounded, private)
-    elif bounded:
-        low, high = _bounds_in_order(bounds, bounded)
-    beyond = np.full(len(numeric) - len(bounded), np.inf)
-    return np.concatenate([low, -beyond]), np.concatenate([high, beyond])
-
-
-def _bounds_in_order(bounds: Any, columns: list[Column]) -> tuple[np.ndarray, np.ndarray]:
-    """Return bounds as a pair; raise and name the columns that they must be for."""
-    names = [column.name for column in columns]
-    refuse_bounds_in_other_order(bounds, names)
-    try:
-        return check_bounds(bounds, len(columns), _WHY_BOUNDS)
-    except ValueError as error:
-        raise ValueError(
-            f"{error} A dict gives bounds by column. The columns without categories are, in order: "
-            f"{names}. {_OR_CATEGORIES}"
-        ) from error
-
-
-def _bounds_by_column(
-    bounds: dict, columns: list[Column], all_needed: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return bounds given by name or position, infinite for columns that need none."""
-    low, high = np.full(len(columns), -np.inf), np.full(len(columns), np.inf)
-    for key, pair in bounds.items():
-        place = position_of_bounds(key, columns)
-        ends = (pair[0], pair[-1]) if is_range(pair) else pair
-        low[[place]], high[[place]] = check_bounds(ends, 1, _WHY_BOUNDS, f"bounds[{key!r}]")
-    unbounded = [one.name for one, end in zip(columns, high, strict=True) if np.isinf(end)]
-    if all_needed and unbounded:
-        raise ValueError(
-            f"bounds must be declared for the columns {unbounded}. {_WHY_BOUNDS} {_OR_CATEGORIES}"
-        )
+        for key, pair in bounds.items():
+            place = position_of_bounds(key, numeric)
+            ends = (pair[0], pair[-1]) if is_range(pair) else pair
+            low[[place]], high[[place]] = check_bounds(ends, 1, _WHY_BOUNDS, f"bounds[{key!r}]")
+        unbounded = [name for name, end in zip(names, high, strict=True) if np.isinf(end)]
+        if unbounded:
+            raise ValueError(
+                f"bounds must be declared for the columns {unbounded}. {_WHY_BOUNDS} "
+                f"{or_categories}"
+            )
+    elif numeric:
+        refuse_bounds_in_other_order(bounds, names)
+        try:
+            low, high = check_bounds(bounds, len(numeric), _WHY_BOUNDS)
+        except ValueError as error:
+            raise ValueError(
+                f"{error} A dict gives bounds by column. The columns without categories are, in "
+                f"order: {names}. {or_categories}"
+            ) from error
     return low, high
 
 
@@ -325,10 +317,12 @@ def read_candidates(
             f"candidates must be rows of {len(columns)} columns, those of X without the sensitive "
             f"attribute; got shape {table.X.shape}."
         )
+    # Candidates lack the columns of the attribute.
     places = [replace(column, position=place) for place, column in enumerate(columns)]
     codes = read_codes(table, places, "category")
     if (codes[:, [column.kind != NUMERIC for column in columns]] < 0).any():
         raise ValueError("candidates have categories that X does not have.")
+    # Equal candidates would be chosen as different points of the support.
     codes = np.unique(codes, axis=0)
     n_support = method.n_support
     if n_support is not None and n_support > len(codes):
@@ -339,7 +333,184 @@ def read_candidates(
     return codes
 
 
-# ---------------------------------------------------------------------- from groups to a map
+def _schema_of(rows: RepairRows, bounds: Any) -> TableSchema:
+    """Return the declared schemas of the rows and, as the target, of their groups; or raise.
+
+    Numbers whose bounds are a range are integers.
+    """
+    numeric = [column for column in rows.columns if column.kind == NUMERIC]
+    ends: list[Any] = list(zip(*(end.tolist() for end in rows.box), strict=True))
+    for key, pair in bounds.items() if isinstance(bounds, dict) else ():
+        if is_range(pair):
+            ends[position_of_bounds(key, numeric)] = pair
+    declared = [
+        read_schema({str(column.name): pair}).columns[0]
+        for column, pair in zip(numeric, ends, strict=True)
+    ]
+    found = [declared.pop(0) if column.kind == NUMERIC else column for column in rows.columns]
+    target = Column("group", NOMINAL, values=tuple(rows.groups.names.tolist()))
+    return TableSchema((*found, target), len(found))
+
+
+def _scales(rows: RepairRows) -> tuple[ColumnSpace, ColumnSpace, np.ndarray, np.ndarray]:
+    """Return rows in own units, where distances are taken, and bounds of numbers and ranks."""
+    unscaled = in_own_units(rows.columns)
+    low, high = unscaled.box(*rows.box)
+    return unscaled, unscaled.of_box(low, high, scaled=rows.method.scale), low, high
+
+
+def _check_extent(rows: RepairRows) -> None:
+    """Raise if costs between declared bounds could overflow."""
+    unscaled, space, _, high = _scales(rows)
+    # The corner opposite to the origin.
+    corner = np.concatenate([high, np.ones(len(unscaled.factor) - len(high))])
+    extent = np.abs((corner - space.origin) * space.factor)
+    if rows.candidates is not None:
+        extent = np.maximum(extent, np.abs(space.encode(rows.candidates)).max(axis=0))
+    # The factor 4 bounds the square of a sum of two, and a million is room for sums of costs.
+    largest = np.float64(4.0 * (extent @ extent)) ** (rows.method.order / 2.0) * 1e6
+    if not np.isfinite([largest, space.factor.max()]).all():
+        raise ValueError(
+            "costs of transport between the bounds are beyond the range of doubles. Declare other "
+            "bounds, or use a smaller order or other units."
+        )
+
+
+# ---------------------------------------------------------------------------- private rows
+#
+# Private rows are read cell by cell: no value raises, warns, or changes how others are read. Types,
+# names and shapes are public, and are all that a fit may refuse for nothing. A value that is not
+# declared is missing, and a row without a place is counted nowhere.
+
+
+def in_cells(X: Any) -> Any:
+    """Return rows in a list as an array of objects, whatever their values; others as they are.
+
+    Lists have no type: that of `np.asarray` would depend on single values.
+
+    Examples
+    --------
+    >>> from skdpot.fairness._repair import in_cells
+    >>> in_cells([[1, 2.5], [["a"], None]])
+    array([[1, 2.5],
+           [list(['a']), None]], dtype=object)
+    """
+    rows = X if isinstance(X, list | tuple) else []
+    widths = {len(row) if isinstance(row, list | tuple | np.ndarray) else -1 for row in rows}
+    if len(widths) != 1 or -1 in widths:
+        return X
+    return objects([cell for row in rows for cell in row]).reshape(len(rows), *widths)
+
+
+def refuse_types(table: Table, columns: list[Column]) -> None:
+    """Raise if the type of a column shows that it holds no declared value; no value is read."""
+    for column in columns:
+        if column.kind != NUMERIC:
+            refuse_other_labels(table.series(column.position), column.values, column.name)
+        elif table.kind(column.position) == "M":
+            raise TypeError(
+                f"column {column.name!r} of X is not numeric, it holds dates. Convert them first, "
+                "for example to days since a fixed day."
+            )
+        # Kinds of NumPy: text of three forms, durations, complex numbers.
+        elif table.kind(column.position) in "USTmc":
+            raise ValueError(
+                f"column {column.name!r} of X has the type "
+                f"{table.dtype(column.position) or table.X.dtype}, which is not numeric. "
+                "Convert it first, or declare its labels by categories."
+            )
+
+
+def private_points(rows: RepairRows) -> tuple[np.ndarray, np.ndarray]:
+    """Return private rows in unit coordinates, and the numbers of their groups.
+
+    A row of an undeclared group, or with a missing number, has the number -1.
+    """
+    unscaled, _, low, high = _scales(rows)
+    with silence():
+        units = unscaled.raw(private_codes(rows.table, column) for column in rows.columns)
+        # In place, through a view of the numbers and ranks.
+        ranked = units[:, : len(low)]
+        ranked[:] = (np.clip(ranked, low, high) - low) / (high - low)
+        codes = rows.groups.find(rows.labels)
+        return np.nan_to_num(units), np.where(np.isnan(units).any(axis=1), -1, codes)
+
+
+def private_units(rows: RepairRows, schema: TableSchema) -> np.ndarray:
+    """Return the private rows of which all is declared and known, as integers, last the group."""
+    units = np.empty((len(rows.table), len(schema.columns)), dtype=np.int64, order="F")
+    with silence():
+        for j, column in enumerate(rows.columns):
+            codes = private_codes(rows.table, column)
+            units[:, j] = schema.columns[j].units(codes) if column.kind == NUMERIC else codes
+        units[:, -1] = rows.groups.find(rows.labels)
+        # A sketch counts whole rows: what is unknown in one column has no place in the pairs.
+        return units[(units >= 0).all(axis=1)]
+
+
+# --------------------------------------------------------------- from rows to groups to a map
+
+
+def plan_repair(fair: Any, rows: RepairRows) -> ReleasePlan:
+    """Return the plan of the release of a private fit, from public facts; or raise."""
+    groups, delta = rows.groups, float(fair.delta or 0.0)
+    if isinstance(rows.method, ConditionalRepair):
+        # Imported here: open repairs, and repairs by supports, need no generators.
+        from skdpot.generative import plan_table
+
+        schema, hidden = _schema_of(rows, fair.bounds), partial(progress_bar, disable=True)
+        release: Any = plan_table(schema, fair.epsilon, delta, "replace_one", hidden)
+        what = release.label
+    else:
+        _check_extent(rows)
+        layout, n_groups = in_own_units(rows.columns).layout, len(groups.names)
+        release = HistogramRelease(
+            layout, n_groups, rows.n_records, fair.epsilon, delta, rows.n_parts
+        )
+        what = "histogram"
+    return plan_of(fair, release, what, ("rows that are transformed",), rows.n_records)
+
+
+def plan_of(
+    fair: Any, release: Any, what: str, not_protected: tuple[str, ...], n_records: int
+) -> ReleasePlan:
+    """Return the plan of the release of an estimator, in which any record may be replaced."""
+    guarantee = PrivacyGuarantee(
+        epsilon=float(fair.epsilon),
+        delta=float(fair.delta or 0.0),
+        neighbouring="replace_one",
+        unit="record",
+        # What of rows no private fit protects.
+        not_protected=(
+            *not_protected,
+            "the number of rows",
+            "the names and types of columns",
+            "the time of the fit",
+        ),
+    )
+    label, source = f"{type(fair).__name__}, {what}", make_source(fair.random_state)
+    return ReleasePlan(release, release.event, source, label, guarantee, n_records=n_records)
+
+
+def private_repair(fair: Any, plan: ReleasePlan, rows: RepairRows) -> FairMap:
+    """Return the map of a private fit. Every step that reads private values is here, in order.
+
+    `fair` is the estimator. One record may be replaced by any other. There is one release, with the
+    whole budget; what follows it is a function of the release and of public facts. Proof:
+    :ref:`proof-private-groups`, and of the sketch :ref:`proof-private-tables`.
+    """
+    release, source = plan.release, plan.source
+    # What follows the release is handed no private value, and could not read one.
+    public = replace(rows, table=None, labels=None)
+    if isinstance(rows.method, ConditionalRepair):
+        # The sketch of the columns and the group. Its own recipe divides the budget, and says by
+        # how much each of its counts and sums may change.
+        records = SimpleNamespace(points=private_units(rows, release.space.schema))
+        return map_of_table(fair, release, public, release.run(records, source))
+    # Counts by group and cell. A replaced record leaves one of them and joins another: they change
+    # by 2 in the l1 norm and by sqrt(2) in the l2 norm, as `histogram_sensitivities` proves.
+    counts = release.add_noise(release.values(*private_points(rows)), source)
+    return map_of_counts(fair, release, public, counts)
 
 
 def open_repair(fair: Any, rows: RepairRows, *, certified: bool = True) -> FairMap:
@@ -353,7 +524,7 @@ def open_repair(fair: Any, rows: RepairRows, *, certified: bool = True) -> FairM
     # Wrong weights raise before anything is computed.
     group_weights(fair.weights, groups.sizes, groups.names)
     rng = check_random_state(fair.random_state)
-    codes, columns = clipped(rows.codes, rows.columns, rows.box), rows.columns
+    codes, columns = rows.codes, rows.columns
     if isinstance(rows.method, ConditionalRepair):
         return map_of_rows(fair, rows, codes, groups, rng, certified=certified)
     inside = codes[groups.codes >= 0]
@@ -366,9 +537,95 @@ def open_repair(fair: Any, rows: RepairRows, *, certified: bool = True) -> FairM
         drawn = drawn if len(drawn) <= most else rng.choice(drawn, most, replace=False)
         n_rows += len(drawn)
         found.append(distinct(space.encode(codes[drawn]), np.full(len(drawn), 1.0 / len(drawn))))
-    # Each support point then has enough rows to estimate the masses of new rows.
-    n_support = min(LARGEST_AUTOMATIC_SUPPORT, max(n_rows // _ROWS_PER_POINT, min(n_rows, _FEW)))
+    # Ten rows for each support point are enough to estimate the masses of new rows there.
+    n_support = min(LARGEST_AUTOMATIC_SUPPORT, max(n_rows // 10, min(n_rows, 50)))
     return map_of_groups(fair, rows, groups, space, found, n_support, rng)
+
+
+# Below, no private value is read: groups and rows are released, or those of an open fit.
+
+
+def map_of_counts(
+    fair: Any, release: HistogramRelease, rows: RepairRows, counts: np.ndarray
+) -> FairMap:
+    """Return the map to the barycenter of groups with released counts."""
+    released = release.groups_of(counts)
+    _, space, low, high = _scales(rows)
+    found = []
+    for units, masses in zip(released.points, released.masses, strict=True):
+        # Released points are in units of the bounds.
+        raw = units.copy()
+        raw[:, : len(low)] = low + (high - low) * raw[:, : len(low)]
+        found.append(distinct((raw - space.origin) * space.factor, masses))
+    groups = replace(rows.groups, sizes=released.sizes)
+    rng = check_random_state(fair.random_state)
+    return map_of_groups(fair, rows, groups, space, found, LARGEST_AUTOMATIC_SUPPORT, rng)
+
+
+def map_of_table(
+    fair: Any,
+    release: Any,
+    rows: RepairRows,
+    released: "ReleasedTable",
+    *,
+    told_apart: float = 4.0,
+    least_of_images: float = 0.02,
+) -> FairMap:
+    """Return the map by conditional distributions of rows drawn from a released sketch.
+
+    Cells with fewer rows than `told_apart` deviations of the noise of a count are merged. Maps are
+    not precise enough to give cells with a share below `least_of_images` the same share in all
+    groups, so images are drawn in larger ones.
+    """
+    rng = check_random_state(fair.random_state)
+    n_records, n_groups = rows.n_records, len(rows.groups.names)
+    codes, groups = drawn_rows(rows, released, min(n_records, rows.method._most_rows()), rng)
+    least = told_apart * release.noise_of_counts * math.sqrt(n_groups) / n_records
+    free = [
+        j for j, column in enumerate(rows.columns)
+        if column.kind == NUMERIC and j not in rows.fixed
+    ]  # fmt: skip
+    of_rows = _blurred_columns(released, free, least)
+    # The map moves blurred rows, so it is fitted to blurred rows.
+    codes = redrawn(of_rows, codes, rng.randint(2**63, size=len(codes), dtype=np.uint64))
+    # The expected separation of groups by chance, for a map fitted to this number of rows.
+    by_chance = math.sqrt(len(rows.columns) * n_groups / n_records)
+    shown = math.hypot(release.shown_by_noise(n_records), by_chance)
+    found = map_of_rows(fair, rows, codes, groups, rng, shown=shown)
+    of_images = _blurred_columns(released, free, max(least, least_of_images))
+    return replace(found, of_rows=of_rows, of_images=of_images)
+
+
+def drawn_rows(
+    rows: RepairRows, released: "ReleasedTable", n_records: int, rng: Any
+) -> tuple[np.ndarray, Groups]:
+    """Return about this number of rows drawn from a sketch, as codes, and their groups."""
+    # Weights by size use the released sizes, not the numbers of drawn rows.
+    sizes = np.maximum(np.rint(released.counts * n_records), 1).astype(np.intp)
+    # A few rows of every group, also where noise hides it: models need examples.
+    of_rows = np.repeat(np.arange(len(sizes)), np.maximum(sizes, 20))
+    units = released.units_of(of_rows, rng)
+    codes = units[:, :-1].astype(np.float64)
+    for j, column in enumerate(released.space.schema.columns[:-1]):
+        if column.kind == NUMERIC:
+            codes[:, j] = column.numbers(units[:, j], rng.uniform(size=len(units)))
+    return codes, replace(rows.groups, codes=of_rows, sizes=sizes)
+
+
+def _blurred_columns(
+    released: "ReleasedTable", positions: list[int], least: float
+) -> list[BlurredColumn]:
+    """Return columns whose cells with smaller shares than this are merged."""
+    cells, found = released.merged_cells(least), []
+    for j in positions:
+        starts, stops, shares, merged = cells[j]
+        running = np.r_[0.0, np.cumsum(shares)]
+        first, last = (np.searchsorted(merged, merged, side=side) for side in ("left", "right"))
+        column = released.space.schema.columns[j]
+        found.append(
+            BlurredColumn(j, column, starts, stops, running, running[first], running[last])
+        )
+    return found
 
 
 def map_of_groups(
@@ -376,7 +633,7 @@ def map_of_groups(
     rows: RepairRows,
     groups: Groups,
     space: ColumnSpace,
-    found: list[tuple[np.ndarray, np.ndarray]],
+    found: list[Group],
     n_support: int,
     rng: Any,
 ) -> FairMap:
@@ -386,21 +643,10 @@ def map_of_groups(
     points of the support. No row is read.
     """
     weights = group_weights(fair.weights, groups.sizes, groups.names)
-    question = Question(
-        space=space,
-        points=[points for points, _ in found],
-        masses=[masses for _, masses in found],
-        weights=weights,
-        n_support=rows.method.n_support or n_support,
-        candidates=rows.candidates,
+    n_support = rows.method.n_support or n_support
+    transport = rows.method._solve(
+        space, found, weights, n_support, rows.candidates, rng, fair.n_jobs
     )
-    name = type(fair).__name__
-    with progress_bar(desc=name, unit=" rounds", disable=not fair.verbose) as bar:
-        transport = rows.method._solve(
-            question, rng, fair.n_jobs, lambda n_iter: bar.update(n_iter - bar.n)
-        )
-    if fair.epsilon is None:
-        warn_user(doubts_about_support(question, transport))
     return FairMap(rows.columns, rows.box, groups, weights, transport)
 
 
@@ -422,27 +668,27 @@ def map_of_rows(
     """
     method, weights = rows.method, group_weights(fair.weights, groups.sizes, groups.names)
     generator = np.random.default_rng(rng.randint(2**31))
-    may_be = certified and fair.epsilon is None and not rows.fixed
-    held_out = hold_out(groups.codes, method.held_out if may_be else 0.0, generator)
-    tol = float(method.tol)
-    name, certificate = type(fair).__name__, None
+    held_out = np.zeros(len(codes), dtype=bool)
+    # Of conditional parity there is no bound: groups may differ in the columns that are fixed.
+    if certified and fair.epsilon is None and not rows.fixed:
+        held_out = hold_out(groups.codes, method.held_out, generator)
+    tol, certificate = float(method.tol), None
     with one_thread_unless(len(codes) >= MANY_ROWS):
-        with progress_bar(desc=name, unit=" columns", disable=not fair.verbose) as bar:
-            transport = fit_conditional(
-                rows.columns,
-                codes,
-                np.where(held_out, -1, groups.codes),
-                weights,
-                generator,
-                fixed=rows.fixed,
-                tol=max(tol, min(shown, 0.5)) if tol > 0 else tol,
-                max_rows=method._most_rows(),
-                callback=bar.update,
-            )
+        transport = fit_conditional(
+            rows.columns,
+            codes,
+            np.where(held_out, -1, groups.codes),
+            weights,
+            generator,
+            fixed=rows.fixed,
+            tol=max(tol, min(shown, 0.5)) if tol > 0 else tol,
+            max_rows=method._most_rows(),
+        )
         if held_out.any():
             seed = int(generator.integers(2**63))
 
             def repaired(of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+                # Like new rows: their draws are not those that the fit was made with.
                 keys = row_keys(seed, codes[of], groups.codes[of])
                 moved = transport.images(codes[of], groups.codes[of], keys, fair.n_jobs)
                 return moved, groups.codes[of]

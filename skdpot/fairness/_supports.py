@@ -1,10 +1,8 @@
-"""The support of a barycenter, the groups' couplings with it, and the images of rows."""
+"""Rows as points, the support of their barycenter, and the groups' couplings with it."""
 
 import math
-from abc import ABCMeta, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -12,119 +10,190 @@ import numpy as np
 from joblib import Parallel, delayed
 from scipy import sparse
 from scipy.spatial import KDTree
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.metrics import pairwise_distances_argmin
 
-from skdpot._sklearn_compat import HasMethods, Interval, StrOptions
-from skdpot.fairness._rows import IMAGE_DRAW, ColumnSpace, uniforms
-from skdpot.tables import as_array
+from skdpot._sklearn_compat import Interval, StrOptions
+from skdpot.fairness._rows import IMAGE_DRAW, uniforms
+from skdpot.releases import UnitLayout
+from skdpot.tables import NOMINAL, NUMERIC, ORDINAL, Column, as_array
 from skdpot.transport import exact_transport
 from skdpot.transport.barycenter import (
-    LARGEST_EXACT,
     candidate_barycenter,
     free_support_barycenter,
     quantile_barycenter,
 )
 
+# Maximum of the default size of a support, also of private fits, which have no numbers of rows.
 LARGEST_AUTOMATIC_SUPPORT = 1000
-# Doubles of the costs between new rows and the support that are held at a time: 8 MiB.
-_PANEL_SIZE = 1 << 20
-# Rounding error of squared norms, for each summand: eight times that of four roundings.
-_ROUNDING = 32 * float(np.finfo(np.float64).eps)
-# Smaller masses are dropped: the solver represents masses as integers with a sum below 2**53.
-_NEGLIGIBLE = 1e-12
-# A support is bad if its objective exceeds its lower bound by this factor, and by this share of the
-# variance. The share is hardly above 0.2 for up to three columns, and 0.5 for ten columns of a
-# table.
-_FAR_ABOVE, _LARGEST_GAP = 4.0, 0.25
-# Default maximum number of rows of a group that a support is found from.
-_MOST_ROWS = 10_000
-# Default number of batches of a stochastic method.
-_DEFAULT_BATCHES = 3000
-# Default number of candidates for each support point.
-_CANDIDATES_PER_POINT = 2
+# Makes the squared distance between rows of different categories 1, in their own units.
+_ONE_HOT = math.sqrt(0.5)
+# A group's distinct points, and their masses with sum 1.
+Group = tuple[np.ndarray, np.ndarray]
 _COUNT = [Interval(Integral, 1, None, closed="left"), None]
 # Constraints of the parameters that both supports share.
 _SHARED = {
     "n_support": _COUNT,
     "scale": ["boolean"],
+    "tol": [Interval(Real, 0, None, closed="neither")],
     "max_rows": _COUNT,
-    "transform_method": [
-        StrOptions({"coupling", "barycentric", "laguerre"}),
-        HasMethods(["fit", "predict"]),
-    ],
 }
-# Parameters of each method, besides `tol`.
-_OPTIONS = {
-    "auto": {"max_iter"},
-    "exact": set(),
-    "bundle": {"max_iter"},
-    "dual": {"max_iter", "batch_size", "primal_recovery", "rounding"},
-}
+
+
+# ------------------------------------------------------------------------------ points of rows
 
 
 @dataclass(frozen=True, eq=False)
-class GroupMap:
-    """A group's coupling with the support.
+class ColumnSpace:
+    """Rows as codes, and as points with Euclidean distances.
+
+    The *codes* of a row are its numbers, and the positions of its levels and categories, -1 for an
+    unknown category. The coordinates of its point are numbers and ranks of levels, shifted and
+    scaled, and then a block for every nominal column. A block has one coordinate per category: the
+    column's factor for the row's category, and 0 for all others.
 
     Attributes
     ----------
-    points : ndarray of shape (n_points, n_coordinates)
-        Different points of the group.
-    plan : csr_array of shape (n_points, n_support)
-        How much of a point's mass goes where.
-    prices : ndarray of shape (n_support,)
-        Dual potentials of the support: the optimal plan takes mass from y to a z for which the cost
-        minus the price is smallest.
-    support : ndarray of shape (n_support, n_coordinates)
-        The support of the barycenter.
-    order : float
-        Costs are distances to this power.
+    columns : list of Column
+        The columns, in the order of X.
+    origin, factor : ndarray of shape (n_coordinates,)
+        A coordinate is ``(raw - origin) * factor``.
     """
 
-    points: np.ndarray
-    plan: sparse.csr_array
-    prices: np.ndarray
-    support: np.ndarray
-    order: float
+    columns: list[Column]
+    origin: np.ndarray
+    factor: np.ndarray
 
-    def draw(self, rows: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-        """Return the indices of support points, drawn by the coupling at the positions of rows.
+    @property
+    def layout(self) -> UnitLayout:
+        """Return the layout of points in unit coordinates."""
+        levels = (len(c.values) for c in self._ranked)
+        return UnitLayout(tuple(levels), tuple(len(c.values) for c in self._nominal))
 
-        A row, new or not, is at the nearest point of the group. Equal rows are at the same point
-        and are drawn separately, so that equal values do not stay together. `uniforms` are in [0,
-        1).
+    @property
+    def _ranked(self) -> list[Column]:
+        return [column for column in self.columns if column.kind != NOMINAL]
+
+    @property
+    def _nominal(self) -> list[Column]:
+        return [column for column in self.columns if column.kind == NOMINAL]
+
+    def raw(self, codes: Iterable[np.ndarray]) -> np.ndarray:
+        """Return coordinates without offset and factor: numbers, ranks, zeros and ones.
+
+        `codes` has one array per column. An unknown level is put in the middle of the known ones.
         """
-        at = nearest(rows, self.points)
-        starts, ends = self.plan.indptr[at], self.plan.indptr[at + 1]
-        running = np.concatenate([[0.0], np.cumsum(self.plan.data)])
-        wanted = running[starts] + uniforms * (running[ends] - running[starts])
-        drawn = np.searchsorted(running, wanted, side="right") - 1
-        return self.plan.indices[np.clip(drawn, starts, ends - 1)]
+        ranked, blocks = [], []
+        for column, values in zip(self.columns, codes, strict=True):
+            if column.kind == NOMINAL:
+                blocks.append(values[:, None] == np.arange(len(column.values)))
+            elif column.kind == ORDINAL:
+                middle = (len(column.values) - 1) / 2.0
+                ranked.append(np.where(values < 0, middle, values))
+            else:
+                ranked.append(values)
+        # Each column is contiguous, so that its mean is exact to the last digits.
+        parts = [np.array(ranked, dtype=np.float64).T] if ranked else []
+        return np.hstack([*parts, *blocks]).astype(np.float64)
 
-    def mean_images(self) -> np.ndarray:
-        """Return the mean image of each point of the group."""
-        sums = np.asarray(self.plan.sum(axis=1)).reshape(-1, 1)
-        return (self.plan @ self.support) / sums
+    def encode(self, codes: np.ndarray) -> np.ndarray:
+        """Return the points of rows, given as codes of shape (n, n_columns)."""
+        # In row order, in which the search for nearest points is fast.
+        return np.ascontiguousarray((self.raw(codes.T) - self.origin) * self.factor)
 
-    def image(self, rows: np.ndarray, method: Any) -> np.ndarray:
-        """Return deterministic images: by the name of a rule, or a regressor of mean images."""
-        if method == "laguerre":
-            return self.support[self.cell(rows)]
-        if method == "barycentric":
-            return self.mean_images()[nearest(rows, self.points)]
-        learned = clone(method).fit(self.points, self.mean_images())
-        return np.reshape(learned.predict(rows), (len(rows), -1))
+    def decode(self, points: np.ndarray, uniforms: np.ndarray | None = None) -> np.ndarray:
+        """Return the codes of the valid rows nearest to points, which may be averages of rows.
 
-    def cell(self, rows: np.ndarray) -> np.ndarray:
-        """Return the Laguerre cell of each row."""
-        height = max(1, _PANEL_SIZE // len(self.support))
-        parts = [
-            np.argmin(powers(rows[start : start + height], self.support, self.order) - self.prices,
-                      axis=1)
-            for start in range(0, len(rows), height)
-        ]  # fmt: skip
-        return np.concatenate(parts)
+        Levels are the nearest ones. `uniforms`, of shape (n, n_nominal), draw a category with its
+        share in an average; None takes the category with the largest share.
+        """
+        raw = points / self.factor + self.origin
+        codes = np.empty((len(points), len(self.columns)))
+        numbers, blocks = iter(raw.T), iter(enumerate(self.layout.block_slices))
+        for place, column in enumerate(self.columns):
+            if column.kind == NUMERIC:
+                codes[:, place] = next(numbers)
+            elif column.kind == ORDINAL:
+                codes[:, place] = np.clip(np.rint(next(numbers)), 0, len(column.values) - 1)
+            else:
+                j, block = next(blocks)
+                # An average of rows has the share of each category as its coordinate.
+                shares = np.maximum(raw[:, block], 0.0)
+                codes[:, place] = shares.argmax(axis=1)
+                if uniforms is not None:
+                    ends = shares.cumsum(axis=1)
+                    drawn = (ends <= (uniforms[:, j] * ends[:, -1])[:, None]).sum(axis=1)
+                    codes[:, place] = np.minimum(drawn, shares.shape[1] - 1)
+        return codes
+
+    def labelled(self, codes: np.ndarray) -> list[np.ndarray]:
+        """Return the columns of valid rows in the user's terms: numbers, or labels as objects."""
+        return [
+            codes[:, j] if column.labels is None else column.labels[codes[:, j].astype(np.intp)]
+            for j, column in enumerate(self.columns)
+        ]
+
+    def scaled_to(self, codes: np.ndarray) -> "ColumnSpace":
+        """Return the space in which every column of these rows has variance 1.
+
+        For a nominal column this is the sum over its categories. So two random rows are as far
+        apart in it as in any other column.
+        """
+        raw = self.raw(codes.T)
+        # In units of the range, so that squares neither overflow nor underflow.
+        width = np.ptp(raw, axis=0)
+        unit = np.where(width > 0, width, 1.0)
+        # For equal numbers, the rounding of their mean may leave a variance.
+        variances = np.where(width > 0, (raw / unit).var(axis=0), 0.0)
+        for block in self.layout.block_slices:
+            variances[block] = variances[block].sum()
+        with np.errstate(divide="ignore"):
+            factor = np.where(variances > 0, 1.0 / np.sqrt(variances), 1.0) / unit
+        return replace(self.centred_on(codes), factor=factor)
+
+    def centred_on(self, codes: np.ndarray) -> "ColumnSpace":
+        """Return the space with the mean of these rows as its origin, so that squares are small."""
+        ranked = len(self._ranked)
+        origin = np.zeros(len(self.origin))
+        origin[:ranked] = self.raw(codes.T)[:, :ranked].mean(axis=0)
+        return replace(self, origin=origin)
+
+    def of_box(self, low: np.ndarray, high: np.ndarray, *, scaled: bool) -> "ColumnSpace":
+        """Return the space with the lower corner as its origin; the box may have side 1.
+
+        The box has one side for every number and rank.
+        """
+        origin, factor = np.zeros(len(self.origin)), self.factor.copy()
+        # Blocks of categories have no corner: their points are zeros and ones in any box.
+        origin[: len(low)] = low
+        if scaled:
+            factor[: len(low)] = 1.0 / (high - low)
+        return replace(self, origin=origin, factor=factor)
+
+    def box(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the bounds of numbers and ranks, given those of numbers."""
+        lows, highs = np.zeros(len(self._ranked)), np.ones(len(self._ranked))
+        numeric = [column.kind == NUMERIC for column in self._ranked]
+        lows[numeric], highs[numeric] = low, high
+        for j, column in enumerate(self._ranked):
+            if column.kind == ORDINAL:
+                # A single level has no width, by which ranks could be divided.
+                highs[j] = max(len(column.values) - 1, 1)
+        return lows, highs
+
+
+def in_own_units(columns: list[Column]) -> ColumnSpace:
+    """Return the space in which columns keep their own units.
+
+    Adjacent levels have distance 1, and so have different categories.
+    """
+    ranked = sum(column.kind != NOMINAL for column in columns)
+    n_coordinates = sum(column.n_coordinates for column in columns)
+    factor = np.where(np.arange(n_coordinates) < ranked, 1.0, _ONE_HOT)
+    return ColumnSpace(columns, np.zeros(n_coordinates), factor)
+
+
+# --------------------------------------------------------------------- the map, and its methods
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,8 +206,10 @@ class SupportMap:
         Where distances are taken.
     codes : ndarray of shape (n_support, n_columns)
         The support, as codes of rows.
-    groups : list of GroupMap
-        The map of each group.
+    points : list of ndarray of shape (n_points, n_coordinates)
+        The distinct points of each group.
+    plans : list of csr_array of shape (n_points, n_support)
+        How much of a point's mass goes where.
     objective : float
         Weighted sum of the groups' transport costs to the support.
     lower_bound : float
@@ -150,7 +221,8 @@ class SupportMap:
 
     space: ColumnSpace
     codes: np.ndarray
-    groups: list[GroupMap]
+    points: list[np.ndarray]
+    plans: list[sparse.csr_array]
     objective: float
     lower_bound: float
     n_iter: int
@@ -159,22 +231,21 @@ class SupportMap:
     moves = True
 
     def images(
-        self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, n_jobs: Any, way: Any
+        self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, n_jobs: Any = None
     ) -> np.ndarray:
-        """Return the images of rows, as codes; `way` is the method's `transform_method`."""
+        """Return the images of rows, as codes; randomness depends on their keys."""
         drawn = uniforms(keys, IMAGE_DRAW)
 
         # Threads do not inherit the caller's np.errstate.
         @np.errstate(all="ignore")
         def move(g: int, rows: np.ndarray) -> np.ndarray:
-            points = self.space.encode(codes[rows])
-            if isinstance(way, str) and way == "coupling":
-                return self.codes[self.groups[g].draw(points, drawn[rows])]
-            return self.space.decode(self.groups[g].image(points, way))
+            at = nearest(self.space.encode(codes[rows]), self.points[g])
+            return self.codes[drawn_by(self.plans[g], at, drawn[rows])]
 
-        rows_of = [np.flatnonzero(groups == g) for g in range(len(self.groups))]
+        rows_of = [np.flatnonzero(groups == g) for g in range(len(self.points))]
         work = [(g, rows) for g, rows in enumerate(rows_of) if len(rows)]
         found = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(move)(*task) for task in work)
+        # Rows in no group stay what they are.
         images = codes.copy()
         for (_, rows), image in zip(work, found, strict=True):
             images[rows] = image
@@ -184,112 +255,100 @@ class SupportMap:
         """Return the fitted attributes that an estimator shows, by name."""
         return {
             "support_": as_array(self.space.labelled(self.codes)),
-            "couplings_": [group.plan for group in self.groups],
+            "couplings_": self.plans,
             "objective_": self.objective,
             "lower_bound_": self.lower_bound,
             "n_iter_": self.n_iter,
         }
 
 
-def doubts_about_support(question: "Question", barycenter: SupportMap) -> str | None:
-    """Return a warning about a support that moves rows much farther than needed, or None."""
-    objective, bound, variance = barycenter.objective, barycenter.lower_bound, question.variance
-    if not (objective > _FAR_ABOVE * bound and objective - bound > _LARGEST_GAP * variance):
-        return None
-    return (
-        f"rows are moved by {objective:.2g}, a mean squared distance, of which {bound:.2g} is "
-        f"certified to be needed (the variance of all columns together is {variance:.2g}): the "
-        "support has too few points for so many columns, and information is lost. Use "
-        "method='conditional', leave out columns, or use more points (n_support)."
-    )
+def drawn_by(plan: sparse.csr_array, at: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+    """Return where a plan sends rows that are at these points, drawn by numbers in [0, 1).
+
+    Rows at one point are drawn separately. Images that equal rows of a group share would give the
+    group away, even where every mean is the same.
+    """
+    starts, ends = plan.indptr[at], plan.indptr[at + 1]
+    running = np.concatenate([[0.0], np.cumsum(plan.data)])
+    wanted = running[starts] + uniforms * (running[ends] - running[starts])
+    drawn = np.searchsorted(running, wanted, side="right") - 1
+    # Sums are rounded, so that a number near an end may fall beyond the row of the plan.
+    return plan.indices[np.clip(drawn, starts, ends - 1)]
 
 
-@dataclass(frozen=True, eq=False)
-class Question:
-    """The groups, and the kind of barycenter that is asked for.
+def drawn_points(
+    groups: list[Group], weights: np.ndarray, rng: Any, size: int, *, each_once: bool
+) -> np.ndarray:
+    """Return points drawn from the mixture of groups, distinct ones if there are enough.
 
-    Attributes
-    ----------
-    space : ColumnSpace
-        Where distances are taken.
-    points, masses : list of ndarray
-        Different points of every group, and their masses with sum 1.
-    weights : ndarray of shape (n_groups,)
-        Weights of the groups, with sum 1.
-    n_support : int
-        How many points the support has.
-    candidates : ndarray of shape (n_candidates, n_columns) or None
-        Rows to choose from as codes, if they were given.
+    If there are fewer, points are repeated. With `each_once`, each distinct point comes first.
+    """
+    points = np.concatenate([points for points, _ in groups])
+    masses = np.concatenate([w * masses for w, (_, masses) in zip(weights, groups, strict=True)])
+    # Rounded weights may have another sum, which `choice` refuses.
+    masses /= masses.sum()
+    available = np.flatnonzero(masses)
+    if len(available) >= size:
+        return points[rng.choice(len(points), size, replace=False, p=masses)]
+    first = available[: len(available) * each_once]
+    further = rng.choice(len(points), size - len(first), p=masses)
+    return points[np.concatenate([first, further])]
+
+
+class Support(BaseEstimator):
+    """Base of the methods that couple groups with the support of a barycenter.
+
+    A subclass has ``_find(space, groups, weights, n_support, candidates, rng)``. It returns the
+    codes of a support, a lower bound of the objective, and the rounds.
     """
 
-    space: ColumnSpace
-    points: list[np.ndarray]
-    masses: list[np.ndarray]
-    weights: np.ndarray
-    n_support: int
-    candidates: np.ndarray | None
-
-    @property
-    def variance(self) -> float:
-        """Return the mean squared distance of all groups' points from their mean."""
-        masses = [weight * mass for weight, mass in zip(self.weights, self.masses, strict=True)]
-        of_groups = list(zip(self.points, masses, strict=True))
-        mean = sum(mass @ points for points, mass in of_groups)
-        return sum(float(mass @ ((points - mean) ** 2).sum(axis=1)) for points, mass in of_groups)
-
-    def drawn(self, rng: Any, size: int, *, each_once: bool) -> np.ndarray:
-        """Return points drawn from the mixture of groups, distinct ones if there are enough.
-
-        If there are fewer, points are repeated. With `each_once`, each distinct point comes first.
-        """
-        points = np.concatenate(self.points)
-        masses = np.concatenate(
-            [weight * mass for weight, mass in zip(self.weights, self.masses, strict=True)]
-        )
-        masses /= masses.sum()
-        available = np.flatnonzero(masses)
-        if len(available) >= size:
-            return points[rng.choice(len(points), size, replace=False, p=masses)]
-        first = available[: len(available) * each_once]
-        further = rng.choice(len(points), size - len(first), p=masses)
-        return points[np.concatenate([first, further])]
-
-
-class Support(BaseEstimator, metaclass=ABCMeta):
-    """Base of the methods that couple groups with the support of a barycenter."""
-
+    _find: Any
     candidates: Any = None
     order: Any = 2
 
     def _check(self, epsilon: float | None, delta: float | None) -> None:
-        """Raise if parameters contradict each other, or do not fit a private or an open fit."""
+        """Raise if parameters do not fit a private fit, or an open one."""
         if epsilon is not None and self.max_rows is not None:
             raise ValueError("max_rows is for fits without epsilon.")
 
-    def _check_size(self, n_points: int, candidates: np.ndarray | None) -> None:
-        """Raise if the problem of released points may be too large for the method."""
-
     def _most_rows(self) -> int:
-        return _MOST_ROWS if self.max_rows is None else self.max_rows
+        """Return the maximum number of rows of a group that a support is found from."""
+        return 10_000 if self.max_rows is None else self.max_rows
 
-    @abstractmethod
-    def _find(self, question: Question, rng: Any, callback: Any) -> tuple[np.ndarray, float, int]:
-        """Return the codes of a support, a lower bound of the objective, and the rounds."""
+    def _solve(
+        self,
+        space: ColumnSpace,
+        groups: list[Group],
+        weights: np.ndarray,
+        n_support: int,
+        candidates: np.ndarray | None,
+        rng: Any,
+        n_jobs: Any,
+    ) -> SupportMap:
+        """Return the barycenter of groups; no row is read.
 
-    def _solve(self, question: Question, rng: Any, n_jobs: Any, callback: Any) -> SupportMap:
-        """Return the barycenter; `rng` draws starts, candidates and categories of averages."""
-        codes, lower_bound, n_iter = self._find(question, rng, callback)
-        support = question.space.encode(codes)
-        found = Parallel(n_jobs=n_jobs, prefer="threads")(
-            delayed(_coupling)(points, masses, support, float(self.order))
-            for points, masses in zip(question.points, question.masses, strict=True)
-        )
+        `weights` have the sum 1, and `candidates` are rows to choose from as codes, if they were
+        given. `rng` draws starts, candidates and categories of averages.
+        """
+        codes, lower_bound, n_iter = self._find(space, groups, weights, n_support, candidates, rng)
+        # Of valid rows: categories and levels of averages were rounded, so couplings are new ones.
+        support = space.encode(codes)
+
+        # Threads do not inherit the caller's np.errstate.
+        @np.errstate(all="ignore")
+        def coupled(points: np.ndarray, masses: np.ndarray) -> tuple[float, sparse.csr_array]:
+            costs = powers(points, support, float(self.order))
+            found = exact_transport(costs, masses, np.full(len(support), 1 / len(support)))
+            return found.cost, found.plan
+
+        found = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(coupled)(*g) for g in groups)
         objective = math.fsum(
-            weight * cost for weight, (cost, _) in zip(question.weights, found, strict=True)
+            weight * cost for weight, (cost, _) in zip(weights, found, strict=True)
         )
+        # The rounding of a lower bound may lift it above what it bounds.
         lower_bound = min(max(lower_bound, 0.0), objective)
-        groups = [group for _, group in found]
-        return SupportMap(question.space, codes, groups, objective, lower_bound, n_iter)
+        points, plans = [points for points, _ in groups], [plan for _, plan in found]
+        return SupportMap(space, codes, points, plans, objective, lower_bound, n_iter)
 
 
 class FreeSupport(Support):
@@ -312,20 +371,9 @@ class FreeSupport(Support):
         The method stops when a round improves the objective by a smaller fraction.
     max_iter : int, default=100
         Cap on rounds.
-    bound : {"moments", "pairs"}, default="moments"
-        Method of the lower bound; ``"pairs"`` is tighter, but slower.
     max_rows : int, default=None
         Number of rows to draw from a group that has more; None is 10,000. Not with epsilon, where
         a release has few points.
-    transform_method : {"coupling", "barycentric", "laguerre"} or regressor, default="coupling"
-        ``"coupling"`` finds the nearest fitted row of the group, and draws a support point with
-        the probabilities of the coupling; equal rows get different draws. The others are
-        deterministic: ``"barycentric"`` is the mean of the distribution from which ``"coupling"``
-        draws; a regressor, such as :class:`~sklearn.neighbors.KNeighborsRegressor`, learns these
-        means; and ``"laguerre"`` is the support point whose Laguerre cell contains the row. **They
-        reveal the group:** rows of a group with equal values, as in discrete features, get equal
-        images, and flexible models recognise these. Use them only if a deterministic map is
-        required, and measure with :func:`skdpot.fairness.metrics.group_auc`.
 
     See Also
     --------
@@ -342,52 +390,34 @@ class FreeSupport(Support):
     array([2., 3.])
     """
 
-    _parameter_constraints = _SHARED | {
-        "tol": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "bound": [StrOptions({"moments", "pairs"})],
-    }
+    _parameter_constraints = _SHARED | {"max_iter": [Interval(Integral, 1, None, closed="left")]}
 
     def __init__(
-        self,
-        *,
-        n_support=None,
-        scale=True,
-        tol=1e-3,
-        max_iter=100,
-        bound="moments",
-        max_rows=None,
-        transform_method="coupling",
+        self, *, n_support=None, scale=True, tol=1e-3, max_iter=100, max_rows=None
     ) -> None:
         self.n_support = n_support
         self.scale = scale
         self.tol = tol
         self.max_iter = max_iter
-        self.bound = bound
         self.max_rows = max_rows
-        self.transform_method = transform_method
 
-    def _find(self, question: Question, rng: Any, callback: Any) -> tuple[np.ndarray, float, int]:
-        space = question.space
-        if question.points[0].shape[1] == 1:
+    def _find(self, space, groups, weights, n_support, candidates, rng):
+        points, masses = ([group[i] for group in groups] for i in (0, 1))
+        # On a line the barycenter has a closed form.
+        if points[0].shape[1] == 1:
             line = quantile_barycenter(
-                [points[:, 0] for points in question.points],
-                question.weights,
-                masses=question.masses,
-                n_support=question.n_support,
+                [x[:, 0] for x in points], weights, masses=masses, n_support=n_support
             )
             return space.decode(line.support[:, None]), line.lower_bound, 1
         result = free_support_barycenter(
-            question.points,
-            question.weights,
-            question.drawn(rng, question.n_support, each_once=False),
-            masses=question.masses,
+            points,
+            weights,
+            drawn_points(groups, weights, rng, n_support, each_once=False),
+            masses=masses,
             tol=self.tol,
             max_iter=self.max_iter,
-            bound=self.bound,
-            callback=lambda n_iter, *_: callback(n_iter),
         )
-        uniforms = rng.uniform(size=(question.n_support, len(space.layout.blocks)))
+        uniforms = rng.uniform(size=(n_support, len(space.layout.blocks)))
         return space.decode(result.support, uniforms), result.lower_bound, result.n_iter
 
 
@@ -403,28 +433,17 @@ class CandidateSupport(Support):
         As in :class:`FreeSupport`.
     order : float, default=2
         Costs are distances to this power, of 1 or more.
-    method : {"auto", "dual", "bundle", "exact"}, default="auto"
+    method : {"auto", "dual", "bundle"}, default="auto"
         ``"dual"`` is the paper's Algorithm 1, with an exact step in one variable and a
-        certificate. ``"bundle"`` makes cutting planes. ``"exact"`` is a linear program, for small
-        problems. ``"auto"`` chooses by the size of the problem.
+        certificate. ``"bundle"`` makes cutting planes. ``"auto"`` chooses by the size of the
+        problem; small ones are solved exactly, as a linear program.
     scale : bool, default=True
         As in :class:`FreeSupport`.
     tol : float, default=0.001
         The method stops at this certified gap, relative to the objective.
     max_iter : int, default=None
-        Cap on rounds; None is the default of the method. Not for ``"exact"``.
-    batch_size : int, default=None
-        For ``"dual"``: the number of random candidates that a step uses (the paper's stochastic
-        variant). None uses all candidates.
-    primal_recovery : int, default=None
-        For ``"dual"``: how many of the last selections are averaged. None is the default of the
-        method.
-    rounding : {"draw"}, default=None
-        For ``"dual"``: ``"draw"`` draws the support in proportion to the averaged selections, like
-        the paper. None chooses the best support that was found.
+        Cap on rounds; None is the default of the method.
     max_rows : int, default=None
-        As in :class:`FreeSupport`.
-    transform_method : {"coupling", "barycentric", "laguerre"} or regressor, default="coupling"
         As in :class:`FreeSupport`.
 
     See Also
@@ -438,7 +457,7 @@ class CandidateSupport(Support):
     >>> from skdpot.fairness import CandidateSupport
     >>> X = np.array([[0.0], [1.0], [4.0], [5.0]])
     >>> candidates = [[1.0], [2.0], [3.0]]
-    >>> method = CandidateSupport(candidates, n_support=2, method="exact", scale=False)
+    >>> method = CandidateSupport(candidates, n_support=2, scale=False)
     >>> fair = FairBarycenterPreprocessor(method=method)
     >>> fair.fit(X, sensitive_features=["a", "a", "b", "b"]).support_.ravel()
     array([2., 3.])
@@ -447,12 +466,8 @@ class CandidateSupport(Support):
     _parameter_constraints = _SHARED | {
         "candidates": "no_validation",
         "order": [Interval(Real, 1, None, closed="left")],
-        "method": [StrOptions(set(_OPTIONS))],
-        "tol": [Interval(Real, 0, None, closed="neither")],
+        "method": [StrOptions({"auto", "dual", "bundle"})],
         "max_iter": _COUNT,
-        "batch_size": _COUNT,
-        "primal_recovery": _COUNT,
-        "rounding": [StrOptions({"draw"}), None],
     }
 
     def __init__(
@@ -465,11 +480,7 @@ class CandidateSupport(Support):
         scale=True,
         tol=1e-3,
         max_iter=None,
-        batch_size=None,
-        primal_recovery=None,
-        rounding=None,
         max_rows=None,
-        transform_method="coupling",
     ) -> None:
         self.candidates = candidates
         self.n_support = n_support
@@ -478,81 +489,25 @@ class CandidateSupport(Support):
         self.scale = scale
         self.tol = tol
         self.max_iter = max_iter
-        self.batch_size = batch_size
-        self.primal_recovery = primal_recovery
-        self.rounding = rounding
         self.max_rows = max_rows
-        self.transform_method = transform_method
 
-    def _check(self, epsilon: float | None, delta: float | None) -> None:
-        super()._check(epsilon, delta)
-        given = {name for name in _OPTIONS["dual"] if getattr(self, name) is not None}
-        if given - _OPTIONS[self.method]:
-            raise ValueError(
-                f"CandidateSupport(method={self.method!r}) has no {sorted(given)}: leave them out, "
-                "or use method='dual'."
-            )
-
-    def _check_size(self, n_points: int, candidates: np.ndarray | None) -> None:
-        n_support = self.n_support or LARGEST_AUTOMATIC_SUPPORT
-        n_candidates = _CANDIDATES_PER_POINT * n_support if candidates is None else len(candidates)
-        if self.method == "exact" and n_points * n_candidates > LARGEST_EXACT:
-            raise ValueError(
-                f"method='exact' is for at most {LARGEST_EXACT} pairs of points and candidates, "
-                f"and these may be {n_points * n_candidates}. Use method='bundle' with a small tol."
-            )
-
-    def _find(self, question: Question, rng: Any, callback: Any) -> tuple[np.ndarray, float, int]:
-        codes = question.candidates
-        if codes is None:
-            n_candidates = _CANDIDATES_PER_POINT * question.n_support
-            codes = question.space.decode(question.drawn(rng, n_candidates, each_once=True))
-        candidates = question.space.encode(codes)
-        options = {}
-        if self.max_iter is not None:
-            options["max_iter"] = self.max_iter
-        if self.primal_recovery is not None:
-            options["primal_recovery"] = self.primal_recovery
-        if self.batch_size is not None:
-            batches = _batches(rng, len(candidates), self.batch_size)
-            options["batches"] = islice(batches, self.max_iter or _DEFAULT_BATCHES)
-        n_support = min(question.n_support, len(candidates))
+    def _find(self, space, groups, weights, n_support, candidates, rng):
+        if candidates is None:
+            # Two for each support point: a choice, and yet not too large a problem.
+            drawn = drawn_points(groups, weights, rng, 2 * n_support, each_once=True)
+            candidates = space.decode(drawn)
+        points = space.encode(candidates)
         result = candidate_barycenter(
-            [powers(points, candidates, float(self.order)) for points in question.points],
-            question.weights,
-            n_support,
-            masses=question.masses,
+            [powers(of_group, points, float(self.order)) for of_group, _ in groups],
+            weights,
+            min(n_support, len(points)),
+            masses=[masses for _, masses in groups],
             method=self.method,
-            candidates=candidates,
+            candidates=points,
             tol=self.tol,
-            callback=lambda n_iter, *_: callback(n_iter),
-            **options,
+            **({} if self.max_iter is None else {"max_iter": self.max_iter}),
         )
-        chosen = result.chosen
-        if self.rounding == "draw":
-            chosen = _drawn_by(result.shares, n_support, rng)
-        return codes[chosen], result.lower_bound, result.n_iter
-
-
-def _batches(rng: Any, n_candidates: int, batch_size: int) -> Iterator[np.ndarray]:
-    while True:
-        yield rng.choice(n_candidates, min(batch_size, n_candidates), replace=False)
-
-
-def _drawn_by(shares: np.ndarray, n_support: int, rng: Any) -> np.ndarray:
-    """Return distinct candidates, drawn in proportion to their shares."""
-    shares = np.maximum(shares, 1e-12 / len(shares))
-    return np.sort(rng.choice(len(shares), n_support, replace=False, p=shares / shares.sum()))
-
-
-@np.errstate(all="ignore")
-def _coupling(
-    points: np.ndarray, masses: np.ndarray, support: np.ndarray, order: float
-) -> tuple[float, GroupMap]:
-    """Return the cost of the optimal coupling of a group with the support, and the coupling."""
-    equal = np.full(len(support), 1 / len(support))
-    found = exact_transport(powers(points, support, order), masses, equal)
-    return found.cost, GroupMap(points, found.plan, found.column_potential, support, order)
+        return candidates[result.chosen], result.lower_bound, result.n_iter
 
 
 def nearest(rows: np.ndarray, points: np.ndarray) -> np.ndarray:
@@ -563,7 +518,9 @@ def nearest(rows: np.ndarray, points: np.ndarray) -> np.ndarray:
     """
     found = pairwise_distances_argmin(rows, points)
     distances = ((rows - points[found]) ** 2).sum(axis=1)
-    unresolved = _ROUNDING * (rows.shape[1] + 4) * (rows**2).sum(axis=1)
+    # Rounding error of squared norms, for each summand: eight times that of four roundings.
+    rounding = 32 * float(np.finfo(np.float64).eps)
+    unresolved = rounding * (rows.shape[1] + 4) * (rows**2).sum(axis=1)
     # At a distance of 0, no point is nearer.
     doubtful = (distances > 0) & (distances < unresolved)
     if doubtful.any():
@@ -573,14 +530,16 @@ def nearest(rows: np.ndarray, points: np.ndarray) -> np.ndarray:
 
 def powers(x: np.ndarray, y: np.ndarray, order: float) -> np.ndarray:
     """Return Euclidean distances between points to a power."""
+    # By one product of matrices; rounding may leave squares just below 0.
     squares = (x**2).sum(axis=1)[:, None] - 2 * x @ y.T + (y**2).sum(axis=1)
     np.maximum(squares, 0.0, out=squares)
     return squares if order == 2 else squares ** (order / 2)
 
 
-def distinct(points: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def distinct(points: np.ndarray, masses: np.ndarray) -> Group:
     """Return distinct points and the sums of their masses, without negligible ones."""
     found, place = np.unique(points, axis=0, return_inverse=True)
     sums = np.bincount(place.reshape(-1), masses, minlength=len(found))
-    kept = sums > _NEGLIGIBLE * sums.max()
+    # The solver represents masses as integers with a sum below 2**53, so that less would be lost.
+    kept = sums > 1e-12 * sums.max()
     return found[kept], sums[kept] / sums[kept].sum()

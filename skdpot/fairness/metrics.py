@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from functools import partial, update_wrapper
+from functools import partial
 from itertools import combinations
 from numbers import Integral
 from typing import Any
@@ -11,23 +11,18 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.metrics import make_scorer, roc_auc_score
+from sklearn.metrics import make_scorer
 from sklearn.model_selection import StratifiedKFold, check_cv, cross_val_score
 from sklearn.utils import check_random_state
-from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skdpot._threads import MANY_ROWS, one_thread_unless
 from skdpot.fairness._certificate import gap_bound, largest_gap
-from skdpot.fairness._groups import Groups, find_groups, read_labels, split_attribute
+from skdpot.fairness._groups import Groups, find_groups, labels_of_columns, read_labels
 from skdpot.tables import Table, is_missing, take_rows
 from skdpot.transport import monotone_transport
 
 __all__ = ["group_auc", "ks_between_groups", "make_fairness_scorer", "wasserstein_between_groups"]
-
-# Gradient boosting takes categorical features with at most this many values; others are ordered.
-_MAX_CATEGORIES = 255
-_RESPONSE_METHODS = ("predict", "predict_proba", "decision_function")
 
 
 def ks_between_groups(
@@ -159,7 +154,6 @@ def group_auc(
     *,
     estimator: Any = None,
     cv: Any = 5,
-    max_samples: int | None = None,
     min_group_size: int = 1,
     n_jobs: int | None = None,
     random_state: Any = None,
@@ -183,14 +177,12 @@ def group_auc(
     cv : int, cross-validation generator or iterable, default=5
         Folds; a number of folds is shuffled and stratified by group. Rows are scored by
         classifiers that were not trained on them.
-    max_samples : int, default=None
-        Largest number of rows to use, drawn at random; None is all.
     min_group_size : int, default=1
         Groups with fewer rows are left out.
     n_jobs : int, default=None
         Number of folds that are fitted in parallel.
     random_state : int, RandomState instance or None, default=None
-        Seed for the draws of rows and folds, and for the classifier.
+        Seed for the folds, and for the classifier.
 
     Returns
     -------
@@ -230,53 +222,39 @@ def group_auc(
         find_groups(labels, min_group_size=min_group_size, small_groups="drop").codes >= 0
     )
     source = check_random_state(random_state)
-    if max_samples is not None and max_samples < len(kept):
-        kept = np.sort(source.choice(kept, max_samples, replace=False))
     groups = check_groups(kept, labels[kept], 1)
     if estimator is None:
         X, categorical = _as_numbers(X)
         estimator = HistGradientBoostingClassifier(categorical_features=categorical)
+    # Not every classifier draws; a clone leaves the user's own object as it is.
     if "random_state" in estimator.get_params():
         estimator = clone(estimator).set_params(random_state=source.randint(2**31 - 1))
+    # After the encoding, so that a category has the same code in all folds.
     X = take_rows(X, kept)
-    folds = _folds(cv, groups, source)
+    splitter = check_cv(cv, groups.codes, classifier=True)
+    if isinstance(cv, Integral):
+        if groups.sizes.min() < cv:
+            raise ValueError(
+                f"a group has {groups.sizes.min()} rows, fewer than cv={cv} folds. Leave it out by "
+                "min_group_size, or use fewer folds."
+            )
+        splitter = StratifiedKFold(cv, shuffle=True, random_state=source.randint(2**31 - 1))
+    # Split once: an iterable of folds is used up, and every group must be on both sides.
+    folds = list(splitter.split(groups.codes, groups.codes))
+    # A classifier that has no probabilities can tell two groups apart.
+    scoring = "roc_auc" if len(groups.names) == 2 else "roc_auc_ovr"
     with one_thread_unless(len(kept) >= MANY_ROWS):
         areas = cross_val_score(
-            estimator, X, groups.codes, scoring=_area_of_groups, cv=folds, n_jobs=n_jobs,
+            estimator, X, groups.codes, scoring=scoring, cv=folds, n_jobs=n_jobs,
             error_score="raise",
         )  # fmt: skip
     return float(np.mean(areas))
 
 
-def _folds(cv, groups, source):
-    """Return folds with every group on both sides."""
-    if not isinstance(cv, Integral):
-        return list(check_cv(cv, groups.codes, classifier=True).split(groups.codes, groups.codes))
-    if groups.sizes.min() < cv:
-        raise ValueError(
-            f"a group has {groups.sizes.min()} rows, fewer than cv={cv} folds. Leave it out by "
-            "min_group_size, or use fewer folds."
-        )
-    splitter = StratifiedKFold(cv, shuffle=True, random_state=source.randint(2**31 - 1))
-    return list(splitter.split(groups.codes, groups.codes))
-
-
-def _area_of_groups(classifier, X, codes):
-    """Return the AUC of a fitted classifier of groups on other rows."""
-    method = "predict_proba" if hasattr(classifier, "predict_proba") else "decision_function"
-    scores = np.asarray(getattr(classifier, method)(X))
-    if len(classifier.classes_) == 2:
-        scores = scores[:, 1] if scores.ndim == 2 else scores
-        return roc_auc_score(codes == classifier.classes_[1], scores)
-    return np.mean(
-        [roc_auc_score(codes == g, scores[:, j]) for j, g in enumerate(classifier.classes_)]
-    )
-
-
 def make_fairness_scorer(
     metric: Callable[..., float],
     *,
-    sensitive_features: Any = None,
+    sensitive_features: Any,
     greater_is_better: bool | None = None,
     response_method: Any = "predict",
     **options: Any,
@@ -288,9 +266,8 @@ def make_fairness_scorer(
     metric : callable
         ``metric(y_true, y_pred, *, sensitive_features, ...)``, such as those of fairlearn, or
         ``metric(scores, *, sensitive_features, ...)``. It returns a number.
-    sensitive_features : str, int, or list of these, default=None
-        The columns of X, as given to the scorer, that hold the sensitive attribute. With None it is
-        passed as metadata, which needs metadata routing to be enabled; the scorer requests it.
+    sensitive_features : str, int, or list of these
+        The columns of X, as given to the scorer, that hold the sensitive attribute.
     greater_is_better : bool, default=None
         Whether the metric, or else minus it, is the score. None says so of metrics whose name ends
         with "ratio".
@@ -303,8 +280,7 @@ def make_fairness_scorer(
     Returns
     -------
     callable
-        ``scorer(estimator, X, y, sensitive_features=None)``. If the attribute is passed, and the
-        estimator's prediction takes it too, it gets it.
+        ``scorer(estimator, X, y)``.
 
     See Also
     --------
@@ -314,8 +290,8 @@ def make_fairness_scorer(
     -----
     Scores are not private, nor are choices by them.
 
-    When it is called, the scorer raises a ValueError if the attribute is given twice or not at all,
-    and passes on errors of the metric.
+    When it is called, the scorer raises a ValueError if X does not have the columns, and passes on
+    errors of the metric.
 
     Examples
     --------
@@ -328,126 +304,35 @@ def make_fairness_scorer(
     >>> cross_val_score(LinearRegression(), X, y, scoring=scorer).mean().round(1)
     np.float64(-0.2)
     """
-    return FairnessScorer(metric, sensitive_features, greater_is_better, response_method, options)
-
-
-class FairnessScorer:
-    """A metric of fairness as a scorer; made by :func:`make_fairness_scorer`."""
-
-    def __init__(self, metric, sensitive_features, greater_is_better, response_method, options):
-        self.metric = metric
-        self.sensitive_features = sensitive_features
-        self.greater_is_better = greater_is_better
-        self.response_method = response_method
-        self.options = options
-        # An attribute that is read from columns is not requested.
-        self._requests = {"sensitive_features": sensitive_features is None}
-
-    def __call__(self, estimator, X, y_true=None, *, sensitive_features=None, **params):
-        """Return the score of an estimator on data.
-
-        Parameters
-        ----------
-        estimator : estimator object
-            Fitted.
-        X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
-            Rows.
-        y_true : array-like of shape (n_samples,), default=None
-            Targets.
-        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes), \
-                default=None
-            The sensitive attribute, unless it is read from columns of X.
-        **params : dict
-            Further metadata of the metric, such as `sample_weight`.
-
-        Returns
-        -------
-        float
-            The score; higher is better.
-        """
-        labels, _ = split_attribute(self, Table(X), sensitive_features)
-
-        def measure(y_true, y_pred):
-            given = (y_pred,) if _takes_one(self.metric) else (y_true, y_pred)
-            return self.metric(*given, sensitive_features=labels, **self.options, **params)
-
-        if sensitive_features is not None:
-            estimator = _Informed(estimator, sensitive_features)
-        scorer = make_scorer(
-            measure, response_method=self.response_method, greater_is_better=self._higher_is_better
-        )
-        return scorer(estimator, X, y_true)
-
-    def __repr__(self):
-        return f"make_fairness_scorer({_name(self.metric)})"
-
-    def set_score_request(self, **requests):
-        """Set the requested metadata, as scikit-learn's scorers do.
-
-        Parameters
-        ----------
-        **requests : dict
-            For `sensitive_features` and other metadata, whether it is requested, or its alias.
-
-        Returns
-        -------
-        self : object
-            The scorer.
-        """
-        self._requests |= requests
-        return self
-
-    def get_metadata_routing(self):
-        """Return which metadata is requested.
-
-        Returns
-        -------
-        MetadataRequest
-            The requests.
-        """
-        routing = MetadataRequest(owner=type(self).__name__)
-        for name, alias in self._requests.items():
-            routing.score.add_request(param=name, alias=alias)
-        return routing
-
-    @property
-    def _higher_is_better(self):
-        if self.greater_is_better is None:
-            return _name(self.metric).endswith("ratio")
-        return self.greater_is_better
-
-
-class _Informed:
-    """An estimator whose predictions get the sensitive attribute, if they take it."""
-
-    def __init__(self, estimator, sensitive_features):
-        self._estimator = estimator
-        self._attribute = {"sensitive_features": sensitive_features}
-
-    def __getattr__(self, name):
-        value = getattr(self._estimator, name)
-        if name in _RESPONSE_METHODS and hasattr(self._estimator, "get_metadata_routing"):
-            routing = get_routing_for_object(self._estimator)
-            if routing.consumes(name, self._attribute):
-                # The scorers of scikit-learn read the name of a classifier's method.
-                return update_wrapper(partial(value, **self._attribute), value)
-        return value
-
-
-def _takes_one(metric):
-    """Tell whether a metric takes the predictions only, and not the true values."""
+    if greater_is_better is None:
+        # A partial metric has the name of the function in it.
+        named = getattr(metric, "func", metric)
+        greater_is_better = getattr(named, "__name__", "").endswith("ratio")
     positional = [
         parameter
         for parameter in inspect.signature(metric).parameters.values()
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
         and parameter.default is parameter.empty
     ]
-    return len(positional) == 1
+    measure = partial(_of_scores, metric) if len(positional) == 1 else metric
+    measured = partial(measure, **options)
+    # Not a closure, which could not be pickled with a search.
+    return partial(_score, measured, sensitive_features, greater_is_better, response_method)
 
 
-def _name(metric):
-    """Return the name of a metric, also of a partial one."""
-    return getattr(metric, "__name__", _name(metric.func) if hasattr(metric, "func") else "")
+def _of_scores(metric, y_true, y_pred, **options):
+    """Return a metric of the predictions alone."""
+    return metric(y_pred, **options)
+
+
+def _score(metric, columns, greater_is_better, response_method, estimator, X, y_true=None):
+    """Return the score of an estimator by a metric of true values, predictions and groups."""
+    labels, _ = labels_of_columns(Table(X), columns)
+    measure = partial(metric, sensitive_features=labels)
+    scorer = make_scorer(
+        measure, response_method=response_method, greater_is_better=greater_is_better
+    )
+    return scorer(estimator, X, y_true)
 
 
 def check_groups(values: Any, sensitive_features: Any, min_group_size: int) -> Groups:
@@ -494,5 +379,6 @@ def _as_numbers(X: Any) -> tuple[Any, Any]:
             words, codes = np.unique([str(value) for value in values], return_inverse=True)
             missing = [is_missing(value) for value in values]
             columns.append(np.where(missing, np.nan, codes.astype(np.float64)))
-            categorical.append(len(words) <= _MAX_CATEGORIES)
+            # Gradient boosting takes no more categories; they are ordered then.
+            categorical.append(len(words) <= 255)
     return np.column_stack(columns), np.array(categorical)

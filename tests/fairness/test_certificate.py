@@ -20,7 +20,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.tree import DecisionTreeRegressor
 
 from skdpot import FairBarycenterPreprocessor, FairBarycenterRegressor, PrivacyLedger
-from skdpot.fairness import ConditionalRepair
+from skdpot.fairness import ConditionalRepair, FreeSupport
 from skdpot.fairness import _certificate as certificate
 from skdpot.fairness import _repair as fitting
 from skdpot.fairness._certificate import (
@@ -31,7 +31,6 @@ from skdpot.fairness._certificate import (
     gap_radius,
     group_probabilities,
     hold_out,
-    largest_gap,
     largest_mean,
     rank_gap,
 )
@@ -110,15 +109,6 @@ def test_the_radius_of_a_gap_fails_with_no_more_than_the_risk(n, m):
     assert n == m == 6 or worst > 0.01
 
 
-@pytest.mark.parametrize(("n", "m"), [(500, 500), (400, 4000)])
-def test_the_radius_is_a_quantile_of_a_sum_of_gaussian_errors(n, m):
-    errors = np.maximum(np.random.default_rng(0).normal(size=(2, 1_000_000)), 0.0)
-    total = errors[0] / (2 * math.sqrt(n)) + errors[1] / (2 * math.sqrt(m))
-    exceeded = (total > gap_radius(n, m, RISK) - 1 / n - 1 / m).mean()
-    # Four standard errors of a share of a million.
-    assert exceeded == pytest.approx(RISK, abs=0.0009)
-
-
 @pytest.mark.parametrize("n", [1, 5, 60, 1000])
 def test_errors_of_shares_are_below_gaussian_ones(n):
     """The inequality that the radius is found with."""
@@ -182,20 +172,7 @@ def test_alike_groups_get_low_bounds_and_different_ones_high_ones():
 
 def probabilities_are(monkeypatch, probabilities):
     """Let the classifier of a certificate say this of the held-out rows."""
-    monkeypatch.setattr(certificate, "group_probabilities", lambda *args, **options: probabilities)
-
-
-def test_bounds_are_those_of_the_numbers_of_rows(monkeypatch):
-    rng = np.random.default_rng(0)
-    groups, own = np.repeat([0, 1], [600, 100]), rng.random(700)
-    probabilities_are(monkeypatch, np.column_stack([own, 1 - own]))
-    rows = rng.normal(size=(700, 3)), groups
-    found = certify(rows, rows, MIXED, "ab", rng)
-    x, y = own[groups == 0], own[groups == 1]
-    auc = max(roc_auc_score(groups == 0, own), roc_auc_score(groups == 1, own))
-    assert found.group_auc == pytest.approx(largest_mean(auc, 100, RISK), abs=1e-9)
-    gap = largest_gap(x, y) + gap_radius(600, 100, RISK)
-    assert found.parity_gap == pytest.approx(gap, abs=1e-12)
+    monkeypatch.setattr(certificate, "group_probabilities", lambda *args: probabilities)
 
 
 def test_a_group_may_be_found_by_its_own_probability(monkeypatch):
@@ -217,12 +194,6 @@ def test_a_group_without_held_out_rows_has_no_bounds():
     found = certify(train, new, MIXED, ["first", "second", ("third", 3)], rng)
     assert found.n_rows["third", 3] == 0
     assert "the groups ('third', 3), which have too few rows" in str(found)
-
-
-def test_a_group_without_training_rows_is_never_found():
-    rng = np.random.default_rng(0)
-    train, new = mixed_rows(300, rng), mixed_rows(300, rng, 3)
-    assert certify(train, new, MIXED, ["a", "b", "c"], rng).group_auc < 1.0
 
 
 @pytest.mark.parametrize("n_quantiles", [None, "auto", 3])
@@ -277,16 +248,20 @@ def test_a_repair_has_a_certificate_of_rows_that_it_held_out():
 
 @pytest.mark.parametrize(
     "parameters",
-    [{"method": ConditionalRepair(held_out=0)}, {"method": "support"}, {"conditional_on": 5}],
+    [
+        {"method": ConditionalRepair(held_out=0)},
+        {"method": FreeSupport(n_support=100)},
+        {"conditional_on": 5},
+    ],
 )
 def test_a_repair_without_held_out_rows_has_no_certificate(parameters):
-    X, groups = wide_rows()
+    X, groups = wide_rows(n=190)
     fair = clone(WIDE).set_params(**parameters)
     assert fair.fit(X, sensitive_features=groups).certificate_ is None
 
 
 def test_a_private_repair_has_no_certificate():
-    X, groups = wide_rows()
+    X, groups = wide_rows(n=190)
     fair = FairBarycenterPreprocessor(
         epsilon=5.0, bounds=(-3, 4), groups=["a", "b", "c"], ledger=PrivacyLedger(epsilon=5.0)
     )
@@ -308,16 +283,6 @@ def test_the_repair_does_not_depend_on_rows_that_are_held_out(monkeypatch):
     images = [fitted.transform(new, sensitive_features=new_groups) for fitted in (first, second)]
     np.testing.assert_array_equal(*images)
     assert first.certificate_ != second.certificate_
-
-
-def test_repairs_with_labels_use_all_rows(monkeypatch):
-    X, groups = wide_rows()
-    shares = []
-    monkeypatch.setattr(
-        fitting, "hold_out", lambda *args: shares.append(args[1]) or hold_out(*args)
-    )
-    clone(WIDE).repair(X, X[:, 0] > 0, sensitive_features=groups)
-    assert shares == [0.0]
 
 
 def test_frozen_estimators_have_a_certificate_that_new_rows_keep():
@@ -369,6 +334,7 @@ def gaussian_rows(n, shift, rng):
 def test_coverage_of_bounds_of_a_linear_score(shift, monkeypatch):
     """Linear scores of Gaussian rows have a known area and gap."""
     direction, n_held = np.array([1.0, 0.2, 0.5, 0.0]), 0
+    columns = [Column(j, NUMERIC) for j in range(4)]
     distance = abs(direction @ (shift * np.array([1, 0.5, 0, 0]))) / np.linalg.norm(direction)
     true_auc, true_gap = norm.cdf(distance / math.sqrt(2)), 2 * norm.cdf(distance / 2) - 1
     for run in range(N_RUNS):
@@ -377,7 +343,7 @@ def test_coverage_of_bounds_of_a_linear_score(shift, monkeypatch):
         codes, groups = codes[groups < 2], groups[groups < 2]
         own = norm.cdf(codes @ direction)
         probabilities_are(monkeypatch, np.column_stack([own, 1 - own]))
-        held = certify((codes, groups), (codes, groups), [], ["a", "b"], rng)
+        held = certify((codes, groups), (codes, groups), columns, ["a", "b"], rng)
         n_held += held.group_auc >= true_auc and held.parity_gap >= true_gap
     assert n_held >= 0.94 * N_RUNS
 
@@ -387,9 +353,9 @@ def test_coverage_of_a_certificate_of_a_repair(monkeypatch):
     """The truth is what the same classifier finds in 20,000 further rows."""
     given = []
 
-    def spy(*args, **options):
-        given.append((args, options))
-        return group_probabilities(*args, **options)
+    def spy(*args):
+        given.append(args)
+        return group_probabilities(*args)
 
     monkeypatch.setattr(certificate, "group_probabilities", spy)
     n_held = np.zeros(2, dtype=int)
@@ -399,54 +365,12 @@ def test_coverage_of_a_certificate_of_a_repair(monkeypatch):
         found = fair.fit(X, sensitive_features=groups).certificate_
         new, labels = wide_rows(10_000 + run, 20_000)
         new, labels = new[labels != "c"], labels[labels != "c"]
-        (train, _, n_groups), options = given.pop()
+        classifier, train, _, n_groups = given.pop()
         # The same seed: the classifier is that of the certificate.
         repaired = fair.transform(new, sensitive_features=labels)
-        said = group_probabilities(train, repaired, n_groups, **options)
+        said = group_probabilities(classifier, train, repaired, n_groups)
         ratio = said[:, 1] / (said[:, 0] + said[:, 1])
         auc = roc_auc_score(labels == "b", ratio)
         gap = ks_between_groups(ratio, sensitive_features=labels)
         n_held += np.array([found.group_auc, found.parity_gap]) >= [max(auc, 1 - auc), gap]
     assert (n_held >= 23).all()
-
-
-def true_rank_gap(groups, quantile, lowest, highest):
-    """Return how far ranks of two groups are apart whose values have known distributions.
-
-    At each value, `lowest` and `highest` are the distribution function from below and above.
-    """
-    at = []
-    for group in groups:
-        ranks = [group.ranks(quantile, np.full(len(quantile), u)) for u in (0.0, 1.0)]
-        at.append(np.column_stack(ranks).ravel())
-    shares = np.column_stack([lowest, highest]).ravel()
-    ranks = np.unique(np.concatenate(at))
-    apart = [
-        np.abs(np.interp(ranks, at[0], shares) - np.interp(ranks, at[1], shares)),
-        np.abs(
-            np.interp(-ranks, -at[0][::-1], shares[::-1])
-            - np.interp(-ranks, -at[1][::-1], shares[::-1])
-        ),
-    ]
-    return float(np.max(apart))
-
-
-@pytest.mark.experiment
-@pytest.mark.parametrize("n_quantiles", [None, "auto"])
-@pytest.mark.parametrize("atoms", [False, True])
-def test_coverage_of_the_bound_of_ranks(atoms, n_quantiles):
-    """Uniform scores, or such that are rounded to nine values, which binary numbers hold."""
-    values = np.arange(9) / 8 if atoms else np.linspace(0, 1, 5001)
-    highest = np.minimum(values + 1 / 16, 1.0) if atoms else values
-    lowest = np.maximum(values - 1 / 16, 0.0) if atoms else values
-    n_held = 0
-    for run in range(N_RUNS):
-        rng = np.random.default_rng(run)
-        samples = [rng.random(80), rng.random(200)]
-        if atoms:
-            samples = [np.round(8 * sample) / 8 for sample in samples]
-        groups = PredictionBarycenter.from_scores(samples, np.ones(2) / 2, n_quantiles).groups
-        shifts = [group.largest_shift() for group in groups]
-        bound = rank_gap([80, 200], shifts, RISK)
-        n_held += bound >= true_rank_gap(groups, values, lowest, highest)
-    assert n_held >= 0.94 * N_RUNS

@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
-from scipy.stats import chisquare, ks_2samp, kstest, spearmanr
+from scipy.stats import chisquare, ks_2samp, spearmanr
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from skdpot.fairness._conditional import along_the_order, by_a_race, fit_conditional
-from skdpot.fairness._conditional_models import fit_numbers, fit_scale
-from skdpot.fairness._rows import Draws, uniforms
+from skdpot.fairness._conditional import fit_conditional, gumbel_max_coupling, monotone_coupling
+from skdpot.fairness._conditional_models import fit_numbers
 from skdpot.tables import NOMINAL, NUMERIC, ORDINAL, Column
 
 RARE = 1e-4
@@ -62,15 +61,15 @@ def test_where_nothing_depends_on_the_group_nothing_is_moved():
 
 
 def test_groups_have_one_distribution_in_new_rows():
-    codes, groups = mixed_table(8000, 0.6)
+    codes, groups = mixed_table(4000, 0.6)
     repair = fit(codes, groups)
-    new, new_groups = mixed_table(8000, 0.6, seed=1)
-    images = repair.images(new, new_groups, keys_of(8000))
+    new, new_groups = mixed_table(4000, 0.6, seed=1)
+    images = repair.images(new, new_groups, keys_of(4000))
     for column in range(5):
         before = [new[new_groups == g, column] for g in (0, 2)]
         after = [images[new_groups == g, column] for g in (0, 2)]
         assert ks_2samp(*before).statistic > 0.15
-        assert ks_2samp(*after).statistic < 0.06
+        assert ks_2samp(*after).statistic < 0.09
     correlations = [spearmanr(images[new_groups == g]).statistic for g in range(3)]
     assert np.ptp(correlations, axis=0).max() < 0.15
 
@@ -98,8 +97,8 @@ def test_a_number_that_a_fifteenth_of_the_rows_have_stays_one():
 
 
 def test_values_stay_on_their_lattice_and_in_their_range():
-    codes, groups = mixed_table(3000, 0.8)
-    images = fit(codes, groups).images(codes, groups, keys_of(3000))
+    codes, groups = mixed_table(1200, 0.8)
+    images = fit(codes, groups).images(codes, groups, keys_of(1200))
     for column in range(1, 4):
         assert np.isin(images[:, column], codes[:, column]).all()
     np.testing.assert_array_equal(images[:, 4], np.round(images[:, 4]))
@@ -108,20 +107,15 @@ def test_values_stay_on_their_lattice_and_in_their_range():
 
 
 def test_images_depend_on_the_row_and_its_key_alone():
-    codes, groups = mixed_table(6000, 0.6)
-    repair, keys = fit(codes, groups), keys_of(6000)
+    # More rows than are moved at a time.
+    codes, groups = mixed_table(2000, 0.6)
+    repair, keys = fit(codes, groups), keys_of(2000)
     images = repair.images(codes, groups, keys)
-    chosen = np.random.default_rng(3).permutation(6000)[:500]
+    chosen = np.random.default_rng(3).permutation(2000)[:500]
     again = repair.images(codes[chosen], groups[chosen], keys[chosen])
     np.testing.assert_allclose(again, images[chosen], rtol=1e-9)
-    other = repair.images(codes, groups, keys_of(6000, seed=1))
+    other = repair.images(codes, groups, keys_of(2000, seed=1))
     assert (other != images).any()
-
-
-def test_a_fit_is_determined_by_its_generator():
-    codes, groups = mixed_table(1500, 0.6)
-    first, second = (fit(codes, groups).images(codes, groups, keys_of(1500)) for _ in range(2))
-    np.testing.assert_array_equal(first, second)
 
 
 def test_rows_without_a_group_and_fixed_columns_are_left_as_they_are():
@@ -135,29 +129,29 @@ def test_rows_without_a_group_and_fixed_columns_are_left_as_they_are():
 
 
 def test_given_a_fixed_column_groups_have_one_distribution():
-    codes, groups = mixed_table(12_000, 0.6)
+    codes, groups = mixed_table(6000, 0.6)
     repair = fit(codes, groups, fixed=(3,))
-    images = repair.images(codes, groups, keys_of(12_000))
+    images = repair.images(codes, groups, keys_of(6000))
     for town in range(4):
         first, last = (images[(codes[:, 3] == town) & (groups == g), 0] for g in (0, 2))
-        assert ks_2samp(first, last).statistic < 0.1
+        assert ks_2samp(first, last).statistic < 0.14
 
 
 def test_missing_values_have_one_share_in_all_groups():
-    codes, groups = mixed_table(9000, 0.6)
+    codes, groups = mixed_table(4000, 0.6)
     rng = np.random.default_rng(5)
-    codes[rng.random(9000) < 0.1 + 0.2 * groups, 0] = np.nan
-    codes[rng.random(9000) < 0.3 - 0.1 * groups, 3] = -1
-    images = fit(codes, groups).images(codes, groups, keys_of(9000))
+    codes[rng.random(4000) < 0.1 + 0.2 * groups, 0] = np.nan
+    codes[rng.random(4000) < 0.3 - 0.1 * groups, 3] = -1
+    images = fit(codes, groups).images(codes, groups, keys_of(4000))
     for missing in (np.isnan(images[:, 0]), images[:, 3] == -1):
         rates = [missing[groups == g].mean() for g in range(3)]
         assert 0.1 < min(rates)
-        assert np.ptp(rates) < 0.04
+        assert np.ptp(rates) < 0.06
     assert not np.isnan(images[:, 1:]).any()
 
 
 def test_values_that_the_fit_has_not_seen_get_images_too():
-    codes, groups = mixed_table(2000, 0.6)
+    codes, groups = mixed_table(600, 0.6)
     repair = fit(codes, groups)
     new = codes[:4].copy()
     new[0, 0], new[1, 0], new[2, 3], new[3, 4] = np.nan, 1e9, -1, -5.0
@@ -177,10 +171,10 @@ def test_few_rows_and_constant_columns_are_no_obstacle(n_rows):
 
 
 def test_a_group_with_few_rows_is_moved_like_the_others():
-    codes, groups = mixed_table(6000, 0.0)
+    codes, groups = mixed_table(2000, 0.0)
     groups[:] = 0
     groups[:12] = 1
-    images = fit(codes, groups).images(codes, groups, keys_of(6000))
+    images = fit(codes, groups).images(codes, groups, keys_of(2000))
     assert np.mean(images == codes) > 0.8
 
 
@@ -192,10 +186,10 @@ def drawn_states(couple, n_rows=40_000):
     rng = np.random.default_rng(4)
     states = rng.choice(4, size=n_rows, p=PROBABILITIES[0])
     logits = np.repeat(np.log(PROBABILITIES)[:, :, None], n_rows, axis=2)
-    return states, couple(states, logits, np.zeros(n_rows, dtype=int), Draws(keys_of(n_rows)), 0)
+    return states, couple(states, logits, np.zeros(n_rows, dtype=int), keys_of(n_rows), 0)
 
 
-@pytest.mark.parametrize("couple", [along_the_order, by_a_race])
+@pytest.mark.parametrize("couple", [monotone_coupling, gumbel_max_coupling])
 def test_images_of_states_have_the_probabilities_of_their_group(couple):
     states, images = drawn_states(couple)
     np.testing.assert_array_equal(images[0], states)
@@ -204,7 +198,7 @@ def test_images_of_states_have_the_probabilities_of_their_group(couple):
 
 
 def test_a_race_changes_hardly_more_states_than_must_be():
-    states, images = drawn_states(by_a_race)
+    states, images = drawn_states(gumbel_max_coupling)
     variation = np.abs(PROBABILITIES[0] - PROBABILITIES[1]).sum() / 2
     p, q = PROBABILITIES
     same = sum(1 / np.maximum(p / p[c], q / q[c]).sum() for c in range(4))
@@ -214,9 +208,9 @@ def test_a_race_changes_hardly_more_states_than_must_be():
 
 def test_states_that_are_unknown_are_drawn_from_the_group():
     unknown, groups = np.full(20_000, -1), np.zeros(20_000, dtype=int)
-    for couple in (along_the_order, by_a_race):
+    for couple in (monotone_coupling, gumbel_max_coupling):
         logits = np.repeat(np.log(PROBABILITIES)[:, :, None], 20_000, axis=2)
-        images = couple(unknown, logits, groups, Draws(keys_of(20_000)), 0)
+        images = couple(unknown, logits, groups, keys_of(20_000), 0)
         counts = np.bincount(images[1], minlength=4)
         assert chisquare(counts, PROBABILITIES[1] * 20_000).pvalue > RARE
 
@@ -231,20 +225,6 @@ def test_categories_follow_most_groups():
     np.testing.assert_array_equal(images[groups == 0, 0], smokes[groups == 0])
     assert images[groups == 1, 0].mean() == pytest.approx(smokes[groups == 0].mean(), abs=0.03)
     assert (images[groups == 1, 0] <= smokes[groups == 1]).all()
-
-
-def test_scores_grow_with_values_and_lead_back_to_them():
-    rng = np.random.default_rng(2)
-    groups = rng.integers(3, size=2000)
-    skewed = np.exp(2 * rng.normal(size=2000))
-    counts = rng.poisson(30, size=2000).astype(np.float64)
-    for values in (rng.normal(size=2000) + groups, skewed, np.round(skewed, 1), counts):
-        scale = fit_scale(values, groups)
-        spread = scale.spread(values, rng.random(2000))
-        scores = scale.score(spread)
-        assert (np.diff(scores[np.argsort(spread)]) >= 0).all()
-        back = scale.put_back(scale.value(scores))
-        np.testing.assert_allclose(back, values, rtol=1e-9, atol=1e-9)
 
 
 def test_images_of_scores_have_the_distribution_of_their_group():
@@ -268,9 +248,9 @@ def test_images_of_scores_have_the_distribution_of_their_group():
 
 
 def test_the_gate_is_shut_where_held_out_rows_do_not_show_a_group():
-    codes, groups = mixed_table(1000, 0.0, seed=3)
-    np.testing.assert_array_equal(fit(codes, groups).images(codes, groups, keys_of(1000)), codes)
-    shown, groups = mixed_table(1000, 0.6, seed=3)
+    codes, groups = mixed_table(600, 0.0, seed=3)
+    np.testing.assert_array_equal(fit(codes, groups).images(codes, groups, keys_of(600)), codes)
+    shown, groups = mixed_table(600, 0.6, seed=3)
     for tol, moves in ((0.0, True), (0.02, True), (0.5, False)):
         assert fit(shown, groups, tol=tol).moves is moves
 
@@ -327,13 +307,6 @@ def test_little_is_lost_where_nothing_depends_on_the_group(n_rows):
         ]
         lost.append(areas[0] - areas[1])
     assert np.mean(lost) < 0.01
-
-
-def test_uniform_numbers_are_uniform_and_depend_on_their_draw():
-    keys = np.arange(20_000, dtype=np.uint64)
-    first, second = uniforms(keys, 1), uniforms(keys, 2)
-    assert kstest(first, "uniform").pvalue > RARE
-    assert abs(np.corrcoef(first, second)[0, 1]) < 0.03
 
 
 def test_many_categories_stay_categories_and_the_rare_ones_keep_theirs():

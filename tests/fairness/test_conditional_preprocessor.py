@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from sklearn import config_context
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import GridSearchCV
@@ -168,20 +167,10 @@ def test_a_missing_value_that_tells_the_group_tells_it_no_more():
     assert abs(shares["a"] - shares["b"]) < 0.12
 
 
-def test_unknown_labels_become_known_ones(fitted):
-    new = PEOPLE.iloc[:50].astype({"word": object})
-    new.iloc[0, FEATURES.index("word")] = "perhaps"
-    assert set(fitted.transform(new)["word"]) <= set(PEOPLE["word"])
-
-
-@pytest.mark.parametrize("n_jobs", [None, 2])
-def test_the_columns_are_counted_and_threads_change_nothing(fitted, n_jobs, capsys):
+def test_threads_change_nothing(fitted):
     expected = fitted.transform(PEOPLE)
-    assert "columns" not in capsys.readouterr().err
-    fair = make_fair(n_jobs=n_jobs, verbose=1)
     many = pd.concat([PEOPLE] * 20)
-    repaired = fair.fit(PEOPLE).transform(many)
-    assert "FairBarycenterPreprocessor" in capsys.readouterr().err
+    repaired = make_fair(n_jobs=2).fit(PEOPLE).transform(many)
     np.testing.assert_array_equal(repaired[: len(PEOPLE)], expected)
 
 
@@ -217,40 +206,25 @@ def test_legitimate_columns_are_left_and_groups_are_alike_given_them():
 # ------
 
 
-@pytest.mark.parametrize("routed", [False, True])
-def test_searches_over_methods_and_levels(routed):
+def test_searches_over_methods_and_levels():
     rng = np.random.default_rng(0)
     score = PEOPLE["number"] + 0.3 * PEOPLE["whole"] + (PEOPLE["word"] == "yes")
     y = (score + rng.normal(size=len(PEOPLE)) > score.median()).to_numpy().astype(int)
-    X, group, beside = PEOPLE.astype({"word": "category"}), PEOPLE["group"].to_numpy(), {}
-    if routed:
-        X, beside = X[FEATURES], {"sensitive_features": group}
-    with config_context(enable_metadata_routing=routed):
-        fair = make_fair(None if routed else "group")
-        booster = HistGradientBoostingClassifier(
-            categorical_features="from_dtype", max_iter=15, random_state=0
-        )
-        grid = {
-            "fairbarycenterpreprocessor__method": ["conditional", FreeSupport(n_support=50)],
-            "fairbarycenterpreprocessor__repair_level": [0.0, 1.0],
-        }
-        named = {} if routed else {"sensitive_features": "group"}
-        scorer = make_fairness_scorer(ks_between_groups, **named)
-        search = GridSearchCV(
-            make_pipeline(fair, booster), grid, scoring=scorer, cv=3, error_score="raise"
-        ).fit(X, y, **beside)
-        gaps = -search.cv_results_["mean_test_score"]
-        assert gaps[[0, 2]].min() > 0.3 and gaps[[1, 3]].max() < 0.15
-        assert search.best_estimator_.predict(X, **beside).shape == y.shape
-
-
-def test_labels_are_repaired_with_their_rows():
-    rng = np.random.default_rng(0)
-    y = (rng.random(len(PEOPLE)) < np.where(PEOPLE["group"] == "m", 0.7, 0.3)).astype(int)
-    rows, labels = make_fair().repair(PEOPLE, y)
-    assert rows.shape == (len(PEOPLE), len(FEATURES)) and set(labels) == {0, 1}
-    rates = [labels[PEOPLE["group"] == name].mean() for name in "fm"]
-    assert abs(rates[0] - rates[1]) < 0.1
+    X = PEOPLE.astype({"word": "category"})
+    booster = HistGradientBoostingClassifier(
+        categorical_features="from_dtype", max_iter=15, random_state=0
+    )
+    grid = {
+        "fairbarycenterpreprocessor__method": ["conditional", FreeSupport(n_support=50)],
+        "fairbarycenterpreprocessor__repair_level": [0.0, 1.0],
+    }
+    search = GridSearchCV(
+        make_pipeline(make_fair(), booster), grid, cv=2, error_score="raise",
+        scoring=make_fairness_scorer(ks_between_groups, sensitive_features="group"),
+    ).fit(X, y)  # fmt: skip
+    gaps = -search.cv_results_["mean_test_score"]
+    assert gaps[[0, 2]].min() > 0.3 and gaps[[1, 3]].max() < 0.15
+    assert search.best_estimator_.predict(X).shape == y.shape
 
 
 # Bad input

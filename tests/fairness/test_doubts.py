@@ -62,16 +62,6 @@ def test_of_normal_data_nothing_is_said(name):
     assert warned(NORMAL[name]) == ([], set())
 
 
-def test_a_support_of_many_columns_is_warned_of_once():
-    rows = people(800, 10).drop(columns="work")
-    messages, files = warned(lambda: repair(method="support").fit_transform(rows))
-    (message,) = messages
-    assert "certified to be needed" in message and "method='conditional'" in message
-    # It points to the line of whoever called.
-    assert files == {__file__}
-    assert warned(lambda: repair(method="conditional").fit(rows)) == ([], set())
-
-
 @pytest.mark.parametrize(
     "groups", [None, DeclaredGroups(["a", "f", "m"])], ids=["found", "declared"]
 )
@@ -83,7 +73,6 @@ def test_a_group_that_is_too_small_is_warned_of_once(groups):
         sensitive_features="sex", sensitive_in_estimator=False, groups=groups
     )
     for fit in (
-        lambda: repair(groups=groups).fit_transform(rows),
         lambda: repair(groups=groups, method="support").fit(numbers),
         lambda: repair(groups=groups).repair(rows, rows["x0"]),
         lambda: clone(regressor).fit(numbers, rows["x0"]),

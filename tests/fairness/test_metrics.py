@@ -1,6 +1,7 @@
 """Metrics of fairness: other packages' figures, closed forms, and their use as scorers."""
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -9,13 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp, wasserstein_distance
-from sklearn import config_context
-from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.datasets import load_diabetes
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_validate
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.model_selection import StratifiedKFold, cross_validate
 from sklearn.tree import DecisionTreeClassifier
 
 from skdpot.fairness.metrics import (
@@ -98,7 +95,7 @@ def test_auc_is_that_of_the_best_classifier():
     X = (rng.normal(size=2000) + groups)[:, None]
     auc = group_auc(X, groups, estimator=LogisticRegression(), random_state=0)
     assert auc == pytest.approx(0.760, abs=4 * 0.011)
-    assert group_auc(X, groups, random_state=0) == pytest.approx(0.74, abs=0.05)
+    assert group_auc(X, groups, cv=2, random_state=0) == pytest.approx(0.74, abs=0.05)
 
 
 def test_auc_sees_what_no_linear_model_does():
@@ -122,10 +119,10 @@ def test_auc_of_words_and_of_what_is_missing(frame):
     words = np.where(groups == 1, "x", rng.choice(["y", "z"], size=400)).astype(object)
     words[:20] = None
     X = frame({"word": words.tolist(), "number": rng.normal(size=400).tolist()})
-    assert group_auc(X, groups, random_state=0) > 0.95
-    assert group_auc(X, groups, random_state=0, max_samples=200) > 0.9
+    assert group_auc(X, groups, cv=2, random_state=0) > 0.95
     if frame is pd.DataFrame:
-        assert group_auc(X.astype({"word": "category"}), groups, random_state=0) > 0.95
+        typed = X.astype({"word": "category"})
+        assert group_auc(typed, groups, cv=2, random_state=0) > 0.95
 
 
 def test_auc_takes_folds_attributes_and_classifiers():
@@ -136,7 +133,7 @@ def test_auc_takes_folds_attributes_and_classifiers():
         X[:, None], both, estimator=DecisionTreeClassifier(), cv=StratifiedKFold(2), random_state=0
     )
     assert auc > 0.99
-    options = {"cv": 2, "random_state": 3, "max_samples": 100}
+    options = {"cv": 2, "random_state": 3}
     assert group_auc(X[:, None], both, **options) == group_auc(X[:, None], both, **options)
 
 
@@ -181,19 +178,6 @@ def diabetes():
     return X, y, (X["sex"] > 0).map({True: "one", False: "other"}).to_numpy()
 
 
-class NeedsAttribute(RegressorMixin, BaseEstimator):
-    """Predicts the attribute that it is told, and nothing without it."""
-
-    __metadata_request__predict = {"sensitive_features": True}
-
-    def fit(self, X, y):
-        self.n_features_in_ = X.shape[1]
-        return self
-
-    def predict(self, X, *, sensitive_features):
-        return (np.asarray(sensitive_features) == "one").astype(float)
-
-
 def test_scorers_read_the_attribute_from_columns(diabetes):
     X, y, _ = diabetes
     scorers = {
@@ -210,85 +194,13 @@ def test_scorers_read_the_attribute_from_columns(diabetes):
     assert results["test_w2"][0] == -w2
 
 
-def test_scorers_take_the_attribute_as_metadata(diabetes):
-    X, y, groups = diabetes
-    above = (y > y.median()).astype(int)
-    scorers = {
-        "difference": make_fairness_scorer(ks_between_groups),
-        "ks": make_fairness_scorer(ks_between_groups, response_method="predict_proba"),
-    }
-    by_column = {
-        "ks": make_fairness_scorer(
-            ks_between_groups, sensitive_features="sex", response_method="predict_proba"
-        )
-    }
-    model = make_pipeline(StandardScaler(), LogisticRegression())
-    with config_context(enable_metadata_routing=True):
-        results = cross_validate(
-            model, X, above, scoring=scorers, params={"sensitive_features": groups}
-        )
-    assert (results["test_difference"] < 0).all()
-    expected = cross_validate(model, X, above, scoring=by_column)
-    np.testing.assert_array_equal(results["test_ks"], expected["test_ks"])
-
-
-def test_scorers_pass_the_attribute_on_to_estimators_that_take_it(diabetes):
-    X, y, groups = diabetes
-    scorer = make_fairness_scorer(ks_between_groups)
-    assert scorer(NeedsAttribute().fit(X, y), X, y, sensitive_features=groups) == -1.0
-    with config_context(enable_metadata_routing=True):
-        search = GridSearchCV(NeedsAttribute(), {}, scoring=scorer, error_score="raise")
-        assert search.fit(X, y, sensitive_features=groups).best_score_ == -1.0
-
-
-def weighted_gap(y_true, y_pred, *, sensitive_features, sample_weight):
-    rates = [
-        np.average(y_pred[sensitive_features == g], weights=sample_weight[sensitive_features == g])
-        for g in np.unique(sensitive_features)
-    ]
-    return float(np.ptp(rates))
-
-
-def test_scorers_route_what_they_are_told_to(diabetes):
-    X, y, groups = diabetes
-    above = (y > y.median()).astype(int)
-    with config_context(enable_metadata_routing=True):
-        scorer = make_fairness_scorer(weighted_gap)
-        scorer.set_score_request(sensitive_features="group", sample_weight="weight")
-        results = cross_validate(
-            LogisticRegression(), X, above, scoring=scorer,
-            params={"group": groups, "weight": np.ones(len(X))},
-        )  # fmt: skip
-        plain = make_fairness_scorer(ks_between_groups, sensitive_features="sex")
-        expected = cross_validate(LogisticRegression(), X, above, scoring=plain)
-    np.testing.assert_allclose(results["test_score"], expected["test_score"])
-
-
 def test_scorers_take_metrics_of_fairlearn(diabetes):
     metrics = pytest.importorskip("fairlearn.metrics")
     X, y, groups = diabetes
     above = y > y.median()
     model = LogisticRegression().fit(X, above)
-    scorer = make_fairness_scorer(metrics.demographic_parity_ratio)
     theirs = metrics.demographic_parity_ratio(above, model.predict(X), sensitive_features=groups)
-    assert scorer(model, X, above, sensitive_features=groups) == theirs > 0
-
-
-def test_scorers_say_what_is_wrong(diabetes):
-    X, y, groups = diabetes
-    model = LinearRegression().fit(X, y)
-    with pytest.raises(ValueError, match="needs the sensitive attribute"):
-        make_fairness_scorer(ks_between_groups)(model, X, y)
-    with pytest.raises(ValueError, match="attribute twice"):
-        scorer = make_fairness_scorer(ks_between_groups, sensitive_features="sex")
-        scorer(model, X, y, sensitive_features=groups)
-
-
-def test_scorers_survive_pickling_and_have_a_name(diabetes):
-    X, y, groups = diabetes
-    scorer = make_fairness_scorer(ks_between_groups)
-    model = LinearRegression().fit(X, y)
-    copy = pickle.loads(pickle.dumps(scorer))
-    attribute = {"sensitive_features": groups}
-    assert copy(model, X, y, **attribute) == scorer(model, X, y, **attribute)
-    assert repr(scorer) == "make_fairness_scorer(ks_between_groups)"
+    for metric in (metrics.demographic_parity_ratio, partial(metrics.demographic_parity_ratio)):
+        scorer = make_fairness_scorer(metric, sensitive_features="sex")
+        copy = pickle.loads(pickle.dumps(scorer))
+        assert scorer(model, X, above) == copy(model, X, above) == theirs > 0

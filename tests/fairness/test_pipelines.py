@@ -8,20 +8,19 @@ from sklearn.base import clone
 from sklearn.compose import ColumnTransformer, make_column_selector, make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_validate
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from skdpot import FairBarycenterPreprocessor
 from skdpot.fairness import FreeSupport
-from skdpot.fairness.metrics import group_auc, ks_between_groups, make_fairness_scorer
+from skdpot.fairness.metrics import ks_between_groups, make_fairness_scorer
 from tests.oracles.fair_tables import in_polars, mixed_frame
-from tests.oracles.versions import IS_SKLEARN_1_7
 
 NO_METADATA_FOR_SCORES = "a search of scikit-learn 1.7 hands no metadata to the score of a pipeline"
 NUMBERS = ["number", "whole"]
 CATEGORIES = ["color", "word"]
-FOLDS = StratifiedKFold(3, shuffle=True, random_state=0)
+FOLDS = StratifiedKFold(2, shuffle=True, random_state=0)
 LEVELS = {"fair__repair_level": [0.0, 1.0]}
 
 
@@ -51,16 +50,9 @@ def scaled():
 
 def fair_model(attribute):
     fair = FairBarycenterPreprocessor(
-        attribute,
-        categorical_features=CATEGORIES,
-        method=FreeSupport(n_support=150),
-        random_state=0,
+        attribute, categorical_features=CATEGORIES, method=FreeSupport(n_support=80), random_state=0
     ).set_output(transform="pandas")
     return Pipeline([("columns", scaled()), ("fair", fair), ("model", boosting())])
-
-
-def accuracy(y_true, y_pred, *, sensitive_features):
-    return np.mean(y_true == y_pred)
 
 
 def assert_finds_the_difference(results):
@@ -95,30 +87,6 @@ def test_a_search_with_the_attribute_as_a_column(people):
     np.testing.assert_array_equal(untouched.predict(X), plain.fit(features, y).predict(features))
 
 
-def test_a_search_with_the_attribute_as_metadata(people):
-    X, y = people
-    group = X["group"].to_numpy()
-    X = X.drop(columns="group")
-    with config_context(enable_metadata_routing=True):
-        scoring = {
-            # The string "accuracy" names a scorer that predicts without the attribute.
-            "accuracy": make_fairness_scorer(accuracy, greater_is_better=True),
-            "parity": make_fairness_scorer(ks_between_groups),
-        }
-        search = GridSearchCV(
-            fair_model(None), LEVELS, scoring=scoring, refit="parity", cv=FOLDS,
-            error_score="raise",
-        ).fit(X, y, sensitive_features=group)  # fmt: skip
-        assert_finds_the_difference(search.cv_results_)
-        best = search.best_estimator_
-        predicted = best.predict(X, sensitive_features=group)
-        assert best.score(X, y, sensitive_features=group) == np.mean(predicted == y)
-        repaired = best[:-1].transform(X, sensitive_features=group)
-        np.testing.assert_array_equal(best["model"].predict(repaired), predicted)
-        with pytest.raises(ValueError, match="needs the sensitive attribute of every row"):
-            best.predict(X)
-
-
 def test_both_ways_are_the_same(people):
     X, y = people
     by_column = fair_model("group").fit(X, y).predict(X)
@@ -127,42 +95,6 @@ def test_both_ways_are_the_same(people):
         model = fair_model(None).fit(X.drop(columns="group"), y, sensitive_features=group)
         by_metadata = model.predict(X.drop(columns="group"), sensitive_features=group)
     np.testing.assert_array_equal(by_column, by_metadata)
-
-
-@pytest.mark.experiment
-def test_searches_within_cross_validation(people):
-    X, y = people
-    parity = make_fairness_scorer(ks_between_groups, sensitive_features="group")
-    apart = make_fairness_scorer(
-        ks_between_groups, sensitive_features="group", response_method="decision_function"
-    )
-    model = fair_model("group").set_params(model=LogisticRegression())
-    search = GridSearchCV(model, LEVELS, scoring=parity, cv=2, error_score="raise")
-    scoring = {"parity": parity, "apart": apart}
-    options = {"scoring": scoring, "cv": FOLDS, "error_score": "raise", "return_estimator": True}
-    results = cross_validate(search, X, y, **options)
-    assert {found.best_params_["fair__repair_level"] for found in results["estimator"]} == {1.0}
-    assert results["test_parity"].mean() > -0.15 and results["test_apart"].mean() > -0.25
-    with config_context(enable_metadata_routing=True):
-        group, features = X["group"].to_numpy(), X.drop(columns="group")
-        model = fair_model(None).set_params(model=LogisticRegression())
-        routed = cross_validate(
-            model, features, y, cv=FOLDS, error_score="raise",
-            scoring=make_fairness_scorer(ks_between_groups),
-            params={"sensitive_features": group},
-        )  # fmt: skip
-    assert routed["test_score"].mean() > -0.15
-
-
-@pytest.mark.skipif(IS_SKLEARN_1_7, reason=NO_METADATA_FOR_SCORES)
-def test_without_scorers_the_score_of_the_pipeline_gets_the_attribute(people):
-    X, y = people
-    group, features = X["group"].to_numpy(), X.drop(columns="group")
-    with config_context(enable_metadata_routing=True):
-        model = fair_model(None).set_params(model=LogisticRegression())
-        search = GridSearchCV(model, LEVELS, cv=2, error_score="raise")
-        search.fit(features, y, sensitive_features=group)
-    assert search.best_params_ == {"fair__repair_level": 0.0} and search.best_score_ > 0.65
 
 
 @pytest.mark.parametrize("form", [lambda frame: frame, in_polars], ids=["pandas", "polars"])
@@ -180,21 +112,6 @@ def test_categories_may_be_encoded_after_the_repair(people, form):
     before = LogisticRegression().fit(model[1].fit_transform(form(X.drop(columns="group"))), y)
     differ = before.predict(model[1].transform(form(X.drop(columns="group"))))
     assert abs(np.diff([differ[X["group"] == name].mean() for name in "fm"])[0]) > 0.4
-
-
-def test_held_out_rows_of_a_pipeline_do_not_tell_the_group(people):
-    X, _ = people
-    train, test = np.arange(600) < 400, np.arange(600) >= 400
-    preparation = Pipeline(fair_model("group").steps[:-1]).set_params(fair__method__n_support=60)
-    areas = []
-    for seed in range(3):
-        preparation.set_params(fair__random_state=seed)
-        repaired = preparation.fit(X[train]).transform(X[test])
-        assert repaired.index.equals(X.index[test])
-        areas.append(group_auc(repaired, X["group"][test], cv=3, random_state=0))
-    assert np.mean(areas) < 0.6
-    features = preparation["columns"].transform(X[test]).drop(columns="group")
-    assert group_auc(features, X["group"][test], cv=3, random_state=0) > 0.75
 
 
 def test_names_that_a_transformer_changes_are_said_to_be_missing(people):

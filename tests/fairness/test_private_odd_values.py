@@ -124,7 +124,7 @@ def test_an_odd_value_changes_nothing_that_is_free(name, column, every, capfd, c
         one = fitted(MAKE[name], TABLE, TARGETS)
         transcript.replay()
         # A sketch takes longer.
-        for value in ANYWHERE[:: every * (4 if name == "conditional" else 1)]:
+        for value in ANYWHERE[:: every * (8 if name == "conditional" else 1)]:
             transcript.position = 0
             with np.errstate(all="raise"):
                 other = fitted(MAKE[name], *planted(column, value))
@@ -191,17 +191,6 @@ def test_a_missing_value_of_a_nullable_type_refuses_nothing(name, kind, column):
         frame = frame.astype({column: "Float64"}).astype({column: kind})
         frame.loc[ODD, column] = value
         assert len(charges(fitted(MAKE[name], frame, TARGETS))) == 1
-
-
-def no_rows_have_a_place():
-    frame = TABLE.assign(a=None, c=None, g=objects(["nobody"] * N))
-    return frame, np.full(N, None)
-
-
-@pytest.mark.parametrize("name", MAKE)
-def test_a_table_in_which_nothing_is_known_is_fitted(name):
-    fit = fitted(MAKE[name], *no_rows_have_a_place())
-    assert len(charges(fit)) == 1 and fit.group_weights_.sum() == pytest.approx(1)
 
 
 # Containers
@@ -483,24 +472,19 @@ def test_a_foreign_model_leaves_no_state_behind(trick):
     assert states() == before
 
 
-def test_an_interruption_by_a_foreign_model_loses_its_text():
-    for error in (KeyboardInterrupt("187654"), KeyboardInterrupt()):
-        with pytest.raises(KeyboardInterrupt) as caught:
-            of_hostile(failing(error), RICH)
-        assert not caught.value.args and not caught.value.__context__
+@pytest.mark.parametrize("error", [KeyboardInterrupt("187654"), KeyboardInterrupt()])
+def test_an_interruption_passes_without_its_text_and_stays_charged(error):
+    book = ledger()
+    model = Hostile(failing(error), book).fit(None)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        premium(model, ledger=book, sensitive_features=1, bounds=(0, 2)).fit(RICH, np.zeros(N))
+    assert not caught.value.args and not caught.value.__context__
+    assert len(book.entries()) == 1 and model.charged_ == [1]
 
 
 def test_a_model_that_always_fails_leaves_a_fit_of_noise():
     fair, _ = of_hostile(failing(ValueError("187654")), ROWS + [2, 0])
     assert len(charges(fair)) == 1 and fair.group_weights_.sum() == pytest.approx(1)
-
-
-def test_an_interruption_passes_and_stays_charged():
-    book = ledger()
-    model = Hostile(failing(KeyboardInterrupt()), book).fit(None)
-    with pytest.raises(KeyboardInterrupt):
-        premium(model, ledger=book, sensitive_features=1).fit(RICH, np.zeros(N))
-    assert len(book.entries()) == 1 and model.charged_ == [1]
 
 
 class Curious(str):
@@ -527,18 +511,6 @@ def test_a_declared_label_is_compared_with_rows_after_the_charge(name, capfd):
     frame = TABLE.assign(g=objects(np.where(TABLE["g"] == 1, "f", "m").tolist()))
     fitted(lambda: fair, frame, TARGETS)
     assert set(Curious.seen) == {1} and capfd.readouterr() == ("", "")
-
-
-def test_the_oracle_of_the_largest_value_is_closed():
-    """Whether there is a value in a range is no longer told by a refused fit."""
-    salaries = np.column_stack([np.append(np.linspace(2e4, 9e4, N - 1), 187_654.0), ROWS[:, 1]])
-    for low, high in ((1e5, 2e5), (2e5, 1e6)):
-
-        def within(scores, rows, low=low, high=high):
-            return np.where((scores > low) & (scores < high), np.nan, 0.5)
-
-        fair, model = of_hostile(within, salaries)
-        assert len(charges(fair)) == 1 and set(model.charged_) == {1}
 
 
 # What types show, and models that cannot be used
@@ -572,11 +544,6 @@ def test_types_that_hold_nothing_declared_are_refused_for_nothing(method, frame,
     assert not charges(fair)
 
 
-def test_numbers_for_labels_in_writing_are_refused():
-    with pytest.raises(ValueError, match="'sensitive_features' has text where numbers"):
-        premium(groups=["0", "1"]).fit(typed()[["a", "g"]], TARGETS)
-
-
 ENCODED = make_pipeline(
     make_column_transformer((OrdinalEncoder(), ["c"]), (OrdinalEncoder(), ["d"])),
     LinearRegression(),
@@ -588,7 +555,6 @@ UNUSABLE = {
         LinearRegression().fit(pd.DataFrame({"b": [0.0, 1.0]}), [0.0, 1.0]), {},
         (ValueError, "unseen at fit time"),
     ),
-    "no such method": (LINE, {"response_method": "predict_proba"}, (ValueError, "predict_proba")),
     "three classes": (
         LogisticRegression().fit([[0.0], [1.0], [2.0]], [0, 1, 2]), {},
         (ValueError, "two classes"),

@@ -1,7 +1,5 @@
 """Private fair predictions: a function of released counts, charged, near to what is not private."""
 
-import pickle
-
 import numpy as np
 import pytest
 from scipy.stats import kstest, laplace
@@ -9,7 +7,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
-from sklearn.tree import DecisionTreeRegressor
 
 from skdpot import FairBarycenterRegressor, PrivacyLedger
 from skdpot.fairness import DeclaredGroups, FoundGroups
@@ -25,7 +22,6 @@ from skdpot.fairness._regressor import private_counts
 from skdpot.fairness.metrics import ks_between_groups
 from skdpot.privacy import BudgetExceededError
 from skdpot.privacy.random import make_source
-from skdpot.releases import VectorRelease
 
 DELTA = 1e-5
 
@@ -145,17 +141,6 @@ def test_atoms_are_spread_where_a_cell_is_crowded():
     predictions = fair.predict(np.column_stack([atoms, groups]))
     assert ks_between_groups(atoms, sensitive_features=groups) > 0.35
     assert ks_between_groups(predictions, sensitive_features=groups) < 0.05
-
-
-def test_trees_are_made_fair():
-    X, y = two_groups(8000)
-    tree = DecisionTreeRegressor(max_leaf_nodes=6, random_state=0)
-    frozen = FrozenEstimator(tree.fit(*two_groups(2000, seed=5)))
-    fair = private(frozen, random_state=0).fit(X, y)
-    new, _ = two_groups(8000, seed=1)
-    unfair = ks_between_groups(tree.predict(new), sensitive_features=new[:, 1])
-    found = ks_between_groups(fair.predict(new), sensitive_features=new[:, 1])
-    assert found < 0.2 * unfair
 
 
 def test_probabilities_need_no_bounds():
@@ -286,24 +271,6 @@ def test_what_is_charged_and_guaranteed():
     assert private(random_state=0).fit(X, y).privacy_guarantee_ is None
 
 
-def test_the_release_is_all_that_is_known_of_rows(monkeypatch):
-    noisy = np.random.default_rng(0).integers(-3, 60, (2, 17)).astype(float)
-    monkeypatch.setattr(VectorRelease, "run", lambda self, values, source: noisy)
-    options = {"n_quantiles": 17, "random_state": 0}
-    fits = [
-        private(**options).fit(*two_groups(400, shift, seed)) for shift, seed in ((1, 0), (-3, 1))
-    ]
-    states = [pickle.dumps(fair) for fair in fits]
-    assert states[0] == states[1]
-
-
-def test_no_row_is_in_a_pickle():
-    X, y = two_groups(200)
-    stored = pickle.dumps(private().fit(X, y))
-    for number in X[:, 0]:
-        assert number.tobytes() not in stored
-
-
 def test_what_is_not_trained_is_shared_by_clones():
     X, y = two_groups(200)
     ledger = PrivacyLedger(10.0)
@@ -343,12 +310,6 @@ def test_what_does_not_go_together_is_refused_and_not_charged(params, message):
     with pytest.raises(ValueError, match=message):
         private(**{"ledger": ledger} | params).fit(X, y)
     assert not ledger.entries()
-
-
-def test_a_ledger_without_epsilon_is_refused():
-    X, y = two_groups(60)
-    with pytest.raises(ValueError, match="nothing is guaranteed"):
-        FairBarycenterRegressor(sensitive_features=1, ledger=PrivacyLedger(1.0)).fit(X, y)
 
 
 def test_targets_are_not_quoted():

@@ -6,10 +6,7 @@ import polars as pl
 import pytest
 
 from skdpot import FairBarycenterPreprocessor, PrivacyLedger
-from skdpot.fairness import CandidateSupport, FoundGroups, FreeSupport
-from skdpot.fairness._groups import read_labels
-from skdpot.fairness._supports import nearest
-from skdpot.releases import HistogramRelease, UnitLayout, group_weights
+from skdpot.fairness import CandidateSupport, FreeSupport
 from skdpot.tables import Table, find_columns
 
 
@@ -74,7 +71,6 @@ TOO_MUCH = {
     "order and units": {"method": CandidateSupport(order=200, scale=False), "bounds": (-1e3, 1e3)},
     "candidates": {"method": CandidateSupport(np.full((9, 2), 1e160), n_support=1)},
     "bounds": {"bounds": (0.0, 1e-310)},
-    "exact": {"method": CandidateSupport(n_support=10**6, method="exact")},
 }
 
 
@@ -85,38 +81,13 @@ def test_what_would_fail_after_a_release_is_refused_before(params):
     options = {"epsilon": 1.0, "groups": ["a", "b"], "bounds": (0, 1), "method": FreeSupport()}
     options |= params
     fair = FairBarycenterPreprocessor(ledger=ledger, **options)
-    with pytest.raises(ValueError, match="range of doubles|pairs of points and candidates"):
+    with pytest.raises(ValueError, match="range of doubles"):
         fair.fit(X, sensitive_features=labels)
     assert ledger.spent()[0] == 0
 
 
-def test_huge_weights_have_a_sum():
-    names = np.array(["a", "b"], dtype=object)
-    np.testing.assert_array_equal(group_weights([1e308, 1e308], np.ones(2), names), 0.5)
-
-
-@pytest.mark.parametrize("delta", [0.0, 1e-5])
-def test_a_constant_category_costs_no_budget(delta):
-    alone, beside = UnitLayout((0,), ()), UnitLayout((0,), (1,))
-    shapes = [HistogramRelease(layout, 2, 1000, 1.0, delta).shape for layout in (alone, beside)]
-    assert shapes[1] == (*shapes[0], 1)
-    nothing = HistogramRelease(UnitLayout((), (1,)), 2, 1000, 1.0, delta)
-    assert np.isfinite(nothing.expected_errors(1000)[0].error)
-
-
 # Long tails, and numbers of any size
 # -----------------------------------
-
-
-def test_nearest_points_are_found_in_long_tails():
-    rng = np.random.default_rng(0)
-    for n_columns in (1, 3):
-        points = np.exp(9 * rng.normal(size=(500, n_columns)))
-        assert (nearest(points, points) == np.arange(500)).all()
-        rows = np.exp(9 * rng.normal(size=(300, n_columns)))
-        chosen = np.linalg.norm(rows - points[nearest(rows, points)], axis=1)
-        every = np.linalg.norm(rows[:, None] - points, axis=2)
-        np.testing.assert_allclose(chosen, every.min(axis=1), rtol=1e-6)
 
 
 def test_rows_of_a_long_tail_are_spread_over_the_support():
@@ -142,11 +113,9 @@ def test_scaled_columns_may_have_any_unit(unit):
     np.testing.assert_allclose(other.support_ / unit, plain.support_, rtol=1e-9)
 
 
-@pytest.mark.parametrize("method", ["coupling", "barycentric", "laguerre"])
-def test_huge_new_rows_get_an_image_without_a_warning_in_threads(method):
+def test_huge_new_rows_get_an_image_without_a_warning_in_threads():
     X, labels = two_groups()
-    support = FreeSupport(n_support=5, transform_method=method)
-    fair = FairBarycenterPreprocessor(method=support, n_jobs=2)
+    fair = FairBarycenterPreprocessor(method=FreeSupport(n_support=5), n_jobs=2)
     Z = fair.fit(X, sensitive_features=labels).transform(
         np.full((4, 2), 1e200), sensitive_features=["a", "b", "a", "b"]
     )
@@ -160,11 +129,3 @@ def test_lower_bounds_are_not_negative():
     )
     fair.fit(1e3 * np.log(X + 1e-3), sensitive_features=labels)
     assert 0 <= fair.lower_bound_ <= fair.objective_
-
-
-def test_dropping_all_groups_is_refused():
-    X, _ = two_groups(6)
-    with pytest.raises(ValueError, match="leaves out all"):
-        FairBarycenterPreprocessor(groups=FoundGroups(small="drop")).fit(
-            X, sensitive_features=np.arange(6)
-        )
