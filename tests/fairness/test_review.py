@@ -43,12 +43,6 @@ def test_private_kinds_are_those_declared_whatever_one_value_makes_of_a_type(for
     assert kinds_of(ordered, categories={"u": ["x", "y"]}) == ["ordinal"]
 
 
-@pytest.mark.parametrize("odd", [["a", [1, 2]], [[1], [2, 3]], np.zeros((2, 2))], ids=str)
-def test_private_labels_of_any_nesting_do_not_raise(odd):
-    labels = read_labels(["a", odd, "b"], check=False)
-    assert len(labels) == 3 and labels[0] == "a" and labels[2] == "b"
-
-
 def test_private_categories_of_polars_keep_a_type_that_works():
     values = pl.Series("c", ["x", "y", "x"] * 20, dtype=pl.Categorical)
     frame = pl.DataFrame([pl.Series("u", np.linspace(0, 1, 60)), values])
