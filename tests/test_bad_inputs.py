@@ -37,7 +37,7 @@ from skdpot import (
 )
 from skdpot.fairness import DeclaredGroups, FreeSupport, metrics
 from skdpot.generative import TableSketch
-from skdpot.privacy import GaussianMechanism, LaplaceMechanism, LedgerError, PureDpEvent
+from skdpot.privacy import LedgerError, PureDpEvent
 from skdpot.published import (
     BarycenterOwner,
     NoisySinkhornDistance,
@@ -45,7 +45,6 @@ from skdpot.published import (
     SinkhornGradientGenerator,
     barycenter_rounds,
 )
-from skdpot.transport import entropic_transport, exact_transport
 
 DRAWN = np.random.default_rng(0)
 
@@ -543,24 +542,6 @@ MISTAKES = {
         ("no ledger",
          lambda book: release_files(fitted_sampler(None), ["a.npy"], ["c.npy"], ledger=None),
          "ledger must be a PrivacyLedger", "Create one"),
-    ],
-    exact_transport: [
-        ("masses that differ", lambda book: exact_transport(COST, [1.0, 0.0], [0.2, 0.2]),
-         "b must", "non-negative weights with sum 1"),
-    ],
-    entropic_transport: [
-        ("no regularisation", lambda book: entropic_transport(COST, HALVES, HALVES, 0.0, 1e-3),
-         "got 0.0", "reg must be a finite number above 0"),
-    ],
-    LaplaceMechanism: [
-        ("no sensitivity", lambda book: LaplaceMechanism(1.0, 0),
-         "got 0", "must be a finite number above 0"),
-        ("text", lambda book: LaplaceMechanism(1.0, 1.0).release("many"),
-         "not text", "private values must be real numbers"),
-    ],
-    GaussianMechanism: [
-        ("delta 0", lambda book: GaussianMechanism(1.0, 0.0, 1.0),
-         "got 0.0", "above 0 and below 1"),
     ],
     BarycenterOwner: [
         ("no matrix", lambda book: BarycenterOwner([1.0]), "points must be", "a non-empty matrix"),
