@@ -28,11 +28,11 @@ ROOMS = {
     "model_selection": (480, 560),
     "parts": (700, 700),
     "privacy": (3500, 3750),
-    "published": (900, 1195),
+    "published": (900, 960),
     "releases": (1050, 1050),
     "sampling": (850, 1180),
     "tables": (1300, 1400),
-    "transport": (4600, 4690),
+    "transport": (4600, 4452),
 }
 WHOLE = 24_000
 ESTIMATOR_ROOMS = (

@@ -448,7 +448,9 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             table.dtype(column.position) if column.dtype is None else column.dtype
             for column in fitted.columns
         ]
-        return make_table(container, self.get_feature_names_out(), values, dtypes, table.index)
+        return make_table(
+            container, self.get_feature_names_out(), values, dtypes, getattr(table.X, "index", None)
+        )
 
     @_SILENT
     def repair(self, X, y, *, sensitive_features=None):

@@ -234,12 +234,15 @@ class Column:
         """
         if self.kind != NUMERIC:
             return objects([*self.values, None])[plain]
-        if self.unit is not None:
-            return dates_of_numbers(plain, self.unit)
         if not self.integer:
             return plain
         missing = np.isnan(plain)
         numbers: Any = np.where(missing, 0, plain).astype(np.int64)
+        if self.unit is not None:
+            numbers = numbers.astype(f"M8[{UNITS[self.unit]}]")
+            # NaN has no integer, so that 0 stood in its place.
+            numbers[missing] = np.datetime64("NaT")
+            return numbers
         if self.missing:
             numbers = numbers.astype(object)
             numbers[missing] = None
@@ -499,22 +502,6 @@ def numbers_of_dates(values: Any, unit: str) -> tuple[np.ndarray, bool]:
     kinds = {result_of(partial(_kind_of, value), None) for value in values if not is_missing(value)}
     valid = None not in numbers and len(kinds) <= 1
     return np.array([np.nan if number is None else number for number in numbers], float), valid
-
-
-def dates_of_numbers(numbers: np.ndarray, unit: str) -> np.ndarray:
-    """Return integers as NumPy dates; NaN is a missing value.
-
-    Examples
-    --------
-    >>> from skdpot.tables._column import dates_of_numbers
-    >>> dates_of_numbers(np.array([1.0]), "D").astype(str).tolist()
-    ['1970-01-02']
-    """
-    missing = np.isnan(numbers)
-    dates = np.where(missing, 0, numbers).astype(np.int64).astype(f"M8[{UNITS[unit]}]")
-    # NaN has no integer, so that 0 stood in its place.
-    dates[missing] = np.datetime64("NaT")
-    return dates
 
 
 def shown_date(number: int, unit: str) -> str:

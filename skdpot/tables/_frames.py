@@ -85,11 +85,6 @@ class Table:
             return list(range(self.X.shape[1]))
         return list(self.X.columns) if self.container == "pandas" else _in_narwhals(self.X).columns
 
-    @property
-    def index(self) -> Any:
-        """Return the index of a pandas frame, else None."""
-        return getattr(self.X, "index", None)
-
     def dtype(self, position: Any) -> Any:
         """Return the type of a data frame's column, None for arrays.
 

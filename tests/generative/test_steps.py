@@ -7,14 +7,16 @@ import pytest
 import torch
 from scipy.stats import halfnorm, kstest, norm
 
+from skdpot import PrivacyLedger
 from skdpot.generative import _network
 from skdpot.generative._torch import training
 from skdpot.generative._torch.steps import NoisyRelease, _exact_sum
 from skdpot.generative._torch.training import STEPS
 from skdpot.privacy.accounting import epsilon_of
-from skdpot.privacy.noise import GaussianMechanism
+from skdpot.privacy.events import CentredGaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+from skdpot.privacy.noise import GaussianMechanism, poisson_sample
 from skdpot.privacy.random import make_source
-from skdpot.published._gradient_generator import GRADIENTS, make_vector
+from skdpot.published._gradient_generator import step_vector
 from tests.oracles.devices import DEVICES
 from tests.oracles.generator_steps import WAYS, batch_of, make_step, vector_for
 from tests.oracles.gradient_generators import make_gradient_generator
@@ -144,7 +146,7 @@ def test_vectors_have_one_length_whatever_the_batch(way, n_classes, rng):
         labels = rng.integers(0, n_classes, size) if n_classes else None
         step.backpropagate(batch_of(rng.uniform(-1, 1, (size, 2)), labels))
         lengths.add(len(recorder.vectors[0]))
-    assert lengths == {STEPS[GRADIENTS[WAYS[way]]].vector_size(step._settings, step._network)}
+    assert lengths == {STEPS[WAYS[way]].vector_size(step._settings, step._network)}
 
 
 @by_way
@@ -375,7 +377,7 @@ def test_noise_of_a_training_has_the_scale_that_is_accounted_for(way, neighbouri
     ).fit(X)  # fmt: skip
     multiplier = generator.noise_multiplier_
     assert epsilon_of(multiplier, 1e-5, steps=n_iter) == pytest.approx(4.0, rel=1e-6)
-    sensitivity = make_vector(WAYS[way], 0.7, 8, neighbouring).sensitivity
+    sensitivity = step_vector(WAYS[way], 0.7, 8, neighbouring)[0]
     noise = (np.array(watched.noisy) - np.array(watched.values)) / (multiplier * sensitivity)
     assert len(noise) == generator.n_iter_ == n_iter
     sample = np.random.default_rng(0).permutation(noise.ravel())[:8000]
@@ -423,8 +425,8 @@ def test_a_fitted_generator_is_a_function_of_what_was_released(way, labelled, mo
         generator = make_gradient_generator(
             gradient=WAYS[way],
             classes=[0, 1, 2] if labelled else None, n_iter=4,
-            sampling_rate=0.5, noise_multiplier=20.0, batch_size=5, random_state=0, warm_start=True,
-        ).fit(X, y).fit(X, y)  # fmt: skip
+            sampling_rate=0.5, noise_multiplier=20.0, batch_size=5, random_state=0,
+        ).fit(X, y)  # fmt: skip
         left.append(contents(vars(generator)))
     assert all(other == left[0] for other in left[1:])
 
@@ -486,3 +488,40 @@ def test_the_noise_of_a_gpu_is_normal_and_seeded_by_the_source(seed):
     assert kstest(first, "norm").pvalue > 1e-4 > kstest(first / 1.1, "norm").pvalue
     source = make_source(seed)
     assert not torch.equal(noise(source), noise(source))
+
+
+@pytest.mark.parametrize("changed", [0.3, 1.0])
+def test_samples_have_the_rate_that_was_charged(changed, monkeypatch):
+    """Also where another thread, which shares the parameters of the training, sets it meanwhile."""
+    asked, ledger = [], PrivacyLedger(10.0, 1e-3, neighbouring="add_remove", allow_seeded=True)
+    generator = make_gradient_generator(
+        ledger=ledger, sampling_rate=0.3, noise_multiplier=5.0, n_iter=3,
+        network=torch.nn.Linear, random_state=0,
+    )  # fmt: skip
+
+    def watched(source, n_records, rate):
+        asked.append((n_records, rate, len(ledger.entries())))
+        generator.set_params(network__sampling_rate=changed)
+        return poisson_sample(source, n_records, rate)
+
+    monkeypatch.setattr(_network, "poisson_sample", watched)
+    generator.fit(np.full((12, 2), 0.5))
+    assert asked == [(12, 0.3, 1)] * 3
+    step = PoissonSampledDpEvent(0.3, CentredGaussianDpEvent(5.0))
+    assert ledger.entries()[0].event.event == SelfComposedDpEvent(step, 3)
+
+
+def test_records_are_in_no_step_before_they_are_charged(monkeypatch):
+    """The step that is tried before is one with other records."""
+    made, step = [], training.Trainer.step
+    ledger = PrivacyLedger(10.0, 1e-3, neighbouring="add_remove")
+
+    def watched(trainer, records, sampled):
+        made.append((len(ledger.entries()), bool(records.points.any())))
+        return step(trainer, records, sampled)
+
+    monkeypatch.setattr(training.Trainer, "step", watched)
+    make_gradient_generator(
+        ledger=ledger, sampling_rate=1.0, n_iter=3, network=torch.nn.Linear
+    ).fit(np.full((5, 2), 0.7))
+    assert made.count((1, True)) == 3 and set(made) == {(0, False), (1, True)}

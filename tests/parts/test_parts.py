@@ -302,7 +302,7 @@ def test_an_audit_of_parts_finds_a_planted_bug(plant, refuted, monkeypatch):
         return plan.release.add_noise(values, keyed_source(secret, what)).ravel()
 
     here, there = np.array([[0.1], [0.1], [0.9]]), np.array([[0.9], [0.1], [0.9]])
-    found = audit(release, here, there, n_trials=1000)
+    found = audit(release, here, there, n_trials=600)
     assert bool(found.epsilon_lower > 4.0) is refuted
 
 

@@ -183,18 +183,6 @@ def test_replacing_is_removing_and_adding(event, converted):
         assert convert_event(event, relation, relation) == event
 
 
-def test_converted_approximate_privacy_is_the_triangle_inequality():
-    """Two steps, each as bad as it may be, are what the converted event says."""
-    event = ApproximateDpEvent(0.7, 1e-3)
-    converted = convert_event(event, "add_remove", "replace_one")
-    probability = 0.01
-    for _ in range(2):
-        probability = math.exp(event.epsilon) * probability + event.delta
-    assert probability == pytest.approx(math.exp(converted.epsilon) * 0.01 + converted.delta)
-    price = plan_epsilon(converted, converted.delta, neighbouring="replace_one")
-    assert price <= converted.epsilon
-
-
 def test_nothing_follows_from_replacing_about_adding():
     with pytest.raises(ValueError, match="says nothing about data sets of different sizes"):
         convert_event(PURE, "replace_one", "add_remove")
@@ -227,14 +215,6 @@ def test_ranges_of_numbers_include_their_ends(event, beyond):
     check_event(event)
     with pytest.raises(ValueError, match="must be"):
         check_event(beyond)
-
-
-def test_what_is_no_event_has_no_price():
-    for price in (failure_delta, squared_gaussian_mu):
-        with pytest.raises(TypeError, match="an event must be one of"):
-            price("PureDpEvent(1.0)")
-    with pytest.raises(ValueError, match="epsilon of a PureDpEvent"):
-        pure_epsilon(PureDpEvent(-1.0))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The audit: its bounds hold, its attacks are good, and it refutes claims that are wrong."""
 
 import math
-import re
 from dataclasses import replace
 from functools import cache
 
@@ -321,17 +320,10 @@ def test_event_is_found_in_either_tail_of_either_data_set(sign, data_first, rng)
     assert max(counts) > 90 and min(counts) < 3
 
 
-def test_no_classifier_finds_a_difference_where_there_is_none(seed):
-    seeds = np.random.SeedSequence(seed).generate_state(20)
-    for trial_seed in seeds:
-        result = audit(
-            gaussian_vector,
-            np.zeros(3),
-            np.zeros(3),
-            vectorized=True,
-            n_trials=1000,
-            random_state=int(trial_seed),
-        )
+def test_no_difference_is_found_where_there_is_none(seed):
+    for trial_seed in np.random.SeedSequence(seed).generate_state(20):
+        options = {"n_trials": 1000, "vectorized": True, "random_state": int(trial_seed)}
+        result = audit(gaussian_vector, np.zeros(3), np.zeros(3), **options)
         assert result.epsilon_lower < 0.3
 
 
@@ -353,25 +345,15 @@ def test_trials_that_chose_are_not_counted():
 
 
 @pytest.mark.parametrize("n_features", [1, 5, 30, 100])
-def test_classifiers_come_near_the_likelihood_ratio(n_features, seed):
+def test_what_is_learned_comes_near_the_likelihood_ratio(n_features, seed):
     shift = np.full(n_features, 3.0 / math.sqrt(n_features))
     options = {"delta": 1e-5, "vectorized": True, "n_trials": 10_000, "random_state": seed}
-    learned = audit(gaussian_vector, np.zeros(n_features), shift, **options)
-    known = audit(
-        gaussian_vector,
-        np.zeros(n_features),
-        shift,
-        log_density_ratio=lambda outputs: -outputs @ shift,
-        **options,
+    learned, known = (
+        audit(gaussian_vector, np.zeros(n_features), shift, log_density_ratio=ratio, **options)
+        for ratio in (None, lambda outputs: -outputs @ shift)
     )
     assert learned.epsilon_lower > known.epsilon_lower - 1.2
     assert known.epsilon_lower < gaussian_epsilon(1e-5, 3.0)
-
-
-def test_a_ratio_per_output_is_asked_for():
-    message = re.escape("must return 10 numbers, one per output, got (10, 1)")
-    with pytest.raises(ValueError, match=message):
-        audit(lambda data: 0.0, 0, 1, n_trials=20, log_density_ratio=lambda out: out[:, None])
 
 
 @pytest.mark.parametrize(
@@ -487,11 +469,6 @@ def test_a_release_that_always_raises_is_an_error_that_says_why():
         audit(refuse, 0, 1, n_trials=20)
     with pytest.raises(RuntimeError, match="unexpected keyword argument 'random_state'"):
         audit(lambda data: data, 0, 1, n_trials=20, random_state=0)
-
-
-def test_outputs_that_are_not_as_many_as_asked_for_are_an_error():
-    with pytest.raises(ValueError, match="must return 1 outputs with vectorized=True, got 7"):
-        audit(lambda data, n_trials: np.zeros(7), 0, 1, n_trials=20, vectorized=True)
 
 
 N_ATTEMPTS = 20

@@ -196,15 +196,6 @@ def test_outputs_without_base_measure_do_not_appear_in_a_million_draws(seeded, s
     assert not counts[forbidden].any()
 
 
-def test_smallest_and_largest_integers_select_outputs_that_may_be():
-    base = feasible_base([0.0, 3.0, 0.0, 2.0, 5.0, 0.0], 1.0, 0.5)
-    probabilities = np.array([[0.0, 0.3, 0.0, 0.2, 0.5, 0.0]]) * (1.0 - 1e-13)
-    mechanism = BoundedRatioMechanism(base, 1.0)
-    weights = mechanism.integer_weights(probabilities)
-    extremes = np.array([[0, TOTAL_WEIGHT - 1]])
-    assert mechanism.draw(weights, extremes).tolist() == [[1, 4]]
-
-
 def test_users_get_their_own_draws():
     weights = np.array([[TOTAL_WEIGHT // 2] * 2, [TOTAL_WEIGHT, 0], [0, TOTAL_WEIGHT]])
     integers = np.array([[0, TOTAL_WEIGHT // 2], [0, TOTAL_WEIGHT - 1], [0, TOTAL_WEIGHT - 1]])

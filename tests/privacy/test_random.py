@@ -132,15 +132,6 @@ def test_seeds_reproduce_and_differ(seed):
     assert make_source(seed).seeded
 
 
-def test_random_states_advance(seed):
-    state = np.random.RandomState(seed)
-    first, second = first_words(make_source(state)), first_words(make_source(state))
-    assert first != second
-    assert first == first_words(make_source(np.random.RandomState(seed)))
-    assert make_source(state).seeded
-    assert make_source(np.random).seeded
-
-
 def test_cryptographic_source_never_repeats():
     source = make_source()
     assert not source.seeded
