@@ -103,6 +103,7 @@ def certify(
         random_state=int(rng.integers(2**31)),
     )
     probabilities = group_probabilities(booster, (known, of_known), codes, len(names))
+    # The largest of several bounds holds with the confidence of each: see the head of this file.
     sizes, risk = np.bincount(groups, minlength=len(names)), 1.0 - _CONFIDENCE
     auc = gap = 0.0
     for a, b in combinations(np.flatnonzero(sizes).tolist(), 2):
@@ -236,6 +237,7 @@ def largest_gap(x: np.ndarray, y: np.ndarray) -> float:
     >>> largest_gap(np.array([1.0, 2.0]), np.array([1.5, 3.0]))
     0.5
     """
+    # Distribution functions of samples differ most at one of their values.
     values = np.unique(np.concatenate([x, y]))
     shares = [np.searchsorted(np.sort(s), values, side="right") / len(s) for s in (x, y)]
     return float(np.abs(shares[0] - shares[1]).max())

@@ -194,6 +194,7 @@ class ConditionalMap:
     def _images(self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray) -> np.ndarray:
         images = np.array(codes, dtype=np.float64)
         # Features of the rows' images in every group, filled in column by column.
+        # Features before rows, so that each feature is contiguous.
         features = np.empty((len(self.weights), self.steps[-1].last, len(codes)))
         for step in self.steps:
             # Contiguous, for the searches and comparisons of its values.

@@ -425,6 +425,7 @@ def deal_folds(groups: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return a random fold for every row; each fold has an equal share of every group."""
     order = np.lexsort((rng.random(len(groups)), groups))
     folds = np.empty(len(groups), dtype=np.int64)
+    # Dealt like cards along the rows of one group after the other.
     folds[order] = np.arange(len(groups)) % N_FOLDS
     return folds
 
@@ -548,6 +549,7 @@ def _shrunk(levels: np.ndarray, counts: np.ndarray, variance: float) -> tuple[fl
     n_rows, n_groups = counts.sum(), np.count_nonzero(counts)
     level = float(counts @ levels / max(n_rows, 1.0))
     shifts = np.where(counts > 0, levels - level, 0.0)
+    # The estimator of moments for unequal sizes.
     spare = n_rows - (counts**2).sum() / max(n_rows, 1.0)
     between = (counts @ shifts**2 - (n_groups - 1) * variance) / max(spare, _SMALLEST_VARIANCE)
     if n_groups < 2 or between <= 0:
@@ -691,6 +693,7 @@ def minimise(
     """
     n_states, n_rows = offset.shape
     width, rows = len(features), np.arange(n_rows)
+    # The first column depends on no other, and a part may have no rows.
     if not width or not n_rows:
         found = softmax(offset)
         return np.zeros((n_states, width)), -np.log(found[states, rows]).sum()

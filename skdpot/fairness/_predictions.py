@@ -233,6 +233,7 @@ class PredictionBarycenter:
 
     def move(self, scores: np.ndarray, codes: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
         """Return moved predictions of groups; predictions with code -1 stay."""
+        # Rows in no group keep their predictions.
         moved = scores.copy()
         for g, group in enumerate(self.groups):
             rows = np.flatnonzero(codes == g)
@@ -251,6 +252,7 @@ def share_of_ties(scores: np.ndarray, codes: np.ndarray) -> float:
 def _squared_distance(one: QuantileFunction, other: QuantileFunction) -> float:
     """Return the squared distance of two continuous quantile functions."""
     ranks = np.union1d(one.ranks, other.ranks)
+    # At all knots of both, so that nothing bends in between.
     off = one(ranks) - other(ranks)
     # Differences are linear between ranks.
     squares = off[:-1] ** 2 + off[:-1] * off[1:] + off[1:] ** 2
@@ -306,12 +308,14 @@ def cell_edges(low: float, high: float, n_cells: int, *, probabilities: bool) ->
     """
     shares = np.linspace(0.0, 1.0, n_cells + 1)
     if probabilities:
+        # On this scale the variance of a share is the same near 0, 1 and one half.
         shares = np.sin(0.5 * np.pi * shares) ** 2
     return low + (high - low) * shares
 
 
 def cell_numbers(scores: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Return the cell of each score; scores beyond the range are in the outermost cells."""
+    # The upper end of the range belongs to the last cell, which is closed.
     return np.clip(np.searchsorted(edges, scores, side="right") - 1, 0, len(edges) - 2)
 
 
@@ -343,6 +347,7 @@ class CellDistribution:
     @property
     def _crowded(self) -> np.ndarray:
         """Return which cells have far more mass than their neighbours."""
+        # The outermost cells have one neighbour, which counts twice.
         padded = np.pad(self.masses, 1, mode="reflect")
         neighbours = 0.5 * (padded[:-2] + padded[2:])
         # And more than the mean of all cells, as noise alone makes empty neighbours differ.

@@ -488,12 +488,14 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         rows = clone(self)._validate(X, sensitive_features)
         table = Table(X)
         check_consistent_length(table.X, y)
+        # A column vector is one target; more than one column is refused.
         y = column_or_1d(y, warn=True)
         if type_of_target(y, input_name="y").startswith("continuous"):
             target, numbers = Column("y", NUMERIC), y.astype(np.float64)
         else:
             classes, numbers = np.unique(y, return_inverse=True)
             target = Column("y", NOMINAL, values=tuple(classes.tolist()))
+        # The target is one more column, and gets its place in the joint distribution.
         joint = np.column_stack([rows.codes, numbers])
         columns = [*rows.columns, target]
         rows = replace(rows, columns=columns, codes=joint)

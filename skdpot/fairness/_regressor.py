@@ -419,6 +419,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         policy = group_policy(self.groups)
         groups, way = self._fitted
         table, labels, kept = self._read(X, sensitive_features, groups)
+        # Labels of rows that a private fit knows nothing of are not quoted either.
         codes = groups.encode(labels, policy.unknown, quoted=self.epsilon is None)
         predict = one_score_per_row if self.epsilon is None else scores_without_quotes
         scores = predict(self.estimator_, self._response_method, self._shown(table, kept))
@@ -604,6 +605,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
                 "of text in a pipeline with it, and y before the fit. The sensitive columns of X "
                 "are left out with sensitive_in_estimator=False."
             ) from error
+        # Of the final estimator: its ties decide whether folds can stand for it.
         scores = one_score_per_row(estimator, method, data.X)
         cv = self.cv
         if isinstance(cv, str):

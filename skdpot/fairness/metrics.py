@@ -85,6 +85,7 @@ def ks_between_groups(
     groups = check_groups(scores, sensitive_features, min_group_size)
     if confidence is not None and not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence must be above 0 and below 1, got {confidence!r}.")
+    # Rows of groups that are left out have no number.
     samples = [scores[groups.codes == g] for g in range(len(groups.names))]
     pairs = combinations(samples, 2)
     if confidence is None:
@@ -216,6 +217,7 @@ def group_auc(
     >>> abs(group_auc(noise, groups, random_state=0) - 0.5) < 0.1
     True
     """
+    # Lists become arrays, so that rows can be taken.
     X, labels = Table(X).X, read_labels(sensitive_features)
     check_consistent_length(X, labels)
     kept = np.flatnonzero(
@@ -327,6 +329,7 @@ def _of_scores(metric, y_true, y_pred, **options):
 
 def _score(metric, columns, greater_is_better, response_method, estimator, X, y_true=None):
     """Return the score of an estimator by a metric of true values, predictions and groups."""
+    # The model keeps its columns: what it may see is its own affair.
     labels, _ = labels_of_columns(Table(X), columns)
     measure = partial(metric, sensitive_features=labels)
     scorer = make_scorer(

@@ -354,19 +354,3 @@ def test_candidates_are_rows_without_the_attribute(private):
     unknown.iloc[7, 3] = "violet"
     with pytest.raises(ValueError, match="candidates have categories that X does not have"):
         repair(MIXED, method=CandidateSupport(unknown, n_support=5), **options)
-
-
-def test_candidates_may_have_declared_labels_that_no_row_has():
-    frame = MIXED[["number", "color", "group"]]
-    labels = [*"rgbw", "violet"]
-    candidates = pd.DataFrame({"number": np.linspace(-2, 3, 20), "color": "violet"})
-    _, repaired = repair(
-        frame, method=CandidateSupport(candidates, n_support=10), categories={"color": labels}
-    )
-    assert set(repaired["color"]) == {"violet"}
-    _, of_polars = repair(
-        in_polars(frame),
-        method=CandidateSupport(candidates, n_support=10),
-        categories={"color": labels},
-    )
-    assert set(of_polars["color"]) == {"violet"}

@@ -38,23 +38,6 @@ def fitted_attributes(estimator):
 # -------------
 
 
-def test_groups_of_several_attributes_are_intersections():
-    X, first = shifted_groups((40, 50))
-    second = np.random.default_rng(1).integers(0, 2, 90)
-    beside = fit(X, np.column_stack([first.astype(object), second]))
-    assert beside.groups_.tolist() == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
-    frame = pd.DataFrame({"u": second, "x": X[:, 0], "v": first, "y": X[:, 1]})
-    fair = FairBarycenterPreprocessor(["v", "u"], random_state=0)
-    repaired = fair.set_output(transform="pandas").fit_transform(frame)
-    assert fair.groups_.tolist() == beside.groups_.tolist()
-    assert repaired.columns.tolist() == ["x", "y"]
-    expected = beside.transform(X, sensitive_features=frame[["v", "u"]])
-    np.testing.assert_array_equal(repaired, expected)
-    # The order of the names is that of the parts of a label.
-    swapped = FairBarycenterPreprocessor([0, "v"], random_state=0).fit(frame)
-    assert swapped.groups_.tolist() == [(0, "a"), (0, "b"), (1, "a"), (1, "b")]
-
-
 def test_the_attribute_is_needed_for_new_rows_too():
     X, labels = shifted_groups((20, 25))
     with pytest.raises(ValueError, match="needs the sensitive attribute of every row"):

@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from skdpot import FairBarycenterRegressor
-from skdpot.fairness.metrics import group_auc, ks_between_groups
+from skdpot.fairness.metrics import ks_between_groups
 
 pytestmark = pytest.mark.experiment
 
@@ -103,14 +103,3 @@ def test_other_fair_predictors_cost_more_and_equal_means_less():
     equal_means = mu - MEANS[groups] + SHARES @ MEANS
     assert ks_between_groups(equal_means, sensitive_features=groups) > 0.1
     assert np.mean((losses - equal_means) ** 2) < fair_risk - 0.1
-
-
-@pytest.mark.parametrize("conditional_means", [normal_means, discrete_means])
-def test_trees_do_not_recover_the_group_from_fair_predictions(conditional_means):
-    fair = fair_regressor(*sample(4000, conditional_means, 0))
-    X, _ = sample(4000, conditional_means, 1)
-    predictions = fair.predict(X)[:, None]
-    options = {"random_state": 0, "cv": 3}
-    assert group_auc(X[:, 1:], X[:, 0], **options) > 0.7
-    # An AUC of 4000 rows has a standard error of about 0.01; the map's own error adds as much.
-    assert group_auc(predictions, X[:, 0], **options) < 0.5 + 4 * 0.015
