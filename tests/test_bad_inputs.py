@@ -549,7 +549,7 @@ MISTAKES = {
     barycenter_rounds: [
         ("no candidates",
          lambda book: barycenter_rounds(None, 2, 1, n_features=1, method="dual"),
-         "'dual'", "needs candidates to choose from"),
+         "'dual'", "need candidates"),
     ],
 }  # fmt: skip
 
