@@ -77,7 +77,7 @@ def test_a_million_users(example, tmp_path):
 
 def releases(example, folder, n_files, base_measure="balanced", **options):
     """Return a call that releases new links to the same files, the sampler, and users in memory."""
-    real = [folder / f"real-{number}.parquet" for number in range(n_files)]
+    real = [folder / f"real-{number}.npz" for number in range(n_files)]
     for number, path in enumerate(real):
         example.write_visits(path, example.USERS_IN_A_FILE, number)
     visits = example.make_visits(example.USERS_IN_A_FILE, 0)
@@ -92,7 +92,7 @@ def releases(example, folder, n_files, base_measure="balanced", **options):
             os.link(path, source)
         targets = [source.with_name(source.name.replace("real", "made")) for source in sources]
         ledger = PrivacyLedger(epsilon=EPSILON, path=new / "ledger")
-        release_files(sampler, sources, targets, ledger=ledger, verbose=0, **options)
+        release_files(sampler, sources, targets, ledger=ledger, **options)
         shutil.rmtree(new)
 
     return call, sampler, visits

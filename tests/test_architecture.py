@@ -73,9 +73,7 @@ MAY_IMPORT_INSTEAD = {
     },  # fmt: skip
 }
 MAY_IMPORT_INSTEAD |= {
-    # Files of users can be Parquet, and workers a Dask cluster, for whoever has them.
-    "skdpot.sampling._files": ESTIMATORS_IMPORT | {"pyarrow", "dask"},
-    # So can tables.
+    # Tables can be frames of pandas, for whoever has it.
     "skdpot.tables._frames": NUMERICS | {"narwhals", "pandas", "skdpot.tables", "skdpot.privacy"},
     # Cells of data frames are copied by the libraries that made these.
     "skdpot.model_selection._copies": ESTIMATORS_IMPORT | {"pandas", "polars"},

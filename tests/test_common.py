@@ -60,10 +60,10 @@ ESTIMATORS = [
 ]
 # Other forms of some of them.
 VARIANTS = [
-    PrivateSinkhornDistance(bounds=BOX, mechanism="histogram", grid=2),
+    PrivateSinkhornDistance(bounds=BOX, mechanism="histogram"),
     # Of all that the labels may be, it takes two for groups, and so maps between these.
     PrivateSinkhornDistance(
-        bounds=BOX, mechanism="histogram", grid=2,
+        bounds=BOX, mechanism="histogram",
         labels="private", groups=[0, 1], min_group_size=2,
     ),
     FairBarycenterPreprocessor(

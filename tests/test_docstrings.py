@@ -78,7 +78,7 @@ def results():
     """Return the classes of what functions return: they have attributes, and no parameters."""
     room = skdpot.transport.barycenter
     found = [room.CandidateBarycenter, room.FreeBarycenter, room.QuantileBarycenter]
-    return [*found, room.BarycenterResult, room.Step]
+    return [*found, room.BarycenterResult]
 
 
 def methods(cls):

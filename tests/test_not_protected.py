@@ -494,14 +494,6 @@ def test_no_value_changes_what_a_private_fit_says_or_costs(name, every, capfd):
         assert what_is_seen(case, value, capfd) == usual, type(value)
 
 
-def test_a_private_score_says_nothing_of_a_value(capfd):
-    fitted = distance(PrivacyLedger(1e6, 0.5)).fit(POINTS, SIDES)
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        fitted.score(points(Loud(), "objects"), SIDES)
-    assert not warned and not any(capfd.readouterr())
-
-
 def test_a_single_record_that_counts_nowhere_is_no_error(capfd):
     schema = {"sex": ["f", "m"], "age": (0.0, 1.0)}
     alone = pd.DataFrame({"sex": pd.Series(["x"], dtype=object), "age": [0.5]})

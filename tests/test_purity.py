@@ -98,12 +98,11 @@ DISTANCES = {
             "min_group_size": 3 if labels == "private" else None,
             "divergence": divergence,
             "reg": 0.1 if divergence == "sinkhorn" else 0.0,
-            **({"grid": 4} if mechanism == "histogram" else {}),
         }
     ]
 }
 DISTANCES["distance, histogram, a label that is none"] = case(
-    lambda: distance(mechanism="histogram", labels="private", min_group_size=3, grid=4),
+    lambda: distance(mechanism="histogram", labels="private", min_group_size=3),
     (NUMBERS, LABELS),
     (OTHER, UNKNOWN),
 )

@@ -147,10 +147,7 @@ def sampling(sampler, X):
     return Case(lambda X: fit().sample(X), (X,))
 
 
-DRIFT = fitted(
-    partial(PrivateSinkhornDistance, 1.0, bounds=(0, 1), mechanism="histogram", grid=3), X, Y
-)
-DISTANCE = fitted(partial(distance, bounds=(0, 1)), X, Y)
+DRIFT = fitted(partial(PrivateSinkhornDistance, 1.0, bounds=(0, 1), mechanism="histogram"), X, Y)
 VECTORS = fitted(partial(DPSinkhornGenerator, bounds=(0, 1), classes=[0, 1]), X, Y)
 ROWS = fitted(partial(DPSinkhornGenerator, schema=SCHEMA, target="g"), TABLE)
 FREE = fitted(partial(repair, FreeSupport(n_support=4), sensitive_features="g"), TABLE)
@@ -158,7 +155,6 @@ SCORES = fitted(premium, X, Y, GROUPS)
 FEW = FreeSupport(n_support=4)
 CASES = {
     "distance": Case(lambda X, y: distance(bounds=(0, 1)).fit(X, y), (X, Y)),
-    "distance, score": Case(lambda X, y: DISTANCE().score(X, y), (X, Y)),
     "distance, transform": Case(lambda X: DRIFT().transform(X), (X,)),
     "cost": Case(lambda X, Y: private_ot_cost(X, Y, bounds=(0, 1)), (X, X)),
     "repair, free": Case(

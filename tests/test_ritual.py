@@ -197,7 +197,7 @@ CASES = {
     ),
     "PrivateSinkhornDistance": Case(make_distance, two_groups, as_text(two_groups)),
     "PrivateSinkhornDistance, histogram": Case(
-        lambda **params: make_distance(mechanism="histogram", grid=2, **params),
+        lambda **params: make_distance(mechanism="histogram", **params),
         two_groups,
         as_text(two_groups),
     ),
@@ -206,7 +206,6 @@ CASES = {
         two_columns,
         as_text(two_columns),
     ),
-    "PrivateSinkhornDistance, score": Case(make_distance, two_groups, as_text(two_groups), "score"),
     "FairBarycenterPreprocessor": Case(
         make_repair, a_table, complex_numbers(a_table), without_guarantee={"epsilon": None}
     ),

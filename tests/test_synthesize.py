@@ -161,15 +161,6 @@ def test_a_preview_reads_no_data_and_writes_nothing(folder, capsys):
     assert sorted(folder.iterdir()) == before
 
 
-def test_parquet_is_read_and_written(folder):
-    pytest.importorskip("pyarrow")
-    schema = read_schema(SCHEMA)
-    frame = read_table_file(folder / "data.csv", schema.columns)
-    write_table_file(folder / "data.parquet", frame)
-    again = read_table_file(folder / "data.parquet", schema.columns)
-    pd.testing.assert_frame_equal(frame, again)
-
-
 def test_dates_and_missing_values_are_written_as_they_are_read(tmp_path):
     days = np.array(["2024-02-29", "NaT"], dtype="datetime64[us]")
     times = np.array(["2024-02-29T12:30", "2024-02-29"], dtype="datetime64[us]")

@@ -5,7 +5,6 @@ from ._estimator import ALLOCATION_CONSTRAINTS as ALLOCATION_CONSTRAINTS
 from ._estimator import AllocationEstimator as AllocationEstimator
 from ._estimator import PrivateADMMTransport
 from ._estimator import Problem as Problem
-from ._estimator import Solution as Solution
 from ._estimator import read_factors as read_factors
 from ._estimator import read_ranges as read_ranges
 

@@ -4,10 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from types import SimpleNamespace
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
-from joblib import effective_n_jobs
 from scipy import sparse
 from sklearn import config_context
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
@@ -46,26 +45,8 @@ from skdpot.transport.consensus import (
     welfare,
 )
 
-# Default bounds of what a node may give or receive.
-_USUAL_BOUNDS = (0.0, 1.0)
 # Products and quotients of some numbers within these limits neither overflow nor underflow.
 _LEAST, _LARGEST = 1e-60, 1e60
-_NO_NUMBERS = "source_utilities holds values that are not real numbers."
-# Up to this number of edges, the network simplex takes some seconds.
-_FEW_EDGES = 1_000_000
-_HISTORY = ("n_iter", "eta", "primal_residual", "dual_residual", "welfare", "bound")
-_INSTEAD = {
-    "Input X contains NaN": (
-        "Input X contains NaN. If these pairs are no edges, and that is public, pass "
-        "adjacency=X.notna() and fit X.fillna(0): only utilities of edges are used. Otherwise, "
-        "fill them with a number that is public."
-    ),
-    "could not convert": (
-        "X holds text. It must have numbers only, with a row for each target and a column for each "
-        "source. A table of edges becomes X by its method pivot."
-    ),
-}
-_UNITS = {"parameter": "edge", "node": "node"}
 # Constraints of the parameters that all subclasses share.
 ALLOCATION_CONSTRAINTS: dict[str, Any] = {
     "protect": [StrOptions(set(PROTECTED))],
@@ -113,6 +94,7 @@ class Problem:
     def utilities(self) -> list[Any]:
         """Return the utilities of the targets, and those of the sources if they have any."""
         found = [make_utility(self.family, side_values, self.scale) for side_values in self.values]
+        # Sources without utilities are indifferent to all plans.
         return found if len(found) == 2 else [*found, LinearUtility(np.zeros_like(self.scale))]
 
 
@@ -120,10 +102,11 @@ def read_network(
     X: Any, adjacency: Any, target_bounds: Any, source_bounds: Any, *, private: bool
 ) -> BipartiteNetwork:
     """Return the public network, from the shape of X and, without privacy, its stored entries."""
+    # The network is public, so it may not come from values of X.
     if adjacency is None:
         adjacency = _default_edges(X, private)
     bounds = [
-        _USUAL_BOUNDS if bounds_of_side is None else bounds_of_side
+        (0.0, 1.0) if bounds_of_side is None else bounds_of_side
         for bounds_of_side in (target_bounds, source_bounds)
     ]
     if np.shape(adjacency) != X.shape:
@@ -131,8 +114,10 @@ def read_network(
             f"adjacency must be of shape {X.shape}, that of X, with a row for each target; got "
             f"shape {np.shape(adjacency)}."
         )
+    # Errors of the network name positions and bounds, which are public.
     network = make_network(adjacency, *bounds)
     largest = max(side.upper.max(initial=0.0) for side in (network.targets, network.sources))
+    # Otherwise products of amounts and utilities could overflow after the charge.
     if largest > _LARGEST or 0 < largest < _LEAST:
         raise ValueError(f"bounds must be up to {_LARGEST:g}, and one of them at least {_LEAST:g}.")
     return network
@@ -144,6 +129,7 @@ def check_order(X: Any, **tables: Any) -> None:
         return
     targets, sources = getattr(X, "index", ()), X.columns
     for name, table in tables.items():
+        # Frames are matched by position; a silent mismatch would give nodes the bounds of others.
         refuse_other_order(name, table, sources if name == "source_bounds" else targets)
         refuse_other_order(name, table, sources, "columns")
 
@@ -173,12 +159,13 @@ def read_source_utilities(matrix: Any, shape: tuple[int, int], *, private: bool 
     found = _as_doubles(lambda: _private_numbers(matrix) if private else matrix)
     if found is None:
         # Raised outside of the handler, whose error quotes what it could not read.
-        raise ValueError(_NO_NUMBERS)
+        raise ValueError("source_utilities holds values that are not real numbers.")
     if found.shape != shape:
         raise ValueError(
             f"source_utilities must be of shape {shape}, that of X, with a row for each target; "
             f"got shape {found.shape}."
         )
+    # Private NaN is read as the middle of its range later, as an error would reveal it.
     if not (private or np.isfinite(found.data if sparse.issparse(found) else found).all()):
         raise ValueError("source_utilities contains NaN or infinity.")
     return found
@@ -197,6 +184,7 @@ def _as_doubles(read: Callable[[], Any]) -> Any:
     try:
         matrix = read()
         found = sparse.csr_array(matrix) if sparse.issparse(matrix) else np.asarray(matrix)
+        # A cast would drop imaginary parts with a warning, which private values could raise.
         return None if np.iscomplexobj(found) else found.astype(np.float64)
     except Exception:
         return None
@@ -207,6 +195,7 @@ def on_edges(matrix: Any, network: BipartiteNetwork) -> np.ndarray:
 
     Entries that a sparse matrix does not store are 0; stored entries elsewhere are ignored.
     """
+    # All vectors of this package are in the order of the targets' edges.
     rows, columns = network.targets.nodes, network.targets.neighbours
     if not sparse.issparse(matrix):
         return np.asarray(matrix, dtype=np.float64)[rows, columns]
@@ -246,6 +235,7 @@ def read_ranges(utility_bounds: Any) -> tuple[tuple[float, float], tuple[float, 
         f"of sources; got {shown(utility_bounds)}."
     )
     try:
+        # One pair is that of both sides.
         ranges = np.array(np.broadcast_to(np.asarray(utility_bounds, dtype=np.float64), (2, 2)))
     except (TypeError, ValueError) as error:
         raise ValueError(message) from error
@@ -262,7 +252,10 @@ def within_ranges(problem: Problem, ranges: Any) -> Problem:
     """
     moved = []
     for values, (low, high) in zip(problem.values, ranges, strict=False):
+        # Of the lowest parameter alone, which is public: actual values must not decide whether this
+        # raises.
         make_utility(problem.family, np.full_like(problem.scale, low), problem.scale)
+        # Clipping before the release gives the range that its sensitivity is proven for.
         moved.append(np.where(np.isnan(values), (low + high) / 2, np.clip(values, low, high)))
     return problem.with_values(moved)
 
@@ -284,31 +277,10 @@ def read_factors(node_budgets: Any, network: BipartiteNetwork) -> tuple[Any, Any
         )
     except (TypeError, ValueError) as error:
         raise ValueError(message) from error
+    # A node with part 0 would have noise without bound, and above 1 the guarantee would not hold.
     if not all(((part > 0) & (part <= 1)).all() for part in (targets, sources)):
         raise ValueError(message)
     return targets, sources
-
-
-class Solution(NamedTuple):
-    """A plan on a public network, and how it was found.
-
-    Attributes
-    ----------
-    network : BipartiteNetwork
-        The network.
-    compact : bool
-        Whether matrices on the edges are returned as sparse arrays.
-    found : object
-        With plan, prices, n_iter, residuals and history; and welfare and gap, if utilities are
-        known. Arrays are on the edges, in the order of the targets.
-    utilities : tuple of ndarray of shape (n_edges,)
-        The released utilities.
-    """
-
-    network: BipartiteNetwork
-    compact: bool
-    found: Any
-    utilities: tuple[np.ndarray, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,6 +301,7 @@ class UtilityReleases(Release):
     @property
     def event(self) -> DpEvent:
         """Return the event of the node that spends most: a unit of privacy belongs to one node."""
+        # Nodes protect different units, so the prices of nodes do not add up.
         return max(self.sides, key=lambda side: side.epsilons.max(initial=0.0)).event
 
     @property
@@ -351,6 +324,8 @@ class UtilityReleases(Release):
 
     def run(self, values: Any, source: NoiseSource) -> tuple[np.ndarray, ...]:
         """Return posterior means of the utilities, in the order of the targets."""
+        # Utilities are in the order of the targets; the sources' releases need those of each source
+        # together.
         orders = (slice(None), self.network.sources.positions)
         back = (slice(None), self.network.targets.positions)
         return tuple(
@@ -404,8 +379,19 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
             source_bounds=self.source_bounds,
         )  # fmt: skip
         private = self.epsilon is not None
+        instead = {
+            "Input X contains NaN": (
+                "Input X contains NaN. If these pairs are no edges, and that is public, pass "
+                "adjacency=X.notna() and fit X.fillna(0): only utilities of edges are used. "
+                "Otherwise, fill them with a number that is public."
+            ),
+            "could not convert": (
+                "X holds text. It must have numbers only, with a row for each target and a column "
+                "for each source. A table of edges becomes X by its method pivot."
+            ),
+        }
         X = validate_private_data(
-            self, X, instead=_INSTEAD, as_numbers=as_numbers if private else None,
+            self, X, instead=instead, as_numbers=as_numbers if private else None,
             accept_sparse="csr", dtype=np.float64,
         )  # fmt: skip
         problem = self._problem_on(self._network_of(X), X, source_utilities, private=private)
@@ -415,6 +401,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
 
     def _declared(self, n_records: int, columns: Any, source_utilities: bool = False) -> Problem:
         """Return the problem on the declared network, with unknown utilities."""
+        # Only the shape is declared; utilities of a preview are unknown, and not needed.
         X = sparse.csr_array((n_records, count_columns(columns)))
         if not sparse.issparse(self.adjacency):
             X = X.toarray()
@@ -423,6 +410,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
 
     def _network_of(self, X: Any) -> BipartiteNetwork:
         """Return the public network, or raise."""
+        # Without a budget nothing is private, so stored entries may be the edges.
         private = self.epsilon is not None
         network = read_network(
             X, self.adjacency, self.target_bounds, self.source_bounds, private=private
@@ -444,6 +432,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         self, network: BipartiteNetwork, X: Any, source_utilities: Any, *, private: bool = False
     ) -> Problem:
         """Return the problem of these utilities on the edges of a network."""
+        # Pairs that are no edges are dropped at once: nobody may be charged for them.
         values = [on_edges(X, network)]
         if source_utilities is not None:
             read = read_source_utilities(source_utilities, X.shape, private=private)
@@ -454,31 +443,43 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
 
     def _plan_of(self, release: Any, source: NoiseSource, *, delta: float, by: str) -> ReleasePlan:
         """Return the plan of the releases of all nodes; a unit of privacy belongs to one node."""
-        unit = _UNITS[self.protect]
+        unit = {"parameter": "edge", "node": "node"}[self.protect]
         public: tuple[str, ...] = (
             "the edges of the network", "the bounds of its nodes", "running time",
         )  # fmt: skip
+        # The two utilities of an edge are charged as two units, at both of its nodes.
         if len(release.epsilons) > 1 and self.protect != "node":
             public = (*public, "both utilities of an edge, at its target and at its source, as one")
+        # Each node is protected by its own epsilon, and the guarantee is that of the weakest.
         largest = max(float(node_epsilons.max(initial=0.0)) for node_epsilons in release.epsilons)
         guarantee = PrivacyGuarantee(largest, float(delta), "replace_one", unit, public)
         label = f"{type(self).__name__} by {by}"
         return ReleasePlan(release, release.event, source, label, guarantee, unit, "replace_one")
 
-    def _keep(self, plan: ReleasePlan, released: Solution) -> None:
-        found = released.found
-        matrices = {"plan_": found.plan, "duals_": found.prices}
-        names = ("target_utilities_", "source_utilities_")
-        matrices |= dict(zip(names, released.utilities, strict=False))
-        for name, values in matrices.items():
-            matrix = released.network.matrix(values)
-            setattr(self, name, matrix if released.compact else matrix.toarray())
+    def _attributes(
+        self, problem: Problem, found: Any, utilities: tuple[np.ndarray, ...] = ()
+    ) -> dict[str, Any]:
+        """Return the fitted attributes of a plan on the edges of a network, by name.
+
+        `found` says how it was found, and has the total utility and its gap where utilities are
+        known; `utilities` are released.
+        """
+        network = problem.network
+        edges = {"plan_": found.plan, "duals_": found.prices}
+        edges |= dict(zip(("target_utilities_", "source_utilities_"), utilities, strict=False))
+        shown: dict[str, Any] = {name: network.matrix(values) for name, values in edges.items()}
+        if not problem.compact:
+            shown = {name: matrix.toarray() for name, matrix in shown.items()}
         for name in ("n_iter", "primal_residual", "dual_residual", "history", "welfare", "gap"):
             if hasattr(found, name):
-                setattr(self, f"{name}_", getattr(found, name))
+                shown[f"{name}_"] = getattr(found, name)
+        return shown | {"_fitted": network}
+
+    def _keep(self, plan: ReleasePlan, released: dict[str, Any]) -> None:
+        for name, value in released.items():
+            setattr(self, name, value)
         if plan.event is not None:
             self.epsilons_ = plan.release.epsilons
-        self._fitted = released.network
 
     def transform(self, X) -> Any:
         """Return the share of each target's amount that comes from each source.
@@ -503,7 +504,9 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         """
         self._check_targets(X)
         sums = np.asarray(self.plan_.sum(axis=1)).ravel()
+        # A target that receives nothing has no shares, rather than NaN.
         factors = np.divide(1.0, sums, out=np.zeros_like(sums), where=sums > 0)
+        # A sparse plan of many nodes may not fit into memory as an array.
         if sparse.issparse(self.plan_):
             return sparse.csr_array(sparse.diags_array(factors) @ self.plan_)
         return factors[:, None] * self.plan_
@@ -530,6 +533,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         """
         self._check_targets(X)
         sums = np.asarray(self.plan_.sum(axis=1)).ravel()
+        # Bounds of the fit, even if parameters were changed since.
         upper = self._fitted.targets.upper
         return np.divide(sums, upper, out=np.zeros_like(sums), where=upper > 0)
 
@@ -562,6 +566,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         """
         X = self._check_targets(X, private=False)
         network = self._fitted
+        # The network of the fit, whose plan is valued by the utilities that are given now.
         targets, sources = self._problem_on(network, X, source_utilities).utilities()
         return welfare(targets, sources, on_edges(self.plan_, network))
 
@@ -640,8 +645,6 @@ class PrivateADMMTransport(AllocationEstimator):
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
         Is charged before anything is released, with the unit ``"edge"`` or ``"node"`` and the
         relation ``"replace_one"``.
-    n_jobs : int, default=None
-        With 2 or more, targets and sources compute in parallel. Results do not depend on it.
     random_state : int or RandomState, default=None
         None uses the operating system's cryptographic source. Seeded releases can be reproduced,
         so they are *not private*: use seeds for tests and teaching only.
@@ -775,7 +778,6 @@ class PrivateADMMTransport(AllocationEstimator):
         **ALLOCATION_CONSTRAINTS,
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
-        "n_jobs": [Integral, None],
     }
 
     def __init__(
@@ -794,7 +796,6 @@ class PrivateADMMTransport(AllocationEstimator):
         max_iter=20_000,
         tol=1e-4,
         ledger=None,
-        n_jobs=None,
         random_state=None,
         verbose=0,
     ) -> None:
@@ -811,14 +812,8 @@ class PrivateADMMTransport(AllocationEstimator):
         self.max_iter = max_iter
         self.tol = tol
         self.ledger = ledger
-        self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
-
-    def _load(self) -> None:
-        super()._load()
-        # It refuses what is no number of jobs.
-        effective_n_jobs(self.n_jobs)
 
     def _plan(self, problem: Problem) -> ReleasePlan:
         source = make_source(self.random_state)
@@ -826,6 +821,7 @@ class PrivateADMMTransport(AllocationEstimator):
             return ReleasePlan(None, None, source, type(self).__name__, None)
         network, ranges = problem.network, read_ranges(self.utility_bounds)
         factors = read_factors(self.node_budgets, network)
+        # The declared ranges, and not the values, set the noise.
         # Sources without utilities release nothing.
         sides = (network.targets, network.sources)[: len(problem.values)]
         releases = tuple(
@@ -838,26 +834,28 @@ class PrivateADMMTransport(AllocationEstimator):
         release = UtilityReleases(network, releases)
         return self._plan_of(release, source, delta=0.0, by=self.mechanism)
 
-    def _run(self, plan: ReleasePlan, problem: Problem) -> Solution:
+    def _run(self, plan: ReleasePlan, problem: Problem) -> dict[str, Any]:
         network, released = problem.network, ()
         if plan.event is not None:
             released = plan.release.run(problem.values, plan.source)
             problem = problem.with_values(released)
-        # Except on huge sparse networks, the network simplex is faster than rounds.
-        soon = network.n_edges <= max(_FEW_EDGES, network.shape[0] * network.shape[1] // 2)
-        if released and problem.family == "linear" and soon:
-            best = optimal_plan(network, *problem.utilities())
-            found: Any = SimpleNamespace(
-                plan=best.plan, prices=best.prices, n_iter=best.n_programs, welfare=best.welfare,
-                gap=best.gap, primal_residual=0.0, dual_residual=0.0,
-                history=dict.fromkeys(_HISTORY, np.empty(0)),
-            )  # fmt: skip
-        else:
-            found = self._agree(problem)
-        return Solution(network, problem.compact, found, released)
+        # The network simplex takes some seconds for a million edges. Except on huge sparse
+        # networks, it is faster than rounds.
+        soon = network.n_edges <= max(1_000_000, network.shape[0] * network.shape[1] // 2)
+        if not (released and problem.family == "linear" and soon):
+            return self._attributes(problem, self._agree(problem), released)
+        best = optimal_plan(network, *problem.utilities())
+        history = ("n_iter", "eta", "primal_residual", "dual_residual", "welfare", "bound")
+        found = SimpleNamespace(
+            plan=best.plan, prices=best.prices, n_iter=best.n_programs, welfare=best.welfare,
+            gap=best.gap, primal_residual=0.0, dual_residual=0.0,
+            history=dict.fromkeys(history, np.empty(0)),
+        )  # fmt: skip
+        return self._attributes(problem, found, released)
 
     def _agree(self, problem: Problem) -> Any:
         """Return the plan that the nodes agree on by messages without noise."""
+        # Prices move on the scale of utilities, so that the step size must fit their spread.
         spread = max(float(np.ptp(values)) if len(values) else 0.0 for values in problem.values)
         with self._bar(self.max_iter) as bar:
 
@@ -873,7 +871,6 @@ class PrivateADMMTransport(AllocationEstimator):
                 tol=self.tol,
                 max_iter=self.max_iter,
                 release=pass_on,
-                n_threads=min(effective_n_jobs(self.n_jobs), 2),
             )
         if not agreed.converged:
             warn_user(

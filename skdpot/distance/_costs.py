@@ -29,18 +29,14 @@ _LARGEST: dict[str, Callable[..., float]] = {
     "chebyshev": np.max,
     "haversine": lambda widths: math.pi,
 }
-# The exponent of distances within columns, and the root of their mean.
-_EXPONENTS = {"sqeuclidean": (2.0, 1.0), "euclidean": (2.0, 2.0), "cityblock": (1.0, 1.0)}
-# Place of a missing value: more than 1 away from the places of numbers and levels, in [0, 1].
-_PLACE_OF_MISSING = 2.0
-# Number of costs that stay in the cache while columns are added to them (256 KiB).
-_BLOCK_SIZE = 1 << 15
 
 
 def _haversine(A: np.ndarray, B: np.ndarray) -> np.ndarray:
     latitudes, longitudes = A[:, None, 0] - B[:, 0], A[:, None, 1] - B[:, 1]
     both = np.cos(A[:, None, 0]) * np.cos(B[:, 0])
+    # The haversine formula keeps digits of near points, which an arccosine would lose.
     share = np.sin(latitudes / 2) ** 2 + both * np.sin(longitudes / 2) ** 2
+    # Rounding may lead out of [0, 1], where the root and the arcsine are NaN.
     return 2 * np.arcsin(np.sqrt(np.clip(share, 0.0, 1.0)))
 
 
@@ -70,6 +66,8 @@ class CostFunction:
         No value causes an error or a warning. Costs are within the range: its upper end if a cost
         is NaN or the function fails.
         """
+        # Private values may be anything: infinities and differences of them are silent, and clipped
+        # below.
         A, B = np.asarray(A, dtype=np.float64), np.asarray(B, dtype=np.float64)
         with np.errstate(all="ignore"):
             return self._clipped(self._matrix(A, B))
@@ -82,23 +80,18 @@ class CostFunction:
         if not self.monotone:
             raise ValueError("only the costs of a monotone cost are a function of differences.")
         with np.errstate(all="ignore"):
+            # A monotone cost is a function of the difference, which saves a matrix of all pairs.
             differences = np.subtract(x, y, dtype=np.float64)[:, None]
             return self._clipped(self._matrix(differences, np.zeros((1, 1))))[:, 0]
 
     def _clipped(self, costs: np.ndarray) -> np.ndarray:
         low, high = self.range
+        # NaN would spread to all results, and so reveal that one record holds it.
         costs[np.isnan(costs)] = high
         return np.clip(costs, low, high, out=costs)
 
 
-def make_cost(
-    metric: Any,
-    low: Any,
-    high: Any,
-    *,
-    metric_params: dict[str, Any] | None = None,
-    cost_range: Any = None,
-) -> CostFunction:
+def make_cost(metric: Any, low: Any, high: Any, *, cost_range: Any = None) -> CostFunction:
     r"""Return the cost function of a metric on a public box, with its range.
 
     Parameters
@@ -108,8 +101,6 @@ def make_cost(
         one-dimensional arrays that returns a number.
     low, high : ndarray of shape (n_features,)
         Bounds of the box.
-    metric_params : dict, default=None
-        Refused: only costs of tables take parameters.
     cost_range : tuple of float, default=None
         Smallest and largest cost, into which all costs are clipped. It is required if no range is
         proven. Otherwise the intersection of both is used: a smaller range needs less noise.
@@ -122,7 +113,7 @@ def make_cost(
     Raises
     ------
     ValueError
-        If the metric is not known, its parameters or the range are missing or wrong, or a callable
+        If the metric is not known, the range is missing or wrong, or a callable
         returns no number for the two corners of the box. Only public values are used.
 
     Notes
@@ -148,20 +139,17 @@ def make_cost(
     >>> cost([[0.0, 0.0]], [[1.0, 1.0], [1.0, 2.0]])
     array([[2., 5.]])
     """
+    # Copies: a caller's array may change after the range was proven.
     low, high = np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
     if not isinstance(metric, str):
-        return _callable_cost(metric, low, high, metric_params, _check_cost_range(cost_range))
+        return _callable_cost(metric, low, high, _check_cost_range(cost_range))
     if metric not in _LARGEST:
         known = ", ".join(_LARGEST)
         raise ValueError(
             f"metric={metric!r} is not known. Give one of: {known}; or a function of two points, "
             "with its cost_range."
         )
-    if metric_params:
-        raise ValueError(
-            "metric_params has the weights w of the columns of a schema; costs within bounds take "
-            "none. Scale the features, or give a function of two points with its cost_range."
-        )
+    # Degrees would give wrong distances, within the same range.
     if metric == "haversine":
         if len(low) != 2:
             raise ValueError(
@@ -184,6 +172,8 @@ def make_cost(
         matrix = partial(_multiples, bounds[1] / (high - low)[0])
     else:
         matrix = partial(cdist, metric=metric)
+    # Solvers compute these two from coordinates, without a matrix; a clipped cost has another
+    # formula.
     kind = metric if unclipped and metric in ("sqeuclidean", "euclidean") else None
     return CostFunction(range=bounds, kind=kind, monotone=is_line, _matrix=matrix)
 
@@ -199,6 +189,7 @@ def _check_cost_range(cost_range: Any) -> tuple[float, float] | None:
         "cost_range must be two finite numbers (lo, hi) with lo < hi, from 1e-150 to 1e300 apart, "
         f"got {cost_range!r}."
     )
+    # Texts and complex numbers would be converted, or fail later with another error.
     if np.shape(cost_range) != (2,) or not all(isinstance(bound, Real) for bound in cost_range):
         raise ValueError(message)
     low, high = (float(bound) for bound in cost_range)
@@ -230,24 +221,16 @@ def range_within(
 
 
 def _callable_cost(
-    metric: Any,
-    low: np.ndarray,
-    high: np.ndarray,
-    params: dict[str, Any] | None,
-    bounds: tuple[float, float] | None,
+    metric: Any, low: np.ndarray, high: np.ndarray, bounds: tuple[float, float] | None
 ) -> CostFunction:
     if not callable(metric):
         raise ValueError(f"metric must be a name or a function of two points, got {metric!r}.")
-    if params:
-        raise ValueError(
-            "metric_params is for named metrics. Bind the parameters of a function with "
-            "functools.partial."
-        )
     if bounds is None:
         raise ValueError(
             "a callable metric needs cost_range=(smallest, largest); other costs are clipped."
         )
     try:
+        # The corners are public, so that a mistake is shown before anything private is read.
         _number(metric(_read_only(low), _read_only(high)))
     except Exception as error:
         raise ValueError(
@@ -258,11 +241,14 @@ def _callable_cost(
 
 def _called_costs(metric: Callable[..., Any], A: np.ndarray, B: np.ndarray) -> np.ndarray:
     """Call a metric for all pairs of points; the result is NaN where the call fails."""
+    # A metric that writes to its arguments would change records for later pairs.
     A, B = _read_only(A), _read_only(B)
     costs = np.full((len(A), len(B)), np.nan)
     with silence():
         for i, x in enumerate(A):
             for j, y in enumerate(B):
+                # A failure of foreign code at a private pair must not be seen: its cost is the
+                # largest.
                 costs[i, j] = result_of(partial(_called, metric, x, y), np.nan)
     return costs
 
@@ -272,6 +258,7 @@ def _called(metric: Callable[..., Any], x: np.ndarray, y: np.ndarray) -> float:
 
 
 def _number(value: Any) -> float:
+    # float() would read a text, and a one-element array, as a number.
     if isinstance(value, str | bytes) or np.ndim(value) or math.isnan(float(value)):
         raise ValueError(f"{value!r} is not a number.")
     return float(value)
@@ -304,11 +291,12 @@ class BoxSpace:
 
     def moved_inside(self, points: np.ndarray) -> np.ndarray:
         """Return points with numbers moved to the bounds, and the middle in place of NaN."""
+        # No value refuses a fit, as a refusal would reveal it.
         return np.where(np.isnan(points), self.middle, np.clip(points, self.low, self.high))
 
-    def cost(self, metric: Any, **options: Any) -> CostFunction:
+    def cost(self, metric: Any, cost_range: Any = None) -> CostFunction:
         """Return the cost function of a metric between points."""
-        return make_cost(metric, self.low, self.high, **options)
+        return make_cost(metric, self.low, self.high, cost_range=cost_range)
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,6 +314,7 @@ class TableSpace:
     @property
     def middle(self) -> np.ndarray:
         """Return the places of a public row: middles of numbers and levels, first categories."""
+        # The place of a public row: it fills up small groups, and stands for undeclared values.
         middles = [
             0.0 if column.kind == NOMINAL
             else 0.5 if column.kind == NUMERIC
@@ -342,6 +331,7 @@ class TableSpace:
         declared, they have the place of `middle`, as undeclared ones. A row of the result follows
         from that row of the private table alone.
         """
+        # Problems are not looked at: they depend on private values.
         units, _ = self.schema.units_and_problems(columns)
         places = [
             _places_in(column, values, units[:, j])
@@ -349,9 +339,7 @@ class TableSpace:
         ]
         return np.where(units < 0, self.middle, np.column_stack(places))
 
-    def cost(
-        self, metric: Any, *, metric_params: dict[str, Any] | None = None, cost_range: Any = None
-    ) -> CostFunction:
+    def cost(self, metric: Any, cost_range: Any = None) -> CostFunction:
         r"""Return the cost function between rows of a table, given as places.
 
         Its range is [0, 1] (:ref:`proof <proof-table-costs>`).
@@ -360,17 +348,15 @@ class TableSpace:
         ----------
         metric : {"sqeuclidean", "euclidean", "cityblock"}
             How the distances within columns become one.
-        metric_params : dict, default=None
-            Public: the weights of the columns `w`.
         cost_range : tuple of float, default=None
             Smallest and largest cost, into which all costs are clipped.
 
         Returns
         -------
         CostFunction
-            With the weights :math:`w_k` divided by their sum, ``cityblock`` is :math:`\sum_k w_k
-            d_k`, ``sqeuclidean`` is :math:`\sum_k w_k d_k^2` and ``euclidean`` the root of that,
-            where :math:`d_k` is the distance of two places, or 1 if that is less.
+            Where :math:`d_k` is the distance of two places, or 1 if that is less, ``cityblock`` is
+            the mean of :math:`d_k` over columns, ``sqeuclidean`` the mean of :math:`d_k^2`, and
+            ``euclidean`` the root of that.
 
         Raises
         ------
@@ -390,69 +376,53 @@ class TableSpace:
                [0.625, 0.   , 1.   ],
                [0.5  , 1.   , 0.   ]])
         """
-        if not isinstance(metric, str) or metric not in _EXPONENTS:
+        # The exponent of distances within columns, and the root of their mean.
+        exponents = {"sqeuclidean": (2.0, 1.0), "euclidean": (2.0, 2.0), "cityblock": (1.0, 1.0)}
+        if not isinstance(metric, str) or metric not in exponents:
             raise ValueError(
-                f"with schema, metric is one of {', '.join(map(repr, sorted(_EXPONENTS)))}, got "
+                f"with schema, metric is one of {', '.join(map(repr, sorted(exponents)))}, got "
                 f"{shown(metric)}: each is a mean over columns."
             )
-        unknown = sorted(set(metric_params or {}) - {"w"}, key=repr)
-        if unknown:
-            raise ValueError(
-                f"metric_params has {', '.join(map(repr, unknown))}; with schema, "
-                f"metric={metric!r} takes w, the weights of the columns."
-            )
         columns = self.schema.columns
-        weights = _weights((metric_params or {}).get("w"), len(columns))
         if len(columns) == 1 and columns[0].kind != NOMINAL and not columns[0].missing:
+            # A single ordered column is a line, without missing values that would be off it.
             # Numbers of one column are transported in their order.
             return make_cost(metric, np.zeros(1), np.ones(1), cost_range=cost_range)
         return CostFunction(
             range=range_within(metric, (0.0, 1.0), cost_range),
             kind=None,
             monotone=False,
-            _matrix=partial(_costs_of_places, *_EXPONENTS[metric], weights),
+            _matrix=partial(_costs_of_places, *exponents[metric]),
         )
 
 
 def _places_in(column: Column, values: np.ndarray, units: np.ndarray) -> np.ndarray:
     if column.kind == NOMINAL:
         return units.astype(np.float64)
+    # Real numbers are not rounded to units, which are cells of a grid.
     exact = column.kind == NUMERIC and not column.integer
     places = column.places(values) if exact else column.places_of_units(units)
-    places[units == column.n_known] = _PLACE_OF_MISSING
+    # More than 1 away from the places of numbers and levels, in [0, 1].
+    places[units == column.n_known] = 2.0
     return places
 
 
-def _costs_of_places(
-    exponent: float, root: float, weights: np.ndarray, A: np.ndarray, B: np.ndarray
-) -> np.ndarray:
+def _costs_of_places(exponent: float, root: float, A: np.ndarray, B: np.ndarray) -> np.ndarray:
     costs = np.zeros((len(A), len(B)))
-    height = max(1, _BLOCK_SIZE // max(1, len(B)))
+    # So many costs (256 KiB) stay in the cache while columns are added to them.
+    height = max(1, (1 << 15) // max(1, len(B)))
+    # One buffer for all columns: temporaries of each would leave the cache.
     buffer, lines = np.empty((height, len(B))), np.ascontiguousarray(B.T)
     for start in range(0, len(A), height):
         block = costs[start : start + height]
         apart = buffer[: len(block)]
-        for weight, x, y in zip(weights, A[start : start + height].T, lines, strict=True):
+        for x, y in zip(A[start : start + height].T, lines, strict=True):
             np.abs(np.subtract(x[:, None], y, out=apart), out=apart)
             np.minimum(apart, 1.0, out=apart)
             if exponent != 1:
                 apart **= exponent
-            apart *= weight
             block += apart
+        block /= len(lines)
         if root != 1:
             block **= 1 / root
     return costs
-
-
-def _weights(given: Any, n_columns: int) -> np.ndarray:
-    """Return column weights that sum to 1, or raise."""
-    try:
-        weights = np.ones(n_columns) if given is None else np.array(given, dtype=np.float64)
-    except (TypeError, ValueError):
-        weights = np.empty(0)
-    if weights.shape != (n_columns,) or not (weights >= 0).all() or not 0 < weights.sum() < np.inf:
-        raise ValueError(
-            f"metric_params['w'] must have a weight for each of the {n_columns} columns of the "
-            "schema, none of them negative, and not all zero."
-        )
-    return weights / weights.sum()

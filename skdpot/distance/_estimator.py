@@ -19,11 +19,10 @@ from sklearn.utils.validation import (
 )
 
 from skdpot._base import PrivateEstimator, count_columns, validate_private_data
-from skdpot._sklearn_compat import Interval, StrOptions, fit_context, validate_parameters
+from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.distance._costs import BoxSpace, TableSpace
 from skdpot.distance._releases import CostSettings, CostsRelease, GridRelease, Released, make_grid
 from skdpot.privacy.charging import ReleasePlan
-from skdpot.privacy.foreign import silence
 from skdpot.privacy.preview import ExpectedError, PrivacyGuarantee
 from skdpot.privacy.quotes import shown, without_quotes
 from skdpot.privacy.random import make_source
@@ -40,16 +39,12 @@ from skdpot.tables import (
 )
 from skdpot.transport import load_compiler, load_solver
 
-_WHY_BOUNDS = "They give the range of the cost, which the noise is scaled to."
 _INSTEAD = {
     "could not convert": (
         "X holds text that cannot be read as numbers. Convert it to numbers first; or declare what "
         "the columns hold, by schema={column: ...}."
     )
 }
-# Settings of `score`, for features scaled to [0, 1] and means of squared differences over them.
-_SCORE_REG = 0.05
-_SCORE_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -94,6 +89,7 @@ class Groups:
             return int(first), int(second)
         # The group of each record is private: the product of two sizes is largest if they are
         # equal.
+        # Filling up adds at most the declared sizes of two groups.
         filled = n_records + int(np.sort(self.sizes)[-2:].sum())
         return -(-filled // 2), -(-filled // 2)
 
@@ -103,6 +99,7 @@ class Groups:
         If a group of private size has fewer records than declared, a public point is added as often
         as needed. An error, or a guarantee that did not hold, would reveal its size.
         """
+        # Order within a group is that of the records; no cost depends on it.
         samples = [X[self.codes == g] for g in range(len(self.names))]
         if self.labels == "public":
             return samples
@@ -124,13 +121,6 @@ class Layout(NamedTuple):
     n_parts: int = 1
 
 
-class Records(NamedTuple):
-    """Private records with their layout."""
-
-    X: np.ndarray
-    layout: Layout
-
-
 def make_groups(X: np.ndarray, y: Any, *, groups: Any, labels: str, min_group_size: Any) -> Groups:
     """Return the groups that y names; raise if something public is wrong.
 
@@ -144,6 +134,7 @@ def make_groups(X: np.ndarray, y: Any, *, groups: Any, labels: str, min_group_si
             "how large they are may not be learned from y. Declare groups=, and with "
             "min_group_size= a number of records that every group has."
         )
+    # Public labels may be looked at, and so may say which groups there are.
     if groups is None:
         names, codes = _public_groups(column_or_1d(y, warn=True))
         given = names[codes]
@@ -163,6 +154,7 @@ def make_groups(X: np.ndarray, y: Any, *, groups: Any, labels: str, min_group_si
                 f"groups, and there are {len(X)} in all. Declare what every group surely has."
             )
         return Groups(names, codes, declared.astype(np.int64), labels)
+    # The code of records without a group, -1, is counted first and left out.
     sizes = np.bincount(codes + 1, minlength=len(names) + 1)[1:]
     _check_public(names, given, codes, sizes, declared)
     return Groups(names, codes, sizes, labels)
@@ -188,6 +180,7 @@ def declared_groups(
             f"n_records={n_records}, got {shown(group_sizes)}."
         )
     y = np.repeat(np.arange(len(names)), np.asarray(group_sizes, dtype=np.int64))
+    # As objects: an array of numbers and texts would make all of them texts.
     names_of = np.asarray(names, dtype=object)[y]
     return make_groups(
         y[:, None], names_of, groups=list(names), labels=labels, min_group_size=min_group_size,
@@ -196,6 +189,7 @@ def declared_groups(
 
 def _public_groups(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the labels in y, and the number of each record's label."""
+    # NaN is not equal to itself, so it would be a group of its own for each record.
     if any(label is None or label != label for label in one_by_one(y)):
         raise ValueError(
             "y contains NaN or None: a record without a group cannot be compared. Remove it, or "
@@ -270,7 +264,6 @@ class BaseTransportDistance(PrivateEstimator):
 
     # Defaults of parameters that some subclasses do not have.
     schema: Any = None
-    metric_params: Any = None
     labels = "public"
     min_group_size: Any = None
     # Replacements of scikit-learn's messages about X.
@@ -311,10 +304,9 @@ class BaseTransportDistance(PrivateEstimator):
         tags.input_tags.allow_nan = True
         return tags
 
-    def _validate(self, X: Any, y: Any) -> Records:
-        return self._read(X, y, self.groups, reset=True)
-
-    def _declared(self, n_records: int, columns: Any, group_sizes: Any = None) -> Records:
+    def _declared(
+        self, n_records: int, columns: Any, group_sizes: Any = None
+    ) -> tuple[np.ndarray, Layout]:
         """Return declared records with a known layout and unknown values."""
         d = count_columns(columns, default=np.max([np.size(end) for end in self.bounds or (0, 1)]))
         made = declared_groups(
@@ -324,10 +316,10 @@ class BaseTransportDistance(PrivateEstimator):
             labels=self.labels,
             min_group_size=self.min_group_size,
         )
-        return Records(np.empty((0, d)), Layout(self._space(d), made, n_records))
+        return np.empty((0, d)), Layout(self._space(d), made, n_records)
 
-    def _read(self, X: Any, y: Any, groups: Any, reset: bool) -> Records:
-        """Return records within their box, with their groups.
+    def _validate(self, X: Any, y: Any) -> tuple[np.ndarray, Layout]:
+        """Return records within their box, and their layout.
 
         Errors are raised here. No private value decides whether one is.
         """
@@ -336,34 +328,37 @@ class BaseTransportDistance(PrivateEstimator):
                 f"{type(self).__name__} requires y to be passed, but the target y is None. Give "
                 "the group of every record as y."
             )
-        space, points = self._points(X, reset)
+        # Space and points first: errors about declarations do not depend on y.
+        space, points = self._points(X)
         made = make_groups(
-            points, y, groups=groups, labels=self.labels, min_group_size=self.min_group_size
+            points, y, groups=self.groups, labels=self.labels, min_group_size=self.min_group_size
         )
         # Raises if joblib does not understand n_jobs, before a budget is charged.
         effective_n_jobs(self.n_jobs)
         load_compiler()
         load_solver()
-        return Records(points, Layout(space, made, len(points)))
+        return points, Layout(space, made, len(points))
 
-    def _points(self, X: Any, reset: bool) -> tuple[BoxSpace | TableSpace, np.ndarray]:
+    def _points(self, X: Any) -> tuple[BoxSpace | TableSpace, np.ndarray]:
         """Return records as points of the declared space, or raise."""
         if self.schema is None:
             X = validate_private_data(
                 self, X, instead=self._instead, as_numbers=as_numbers, dtype=np.float64,
-                ensure_min_samples=2, reset=reset,
+                ensure_min_samples=2,
             )  # fmt: skip
             space = self._space(X.shape[1])
             return space, space.moved_inside(X)
         space = self._space(0)
+        # A table is read by its declared columns; scikit-learn then checks names and number alone.
         columns = read_columns(X, space.schema, private=True)
-        validate_data(self, X, skip_check_array=True, reset=reset)
+        validate_data(self, X, skip_check_array=True)
         return space, space.points(columns)
 
     def _space(self, n_features: int) -> Any:
         """Return the declared space of records with so many features, or raise."""
         if self.schema is None:
-            return BoxSpace(*self._box(n_features))
+            why = "They give the range of the cost, which the noise is scaled to."
+            return BoxSpace(*check_bounds(self.bounds, n_features, why))
         if self.bounds is not None:
             raise ValueError(
                 "bounds and schema are both given. bounds are those of an array of numbers; with "
@@ -371,24 +366,21 @@ class BaseTransportDistance(PrivateEstimator):
             )
         return TableSpace(read_schema(self.schema))
 
-    def _box(self, n_features: int) -> tuple[np.ndarray, np.ndarray]:
-        return check_bounds(self.bounds, n_features, _WHY_BOUNDS)
-
     def _cost_settings(
         self, layout: Layout, reg: float | None, divergence: str = "ot"
     ) -> CostSettings:
         """Return the settings of the cost; the default of `reg` depends on the range of costs."""
-        cost = layout.space.cost(
-            self.metric, metric_params=self.metric_params, cost_range=self.cost_range
-        )
+        cost = layout.space.cost(self.metric, self.cost_range)
         low, high = cost.range
+        # Published iterations lose all to noise with less regularisation than this.
         reg = high - low if reg is None else float(reg)
         title = type(self).__name__ if self.verbose else None
         return CostSettings(cost, reg, divergence, self.n_jobs, title)
 
-    def _plan(self, data: Records) -> ReleasePlan:
-        release = self._plan_release(data.layout)
-        return replace(self._plan_of(release), n_records=data.layout.n_records)
+    def _plan(self, data: tuple[np.ndarray, Layout]) -> ReleasePlan:
+        _, layout = data
+        release = self._plan_release(layout)
+        return replace(self._plan_of(release), n_records=layout.n_records)
 
     @abstractmethod
     def _plan_release(self, layout: Layout) -> Any:
@@ -413,8 +405,9 @@ class BaseTransportDistance(PrivateEstimator):
             parameters=("accounting",) if hasattr(self, "accounting") else (),
         )
 
-    def _run(self, plan: ReleasePlan, data: Records) -> Released:
-        return plan.release.run(data.X, plan.source)
+    def _run(self, plan: ReleasePlan, data: tuple[np.ndarray, Layout]) -> Released:
+        X, _ = data
+        return plan.release.run(X, plan.source)
 
     def _keep(self, plan: ReleasePlan, released: Released) -> None:
         self.groups_ = plan.release.groups.names
@@ -485,8 +478,6 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         two vectors that returns a number. If it fails for some values, their cost is the largest
         one, without a warning. With a `schema` it is ``"sqeuclidean"``, ``"euclidean"`` or
         ``"cityblock"``.
-    metric_params : dict, default=None
-        Public. With a `schema`, `w` are weights of its columns.
     cost_range : tuple (low, high), default=None
         Public. Costs are clipped to this range. It is required for callables.
     reg : float, default=0.0
@@ -498,16 +489,11 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
     mechanism : {"output", "histogram"}, default="output"
         Which values get noise. ``"output"``: the cost itself, with by far the least noise.
         ``"histogram"``: counts on a public grid, which also give a plan, potentials and a map at
-        no further cost; not with a `schema`.
-    grid : int or array-like of shape (n_cells, n_features), default=None
-        Public. For ``mechanism="histogram"``: cells per feature, or points to which records are
-        moved. None chooses by the number of records, the number of features and epsilon.
+        no further cost; not with a `schema`. The number of records, of features and epsilon choose
+        the grid.
     order : float, default=None
         Distances are the `order`-th roots of the costs, at no privacy cost. Use 2 for the
         Wasserstein distance W_2 with ``metric="sqeuclidean"``.
-    tol : float, default=1e-3
-        Costs are computed up to this fraction of their sensitivity, with a certificate. The noise
-        is larger by the same fraction.
     n_jobs : int, default=None
         Number of threads, over pairs and within a pair. Results do not depend on it.
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
@@ -571,11 +557,8 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
     squares, and ``"euclidean"`` the root of that mean. All costs are in [0, 1]. All except
     ``"sqeuclidean"`` are metrics (:ref:`proof <proof-table-costs>`).
 
-    *Several calls compose,* including calls of :meth:`score`, so use a ledger. In a grid search
-    every candidate makes a release on every fold, both when it is fitted and when it is scored.
-    Each fold must contain records of every group
-    (:class:`~sklearn.model_selection.StratifiedKFold` with ``shuffle=True``), at least as many as
-    `min_group_size` declares.
+    *Several fits compose,* so use a ledger. Costs are computed up to a thousandth of their
+    sensitivity, with a certificate, and the noise is larger by the same fraction.
 
     *Time.* The computation always ends, but its running time depends on the data. If an observer
     can measure it, this is a side channel. Memory grows with the number of records for ``reg >
@@ -610,14 +593,11 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
     _parameter_constraints: dict = {
         **BaseTransportDistance._parameter_constraints,
         "schema": [dict, None],
-        "metric_params": [dict, None],
         "labels": [StrOptions({"public", "private"})],
         "min_group_size": [Interval(Integral, 1, None, closed="left"), "array-like", None],
         "reg": [Interval(Real, 0, None, closed="left")],
         "divergence": [StrOptions({"ot", "sinkhorn"})],
         "mechanism": [StrOptions({"output", "histogram"})],
-        "grid": [Interval(Integral, 1, None, closed="left"), "array-like", None],
-        "tol": [Interval(Real, 0, 1, closed="neither")],
     }
     _instead = _INSTEAD
 
@@ -632,14 +612,11 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         labels="public",
         min_group_size=None,
         metric="sqeuclidean",
-        metric_params=None,
         cost_range=None,
         reg=0.0,
         divergence="ot",
         mechanism="output",
-        grid=None,
         order=None,
-        tol=1e-3,
         n_jobs=None,
         ledger=None,
         random_state=None,
@@ -653,14 +630,11 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         self.labels = labels
         self.min_group_size = min_group_size
         self.metric = metric
-        self.metric_params = metric_params
         self.cost_range = cost_range
         self.reg = reg
         self.divergence = divergence
         self.mechanism = mechanism
-        self.grid = grid
         self.order = order
-        self.tol = tol
         self.n_jobs = n_jobs
         self.ledger = ledger
         self.random_state = random_state
@@ -693,57 +667,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
             raise ValueError(
                 f"rows can be mapped between two groups, and there are {len(self.groups_)}."
             )
-        return self._fitted.map(self._space(X.shape[1]).moved_inside(X))
-
-    def score(self, X, y=None) -> float:
-        """Return minus a private distance of fixed definition between the groups of new records.
-
-        The score is minus the mean of the debiased Sinkhorn divergence over all pairs of groups,
-        with regularisation 0.05 and noise on the output. Its cost is the squared distance of
-        features scaled to [0, 1] by the bounds, averaged over features; with a `schema` it is
-        ``"sqeuclidean"`` without weights. It does not depend on `metric`, `reg`, `divergence`,
-        `mechanism` or `order`, so that candidates are comparable.
-
-        **Every call is a release,** charged to the ledger with the same epsilon and delta as a fit.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_records, n_features)
-            Private records.
-        y : array-like of shape (n_records,)
-            The group of every record, one of ``groups_``.
-
-        Returns
-        -------
-        float
-            Higher means closer; zero, up to noise, if all groups have the same distribution.
-
-        Raises
-        ------
-        ValueError, BudgetExceededError
-            As in :meth:`fit`.
-        """
-        check_is_fitted(self, "groups_")
-        validate_parameters(self)
-
-        def steps() -> float:
-            with silence():
-                records = self._read(X, y, self.groups_, reset=False)
-            points, space = records.X, records.layout.space
-            if isinstance(space, BoxSpace):
-                points = np.clip((points - space.low) / (space.high - space.low), 0.0, 1.0)
-                space = BoxSpace(np.zeros_like(space.low), np.ones_like(space.high))
-            scaled = Records(points, records.layout._replace(space=space))
-            cost = space.cost("sqeuclidean")
-            # Costs are sums over features, and are divided by their number; costs of tables are
-            # means.
-            largest = cost.range[1]
-            settings = CostSettings(cost, _SCORE_REG * largest, "sinkhorn", self.n_jobs)
-            release = self._plan_output(settings, scaled.layout, tol=_SCORE_TOLERANCE)
-            released = self._release(self._plan_of(release), scaled)
-            return -float(np.mean(released.costs)) / largest
-
-        return self._guarded(steps)
+        return self._fitted(self._space(X.shape[1]).moved_inside(X))
 
     def _for_parts(self) -> Any:
         """Return what owners agree on: histograms of declared groups, whose labels are private."""
@@ -756,12 +680,13 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
 
     def _plan_of_parts(self, n_records, columns, n_parts) -> ReleasePlan:
         """Return the plan of the release of each of so many owners, or raise."""
-        records = self._declared(n_records, columns)
-        return self._plan(records._replace(layout=records.layout._replace(n_parts=n_parts)))
+        nothing, layout = self._declared(n_records, columns)
+        return self._plan((nothing, layout._replace(n_parts=n_parts)))
 
     def _private_sums(self, plan, data) -> np.ndarray:
         """Return an owner's counts without noise: private."""
-        return plan.release.values(data.X, data.layout.groups.codes)
+        X, layout = data
+        return plan.release.values(X, layout.groups.codes)
 
     def _keep_parts(self, plan, total, columns) -> None:
         """Fit to the sum of all parts."""
@@ -771,12 +696,13 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
     def _plan_release(self, layout):
         settings = self._cost_settings(layout, self.reg, self.divergence)
         if self.mechanism == "output":
-            if self.grid is not None:
-                raise ValueError(
-                    "grid is that of mechanism='histogram'; mechanism='output' has none. Use "
-                    "grid=None."
-                )
-            return self._plan_output(settings, layout, tol=self.tol)
+            # The filler is public, and within the bounds of every cost.
+            filler = layout.space.middle
+            release = CostsRelease(settings, layout.groups, filler, self.epsilon, self.delta)
+            settings.check_divergence()
+            largest = layout.groups.largest_pair(layout.n_records)
+            settings.check_tolerance(release.tolerances.min(), largest)
+            return release
         settings.check_divergence()
         if self.schema is not None:
             raise ValueError(
@@ -784,19 +710,9 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
                 "no grid. Use mechanism='output'; or DPSinkhornGenerator(schema=...), which makes "
                 "records like those of a table."
             )
-        box = (layout.space.low, layout.space.high)
-        support = make_grid(self.grid, box, layout, self.epsilon)
-        settings.check_tolerance(self.tol * settings.cost_range, (len(support), len(support)))
+        support = make_grid(layout.space.low, layout.space.high, layout, self.epsilon)
+        settings.check_tolerance(1e-3 * settings.cost_range, (len(support), len(support)))
         return GridRelease(settings, layout, support, self.epsilon, self.delta)
-
-    def _plan_output(self, settings, layout, tol):
-        filler = layout.space.middle
-        release = CostsRelease(settings, layout.groups, filler, self.epsilon, self.delta, tol)
-        settings.check_divergence()
-        settings.check_tolerance(
-            release.tolerances.min(), layout.groups.largest_pair(layout.n_records)
-        )
-        return release
 
 
 # Set after the class body: decorators within it would be hidden by the set_output wrappers.
@@ -864,6 +780,7 @@ def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options) -> float:
             raise ValueError(
                 f"X has {X.shape[1]} features, and Y has {Y.shape[1]}; they must agree."
             )
+    # Sizes of samples are public here, as are labels by default.
     labels = np.repeat([0, 1], [len(X), len(Y)])
     estimator = PrivateSinkhornDistance(epsilon, delta, groups=[0, 1], **options)
     return estimator.fit(np.vstack([X, Y]), labels).distance_

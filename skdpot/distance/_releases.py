@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
@@ -38,19 +38,6 @@ from skdpot.transport import (
 if TYPE_CHECKING:
     from skdpot.distance._estimator import Groups, Layout
 
-# Up to this dimension, a cost is computed faster than it is read from memory.
-_FEW_FEATURES = 8
-# The entropic solver does not hold larger cost matrices in memory (256 MiB).
-_LARGEST_MATRIX = 1 << 25
-# The exact solver needs about four matrices, each of at most this many entries (1 GiB).
-_MOST_COSTS = 1 << 27
-# Maximum number of cells of an automatic grid, and of any grid; the costs of the latter take 128
-# MiB.
-_LARGEST_AUTOMATIC = 1024
-_LARGEST_GRID = 4096
-# Tolerance of costs between histograms, as a share of their range, if it can be certified.
-_TOLERANCE = 1e-9
-
 
 @dataclass(frozen=True)
 class Released:
@@ -60,7 +47,7 @@ class Released:
     ----------
     costs : ndarray of shape (n_pairs,)
         In the order of ``itertools.combinations``.
-    standard_errors, half_widths : ndarray of shape (n_pairs,)
+    standard_errors, half_widths : ndarray of shape (n_pairs,), default=nan
         Standard deviation of the noise, and the magnitude that it exceeds with a probability of 5
         %; NaN if unknown.
     attributes : dict
@@ -70,18 +57,10 @@ class Released:
     """
 
     costs: np.ndarray
-    standard_errors: np.ndarray
-    half_widths: np.ndarray
+    standard_errors: Any = math.nan
+    half_widths: Any = math.nan
     attributes: dict[str, Any] = field(default_factory=dict)
     transport: Any = None
-
-    @classmethod
-    def without_errors(
-        cls, costs: np.ndarray, attributes: dict[str, Any], transport: Any = None
-    ) -> "Released":
-        """Return released costs with unknown errors."""
-        unknown = np.full(len(costs), np.nan)
-        return cls(costs, unknown, unknown, attributes, transport)
 
     def distances(self, order: float | None, n_groups: int) -> dict[str, Any]:
         """Return the fitted attributes about distances, as roots of a degree if it is not None.
@@ -89,16 +68,20 @@ class Released:
         Numbers that are negative by noise become 0 before the root. There are matrices, and numbers
         beside them if there are two groups.
         """
+        # The ends of an interval are rooted themselves, as a root of a width is no width.
         ends = [self.costs - self.half_widths, self.costs + self.half_widths]
         interval = np.stack([as_matrix(_root(end, order), n_groups) for end in ends], axis=-1)
         distances = as_matrix(_root(self.costs, order), n_groups)
-        errors = as_matrix(self.standard_errors, n_groups)
+        # Errors stay in units of cost: the root of a noisy cost has no standard deviation that is
+        # known.
+        errors = as_matrix(np.broadcast_to(self.standard_errors, self.costs.shape), n_groups)
         shown = {"distances_": distances, "standard_error_": errors, "noise_interval_": interval}
         if n_groups > 2:
             return shown
         return shown | {
             "distance_": float(distances[0, 1]),
             "standard_error_": float(errors[0, 1]),
+            # With two groups, numbers are what users print and compare.
             "noise_interval_": tuple(interval[0, 1].tolist()),
         }
 
@@ -148,10 +131,12 @@ class CostSettings:
     @property
     def offset(self) -> float:
         """Return the constant to add to results, which are computed for costs from 0."""
+        # In a divergence, a constant that is added to all costs cancels.
         return self.cost.range[0] if self.divergence == "ot" else 0.0
 
     def map(self, calls: list[Any]) -> list[Any]:
         """Return the results of functions, each given with its arguments."""
+        # Threads: kernels release the interpreter, and private samples need not be copied.
         parallel = Parallel(n_jobs=self.n_jobs, require="sharedmem")
         tasks = (delayed(function)(*arguments) for function, *arguments in calls)
         with (
@@ -172,13 +157,17 @@ class CostSettings:
 
     def check_tolerance(self, tol: float, largest: tuple[int, int]) -> None:
         """Raise unless costs can be computed up to `tol`, for all data of at most these sizes."""
+        # An error that is raised after the charge would depend on private records; so the worst
+        # case of all data is checked before.
         if self.reg > 0:
             smallest = smallest_tolerance(*largest, self.cost_range, self.reg)
             advice = "Raise reg" if self.reg < self.cost_range else "Lower reg"
+            advice += ", or use fewer records"
         else:
             smallest = certifiable_gap(*largest, 0.0, self.cost_range)
             advice = "Use reg > 0 or fewer records"
-            if not self.cost.monotone and largest[0] * largest[1] > _MOST_COSTS:
+            # The solver needs about four matrices, each of at most this many entries (1 GiB).
+            if not self.cost.monotone and largest[0] * largest[1] > 1 << 27:
                 raise ValueError(
                     f"exact transport (reg=0) between {largest[0]} and {largest[1]} records needs "
                     "too much memory. Use reg > 0, for which memory does not grow with the product."
@@ -186,11 +175,12 @@ class CostSettings:
         if tol < smallest:
             raise ValueError(
                 f"costs would have to be computed up to {tol:.2g}, and double precision certifies "
-                f"no less than {smallest:.2g} with reg={self.reg:g}. {advice}, or tol."
+                f"no less than {smallest:.2g} with reg={self.reg:g}. {advice}."
             )
 
     def transport_cost(self, x: np.ndarray, y: np.ndarray, tol: float, n_threads: int = 1) -> float:
         """Return the transport cost for costs from 0, at most `tol` below the exact one."""
+        # On a line, sorting takes no memory for pairs of records, and no solver's tolerance.
         if self.reg == 0 and self.cost.monotone:
             return monotone_transport(x[:, 0], y[:, 0], cost=self.cost.between)
         a, b = np.full(len(x), 1 / len(x)), np.full(len(y), 1 / len(y))
@@ -199,14 +189,17 @@ class CostSettings:
         return entropic_transport(self._costs(x, y), a, b, self.reg, tol, n_threads=n_threads).cost
 
     def _from_zero(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        # Solvers take costs from 0; `offset` adds the constant to results.
         return self.cost(x, y) - self.cost.range[0]
 
     def _costs(self, x: np.ndarray, y: np.ndarray) -> Costs:
         """Return the costs between samples, in the representation that suits their size."""
-        if self.cost.kind is not None and x.shape[1] <= _FEW_FEATURES:
+        # Up to 8 features, a cost is computed faster than it is read from memory.
+        if self.cost.kind is not None and x.shape[1] <= 8:
             squared = self.cost.kind == "sqeuclidean"
             return PointCosts(x, y, squared=squared, high=self.cost.range[1])
-        if len(x) * len(y) <= _LARGEST_MATRIX:
+        # A matrix of at most 256 MiB.
+        if len(x) * len(y) <= 1 << 25:
             return MatrixCosts(self._from_zero(x, y))
         return FunctionCosts(x, y, self._from_zero, 0.0, self.cost_range)
 
@@ -222,8 +215,10 @@ def pairwise_costs(
     pairs = list(combinations(range(len(samples)), 2))
     tolerances = list(tolerances)
     tasks = list(zip(pairs, tolerances, strict=True))
+    # The cost of a sample to itself takes part in several pairs: the smallest of their tolerances.
     if settings.divergence == "sinkhorn":
         tasks += [((g, g), min(tolerances)) for g in range(len(samples))]
+    # Few pairs would leave threads idle, which a single cost can use.
     n_threads = max(1, effective_n_jobs(settings.n_jobs) // len(tasks))
     calls = [
         (settings.transport_cost, samples[g], samples[h], tol, n_threads) for (g, h), tol in tasks
@@ -257,8 +252,8 @@ class CostsRelease(NoisyRelease):
         Public point that fills up groups of private size to their declared sizes.
     epsilon, delta : float
         Budget; Laplace noise for delta 0, Gaussian noise above.
-    tol : float
-        Part of the sensitivity up to which costs are computed.
+    tol : float, default=1e-3
+        Part of the sensitivity up to which costs are computed, by which the noise is larger.
     """
 
     def __init__(
@@ -268,10 +263,11 @@ class CostsRelease(NoisyRelease):
         filler: np.ndarray,
         epsilon: float,
         delta: float,
-        tol: float,
+        tol: float = 1e-3,
     ) -> None:
         self.settings, self.groups, self.filler = settings, groups, filler
         n_pairs = len(groups.sizes) * (len(groups.sizes) - 1) // 2
+        # The solver's tolerance is a share of the sensitivity without it.
         exact, _ = pairwise_sensitivities(settings.cost_range, groups.sizes, labels=groups.labels)
         self.tolerances = tol * exact
         of_costs: dict[str, Any] = {
@@ -279,6 +275,8 @@ class CostsRelease(NoisyRelease):
             "divergence": settings.divergence,
             "tol": tol,
         }
+        # A solver may be at either end of its tolerance for two neighbours, so that it adds to what
+        # a record changes.
         self.sensitivities, _ = pairwise_sensitivities(
             settings.cost_range, groups.sizes, **of_costs
         )
@@ -287,6 +285,8 @@ class CostsRelease(NoisyRelease):
             delta,
             partial(cost_vector_sensitivities, settings.cost_range, groups.sizes, **of_costs),
             n_coordinates=n_pairs,
+            # In units of its sensitivity, no cost is above its range; noise is drawn on a grid that
+            # reaches so far.
             largest=float((settings.cost_range / self.sensitivities).max()),
         )
 
@@ -295,10 +295,12 @@ class CostsRelease(NoisyRelease):
         return self.groups.cost_errors(errors, self.settings.cost_range)
 
     def run(self, X, source):
+        # Filled up before any cost is computed: nothing after this depends on a private size.
         samples = self.groups.split(X, self.filler)
         costs = pairwise_costs(self.settings, samples, self.tolerances)
         released = self._noise.run(costs / self.sensitivities, source)
         return Released(
+            # Scaling and shifting by public numbers is post-processing.
             costs=self.settings.offset + self.sensitivities * released,
             standard_errors=self.sensitivities * self._noise.standard_deviation,
             half_widths=self.sensitivities * self._noise.half_width,
@@ -306,105 +308,59 @@ class CostsRelease(NoisyRelease):
 
 
 def make_grid(
-    grid: Any, box: tuple[np.ndarray, np.ndarray], layout: "Layout", epsilon: float
+    low: np.ndarray, high: np.ndarray, layout: "Layout", epsilon: float, most_cells: int = 1024
 ) -> np.ndarray:
-    """Return the points of a public grid in a box, or raise if they are not in it, or too many.
+    """Return the points of a public grid: the middles of cells of equal width, in a box.
 
-    `grid` has the points, or how many a feature has, at the middles of cells of equal width. None
-    chooses as many as the n records and epsilon allow: rounding to cells of width 1/g moves a
+    It has as many cells as the n records and epsilon allow: rounding to cells of width 1/g moves a
     record by a share 1/g of the box, and the noise of g**d cells, of k parts, by ``g**d sqrt(k) /
     (epsilon n)`` of the mass. Both are of one size for ``g**(d + 1) = epsilon n / sqrt(k)``.
     """
-    if grid is None:
-        d = len(box[0])
-        heard = epsilon * layout.n_records / math.sqrt(layout.n_parts)
-        balanced = max(heard, 1.0) ** (1.0 / (d + 1))
-        grid = int(max(min(balanced, _LARGEST_AUTOMATIC ** (1.0 / d) + 1e-9), 2))
-    return _middles(grid, *box) if np.ndim(grid) == 0 else _given_points(grid, *box)
-
-
-def _middles(n_cells: int, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Return the middles of cells in all combinations, with so many cells per feature, or raise."""
     d = len(low)
-    if d * math.log(n_cells) > math.log(_LARGEST_GRID) + 1e-9:
+    # Costs between all cells are held in memory: 128 MiB for 4,096.
+    if 2**d > 4 * most_cells:
         raise ValueError(
-            f"a grid of {n_cells} cells for each of {d} features has more than {_LARGEST_GRID} "
-            "cells. Give fewer, or the points themselves as grid=, an array of shape "
-            "(n_cells, n_features)."
+            f"a grid over {d} features has more than {4 * most_cells} cells. Use fewer features, "
+            "or mechanism='output'."
         )
+    # With less than one record's worth of signal, the coarsest grid is taken.
+    heard = epsilon * layout.n_records / math.sqrt(layout.n_parts)
+    balanced = max(heard, 1.0) ** (1.0 / (d + 1))
+    n_cells = int(max(min(balanced, most_cells ** (1.0 / d) + 1e-9), 2))
+    # Middles halve the largest distance of a record from its point, compared with corners.
     middles = (np.arange(n_cells) + 0.5) / n_cells
     return low + (high - low) * np.array(list(product(middles, repeat=d)))
 
 
-def _given_points(grid: Any, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Return the points that a user gives, or raise if they are no grid."""
-    d = len(low)
-    try:
-        points = np.asarray(grid, dtype=np.float64)
-    except (TypeError, ValueError):
-        points = np.empty(0)
-    if points.ndim != 2 or points.shape[1] != d or not 2 <= len(points) <= _LARGEST_GRID:
-        raise ValueError(
-            "grid must be a number of cells per feature, or an array of 2 to "
-            f"{_LARGEST_GRID} points, of shape (n_cells, {d}), got {grid!r}."
-        )
-    if not ((low <= points) & (points <= high)).all():
-        raise ValueError("all points of grid must lie within the bounds.")
-    return points
+def map_along_plan(
+    settings: CostSettings,
+    support: np.ndarray,
+    histograms: np.ndarray,
+    transport: EntropicResult | TransportResult,
+    X: np.ndarray,
+) -> np.ndarray:
+    """Return the mean images of points of the first group, in the box, under a coupling.
 
-
-@dataclass(frozen=True)
-class GridTransport:
-    """Released histograms, and the transport between the first two of them.
-
-    Attributes
-    ----------
-    settings : CostSettings
-        The settings of the cost.
-    support : ndarray of shape (n_cells, n_features)
-        Points of the grid; public.
-    histograms : ndarray of shape (n_groups, n_cells)
-        Private distributions of the groups.
-    costs : ndarray of shape (n_pairs,)
-        Costs, or divergences, between all pairs of them.
-    plan : ndarray of shape (n_cells, n_cells)
-        Coupling of the first two.
-    potentials : tuple of two ndarray of shape (n_cells,)
-        Dual potentials of that coupling, in units of cost.
+    Images are as sensitive as the points. For reg > 0 the weights are those of the entropic plan,
+    extended to all points by its potentials. For reg = 0 a point has the image of its cell; that of
+    an empty cell is the cheapest by the dual prices.
     """
-
-    settings: CostSettings
-    support: np.ndarray
-    histograms: np.ndarray
-    costs: np.ndarray
-    plan: np.ndarray
-    potentials: tuple[np.ndarray, np.ndarray]
-
-    def map(self, X: np.ndarray) -> np.ndarray:
-        """Return the mean images of points of the first group, in the box, under the coupling.
-
-        Images are as sensitive as the points. For reg > 0 the weights are those of the entropic
-        plan, extended to all points by its potentials. For reg = 0 a point has the image of its
-        cell.
-        """
-        if self.settings.reg == 0:
-            return self._images[cKDTree(self.support).query(X)[1]]
-        target = self.histograms[1] > 0
-        cost = self.settings.cost(X, self.support[target])
-        exponents = (self.potentials[1][target] - cost) / self.settings.reg
-        exponents -= exponents.max(axis=1, keepdims=True)
-        weights = self.histograms[1][target] * np.exp(exponents)
-        return weights @ self.support[target] / weights.sum(axis=1, keepdims=True)
-
-    @cached_property
-    def _images(self) -> np.ndarray:
-        """Return the image of every cell; for an empty cell, the cheapest by the dual prices."""
-        mass = self.plan.sum(axis=1)
-        target = np.flatnonzero(self.histograms[1] > 0)
-        prices = self.settings.cost(self.support, self.support[target]) - self.potentials[1][target]
-        cheapest = self.support[target[np.argmin(prices, axis=1)]]
-        means = self.plan @ self.support / np.where(mass > 0, mass, 1.0)[:, None]
-        return np.where(mass[:, None] > 0, means, cheapest)
+    # Potentials of cells without mass are not determined, and no mass may go there.
+    target = np.flatnonzero(histograms[1] > 0)
+    places, prices = support[target], transport.column_potential[target]
+    if isinstance(transport, TransportResult):
+        cells = cKDTree(support).query(X)[1]
+        plan = transport.plan.toarray()
+        mass = plan.sum(axis=1)
+        # A cell that no record was counted in has no row of the plan to follow.
+        cheapest = places[np.argmin(settings.cost(support, places) - prices, axis=1)]
+        means = plan @ support / np.where(mass > 0, mass, 1.0)[:, None]
+        return np.where(mass[:, None] > 0, means, cheapest)[cells]
+    exponents = (prices - settings.cost(X, places)) / settings.reg
+    # The largest weight is 1, so that none overflows and not all underflow.
+    exponents -= exponents.max(axis=1, keepdims=True)
+    weights = histograms[1][target] * np.exp(exponents)
+    return weights @ places / weights.sum(axis=1, keepdims=True)
 
 
 class GridRelease(NoisyRelease):
@@ -439,8 +395,10 @@ class GridRelease(NoisyRelease):
             epsilon,
             delta,
             histogram_sensitivities,
+            # All counts are one vector: a record moves two of them, however many groups there are.
             n_coordinates=len(self.groups.names) * len(support),
             largest=float(layout.n_records),
+            # Integers on a grid of width 1: noise is rounded to integers, too.
             counts=True,
         )
 
@@ -452,8 +410,10 @@ class GridRelease(NoisyRelease):
         equally large.
         """
         largest, sizes = self.settings.cost_range, self.groups.sizes
+        # What a preview may know is the total; equal sizes are the middle case.
         if self.groups.labels == "private":
             sizes = np.full(len(sizes), n_records / len(sizes))
+        # Each owner of parts adds noise of her own, and variances add up.
         deviation = self._noise.standard_deviation * math.sqrt(self.n_parts)
         of_count = deviation * math.sqrt(len(self.support) / 12.0)
         of_group = of_count / sizes * largest
@@ -462,8 +422,11 @@ class GridRelease(NoisyRelease):
 
     def values(self, X: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Return the counts of records in the groups of these codes, without noise: private."""
+        # Ties go to one of the nearest points by coordinates alone, so a record's cell depends on
+        # no other record.
         cells = cKDTree(self.support).query(X)[1]
         counts = np.zeros((len(self.groups.names), len(self.support)))
+        # A record without a declared group counts nowhere.
         member = codes >= 0
         np.add.at(counts, (codes[member], cells[member]), 1.0)
         return counts
@@ -479,22 +442,21 @@ class GridRelease(NoisyRelease):
         """Return what is computed from the sum of all parts; a function of the release."""
         totals = self.groups.sizes.astype(np.float64)
         if self.groups.labels == "private":
+            # Noisy totals may be too small, even negative; each group has at least its declared
+            # number.
             totals = np.maximum(noisy.sum(axis=1), totals)
+        # Any function of noisy counts is as private as they are. The nearest distribution has zeros
+        # where hardly anything was counted.
         histograms = np.array(
             [nearest_distribution(row / size) for row, size in zip(noisy, totals, strict=True)]
         )
-        transport = transport_on_grid(self.settings, self.support, histograms)
-        shown: dict[str, Any] = {"support_": self.support, "histograms_": histograms}
-        if len(histograms) > 2:
-            return Released.without_errors(transport.costs, shown)
-        shown |= {"plan_": transport.plan, "potentials_": transport.potentials}
-        return Released.without_errors(transport.costs, shown, transport)
+        return released_on_grid(self.settings, self.support, histograms)
 
 
-def transport_on_grid(
+def released_on_grid(
     settings: CostSettings, support: np.ndarray, histograms: np.ndarray
-) -> GridTransport:
-    """Return the transport between histograms on one grid."""
+) -> Released:
+    """Return the costs between histograms on one grid, and the plan between two of them."""
     low, _ = settings.cost.range
     cost = settings.cost(support, support) - low
     pairs = list(combinations(range(len(histograms)), 2))
@@ -505,7 +467,11 @@ def transport_on_grid(
     found = dict(zip(pairs + self_pairs, settings.map(tasks), strict=True))
     values = {pair: result.cost for pair, result in found.items()}
     costs = settings.offset + debiased(values, pairs)
+    shown: dict[str, Any] = {"support_": support, "histograms_": histograms}
+    if len(histograms) > 2:
+        return Released(costs, attributes=shown)
     first = found[0, 1]
+    # Dual potentials of costs that begin at `low`: the rows' take the constant.
     rows, columns = first.row_potential + low, first.column_potential
     if isinstance(first, TransportResult):
         plan = first.plan.toarray()
@@ -513,7 +479,10 @@ def transport_on_grid(
         exponents = (rows[:, None] + columns - cost - low) / settings.reg
         # Exponents are far below this where both weights are positive.
         plan = histograms[0][:, None] * histograms[1] * np.exp(np.minimum(exponents, 700.0))
-    return GridTransport(settings, support, histograms, costs, plan, (rows, columns))
+    shown |= {"plan_": plan, "potentials_": (rows, columns)}
+    # The map is a function of the release.
+    along = partial(map_along_plan, settings, support, histograms, first)
+    return Released(costs, attributes=shown, transport=along)
 
 
 def _transport(
@@ -522,5 +491,6 @@ def _transport(
     if settings.reg == 0:
         return exact_transport(cost, a, b)
     cost_range, reg = settings.cost_range, settings.reg
-    tol = max(_TOLERANCE * cost_range, smallest_tolerance(len(a), len(b), cost_range, reg))
+    # To a billionth of the range, if that can be certified.
+    tol = max(1e-9 * cost_range, smallest_tolerance(len(a), len(b), cost_range, reg))
     return entropic_transport(cost, a, b, reg, tol)

@@ -265,21 +265,22 @@ class MixtureFilter:
             renyi=tuple((renyi_divergence(event, self.orders) * RAISED).tolist()),
         )
 
-    def admits(self, total: Total) -> bool:
-        """Tell whether releases with this total are within the budget."""
-        if math.isinf(self.epsilon):
+    def admits(self, total: Total, epsilon: float | None = None) -> bool:
+        """Tell whether releases with this total are within the budget, or within this epsilon."""
+        epsilon = self.epsilon if epsilon is None else epsilon
+        if math.isinf(epsilon):
             return True
         # Releases that may fail are paid from what the slack leaves of delta.
         if total.failure > self._for_failures:
             return False
         # With probability 1 - slack the privacy loss stays below epsilon, if one of these holds.
-        if total.pure <= as_written(self.epsilon):
+        if total.pure <= as_written(epsilon):
             return True
         if math.isfinite(total.squared_mu):
-            tail = gaussian_delta(self.epsilon, math.sqrt(total.squared_mu))
+            tail = gaussian_delta(epsilon, math.sqrt(total.squared_mu))
             if tail * RAISED <= self._for_gaussian:
                 return True
-        return self._renyi_bounds_loss(total, self.epsilon)
+        return self._renyi_bounds_loss(total, epsilon)
 
     def spent(self, total: Total) -> tuple[float, float]:
         """Return the smallest epsilon that would have admitted the releases, and their delta."""

@@ -720,7 +720,7 @@ class PrivacyLedger:
 
     def _pair_for(self, event: DpEvent, unit: str) -> Pair | None:
         """Return the pair of an event that states no delta: at half of the remaining delta."""
-        rule = self._known[0].rules[True]
+        rule = self._known[0].rule_without_pair
         # Half, so that the next release of this kind has a delta, too.
         delta = rule.delta_left(self._known[0].combined(unit)) / 2
         if delta == 0 or math.isinf(rule.epsilon):

@@ -422,8 +422,8 @@ class History:
         The last record that is a charge.
     rule : PairFilter or MixtureFilter
         The filter that admits charges; pairs are added until the first charge decides.
-    rules : tuple of two filters
-        The filters from the next charge on, if it has a pair, and if it has none.
+    rule_without_pair : PairFilter or MixtureFilter
+        The filter from the next charge on, if that has no pair.
     anchors : tuple of dict
         Records of anchors, which earlier versions wrote.
     corrected : int
@@ -458,7 +458,7 @@ class History:
         tight = MixtureFilter(epsilon, delta, most) if most > 0 else by_pairs
         # Undecided, pairs are shown until the first charge.
         self.rule = tight if slack else by_pairs
-        self.rules = (self.rule, tight)
+        self.rule_without_pair = tight
 
     def after(self, records: Iterable[Record]) -> "History":
         """Return the history after some further records."""
@@ -520,8 +520,9 @@ class History:
         if pair is not None and pair[1] > recorded[1]:
             self.corrected += 1
         # The first charge decides.
-        self.rule = self.rules[pair is None]
-        self.rules = (self.rule, self.rule)
+        if pair is None:
+            self.rule = self.rule_without_pair
+        self.rule_without_pair = self.rule
         # Charges of one event cost the same. The rule is part of the key: a first charge that is
         # refused has not decided it.
         key = self.rule, body["event"], pair

@@ -18,7 +18,6 @@ from skdpot.allocation import (
     ALLOCATION_CONSTRAINTS,
     AllocationEstimator,
     Problem,
-    Solution,
     read_factors,
     read_ranges,
 )
@@ -367,7 +366,7 @@ class PrivateMessageADMM(AllocationEstimator):
         )
         return self._plan_of(release, source, delta=self.delta, by="messages")
 
-    def _run(self, plan: ReleasePlan, problem: Problem) -> Solution:
+    def _run(self, plan: ReleasePlan, problem: Problem) -> dict[str, Any]:
         with self._bar(self.n_rounds) as bar:
             found = plan.release.run(problem.utilities(), bar.update)
-        return Solution(problem.network, problem.compact, found)
+        return self._attributes(problem, found)

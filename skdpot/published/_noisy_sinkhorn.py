@@ -557,7 +557,7 @@ class NoisySinkhornRuns(HasExpectedErrors):
         released = self.settings.map(calls)
         costs = np.array([value for value, _, _ in released])
         potentials = {"potentials_": released[0][1:]} if len(released) == 1 else {}
-        return Released.without_errors(costs, potentials)
+        return Released(costs, attributes=potentials)
 
     def _between(
         self, k: int, x: np.ndarray, y: np.ndarray, source: Any

@@ -2,7 +2,8 @@
 
 import re
 from abc import ABCMeta, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -18,35 +19,50 @@ from skdpot._threads import one_blas_thread
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import DpEvent, PureDpEvent, SelfComposedDpEvent
 from skdpot.privacy.preview import ExpectedError, PrivacyGuarantee
+from skdpot.privacy.quotes import shown
 from skdpot.privacy.random import NoiseSource, make_source
 from skdpot.transport import check_epsilon
-
-# An entry of a numpydoc section, and a line that stands for one.
-_ENTRY = re.compile(r"^    (\w+) : .*\n(?:        .*\n)+", re.MULTILINE)
-_SHARED = re.compile(r"^    \{(\w+)\}\n", re.MULTILINE)
-# Doubles that the work on one chunk of users may take: 1 MiB, so that all of it fits into a cache.
-_CHUNK_SIZE = 1 << 17
-# Minimum number of chunks while a progress bar is shown.
-_WATCHED_CHUNKS = 100
 
 
 @dataclass(frozen=True)
 class UserSamples:
-    """The samples of all users: their mechanism, their number, and the chunks of users."""
+    """The samples of all users by a mechanism, all of which is public.
 
-    mechanism: Any
+    Attributes
+    ----------
+    draws : object
+        Draws samples from distributions, or around vectors; it has an `epsilon`.
+    worst_costs : callable
+        Returns the expected cost of a sample for the worst user, and without any data; or None.
+    attributes : dict
+        Fitted attributes, by name.
+    project : callable, default=None
+        Returns the distributions from which samples of users are drawn, where these are finite.
+    input_points : ndarray, default=None
+        The points that users' distributions are over, if output points are of the same space.
+    n_samples : int
+        Samples of each user.
+    chunks : tuple of slice
+        Users that are served at a time.
+    """
+
+    draws: Any
+    worst_costs: Callable[[], tuple[float, float] | None]
+    attributes: dict[str, Any]
+    project: Callable[[Any], np.ndarray] | None = None
+    input_points: np.ndarray | None = None
     n_samples: int = 1
     chunks: tuple[slice, ...] = ()
 
     @property
     def event(self) -> DpEvent:
         """Return the event to be charged; a user's samples compose."""
-        event = PureDpEvent(self.mechanism.epsilon)
+        event = PureDpEvent(self.draws.epsilon)
         return event if self.n_samples == 1 else SelfComposedDpEvent(event, self.n_samples)
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return the largest expected cost of a sample; its scale is the cost of a blind guess."""
-        costs = self.mechanism.worst_costs()
+        costs = self.worst_costs()
         return () if costs is None else (ExpectedError("cost of a sample at worst", *costs),)
 
 
@@ -55,10 +71,9 @@ class BaseLocalSampler(
 ):
     """Base of the mechanisms that draw private samples from a user's data.
 
-    ``fit`` releases nothing. It prepares a public mechanism (with an ``epsilon``), kept as
-    ``_fitted``. A subclass reads X in ``_validate``, returns the mechanism in ``_plan_mechanism``,
-    sets its public attributes in ``_keep_mechanism``, reads users in ``_validate_users`` and draws
-    their samples in ``_run``.
+    ``fit`` releases nothing. It prepares a public mechanism, kept as ``_fitted``. A subclass reads
+    X in ``_validate``, returns the mechanism in ``_plan_mechanism``, reads users in
+    ``_validate_users`` and draws their samples in ``_run``.
 
     Shared parameters are documented once: a line ``{name}`` in the docstring of a subclass is
     replaced by the entry of that name in the docstring of a base.
@@ -67,8 +82,6 @@ class BaseLocalSampler(
     ----------
     epsilon : float, default=1.0
         Privacy parameter of one sample.
-    score_order : float, default=1
-        Power of the distance in :meth:`score`. It does not follow `order`.
     n_jobs : int, default=None
         Number of threads (or of workers of the active joblib backend) over users.
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
@@ -92,7 +105,6 @@ class BaseLocalSampler(
     _parameter_constraints: dict = {
         "epsilon": [Interval(Real, 0, None, closed="neither")],
         "order": [Interval(Real, 0, None, closed="neither")],
-        "score_order": [Interval(Real, 0, None, closed="neither")],
         "n_jobs": [Integral, None],
         "ledger": "no_validation",
         "random_state": ["random_state"],
@@ -101,12 +113,16 @@ class BaseLocalSampler(
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        # An entry of a numpydoc section, and a line that stands for one.
+        entry_of = re.compile(r"^    (\w+) : .*\n(?:        .*\n)+", re.MULTILINE)
+        shared = re.compile(r"^    \{(\w+)\}\n", re.MULTILINE)
         entries: dict[str, str] = {}
+        # Nearer bases win, so that a subclass may say more about a shared parameter.
         for base in reversed(cls.__mro__[1:]):
             if issubclass(base, BaseLocalSampler):
-                entries |= {entry[1]: entry[0] for entry in _ENTRY.finditer(base.__doc__ or "")}
+                entries |= {entry[1]: entry[0] for entry in entry_of.finditer(base.__doc__ or "")}
         if cls.__doc__:
-            cls.__doc__ = _SHARED.sub(lambda line: entries.get(line[1], line[0]), cls.__doc__)
+            cls.__doc__ = shared.sub(lambda line: entries.get(line[1], line[0]), cls.__doc__)
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None) -> Self:
@@ -136,16 +152,18 @@ class BaseLocalSampler(
     def _declared(self, n_records: int, columns: Any) -> None:
         """Keep the declared number of columns, the only thing that a fit learns from X."""
         if columns is not None or not hasattr(self, "n_features_in_"):
+            # Public points or costs say how many columns there are.
             places = [getattr(self, name, None) for name in ("input_points", "cost_matrix")]
             sizes = [len(each) for each in places if each is not None]
             self.n_features_in_ = count_columns(columns, sizes[0] if sizes else None)
 
     def _plan(self, data: Any) -> ReleasePlan:
         """Return the plan of one sample of each user."""
-        mechanism = self._plan_mechanism(check_epsilon(self.epsilon))
+        # Everything here is public: parameters, and the number of columns.
+        samples = self._plan_mechanism(check_epsilon(self.epsilon))
         # A fit draws nothing, and must not advance a RandomState.
         source = make_source(None if self.random_state is None else 0)
-        return self._plan_samples(UserSamples(mechanism), source)
+        return self._plan_samples(samples, source)
 
     def _plan_samples(self, samples: UserSamples, source: NoiseSource) -> ReleasePlan:
         return ReleasePlan(
@@ -154,7 +172,7 @@ class BaseLocalSampler(
             source,
             label=type(self).__name__,
             guarantee=PrivacyGuarantee(
-                epsilon=samples.mechanism.epsilon,
+                epsilon=samples.draws.epsilon,
                 delta=0.0,
                 neighbouring="replace_one",
                 unit="user",
@@ -167,16 +185,13 @@ class BaseLocalSampler(
         )
 
     def _keep(self, plan: ReleasePlan, released: Any) -> None:
-        self._fitted = plan.release.mechanism
-        self._keep_mechanism(self._fitted)
+        self._fitted = plan.release
+        for name, value in plan.release.attributes.items():
+            setattr(self, name, value)
 
     @abstractmethod
-    def _plan_mechanism(self, epsilon: float) -> Any:
+    def _plan_mechanism(self, epsilon: float) -> UserSamples:
         """Return the mechanism, or raise; all of it is public."""
-
-    @abstractmethod
-    def _keep_mechanism(self, mechanism: Any) -> None:
-        """Set the fitted attributes."""
 
     @abstractmethod
     def _validate_users(self, X: Any) -> Any:
@@ -245,8 +260,10 @@ class BaseLocalSampler(
         users = self._read_users(X)
         # The charge is the epsilon of the fitted mechanism, even if the parameter was changed
         # since.
-        samples = UserSamples(self._fitted, n_samples, self._plan_chunks(users.shape[0], n_samples))
+        chunks = self._plan_chunks(users.shape[0], n_samples)
+        samples = replace(self._fitted, n_samples=n_samples, chunks=chunks)
         plan = self._plan_samples(samples, make_source(self.random_state))
+        # Charged once for all users: each of them has these samples.
         released = self._guarded(lambda: self._release(plan, users))
         # The guarantee changes if random_state was set since the fit.
         if plan.guarantee != self.privacy_guarantee_:
@@ -255,6 +272,7 @@ class BaseLocalSampler(
 
     def _read_users(self, X: Any) -> Any:
         """Return the users' data, with the current parameters; raise before any charge."""
+        # Parameters may have been set since the fit.
         check_is_fitted(self)
         validate_parameters(self)
         # A caller may have made underflow an error, which the values of a row could raise.
@@ -262,45 +280,35 @@ class BaseLocalSampler(
             return self._validate_users(X)
 
     def _plan_chunks(self, n_users: int, n_samples: int = 1) -> tuple[slice, ...]:
-        return plan_chunks(
-            n_users, self._doubles_per_user(n_samples), n_jobs=self.n_jobs, verbose=self.verbose
-        )
+        """Return slices of users, small enough for a cache, and enough of them for all workers.
 
-    def _map(self, function: Any, chunks: Any, *per_user: Any) -> np.ndarray:
+        Raises if joblib does not understand `n_jobs`, so that this is known before a charge.
+        """
+        # A progress bar is shown over a hundred chunks, and the work on one takes up to 1 MiB.
+        n_chunks = max(effective_n_jobs(self.n_jobs), 100 if self.verbose else 1)
+        in_cache = (1 << 17) // self._doubles_per_user(n_samples)
+        size = max(1, min(in_cache, -(-n_users // n_chunks)))
+        return tuple(slice(start, start + size) for start in range(0, n_users, size))
+
+    def _map(self, function: Callable[..., Any], chunks: Any, *per_user: Any) -> np.ndarray:
+        """Apply a function to every chunk of the arrays `per_user`, and stack the results.
+
+        Workers are threads unless another joblib backend is active.
+        """
+        # Without max_nbytes=None, joblib would write large chunks, which are private, to files.
+        parallel = Parallel(n_jobs=self.n_jobs, prefer="threads", max_nbytes=None)
+        tasks = (delayed(function)(*(array[chunk] for array in per_user)) for chunk in chunks)
         title = type(self).__name__ if self.verbose else None
-        return map_chunks(function, chunks, *per_user, n_jobs=self.n_jobs, title=title)
+        with (
+            one_blas_thread(),
+            plain_bar(tasks, desc=title, total=len(chunks), disable=title is None) as watched,
+        ):
+            return np.concatenate(parallel(watched))
 
 
 def check_n_samples(n_samples: Any) -> int:
     """Return a number of samples as an integer, or raise."""
-    if not isinstance(n_samples, Integral):
-        raise ValueError(f"n_samples must be a positive integer, got {type(n_samples)}.")
-    if n_samples < 1:
-        raise ValueError(f"n_samples must be a positive integer, got {n_samples}.")
+    if not isinstance(n_samples, Integral) or n_samples < 1:
+        # An array of users, given by mistake, is not quoted.
+        raise ValueError(f"n_samples must be a positive integer, got {shown(n_samples)}.")
     return int(n_samples)
-
-
-def plan_chunks(n_users, doubles_per_user, *, n_jobs=None, verbose=0):
-    """Return slices of users, small enough for memory, and enough of them for all workers.
-
-    Raises if joblib does not understand `n_jobs`, so that this is known before a budget is charged.
-    """
-    n_chunks = max(effective_n_jobs(n_jobs), _WATCHED_CHUNKS if verbose else 1)
-    size = max(1, min(_CHUNK_SIZE // doubles_per_user, -(-n_users // n_chunks)))
-    return tuple(slice(start, start + size) for start in range(0, n_users, size))
-
-
-def map_chunks(function, chunks, *per_user, n_jobs=None, title=None):
-    """Apply a function to every chunk of the arrays `per_user`, and stack the results.
-
-    Workers are threads unless another joblib backend is active. With a title, a progress bar over
-    the chunks is shown.
-    """
-    # Without max_nbytes=None, joblib would write large chunks, which are private, to files.
-    parallel = Parallel(n_jobs=n_jobs, prefer="threads", max_nbytes=None)
-    tasks = (delayed(function)(*(array[chunk] for array in per_user)) for chunk in chunks)
-    with (
-        one_blas_thread(),
-        plain_bar(tasks, desc=title, total=len(chunks), disable=title is None) as watched,
-    ):
-        return np.concatenate(parallel(watched))

@@ -2,10 +2,10 @@
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import partial
-from numbers import Integral, Real
-from typing import Any, NamedTuple
+from numbers import Real
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -16,12 +16,11 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_array
 
 from skdpot._base import refuse_other_order, validate_private_data
-from skdpot._progress import plain_bar
 from skdpot._sklearn_compat import Interval, StrOptions
 from skdpot._threads import one_blas_thread
 from skdpot.privacy.choices import WEIGHT_BITS, BoundedRatioMechanism
 from skdpot.privacy.sensitivity import cost_score_sensitivity
-from skdpot.sampling._base import BaseLocalSampler
+from skdpot.sampling._base import BaseLocalSampler, UserSamples
 from skdpot.transport import (
     Projector,
     check_base_measure,
@@ -37,104 +36,14 @@ from skdpot.transport import (
     worst_case_cost,
 )
 
-# Distances below zero by no more than this fraction of the largest are rounding.
-_ROUNDING = 1e-12
-# A sum this close to an end leaves a single distribution.
-_NEGLIGIBLE = 1e-12
-# Number of weights that are rounded at a time: the processor's cache holds them.
-_IN_CACHE = 1 << 16
-# Maximum number of inputs for which the cost of each is computed.
-_MOST_TRIED = 512
-# scikit-learn's own text advises to impute.
-_INSTEAD = {
-    "Input X contains NaN": (
-        "Input X contains NaN. Where a user has no weight write 0, as DataFrame.pivot_table(..., "
-        "fill_value=0) does; do not impute, because that would fill in values of other users."
-    ),
-    "could not convert": (
-        "X holds text that cannot be read as numbers. It must have weights, in a row for each user "
-        "and a column for each place, visited or not. Of a list of visits it is made by "
-        "pandas.crosstab(users, places).reindex(columns=all_places, fill_value=0)."
-    ),
-}
-# Finite after products and sums, and far beyond any cost at which an output could be drawn.
-_LARGEST_RELATIVE_COST = 1e300
-
-
-class Geometry(NamedTuple):
-    """Input and output points, and the costs between them; no inputs without a space."""
-
-    input_points: np.ndarray | None
-    output_points: np.ndarray
-    cost_matrix: np.ndarray
-
-
-@dataclass(frozen=True)
-class Projection:
-    """A public map of users' distributions into the polytope of a base measure.
-
-    The projector is picklable, and maps normalised CSR rows to probability vectors between the base
-    measure and ``exp(epsilon)`` times it. The attributes are further fitted attributes, by name.
-    """
-
-    projector: Any
-    base_measure: np.ndarray
-    attributes: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class ProjectionMechanism:
-    """A projection, and the random outputs from its result; public throughout."""
-
-    geometry: Geometry
-    projection: Projection
-    draws: BoundedRatioMechanism
-
-    @property
-    def epsilon(self) -> float:
-        """Return the privacy parameter of one sample."""
-        return self.draws.epsilon
-
-    def project(self, rows: Any) -> np.ndarray:
-        """Return the distributions that outputs are drawn from."""
-        return self.projection.projector(rows)
-
-    def worst_costs(self) -> tuple[float, float] | None:
-        """Return the expected cost of a sample for the worst user, and without any data.
-
-        It is None without a closed form, if there are too many inputs to try them all.
-        """
-        cost, base = self.geometry.cost_matrix, self.projection.base_measure
-        worst = self.projection.attributes.get("worst_case_cost_")
-        if worst is None and len(cost) > _MOST_TRIED:
-            return None
-        if worst is None:
-            worst = np.max(
-                np.sum(self.project(sparse.eye_array(len(cost), format="csr")) * cost, 1)
-            )
-        return float(worst), float(np.max(cost @ base) / np.sum(base))
-
-    def score(self, cost: np.ndarray, rows: Any) -> np.ndarray:
-        """Return the transport costs from users' distributions to their projections."""
-        return transport_costs(rows, self.project(rows), cost)
-
-    def sample(self, rows: Any, integers: np.ndarray) -> np.ndarray:
-        """Return the indices of outputs, drawn by uniform random integers."""
-        # A caller may have made underflow an error, which the values of a row could raise.
-        with np.errstate(all="ignore"):
-            probabilities = self.project(rows)
-        outputs = np.empty(np.shape(integers), dtype=np.intp)
-        height = max(1, _IN_CACHE // probabilities.shape[1])
-        for users in gen_batches(len(outputs), height):
-            weights = self.draws.integer_weights(probabilities[users])
-            outputs[users] = self.draws.draw(weights, integers[users])
-        return outputs
-
 
 class BaseDistributionSampler(BaseLocalSampler):
     """Base of the mechanisms that turn a user's whole distribution into one private sample.
 
-    A subclass returns a :class:`Projection` in :meth:`_plan_projection`.
+    A subclass returns, in :meth:`_plan_projection`, a public map of users' distributions into the
+    polytope of a base measure, this measure, and further fitted attributes by name. The map is
+    picklable, and takes normalised CSR rows to probability vectors between the base measure and
+    ``exp(epsilon)`` times it.
 
     Parameters
     ----------
@@ -150,11 +59,8 @@ class BaseDistributionSampler(BaseLocalSampler):
     cost_matrix : array-like of shape (n_inputs, n_outputs), default=None
         Public. Costs, instead of `metric` and `order`. Its rows are matched with the columns of X
         by position, and its columns are the output points.
-    output : {"points", "index", "onehot"}, default="points"
-        The result of :meth:`transform`: coordinates of output points, their indices, or
-        indicators.
-    score_metric : str or callable, default="euclidean"
-        Distance in :meth:`score`. It does not follow `metric`.
+    output : {"points", "index"}, default="points"
+        The result of :meth:`transform`: coordinates of output points, or their indices.
 
     Attributes
     ----------
@@ -172,19 +78,47 @@ class BaseDistributionSampler(BaseLocalSampler):
         "output_points": ["array-like", None],
         "metric": [str, callable],
         "cost_matrix": ["array-like", None],
-        "output": [StrOptions({"points", "index", "onehot"})],
-        "score_metric": [str, callable],
+        "output": [StrOptions({"points", "index"})],
     }
 
+    def __init__(
+        self,
+        epsilon=1.0,
+        *,
+        input_points=None,
+        output_points=None,
+        metric="euclidean",
+        order=1,
+        cost_matrix=None,
+        output="points",
+        n_jobs=None,
+        ledger=None,
+        random_state=None,
+        verbose=0,
+    ) -> None:
+        self.epsilon = epsilon
+        self.input_points = input_points
+        self.output_points = output_points
+        self.metric = metric
+        self.order = order
+        self.cost_matrix = cost_matrix
+        self.output = output
+        self.n_jobs = n_jobs
+        self.ledger = ledger
+        self.random_state = random_state
+        self.verbose = verbose
+
     @abstractmethod
-    def _plan_projection(self, cost: np.ndarray, epsilon: float) -> Projection:
+    def _plan_projection(
+        self, cost: np.ndarray, epsilon: float
+    ) -> tuple[Callable[[Any], np.ndarray], np.ndarray, dict[str, float]]:
         """Return the projection for costs between input and output points."""
 
     def _validate(self, X):
         _validate_weights(self, X, reset=True)
 
     def _plan_mechanism(self, epsilon):
-        geometry = make_geometry(
+        inputs, outputs, cost = make_geometry(
             self.input_points,
             self.output_points,
             self.cost_matrix,
@@ -193,21 +127,22 @@ class BaseDistributionSampler(BaseLocalSampler):
             n_inputs=self.n_features_in_,
         )
         with one_blas_thread():
-            projection = self._plan_projection(geometry.cost_matrix, epsilon)
-        draws = BoundedRatioMechanism(projection.base_measure, epsilon)
+            project, base, further = self._plan_projection(cost, epsilon)
+        draws = BoundedRatioMechanism(base, epsilon)
         # A computed base measure may be best there, for example if all outputs cost the same.
         if not isinstance(getattr(self, "base_measure", "computed"), str):
-            _check_choice(projection.base_measure, epsilon)
-        return ProjectionMechanism(geometry, projection, draws)
-
-    def _keep_mechanism(self, mechanism):
-        self.output_points_ = mechanism.geometry.output_points
-        self.cost_matrix_ = mechanism.geometry.cost_matrix
-        self.base_measure_ = mechanism.projection.base_measure
-        for name, value in mechanism.projection.attributes.items():
-            setattr(self, name, value)
+            _check_choice(base, epsilon)
+        attributes = {"output_points_": outputs, "cost_matrix_": cost, "base_measure_": base}
+        return UserSamples(
+            draws,
+            partial(_worst_costs, project, cost, base, further.get("worst_case_cost_")),
+            attributes | further,
+            project,
+            inputs,
+        )
 
     def _validate_users(self, X):
+        # Imported before the charge, since an import may fail.
         load_compiler()
         rows = normalise_rows(_validate_weights(self, X, reset=False))
         self._prepare_work(np.diff(rows.indptr))
@@ -221,17 +156,13 @@ class BaseDistributionSampler(BaseLocalSampler):
 
     def _run(self, plan, data):
         samples = plan.release
+        # Drawn for all users at once and in their order, so that results do not depend on chunks.
         integers = plan.source.bits(WEIGHT_BITS, (data.shape[0], samples.n_samples))
-        return self._map(samples.mechanism.sample, samples.chunks, data, integers)
+        draw = partial(_draw, samples.project, samples.draws)
+        return self._map(draw, samples.chunks, data, integers)
 
     def _as_output(self, samples):
-        if self.output == "points":
-            return self.output_points_[samples]
-        if self.output == "index":
-            return samples[:, None]
-        indicators = np.zeros((len(samples), len(self.output_points_)))
-        indicators[np.arange(len(samples)), samples] = 1.0
-        return indicators
+        return self.output_points_[samples] if self.output == "points" else samples[:, None]
 
     def project(self, X) -> np.ndarray:
         """Return the distributions from which the users' samples are drawn.
@@ -254,16 +185,17 @@ class BaseDistributionSampler(BaseLocalSampler):
             If a row of X is not a distribution.
         """
         rows = self._read_users(X)
-        return self._map(self._fitted.project, self._plan_chunks(rows.shape[0]), rows)
+        # A copy: joblib adds attributes to functions that it calls.
+        project = partial(self._fitted.project)
+        return self._map(project, self._plan_chunks(rows.shape[0]), rows)
 
     def score(self, X, y=None) -> float:
         """Return minus the mean transport cost between users' distributions and their projections.
 
         *Not private*: a diagnostic for public data or consenting users. A grid search can use it
-        to choose metrics, orders and base measures. The cost is the distance ``score_metric``
-        between input and output points to the power ``score_order``. It does not depend on the
-        mechanism's own cost, so that candidates are comparable. If `cost_matrix` is given without
-        input and output points of one space, the cost is `cost_matrix`.
+        to choose orders and base measures. The cost is the distance `metric` between input and
+        output points, not its power `order`, so that candidates are comparable. If `cost_matrix` is
+        given without input and output points of one space, the cost is `cost_matrix`.
 
         Parameters
         ----------
@@ -283,7 +215,7 @@ class BaseDistributionSampler(BaseLocalSampler):
             If a row of X is not a distribution.
         """
         rows = self._read_users(X)
-        score = partial(self._fitted.score, self._score_cost())
+        score = partial(_transport_costs, self._fitted.project, self._score_cost())
         return -float(np.mean(self._map(score, self._plan_chunks(rows.shape[0]), rows)))
 
     def __sklearn_tags__(self):
@@ -294,26 +226,75 @@ class BaseDistributionSampler(BaseLocalSampler):
 
     @property
     def _n_features_out(self):
-        return {"points": self.output_points_.shape[1], "index": 1}.get(
-            self.output, len(self.output_points_)
-        )
+        return self.output_points_.shape[1] if self.output == "points" else 1
 
     def _score_cost(self):
-        inputs, outputs = self._fitted.geometry.input_points, self.output_points_
+        inputs, outputs = self._fitted.input_points, self.output_points_
         if inputs is None or inputs.shape[1] != outputs.shape[1]:
             return self.cost_matrix_
-        return power_of_distances(inputs, outputs, self.score_metric, self.score_order)
+        return power_of_distances(inputs, outputs, self.metric, 1)
+
+
+def _draw(
+    project: Any, draws: BoundedRatioMechanism, rows: Any, integers: np.ndarray
+) -> np.ndarray:
+    """Return the indices of outputs, drawn by uniform random integers."""
+    # A caller may have made underflow an error, which the values of a row could raise.
+    with np.errstate(all="ignore"):
+        probabilities = project(rows)
+    outputs = np.empty(np.shape(integers), dtype=np.intp)
+    # So many weights are rounded at a time: the processor's cache holds them.
+    height = max(1, (1 << 16) // probabilities.shape[1])
+    for users in gen_batches(len(outputs), height):
+        weights = draws.integer_weights(probabilities[users])
+        outputs[users] = draws.draw(weights, integers[users])
+    return outputs
+
+
+def _worst_costs(
+    project: Any, cost: np.ndarray, base: np.ndarray, worst: float | None
+) -> tuple[float, float] | None:
+    """Return the expected cost of a sample for the worst user, and without any data.
+
+    It is None without a closed form, if there are too many inputs to try them all.
+    """
+    if worst is None and len(cost) > 512:
+        return None
+    if worst is None:
+        # Tried at the points alone, where distributions of users are most different.
+        worst = np.max(np.sum(project(sparse.eye_array(len(cost), format="csr")) * cost, 1))
+    return float(worst), float(np.max(cost @ base) / np.sum(base))
+
+
+def _transport_costs(project: Any, cost: np.ndarray, rows: Any) -> np.ndarray:
+    """Return the transport costs from users' distributions to their projections."""
+    return transport_costs(rows, project(rows), cost)
 
 
 def _validate_weights(estimator, X, reset):
     """Return X as float64, dense or CSR, with finite and non-negative entries."""
+    # Points and costs are matched with columns by position: names in another order are a mistake.
     names = list(getattr(X, "columns", ()))
+    # scikit-learn's own text advises to impute.
+    instead = {
+        "Input X contains NaN": (
+            "Input X contains NaN. Where a user has no weight write 0, as "
+            "DataFrame.pivot_table(..., fill_value=0) does; do not impute, because that would fill "
+            "in values of other users."
+        ),
+        "could not convert": (
+            "X holds text that cannot be read as numbers. It must have weights, in a row for each "
+            "user and a column for each place, visited or not. Of a list of visits it is made by "
+            "pandas.crosstab(users, places).reindex(columns=all_places, fill_value=0)."
+        ),
+    }
     refuse_other_order("input_points", estimator.input_points, names)
     check_row_names(estimator.cost_matrix, names)
     X = validate_private_data(
-        estimator, X, instead=_INSTEAD, accept_sparse="csr", dtype=np.float64, reset=reset
+        estimator, X, instead=instead, accept_sparse="csr", dtype=np.float64, reset=reset
     )
     if sparse.issparse(X):
+        # The row of a stored entry; only its number is told, never a value.
         wrong = np.searchsorted(X.indptr, np.flatnonzero(X.data < 0), side="right") - 1
     else:
         wrong = np.flatnonzero((X < 0).any(axis=1))
@@ -327,8 +308,9 @@ def _validate_weights(estimator, X, reset):
 
 def _check_choice(base_measure, epsilon):
     """Raise if the base measure permits a single distribution only."""
-    total = math.fsum(base_measure)
-    is_single = total > 1 - _NEGLIGIBLE or math.exp(epsilon) * total < 1 + _NEGLIGIBLE
+    # A sum this close to an end leaves a single distribution.
+    total, negligible = math.fsum(base_measure), 1e-12
+    is_single = total > 1 - negligible or math.exp(epsilon) * total < 1 + negligible
     if is_single and len(base_measure) > 1 and np.count_nonzero(base_measure) > 1:
         raise ValueError(
             f"base_measure sums to {total:.6g}, so that every user would get the same "
@@ -379,17 +361,11 @@ class WassersteinProjectionSampler(BaseDistributionSampler):
     tol : float, default=1e-3
         Certified relative excess cost of the optimal base measure, and of projections by the
         entropic solver. The exact solver is exact up to rounding.
-    max_iter : int, default=1000
-        Largest number of entropic sweeps per user. If they give no certificate, the exact solver
-        finishes.
     {output}
-    {score_metric}
-    {score_order}
     {n_jobs}
     {ledger}
     {random_state}
-    verbose : int, default=0
-        Whether to show progress bars, over users and in the search for the base measure.
+    {verbose}
 
     Attributes
     ----------
@@ -454,7 +430,6 @@ class WassersteinProjectionSampler(BaseDistributionSampler):
         ],
         "solver": [StrOptions({"auto", "exact", "entropic"})],
         "tol": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
 
     def __init__(
@@ -469,65 +444,45 @@ class WassersteinProjectionSampler(BaseDistributionSampler):
         base_measure="balanced",
         solver="auto",
         tol=1e-3,
-        max_iter=1000,
         output="points",
-        score_metric="euclidean",
-        score_order=1,
         n_jobs=None,
         ledger=None,
         random_state=None,
         verbose=0,
     ) -> None:
-        self.epsilon = epsilon
-        self.input_points = input_points
-        self.output_points = output_points
-        self.metric = metric
-        self.order = order
-        self.cost_matrix = cost_matrix
+        super().__init__(
+            epsilon, input_points=input_points, output_points=output_points, metric=metric,
+            order=order, cost_matrix=cost_matrix, output=output, n_jobs=n_jobs, ledger=ledger,
+            random_state=random_state, verbose=verbose,
+        )  # fmt: skip
         self.base_measure = base_measure
         self.solver = solver
         self.tol = tol
-        self.max_iter = max_iter
-        self.output = output
-        self.score_metric = score_metric
-        self.score_order = score_order
-        self.n_jobs = n_jobs
-        self.ledger = ledger
-        self.random_state = random_state
-        self.verbose = verbose
 
     def _plan_projection(self, cost, epsilon):
         n_outputs, gap = cost.shape[1], np.nan
+        # A number or an array is the user's choice; the three names are computed.
         base = scaled_uniform(self.base_measure, n_outputs)
         if isinstance(base, str):
             base, gap = self._find_base_measure(base, cost, epsilon)
         base = check_base_measure(base, epsilon, n_outputs)
-        projector = Projector(
-            cost, base, epsilon, solver=self.solver, tol=self.tol, max_iter=self.max_iter
-        )
+        projector = Projector(cost, base, epsilon, solver=self.solver, tol=self.tol)
+        # In closed form: the worst user is at one of the points.
         worst = worst_case_cost(cost, base, epsilon)
-        return Projection(projector, base, {"worst_case_cost_": worst, "worst_case_gap_": gap})
+        return projector, base, {"worst_case_cost_": worst, "worst_case_gap_": gap}
 
     def _prepare_work(self, n_points):
-        self._fitted.projection.projector.prepare(n_points)
+        self._fitted.project.prepare(n_points)
 
     def _find_base_measure(self, choice, cost, epsilon):
         if choice == "optimal":
-            optimal = self._optimal_base_measure(cost, epsilon)
+            optimal = optimal_base_measure(cost, epsilon, tol=self.tol)
             return optimal.base_measure, optimal.gap
         base = uniform_base_measure(cost, epsilon).base_measure
+        # A mean of two feasible measures is feasible, as its constraints are linear.
         if choice == "balanced":
-            base = (self._optimal_base_measure(cost, epsilon).base_measure + base) / 2
+            base = (optimal_base_measure(cost, epsilon, tol=self.tol).base_measure + base) / 2
         return base, np.nan
-
-    def _optimal_base_measure(self, cost, epsilon):
-        with plain_bar(desc="optimal base measure", disable=not self.verbose) as progress:
-
-            def show(result):
-                progress.set_postfix(gap=f"{result.gap:.1e}", refresh=False)
-                progress.update()
-
-            return optimal_base_measure(cost, epsilon, tol=self.tol, callback=show)
 
 
 class KLProjectionSampler(BaseDistributionSampler):
@@ -556,8 +511,6 @@ class KLProjectionSampler(BaseDistributionSampler):
         times the uniform distribution; an array is used as it is. The float, or the sum of the
         array, must be strictly between exp(-epsilon) and 1.
     {output}
-    {score_metric}
-    {score_order}
     {n_jobs}
     {ledger}
     {random_state}
@@ -620,30 +573,21 @@ class KLProjectionSampler(BaseDistributionSampler):
         cost_matrix=None,
         base_measure="minimax",
         output="points",
-        score_metric="euclidean",
-        score_order=1,
         n_jobs=None,
         ledger=None,
         random_state=None,
         verbose=0,
     ) -> None:
-        self.epsilon = epsilon
-        self.input_points = input_points
-        self.output_points = output_points
-        self.metric = metric
-        self.order = order
-        self.cost_matrix = cost_matrix
+        super().__init__(
+            epsilon, input_points=input_points, output_points=output_points, metric=metric,
+            order=order, cost_matrix=cost_matrix, output=output, n_jobs=n_jobs, ledger=ledger,
+            random_state=random_state, verbose=verbose,
+        )  # fmt: skip
         self.base_measure = base_measure
-        self.output = output
-        self.score_metric = score_metric
-        self.score_order = score_order
-        self.n_jobs = n_jobs
-        self.ledger = ledger
-        self.random_state = random_state
-        self.verbose = verbose
 
     def _plan_projection(self, cost, epsilon):
         n_inputs, n_outputs = cost.shape
+        # A ratio of densities exists only between distributions over the same points.
         if n_inputs != n_outputs:
             raise ValueError(
                 "the Kullback-Leibler projection needs one output point per input point, got "
@@ -654,7 +598,7 @@ class KLProjectionSampler(BaseDistributionSampler):
         if isinstance(base, str):
             base = np.full(n_outputs, 1 / (math.exp(epsilon) + n_outputs - 1))
         base = check_base_measure(base, epsilon, n_outputs)
-        return Projection(partial(kl_projection, base_measure=base, epsilon=epsilon), base)
+        return partial(kl_projection, base_measure=base, epsilon=epsilon), base, {}
 
 
 class ExponentialMechanismSampler(BaseDistributionSampler):
@@ -676,8 +620,6 @@ class ExponentialMechanismSampler(BaseDistributionSampler):
     {order}
     {cost_matrix}
     {output}
-    {score_metric}
-    {score_order}
     {n_jobs}
     {ledger}
     {random_state}
@@ -722,44 +664,14 @@ class ExponentialMechanismSampler(BaseDistributionSampler):
            [0.13, 0.16, 0.21, 0.25, 0.25]])
     """
 
-    def __init__(
-        self,
-        epsilon=1.0,
-        *,
-        input_points=None,
-        output_points=None,
-        metric="euclidean",
-        order=1,
-        cost_matrix=None,
-        output="points",
-        score_metric="euclidean",
-        score_order=1,
-        n_jobs=None,
-        ledger=None,
-        random_state=None,
-        verbose=0,
-    ) -> None:
-        self.epsilon = epsilon
-        self.input_points = input_points
-        self.output_points = output_points
-        self.metric = metric
-        self.order = order
-        self.cost_matrix = cost_matrix
-        self.output = output
-        self.score_metric = score_metric
-        self.score_order = score_order
-        self.n_jobs = n_jobs
-        self.ledger = ledger
-        self.random_state = random_state
-        self.verbose = verbose
-
     def _plan_projection(self, cost, epsilon):
         sensitivity = cost_score_sensitivity(cost)
         logits = -0.5 * epsilon * _relative_costs(cost, sensitivity)
+        # By concavity, the smallest probability over all users is at one of the points.
         base = softmax(logits, axis=1).min(axis=0)
         base = check_base_measure(base, epsilon, len(base))
         projector = partial(_exponential_projection, logits, base, epsilon)
-        return Projection(projector, base, {"sensitivity_": sensitivity})
+        return projector, base, {"sensitivity_": sensitivity}
 
 
 def _exponential_projection(logits, base_measure, epsilon, rows):
@@ -772,8 +684,9 @@ def _relative_costs(cost_matrix, sensitivity):
         # All inputs have the same utilities: there is nothing to protect.
         return np.zeros_like(cost_matrix)
     beyond = cost_matrix - cost_matrix.min(axis=1, keepdims=True)
+    # Finite after products and sums, and far beyond any cost at which an output could be drawn.
     with np.errstate(over="ignore"):
-        return np.minimum(beyond / sensitivity, _LARGEST_RELATIVE_COST)
+        return np.minimum(beyond / sensitivity, 1e300)
 
 
 def make_geometry(
@@ -784,8 +697,8 @@ def make_geometry(
     order: float,
     *,
     n_inputs: int,
-) -> Geometry:
-    """Return the geometry that a sampler's parameters describe, or raise."""
+) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
+    """Return input points, output points and costs; no inputs without a space; or raise."""
     inputs = _check_points(input_points, "input_points")
     outputs = _check_points(output_points, "output_points")
     if inputs is not None and len(inputs) != n_inputs:
@@ -793,16 +706,18 @@ def make_geometry(
             f"input_points has {len(inputs)} rows but X has {n_inputs} features; there must "
             "be one input point per column of X."
         )
+    # Without any geometry, columns are ordered bins at 0, 1, 2, ...
     if cost_matrix is None:
         inputs = _bins(n_inputs) if inputs is None else inputs
         outputs = inputs if outputs is None else outputs
-        return Geometry(inputs, outputs, power_of_distances(inputs, outputs, metric, order))
+        return inputs, outputs, power_of_distances(inputs, outputs, metric, order)
     cost = _check_cost_shape(cost_matrix, n_inputs, outputs)
     if outputs is None and inputs is not None and cost.shape[1] == n_inputs:
         outputs = inputs
+    # Costs alone say nothing about a space that both kinds of points are in.
     elif outputs is None:
         inputs, outputs = None, _bins(cost.shape[1])
-    return Geometry(inputs, outputs, cost)
+    return inputs, outputs, cost
 
 
 def _check_points(points, name):
@@ -845,6 +760,7 @@ def check_row_names(cost_matrix: Any, names: list[Any]) -> None:
     """Raise if rows of costs and columns of X have other names, or the same in another order."""
     if not names or not hasattr(cost_matrix, "iloc"):
         return
+    # Only names of text say which column is meant; numbers may be mere positions.
     rows = list(cost_matrix.index)
     are_words = all(isinstance(name, str) for name in rows + names)
     if rows != names and (are_words or set(rows) == set(names)):
@@ -871,6 +787,7 @@ def power_of_distances(inputs, outputs, metric, order):
     if isinstance(metric, str) and metric == "precomputed":
         raise ValueError('metric="precomputed" has no meaning here; give costs as cost_matrix.')
     refuse_degrees(metric, [inputs, outputs])
+    # What overflows is refused below, by the number of its points.
     with np.errstate(all="ignore"):
         try:
             distances = pairwise_distances(
@@ -881,7 +798,8 @@ def power_of_distances(inputs, outputs, metric, order):
                 f"metric={metric!r} does not measure distances between these points ({error}). "
                 "Give another metric of sklearn.metrics.pairwise_distances, or a cost_matrix."
             ) from error
-        rounding = _ROUNDING * np.max(np.abs(distances))
+        # Distances below zero by no more than this are rounding.
+        rounding = 1e-12 * np.max(np.abs(distances))
         distances[(distances < 0) & (distances >= -rounding)] = 0.0
         cost = distances**order
     if not np.isfinite(cost).all():

@@ -11,13 +11,12 @@ import os
 import pickle
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from importlib.util import find_spec
-from itertools import islice
 from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import joblib
 import numpy as np
@@ -25,25 +24,15 @@ from joblib import Parallel, delayed, wrap_non_picklable_objects
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from skdpot import __version__
-from skdpot._progress import plain_bar
+import skdpot
 from skdpot.privacy import PrivacyLedger, Receipt
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import event_to_json
 from skdpot.privacy.random import KeyedSource, derive_key, make_source
-from skdpot.sampling._base import BaseLocalSampler, UserSamples, check_n_samples
+from skdpot.sampling._base import BaseLocalSampler, check_n_samples
 
-_SUFFIXES = (".npy", ".npz", ".parquet")
-# Seconds after which a progress bar appears.
-_PATIENCE = 3.0
-# Number of tasks that a client is given at a time: a killed call loses at most these.
-_BATCH = 1000
 # What is written over a key.
 _ERASED = bytes(32)
-_RESUME = (
-    "All files are charged. Call release_files again with the same arguments: it goes on where it "
-    "stopped, and nothing is charged again."
-)
 
 
 class ReleasedFile(NamedTuple):
@@ -80,7 +69,6 @@ def release_files(
     partition="files",
     read=None,
     write=None,
-    verbose=1,
 ) -> list[ReleasedFile]:
     """Release private samples of all users in many files, each file exactly once.
 
@@ -109,10 +97,10 @@ def release_files(
     ledger : PrivacyLedger
         Is charged for every file before the first sample is drawn. Give it a `path`: the key beside
         it is needed to resume.
-    client : dask.distributed.Client, callable or executor, default=None
-        Where the tasks run: on a Dask cluster, by a function ``client(function, tasks)``, or by an
-        object with such a method ``map``. They may return results in any order. None uses joblib.
-        Tasks hold keys of their files, so all of these must be trusted with users' data.
+    client : callable, default=None
+        Where the tasks run: ``client(function, tasks)`` returns the results of the function for all
+        tasks, in any order, as the method ``map`` of an executor does. None uses joblib. Tasks hold
+        keys of their files, so all that they pass must be trusted with users' data.
     n_jobs : int, default=None
         Number of worker processes, if joblib is used.
     n_samples : int, default=1
@@ -121,14 +109,11 @@ def release_files(
         Name of these files in the ledger. Later files need another name, and the same users are
         charged again.
     read : callable, default=None
-        ``read(path)`` returns one row per user. None reads ".npy" (arrays), ".npz" (sparse
-        matrices of SciPy, or one array) and ".parquet" (numeric columns; or two columns of lists:
-        indices of columns, and weights).
+        ``read(path)`` returns one row per user, as ``pandas.read_parquet`` does. None reads ".npy"
+        (arrays) and ".npz" (sparse matrices of SciPy).
     write : callable, default=None
         ``write(samples, path)`` writes the samples, the same ones as the same bytes. None writes
-        ".npy", ".npz" and ".parquet".
-    verbose : int, default=1
-        Whether to show a progress bar for work of more than three seconds.
+        ".npy" and ".npz" (the array "samples").
 
     Returns
     -------
@@ -175,10 +160,12 @@ def release_files(
     (2.0, 0.0)
     """
     plan = _plan(sampler, ledger, n_samples)
+    # Everything that can be wrong with arguments is refused before a file is read.
     names, files = _check_files(sources, targets, read, write)
     quiet = copy.copy(sampler).set_params(ledger=None, random_state=None, verbose=0)
     facts = {
-        "version": __version__,
+        "version": skdpot.__version__,
+        # A copy of the key beside another ledger would charge there what is drawn here.
         "ledger": ledger.identity,
         "partition": partition,
         "sampler": plan.label,
@@ -190,39 +177,37 @@ def release_files(
         "files": files,
     }
     if read is None:
-        columns = vars(quiet).pop("feature_names_in_", None)
-        # The columns are chosen by their names, which arrays do not have.
-        read = partial(read_users, n_columns=quiet.n_features_in_, names=columns)
+        # Arrays do not have the names of columns.
+        vars(quiet).pop("feature_names_in_", None)
+    # Several releases may write to one folder: each removes the drafts of its own workers only.
     name = hashlib.sha256(f"{ledger.identity} {partition}".encode()).hexdigest()[:16]
-    # One mechanism draws all samples, also those of another call: another fit could have other
-    # last digits.
-    worker = partial(
-        _FileWorker,
-        functions=_pickled((read, write or write_samples)),
-        n_samples=int(n_samples),
-        prefix=f".unfinished-{name}-",
-    )
-    run = partial(_run, client, n_jobs, bool(verbose))
+    settings: dict[str, Any] = {
+        "read": read or _read_users,
+        "write": write or _write_samples,
+        "n_samples": int(n_samples),
+        "prefix": f".unfinished-{name}-",
+    }
     with _held_key(ledger.path, partition) as keys:
         is_new = not keys.claim
         if is_new:
-            work = worker(_pickled(quiet))
+            # A target that exists before the claim is somebody else's; later ones may be ours.
             _refuse_targets(files)
             plan.price(ledger)
-            tasks = (_task(keys, facts, number) for number in range(len(files)))
-            found = dict(run(work, tasks, "files checked", len(files)))
-            numbers = range(len(files))
+            # One mechanism draws all samples, also those of another call: another fit could have
+            # other last digits.
+            chosen = pickle.dumps(wrap_non_picklable_objects(quiet, keep_wrapper=False))
+            tasks = [_task(keys, facts, number) for number in range(len(files))]
+            # Workers report in any order, and a task may have run twice.
+            found = dict(_results(client, n_jobs, partial(_work, chosen, **settings), tasks))
             keys.write(
                 {
                     "facts": facts,
-                    "sampler": base64.b64encode(work.sampler).decode(),
-                    "tokens": [found[number][0] for number in numbers],
-                    "n_users": [found[number][1] for number in numbers],
+                    "sampler": base64.b64encode(chosen).decode(),
+                    "tokens": [found[number][0] for number in range(len(files))],
+                    "n_users": [found[number][1] for number in range(len(files))],
                 }
             )
-        else:
-            _check_same_call(keys, facts)
-            work = worker(base64.b64decode(keys.claim["sampler"]))
+        _check_same_call(keys, facts)
         tokens = dict(zip(names, keys.claim["tokens"], strict=True))
         try:
             receipts = plan.charge_parts_to(ledger, partition, tokens)
@@ -232,19 +217,25 @@ def release_files(
                 keys.forget()
             raise
         try:
-            _finish(keys, facts, work, run)
+            work = partial(_work, base64.b64decode(keys.claim["sampler"]), **settings)
+            _finish(keys, facts, settings["prefix"], partial(_results, client, n_jobs, work))
         except BaseException as error:
-            error.add_note(_RESUME)
+            error.add_note(
+                "All files are charged. Call release_files again with the same arguments: it goes "
+                "on where it stopped, and nothing is charged again."
+            )
             raise
-        n_users = keys.claim["n_users"]
         return [
-            ReleasedFile(source, target, n_users[k], keys.results[k], receipts[name])
-            for k, ((source, target), name) in enumerate(zip(files, names, strict=True))
+            ReleasedFile(source, target, n_users, keys.results[number], receipts[name])
+            for number, (name, (source, target), n_users) in enumerate(
+                zip(names, files, keys.claim["n_users"], strict=True)
+            )
         ]
 
 
 def _check_same_call(keys: "KeyFile", facts: dict[str, Any]) -> None:
     """Raise if the key is of a call with other arguments."""
+    # The noise follows from these facts; with others, the same key would draw two data sets.
     earlier = keys.claim["facts"]
     # Nothing is drawn any more without a key.
     names = [name for name in facts if name != "version" or not keys.is_erased]
@@ -260,84 +251,66 @@ def _check_same_call(keys: "KeyFile", facts: dict[str, Any]) -> None:
 def _task(keys: "KeyFile", facts: dict[str, Any], number: int, **known: Any) -> "FileTask":
     source, target = facts["files"][number]
     # Users with equal numbers in two files have different noise, and different seeds.
-    key = derive_key(keys.key, number.to_bytes(8, "big"))
-    seed = facts["random_state"]
+    key, seed = derive_key(keys.key, number.to_bytes(8, "big")), facts["random_state"]
     if seed is not None:
         sequence = np.random.SeedSequence(seed, spawn_key=(number,))
         seed = int(sequence.generate_state(1)[0])
     return FileTask(number, source, target, key, seed, **known)
 
 
-def _finish(keys: "KeyFile", facts: dict[str, Any], work: "_FileWorker", run: Any) -> None:
+def _finish(keys: "KeyFile", facts: dict[str, Any], prefix: str, run: Any) -> None:
     """Check the targets of files that are done, draw the others, and erase the key."""
-    targets = [target for _, target in facts["files"]]
-    missing = [k for k, target in enumerate(targets) if not _is_done(keys, k, target)]
+    tasks = []
+    for number, (_, target) in enumerate(facts["files"]):
+        digest, is_there = keys.results.get(number), os.path.lexists(target)
+        # Somebody may have edited a released file, or put another one in its place.
+        if digest is not None and is_there and _digest_of(target) != digest:
+            raise RuntimeError(
+                f"{target} is not what was released: its digest is another. Put the released file "
+                "back."
+            )
+        # Without the key, other noise would be drawn: a second release of the same users.
+        if keys.is_erased and not is_there:
+            raise RuntimeError(
+                f"{target} was released, and is gone. Put it back; its users are not drawn again."
+            )
+        if digest is None or not is_there:
+            token = keys.claim["tokens"][number]
+            tasks.append(_task(keys, facts, number, token=token, digest=digest))
+    # Nothing is drawn any more, and there is nothing left to erase.
     if keys.is_erased:
         return
-    folders = set(map(os.path.dirname, targets))
+    folders = {os.path.dirname(target) for _, target in facts["files"]}
     for folder in folders:
+        # Made here, as workers on other machines may race to make it.
         os.makedirs(folder, exist_ok=True)
-    tasks = (
-        _task(keys, facts, k, token=keys.claim["tokens"][k], digest=keys.results.get(k))
-        for k in missing
-    )
-    for number, digest in run(work, tasks, "files", len(missing)):
+    for number, digest in run(tasks):
         keys.record(number, digest)
     for folder in folders:
-        for draft in glob.glob(os.path.join(glob.escape(folder), f"{work.prefix}*")):
+        # What workers left that were killed.
+        for draft in glob.glob(os.path.join(glob.escape(folder), f"{prefix}*")):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(draft)
+    # Only now can no task be repeated any more.
     keys.finish()
 
 
-def _is_done(keys: "KeyFile", number: int, target: str) -> bool:
-    """Tell whether a target is known to hold its samples; raise if it cannot any more."""
-    digest, is_there = keys.results.get(number), os.path.lexists(target)
-    if digest is not None and is_there and _digest_of(target) != digest:
-        raise RuntimeError(
-            f"{target} is not what was released: its digest is another. Put the released file back."
-        )
-    if keys.is_erased and not is_there:
-        raise RuntimeError(
-            f"{target} was released, and is gone. Put it back; its users are not drawn again."
-        )
-    return digest is not None and is_there
-
-
-def _run(
-    client: Any, n_jobs: Any, is_watched: bool, work: Any, tasks: Any, title: str, n_files: int
-) -> Iterator[Any]:
+def _results(client: Any, n_jobs: Any, work: Any, tasks: list["FileTask"]) -> Iterator[Any]:
     """Return the results of all tasks, in any order."""
-    results = _results(client, n_jobs, work, tasks)
-    options = {"unit": "file", "delay": _PATIENCE, "disable": not is_watched}
+    if client is None:
+        found = Parallel(n_jobs, return_as="generator")(delayed(work)(task) for task in tasks)
+    else:
+        # Functions of scripts and notebooks reach other processes, too.
+        found = client(wrap_non_picklable_objects(work, keep_wrapper=False), tasks)
     came = set()
-    for number, result in plain_bar(results, title, n_files, **options):
+    for number, result in found:
         came.add(number)
         yield number, result
-    if len(came) < n_files:
+    if len(came) < len(tasks):
         raise RuntimeError(
-            f"{n_files - len(came)} results are missing: client must return one for each task that "
-            "it is given."
+            f"{len(tasks) - len(came)} results are missing: client must return one for each task "
+            "that it is given."
         )
-
-
-def _results(client: Any, n_jobs: Any, work: Any, tasks: Iterator[Any]) -> Iterator[Any]:
-    """Return results as they come: of this machine, a Dask cluster, or any executor with a map."""
-    if client is None:
-        yield from Parallel(n_jobs, return_as="generator")(delayed(work)(task) for task in tasks)
-        return
-    while batch := list(islice(tasks, _BATCH)):
-        if hasattr(client, "scheduler_info"):
-            from dask.distributed import as_completed
-
-            # pure=False: a task that is done again must not return an earlier result.
-            futures = client.map(work, batch, pure=False)
-            try:
-                yield from (future.result() for future in as_completed(futures))
-            finally:
-                client.cancel(futures)
-        else:
-            yield from (client if callable(client) else client.map)(work, batch)
 
 
 def _refuse_targets(files: list[list[str]]) -> None:
@@ -356,12 +329,14 @@ def _plan(sampler: Any, ledger: Any, n_samples: Any) -> ReleasePlan:
     if not isinstance(sampler, BaseLocalSampler):
         raise TypeError(f"sampler must be a local sampler, got an object of {type(sampler)}.")
     check_is_fitted(sampler)
+    # The sampler's own ledger would not be charged, although the user expects it.
     if sampler.ledger is not None and sampler.ledger is not ledger:
         raise ValueError("the sampler has another ledger than the one given: leave it out there.")
     if not (sampler.random_state is None or isinstance(sampler.random_state, Integral)):
         raise ValueError("random_state of the sampler must be None or an integer.")
-    samples = UserSamples(sampler._fitted, check_n_samples(n_samples))
+    samples = replace(sampler._fitted, n_samples=check_n_samples(n_samples))
     plan = sampler._plan_samples(samples, make_source(sampler.random_state))
+    # Raises for a wrong relation or a seed before anything is read.
     plan.check(ledger)
     if not isinstance(ledger, PrivacyLedger):
         raise TypeError("ledger must be a PrivacyLedger. Create one with a path=, for the key.")
@@ -375,26 +350,21 @@ def _check_files(
     names = [os.fspath(source) for source in sources]
     origins, places = ([os.path.abspath(path) for path in paths] for paths in (names, targets))
     # A source with two names would be released twice.
-    paths = {*map(_real_path, origins), *map(_real_path, places)}
+    paths = set(map(os.path.realpath, origins + places))
     if not names or len(names) != len(places) or len(paths) != 2 * len(names):
         raise ValueError(
             "sources and targets must be as many, at least one, and all different; got "
             f"{len(names)} sources and {len(places)} targets."
         )
-    if read is None:
-        check_suffixes(origins, "read")
-    if write is None:
-        check_suffixes(places, "write")
+    for function, name, known_by in ((read, "read", origins), (write, "write", places)):
+        # Before the key is made: a worker would fail after the charge.
+        unknown = {Path(path).suffix for path in known_by} - {".npy", ".npz"}
+        if function is None and unknown:
+            raise ValueError(
+                f"files end with .npy or .npz; for {', '.join(map(repr, sorted(unknown)))}, pass a "
+                f"function as {name}."
+            )
     return names, [list(pair) for pair in zip(origins, places, strict=True)]
-
-
-def _real_path(path: str) -> Any:
-    """Return the real path of a file, which all its names and links share."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return os.path.realpath(path)
-    return status.st_dev, status.st_ino
 
 
 @dataclass(frozen=True)
@@ -414,56 +384,52 @@ class FileTask:
     digest: str | None = None
 
 
-@dataclass(frozen=True)
-class _FileWorker:
-    """The work on a file, anywhere: it knows no ledger, and draws what was charged.
+def _work(
+    sampler: bytes, task: FileTask, *, read: Any, write: Any, n_samples: int, prefix: str
+) -> tuple[int, Any]:
+    """Return the number of a file, and its token and users; or the digest of its samples.
 
-    `sampler` is the pickle of the fitted sampler, `functions` that of ``read`` and ``write``, and
-    `prefix` is how the names of temporary files begin.
+    It runs anywhere, knows no ledger, and draws what was charged. `sampler` is the pickle of the
+    fitted sampler, and `prefix` is how the names of temporary files begin.
     """
-
-    sampler: bytes
-    functions: bytes
-    n_samples: int
-    prefix: str
-
-    def __call__(self, task: FileTask) -> tuple[int, Any]:
-        """Return the number of a file, and its token and users; or the digest of its samples."""
-        try:
-            return task.number, self._work(task)
-        except Exception as error:
-            error.add_note(f"The file is {task.source}.")
-            raise
-
-    def _work(self, task: FileTask) -> Any:
-        estimator, (read, write) = _loaded(self.sampler), _loaded(self.functions)
+    try:
+        # One mechanism per process, however many files it draws.
+        estimator = _loaded(sampler)
         users = estimator._read_users(read(task.source))
         # The key depends on all that samples depend on. What is digested here is what is drawn,
         # whatever happens to the file meanwhile.
-        sampler = hashlib.sha256(self.sampler).digest()
-        key = derive_key(
-            task.key, sampler, self.n_samples.to_bytes(8, "big"), _digest_of_users(users)
-        )
+        facts = (hashlib.sha256(sampler).digest(), n_samples.to_bytes(8, "big"))
+        key = derive_key(task.key, *facts, _digest_of_users(users))
+        # The ledger shows tokens; they tell nothing about the key or the users.
         token = derive_key(key, b"token").hex()[:32]
         if not task.token:
-            return token, users.shape[0]
+            return task.number, (token, users.shape[0])
         if token != task.token:
             raise RuntimeError("the file has changed since it was charged; put the old one back.")
         source = KeyedSource(key) if task.seed is None else make_source(task.seed)
-        chunks = estimator._plan_chunks(users.shape[0], self.n_samples)
-        samples = UserSamples(estimator._fitted, self.n_samples, chunks)
+        chunks = estimator._plan_chunks(users.shape[0], n_samples)
+        samples = replace(estimator._fitted, n_samples=n_samples, chunks=chunks)
         drawn = estimator._release(estimator._plan_samples(samples, source), users)
         folder, name = os.path.split(task.target)
-        unique = f"{self.prefix}{task.number}-{secrets.token_hex(8)}{os.path.splitext(name)[1]}"
-        write(drawn, draft := os.path.join(folder, unique))
-        _sync(draft)
-        digest = _settle(draft, task)
-        _sync_folder(task.target)
-        return digest
+        # Two workers may draw one file at the same time: each has a draft of its own.
+        unique = f"{prefix}{task.number}-{secrets.token_hex(8)}{os.path.splitext(name)[1]}"
+        draft = os.path.join(folder, unique)
+        write(drawn, draft)
+        return task.number, _settle(draft, task)
+    except Exception as error:
+        error.add_note(f"The file is {task.source}.")
+        raise
+
+
+@lru_cache(maxsize=8)
+def _loaded(pickled: bytes) -> Any:
+    return pickle.loads(pickled)
 
 
 def _settle(draft: str, task: FileTask) -> str:
     """Give samples the name of their target, unless it has the same content by now."""
+    # On disk before it has the target's name, which a crash could otherwise give to half a file.
+    _sync(draft)
     digest = _digest_of(draft)
     if digest != (task.digest or digest):
         raise RuntimeError(
@@ -484,17 +450,8 @@ def _settle(draft: str, task: FileTask) -> str:
             ) from None
     with contextlib.suppress(FileNotFoundError):
         os.unlink(draft)
+    _sync_folder(task.target)
     return digest
-
-
-def _pickled(value: Any) -> bytes:
-    """Return a pickle that includes the functions of scripts and notebooks."""
-    return pickle.dumps(wrap_non_picklable_objects(value, keep_wrapper=False))
-
-
-@lru_cache(maxsize=8)
-def _loaded(pickled: bytes) -> Any:
-    return pickle.loads(pickled)
 
 
 def _digest_of(path: str) -> str:
@@ -505,10 +462,12 @@ def _digest_of(path: str) -> str:
 
 def _digest_of_users(users: Any) -> bytes:
     """Return the SHA-256 digest of checked users, dense or CSR: of every bit of their numbers."""
+    # Columns of sparse rows may be of 32 or 64 bits, for the same users.
     arrays = [np.asarray(users)]
     if sparse.issparse(users):
         arrays = [np.asarray(each, np.int64) for each in (users.indptr, users.indices)]
         arrays.append(users.data)
+    # Shapes first: arrays of other shapes may have the same bytes.
     digest = hashlib.sha256(repr([array.shape for array in arrays]).encode())
     for array in arrays:
         digest.update(array.tobytes())
@@ -556,6 +515,7 @@ class KeyFile:
         self.claim: dict[str, Any] = {}
         self.results: dict[int, str] = {}
         content = file.read()
+        # The key is of fixed width, so that zeros can be written over it in place.
         written = bytes.fromhex(content[:64].decode())
         # What comes after the last end of a line was cut off. A claim that was is not charged.
         lines = content.split(b"\n")[1:-1]
@@ -563,6 +523,7 @@ class KeyFile:
         if lines:
             self.claim = json.loads(lines[0])
         for line in lines[1:]:
+            # A line that was cut off is of a file that is then drawn again, with the same noise.
             with contextlib.suppress(ValueError):
                 number, self.results[number] = json.loads(line)
 
@@ -594,6 +555,7 @@ class KeyFile:
     def finish(self) -> None:
         """Write zeros over the key, once the results are on disk."""
         self._sync()
+        # In place: a new file would leave the old blocks, which hold the key.
         os.pwrite(self._file.fileno(), _ERASED.hex().encode(), 0)
         self._sync()
 
@@ -605,17 +567,15 @@ class KeyFile:
 @contextlib.contextmanager
 def _held_key(ledger_path: Path, partition: str) -> Iterator[KeyFile]:
     """Hold the key of a partition, beside the ledger, which one process at a time can do."""
+    # The lock is on the key's file, so two names of a ledger must lead to one.
     # Whatever links lead to the ledger, it has one key.
     ledger = os.path.realpath(ledger_path)
     # The name of a partition may hold characters that a file name cannot.
-    safe = "".join(
-        letter if letter.isalnum() or letter in "-_" else f"%{ord(letter):x}"
-        for letter in partition
-    )
-    path = f"{ledger}.{safe}.key"
+    path = f"{ledger}.{quote(partition, safe='')}.key"
     with contextlib.ExitStack() as stack:
         try:
             file: Any = stack.enter_context(open(path, "r+b", opener=_open_key))
+            # Two callers would both find no claim, and make two keys.
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             keys = KeyFile(file)
         except BlockingIOError:
@@ -641,106 +601,12 @@ def _open_key(path: str, flags: int) -> int:
     return handle
 
 
-def read_users(path: str, n_columns: int, names: Any = None) -> Any:
-    """Return the data of the users in a file, one row per user.
-
-    Parameters
-    ----------
-    path : str
-        Ends with ".npy" (an array), ".npz" (a sparse matrix by SciPy, or a single array), or
-        ".parquet".
-    n_columns : int
-        How many columns sparse rows have that a Parquet file holds as lists.
-    names : sequence of str, default=None
-        Columns of a Parquet file that are read, in this order; None reads all.
-
-    Returns
-    -------
-    {ndarray, sparse matrix} of shape (n_users, n_features)
-        With two columns of lists in a Parquet file, the first holds a user's numbers of columns,
-        and the second her weights there.
-    """
-    suffix = Path(path).suffix
-    if suffix == ".parquet":
-        return _read_parquet(path, n_columns, names)
-    if suffix == ".npy":
-        return np.load(path, allow_pickle=False)
-    with np.load(path, allow_pickle=False) as arrays:
-        if "format" not in arrays and len(arrays.files) == 1:
-            return arrays[arrays.files[0]]
-    return sparse.load_npz(path)
+def _read_users(path: str) -> Any:
+    return sparse.load_npz(path) if path.endswith(".npz") else np.load(path, allow_pickle=False)
 
 
-def _read_parquet(path: str, n_columns: int, names: Any) -> Any:
-    from pyarrow import parquet, types
-
-    table = parquet.read_table(path, columns=None if names is None else list(names))
-    lists = [types.is_list(kind) or types.is_large_list(kind) for kind in table.schema.types]
-    if lists == [True, True]:
-        return _rows_of_lists(n_columns, *(column.combine_chunks() for column in table.columns))
-    if len(lists) != n_columns:
-        raise ValueError(
-            f"the file has {len(lists)} columns, and fit had {n_columns} without names. Fit to "
-            "columns with names of text, as by X.rename(columns=str): they are read by name."
-        )
-    return np.column_stack([column.to_numpy() for column in table.columns])
-
-
-def _rows_of_lists(n_columns: int, columns: Any, weights: Any) -> sparse.csr_array:
-    """Return sparse rows from lists of columns and lists of weights, one pair per user."""
-    starts = columns.offsets.to_numpy()
-    if columns.null_count or not np.array_equal(starts, weights.offsets.to_numpy()):
-        raise ValueError(
-            "the two columns of lists do not go together: each user needs as many numbers of "
-            "columns as weights, and no list may be missing."
-        )
-    # A slice of a longer array keeps its offsets.
-    indices = columns.values.to_numpy()[starts[0] : starts[-1]]
-    data = weights.values.to_numpy()[starts[0] : starts[-1]]
-    shape = (len(starts) - 1, n_columns)
-    return sparse.csr_array((data, indices, starts - starts[0]), shape=shape)
-
-
-def write_samples(samples: np.ndarray, path: str) -> None:
-    """Write samples to a file, one row per user.
-
-    Parameters
-    ----------
-    samples : ndarray of shape (n_users, n_samples) or (n_users, n_samples, n_features)
-        The result of `sample`.
-    path : str
-        Ends with ".npy", ".npz" (the array "samples") or ".parquet" (columns "sample_0", ...).
-    """
-    suffix = Path(path).suffix
-    if suffix == ".npy":
-        np.save(path, samples)
-    elif suffix == ".npz":
+def _write_samples(samples: np.ndarray, path: str) -> None:
+    if path.endswith(".npz"):
         np.savez(path, samples=samples)
     else:
-        _write_parquet(samples, path)
-
-
-def _write_parquet(samples: np.ndarray, path: str) -> None:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    columns = {
-        f"sample_{k}": pa.array(column)
-        if column.ndim == 1
-        else pa.FixedSizeListArray.from_arrays(pa.array(column.ravel()), column.shape[1])
-        for k, column in enumerate(np.moveaxis(samples, 1, 0))
-    }
-    parquet.write_table(pa.table(columns), path)
-
-
-def check_suffixes(paths: list[str], parameter: str) -> None:
-    """Raise unless all files have a known format; Parquet needs pyarrow."""
-    suffixes = {Path(path).suffix for path in paths}
-    unknown = sorted(suffixes.difference(_SUFFIXES))
-    if unknown:
-        raise ValueError(
-            f"files end with {', '.join(_SUFFIXES)}; for {', '.join(map(repr, unknown))}, pass a "
-            f"function as {parameter}."
-        )
-    if ".parquet" in suffixes and find_spec("pyarrow") is None:
-        raise ImportError('Parquet files need pyarrow: pip install "skdpot[dask]".')
+        np.save(path, samples)

@@ -1,6 +1,5 @@
 """Private unit vectors."""
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -9,41 +8,8 @@ from skdpot._base import validate_private_data
 from skdpot._sklearn_compat import StrOptions
 from skdpot.privacy.choices import CapConstruction, CapRejection, rejection_is_affordable
 from skdpot.privacy.random import NoiseSource
-from skdpot.sampling._base import BaseLocalSampler
-from skdpot.transport import SphereBaseMeasure, sphere_base_measure, sphere_cap_cost
-
-# With this epsilon, a sample hardly depends on the vector.
-_NO_EPSILON = 1e-6
-
-
-@dataclass(frozen=True)
-class CapMechanism:
-    """A base measure on the sphere, and draws around a unit vector; public throughout."""
-
-    base: SphereBaseMeasure
-    method: str
-    draws: CapRejection | CapConstruction
-    n_features: int
-    order: float
-
-    @property
-    def epsilon(self) -> float:
-        """Return the privacy parameter of one sample."""
-        return self.draws.epsilon
-
-    def worst_costs(self) -> tuple[float, float]:
-        """Return the expected cost of a sample for any user, and of a uniform sample."""
-        blind = sphere_base_measure(self.n_features, _NO_EPSILON, order=self.order)
-        return self.base.cost, blind.cost
-
-    def sample(
-        self, source: NoiseSource, n_samples: int, points: np.ndarray, positions: np.ndarray
-    ) -> np.ndarray:
-        """Return unit vectors, drawn from the sources of the users at these positions."""
-        sources = [source.for_user(position) for position in positions]
-        # A caller may have made underflow an error, which the values of a row could raise.
-        with np.errstate(all="ignore"):
-            return self.draws.draw(points, sources, n_samples)
+from skdpot.sampling._base import BaseLocalSampler, UserSamples
+from skdpot.transport import sphere_base_measure, sphere_cap_cost
 
 
 class SphericalProjectionSampler(BaseLocalSampler):
@@ -74,7 +40,6 @@ class SphericalProjectionSampler(BaseLocalSampler):
         Gaussian variables per sample on average and epsilon is at most 30. This depends only on
         epsilon, `order` and the number of features. With ``order=1``, rejection is used up to
         epsilon = 11 with 1,000 features, 13 with 100 and 21 with 3.
-    {score_order}
     {n_jobs}
     {ledger}
     {random_state}
@@ -135,7 +100,6 @@ class SphericalProjectionSampler(BaseLocalSampler):
         *,
         order=1,
         method="auto",
-        score_order=1,
         n_jobs=None,
         ledger=None,
         random_state=None,
@@ -144,7 +108,6 @@ class SphericalProjectionSampler(BaseLocalSampler):
         self.epsilon = epsilon
         self.order = order
         self.method = method
-        self.score_order = score_order
         self.n_jobs = n_jobs
         self.ledger = ledger
         self.random_state = random_state
@@ -155,21 +118,24 @@ class SphericalProjectionSampler(BaseLocalSampler):
 
     def _plan_mechanism(self, epsilon):
         base = sphere_base_measure(self.n_features_in_, epsilon, order=self.order)
+        # The choice of the method depends on nothing private, so it tells nothing.
         public = (self.n_features_in_, epsilon, base.threshold)
         method = self.method
         if method == "auto":
             method = "rejection" if rejection_is_affordable(*public) else "direct"
         draws = (CapRejection if method == "rejection" else CapConstruction)(*public)
-        return CapMechanism(base, method, draws, self.n_features_in_, self.order)
-
-    def _keep_mechanism(self, mechanism):
-        self.scale_ = mechanism.base.scale
-        self.threshold_ = mechanism.base.threshold
-        self.worst_case_cost_ = mechanism.base.cost
-        self.method_ = mechanism.method
+        attributes = {
+            "scale_": base.scale,
+            "threshold_": base.threshold,
+            "worst_case_cost_": base.cost,
+            "method_": method,
+        }
+        worst_costs = partial(_worst_costs, base.cost, self.n_features_in_, self.order)
+        return UserSamples(draws, worst_costs, attributes)
 
     def _validate_users(self, X):
         X = validate_private_data(self, X, dtype=np.float64, reset=False)
+        # A row of zeros has no direction, and its number alone is told.
         largest = np.abs(X).max(axis=1)
         empty = np.flatnonzero(largest == 0)
         if empty.size:
@@ -182,19 +148,20 @@ class SphericalProjectionSampler(BaseLocalSampler):
         return X / np.linalg.norm(X, axis=1, keepdims=True)
 
     def _doubles_per_user(self, n_samples):
+        # Proposals of rejection take more than samples, which chunks must leave room for.
         return max(self._fitted.draws.doubles_per_user, n_samples * self.n_features_in_)
 
     def _run(self, plan, data):
         samples = plan.release
-        draw = partial(samples.mechanism.sample, plan.source, samples.n_samples)
+        draw = partial(_draw, samples.draws, plan.source, samples.n_samples)
         return self._map(draw, samples.chunks, data, np.arange(len(data)))
 
     def score(self, X, y=None) -> float:
         """Return minus the expected distance between users' vectors and their samples.
 
         The expectation is exact and the same for all unit vectors, so it reveals nothing about X
-        and nothing is charged. It uses the distance to the power ``score_order``, not `order`, so
-        that candidates are comparable.
+        and nothing is charged. It uses the distance itself, not its power `order`, so that
+        candidates are comparable.
 
         Parameters
         ----------
@@ -213,11 +180,32 @@ class SphericalProjectionSampler(BaseLocalSampler):
         ValueError
             If a row of X has no direction.
         """
+        # Rows are checked as in a release, although the score is the same for all of them.
         self._read_users(X)
         return -sphere_cap_cost(
-            self.n_features_in_, self._fitted.epsilon, self.threshold_, order=self.score_order
+            self.n_features_in_, self._fitted.draws.epsilon, self.threshold_, order=1
         )
 
     @property
     def _n_features_out(self):
         return self.n_features_in_
+
+
+def _worst_costs(cost: float, n_features: int, order: float) -> tuple[float, float]:
+    """Return the expected cost of a sample for any user, and of a uniform sample."""
+    # With so small an epsilon, a sample hardly depends on the vector.
+    return cost, sphere_base_measure(n_features, 1e-6, order=order).cost
+
+
+def _draw(
+    draws: CapRejection | CapConstruction,
+    source: NoiseSource,
+    n_samples: int,
+    points: np.ndarray,
+    positions: np.ndarray,
+) -> np.ndarray:
+    """Return unit vectors, drawn from the sources of the users at these positions."""
+    sources = [source.for_user(position) for position in positions]
+    # A caller may have made underflow an error, which the values of a row could raise.
+    with np.errstate(all="ignore"):
+        return draws.draw(points, sources, n_samples)

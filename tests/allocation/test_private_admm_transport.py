@@ -1,9 +1,7 @@
 """The allocation estimator: optimal without a budget, and with one a function of releases."""
 
-import io
 import pickle
 import warnings
-from contextlib import redirect_stderr
 
 import numpy as np
 import pandas as pd
@@ -12,7 +10,6 @@ from scipy import sparse
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -127,25 +124,11 @@ def test_sparse_matrices_hold_the_edges(rng):
     assert held.score(sparse.csr_array(X)) == pytest.approx(dense.score(X))
 
 
-def test_results_do_not_depend_on_the_number_of_threads(rng):
-    X = rng.uniform(1, 5, (200, 110))
-    one, two = (PrivateADMMTransport(None, n_jobs=n, max_iter=30, tol=0.5).fit(X) for n in (1, 2))
-    assert_same_state(one, two)
-
-
 def test_not_converging_is_a_warning():
     utilities, model = small(max_iter=1, tol=1e-12)
     with pytest.warns(ConvergenceWarning, match="Raise max_iter or tol") as caught:
         model.fit(utilities[0])
     assert caught[0].filename == __file__
-
-
-def test_progress_is_shown():
-    utilities, model = small(verbose=1)
-    shown = io.StringIO()
-    with redirect_stderr(shown):
-        model.fit(utilities[0])
-    assert "PrivateADMMTransport" in shown.getvalue()
 
 
 # --- shares ---------------------------------------------------------------------------------------
@@ -179,14 +162,6 @@ def test_score_is_the_social_utility():
     assert model.score(X) == pytest.approx((model.plan_ * X).sum())
 
 
-def test_names_go_through():
-    pd = pytest.importorskip("pandas")
-    utilities, model = small()
-    frame = pd.DataFrame(utilities[0], columns=["north", "south", "west"])
-    shares = model.set_output(transform="pandas").fit_transform(frame)
-    assert list(shares.columns) == ["north", "south", "west"]
-
-
 def test_source_utilities_are_routed():
     (X, S), model = small()
     direct = clone(model).fit(X, source_utilities=S)
@@ -202,7 +177,7 @@ def test_source_utilities_are_routed():
 @pytest.mark.parametrize("epsilon, least", [(1, 0.83), (10, 0.98), (100, 0.999)])
 def test_released_utilities_keep_most_of_the_welfare(epsilon, least):
     ratios = []
-    for seed in range(20):
+    for seed in range(8):
         utilities, bounds = draw_case_study(np.random.default_rng(seed))
         model = PrivateADMMTransport(epsilon, utility_bounds=RANGE, random_state=seed, **bounds)
         model.fit(utilities[0], source_utilities=utilities[1])
@@ -240,8 +215,7 @@ def test_all_that_is_left_follows_from_released_utilities(mechanism, utility, mo
 
 
 @pytest.mark.parametrize("utility", ["linear", "quadratic", "log"])
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("averaging", [False, True])
+@pytest.mark.parametrize("delta, averaging", [(0.0, True), (1e-6, False)])
 def test_all_that_is_left_follows_from_released_messages(utility, delta, averaging, monkeypatch):
     (X, S), model = small(
         epsilon=50.0, delta=delta, mechanism="messages", utility=utility, random_state=0,
@@ -283,21 +257,6 @@ def test_what_is_charged(mechanism, protect, unit):
     assert model.privacy_guarantee_ is None
     model.set_params(random_state=None).fit(X)
     assert (model.privacy_guarantee_.epsilon, model.privacy_guarantee_.unit) == (2.0, unit)
-
-
-def test_nothing_is_released_beyond_the_budget(monkeypatch):
-    ledger = PrivacyLedger(epsilon=1.0, neighbouring="replace_one")
-
-    def refuse(*args):
-        raise AssertionError("released")
-
-    monkeypatch.setattr(UTILITY_MECHANISMS["input"], "run", refuse)
-    monkeypatch.setattr(MessageReleases, "run", refuse)
-    for mechanism in MECHANISMS:
-        (X, S), model = small(mechanism, epsilon=2.0, ledger=ledger)
-        with pytest.raises(BudgetExceededError):
-            model.fit(X, source_utilities=S)
-        assert not hasattr(model, "plan_")
 
 
 def test_budgets_of_nodes():
@@ -347,7 +306,6 @@ def test_a_second_fit_forgets_the_first():
 WRONG = [
     ({"utility_bounds": None}, "utility_bounds must be declared"),
     ({"utility_bounds": (5, 1)}, "low < high"),
-    ({"utility_bounds": (0, np.inf)}, "finite"),
     ({"utility": "log", "utility_bounds": (-1, 5)}, "non-negative"),
     ({"utility": "log", "utility_scale": 0.0}, "scales must be positive"),
     ({"utility": "quadratic", "utility_scale": np.ones((2, 2))}, "utility_scale must be a number"),
@@ -355,16 +313,13 @@ WRONG = [
     ({"target_bounds": (2, 1)}, "smallest <= largest"),
     ({"target_bounds": (-1, 1)}, "non-negative"),
     ({"source_bounds": (0, np.nan)}, "finite"),
-    ({"source_bounds": [(0, 1)]}, "shape"),
     ({"source_bounds": {"depot": (0, 1)}}, "source_bounds must be a pair of numbers"),
     ({"target_bounds": (9, 9)}, "target"),
     ({"adjacency": np.ones((2, 2))}, "adjacency must be of shape"),
     ({"node_budgets": (0.0, 1.0)}, "node_budgets must be a pair"),
     ({"node_budgets": (1.0,)}, "node_budgets must be a pair"),
     ({"epsilon": 0.0}, "epsilon"),
-    ({"epsilon": -1.0}, "epsilon"),
     ({"epsilon": 1e-12}, "larger epsilon"),
-    ({"n_jobs": 0}, "n_jobs"),
     ({"utility_bounds": (0, 1e300)}, "sizes up to"),
     ({"utility": "log", "utility_scale": 1e308}, "utility_scale must be 0, or between"),
     ({"target_bounds": (0, 1e200)}, "bounds must be up to"),
@@ -379,8 +334,6 @@ def test_bad_parameters_cost_nothing(parameters, message, mechanism):
         pytest.skip("randomised response works with any epsilon")
     ledger = PrivacyLedger(epsilon=9.0, neighbouring="replace_one")
     settings = {"epsilon": 1.0, "mechanism": mechanism, "ledger": ledger}
-    if mechanism == "messages" and "n_jobs" in parameters:
-        pytest.skip("it has no such parameter")
     (X, S), model = small(**settings | parameters)
     with pytest.raises(ValueError, match=message):
         model.fit(X, source_utilities=S)
@@ -458,15 +411,6 @@ def test_matrices_that_come_in_stay_as_they_are(epsilon):
     np.testing.assert_allclose(dense, X)
 
 
-def test_a_plan_can_be_changed():
-    (X, S), model = small()
-    model.fit(sparse.csr_array(X), source_utilities=S)
-    score, duals = model.score(X), model.duals_.toarray()
-    model.plan_.eliminate_zeros()
-    assert model.score(X) == score
-    np.testing.assert_array_equal(model.duals_.toarray(), duals)
-
-
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_refused_fit_keeps_the_last(mechanism):
     ledger = PrivacyLedger(epsilon=2.5, neighbouring="replace_one")
@@ -495,22 +439,6 @@ def test_a_part_of_hidden_size_is_refused(mechanism):
         model.fit(X)
 
 
-def test_it_is_private_by_default():
-    (X, _), _ = small()
-    with pytest.raises(ValueError, match="utility_bounds must be declared"):
-        PrivateADMMTransport().fit(X)
-    fitted = PrivateADMMTransport(utility_bounds=RANGE).fit(X)
-    assert fitted.privacy_guarantee_.epsilon == 1.0
-
-
-def test_one_fold_of_all_targets_is_searched():
-    (X, S), model = small()
-    everyone = np.arange(len(X))
-    search = GridSearchCV(model, {"source_bounds": [(1, 2), (1, 3)]}, cv=[(everyone, everyone)])
-    search.fit(X, source_utilities=S)
-    assert search.best_params_ == {"source_bounds": (1, 3)}
-
-
 def test_both_ends_of_an_edge_are_two_secrets():
     (X, S), model = small(epsilon=1.0)
     assert "as one" in str(model.fit(X, source_utilities=S).privacy_guarantee_)
@@ -519,8 +447,9 @@ def test_both_ends_of_an_edge_are_two_secrets():
     assert "as one" not in str(model.fit(X, source_utilities=S).privacy_guarantee_)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("protect", ["parameter", "node"])
+@pytest.mark.parametrize(
+    "mechanism, protect", list(zip(MECHANISMS, ["parameter", "node", "node"], strict=True))
+)
 @pytest.mark.parametrize(
     "adjacency, bounds",
     [

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from matplotlib import pyplot
 
 from skdpot.display import FrontierDisplay
 
@@ -29,15 +28,6 @@ def test_means_and_standard_errors_are_drawn_by_ascending_epsilon(legend_of):
     assert all(len(set(of)) == 2 for of in zip(*styles, strict=True))
     np.testing.assert_array_equal(display.ax_.get_xticks(), [1, 10, 100])
     assert [tick.get_text() for tick in display.ax_.get_xticklabels()] == ["1", "10", "100"]
-
-
-def test_it_goes_where_it_is_told_and_again():
-    _, axes = pyplot.subplots(1, 2)
-    display = FrontierDisplay.from_scores(SCORES, ax=axes[0])
-    assert display.ax_ is axes[0]
-    assert display.plot(axes[1]) is display
-    assert display.ax_ is axes[1]
-    np.testing.assert_array_equal(display.lines_[0].get_ydata(), axes[0].lines[0].get_ydata())
 
 
 def test_wrong_scores_are_refused():

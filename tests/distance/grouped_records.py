@@ -13,7 +13,7 @@ from tests.oracles import distance_releases
 DELTA = 1e-5
 # Of the tests that accept: their seeds are fixed.
 RARE = 1e-4
-MECHANISMS = {"output": {}, "histogram": {"mechanism": "histogram", "grid": 3}}
+MECHANISMS = {"output": {}, "histogram": {"mechanism": "histogram"}}
 PRIVATE = {"labels": "private", "groups": ["a", "b"], "min_group_size": 4}
 ODD_LABELS = [
     "c", None, math.nan, 3, 0.5, 2.0**70, 1j, (1, 2), [1], ["a"], {}, {"a"}, np.array([1, 2]),
@@ -31,7 +31,7 @@ def make_groups(*sizes, n_features=2, seed=0):
 
 def exact(X, y, **params):
     """Return the estimator that was fitted with next to no noise, and no error that is allowed."""
-    settings = {"bounds": (0.0, 1.0), "tol": 1e-8, "random_state": 0} | params
+    settings = {"bounds": (0.0, 1.0), "random_state": 0} | params
     return PrivateSinkhornDistance(1e10, **settings).fit(X, y)
 
 
@@ -57,8 +57,8 @@ def make_tables(*sizes, seed=0):
     return table, y
 
 
-def gower(rows, columns, weights=(1, 1, 1, 1), exponent=1):
-    """Return weighted means of powers of distances within columns, one pair after the other."""
+def gower(rows, columns, exponent=1):
+    """Return means of powers of distances within columns, one pair after the other."""
     widths = {"age": 40.0, "wage": 10.0, "grade": 2.0}
     known = {"grade": ["low", "mid", "high"], "work": ["office", "home"]}
 
@@ -77,9 +77,7 @@ def gower(rows, columns, weights=(1, 1, 1, 1), exponent=1):
     return np.array(
         [
             [
-                np.average(
-                    [distance(x, y, name) ** exponent for name in SCHEMA], weights=weights
-                )
+                np.mean([distance(x, y, name) ** exponent for name in SCHEMA])
                 for _, y in columns.iterrows()
             ]
             for _, x in rows.iterrows()

@@ -3,25 +3,18 @@
 import copy
 import pickle
 
-import numpy as np
 import pytest
-from joblib import parallel_config
-from joblib.externals.loky import get_reusable_executor
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, StratifiedKFold
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_html_repr
 
 from skdpot import PrivacyLedger, PrivateSinkhornDistance
-from skdpot.distance._releases import CostsRelease, GridRelease
 from skdpot.privacy import BudgetAccountant, BudgetError, BudgetExceededError
 from skdpot.privacy.accounting import calibrate_noise_multiplier
 from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent, PlannedDpEvent
+from skdpot.releases import VectorRelease
 from tests.distance.grouped_records import DELTA, MECHANISMS, PRIVATE, make_groups
 
-OUTPUT = {"mechanism": "output", "grid": None}
-RELEASES = {"output": CostsRelease, "histogram": GridRelease}
+OUTPUT = {"mechanism": "output"}
 
 
 def spent(ledger):
@@ -32,14 +25,11 @@ def spent(ledger):
 # -------
 
 
-@pytest.mark.parametrize("method", ["fit", "score"])
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_the_charge_comes_before_the_release(name, method, monkeypatch):
+def test_the_charge_comes_before_the_release(name, monkeypatch):
     X, y = make_groups(10, 6)
     ledger = PrivacyLedger(1.5, 0.1, allow_seeded=True)
     estimator = PrivateSinkhornDistance(bounds=(0, 1), random_state=0, **MECHANISMS[name])
-    if method == "score":
-        estimator.fit(X, y)
     estimator.set_params(ledger=ledger)
     charged = []
 
@@ -47,15 +37,14 @@ def test_the_charge_comes_before_the_release(name, method, monkeypatch):
         charged.append(len(ledger.entries()))
         raise MemoryError
 
-    release = RELEASES["output" if method == "score" else name]
-    monkeypatch.setattr(release, "run", fail)
+    monkeypatch.setattr(VectorRelease, "run", fail)
     before = vars(estimator).keys()
     with pytest.raises(MemoryError):
-        getattr(estimator, method)(X, y)
+        estimator.fit(X, y)
     assert charged == [1]
     # Spent is spent, and what is refused is never computed.
     with pytest.raises(BudgetExceededError):
-        getattr(estimator, method)(X, y)
+        estimator.fit(X, y)
     assert charged == [1] and len(ledger.entries()) == 1
     assert vars(estimator).keys() <= before | {"n_features_in_"}
 
@@ -79,24 +68,20 @@ def test_events_are_exact(sizes):
         assert event == LaplaceDpEvent(2.0)
         event = the_event(epsilon=0.5, delta=DELTA, further_sizes=sizes, **params)
         assert event == PlannedDpEvent(gaussian, DELTA)
-
-
-def test_private_labels_are_named_in_the_ledger():
     assert the_event(epsilon=0.5, **PRIVATE) == LaplaceDpEvent(2.0)
 
 
-def test_a_fit_and_every_score_are_charged():
+def test_every_fit_is_charged_and_nothing_else():
     X, y = make_groups(10, 6)
     for params in MECHANISMS.values():
         ledger = PrivacyLedger(10.0, 0.1)
         estimator = PrivateSinkhornDistance(2.0, bounds=(0, 1), ledger=ledger)
         estimator.set_params(**params).fit(X, y)
-        estimator.score(X, y)
-        estimator.score(X, y)
-        assert [entry.epsilon for entry in ledger.entries()] == pytest.approx([2.0] * 3, rel=0.03)
+        estimator.fit(X, y)
+        assert [entry.epsilon for entry in ledger.entries()] == pytest.approx([2.0] * 2, rel=0.03)
         if estimator.mechanism == "histogram":
             estimator.transform(X)
-        assert len(ledger.entries()) == 3
+        assert len(ledger.entries()) == 2
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -124,61 +109,6 @@ def test_clones_and_copies_share_the_ledger():
     assert spent(ledger) == pytest.approx(1.5)
 
 
-def shifted(X, level=0.0):
-    """Return the first column, moved by a level where the second says so: a repair in miniature."""
-    return X[:, :1] - level * X[:, 1:]
-
-
-def repair_search(ledger, levels=(0.0, 0.25, 0.5), **options):
-    """Return a search for the repair of groups that are 0.25 apart, and their data."""
-    rng = np.random.default_rng(0)
-    group = rng.integers(0, 2, 100)
-    X = np.column_stack([rng.uniform(0.2, 0.6, 100) + 0.25 * group, group])
-    pipeline = make_pipeline(
-        FunctionTransformer(shifted, kw_args={"level": 0.0}),
-        PrivateSinkhornDistance(20.0, bounds=(0, 1), ledger=ledger),
-    )
-    grid = {"functiontransformer__kw_args": [{"level": level} for level in levels]}
-    folds = StratifiedKFold(2, shuffle=True, random_state=0)
-    return GridSearchCV(pipeline, grid, cv=folds, error_score="raise", **options), X, group
-
-
-def test_a_search_over_a_preceding_step_finds_the_repair():
-    ledger = PrivacyLedger()
-    search, X, group = repair_search(ledger)
-    search.fit(X, group)
-    assert search.best_params_ == {"functiontransformer__kw_args": {"level": 0.25}}
-    # Each candidate released two halves twice, to fit and to score; the best then the whole.
-    assert spent(ledger) == pytest.approx(20.0 * (3 * 4 + 1))
-    with parallel_config(backend="threading", n_jobs=2):
-        repair_search(ledger)[0].fit(X, group)
-    assert spent(ledger) == pytest.approx(2 * 20.0 * (3 * 4 + 1))
-
-
-def test_a_search_stops_where_the_budget_ends():
-    ledger = PrivacyLedger(50.0)
-    search, X, group = repair_search(ledger)
-    with pytest.raises(BudgetExceededError):
-        search.fit(X, group)
-    assert spent(ledger) == pytest.approx(40.0)
-
-
-@pytest.mark.experiment
-def test_a_search_in_other_processes_spends_the_same_budget():
-    # On a line, no process has to import POT.
-    X, y = make_groups(10, 6, n_features=1)
-    ledger = PrivacyLedger()
-    estimator = PrivateSinkhornDistance(2.0, bounds=(0, 1), ledger=ledger)
-    folds = StratifiedKFold(2)
-    search = GridSearchCV(estimator, {"order": [1]}, cv=folds, n_jobs=2, error_score="raise")
-    try:
-        with parallel_config(backend="loky"):
-            search.fit(X, y)
-    finally:
-        get_reusable_executor().shutdown(wait=True)
-    assert spent(ledger) == pytest.approx(2.0 * (4 + 1))
-
-
 def test_ledgers_of_other_kinds_are_refused():
     X, y = make_groups(10, 6)
     hiding = PrivacyLedger(10.0)
@@ -191,10 +121,6 @@ def test_ledgers_of_other_kinds_are_refused():
         estimator = PrivateSinkhornDistance(bounds=(0, 1), ledger=ledger, **params)
         with pytest.raises(ValueError, match=message):
             estimator.fit(X, y)
-        assert not ledger.entries()
-        estimator.set_params(ledger=None).fit(X, y).set_params(ledger=ledger)
-        with pytest.raises(ValueError, match=message):
-            estimator.score(X, y)
         assert not ledger.entries()
     fixed = PrivacyLedger(10.0).partition("region", ["north"], fixed_key=True)["north"]
     PrivateSinkhornDistance(bounds=(0, 1), ledger=fixed).fit(X, y)
@@ -220,12 +146,7 @@ def test_guarantee(name):
         "of each record, the size of each group"
     )
     assert clone(fitted).set_params(random_state=0).fit(X, y).privacy_guarantee_ is None
-
-
-def test_guarantee_with_private_labels():
-    X, y = make_groups(10, 6)
-    fitted = PrivateSinkhornDistance(2.0, bounds=(0, 1), **PRIVATE).fit(X, y)
-    assert not fitted.privacy_guarantee_.not_protected
+    fitted = clone(fitted).set_params(**PRIVATE).fit(X, y)
     assert str(fitted.privacy_guarantee_).endswith("private for every record (replace_one)")
 
 

@@ -10,13 +10,8 @@ import pytest
 from scipy.spatial.distance import cdist
 from scipy.stats import kstest, laplace, norm
 from sklearn.base import clone
-from sklearn.compose import make_column_transformer
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
 
 from skdpot import PrivateSinkhornDistance, private_ot_cost
-from skdpot.distance import _releases
-from skdpot.distance._releases import as_matrix
 from skdpot.privacy.accounting import calibrate_noise_multiplier
 from tests.distance.grouped_records import (
     DELTA,
@@ -39,23 +34,17 @@ from tests.oracles.entropic_transport import entropic_transport
 # ------
 
 
+@pytest.mark.parametrize("n_features", [1, 2])
 @pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cityblock", "chebyshev"])
-def test_exact_cost_is_that_of_pot(metric):
-    X, y = make_groups(12, 9)
+def test_exact_cost_is_that_of_pot(metric, n_features):
+    X, y = make_groups(12, 9, n_features=n_features)
     fitted = exact(X, y, metric=metric)
     expected = emd(cdist(X[y == "a"], X[y == "b"], metric))
     assert fitted.distance_ == pytest.approx(expected, abs=1e-9)
 
 
-@pytest.mark.parametrize("metric", ["sqeuclidean", "cityblock"])
-def test_exact_cost_on_a_line(metric):
-    X, y = make_groups(50, 35, n_features=1)
-    expected = emd(cdist(X[y == "a"], X[y == "b"], metric))
-    assert exact(X, y, metric=metric).distance_ == pytest.approx(expected, abs=1e-9)
-
-
-@pytest.mark.parametrize("n_features", [1, 2, 10])
-@pytest.mark.parametrize("reg", [0.05, 0.3, 10.0])
+@pytest.mark.parametrize("n_features", [1, 10])
+@pytest.mark.parametrize("reg", [0.05, 10.0])
 def test_entropic_cost_is_that_of_pot_and_of_the_oracle(n_features, reg):
     X, y = make_groups(8, 11, n_features=n_features)
     cost = cdist(X[y == "a"], X[y == "b"], "sqeuclidean")
@@ -103,14 +92,6 @@ def test_order_takes_roots_of_what_was_released():
     assert low < 0
 
 
-def test_gaussian_samples_are_as_far_apart_as_gaussians():
-    rng = np.random.default_rng(0)
-    X = np.vstack([rng.normal(0, 1, (400, 2)), rng.normal([1, 0], 1.5, (400, 2))])
-    y = np.repeat([0, 1], 400)
-    fitted = PrivateSinkhornDistance(100.0, bounds=(-6, 6), order=2, random_state=0).fit(X, y)
-    assert fitted.distance_ == pytest.approx(math.sqrt(1 + 2 * 0.5**2), abs=0.15)
-
-
 @pytest.mark.parametrize("reg", [0.0, 0.5])
 def test_callable_costs_are_clipped_into_their_range(reg):
     X, y = make_groups(9, 7)
@@ -143,18 +124,16 @@ def test_all_pairs_of_several_groups(params):
     np.testing.assert_array_equal(fitted.distances_, fitted.distances_.T)
     np.testing.assert_array_equal(np.diag(fitted.distances_), 0.0)
     assert len(np.unique(fitted.distances_)) == 4
+    assert np.isnan(fitted.standard_error_[0, 1]) == bool(params)
+    if not params:
+        names = ["c", "a", "b"]
+        fitted = exact(X, y, groups=names)
+        assert fitted.groups_.tolist() == names
+        for g, h in combinations(range(3), 2):
+            cost = cdist(X[y == names[g]], X[y == names[h]], "sqeuclidean")
+            assert fitted.distances_[g, h] == pytest.approx(emd(cost), abs=1e-9)
     for absent in ("distance_", "plan_", "potentials_"):
         assert not hasattr(fitted, absent)
-
-
-def test_values_between_several_groups():
-    X, y = make_groups(9, 7, 12)
-    names = ["c", "a", "b"]
-    fitted = exact(X, y, groups=names)
-    assert fitted.groups_.tolist() == names
-    for g, h in combinations(range(3), 2):
-        cost = cdist(X[y == names[g]], X[y == names[h]], "sqeuclidean")
-        assert fitted.distances_[g, h] == pytest.approx(emd(cost), abs=1e-9)
 
 
 @pytest.mark.parametrize("params", [{}, {"reg": 0.1}, {"reg": 0.1, "divergence": "sinkhorn"}])
@@ -191,7 +170,7 @@ def test_function_and_estimator_are_the_same():
 
 @pytest.mark.parametrize("delta", [0.0, DELTA])
 @pytest.mark.parametrize("labels", [{}, PRIVATE])
-@pytest.mark.parametrize("question", [{}, {"reg": 0.1}, {"reg": 0.1, "divergence": "sinkhorn"}])
+@pytest.mark.parametrize("question", [{}, {"reg": 0.1, "divergence": "sinkhorn"}])
 def test_noise_has_the_scale_that_the_theory_asks_for(delta, labels, question):
     X, y = make_groups(10, 6)
     estimator = PrivateSinkhornDistance(0.5, delta, bounds=([0, 0], [1, 2]), **labels, **question)
@@ -237,7 +216,7 @@ def test_a_fit_adds_the_noise_that_it_declares(delta):
 
 
 @pytest.mark.parametrize("labels", ["public", "private"])
-@pytest.mark.parametrize("k", [3, 5])
+@pytest.mark.parametrize("k", [4])
 def test_noise_between_several_groups(k, labels):
     """A record takes part in k - 1 releases, which cost as much together."""
     X, y = make_groups(*[6] * k)
@@ -263,9 +242,10 @@ def test_noise_between_groups_of_unequal_sizes():
     sensitivities = np.array([1 / sizes[list(pair)].min() for pair in pairs])
     together = (shares / sensitivities).sum(axis=1).max()
     fitted = PrivateSinkhornDistance(2.0, bounds=(0, 1), metric="chebyshev").fit(X, y)
-    expected = as_matrix(math.sqrt(2) * together / 2.0 * sensitivities, 3)
-    np.testing.assert_allclose(fitted.standard_error_, expected, rtol=1.1e-3)
-    assert (fitted.standard_error_ >= expected).all()
+    expected = math.sqrt(2) * together / 2.0 * sensitivities
+    found = fitted.standard_error_[np.triu_indices(3, 1)]
+    np.testing.assert_allclose(found, expected, rtol=1.1e-3)
+    assert (found >= expected).all()
 
 
 @pytest.mark.parametrize("delta", [0.0, DELTA])
@@ -281,12 +261,6 @@ def test_noise_on_counts(delta):
         assert_scale(noise.ravel(), norm, scale)
 
 
-def test_the_noise_of_a_distance_between_histograms_is_not_known():
-    X, y = make_groups(10, 6)
-    fitted = PrivateSinkhornDistance(bounds=(0, 1), **MECHANISMS["histogram"]).fit(X, y)
-    assert np.isnan([fitted.standard_error_, *fitted.noise_interval_]).all()
-
-
 # Private labels
 # --------------
 
@@ -295,7 +269,7 @@ def padded(sample, size):
     return np.vstack([sample, np.full((max(size - len(sample), 0), sample.shape[1]), 0.5)])
 
 
-@pytest.mark.parametrize("sizes", [[10, 6], [3, 9], [2, 1]])
+@pytest.mark.parametrize("sizes", [[10, 6], [2, 1]])
 @pytest.mark.parametrize("declared", [4, [5, 7]])
 def test_small_groups_are_filled_up_with_the_middle_of_the_bounds(sizes, declared):
     X, y = make_groups(*sizes, 9)
@@ -305,7 +279,7 @@ def test_small_groups_are_filled_up_with_the_middle_of_the_bounds(sizes, declare
     assert fitted.distance_ == pytest.approx(emd(cost), abs=1e-9)
 
 
-@pytest.mark.parametrize("params", [{}, {"mechanism": "histogram", "grid": 3}])
+@pytest.mark.parametrize("params", MECHANISMS.values(), ids=MECHANISMS)
 def test_groups_may_be_empty(params):
     X, _ = make_groups(10)
     options = PRIVATE | {"bounds": (0, 1)} | params
@@ -315,18 +289,18 @@ def test_groups_may_be_empty(params):
         assert exact(X, ["nobody"] * 10, **PRIVATE).distance_ == pytest.approx(0, abs=1e-9)
 
 
-@pytest.mark.parametrize("label", ODD_LABELS, ids=repr)
 @pytest.mark.parametrize("groups", [["a", "b"], [0, 2**53 - 1]], ids=str)
-def test_a_label_that_is_no_group_concerns_its_record_alone(label, groups):
+def test_a_label_that_is_no_group_concerns_its_record_alone(groups):
     """Among labels in a list, one must not change the type of the others."""
     X, y = make_groups(10, 6)
     labels = [groups[name == "b"] for name in y.tolist()]
     options = PRIVATE | {"groups": groups}
     without = exact(X[1:], labels[1:], **options).distance_
-    array = np.empty(16, dtype=object)
-    array[:], array[0] = labels, label
-    for given_labels in ([label, *labels[1:]], array, pd.Series(array)):
-        assert exact(X, given_labels, **options).distance_ == pytest.approx(without, abs=1e-9)
+    for label in ODD_LABELS:
+        array = np.empty(16, dtype=object)
+        array[:], array[0] = labels, label
+        for given_labels in ([label, *labels[1:]], array, pd.Series(array)):
+            assert exact(X, given_labels, **options).distance_ == pytest.approx(without, abs=1e-9)
 
 
 DATES = pd.to_datetime(["2024-01-01", "2024-02-01"])
@@ -359,19 +333,6 @@ def test_labels_of_any_kind_are_found(kind):
         fitted = exact(X, given_labels, groups=names, **options)
         assert fitted.distance_ == pytest.approx(expected, abs=1e-9)
         assert len(fitted.groups_) == 2
-        # The labels that a fit returns are found by `score`.
-        assert math.isfinite(fitted.score(X, given_labels))
-
-
-@pytest.mark.parametrize(
-    "kind", ["text", "categories", "nullable numbers", "truth values", "dates"]
-)
-def test_public_groups_are_those_in_y(kind):
-    names, form = LABELS[kind]
-    X, y = make_groups(10, 6)
-    fitted = exact(X, form([names[int(name == "b")] for name in y]))
-    assert fitted.groups_.tolist() == np.unique(np.array(names)).tolist()
-    assert fitted.distance_ == pytest.approx(exact(X, y).distance_, abs=1e-9)
 
 
 # Randomness, threads, progress
@@ -396,21 +357,15 @@ def test_seeds_reproduce_and_their_absence_does_not(name):
     assert (distances(random_state=state) != distances(random_state=state)).any()
 
 
-@pytest.mark.parametrize("further", [{}, {"reg": 0.1}, {"reg": 0.1, "divergence": "sinkhorn"}])
-@pytest.mark.parametrize("name", ["output", "histogram"])
+@pytest.mark.parametrize("further", [{}, {"reg": 0.1, "divergence": "sinkhorn"}])
+@pytest.mark.parametrize("name", MECHANISMS)
 def test_results_do_not_depend_on_the_number_of_jobs(name, further):
-    assert_jobs_do_not_matter(further | MECHANISMS[name])
-
-
-def assert_jobs_do_not_matter(params):
     X, y = make_groups(30, 20, 25)
-    options = {"bounds": (0, 1), "random_state": 0} | params
+    options = {"bounds": (0, 1), "random_state": 0} | further | MECHANISMS[name]
     expected = PrivateSinkhornDistance(**options).fit(X, y)
-    score = expected.score(X, y)
-    for n_jobs in (1, 2, -1):
+    for n_jobs in (2, -1):
         fitted = PrivateSinkhornDistance(n_jobs=n_jobs, **options).fit(X, y)
         np.testing.assert_array_equal(fitted.distances_, expected.distances_)
-        assert fitted.score(X, y) == score
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -425,78 +380,6 @@ def test_progress_bar_changes_nothing_and_tells_nothing(name, capsys):
     assert printed.out == ""
     last = printed.err.split("\r")[-1]
     assert last.startswith("PrivateSinkhornDistance: 100%") and "| 3/3 [" in last
-    shown.score(X, y)
-    assert capsys.readouterr() == ("", "")
-
-
-# Score
-# -----
-
-
-def test_score_is_minus_the_mean_divergence_of_scaled_features():
-    X, y = make_groups(12, 9, 7)
-    low, high = np.array([-1.0, 0.0]), np.array([1.0, 4.0])
-    fitted = exact(X, y, bounds=(low, high), tol=1e-3)
-    samples = [(X[y == name] - low) / (high - low) for name in "abc"]
-
-    def cost(g, h):
-        return entropic_transport(cdist(samples[g], samples[h], "sqeuclidean") / 2, 0.05)[0]
-
-    divergences = [cost(g, h) - (cost(g, g) + cost(h, h)) / 2 for g, h in combinations(range(3), 2)]
-    score = fitted.score(X, y)
-    assert isinstance(score, float)
-    # It is computed up to a thousandth of its sensitivity.
-    assert score == pytest.approx(-np.mean(divergences), abs=1e-3 / 7)
-
-
-CANDIDATES = [
-    {"metric": "cityblock"},
-    {"reg": 2.0},
-    {"reg": 2.0, "divergence": "sinkhorn"},
-    {"order": 2.0},
-    {"tol": 0.5},
-    MECHANISMS["histogram"],
-    {"metric": asymmetric, "cost_range": (3, 4)},
-]
-
-
-@pytest.mark.parametrize("params", CANDIDATES)
-def test_score_compares_candidates_by_one_measure(params):
-    X, y = make_groups(12, 9)
-    estimator = PrivateSinkhornDistance(bounds=(0, 1), random_state=0).fit(X, y)
-    other = PrivateSinkhornDistance(bounds=(0, 1), random_state=0, **params).fit(X, y)
-    assert other.score(X, y) == estimator.score(X, y)
-
-
-def test_noise_of_the_score(monkeypatch):
-    X, y = make_groups(12, 9)
-    estimator = PrivateSinkhornDistance(0.5, bounds=(-1, 3), random_state=np.random.RandomState(0))
-    without = exact(X, y, bounds=(-1, 3)).score(X, y)
-    estimator.fit(X, y)
-    monkeypatch.setattr(
-        _releases, "pairwise_costs", lambda *args, **options: np.array([-2 * without])
-    )
-    noise = np.array([estimator.score(X, y) for _ in range(1500)]) - without
-    # The mean over features of squared differences ranges over 1, and the divergence twice that.
-    assert_scale(noise, laplace, 2 / 9 / 0.5, off=0.4)
-
-
-def test_score_of_equal_groups_is_highest():
-    X, y = make_groups(30, 30)
-    fitted = exact(X, y)
-    twins = np.vstack([X[:30], X[:30]]), np.repeat(["a", "b"], 30)
-    best = fitted.score(*twins)
-    assert best == pytest.approx(0, abs=1e-3 / 30)
-    assert best > fitted.score(X, y)
-
-
-def test_score_is_of_the_groups_of_the_fit():
-    X, y = make_groups(12, 9)
-    fitted = exact(X, y, groups=["b", "a"])
-    with pytest.raises(ValueError, match="y holds 'c', which is not one of the declared groups"):
-        fitted.score(X, np.where(y == "a", "c", y))
-    with pytest.raises(ValueError, match="there is no record of group 'a' in y"):
-        fitted.score(X[y == "b"], y[y == "b"])
 
 
 # In company
@@ -515,31 +398,11 @@ def make_people(n=120):
     return people, rng.choice(["2024", "2025"], n)
 
 
-def test_pipeline_after_a_column_transformer():
-    people, year = make_people()
-    work = ["none", "own", "public"]
-    pipeline = make_pipeline(
-        make_column_transformer(
-            (OneHotEncoder(categories=[work], sparse_output=False), ["work"]),
-            ("passthrough", ["age", "hours"]),
-        ),
-        PrivateSinkhornDistance(1e8, bounds=([0, 0, 0, 18, 0], [1, 1, 1, 90, 60])),
-    )
-    pipeline.fit(people, year)
-    columns = [people["work"] == kind for kind in work]
-    encoded = np.column_stack([*columns, people["age"], people["hours"]]).astype(float)
-    cost = cdist(encoded[year == "2024"], encoded[year == "2025"], "sqeuclidean")
-    assert pipeline[-1].distance_ == pytest.approx(emd(cost), abs=1e-3)
-    assert pipeline[-1].n_features_in_ == 5
-    assert pipeline.score(people, year) < 0
-    assert not hasattr(pipeline, "transform")
-
-
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_data_frames(library):
     people, year = make_people()
     frame = people[["age", "hours"]]
-    options = {"bounds": ([18, 0], [90, 60]), "mechanism": "histogram", "grid": 4}
+    options = {"bounds": ([18, 0], [90, 60]), "mechanism": "histogram"}
     fitted = PrivateSinkhornDistance(random_state=0, **options).fit(frame, pd.Series(year))
     assert (
         list(fitted.feature_names_in_) == list(fitted.get_feature_names_out()) == ["age", "hours"]
@@ -549,8 +412,7 @@ def test_data_frames(library):
     assert type(moved).__module__.split(".")[0] == library
     assert list(moved.columns) == ["age", "hours"]
     np.testing.assert_array_equal(moved.to_numpy(), expected)
-    for method in (fitted.transform, lambda X: fitted.score(X, year)):
-        with pytest.raises(ValueError, match="feature names should match"):
-            method(frame[frame.columns[::-1]])
+    with pytest.raises(ValueError, match="feature names should match"):
+        fitted.transform(frame[frame.columns[::-1]])
     by_array = PrivateSinkhornDistance(random_state=0, **options).fit(frame.to_numpy(), year)
     np.testing.assert_array_equal(by_array.histograms_, fitted.histograms_)

@@ -1,7 +1,6 @@
 """The private distance between groups of rows of a table: text, numbers, levels, missing values."""
 
 import math
-import pickle
 
 import numpy as np
 import pandas as pd
@@ -9,12 +8,9 @@ import polars as pl
 import pytest
 from scipy.stats import laplace, norm
 from sklearn.base import clone
-from sklearn.preprocessing import OneHotEncoder
 
 from skdpot import PrivacyLedger, PrivateSinkhornDistance, private_ot_cost
-from skdpot.distance._costs import TableSpace
 from skdpot.privacy.accounting import calibrate_noise_multiplier
-from skdpot.tables import read_columns, read_schema
 from tests.distance.grouped_records import (
     DELTA,
     PRIVATE,
@@ -29,19 +25,13 @@ from tests.distance.grouped_records import (
 from tests.oracles.entropic_transport import entropic_transport
 
 TABLES = {"bounds": None, "schema": SCHEMA}
-METRICS = {
-    "sqeuclidean": (("sqeuclidean", {}), {"exponent": 2}, 1.0),
-    "euclidean": (("euclidean", {}), {"exponent": 2}, 0.5),
-    "cityblock": (("cityblock", {}), {}, 1.0),
-    "weights": (("cityblock", {"w": [1, 0, 2, 5]}), {"weights": [1, 0, 2, 5]}, 1.0),
-}
+# The exponent of distances within columns, and the power of their mean.
+METRICS = {"sqeuclidean": (2, 1.0), "euclidean": (2, 0.5), "cityblock": (1, 1.0)}
 
 
 def costs_of(metric, X, y):
-    (name, params), options, power = METRICS[metric]
-    return {"metric": name, "metric_params": params}, gower(
-        X[y == "a"], X[y == "b"], **options
-    ) ** power
+    exponent, power = METRICS[metric]
+    return {"metric": metric}, gower(X[y == "a"], X[y == "b"], exponent=exponent) ** power
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -53,16 +43,7 @@ def test_the_cost_is_a_mean_over_columns(metric):
     assert found == pytest.approx(entropic_transport(costs, 0.3)[0], abs=1e-7)
 
 
-@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cityblock"])
-def test_costs_of_many_rows_are_those_of_single_rows(metric):
-    X, y = make_tables(400, 200)
-    schema = read_schema(SCHEMA)
-    rows = TableSpace(schema).points(read_columns(X, schema))
-    A, B, cost = rows[y == "a"], rows[y == "b"], TableSpace(schema).cost(metric)
-    assert np.array_equal(cost(A, B), np.vstack([cost(row, B) for row in A[:, None]]))
-
-
-def test_the_debiased_divergence_and_the_score():
+def test_the_debiased_divergence():
     X, y = make_tables(7, 5)
     groups = [X[y == name] for name in "ab"]
 
@@ -72,9 +53,6 @@ def test_the_debiased_divergence_and_the_score():
     fitted = exact(X, y, **TABLES, reg=0.3, divergence="sinkhorn")
     divergence = cost(0, 1) - (cost(0, 0) + cost(1, 1)) / 2
     assert fitted.distance_ == pytest.approx(divergence, abs=1e-7)
-    scored = exact(X, y, **TABLES, reg=0.05, divergence="sinkhorn").distance_
-    # It is computed up to a thousandth of its sensitivity.
-    assert fitted.score(X, y) == pytest.approx(-scored, abs=1e-3 / 5)
 
 
 def test_costs_within_a_range_of_ones_own():
@@ -127,32 +105,12 @@ def test_it_does_not_matter_what_holds_a_table(kind):
     other = containers(X)[kind]
     expected, found = exact(X, y, **TABLES), exact(other, y, **TABLES)
     assert found.distance_ == expected.distance_ and found.n_features_in_ == 4
-    assert found.score(other, y) == expected.score(X, y)
     samples = [other.filter(pl.Series(y == name)) if kind == "polars" else other[y == name]
                for name in "ab"]  # fmt: skip
-    options = {"schema": SCHEMA, "tol": 1e-8, "random_state": 0}
+    options = {"schema": SCHEMA, "random_state": 0}
     # The first group is the first sample, whatever holds the second.
     assert private_ot_cost(samples[0], X[y == "b"], 1e10, **options) == expected.distance_
     assert private_ot_cost(X[y == "a"], samples[1], 1e10, **options) == expected.distance_
-
-
-@pytest.mark.parametrize("metric", METRICS)
-def test_costs_are_metrics_with_values_from_0_to_1(metric):
-    schema = read_schema(SCHEMA)
-    (name, params), _, _ = METRICS[metric]
-    X, _ = make_tables(30, 20)
-    X.loc[0] = [10**6, np.inf, "unknown", None]
-    places = TableSpace(schema).points(read_columns(X, schema))
-    costs = TableSpace(schema).cost(name, metric_params=params)(places, places)
-    np.testing.assert_array_equal(costs, costs.T)
-    np.testing.assert_array_equal(np.diag(costs), 0.0)
-    assert 0 < costs.max() <= 1
-    distances = np.sqrt(costs) if metric == "sqeuclidean" else costs
-    assert (distances[:, None] <= distances[:, :, None] + distances[None] + 1e-12).all()
-    ends = [[20, 0, "low", "office"], [60, 10, "high", "home"], [40, None, None, None]]
-    places = TableSpace(schema).points(read_columns(ends, schema))
-    costs = TableSpace(schema).cost(name, metric_params=params)(places, places)
-    assert costs[0, 1] == pytest.approx(1.0, abs=1e-15)
 
 
 # Noise
@@ -185,48 +143,6 @@ def test_small_groups_are_filled_up_with_a_public_row():
 # ------
 
 
-def test_drifts_are_in_the_order_that_encoding_and_pot_find():
-    """What is done today, without privacy: categories one by one, standardised numbers, emd2."""
-    rng = np.random.default_rng(0)
-
-    def month(shift, share, n=150):
-        wage = rng.normal(4 + shift, 1, n)
-        work = np.where(rng.random(n) < share, "home", "office")
-        return pd.DataFrame({"wage": wage, "work": work})
-
-    schema = {"wage": (0.0, 10.0), "work": ["office", "home"]}
-    reference = month(0, 0.2)
-    months = [month(0, 0.2), month(0.6, 0.3), month(1.2, 0.5), month(2.5, 0.8)]
-    encoder = OneHotEncoder(categories=[["office", "home"]], sparse_output=False).fit(
-        reference[["work"]]
-    )
-
-    def encoded(table):
-        return np.column_stack(
-            [
-                (table["wage"] - reference["wage"].mean()) / reference["wage"].std(),
-                encoder.transform(table[["work"]]),
-            ]
-        )
-
-    def squared(x, y):
-        return ((x[:, None] - y) ** 2).sum(axis=2)
-
-    today = [emd(squared(encoded(reference), encoded(table))) for table in months]
-    private = [
-        private_ot_cost(reference, table, 2.0, schema=schema, random_state=0) for table in months
-    ]
-    assert np.argsort(private).tolist() == np.argsort(today).tolist() == [0, 1, 2, 3]
-
-
-def test_a_ledger_and_copies():
-    X, y = make_tables(12, 9)
-    ledger = PrivacyLedger(2.0)
-    estimator = PrivateSinkhornDistance(1.0, **TABLES, ledger=ledger)
-    pickle.loads(pickle.dumps(clone(estimator).fit(X, y))).score(X, y)
-    assert ledger.spent()[0] == pytest.approx(2.0)
-
-
 # Refusals
 # --------
 
@@ -236,10 +152,6 @@ REFUSED = {
     "histogram": ({"mechanism": "histogram"}, "a table with a schema has no grid"),
     "metric": ({"metric": "cosine"}, "with schema, metric is one of .* got 'cosine'"),
     "function": ({"metric": min, "cost_range": (0, 1)}, "with schema, metric is one of"),
-    "parameters": ({"metric_params": {"V": 1}}, "'V'; with schema, .* takes w, the weights"),
-    "weights": ({"metric_params": {"w": [1, 1]}}, "a weight for each of the 4 columns"),
-    "no weights": ({"metric_params": {"w": [0] * 4}}, "not all zero"),
-    "words": ({"metric_params": {"w": "abcd"}}, "a weight for each of the 4 columns"),
     "range": ({"cost_range": (2, 3)}, "leaves one cost only"),
     "schema": ({"schema": {"age": (1, 0)}}, "low must be below high"),
     "no schema": ({"schema": {}}, "schema must be a dict that declares"),

@@ -63,13 +63,6 @@ def test_columns_of_a_frame_have_types_that_hold_what_is_declared():
     assert made["job"].isna().tolist() == [False, False, True]
 
 
-def test_columns_of_a_frame_are_found_by_name_and_of_any_type():
-    schema = read_schema(SCHEMA)
-    frame = pd.DataFrame(ROWS)[list(SCHEMA)[::-1]]
-    frame = frame.astype({"hours": "Int64", "job": "category", "wage": "float32", "age": object})
-    np.testing.assert_array_equal(read_units(frame, schema), np.transpose(UNITS))
-
-
 def test_bounds_are_kept_exactly_and_all_else_is_between():
     low, high = 0.1, 0.7
     schema = read_schema({"size": (low, high)})
@@ -365,12 +358,6 @@ def test_types_of_frames_come_back(column):
         column = column.dt.as_unit("us")
     assert made.dtype == column.dtype
     assert [str(one)[:10] for one in made] == [str(one)[:10] for one in column]
-
-
-def test_a_type_that_cannot_hold_what_is_declared_is_not_taken_from_a_frame():
-    frame = pd.DataFrame({"sex": ["F", "M"], "kids": pd.array([1, 2], dtype="int8")})
-    schema = read_schema({"sex": [0, 1], "kids": [1, 2, 300]})
-    assert [column.dtype for column in schema.typed(Table(frame)).columns] == [None] * 2
 
 
 # Each is declared, and has types that pandas finds, and asks for, with another value in one record.

@@ -22,7 +22,7 @@ class _Listener:
 def plan(estimator, X, y):
     """Return what a fit would release, and the records as it would take them."""
     records = estimator._validate(X, y)
-    return estimator._plan(records).release, records.X
+    return estimator._plan(records).release, records[0]
 
 
 def exact_values(release, X):

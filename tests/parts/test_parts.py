@@ -38,7 +38,7 @@ def repair(**parameters):
 
 
 def drift(**parameters):
-    given = {"bounds": (0, 10), "metric": "euclidean", "groups": ["f", "m"], "grid": 20}
+    given = {"bounds": (0, 10), "metric": "euclidean", "groups": ["f", "m"]}
     return PrivateSinkhornDistance(4.0, mechanism="histogram", **{**given, **parameters})
 
 
@@ -276,7 +276,7 @@ SCALES = ((1.0, True), (0.8, False), (1.25, False))
 
 
 def test_each_part_has_the_noise_of_a_whole_release():
-    plan = agreed("distance", delta=1e-6, grid=2)._planned()[1]
+    plan = agreed("distance", delta=1e-6)._planned()[1]
     counts, keys = np.zeros((2, 2)), (k.to_bytes(32, "big") for k in range(1000))
     drawn = [plan.release.add_noise(counts, keyed_source(key, b"x")) for key in keys]
     deviation = plan.event.event.noise_multiplier * np.sqrt(2.0)
@@ -290,7 +290,7 @@ def test_each_part_has_the_noise_of_a_whole_release():
 @pytest.mark.parametrize("plant, refuted", [(False, False), (True, True)])
 def test_an_audit_of_parts_finds_a_planted_bug(plant, refuted, monkeypatch):
     """The bug: noise that depends on the agreement alone, and not on the sums."""
-    agreement = agreed("distance", grid=2, bounds=(0, 1))
+    agreement = Agreement(drift(bounds=(0, 1)), 1, 3, OWNERS)
     estimator, plan = agreement._planned()
     key = iter(range(10**6))
 

@@ -91,8 +91,8 @@ def roomy_base(epsilon):
 def plant(sampler, *, projector=None, draws=None):
     """Put another projector, or other draws, into a fitted sampler."""
     fitted = sampler._fitted
-    projection = replace(fitted.projection, projector=projector or fitted.projection.projector)
-    sampler._fitted = replace(fitted, projection=projection, draws=draws or fitted.draws)
+    projector, draws = projector or fitted.project, draws or fitted.draws
+    sampler._fitted = replace(fitted, project=projector, draws=draws)
 
 
 def loosen_projection(sampler):
@@ -102,7 +102,7 @@ def loosen_projection(sampler):
         cost_matrix=sampler.cost_matrix_,
         base_measure=sampler.base_measure_,
     )
-    plant(sampler, projector=loose.fit(np.eye(N_POINTS))._fitted.projection.projector)
+    plant(sampler, projector=loose.fit(np.eye(N_POINTS))._fitted.project)
 
 
 def loosen_integers(sampler):
@@ -377,7 +377,6 @@ def test_result_tells_what_was_counted():
     result = audit(randomised_response, True, False, vectorized=True, random_state=0)
     assert isinstance(result, AuditResult)
     hits, false_hits = sorted(result.counts, reverse=True)
-    assert result.rates == (result.counts[0] / 5000, result.counts[1] / 5000)
     assert result.rate_bounds == (
         lower_rate(hits, 5000, 0.025),
         upper_rate(false_hits, 5000, 0.025),

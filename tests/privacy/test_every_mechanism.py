@@ -458,7 +458,9 @@ def distance(*sizes, private_labels=False, delta=0.0, sensitivity=None, is_slow=
     far from all records.
     """
     y = np.repeat(np.arange(len(sizes)), sizes)
-    X = (y > 0).astype(float)[:, None]
+    # In three dimensions, the grid of so few records is the same for all epsilons.
+    n_features = 3 if "mechanism" in params else 1
+    X = np.repeat((y > 0).astype(float)[:, None], n_features, axis=1)
     options = {"bounds": (0, 1), "metric": differ, "cost_range": (0, 1), "delta": delta}
     other_X, other_y = X.copy(), y.copy()
     if private_labels:
@@ -561,9 +563,9 @@ MECHANISMS = {
     ),
     # A record takes part in the distances to two other groups.
     "distance, three groups": distance(20, 20, 20, sensitivity=2 / 20, is_slow=True),
-    "distance, histogram": distance(6, 4, mechanism="histogram", grid=[[0.0], [0.5], [1.0]]),
+    "distance, histogram": distance(6, 4, mechanism="histogram"),
     "distance, histogram, private labels": distance(
-        6, 4, private_labels=True, mechanism="histogram", grid=[[0.0], [0.5], [1.0]]
+        6, 4, private_labels=True, mechanism="histogram"
     ),
     "fair predictions": Mechanism(
         fair_predictions, (51, 50), ratio=unchanged, planted={"an eighth of the noise": 8.0},

@@ -197,8 +197,8 @@ def test_what_is_spent_is_the_smallest_budget_of_the_same_orders(event):
     rule = MixtureFilter(2.0, 1e-5, 1e-5)
     total = total_of(rule, [event] * 40)
     spent = rule.spent(total)[0]
-    assert rule._bounds_loss(total, spent * (1 + 1e-12))
-    assert not rule._bounds_loss(total, spent * (1 - 1e-6))
+    assert rule.admits(total, spent * (1 + 1e-12))
+    assert not rule.admits(total, spent * (1 - 1e-6))
 
 
 @pytest.mark.experiment

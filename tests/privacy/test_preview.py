@@ -86,7 +86,7 @@ CASES = {
     "distance, histogram, private labels": Case(
         PrivateSinkhornDistance(
             1.0, 1e-5, bounds=(0, 1), labels="private", groups=[0, 1], min_group_size=5,
-            mechanism="histogram", grid=4,
+            mechanism="histogram",
         ),
         (NUMBERS, LABELS), 2,
     ),
@@ -397,7 +397,7 @@ SIMULATIONS = {
     # What is simulated, and from what share of the expected error up to what share it may be.
     "utilities": (utilities, 0.9, 1.02),
     "distance": (distances, 0.8, 1.2),
-    "distance, histogram": (lambda: distances(mechanism="histogram", grid=10), 0.8, 1.2),
+    "distance, histogram": (lambda: distances(mechanism="histogram"), 0.8, 1.2),
     "samplers": (costs_of_samples, 0.95, 1.05),
     "tables": (counts_of_tables, 0.8, 1.2),
     "vectors": (sizes_and_means_of_classes, 0.8, 1.2),

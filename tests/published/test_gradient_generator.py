@@ -269,9 +269,9 @@ def test_a_seed_is_one_model(gradient):
     assert_same_model(first, second)
     curves = {tuple(fitted.loss_curve_) for fitted in (first, third, unseeded, another)}
     assert len(curves) == 4
-    assert not np.array_equal(unseeded.sample(5), unseeded.sample(5))
     np.testing.assert_array_equal(np.random.get_state()[1], state[0])
     assert torch.equal(torch.get_rng_state(), state[1])
+    assert not np.array_equal(unseeded.sample(5), unseeded.sample(5))
 
 
 @pytest.mark.parametrize("other", [{"verbose": 2}, {"secure_noise": True}, {"device": "cpu"}])

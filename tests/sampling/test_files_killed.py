@@ -1,7 +1,7 @@
-"""Releases of files whose workers, scheduler and caller are killed at random moments.
+"""Releases of files whose workers and caller are killed at random moments.
 
-``SKDPOT_KILLS`` sets how many moments there are for joblib, and for Dask, ``SKDPOT_SECONDS`` how
-long one process is killed at random events of the system, and ``SKDPOT_SEED`` which ones. The files
+``SKDPOT_KILLS`` sets how many moments there are for joblib, ``SKDPOT_SECONDS`` how long one process
+is killed at random events of the system, and ``SKDPOT_SEED`` which ones. The files
 of a folder are released by one call after another, until one comes to its end.
 """
 
@@ -30,7 +30,7 @@ N_FILES, N_USERS, N_PLACES = 6, 1500, 24
 PATIENCE = 120.0
 
 
-# A call, in a process of its own. It is given the folder, and the address of a scheduler or None.
+# A call, in a process of its own. It is given the folder.
 CALL = """
 import os, traceback
 import numpy as np
@@ -39,12 +39,8 @@ from skdpot import PrivacyLedger, WassersteinProjectionSampler, release_files
 (folder / "began").touch()
 try:
     sampler = WassersteinProjectionSampler(2.0, base_measure="uniform").fit(np.ones((1, n_places)))
-    arguments = {"ledger": PrivacyLedger(2.0, path=folder / "ledger"), "verbose": 0, "n_jobs": 2}
-    if scheduler is not None:
-        from dask.distributed import Client
-
-        arguments["client"] = Client(scheduler, timeout=60)
-    release_files(sampler, *files, **arguments)
+    ledger = PrivacyLedger(2.0, path=folder / "ledger")
+    release_files(sampler, *files, ledger=ledger, n_jobs=2)
     (folder / "ended").touch()
 except BaseException as error:
     (folder / "error").write_text("".join(traceback.format_exception(error)))
@@ -82,53 +78,6 @@ def kill(process):
         os.kill(process, signal.SIGKILL)
 
 
-class Cluster:
-    """A Dask scheduler and two workers, each with a nanny."""
-
-    def __init__(self, folder):
-        self.folder, self.number, self.processes = folder, 0, []
-        self.start()
-
-    def start(self):
-        self.number += 1
-        file = self.folder / f"scheduler-{self.number}.json"
-        at = ["--no-dashboard", "--scheduler-file", str(file)]
-        self.processes = [self._run("scheduler", "--port", "0", *at)]
-        self.processes += [self._run("worker", "--nthreads", "1", *at) for _ in range(2)]
-        wait_for(lambda: file.exists() and file.read_text().endswith("}"), "the scheduler")
-        self.address = json.loads(file.read_text())["address"]
-
-    def _run(self, *command):
-        return subprocess.Popen(
-            [sys.executable, "-m", "dask", *command],
-            cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-
-    def stop(self):
-        for process in self.processes:
-            for each in (*children_of(process.pid), process.pid):
-                kill(each)
-            process.wait()
-
-    def kill(self, victim, rng):
-        if victim == "scheduler":
-            # A cluster without one is of no use to the next call.
-            kill(self.processes[0].pid)
-            return
-        # The nanny stays, and starts another.
-        workers = [each for nanny in self.processes[1:] for each in children_of(nanny.pid)]
-        if workers:
-            kill(rng.choice(workers))
-
-    def revive(self):
-        if self.processes[0].poll() is not None:
-            self.stop()
-            self.start()
-
-
 def digests(folder):
     """Return what the targets hold that have their name by now."""
     return {
@@ -141,26 +90,21 @@ def digests(folder):
 class Killing:
     """Calls that release files, and what is killed while they do."""
 
-    def __init__(self, folder, cluster=None):
-        self.folder, self.cluster = folder, cluster
+    def __init__(self, folder):
+        self.folder = folder
         self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(["skdpot.sampling._files", "dask.distributed"])
+        self.context.set_forkserver_preload(["skdpot.sampling"])
         self.script = str(folder / "call.py")
         Path(self.script).write_text(CALL)
         self.rng = random.Random(SEED)
-        self.victims = ["caller", "worker"] if cluster is None else ["caller", "worker"] * 2
-        self.victims += [] if cluster is None else ["scheduler"]
+        self.victims = ["caller", "worker"]
         # Until it is known how long a call takes.
         self.seconds = 5.0
         self.killed = dict.fromkeys(self.victims, 0)
 
     def start(self, folder):
         (folder / "began").unlink(missing_ok=True)
-        if self.cluster is not None:
-            self.cluster.revive()
-        scheduler = None if self.cluster is None else self.cluster.address
-        given = {"folder": folder, "scheduler": scheduler, "n_places": N_PLACES}
-        given["files"] = files_of(folder)
+        given = {"folder": folder, "n_places": N_PLACES, "files": files_of(folder)}
         process = self.context.Process(target=runpy.run_path, args=(self.script, given))
         process.start()
         began = folder / "began"
@@ -178,8 +122,6 @@ class Killing:
         self.killed[victim] += 1
         if victim == "caller":
             kill(process.pid)
-        elif self.cluster is not None:
-            self.cluster.kill(victim, self.rng)
         else:
             workers = children_of(process.pid)
             kill(self.rng.choice(workers) if workers else process.pid)
@@ -236,15 +178,6 @@ def test_by_joblib(tmp_path):
     kill_at_random_moments(Killing(tmp_path))
 
 
-@pytest.mark.experiment
-def test_on_dask(tmp_path):
-    cluster = Cluster(tmp_path)
-    try:
-        kill_at_random_moments(Killing(tmp_path, cluster))
-    finally:
-        cluster.stop()
-
-
 # A process that releases files in forks, each of which dies at an event of the system. Samples
 # leave whenever one dies, and the key's file is restored from an older copy of it now and then.
 EVENTS = """
@@ -289,7 +222,7 @@ def call(folder, n_events):
         try:
             release_files(
                 sampler, sorted(folder.glob("u*")), [folder / f"s{k}.npy" for k in range(3)],
-                ledger=ledger, verbose=0,
+                ledger=ledger,
             )
         except BaseException as error:
             left[0] = None
@@ -347,7 +280,7 @@ def kill_at_events(folder, seconds):
 
 
 def test_at_a_few_events(tmp_path):
-    n_kills, n_folders = kill_at_events(tmp_path, 3.0)
+    n_kills, n_folders = kill_at_events(tmp_path, 1.5)
     assert n_kills > 3 and n_folders > 1
 
 

@@ -3,11 +3,7 @@
 import copy
 import math
 import pickle
-import re
-import threading
-import time
 import traceback
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -23,9 +19,6 @@ from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.metrics import pairwise_distances
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.utils import estimator_html_repr
-from threadpoolctl import threadpool_info, threadpool_limits
 
 from skdpot import (
     ExponentialMechanismSampler,
@@ -35,7 +28,6 @@ from skdpot import (
 )
 from skdpot.privacy import BudgetAccountant, BudgetError, PrivacyLedger
 from skdpot.privacy.choices import BoundedRatioMechanism, CapRejection
-from skdpot.sampling import _base
 
 LOCAL_SAMPLERS = [WassersteinProjectionSampler, KLProjectionSampler, ExponentialMechanismSampler]
 SAMPLERS = [*LOCAL_SAMPLERS, SphericalProjectionSampler]
@@ -84,12 +76,10 @@ def test_outputs_are_views_of_the_same_samples(sampler_class):
     assert index.shape == (12, 1) and index.dtype == np.intp
     np.testing.assert_array_equal(sampler.transform(X), points[index[:, 0]])
     np.testing.assert_array_equal(sampler.set_params(output="index").transform(X), index)
-    indicators = sampler.set_params(output="onehot").transform(X)
-    np.testing.assert_array_equal(indicators, np.eye(5)[index[:, 0]])
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
-@pytest.mark.parametrize("output, width", [("points", 2), ("index", 1), ("onehot", 5)])
+@pytest.mark.parametrize("output, width", [("points", 2), ("index", 1)])
 @pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
 def test_outputs_as_data_frames(sampler_class, output, width, library):
     frame = pd.DataFrame(make_weights(), columns=[f"bin {i}" for i in range(5)])
@@ -155,30 +145,17 @@ def with_duplicates(X):
     return sparse.csr_array((data[by_row], columns[by_row], indptr), shape=X.shape)
 
 
-def with_wide_indices(X):
-    rows = sparse.csr_array(X)
-    rows.indices, rows.indptr = rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
-    return rows
-
-
 FORMS = {
     "list": lambda X: X.tolist(),
     "int": lambda X: X.astype(np.int32),
-    "unsigned": lambda X: X.astype(np.uint8),
     "float32": lambda X: X.astype(np.float32),
     "object": lambda X: X.astype(object),
-    "fortran": np.asfortranarray,
     "read-only": lambda X: np.frombuffer(X.tobytes()).reshape(X.shape),
     "frame": pd.DataFrame,
-    "csr matrix": sparse.csr_matrix,
     "csr array": sparse.csr_array,
     "csc array": sparse.csc_array,
-    "coo array": sparse.coo_array,
-    "coo matrix": sparse.coo_matrix,
-    "lil array": sparse.lil_array,
     "sparse integers": lambda X: sparse.csr_array(X.astype(np.int64)),
     "duplicates": with_duplicates,
-    "wide indices": with_wide_indices,
 }
 
 
@@ -193,14 +170,6 @@ def test_the_form_of_the_input_changes_nothing(sampler_class, form):
     np.testing.assert_array_equal(sampler.project(given), sampler.project(X))
     assert sampler.score(given) == sampler.score(X)
     assert pickle.dumps(given) == before
-
-
-@pytest.mark.parametrize("make", [np.array, sparse.csr_array])
-@pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
-def test_booleans_are_weights(sampler_class, make):
-    X = make_weights() > 0
-    sampler = sampler_class().fit(make(X))
-    np.testing.assert_array_equal(sampler.project(make(X)), sampler.project(X.astype(float)))
 
 
 @pytest.mark.parametrize("make", [np.array, sparse.csr_array])
@@ -258,22 +227,20 @@ def test_a_random_state_object_advances(sampler_class):
 
 
 @pytest.mark.parametrize("sampler_class", SAMPLERS)
-def test_seeded_results_do_not_depend_on_the_division_of_work(sampler_class, monkeypatch):
+def test_seeded_results_do_not_depend_on_the_division_of_work(sampler_class):
     X = make_input(sampler_class, n_users=23)
     sampler = sampler_class(random_state=5).fit(X)
     expected, score = sampler.sample(X, 2), sampler.score(X)
     projections = sampler.project(X) if sampler_class in LOCAL_SAMPLERS else None
-    for n_jobs in (1, 2, 3, -1):
-        sampler.set_params(n_jobs=n_jobs)
-        np.testing.assert_array_equal(sampler.sample(X, 2), expected)
-        with parallel_config(backend="threading"):
-            np.testing.assert_array_equal(sampler.sample(X, 2), expected)
-    for chunk_size in (1, 20, 10**9):
-        monkeypatch.setattr(_base, "_CHUNK_SIZE", chunk_size)
-        np.testing.assert_array_equal(sampler.sample(X, 2), expected)
+    # There are as many chunks as jobs, or with a bar as users.
+    for n_jobs, verbose in ((2, 0), (5, 0), (1, 1)):
+        sampler.set_params(n_jobs=n_jobs, verbose=verbose)
         assert sampler.score(X) == score
         if projections is not None:
             np.testing.assert_array_equal(sampler.project(X), projections)
+        np.testing.assert_array_equal(sampler.sample(X, 2), expected)
+        with parallel_config(backend="threading"):
+            np.testing.assert_array_equal(sampler.sample(X, 2), expected)
 
 
 @pytest.fixture
@@ -295,79 +262,6 @@ def test_seeded_results_do_not_depend_on_processes(other_processes):
         sampler.set_params(n_jobs=2, ledger=ledger)
         np.testing.assert_array_equal(sampler.sample(X, 2), expected)
         assert ledger.spent()[0] == 2.0
-    # Large arrays arrive writable, as kernels are compiled for writable ones.
-    large = np.zeros((2, 1 << 18))
-    chunks = _base.plan_chunks(2, 1, n_jobs=2)
-    writable = _base.map_chunks(lambda array: [array.flags.writeable], chunks, large, n_jobs=2)
-    assert writable.tolist() == [True, True]
-
-
-def test_chunks_cover_all_users_once():
-    for n_users in (1, 2, 99, 100, 1001):
-        for n_jobs in (1, 2, 7):
-            for verbose in (0, 1):
-                chunks = _base.plan_chunks(n_users, 1000, n_jobs=n_jobs, verbose=verbose)
-                covered = np.concatenate([np.arange(n_users)[chunk] for chunk in chunks])
-                np.testing.assert_array_equal(covered, np.arange(n_users))
-                assert len(chunks) >= min(n_users, n_jobs)
-    sizes = {len(range(10**6)[chunk]) for chunk in _base.plan_chunks(10**6, 1000)}
-    assert max(sizes) * 1000 <= _base._CHUNK_SIZE
-
-
-def test_chunks_are_worked_on_at_the_same_time():
-    """With two jobs, no chunk could be first to pass a barrier that waits for both."""
-    barrier = threading.Barrier(2, timeout=30)
-
-    def meet(users):
-        barrier.wait()
-        return users
-
-    chunks = _base.plan_chunks(10, 1, n_jobs=2)
-    np.testing.assert_array_equal(
-        _base.map_chunks(meet, chunks, np.arange(10), n_jobs=2), np.arange(10)
-    )
-
-
-def test_kernels_leave_the_interpreter_to_other_threads():
-    X = make_weights(100, 100)
-    sampler = WassersteinProjectionSampler(base_measure=0.5, tol=1e-9).fit(X)
-    rows, projector = sampler._read_users(X), sampler._fitted.projection.projector
-    projector(rows)  # compiles, which needs the interpreter
-    start = time.perf_counter()
-    projector(rows)
-    repeats = math.ceil(0.3 / (time.perf_counter() - start))
-    rows = sparse.csr_array(sparse.vstack([rows] * repeats))
-    kernel = threading.Thread(target=projector, args=(rows,))
-    kernel.start()
-    turns = 0
-    while kernel.is_alive():
-        time.sleep(0.001)
-        turns += 1
-    # A kernel that kept the interpreter would let this thread have a turn or two.
-    assert turns >= 10
-
-
-@pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
-def test_linear_algebra_keeps_to_one_thread(sampler_class, monkeypatch):
-    X = make_weights()
-    sampler = sampler_class(n_jobs=2).fit(X)
-    seen = []
-
-    original = sampler._fitted.projection.projector
-
-    def record(rows):
-        seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
-        return original(rows)
-
-    record.prepare = getattr(original, "prepare", None)
-    projection = replace(sampler._fitted.projection, projector=record)
-    monkeypatch.setattr(sampler, "_fitted", replace(sampler._fitted, projection=projection))
-    with threadpool_limits(2, user_api="blas"):
-        sampler.transform(X)
-        assert seen and set(seen) == {1}
-        seen.clear()
-        record(sampler._read_users(X))
-        assert set(seen) == {2}
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
@@ -387,10 +281,6 @@ def test_progress_bar_changes_nothing(sampler_class, n_jobs, capsys):
 # -----------------------
 
 
-def without_serial_numbers(html):
-    return re.sub(r"sk-(container|estimator)-id-[\w-]+", "", html)
-
-
 @pytest.mark.parametrize("sampler_class", SAMPLERS)
 def test_fit_keeps_nothing_of_the_values(sampler_class):
     samplers = [
@@ -399,8 +289,6 @@ def test_fit_keeps_nothing_of_the_values(sampler_class):
     states = [pickle.dumps(vars(sampler)) for sampler in samplers]
     assert states[0] == states[1]
     assert repr(samplers[0]) == repr(samplers[1])
-    pages = [without_serial_numbers(estimator_html_repr(sampler)) for sampler in samplers]
-    assert pages[0] == pages[1]
     for sampler in samplers:
         X = make_input(sampler_class, seed=2)
         sampler.transform(X)
@@ -411,51 +299,8 @@ def test_fit_keeps_nothing_of_the_values(sampler_class):
         assert pickle.dumps(vars(sampler)) == states[0]
 
 
-@pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
-def test_fit_does_not_tell_sparse_data_from_dense(sampler_class):
-    X = make_weights()
-    dense, scarce = (sampler_class().fit(form(X)) for form in (np.array, sparse.csr_array))
-    assert pickle.dumps(vars(dense)) == pickle.dumps(vars(scarce))
-
-
-@pytest.mark.parametrize("sampler_class", SAMPLERS)
-def test_pickles_release_the_same(sampler_class):
-    X = make_input(sampler_class)
-    sampler = sampler_class(random_state=1).fit(X)
-    for duplicate in (through_pickle(sampler), copy.deepcopy(sampler)):
-        np.testing.assert_array_equal(duplicate.transform(X), sampler.transform(X))
-
-
 # Geometry and score
 # ------------------
-
-
-def test_features_are_ordered_bins_by_default():
-    X = make_weights()
-    default = WassersteinProjectionSampler(order=2).fit(X)
-    np.testing.assert_array_equal(default.output_points_, np.arange(5.0)[:, None])
-    np.testing.assert_allclose(default.cost_matrix_, line_cost(5, order=2))
-    explicit = WassersteinProjectionSampler(order=2, input_points=np.arange(5)[:, None]).fit(X)
-    np.testing.assert_array_equal(default.project(X), explicit.project(X))
-
-
-@pytest.mark.parametrize(
-    "sampler_class", [WassersteinProjectionSampler, ExponentialMechanismSampler]
-)
-def test_supports_of_different_size(sampler_class):
-    X = make_weights()
-    rng = np.random.default_rng(0)
-    inputs, outputs = rng.random((5, 2)), rng.random((3, 2))
-    sampler = sampler_class(
-        input_points=inputs, output_points=outputs, metric="cityblock", order=2, random_state=0
-    ).fit(X)
-    expected = np.abs(inputs[:, None] - outputs).sum(axis=2) ** 2
-    np.testing.assert_allclose(sampler.cost_matrix_, expected)
-    assert sampler.project(X).shape == (12, 3)
-    released = sampler.transform(X)
-    assert released.shape == (12, 2)
-    assert all(point in outputs.tolist() for point in released.tolist())
-    assert sampler.set_params(output="onehot").transform(X).shape == (12, 3)
 
 
 @pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
@@ -504,7 +349,7 @@ def test_rows_of_a_cost_frame_are_the_columns_of_X(sampler_class):
 @pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
 def test_metrics_of_sets_take_indicators_without_a_warning(sampler_class, metric):
     genres = [[1, 0, 0], [1, 1, 0], [0, 1, 1], [0, 0, 1], [1, 1, 1]]
-    sampler = sampler_class(input_points=genres, metric=metric, score_metric=metric)
+    sampler = sampler_class(input_points=genres, metric=metric)
     X = make_weights()
     sampler.fit(X).score(X)
     np.testing.assert_array_equal(
@@ -521,37 +366,28 @@ def test_score_is_minus_the_mean_transport_cost(sampler_class):
     rng = np.random.default_rng(0)
     inputs, outputs = rng.random((5, 2)), rng.random((5, 2))
     sampler = sampler_class(
-        input_points=inputs, output_points=outputs, order=3, score_metric="cityblock", score_order=2
+        input_points=inputs, output_points=outputs, order=3, metric="cityblock"
     ).fit(X)
-    cost = np.abs(inputs[:, None] - outputs).sum(axis=2) ** 2
+    cost = np.abs(inputs[:, None] - outputs).sum(axis=2)
     expected = -np.mean(emd_costs(X, sampler.project(X), cost))
     assert sampler.score(X) == pytest.approx(expected, rel=1e-9)
     assert isinstance(sampler.score(X), float)
 
 
 @pytest.mark.parametrize(
-    "geometry",
-    [
-        {"cost_matrix": line_cost(5, 3) + 1.0},
-        {"cost_matrix": line_cost(5, 3) + 1.0, "input_points": np.zeros((5, 2))},
-        {"cost_matrix": line_cost(5, 3) + 1.0, "output_points": np.zeros((3, 2))},
-        {
-            "cost_matrix": line_cost(5, 3) + 1.0,
-            "input_points": np.zeros((5, 1)),
-            "output_points": np.zeros((3, 2)),
-        },
-    ],
+    "geometry", [{}, {"input_points": np.zeros((5, 1)), "output_points": np.zeros((3, 2))}]
 )
 def test_score_takes_the_cost_matrix_where_points_cannot_be_compared(geometry):
     X = make_weights()
-    sampler = WassersteinProjectionSampler(**geometry).fit(X)
-    expected = -np.mean(emd_costs(X, sampler.project(X), line_cost(5, 3) + 1.0))
+    cost = line_cost(5, 3) + 1.0
+    sampler = WassersteinProjectionSampler(cost_matrix=cost, **geometry).fit(X)
+    expected = -np.mean(emd_costs(X, sampler.project(X), cost))
     assert sampler.score(X) == pytest.approx(expected, rel=1e-9)
 
 
 def test_score_compares_candidates_by_one_measure():
     X = make_weights()
-    for parameters in ({"order": 1}, {"order": 4}, {"metric": "sqeuclidean"}, {"order": 0.5}):
+    for parameters in ({"order": 1}, {"order": 4}, {"solver": "entropic"}, {"base_measure": 0.7}):
         sampler = WassersteinProjectionSampler(2.0, **parameters).fit(X)
         expected = -np.mean(emd_costs(X, sampler.project(X), line_cost(5)))
         assert sampler.score(X) == pytest.approx(expected, rel=1e-9)
@@ -611,15 +447,6 @@ def test_the_charge_comes_before_the_release(sampler_class, monkeypatch):
 
 
 @pytest.mark.parametrize("sampler_class", SAMPLERS)
-def test_the_charge_is_that_of_the_fitted_mechanism(sampler_class):
-    X = make_input(sampler_class)
-    ledger = BudgetAccountant()
-    sampler = sampler_class(2.0, ledger=ledger).fit(X).set_params(epsilon=0.001)
-    sampler.transform(X)
-    assert ledger.total()[0] == pytest.approx(2.0)
-
-
-@pytest.mark.parametrize("sampler_class", SAMPLERS)
 def test_the_guarantee_is_that_of_the_fitted_mechanism(sampler_class):
     sampler = sampler_class(2.0)
     assert not hasattr(sampler, "privacy_guarantee_")
@@ -644,18 +471,7 @@ def test_seeded_samples_have_no_guarantee(sampler_class):
 
 
 @pytest.mark.parametrize("sampler_class", SAMPLERS)
-def test_clones_share_the_ledger(sampler_class):
-    X = make_input(sampler_class)
-    ledger = BudgetAccountant(epsilon=1.0, delta=0.0)
-    sampler = sampler_class(0.5, ledger=ledger)
-    assert clone(sampler).ledger is ledger
-    assert clone(make_pipeline(sampler, KMeans()))[0].ledger is ledger
-    clone(clone(sampler)).fit_transform(X)
-    assert ledger.total()[0] == pytest.approx(0.5)
-
-
-@pytest.mark.parametrize("sampler_class", SAMPLERS)
-@pytest.mark.parametrize("duplicate", [copy.deepcopy, copy.copy, through_pickle])
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, through_pickle])
 def test_copies_release_nothing_until_they_have_a_ledger(sampler_class, duplicate):
     X = make_input(sampler_class)
     ledger = BudgetAccountant(epsilon=1.0, delta=0.0)
@@ -674,27 +490,6 @@ def test_copies_release_nothing_until_they_have_a_ledger(sampler_class, duplicat
     assert theirs.total()[0] == ledger.total()[0] == pytest.approx(0.5)
     seeded = [each.set_params(ledger=None, random_state=0) for each in (other, sampler)]
     np.testing.assert_array_equal(*(each.transform(X) for each in seeded))
-
-
-def test_threads_do_not_overspend():
-    X = make_weights()
-    ledger = BudgetAccountant(epsilon=5.0, delta=0.0)
-    sampler = KLProjectionSampler(1.0, ledger=ledger).fit(X)
-    outcomes = []
-
-    def release():
-        try:
-            outcomes.append(len(sampler.transform(X)))
-        except BudgetError:
-            outcomes.append("refused")
-
-    threads = [threading.Thread(target=release) for _ in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert outcomes.count(12) == 5 and outcomes.count("refused") == 7
-    assert ledger.total()[0] == pytest.approx(5.0)
 
 
 def clustering_search(ledger, **options):
@@ -717,53 +512,16 @@ def test_a_grid_search_spends_the_budget_of_the_user():
         assert ledger.total()[0] == pytest.approx(spent)
 
 
-def test_a_grid_search_stops_where_the_budget_ends():
-    X = make_weights(40)
-    ledger = BudgetAccountant(epsilon=5.0, delta=0.0)
-    with pytest.raises(BudgetError):
-        clustering_search(ledger, error_score="raise").fit(X)
-    assert 0 < ledger.total()[0] <= 5.0
-
-
-@pytest.mark.experiment
-def test_a_grid_search_in_other_processes_releases_nothing(other_processes):
-    ledger = BudgetAccountant()
-    with pytest.raises(ValueError, match=r"cannot follow(.|\n)*set_params\(ledger="):
-        clustering_search(ledger, n_jobs=2).fit(make_weights(40))
-    assert ledger.total()[0] == 0
-
-
 # In company
 # ----------
 
 
-@pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
-def test_pipeline_to_clusters(sampler_class):
-    rng = np.random.default_rng(0)
-    left, right = (
-        rng.multinomial(40, [0.6, 0.4, 0, 0, 0, 0], 30),
-        rng.multinomial(40, [0, 0, 0, 0, 0.4, 0.6], 30),
-    )
-    X = np.vstack([left, right])
-    truth = np.repeat([0, 1], 30)
-    pipeline = make_pipeline(
-        sampler_class(20.0, random_state=0), StandardScaler(), KMeans(2, n_init=3, random_state=0)
-    ).set_output(transform="pandas")
-    labels = pipeline.fit_predict(X)
-    agreement = np.mean(labels == truth)
-    assert max(agreement, 1 - agreement) >= 0.9
-
-
 def test_grid_search_over_epsilon_order_and_base_measure():
     X = make_weights(40)
-    grid = {
-        "epsilon": [0.5, 2.0, 8.0],
-        "order": [1, 2],
-        "base_measure": ["optimal", "uniform", 0.7],
-    }
+    grid = {"epsilon": [0.5, 2.0, 8.0], "order": [1, 2], "base_measure": ["optimal", "uniform"]}
     search = GridSearchCV(WassersteinProjectionSampler(), grid, cv=2, error_score="raise").fit(X)
     results = pd.DataFrame(search.cv_results_)
-    assert len(results) == 18 and (results["mean_test_score"] <= 0).all()
+    assert len(results) == 12 and (results["mean_test_score"] <= 0).all()
     assert search.best_params_["epsilon"] == 8.0
     for base_measure in ("optimal", "uniform"):
         chosen = results[(results["param_base_measure"] == base_measure)]
@@ -772,18 +530,6 @@ def test_grid_search_over_epsilon_order_and_base_measure():
             assert scores["mean_test_score"].is_monotonic_increasing
     assert search.score(X) == search.best_estimator_.score(X)
     assert search.transform(X).shape == (40, 1)
-
-
-@pytest.mark.parametrize(
-    "sampler, grid",
-    [
-        (KLProjectionSampler(), {"epsilon": [0.5, 8.0], "base_measure": ["minimax", 0.7]}),
-        (ExponentialMechanismSampler(), {"epsilon": [0.5, 8.0], "order": [1, 2]}),
-    ],
-)
-def test_grid_search_over_the_baselines(sampler, grid):
-    search = GridSearchCV(sampler, grid, cv=2, error_score="raise").fit(make_weights(40))
-    assert search.best_params_["epsilon"] == 8.0
 
 
 def test_wasserstein_projection_has_the_best_score_of_all():
@@ -802,7 +548,6 @@ BAD_GEOMETRY = [
     ({"input_points": [[0], [1], [2], [3], [np.nan]]}, "input_points contains NaN"),
     ({"output_points": np.zeros((5, 2))}, "give points of one space, or a cost_matrix"),
     ({"cost_matrix": np.full((5, 5), np.nan)}, "cost_matrix contains NaN or infinity"),
-    ({"cost_matrix": np.full((5, 5), np.inf)}, "cost_matrix contains NaN or infinity"),
     ({"cost_matrix": np.ones((4, 5))}, "cost_matrix has 4 rows but X has 5 features"),
     ({"cost_matrix": np.ones(5)}, r"cost_matrix must be .* of shape \(n_inputs, n_outputs\)"),
     (
@@ -815,13 +560,9 @@ BAD_GEOMETRY = [
     ({"order": 1e4}, "gives no finite cost .* Change metric or order"),
     ({"order": 0}, "'order' parameter"),
     ({"epsilon": 0}, "'epsilon' parameter .* must be a float in the range"),
-    ({"epsilon": -1.0}, "'epsilon' parameter .* must be a float in the range"),
-    ({"epsilon": np.nan}, "'epsilon' parameter .* must be a float in the range"),
     ({"epsilon": 701.0}, r"too large: exp\(epsilon\) overflows. Choose epsilon <= 700"),
     ({"epsilon": 1e-300}, "epsilon is too small"),
     ({"output": "label"}, "'output' parameter"),
-    ({"n_jobs": 1.5}, "'n_jobs' parameter"),
-    ({"random_state": -1}, "'random_state' parameter"),
 ]
 BAD_BASE_MEASURES = [
     (0.1, "infeasible base_measure: .*less than 1.* Scale it up"),
@@ -903,28 +644,6 @@ def test_no_user_pays_more_with_the_balanced_measure_than_on_average_with_the_tw
     assert (costs <= (of_optimal + of_uniform) / 2 + 1e-9).all()
 
 
-@pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
-def test_costs_that_are_all_the_same_are_no_error(sampler_class):
-    sampler = sampler_class(cost_matrix=np.ones((5, 5))).fit(np.eye(5))
-    assert sampler.project(np.eye(5)).shape == (5, 5)
-    if sampler_class is WassersteinProjectionSampler:
-        sampler.set_params(base_measure="uniform").fit(np.eye(5))
-
-
-@pytest.mark.parametrize(
-    "parameters", [{"solver": "fast"}, {"tol": 0.0}, {"tol": -1.0}, {"max_iter": 0}]
-)
-def test_bad_solvers_are_refused(parameters):
-    with pytest.raises(ValueError, match=f"'{next(iter(parameters))}' parameter"):
-        WassersteinProjectionSampler(**parameters).fit(make_weights())
-
-
-@pytest.mark.parametrize("sampler_class", SAMPLERS)
-def test_a_ledger_that_is_none_is_refused(sampler_class):
-    with pytest.raises(TypeError, match="must be None, a skdpot.PrivacyLedger or a diffprivlib"):
-        sampler_class(ledger=1.0).fit(make_input(sampler_class))
-
-
 # Every number begins with these digits, which no message may show.
 SECRET = 3.14159
 ABSENT = (
@@ -939,7 +658,6 @@ BAD_WEIGHTS = {
     "NaN": ([[SECRET, np.nan, 1]], ABSENT),
     "infinite": ([[SECRET, np.inf, 1]], "Input X contains infinity"),
     "sparse NaN": (sparse.csr_array([[SECRET, np.nan, 0]]), ABSENT),
-    "NaN frame": (pd.DataFrame([[SECRET, np.nan, 1]]), ABSENT),
     "all zero": (
         [[1, 1, 1], [SECRET, 0, 0], [0, 0, 0], [0, 0, 0]],
         "row 2 is all zero.*such as all ones: its absence reveals that it is empty",
@@ -949,23 +667,10 @@ BAD_WEIGHTS = {
         "row 1 is all zero",
     ),
     "too wide": ([[SECRET] * 4], "X has 4 features, but .* expecting 3 features"),
-    "too narrow": ([[SECRET] * 2], "X has 2 features, but .* expecting 3 features"),
-    "ragged": ([[SECRET] * 3, [SECRET]], "inhomogeneous"),
     "empty": (np.empty((0, 3)), r"0 sample\(s\)"),
     "flat": ([SECRET, SECRET, 1], r"two-dimensional.* array.reshape\(1, -1\)"),
-    "flat array": (np.array([SECRET, SECRET, 1]), r"two-dimensional.* array.reshape\(1, -1\)"),
-    "series": (pd.Series([SECRET, SECRET, 1]), "Expected a 2-dimensional container"),
-    "scalar": (SECRET, r"two-dimensional.* array.reshape\(1, -1\)"),
     "complex": (np.array([[SECRET + 1j, 1, 1]]), "Complex data not supported: X must hold real"),
-    "sparse complex": (
-        sparse.csr_array(np.array([[SECRET + 1j, 1, 1]])),
-        "Complex data not supported: X must hold real",
-    ),
     "text": ([[f"{SECRET} euros", "1", "1"]], "X holds text that cannot be read as numbers"),
-    "text frame": (
-        pd.DataFrame([[f"{SECRET} euros", "1", "1"]]),
-        "X holds text that cannot be read as numbers",
-    ),
     "objects": (np.array([[{SECRET: 1}, 1, 1]], dtype=object), "argument must be a string or a"),
 }
 
@@ -1035,7 +740,6 @@ def test_bad_numbers_of_samples_are_refused_before_the_charge(sampler_class, n_s
         ({"epsilon": -1.0}, "'epsilon' parameter"),
         ({"verbose": -1}, "'verbose' parameter"),
         ({"output": "label"}, "'output' parameter"),
-        ({"score_order": 0}, "'score_order' parameter"),
     ],
 )
 @pytest.mark.parametrize("sampler_class", SAMPLERS)
