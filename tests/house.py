@@ -24,7 +24,7 @@ ROOMS = {
     "display": (480, 530),
     "distance": (850, 1065),
     "fairness": (3100, 3470),
-    "generative": (5000, 5430),
+    "generative": (5000, 5007),
     "model_selection": (480, 580),
     "parts": (700, 700),
     "privacy": (3500, 4260),

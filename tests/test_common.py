@@ -112,7 +112,7 @@ class UnlabelledGenerator(DPSinkhornGenerator):
 @parametrize_with_checks(
     [
         UnlabelledGenerator(bounds=(-100, 100)),
-        UnlabelledGenerator(bounds=(-100, 100), model=VectorSketch("identity")),
+        UnlabelledGenerator(bounds=(-100, 100), model=VectorSketch()),
     ],
     expected_failed_checks=expected_failed_checks,
 )

@@ -21,12 +21,12 @@ from skdpot.generative import (
     BaseGenerator,
     Declared,
     FittedRecords,
-    Training,
     least_noise,
     load_engine,
     load_generator,
     read_points,
     rounded_up,
+    trained_network,
     training_of,
     unseen_points,
 )
@@ -665,7 +665,7 @@ class SinkhornGradientGenerator(BaseGenerator):
         records = read_points(self, X, y, declared, reset=earlier is None, private=private)
         steps = self._steps(parameters, records.space, relation)
         source = make_source(self.random_state).for_user(self.n_iter_ if earlier else 0)
-        within = steps.training.engine.within_memory
+        within = load_engine().within_memory
         trainer = within(self._trainer, steps.training, source, earlier, relation)
         held = within(trainer.hold, records.points[:], records.codes)
         within(trainer.dry_run)
@@ -687,7 +687,7 @@ class SinkhornGradientGenerator(BaseGenerator):
         """Return the planned steps, still without a network."""
         plan = self._training_plan(parameters, relation)
         vector = self._vector(space.n_features, parameters, relation)
-        training = Training(
+        training = load_engine().Trainer(
             parameters, space, GRADIENTS[self.gradient], **vector.settings(plan.noise_multiplier)
         )
         return GradientSteps(
@@ -795,15 +795,15 @@ class SinkhornGradientGenerator(BaseGenerator):
         return make_vector(self.gradient, float(clip_norm), batch_size, relation)
 
     def _trainer(
-        self, training: Training, source: NoiseSource, earlier: FittedRecords | None, relation: str
+        self, training: Any, source: NoiseSource, earlier: FittedRecords | None, relation: str
     ) -> Any:
         """Return a network and its training, or raise if a setting is wrong."""
         first_weights, latents = source.bits(62, 2).tolist()
         if earlier is None or earlier.network is None:
-            return training.make_trainer(training.new_network(first_weights), latents)
+            return training.start(training.new_network(first_weights), latents)
         self._check_continues(training, earlier, relation)
         # A copy, so that the fitted network is unchanged if this fit fails.
-        trainer = training.make_trainer(copy.deepcopy(earlier.network.network), latents)
+        trainer = training.start(copy.deepcopy(earlier.network.network), latents)
         if earlier.network.state.get("of") == self._kind_of_training():
             trainer.restore(earlier.network.state["state"])
         return trainer
@@ -813,7 +813,7 @@ class SinkhornGradientGenerator(BaseGenerator):
         training = training_of(self.network)
         return training.optimizer, GRADIENTS[self.gradient], int(training.batch_size)
 
-    def _check_continues(self, training: Training, earlier: Any, relation: str) -> None:
+    def _check_continues(self, training: Any, earlier: Any, relation: str) -> None:
         """Raise if the network of the last fit is not for this one."""
         promised, space, network = self.privacy_guarantee_, training.space, earlier.network
         labels = [
@@ -838,7 +838,7 @@ class SinkhornGradientGenerator(BaseGenerator):
 class GradientSteps(HasExpectedErrors):
     """The release of a training: its steps, and the state that they start from."""
 
-    training: Training
+    training: Any
     plan: TrainingPlan
     vector: StepVector
     secure: bool
@@ -863,12 +863,10 @@ class GradientSteps(HasExpectedErrors):
             )
         self.trainer.make_private(mechanism, source, secure=self.secure)
         with self.progress(total=plan.n_steps) as bar:
-            losses = self.training.run(
-                self.trainer, records, source, plan.n_steps, bar, plan.progress
-            )
+            losses = self.trainer.run(records, source, plan.n_steps, bar, plan.progress)
         before = self.earlier.network.losses if self.earlier and self.earlier.network else []
         state = {"of": self.kind, "state": self.trainer.state()}
-        network = self.training.trained(self.trainer, [*before, *losses], state)
+        network = trained_network(self.trainer, [*before, *losses], state)
         return FittedRecords(self.training.space, None, network)
 
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from skdpot.generative import _network
 from skdpot.generative._torch import training
 from skdpot.privacy import BudgetExceededError, NoGuaranteeWarning, PrivacyLedger
 from skdpot.privacy.accounting import epsilon_of
@@ -194,7 +193,7 @@ def test_samples_have_the_rate_that_was_charged(monkeypatch):
         asked.append((n_records, rate))
         return poisson_sample(source, n_records, rate)
 
-    monkeypatch.setattr(_network, "poisson_sample", watched)
+    monkeypatch.setattr(training, "poisson_sample", watched)
     make_generator(None, sampling_rate=0.3, noise_multiplier=5.0).fit(X)
     assert asked == [(12, 0.3)] * 3
 
@@ -209,7 +208,7 @@ def test_a_rate_that_is_set_during_a_fit_is_that_of_the_next_one(monkeypatch):
         generator.set_params(network__sampling_rate=1.0)
         return poisson_sample(source, n_records, rate)
 
-    monkeypatch.setattr(_network, "poisson_sample", watched)
+    monkeypatch.setattr(training, "poisson_sample", watched)
     generator.fit(X)
     assert asked == [0.3] * 3
     generator.fit(X)
@@ -228,7 +227,7 @@ def test_what_fails_in_the_first_step_has_been_charged(monkeypatch):
         raise Broken
 
     ledger = make_ledger()
-    monkeypatch.setattr(_network, "poisson_sample", fails)
+    monkeypatch.setattr(training, "poisson_sample", fails)
     with pytest.raises(Broken):
         make_generator(ledger).fit(X)
     assert len(list(ledger.entries())) == 1
@@ -261,7 +260,7 @@ def weights_of(generator):
 def test_a_refused_budget_samples_nothing(monkeypatch):
     ledger = make_ledger(1.5)
     generator = make_generator(ledger, epsilon=2.0)
-    monkeypatch.setattr(_network, "poisson_sample", lambda *_: pytest.fail("sampled"))
+    monkeypatch.setattr(training, "poisson_sample", lambda *_: pytest.fail("sampled"))
     with pytest.raises(BudgetExceededError):
         generator.fit(X)
     assert list(ledger.entries()) == []
@@ -273,7 +272,7 @@ def test_a_refused_budget_leaves_what_was_fitted(warm_start, monkeypatch):
     ledger = make_ledger(1.5)
     generator = make_generator(ledger, warm_start=warm_start).fit(X)
     weights, losses = weights_of(generator), generator.loss_curve_
-    monkeypatch.setattr(_network, "poisson_sample", lambda *_: pytest.fail("sampled"))
+    monkeypatch.setattr(training, "poisson_sample", lambda *_: pytest.fail("sampled"))
     with pytest.raises(BudgetExceededError):
         generator.fit(X)
     assert len(list(ledger.entries())) == 1
