@@ -14,7 +14,6 @@ import pytest
 
 from benchmarks.contest import Contestant
 from skdpot.privacy import BudgetAccountant
-from skdpot.privacy.choices import ExponentialMechanism, PermuteAndFlipMechanism
 from skdpot.privacy.noise import GaussianMechanism, LaplaceMechanism
 
 pytestmark = pytest.mark.benchmark
@@ -114,37 +113,3 @@ def test_additive(kind, contest):
         notes=NOTES,
         seconds=1.0,
     )
-
-
-SELECTION = {"Exponential": ExponentialMechanism, "PermuteAndFlip": PermuteAndFlipMechanism}
-
-
-@pytest.mark.parametrize("n_candidates", [3, pytest.param(100, marks=pytest.mark.quick), 10_000])
-@pytest.mark.parametrize("name", SELECTION)
-def test_selection(name, n_candidates, contest):
-    """Where utilities are new at every draw, as they are; and many draws from the same."""
-    peer, mechanism = getattr(peers(), name), SELECTION[name](1.0, 1.0)
-    utilities = np.linspace(0.0, 5.0, n_candidates)
-    made = functools.partial(peer, epsilon=1.0, sensitivity=1.0, utility=utilities.tolist())
-    n_draws = max(10_000 // n_candidates, 10)
-    same = made()
-    for work, ours, theirs in [
-        (
-            f"one of {n_candidates:,} candidates",
-            lambda: mechanism.select(utilities),
-            lambda: made().randomise(),
-        ),
-        (
-            f"{n_draws:,} draws of {n_candidates:,} candidates",
-            lambda: mechanism.select(utilities, size=n_draws),
-            lambda: [same.randomise() for _ in range(n_draws)],
-        ),
-    ]:
-        contest.compare(
-            "Exact noise",
-            work,
-            Contestant(f"{type(mechanism).__name__}.select", ours),
-            [Contestant(f"diffprivlib, {name}", theirs)],
-            {},
-            seconds=1.0,
-        )

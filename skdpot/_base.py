@@ -22,7 +22,7 @@ from skdpot._sklearn_compat import (
     groups_are_lost,
     validate_parameters,
 )
-from skdpot.privacy.charging import DetachedLedger, ReleasePlan, is_budget_accountant, preview_of
+from skdpot.privacy.charging import DetachedLedger, ReleasePlan, is_budget_accountant
 from skdpot.privacy.foreign import silence
 from skdpot.privacy.preview import Preview, permit_of_process
 from skdpot.privacy.quotes import shown, without_quotes, without_sizes
@@ -56,6 +56,7 @@ def validate_private_data(
     def checked_data() -> Any:
         if as_numbers is None:
             return validate_data(estimator, X, **options)
+        # Private values must not raise: what is no number becomes NaN here, and is placed later.
         numbers = as_numbers(X)
         if numbers is X:
             return validate_data(estimator, X, ensure_all_finite=False, **options)
@@ -91,6 +92,7 @@ def refuse_other_order(name: str, table: Any, names: Any, axis: str = "index") -
     # Lists have a method index, and frames of polars have no index.
     if not (hasattr(table, "iloc") or (axis == "columns" and hasattr(table, "columns"))):
         return
+    # Other names, or none, say nothing about the order.
     labels, names = list(getattr(table, axis, ())), list(names)
     if labels != names and set(labels) == set(names):
         raise ValueError(
@@ -105,14 +107,11 @@ def refuse_bounds_in_other_order(bounds: Any, names: Any) -> None:
         refuse_other_order("bounds", end, names)
 
 
-# Attributes that scikit-learn reads from the columns of X, before anything is planned.
-_OF_COLUMNS = ("n_features_in_", "feature_names_in_")
-
-
 def warn_user(message: str | None, category: type[Warning] = UserWarning) -> None:
     """Warn at the user's line, about something public or not private; do nothing if it is None."""
     if message is None:
         return
+    # The first frame that is neither ours nor of a library that calls us is the user's.
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and _is_library(frame.f_back):
         frame, level = frame.f_back, level + 1
@@ -125,20 +124,6 @@ def _is_library(frame: FrameType) -> bool:
     return room in ("skdpot", "sklearn", "joblib", "contextlib", "numpy")
 
 
-_NO_NAME = (
-    "fit needs one value for each row of X, and got a text. If it is the name of a column of X, "
-    "pass the values of this column, and X without it; or name it in the constructor, as the "
-    "target of a generator, or as sensitive_features."
-)
-_MAYBE_CHARGED = "The entries of the ledger say whether it was charged before this."
-_CHARGED = (
-    "The ledger was charged before this, and stays charged: see its entries. The release is lost, "
-    "and another call is charged again."
-)
-_TO_CLONES = (
-    "This estimator is a clone, as searches and cross-validations make them. These fit once for "
-    "each candidate and fold, and every fit is charged. PrivateSearchCV charges a search once."
-)
 LOST_GROUPS = (
     "the estimator's fit takes groups, and without metadata routing they are for the splitter "
     "alone: people with several records would not be protected. Call "
@@ -236,14 +221,9 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         validate_parameters(estimator)
         declared: Callable[..., Any] = estimator._declared
 
-        def plan_for(epsilon: Any) -> ReleasePlan:
-            if epsilon is not None:
-                estimator.set_params(epsilon=epsilon)
-            plan = estimator._plan(declared(n_records, columns, **public))
-            return replace(plan, n_records=n_records)
-
         with np.errstate(all="ignore"):
-            return preview_of(plan_for, self.epsilon, self.ledger)
+            plan = estimator._plan(declared(n_records, columns, **public))
+            return replace(plan, n_records=n_records).preview(self.ledger, self.epsilon)
 
     def _validate_params(self) -> None:
         """Validate as scikit-learn does, but quote no table that was passed as a parameter."""
@@ -260,7 +240,11 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
     def _fit(self, X: Any, beside: Any, *others: Any) -> Self:
         """Validate, plan, charge, run and keep."""
         if isinstance(beside, str):
-            raise ValueError(_NO_NAME)
+            raise ValueError(
+                "fit needs one value for each row of X, and got a text. If it is the name of a "
+                "column of X, pass the values of this column, and X without it; or name it in the "
+                "constructor, as the target of a generator, or as sensitive_features."
+            )
 
         def steps() -> Any:
             with silence() if self.epsilon is not None else nullcontext():
@@ -268,7 +252,6 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
                 data = self._validate(X, beside, *others)
             plan = self._plan(data)
             warn_user(plan.refuse_useless(self._permit))
-            warn_user(plan.doubts)
             return self._release(plan, data, partial(self._replace_fit, plan))
 
         return self._guarded(steps)
@@ -286,6 +269,7 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
 
     def _guarded(self, steps: Callable[[], Result]) -> Result:
         """Return the result of steps; if they raise, keep the earlier fit, and name no size."""
+        # A fit that fails leaves the last one as it was.
         earlier = self._fitted_state()
         try:
             # Floating-point warnings and errors may depend on private values.
@@ -304,8 +288,10 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
     def _replace_fit(self, plan: ReleasePlan, released: Any) -> Self:
         """Replace the attributes of the last fit by those of the new one."""
         for name in self._fitted_state():
-            if name not in _OF_COLUMNS:
+            # These were read from the columns of X, before anything was planned.
+            if name not in ("n_features_in_", "feature_names_in_"):
                 delattr(self, name)
+        # `_keep` sees no data, so that nothing private can be kept.
         self._keep(plan, released)
         self.privacy_guarantee_ = plan.guarantee
         return self
@@ -316,19 +302,29 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         If this is interrupted, or fails after the charge, a note at the error says so.
         """
         plan.check(self.ledger)
-        note = _MAYBE_CHARGED
+        note = "The entries of the ledger say whether it was charged before this."
+        refused = True
         try:
             plan.charge_to(self.ledger)
-            note = _CHARGED
+            refused = False
+            note = (
+                "The ledger was charged before this, and stays charged: see its entries. The "
+                "release is lost, and another call is charged again."
+            )
             with np.errstate(all="ignore"):
                 return keep(self._run(plan, data))
         except BaseException as error:
-            if note is _MAYBE_CHARGED and isinstance(error, Exception):
-                # It was refused: if it is a ValueError, by the budget.
-                if self._is_clone and isinstance(error, ValueError):
-                    error.add_note(_TO_CLONES)
-            elif self.ledger is not None:
-                error.add_note(note)
+            if not (refused and isinstance(error, Exception)):
+                # An interruption says nothing about how far the charge has come.
+                if self.ledger is not None:
+                    error.add_note(note)
+            elif self._is_clone and isinstance(error, ValueError):
+                # It was refused by the budget.
+                error.add_note(
+                    "This estimator is a clone, as searches and cross-validations make them. These "
+                    "fit once for each candidate and fold, and every fit is charged. "
+                    "PrivateSearchCV charges a search once."
+                )
             raise
 
     def _fitted_state(self) -> dict[str, Any]:
@@ -345,6 +341,7 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
             raise ValueError(LOST_GROUPS)
         duplicate = clone_parametrized(self)
         duplicate._is_clone = True
+        # `clone` copies parameters, and a copied ledger would have a budget of its own.
         if "ledger" in vars(self):
             duplicate.ledger = self.ledger
         duplicate._permit = self._permit
@@ -352,6 +349,8 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
+        # A copy in another process would count its charges apart, and the sum would exceed the
+        # budget.
         if is_budget_accountant(state.get("ledger")):
             state["ledger"] = DetachedLedger()
         state["_permit"] = permit_of_process()
@@ -377,6 +376,7 @@ def count_columns(columns: Any, default: int | None = None) -> int:
         return int(default)
     if isinstance(columns, Integral) and int(columns) >= 1:
         return int(columns)
+    # A table with rows may be private: its number of columns is not taken from it.
     shape = getattr(columns, "shape", None)
     if shape is not None and len(shape) == 2 and shape[0] == 0:
         return int(shape[1])

@@ -1,7 +1,6 @@
 """Commands of ``python -m skdpot``: a demo, and releases of files without any Python."""
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -16,17 +15,6 @@ import numpy as np
 from skdpot import __version__
 from skdpot.privacy import PrivacyLedger
 
-_DONE, _FAILED, _INTERRUPTED = 0, 1, 130
-_HOW_TO_DECLARE = (
-    'It declares what each column may hold, from public knowledge: {"age": {"bounds": [18, 99], '
-    '"integer": true}, "wage": {"bounds": [0, 100000]}, "region": ["north", "south"], "grade": '
-    '{"levels": ["low", "high"], "missing": true}}'
-)
-_NOT_PRIVATE = (
-    "--seed makes the run reproducible. Whoever guesses the seed can take the noise away: this is "
-    "NOT private."
-)
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that the first argument names, and return the exit status.
@@ -35,17 +23,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     with warnings.catch_warnings():
+        # A warning's line of code says nothing to somebody in a shell.
         warnings.showwarning = lambda message, *_: _say(f"warning: {message}")
         try:
             options.do(options)
         except (ArithmeticError, ImportError, MemoryError, OSError, RuntimeError, TypeError,
                 ValueError) as error:  # fmt: skip
-            _say(f"error: {error}", *getattr(error, "__notes__", ()))
-            return _FAILED
+            # Notes say whether the ledger was charged.
+            _say(f"error: {_in_options(str(error))}", *getattr(error, "__notes__", ()))
+            return 1
         except KeyboardInterrupt as error:
             _say("interrupted.", *getattr(error, "__notes__", ()))
-            return _INTERRUPTED
-    return _DONE
+            # What shells return for an interrupted command.
+            return 130
+    return 0
+
+
+def _in_options(text: str) -> str:
+    """Return an error with the options of a command line instead of arguments of Python."""
+    options = {"again=True": "--again", "pass a smaller delta": "give a smaller --delta"}
+    for argument, option in options.items():
+        text = text.replace(argument, option)
+    return text
 
 
 def _demo(options: argparse.Namespace) -> None:
@@ -53,6 +52,7 @@ def _demo(options: argparse.Namespace) -> None:
     from skdpot import DPSinkhornGenerator, PrivateSinkhornDistance
 
     rng = np.random.default_rng(0)
+    # So many that the demo's numbers are clear of noise.
     year = np.repeat([2024, 2025], 3000)
     age = np.clip(np.round(rng.normal(np.where(year == 2024, 40, 46), 9)), 18, 90)
     table = np.column_stack([age, age > 60])
@@ -81,6 +81,7 @@ def _warm(options: argparse.Namespace) -> None:
     from skdpot.published import PrivateMessageADMM
     from skdpot.transport.kernels import compiled_at_once
 
+    # Small arrays: kernels are compiled for types, whatever their sizes.
     rng, start = np.random.default_rng(0), time.perf_counter()
     n_points = 40
     base, weights = np.full(n_points, 0.5 / n_points), np.ones((1, n_points))
@@ -108,25 +109,37 @@ def _warm(options: argparse.Namespace) -> None:
 
 
 def _synthesize(options: argparse.Namespace) -> None:
-    """Preview, read, charge and fit; then save, draw, write and report."""
-    from skdpot.generative import DPSinkhornGenerator
-    from skdpot.tables import read_schema, write_table_file
+    from skdpot import DPSinkhornGenerator
+    from skdpot.tables import read_schema, suffix_of, write_table_file
 
-    _check_together(options)
-    if options.seed is not None:
-        _say(f"warning: {_NOT_PRIVATE}")
-    schema = _read_json(options.schema, options.data)
-    declared = read_schema(schema, options.target)
+    if not options.preview and (options.rows is None or options.out is None):
+        options.error("--rows and --out are required, but with --preview")
+    # The number of rows of the table is private: errors are shown for a public guess.
+    n_records = options.records or options.rows
+    if n_records is None:
+        options.error("--preview needs --records: a public guess of the rows of the table")
+    if not options.schema.is_file():
+        raise ValueError(
+            f"there is no schema {str(options.schema)!r}. `python -m skdpot template "
+            f"{options.data} --out {options.schema}` writes one to be filled in."
+        )
+    declared = read_schema(options.schema, options.target)
     if not options.preview:
-        _check_places(options)
+        for path in (options.data, options.out):
+            suffix_of(path)
+        if not options.data.is_file():
+            raise ValueError(f"there is no file {str(options.data)!r}.")
+        _check_new(options.out, options.save, options.report)
+        if options.report is not None and options.report.suffix not in (".txt", ".html", ".json"):
+            raise ValueError(f"{options.report} must end with .txt, .html or .json.")
+    ledger = _open_ledger(options)
     generator = DPSinkhornGenerator(
-        epsilon=options.epsilon, delta=options.delta, schema=schema, target=options.target,
-        neighbouring=options.neighbouring, ledger=_open_ledger(options),
-        random_state=options.seed, verbose=1,
+        epsilon=options.epsilon, delta=options.delta, schema=options.schema,
+        target=options.target, ledger=ledger, verbose=1,
     )  # fmt: skip
-    n_records = options.records or options.rows or options.people
     preview = generator.preview(n_records, groups=options.groups)
     guessed = f"{n_records} {'records' if options.groups is None else 'people'}"
+    # Shown before the table is read, and whatever is in it.
     print(f"{preview}\nErrors are those of {guessed} (--records).", flush=True)
     if preview.refusal is not None:
         raise ValueError(
@@ -136,18 +149,18 @@ def _synthesize(options: argparse.Namespace) -> None:
         return
     table, groups = _read_table(options, declared)
     generator.fit(table, groups=groups)
+    # Before rows are drawn: if the process is killed now, what was charged is not lost.
     if options.save is not None:
         generator.save(options.save)
     names = [column.name for column in declared.declared]
-    if options.people is None:
+    if options.groups is None:
         made, said = generator.sample(options.rows), f"{options.rows} synthetic records"
-        if options.groups is not None:
-            said += ", each of another person (--people makes whole people)"
     else:
-        made = generator.sample(n_users=options.people)
-        said = f"{options.people} synthetic people with {len(made)} records"
+        made = generator.sample(n_users=options.rows)
+        said = f"{options.rows} synthetic people with {len(made)} records"
         names = [options.groups, *names]
     # Nobody shall take a part of a table for all of it.
+    # In the same folder, so that it is renamed and not copied.
     draft = options.out.with_name(f".unfinished-{options.out.name}")
     write_table_file(draft, made.set_axis(names, axis=1))
     os.replace(draft, options.out)
@@ -160,6 +173,8 @@ def _template(options: argparse.Namespace) -> None:
     from skdpot.generative import schema_template
     from skdpot.tables import read_header, suffix_of
 
+    _check_new(options.out)
+    # Only names and types: a value in the schema would be published with it.
     schema_template(read_header(options.data), options.out)
     print(f"Schema to be filled in: {options.out}. No value of the table was looked at.")
     if suffix_of(options.data) == ".csv":
@@ -167,23 +182,26 @@ def _template(options: argparse.Namespace) -> None:
         print('Types of a CSV file are not known. Where a column has no categories, write instead '
               '{"bounds": [low, high]} for numbers, also with "integer": true for whole ones, and '
               '{"bounds": ["2020-01-01", "2024-12-31"]} for dates.')  # fmt: skip
-    print('Categories in an order have "levels" instead of "categories", and identifiers have '
-          '{"identifier": true}. Free text cannot be learned: delete it here, and pass '
-          "--leave-out-others.")  # fmt: skip
+    print('Categories in an order have "levels" instead of "categories". Identifiers and free text '
+          "cannot be learned: delete them here.")  # fmt: skip
 
 
 def _part(options: argparse.Namespace) -> None:
     from skdpot.parts import Agreement, make_part
+    from skdpot.tables import read_table_file
 
-    _refuse_replaced(options.out, options.data, options.agreement)
+    _check_new(options.out)
     agreement = Agreement.load(options.agreement)
+    # Before the ledger is created: a mistyped name shall leave no file.
     if options.owner not in agreement.owners:
         raise ValueError(
             f"{options.owner!r} is no owner; those of the agreement are {list(agreement.owners)}."
         )
-    frame = _frame_of(options.data)
+    # Types are found value by value: one value must not change the type of a column.
+    frame = read_table_file(options.data, ()).map(_number_or_text)
     if options.labels is not None and options.labels not in frame:
         raise ValueError(f"--labels {options.labels!r} is no column; they are {list(frame)}.")
+    # The group of each row is no column of what is released.
     labels = None if options.labels is None else frame.pop(options.labels)
     ledger: Any = _open_ledger(options)
     make_part(agreement, options.owner, frame, labels, ledger=ledger, path=options.out,
@@ -194,21 +212,9 @@ def _part(options: argparse.Namespace) -> None:
 def _combine(options: argparse.Namespace) -> None:
     from skdpot.parts import add_parts
 
-    _refuse_replaced(options.out, *options.parts)
+    _check_new(options.out)
     fitted = add_parts(options.parts, path=options.out)
     print(f"sum of {len(options.parts)} parts: {options.out}\n{fitted.privacy_guarantee_}")
-
-
-def _frame_of(path: Path) -> Any:
-    """Return a private file as a data frame; texts that are numbers are read as numbers."""
-    import pandas as pd
-
-    from skdpot.tables import suffix_of
-
-    if suffix_of(path) == ".parquet":
-        return pd.read_parquet(path)
-    # Types are found value by value: one value must not change the type of a column.
-    return pd.read_csv(path, dtype=object).map(_number_or_text)
 
 
 def _number_or_text(text: Any) -> Any:
@@ -225,22 +231,14 @@ def _read_table(options: argparse.Namespace, declared: Any) -> tuple[Any, Any]:
     groups = options.groups
     person = [] if groups is None else [Column(groups, NOMINAL, missing=True)]
     table = read_table_file(options.data, [*declared.columns, *person])
-    names = [column.name for column in declared.declared]
     if groups is not None and groups not in table:
         raise ValueError(f"the table lacks the columns {[groups]}, which names people.")
-    others = [name for name in table.columns if name not in (*names, groups)]
-    # A first line that has all names of the schema consists of names, and not of private values.
-    if others and not options.leave_out_others and set(declared.names) <= set(table.columns):
-        raise ValueError(
-            f"the table has columns that the schema does not declare: {others}. Declare them, or "
-            "leave them out with --leave-out-others."
-        )
     people = None if groups is None else table.pop(groups)
-    table = table.drop(columns=others)
-    for name in set(names) - set(declared.names) - set(table.columns):
-        # What is not learned, such as identifiers, need not be there.
-        table[name] = None
-    return table, people
+    others = [name for name in table.columns if name not in declared.names]
+    # A first line that has all names of the schema consists of names, and not of private values.
+    if others and set(declared.names) <= set(table.columns):
+        _say(f"the schema does not declare the columns {others}: they are left out.")
+    return table.drop(columns=others), people
 
 
 def _open_ledger(options: argparse.Namespace) -> PrivacyLedger | None:
@@ -259,61 +257,22 @@ def _open_ledger(options: argparse.Namespace) -> PrivacyLedger | None:
             f"there is no ledger {str(path)!r}. To create it, say what may be spent in all: "
             f"--budget EPSILON DELTA, such as --budget 3 1e-5."
         )
-    relation = "add_remove" if options.neighbouring == "auto" else options.neighbouring
+    # A preview writes nothing: its ledger is in a temporary file.
     place = None if options.preview else path
-    return PrivacyLedger(*options.budget, path=place, neighbouring=relation)
+    return PrivacyLedger(*options.budget, path=place, neighbouring=options.neighbouring)
 
 
-def _read_json(path: Path, data: Path) -> Any:
-    """Return the schema in a file, or raise."""
-    if not path.exists():
-        raise ValueError(
-            f"there is no schema {str(path)!r}. {_HOW_TO_DECLARE}. "
-            f"`python -m skdpot template {data} "
-            f"--out {path}` writes one to be filled in."
-        )
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        # It names the line, and quotes no more than a character of a public file.
-        raise ValueError(f"{path} is not JSON: {error}. {_HOW_TO_DECLARE}.") from None
-
-
-def _refuse_replaced(path: Path, *inputs: Path | None) -> None:
-    """Raise if a result would replace what is read, or a ledger and the files beside it."""
-    names = {str(one.resolve()) for one in inputs if one is not None}
-    if any(str(path.resolve()) in (name, f"{name}-wal", f"{name}-shm", f"{name}.key")
-           for name in names):  # fmt: skip
-        raise ValueError(f"{path} is what is read; it is not replaced.")
-
-
-def _check_places(options: argparse.Namespace) -> None:
-    """Raise if a result could not be written, before anything is charged."""
-    from skdpot.tables import suffix_of
-
-    for path in (options.data, options.out):
-        suffix_of(path)
-    if not options.data.is_file():
-        raise ValueError(f"there is no file {str(options.data)!r}.")
-    if options.report is not None and options.report.suffix not in (".txt", ".html", ".json"):
-        raise ValueError(f"{options.report} must end with .txt, .html or .json.")
-    for path in filter(None, (options.out, options.save, options.report)):
-        _refuse_replaced(path, options.data, options.schema, options.ledger)
-        if path.exists() and not options.force:
-            raise ValueError(f"{path} exists: --force replaces it.")
-        if path.is_dir() or not os.access(path.parent, os.W_OK):
+def _check_new(*paths: Path | None) -> None:
+    """Raise if a result could not be written, or would replace a file; nothing is charged yet."""
+    for path in filter(None, paths):
+        # So no result replaces what is read, a ledger, or an earlier release.
+        if path.exists():
+            raise ValueError(f"{path} exists, and is not replaced: name another file.")
+        # SQLite would take the last two for its own, and lose charges.
+        if path.name.endswith((".key", "-wal", "-shm")):
+            raise ValueError(f"{path} has the name of a ledger's file: name another one.")
+        if not os.access(path.parent, os.W_OK):
             raise ValueError(f"{path} cannot be written.")
-
-
-def _check_together(options: argparse.Namespace) -> None:
-    """End the process if options of `_synthesize` contradict each other."""
-    n_made = options.rows or options.people
-    if options.preview and not (options.records or n_made):
-        options.error("--preview needs --records: a public guess of the rows of the table")
-    if not options.preview and (n_made is None or options.out is None):
-        options.error("--rows (or --people) and --out are required, but with --preview")
-    if options.people and (options.rows or options.groups is None):
-        options.error("--people is for --groups, instead of --rows")
 
 
 def _say(*lines: str) -> None:
@@ -341,6 +300,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(do: Any, name: str, about: str, **defaults: Any) -> Any:
+        # `error` ends the process with the usage of this command.
         made = commands.add_parser(name, help=about, description=about)
         made.set_defaults(do=do, error=made.error, **defaults)
         return made.add_argument
@@ -382,36 +342,26 @@ def _parser() -> argparse.ArgumentParser:
 
     add = command(_synthesize, "synthesize", "make a synthetic table from a private one, with "
                   "differential privacy for every row; first shows the price and the expected "
-                  "errors")  # fmt: skip
+                  "errors", neighbouring="add_remove")  # fmt: skip
     add("data", type=Path, help="the private table: .csv, or .parquet with pyarrow")
     add("--schema", type=Path, required=True, metavar="JSON",
-        help="possible values of the columns; public")  # fmt: skip
-    add("--leave-out-others", action="store_true",
-        help="leave out columns of the table that the schema does not declare; without this "
-        "option they are refused")  # fmt: skip
+        help="possible values of the columns, public; other columns are left out")  # fmt: skip
     add("--epsilon", type=_positive, required=True, help="privacy budget to spend; no default")
     add("--delta", type=_positive, default=1e-5, help="far below 1 / rows (default: %(default)s)")
     add("--rows", type=_count, metavar="N",
-        help="number of rows to draw: a round number. With --groups, each is from another "
-        "person")  # fmt: skip
+        help="number of rows to draw: a round number. With --groups, of people, each with all of "
+        "their rows")  # fmt: skip
     add("--out", **file, help="the synthetic table: .csv or .parquet")
     add("--groups", metavar="COLUMN",
         help="column with the person of each row; then people are protected")  # fmt: skip
-    add("--people", type=_count, metavar="N",
-        help="with --groups, instead of --rows: number of people to draw, each with all of "
-        "their rows")  # fmt: skip
     add("--target", metavar="COLUMN", help="column that models will predict")
     add("--ledger", **file, help="ledger to charge")
     add("--budget", **budget)
-    add("--neighbouring", default="auto", choices=("auto", "add_remove", "replace_one"),
-        help="neighbouring relation (default: that of the ledger, or add_remove)")  # fmt: skip
     add("--save", **file, help="save the fitted generator; you may publish it, too")
     add("--report", **file,
         help="write a quality report on the synthetic table: .txt, .html or .json")  # fmt: skip
     add("--preview", action="store_true", help="only show price and expected errors")
     add("--records", type=_count, metavar="N",
         help="public guess of the number of rows (with --groups, of people), for the expected "
-        "errors (default: --rows or --people)")  # fmt: skip
-    add("--force", action="store_true", help="replace existing files")
-    add("--seed", type=int, metavar="N", help="for tests only: the release is NOT private")
+        "errors (default: --rows)")  # fmt: skip
     return parser

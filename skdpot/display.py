@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from itertools import combinations, starmap
 from numbers import Integral
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 from scipy.stats import sem, wasserstein_distance
 from sklearn.utils.validation import check_is_fitted
 
-from skdpot.tables import Table, container_of
+from skdpot.tables import Table
 
 __all__ = ["FrontierDisplay", "GroupDistributionDisplay", "LedgerDisplay", "SampleGridDisplay"]
 
@@ -20,15 +19,6 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES = ("-", "--", "-.", (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5, 1, 1.5)), (0, (8, 2)))
 GREY = "0.35"
-# Gap between images, as a share of their height; at least one pixel.
-_GAP = 0.08
-_LARGEST_PANEL = 12.0
-_N_BINS = 30
-# With more epsilons, tick labels would overlap.
-_MOST_TICKS = 8
-# Widest line of a charge, and the width of all charges together, in points.
-_WIDEST, _WIDTH_OF_ALL = 14.0, 240.0
-_OTHERS = "others"
 
 
 @dataclass(eq=False, repr=False)
@@ -52,8 +42,6 @@ class SampleGridDisplay:
         Names of the blocks.
     bounds : tuple (low, high), default=None
         Values of the darkest and brightest colour; None is the range of all blocks.
-    classes : sequence, default=None
-        Labels that have a column; None is all that are in the targets, in order.
 
     Attributes
     ----------
@@ -84,7 +72,6 @@ class SampleGridDisplay:
     image_shape: tuple[int, ...]
     labels: Sequence[str | None]
     bounds: tuple[Any, Any] | None = None
-    classes: Sequence[Any] | None = None
 
     @classmethod
     def from_estimator(
@@ -94,7 +81,6 @@ class SampleGridDisplay:
         *,
         image_shape: tuple[int, ...] | None = None,
         bounds: tuple[Any, Any] | None = None,
-        cmap: str = "gray",
         ax: Any = None,
     ) -> "SampleGridDisplay":
         """Draw samples of fitted generators, which costs nothing, and plot them.
@@ -109,8 +95,6 @@ class SampleGridDisplay:
             (height, width) or (height, width, channels); None is the generator's.
         bounds : tuple (low, high), default=None
             Values of the darkest and brightest colour; None is the generator's.
-        cmap : str, default="gray"
-            Colours of images of one channel.
         ax : matplotlib Axes or sequence of them, default=None
             See :meth:`plot`.
 
@@ -133,8 +117,10 @@ class SampleGridDisplay:
                 f"n_samples_per_class must be a positive integer, got {n_samples_per_class!r}."
             )
         generators = generator if isinstance(generator, Mapping) else {None: generator}
+        # All are checked before any draws: drawing may take seconds.
         for name, one in generators.items():
             _check_draws(one, name)
+        # Several generators share one scale of brightness, that of the first.
         first = next(iter(generators.values()))
         if image_shape is None:
             image_shape = getattr(first, "image_shape", None)
@@ -150,7 +136,6 @@ class SampleGridDisplay:
             image_shape=image_shape,
             n_samples_per_class=None,
             bounds=bounds or getattr(first, "bounds", None),
-            cmap=cmap,
             ax=ax,
         )
 
@@ -163,8 +148,6 @@ class SampleGridDisplay:
         image_shape: tuple[int, ...],
         n_samples_per_class: int | None = 8,
         bounds: tuple[Any, Any] | None = None,
-        classes: Sequence[Any] | None = None,
-        cmap: str = "gray",
         ax: Any = None,
     ) -> "SampleGridDisplay":
         """Plot images.
@@ -182,10 +165,6 @@ class SampleGridDisplay:
             and columns. None shows all.
         bounds : tuple (low, high), default=None
             Values of the darkest and brightest colour; None is the least and the largest value.
-        classes : sequence, default=None
-            Labels that have a column; None is all that there are, in order.
-        cmap : str, default="gray"
-            Colours of images of one channel.
         ax : matplotlib Axes or sequence of them, default=None
             See :meth:`plot`.
 
@@ -199,6 +178,7 @@ class SampleGridDisplay:
         ValueError
             If images do not have the shape, or there is not one label for each.
         """
+        # A block without a name has no title.
         blocks = X if isinstance(X, Mapping) else {None: (X, y)}
         pairs = [block if isinstance(block, tuple) else (block, None) for block in blocks.values()]
         chosen = [_first_of_each(images, targets, n_samples_per_class) for images, targets in pairs]
@@ -208,19 +188,16 @@ class SampleGridDisplay:
             image_shape=image_shape,
             labels=list(blocks),
             bounds=bounds,
-            classes=classes,
         )
-        return display.plot(ax, cmap=cmap)
+        return display.plot(ax)
 
-    def plot(self, ax: Any = None, *, cmap: str = "gray") -> "SampleGridDisplay":
+    def plot(self, ax: Any = None) -> "SampleGridDisplay":
         """Plot it again.
 
         Parameters
         ----------
         ax : matplotlib Axes or sequence of them, default=None
             Where to plot: one for each block. None makes a new figure.
-        cmap : str, default="gray"
-            Colours of images of one channel.
 
         Returns
         -------
@@ -237,14 +214,17 @@ class SampleGridDisplay:
         shape = _checked_shape(self.image_shape)
         samples = [_checked_images(X, shape) for X in self.samples]
         low, high = self._range(samples)
-        gap = max(1, round(_GAP * shape[0]))
+        # Between images, 8 % of their height can be seen, also where they are small.
+        gap = max(1, round(0.08 * shape[0]))
         blocks = [
-            _class_columns(images, targets, self.classes)
+            _class_columns(images, targets)
             for images, targets in zip(samples, self.targets, strict=True)
         ]
         mosaics = [_mosaic(columns, gap) for columns, _ in blocks]
+        # Panels are as large as the largest block, so that pixels are equally large in all.
         height, width = np.max([mosaic.shape[:2] for mosaic in mosaics], axis=0)
-        scale = min(0.45 / shape[0], _LARGEST_PANEL / max(height, width))
+        # An image is 0.45 inches high, unless the panel would not fit a page.
+        scale = min(0.45 / shape[0], 12.0 / max(height, width))
         size = scale * width + 0.2, scale * height + 0.4
         self.axes_ = panels_for(ax, 1, len(mosaics), panel_size=size)[0]
         self.figure_ = self.axes_[0].figure
@@ -252,7 +232,8 @@ class SampleGridDisplay:
         for place, mosaic, (_, names), label in zip(
             self.axes_, mosaics, blocks, self.labels, strict=True
         ):
-            self.images_.append(_show(place, mosaic, (low, high), cmap))
+            self.images_.append(_show(place, mosaic, (low, high)))
+            # A label stands over the middle of its column; pixels are centred at whole numbers.
             middles = gap + np.arange(len(names)) * (shape[1] + gap) + (shape[1] - 1) / 2
             place.set_xticks(middles, names)
             place.tick_params(length=0, labeltop=True, labelbottom=False)
@@ -270,6 +251,7 @@ class SampleGridDisplay:
 
 def _check_draws(generator: Any, name: Any) -> None:
     """Raise if an object draws no samples; it may be private images, which are not quoted."""
+    # Series and frames have `sample`, too, and draw private rows by it: they have no `fit`.
     if not all(callable(getattr(generator, method, None)) for method in ("fit", "sample")):
         place = "" if name is None else f" for {name!r}"
         raise TypeError(
@@ -283,6 +265,7 @@ def _samples_of(generator: Any, n_samples: int) -> tuple[Any, Any]:
     check_is_fitted(generator)
     classes = getattr(generator, "classes_", None)
     if classes is None:
+        # As many as fill a square of rows and columns.
         return generator.sample(n_samples**2), None
     return generator.sample(y=np.repeat(classes, n_samples))
 
@@ -295,6 +278,7 @@ def _first_of_each(X: Any, y: Any, n_samples: int | None) -> tuple[np.ndarray, A
     y = np.asarray(y)
     if y.shape != X.shape[:1]:
         raise ValueError(f"y must have one label for each of {len(X)} images, got shape {y.shape}.")
+    # The first ones, not a random choice: the same call shows the same images.
     rows = np.concatenate([np.flatnonzero(y == label)[:n_samples] for label in np.unique(y)])
     return X[rows], y[rows]
 
@@ -315,6 +299,7 @@ def _checked_shape(shape: Any) -> tuple[int, int, int]:
 def _checked_images(X: Any, shape: tuple[int, int, int]) -> np.ndarray:
     X = numbers(X)
     n_pixels = int(np.prod(shape))
+    # Its size is compared, and not its second dimension: images may be flattened already or not.
     if not len(X) or X.size != len(X) * n_pixels:
         raise ValueError(
             f"images of shape {shape[:2] if shape[2] == 1 else shape} have {n_pixels} values, got "
@@ -323,18 +308,17 @@ def _checked_images(X: Any, shape: tuple[int, int, int]) -> np.ndarray:
     return X.reshape(len(X), *shape)
 
 
-def _class_columns(
-    images: np.ndarray, targets: Any, classes: Sequence[Any] | None
-) -> tuple[list[np.ndarray], list[str]]:
+def _class_columns(images: np.ndarray, targets: Any) -> tuple[list[np.ndarray], list[str]]:
     """Return the images of each column, and its title."""
     if targets is None:
+        # Images are in reading order: row by row, so that a column has every n-th of them.
         n_columns = int(np.ceil(np.sqrt(len(images))))
         columns = [images[k::n_columns] for k in range(n_columns)]
         return [column for column in columns if len(column)], []
     targets = np.asarray(targets)
     if targets.shape != images.shape[:1]:
         raise ValueError(f"{len(images)} images need as many labels, got shape {targets.shape}.")
-    labels = np.unique(targets) if classes is None else classes
+    labels = np.unique(targets)
     return [images[targets == label] for label in labels], [str(label) for label in labels]
 
 
@@ -351,11 +335,12 @@ def _mosaic(columns: Sequence[np.ndarray], gap: int) -> np.ndarray:
     return np.pad(mosaic, [(0, gap), (0, gap), (0, 0)], constant_values=np.nan)
 
 
-def _show(place: Any, mosaic: np.ndarray, limits: tuple[float, float], cmap: str) -> Any:
+def _show(place: Any, mosaic: np.ndarray, limits: tuple[float, float]) -> Any:
     """Draw a mosaic, with NaN in white."""
     low, high = limits
     if mosaic.shape[2] == 1:
-        return place.imshow(mosaic[:, :, 0], cmap=cmap, vmin=low, vmax=high)
+        return place.imshow(mosaic[:, :, 0], cmap="gray", vmin=low, vmax=high)
+    # matplotlib scales images of one channel itself, and takes others from 0 to 1.
     shares = np.clip((mosaic - low) / (high - low if high > low else 1.0), 0.0, 1.0)
     return place.imshow(np.where(np.isnan(shares), 1.0, shares))
 
@@ -364,11 +349,11 @@ def _show(place: Any, mosaic: np.ndarray, limits: tuple[float, float], cmap: str
 class GroupDistributionDisplay:
     """Distributions of features in each group, before and after a repair.
 
-    Each feature is a row of two panels. Numbers are shown as histograms or distribution functions,
-    and above them stands the largest Wasserstein distance W1 between two groups, in units of the
-    feature. Categories are shown as bars, with the largest total variation distance. **The plot is
-    not private:** it shows the rows themselves, even if the repair was fitted privately. Create it
-    with :meth:`from_predictions`.
+    Each feature is a row of two panels. Numbers are shown as histograms, and above them stands the
+    largest Wasserstein distance W1 between two groups, in units of the feature. Categories are
+    shown as bars, with the largest total variation distance. **The plot is not private:** it shows
+    the rows themselves, even if the repair was fitted privately. Create it with
+    :meth:`from_predictions`.
 
     Parameters
     ----------
@@ -386,8 +371,8 @@ class GroupDistributionDisplay:
     figure_ : matplotlib Figure
         The figure of these axes.
     artists_ : ndarray of dict, shape (n_features, 2)
-        Artists by the label of a group: a ``StepPatch`` or a ``Line2D`` for numbers, a
-        ``BarContainer`` for categories.
+        Artists by the label of a group: a ``StepPatch`` for numbers, a ``BarContainer`` for
+        categories.
     distances_ : ndarray of shape (n_features, 2)
         The distances that are written above the panels.
 
@@ -427,7 +412,6 @@ class GroupDistributionDisplay:
         *,
         sensitive_features: Any,
         feature_names: Sequence[str] | None = None,
-        kind: str = "hist",
         ax: Any = None,
     ) -> "GroupDistributionDisplay":
         """Plot predictions, or rows, before and after a repair.
@@ -442,8 +426,6 @@ class GroupDistributionDisplay:
         feature_names : sequence of str, default=None
             None takes the names of a data frame, ``"prediction"`` for a single column, and ``"x0"``
             and so on for others.
-        kind : {"hist", "ecdf"}, default="hist"
-            See :meth:`plot`.
         ax : matplotlib Axes or array of them, default=None
             See :meth:`plot`.
 
@@ -457,6 +439,7 @@ class GroupDistributionDisplay:
         ValueError
             If the numbers of columns or rows differ.
         """
+        # Each with its own type: numbers of a frame beside words must not become text.
         columns = _columns_of(before)
         if feature_names is None:
             feature_names = getattr(before, "columns", None)
@@ -469,18 +452,15 @@ class GroupDistributionDisplay:
             _labels(sensitive_features),
             feature_names=[str(name) for name in feature_names],
         )
-        return display.plot(ax, kind=kind)
+        return display.plot(ax)
 
-    def plot(self, ax: Any = None, *, kind: str = "hist") -> "GroupDistributionDisplay":
+    def plot(self, ax: Any = None) -> "GroupDistributionDisplay":
         """Plot it again.
 
         Parameters
         ----------
         ax : matplotlib Axes or array of them, default=None
             Where to plot: two axes for each feature. None makes a new figure.
-        kind : {"hist", "ecdf"}, default="hist"
-            Whether numbers are shown as histograms, or as empirical distribution functions, between
-            which the area is W1.
 
         Returns
         -------
@@ -495,18 +475,18 @@ class GroupDistributionDisplay:
             If the numbers of columns or rows differ, there is a single group, or numbers are not
             finite.
         """
-        check_option("kind", kind, ("hist", "ecdf"))
         groups, features = self._checked()
         self.axes_ = panels_for(ax, len(features), 2, panel_size=(3.7, 2.3))
         self.figure_ = self.axes_[0, 0].figure
         shape = len(features), 2
         self.artists_, self.distances_ = np.empty(shape, dtype=object), np.empty(shape)
         for row, (name, stages) in enumerate(zip(self.feature_names, features, strict=True)):
+            # `_as_one_type` made doubles of numbers, and text of all others.
             numeric = all(values.dtype.kind == "f" for values in stages)
             labels = np.unique(groups).tolist()
             parts = [{label: values[groups == label] for label in labels} for values in stages]
             show = _show_numbers if numeric else _show_categories
-            self.artists_[row] = show(self.axes_[row], parts, kind)
+            self.artists_[row] = show(self.axes_[row], parts)
             distance = wasserstein_distance if numeric else _total_variation
             self.distances_[row] = [
                 max(starmap(distance, combinations(part.values(), 2))) for part in parts
@@ -523,6 +503,7 @@ class GroupDistributionDisplay:
     def _checked(self) -> tuple[np.ndarray, list[list[np.ndarray]]]:
         """Return the groups, and the values of every feature before and after the repair."""
         groups = np.asarray(self.groups)
+        # A distance between groups needs two of them.
         if groups.ndim != 1 or len(np.unique(groups)) < 2:
             raise ValueError("groups must be one label for each row, of at least two groups.")
         sizes = len(self.before), len(self.after), len(self.feature_names)
@@ -543,7 +524,7 @@ class GroupDistributionDisplay:
 
 def _columns_of(table: Any) -> list[np.ndarray]:
     """Return the columns of an array or a data frame, each with its own type."""
-    if container_of(table) != "array":
+    if Table(table).container != "array":
         return [np.asarray(table[name]) for name in Table(table).names]
     values = np.asarray(table)
     return [values] if values.ndim == 1 else list(values.T)
@@ -560,6 +541,8 @@ def _labels(sensitive_features: Any) -> np.ndarray:
 def _as_one_type(values: list[np.ndarray], name: str) -> list[np.ndarray]:
     """Return values before and after as numbers if both are numbers, else as text."""
     texts = any(isinstance(value, str) for column in values for value in column.tolist())
+    # Objects may be numbers, such as those of a frame with missing values; text stays text, even if
+    # it could be read as numbers.
     if not texts and all(column.dtype.kind in "fiuO" for column in values):
         try:
             as_numbers = [column.astype(np.float64) for column in values]
@@ -588,10 +571,13 @@ def _shares(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return np.array([np.mean(values == label) for label in labels])
 
 
-def _show_numbers(panels: Any, parts: list[dict[Any, np.ndarray]], kind: str) -> list[dict]:
+def _show_numbers(panels: Any, parts: list[dict[Any, np.ndarray]]) -> list[dict]:
     """Draw numbers before and after, on the same axes."""
+    # Bins and limits are those of both stages: otherwise a repair would look like a change of
+    # scale.
     pooled = np.concatenate([values for stage in parts for values in stage.values()])
     low, high = pooled.min(), pooled.max()
+    # Whole numbers in bins of unequal numbers of them would show a comb that is not in the data.
     integers = all((values == np.round(values)).all() for values in parts[0].values())
     edges, room = _bin_edges(low, high, integers), 0.02 * (high - low) or 0.5
     artists: list[dict] = [{}, {}]
@@ -599,31 +585,30 @@ def _show_numbers(panels: Any, parts: list[dict[Any, np.ndarray]], kind: str) ->
         for number, (group, values) in enumerate(stage.items()):
             style = {"color": colour_of(number), "label": str(group),
                      "linestyle": DASHES[number % len(DASHES)], "linewidth": 1.5}  # fmt: skip
-            if kind == "ecdf":
-                group_artists[group] = panel.ecdf(values, **style)
-                continue
             heights, _ = np.histogram(values, edges, density=True)
+            # Groups overlap: the areas are faint, and the edges drawn again.
             panel.stairs(heights, edges, fill=True, color=style["color"], alpha=0.25)
             group_artists[group] = panel.stairs(heights, edges, **style)
         panel.set_xlim(low - room, high + room)
-    _share_height(panels, "share of rows below" if kind == "ecdf" else "density")
+    _share_height(panels, "density")
     return artists
 
 
-def _bin_edges(low: float, high: float, integers: bool) -> np.ndarray:
+def _bin_edges(low: float, high: float, integers: bool, n_bins: int = 30) -> np.ndarray:
     """Return the edges of equal bins; for few whole numbers, each bin has equally many of them."""
     if integers:
         low, high = np.floor(low) - 0.5, np.ceil(high) + 0.5
-        width = np.ceil((high - low) / _N_BINS)
+        width = np.ceil((high - low) / n_bins)
         return np.arange(low, high + width, width)
-    return np.linspace(low, high if high > low else low + 1.0, _N_BINS + 1)
+    return np.linspace(low, high if high > low else low + 1.0, n_bins + 1)
 
 
-def _show_categories(panels: Any, parts: list[dict[Any, np.ndarray]], kind: str) -> list[dict]:
-    """Draw the shares of categories before and after, in one order; `kind` is ignored."""
+def _show_categories(panels: Any, parts: list[dict[Any, np.ndarray]]) -> list[dict]:
+    """Draw the shares of categories before and after, in one order."""
     labels = np.unique(np.concatenate([values for stage in parts for values in stage.values()]))
     artists: list[dict] = [{}, {}]
     places, width = np.arange(len(labels)), 0.8 / len(parts[0])
+    # More letters than these would overlap.
     crowded = sum(map(len, labels)) > 36
     rotation = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
     for group_artists, panel, stage in zip(artists, panels, parts, strict=True):
@@ -638,6 +623,7 @@ def _show_categories(panels: Any, parts: list[dict[Any, np.ndarray]], kind: str)
 
 def _share_height(panels: Any, label: str) -> None:
     """Give panels the same heights, named on the left."""
+    # Equal heights let the eye compare before and after; the scale is named once.
     highest = max(panel.get_ylim()[1] for panel in panels)
     for panel in panels:
         panel.set_ylim(0, highest)
@@ -649,7 +635,8 @@ def _share_height(panels: Any, label: str) -> None:
 class FrontierDisplay:
     r"""Scores against their cost: an epsilon, or the difference between groups.
 
-    Every estimator or mechanism is a curve, with error bars for repeated measurements. The plot is
+    Every estimator or mechanism is a curve. Bars on either side are standard errors of the means of
+    repeated measurements, as if these were independent. The plot is
     as sensitive as its input: scores of private data without noise are sensitive, even if the
     estimators are private. Create it with :meth:`from_scores`.
 
@@ -662,8 +649,6 @@ class FrontierDisplay:
         Scores of each curve: a row for each point, a column for each repeat.
     labels : sequence of str
         Names of the curves.
-    point_names : sequence of (sequence of str), default=None
-        Text beside the points of each curve.
     baseline : float, default=None
         The score without privacy; a horizontal line.
     score_name : str, default="Score"
@@ -672,9 +657,6 @@ class FrontierDisplay:
         Label of the horizontal axis.
     scale : {"log", "linear"}, default="log"
         Scale of the horizontal axis. A logarithmic axis needs positive costs.
-    error : {"standard_error", "std"}, default="standard_error"
-        The length of the bars on either side: the standard error of the mean, as if repeats were
-        independent, or their standard deviation. A single repeat has none.
 
     Attributes
     ----------
@@ -706,12 +688,10 @@ class FrontierDisplay:
     scores: Sequence[Any]
     _: KW_ONLY
     labels: Sequence[str]
-    point_names: Sequence[Sequence[str]] | None = None
     baseline: float | None = None
     score_name: str = "Score"
     cost_name: str = r"$\varepsilon$"
     scale: str = "log"
-    error: str = "standard_error"
 
     @classmethod
     def from_scores(
@@ -764,14 +744,15 @@ class FrontierDisplay:
         ValueError
             If there is not one row of scores for each cost, or a cost cannot be drawn.
         """
-        check_option("error", self.error, ("standard_error", "std"))
-        check_option("scale", self.scale, ("log", "linear"))
+        if self.scale not in ("log", "linear"):
+            raise ValueError(f"scale must be 'log' or 'linear', got {self.scale!r}.")
         curves = [
-            _curve(*curve, self.scale, self.error)
+            _curve(*curve, self.scale)
             for curve in zip(self.costs, self.scores, self.labels, strict=True)
         ]
         self.ax_ = ax = axes_for(ax)
         self.figure_ = ax.figure
+        # Below the curves, which are drawn later.
         if self.baseline is not None:
             ax.axhline(self.baseline, color=GREY, linestyle=":", label="without privacy")
         self.errorbar_ = [
@@ -782,15 +763,11 @@ class FrontierDisplay:
             for k, (curve, label) in enumerate(zip(curves, self.labels, strict=True))
         ]  # fmt: skip
         self.lines_ = [bars.lines[0] for bars in self.errorbar_]
-        for line, texts in zip(self.lines_, self.point_names or (), strict=False):
-            for place, text in zip(line.get_xydata(), texts, strict=True):
-                ax.annotate(
-                    text, place, xytext=(4, -11), textcoords="offset points", fontsize="small"
-                )
         ax.set_xscale(self.scale)
         if self.scale == "log":
             shown = np.unique(np.concatenate([line.get_xdata() for line in self.lines_] or [[]]))
-            if 0 < len(shown) <= _MOST_TICKS:
+            # Labels of more ticks would overlap.
+            if 0 < len(shown) <= 8:
                 ax.set_xticks(shown, [f"{cost:g}" for cost in shown])
                 ax.minorticks_off()
         ax.set(xlabel=self.cost_name, ylabel=self.score_name)
@@ -801,10 +778,11 @@ class FrontierDisplay:
 
 
 def _curve(
-    costs: Any, scores: Any, label: str, scale: str, error: str
+    costs: Any, scores: Any, label: str, scale: str
 ) -> tuple[np.ndarray, np.ndarray, Any, Any]:
     """Return the means of costs and scores, and the errors of scores and of costs."""
     costs, scores = numbers(costs), numbers(scores)
+    # matplotlib leaves out such points without a word; epsilon = 0 or infinity is a likely mistake.
     if not np.isfinite(costs).all() or (scale == "log" and not (costs > 0).all()):
         requirement = "positive and finite" if scale == "log" else "finite"
         raise ValueError(f"costs, such as epsilons, must be {requirement} numbers.")
@@ -813,23 +791,24 @@ def _curve(
             f"scores of {label!r} must have shape ({len(costs)}, n_repeats), a row for each "
             f"cost; got shape {scores.shape}."
         )
+    # Costs that are measured, such as differences between groups, vary as scores do, and are not
+    # sorted: points are those of a setting, in the order of the settings.
     if costs.ndim == 2:
         if costs.shape != scores.shape:
             raise ValueError(
                 f"costs of {label!r} must be as many as its scores: shape {scores.shape}; got "
                 f"shape {costs.shape}."
             )
-        means, errors = costs.mean(axis=1), _errors(costs, error)
-        return means, scores.mean(axis=1), _errors(scores, error), errors
+        return costs.mean(axis=1), scores.mean(axis=1), _errors(scores), _errors(costs)
+    # A line through points in the order of a dictionary would go back and forth.
     order = np.argsort(costs, kind="stable")
     costs, scores = costs[order], scores[order]
-    return costs, scores.mean(axis=1), _errors(scores, error), None
+    return costs, scores.mean(axis=1), _errors(scores), None
 
 
-def _errors(repeats: np.ndarray, error: str) -> Any:
-    """Return the lengths of error bars of means; NaN for a single repeat."""
-    spread = sem if error == "standard_error" else partial(np.std, ddof=1)
-    return spread(repeats, axis=1) if repeats.shape[1] > 1 else None
+def _errors(repeats: np.ndarray) -> Any:
+    """Return the lengths of error bars of means; None for a single repeat."""
+    return sem(repeats, axis=1) if repeats.shape[1] > 1 else None
 
 
 @dataclass(eq=False, repr=False)
@@ -862,8 +841,8 @@ class LedgerDisplay:
     line_ : matplotlib Line2D
         The spent epsilon, as steps, from 0.
     charges_ : dict of str to matplotlib LineCollection
-        Vertical lines of the charges, by label. If there are many labels, those that added least
-        are together as ``"others"``.
+        Vertical lines of the charges, by label. There are six colours: labels that were charged
+        first after these are together as ``"others"``.
     limit_ : matplotlib Line2D or None
         The limit, if there is one.
 
@@ -921,9 +900,10 @@ class LedgerDisplay:
         """
         if not (hasattr(ledger, "entries") and hasattr(ledger, "spent")):
             raise TypeError(f"ledger must be a PrivacyLedger, got an object of {type(ledger)}.")
-        spent_by_unit = {total.unit: total.spent for total in ledger.report().units}
+        spent_by_unit = {unit: spent for unit, (spent, _) in ledger.report().units.items()}
         if unit is None:
             unit = max(spent_by_unit, key=lambda total: spent_by_unit[total], default="record")
+        # Units are never added up: each has the whole budget.
         entries = [entry for entry in ledger.entries() if entry.unit == unit]
         display = cls(
             [epsilon for epsilon, _ in ledger.spent_after_each(unit=unit)],
@@ -960,6 +940,7 @@ class LedgerDisplay:
         places = np.arange(1, len(spent) + 1)
         self.ax_ = ax = axes_for(ax, figsize=(7.6, 4.2))
         self.figure_ = ax.figure
+        # A ledger begins at 0; the k-th charge goes from the level before it to its own.
         levels = np.concatenate([[0.0], spent])
         (self.line_,) = ax.step(
             [0, *places], levels, where="post", color=GREY, linewidth=1.0, zorder=1
@@ -969,12 +950,12 @@ class LedgerDisplay:
         return self
 
     def _plot_charges(self, places: np.ndarray, levels: np.ndarray) -> None:
-        rises = np.diff(levels)
-        shown = _largest_labels(self.labels, rises)
-        names = [label if label in shown else _OTHERS for label in self.labels]
-        width = float(np.clip(_WIDTH_OF_ALL / max(len(places), 1), 2.0, _WIDEST))
+        shown = list(dict.fromkeys(self.labels))[: len(COLOURS)]
+        names = [label if label in shown else "others" for label in self.labels]
+        # In points; all charges together are about as wide as the panel.
+        width = float(np.clip(240.0 / max(len(places), 1), 2.0, 14.0))
         self.charges_ = {}
-        for label, colour in [*zip(shown, COLOURS, strict=False), (_OTHERS, "0.7")]:
+        for label, colour in [*zip(shown, COLOURS, strict=False), ("others", "0.7")]:
             chosen = [k for k, name in enumerate(names) if name == label]
             if not chosen:
                 continue
@@ -991,30 +972,17 @@ class LedgerDisplay:
             text += rf", $\delta$ = {self.delta:g}" if self.delta else ""
             self.limit_ = ax.axhline(self.epsilon, color="black", linestyle="--", label=text)
             highest = max(highest, self.epsilon)
+        # From 0, so that heights compare; and with room for the line of the limit.
         ax.set(ylim=(0, 1.08 * highest or 1.0), ylabel=r"$\varepsilon$ spent")
         ax.set_xlabel("Charge" if self.unit is None else f"Charge, unit: {self.unit}")
         ax.set_xlim(0, n_charges + 0.7)
+        # Charges are counted: there is no charge 1.5.
         ax.xaxis.get_major_locator().set_params(integer=True)
         ax.grid(axis="y", alpha=0.3)
         if not n_charges:
             ax.text(0.5, 0.5, "nothing was released", transform=ax.transAxes, ha="center")
         if self.charges_ or self.limit_ is not None:
             ax.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
-
-
-def _largest_labels(labels: Sequence[str], rises: np.ndarray) -> list[str]:
-    """Return the labels that have colours, in the order of their first charges.
-
-    These are all labels if there are enough colours, otherwise those that added most.
-    """
-    unique = list(dict.fromkeys(labels))
-    if len(unique) <= len(COLOURS):
-        return unique
-    totals = dict.fromkeys(unique, 0.0)
-    for label, rise in zip(labels, rises, strict=True):
-        totals[label] += rise
-    largest = set(sorted(unique, key=lambda label: -totals[label])[: len(COLOURS)])
-    return [label for label in unique if label in largest]
 
 
 def load_pyplot() -> Any:
@@ -1041,6 +1009,7 @@ def panels_for(
         figsize = (n_columns * panel_size[0] + 0.6, n_rows * panel_size[1] + 0.6)
         options = {"squeeze": False, "figsize": figsize, "layout": "constrained"}
         return pyplot.subplots(n_rows, n_columns, **options)[1]
+    # As objects: NumPy would ask axes for their length otherwise.
     given = np.asarray(ax, dtype=object)
     if given.size == n_rows * n_columns:
         return given.reshape(n_rows, n_columns)
@@ -1050,12 +1019,6 @@ def panels_for(
 def numbers(values: Any) -> np.ndarray:
     """Return values as floats."""
     return np.asarray(values, dtype=np.float64)
-
-
-def check_option(name: str, value: Any, options: Sequence[Any]) -> None:
-    """Raise unless a value is one of its options."""
-    if value not in options:
-        raise ValueError(f"{name} must be one of {tuple(options)}, got {value!r}.")
 
 
 def colour_of(number: int) -> str:

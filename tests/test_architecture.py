@@ -176,34 +176,15 @@ def test_module_imports_only_what_its_room_may(module, file):
     [
         ("skdpot.transport.sinkhorn", "import sklearn", ["sklearn"]),
         ("skdpot.transport.sinkhorn", "from ..privacy import audit", ["skdpot.privacy.audit"]),
-        ("skdpot.transport.sinkhorn", "from skdpot import privacy", ["skdpot.privacy"]),
-        ("skdpot.transport.sinkhorn", "import skdpot", ["skdpot"]),
         ("skdpot.transport.sinkhorn", "def f():\n    import joblib", ["joblib"]),
-        (
-            "skdpot.privacy.random",
-            "import skdpot.transport.sinkhorn",
-            ["skdpot.transport.sinkhorn"],
-        ),
-        (
-            "skdpot.privacy.random",
-            "from skdpot._sklearn_compat import removed_tree_types",
-            ["skdpot._sklearn_compat.removed_tree_types"],
-        ),
         ("skdpot.sampling._sphere", "import skdpot.fairness", ["skdpot.fairness"]),
-        ("skdpot.sampling._sphere", "import torch.nn", ["torch.nn"]),
-        ("skdpot.sampling._sphere", "import matplotlib.pyplot", ["matplotlib.pyplot"]),
         ("skdpot.generative._generator", "import torch", ["torch"]),
-        ("skdpot.generative._torch.transport", "import sklearn", ["sklearn"]),
         ("skdpot.__main__", "import torch", ["torch"]),
         ("skdpot._base", "from sklearn.base import _fit_context", [PRIVATE_SCIKIT_LEARN]),
         ("skdpot._base", "import sklearn\nsklearn.tree._tree.x", [PRIVATE_SCIKIT_LEARN] * 2),
-        ("skdpot._base", "import sklearn\nsklearn.__version__", []),
         ("skdpot._sklearn_compat", "from sklearn.base import _fit_context", []),
-        ("skdpot.transport.sinkhorn", "import numpy as np\nimport math", []),
         ("skdpot.transport.sinkhorn", "from . import polytope\nimport scipy.sparse", []),
-        ("skdpot.sampling._sphere", "from sklearn.base import BaseEstimator", []),
         ("skdpot.sampling._sphere", "from ..transport import sphere", []),
-        ("skdpot.generative._torch.transport", "import torch\nfrom . import nets", []),
         ("skdpot.generative._generator", "from skdpot.generative import _torch", []),
     ],
 )
@@ -225,17 +206,8 @@ def test_a_room_without_a_rule_is_reported():
 LAZY = ("skdpot",)
 # (pandas, which scikit-learn imports, imports pyarrow where that is.)
 OPTIONAL = {
-    "Crypto",
-    "cryptography",
-    "dask",
-    "diffprivlib",
-    "distributed",
-    "flwr",
-    "matplotlib",
-    "ot",
-    "polars",
-    "torch",
-}
+    "dask", "diffprivlib", "distributed", "flwr", "matplotlib", "ot", "polars", "torch",
+}  # fmt: skip
 
 
 def names_for_type_checkers(package):
@@ -311,12 +283,6 @@ def test_what_is_imported_late_is_what_type_checkers_see(name):
     assert promised.keys() >= set(package.__all__)
     for promise, module in promised.items():
         assert getattr(package, promise) is getattr(importlib.import_module(module), promise)
-
-
-@pytest.mark.parametrize("name", [*LAZY, "skdpot.privacy"])
-def test_names_can_be_completed_before_they_are_imported(name):
-    script = f"import {name} as p; assert set(p.__all__) <= set(dir(p)), dir(p)"
-    assert f"{PACKAGE}.sampling" not in modules_after(script)
 
 
 @pytest.mark.parametrize("name", [*LAZY, "skdpot.privacy"])

@@ -29,7 +29,7 @@ from skdpot import (
     WassersteinProjectionSampler,
 )
 from skdpot.fairness import DeclaredGroups, FoundGroups, FreeSupport
-from skdpot.generative import NetworkTraining, VectorSketch
+from skdpot.generative import NetworkTraining
 from skdpot.published import NoisySinkhornDistance, PrivateMessageADMM, SinkhornGradientGenerator
 from tests.conformance import expected_failed_checks
 
@@ -42,35 +42,38 @@ TINY_GENERATOR = {
 ANY_GROUPS = {"groups": FoundGroups(small="merge", unknown="nearest")}
 BOX = (-100, 100)
 ALLOCATION = {"utility_bounds": (-1000, 1000), "source_bounds": (0, 5)}
-# With all that the data of the checks ask for. Which checks each fails all the same `conformance`
-# says, and one of them that passes is an error.
+# Each class once, with all that the data of the checks ask for. Which checks each fails all the
+# same `conformance` says, and one of them that passes is an error.
 ESTIMATORS = [
     WassersteinProjectionSampler(),
     KLProjectionSampler(),
     ExponentialMechanismSampler(),
     SphericalProjectionSampler(),
     PrivateSinkhornDistance(bounds=BOX),
+    NoisySinkhornDistance(bounds=BOX),
+    FairBarycenterRegressor(sensitive_features=0, **ANY_GROUPS),
+    FairBarycenterPreprocessor([0], random_state=0, **ANY_GROUPS),
+    DPSinkhornGenerator(classes=[-1, 0, 1, 2, 3], bounds=BOX),
+    SinkhornGradientGenerator(classes=[-1, 0, 1, 2, 3], **TINY_GENERATOR),
+    PrivateADMMTransport(10.0, **ALLOCATION),
+    PrivateMessageADMM(10.0, n_rounds=3, eta=1.0, **ALLOCATION),
+]
+# Other forms of some of them.
+VARIANTS = [
     PrivateSinkhornDistance(bounds=BOX, mechanism="histogram", grid=2),
     # Of all that the labels may be, it takes two for groups, and so maps between these.
     PrivateSinkhornDistance(
         bounds=BOX, mechanism="histogram", grid=2,
         labels="private", groups=[0, 1], min_group_size=2,
     ),
-    NoisySinkhornDistance(bounds=BOX),
-    FairBarycenterRegressor(sensitive_features=0, **ANY_GROUPS),
-    FairBarycenterPreprocessor([0], random_state=0, **ANY_GROUPS),
     FairBarycenterPreprocessor(
         [0], epsilon=10.0, bounds=BOX, groups=DeclaredGroups([0, 1], unknown="nearest"),
         method=FreeSupport(n_support=20), random_state=0,
     ),
-    DPSinkhornGenerator(classes=[-1, 0, 1, 2, 3], bounds=(-100, 100)),
-    SinkhornGradientGenerator(classes=[-1, 0, 1, 2, 3], **TINY_GENERATOR),
     SinkhornGradientGenerator(
         classes=[-1, 0, 1, 2, 3], gradient="per_image", **TINY_GENERATOR,
     ),
     PrivateADMMTransport(None),
-    PrivateADMMTransport(10.0, **ALLOCATION),
-    PrivateMessageADMM(10.0, n_rounds=3, eta=1.0, **ALLOCATION),
 ]  # fmt: skip
 
 # These are not among those that `parametrize_with_checks` generates.
@@ -99,24 +102,10 @@ def test_generated_checks(estimator, check):
     check(estimator)
 
 
-class UnlabelledGenerator(DPSinkhornGenerator):
-    """Takes no account of labels, which nearly all checks give, and which are refused otherwise."""
-
-    def fit(self, X, y=None):
-        return super().fit(X)
-
-    def score(self, X, y=None):
-        return super().score(X)
-
-
-@parametrize_with_checks(
-    [
-        UnlabelledGenerator(bounds=(-100, 100)),
-        UnlabelledGenerator(bounds=(-100, 100), model=VectorSketch()),
-    ],
-    expected_failed_checks=expected_failed_checks,
-)
-def test_generated_checks_but_for_undeclared_labels(estimator, check):
+@pytest.mark.experiment
+@pytest.mark.filterwarnings("ignore:all rows are in one group:UserWarning")
+@parametrize_with_checks(VARIANTS, expected_failed_checks=expected_failed_checks)
+def test_generated_checks_of_other_forms(estimator, check):
     check(estimator)
 
 
@@ -145,7 +134,7 @@ PAGE = (Path(__file__).parents[1] / "doc" / "conformance.rst").read_text()
 PAGE = " ".join(PAGE.replace("``", "").split())
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("estimator", [*ESTIMATORS, *VARIANTS])
 def test_the_page_has_all_reasons(estimator):
     listed = expected_failed_checks(estimator).values()
     assert not [reason for reason in listed if reason not in PAGE]

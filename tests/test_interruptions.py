@@ -1,11 +1,8 @@
 """Interruptions at any moment of a release: what they say, and what works afterwards."""
 
 import signal
-import subprocess
 import sys
-import textwrap
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -118,42 +115,3 @@ def test_a_release_that_is_interrupted_after_its_charge_says_so(name):
 @pytest.mark.parametrize("name", CASES)
 def test_whenever_it_is_interrupted_after_its_charge_a_release_says_so(name):
     check_interruptions(CASES[name], N_MOMENTS)
-
-
-@pytest.mark.experiment
-@pytest.mark.parametrize("name", CASES)
-def test_nothing_is_imported_after_the_charge(name):
-    # An interrupted import may leave modules half made, and the next release then fails.
-    program = f"""
-        import importlib.util
-        import sys
-
-        from skdpot.privacy import allow_useless_releases
-        from skdpot.privacy.charging import ReleasePlan
-
-        # Another package may be called tests, too.
-        spec = importlib.util.spec_from_file_location("ritual", "tests/test_ritual.py")
-        ritual = importlib.util.module_from_spec(spec)
-        sys.modules["ritual"] = ritual
-        spec.loader.exec_module(ritual)
-        charge = ReleasePlan.charge_to
-        known = set()
-
-        def charged(plan, ledger):
-            charge(plan, ledger)
-            known.update(sys.modules)
-
-        ReleasePlan.charge_to = charged
-        case = ritual.CASES[{name!r}]
-        with allow_useless_releases():
-            fresh = case.make() if case.release == "fit" else case.fitted()
-            getattr(fresh, case.release)(*case.data())
-        imported = set(sys.modules) - known
-        # Of Python itself, for threads.
-        print(sorted(name for name in imported if not name.startswith("multiprocessing.")))
-    """
-    found = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        capture_output=True, text=True, cwd=Path(__file__).parents[1], check=True,
-    )  # fmt: skip
-    assert found.stdout.splitlines()[-1] == "[]"

@@ -5,7 +5,6 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from skdpot import DPSinkhornGenerator, FairBarycenterPreprocessor
-from skdpot._threads import one_thread_unless
 from skdpot.fairness import _conditional_models
 from skdpot.generative import ImageSketch, TableSketch
 from skdpot.generative import _mixture as latent_classes
@@ -13,15 +12,6 @@ from skdpot.generative import _mixture as latent_classes
 
 def most_threads():
     return max(pool["num_threads"] for pool in threadpool_info())
-
-
-@pytest.mark.parametrize("is_large", [False, True])
-def test_only_large_work_gets_all_threads(is_large):
-    with threadpool_limits(2):
-        allowed = most_threads()
-        with one_thread_unless(is_large):
-            assert most_threads() == (allowed if is_large else 1)
-        assert most_threads() == allowed
 
 
 def fit_table(rng):

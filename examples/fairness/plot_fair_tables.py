@@ -13,7 +13,7 @@ tables, a census and court records:
   groups, as DisparateImpactRemover of AIF360 does;
 - :class:`skdpot.FairBarycenterPreprocessor` with ``method="support"`` moves whole rows to the
   Wasserstein barycenter of the groups. Its default in so many columns is the conditional method:
-  see :ref:`sphx_glr_auto_examples_fairness_plot_wide_tables.py`.
+  see :ref:`which-repair`.
 
 Two models are trained on each result: logistic regression, whose accuracy measures the cost of a
 repair, and gradient boosting, which finds what logistic regression cannot. Everything is measured

@@ -143,7 +143,7 @@ def _mean_and_deviation(distances):
 
 
 def draw_distances(results):
-    """Draw the distances against epsilon, with their standard deviation over the runs."""
+    """Draw the distances against epsilon, with standard errors of their means over the runs."""
     epsilons = list(dict.fromkeys(epsilon for epsilon, _ in results.distances))
     display = FrontierDisplay.from_scores(
         {
@@ -152,7 +152,6 @@ def draw_distances(results):
         },
         baseline=results.exact.mean(),
         score_name="$W_2$ to the true map (km)",
-        error="std",
     )
     display.ax_.set_title("Maps from one private location per user")
     display.ax_.set_ylim(bottom=0)

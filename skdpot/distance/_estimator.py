@@ -31,7 +31,6 @@ from skdpot.tables import (
     as_numbers,
     check_bounds,
     declared_labels,
-    doubts_about_identifiers,
     label_codes,
     one_by_one,
     read_columns,
@@ -389,11 +388,7 @@ class BaseTransportDistance(PrivateEstimator):
 
     def _plan(self, data: Records) -> ReleasePlan:
         release = self._plan_release(data.layout)
-        space, n_records = data.layout.space, data.layout.n_records
-        doubts = None
-        if isinstance(space, TableSpace):
-            doubts = doubts_about_identifiers(space.schema.columns, n_records)
-        return replace(self._plan_of(release), n_records=n_records, doubts=doubts)
+        return replace(self._plan_of(release), n_records=data.layout.n_records)
 
     @abstractmethod
     def _plan_release(self, layout: Layout) -> Any:

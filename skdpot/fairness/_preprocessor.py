@@ -60,7 +60,6 @@ from skdpot.tables import (
     Column,
     Table,
     as_array,
-    doubts_about_identifiers,
     find_columns,
     labels_of,
     make_table,
@@ -159,11 +158,10 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         private conditional fit returns integers. Required with epsilon, for all numeric columns;
         values outside are clipped. Without epsilon bounds only clip, and a dict clips only the
         columns that it names.
-    categories : dict or list, default=None
-        The labels of categorical columns, in order for ordinal ones: a dict by name or position,
-        or a list for the categorical columns in order. Required with epsilon. Then an undeclared
-        label is treated as missing, and the conditional method ignores its row. Without epsilon,
-        labels are found in the data by default.
+    categories : dict, default=None
+        The labels of categorical columns by name or position, in order for ordinal ones. Required
+        with epsilon. Then an undeclared label is treated as missing, and the conditional method
+        ignores its row. Without epsilon, labels are found in the data by default.
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
         What a fit with epsilon is charged to.
     n_jobs : int, default=None
@@ -295,7 +293,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         "epsilon": [Interval(Real, 0, None, closed="neither"), None],
         "delta": [Interval(Real, 0, 1, closed="left"), None],
         "bounds": "no_validation",
-        "categories": [dict, "array-like", list, None],
+        "categories": [dict, None],
         "ledger": "no_validation",
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
@@ -450,7 +448,9 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             table.dtype(column.position) if column.dtype is None else column.dtype
             for column in fitted.columns
         ]
-        return make_table(container, self.get_feature_names_out(), values, dtypes, table.index)
+        return make_table(
+            container, self.get_feature_names_out(), values, dtypes, getattr(table.X, "index", None)
+        )
 
     @_SILENT
     def repair(self, X, y, *, sensitive_features=None):
@@ -499,7 +499,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         joint = np.column_stack([rows.codes, numbers])
         columns = [*rows.columns, target]
         box = read_box(self.bounds, columns, private=False)
-        warn_user(doubts_about_identifiers(rows.columns, rows.n_records))
         rows = replace(rows, columns=columns, codes=joint, box=box)
         fitted = open_repair(self, rows, certified=False)
         values = self._moved(fitted, rows.method, table, joint, fitted.groups.codes, y)
@@ -679,11 +678,10 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         return "kept" if keeps else self.missing
 
     def _plan(self, rows) -> ReleasePlan:
-        doubts = doubts_about_identifiers(rows.columns, rows.n_records)
         if self.epsilon is not None:
-            return replace(plan_repair(self, rows), doubts=doubts)
+            return plan_repair(self, rows)
         label = f"{type(self).__name__} without epsilon"
-        return ReleasePlan(None, None, make_source(), label, None, doubts=doubts)
+        return ReleasePlan(None, None, make_source(), label, None)
 
     def _run(self, plan, rows) -> FairMap:
         return open_repair(self, rows) if self.epsilon is None else private_repair(self, plan, rows)

@@ -141,7 +141,7 @@ def refuse_types(table: Table, columns: list[Column]) -> None:
     for column in columns:
         if column.kind != NUMERIC:
             refuse_other_labels(table.series(column.position), column.values, column.name)
-        elif table.holds_dates(column.position):
+        elif table.kind(column.position) == "M":
             raise TypeError(
                 f"column {column.name!r} of X is not numeric, it holds dates. Convert them first, "
                 "for example to days since a fixed day."

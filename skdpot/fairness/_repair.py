@@ -31,15 +31,7 @@ from skdpot.fairness._supports import (
     doubts_about_support,
 )
 from skdpot.releases import group_weights, has_grid
-from skdpot.tables import (
-    NUMERIC,
-    Column,
-    Table,
-    check_bounds,
-    doubts_about_heavy_tails,
-    place_of,
-    read_codes,
-)
+from skdpot.tables import NUMERIC, Column, Table, check_bounds, place_of, read_codes
 
 # Maximum number of numeric columns for which "auto" chooses a free support.
 _MOST_COLUMNS = 3
@@ -365,10 +357,6 @@ def open_repair(fair: Any, rows: RepairRows, *, certified: bool = True) -> FairM
     if isinstance(rows.method, ConditionalRepair):
         return map_of_rows(fair, rows, codes, groups, rng, certified=certified)
     inside = codes[groups.codes >= 0]
-    if len(columns) > 1:
-        numeric = [j for j, column in enumerate(columns) if column.kind == NUMERIC]
-        names = [columns[j].name for j in numeric]
-        warn_user(doubts_about_heavy_tails(names, inside[:, numeric]))
     units = in_own_units(columns)
     space = units.scaled_to(inside) if rows.method.scale else units.centred_on(inside)
     # All rows, or as many as the method takes.

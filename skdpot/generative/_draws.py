@@ -330,8 +330,8 @@ def _heaps(column, starts, stops, shares):
     its own.
     """
     units = np.full(len(starts), -1)
-    # Integers and multiples of a step are round numbers themselves.
-    if column.kind != NUMERIC or column.integer or column.step is not None:
+    # Integers are round numbers themselves.
+    if column.kind != NUMERIC or column.integer:
         return units
     density = shares / (stops - starts)
     nearby = np.maximum(np.append(0, density[:-1]), np.append(density[1:], 0))

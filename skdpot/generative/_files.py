@@ -26,7 +26,7 @@ from skdpot.generative._table import TableSketch
 from skdpot.generative._table_space import TableSpace
 from skdpot.generative._vectors import ImageSketch, VectorSketch
 from skdpot.privacy.preview import PrivacyGuarantee
-from skdpot.tables import CONTAINERS, TableSchema, schema_from_plain
+from skdpot.tables import CONTAINERS, TableSchema, read_schema
 
 _FORMAT, _VERSION = "skdpot generator", 4
 
@@ -221,7 +221,7 @@ def _decoded(value: Any, arrays: dict[str, np.ndarray]) -> Any:
         return {key: _decoded(part, arrays) for key, part in value.items()}
     name, parts = value["class"], _decoded(value["fields"], arrays)
     if name == "TableSchema":
-        return schema_from_plain(parts["declared"]).computing(parts["computed"])
+        return read_schema(dict(parts["declared"])).computing(parts["computed"])
     if name not in (known := _known()):
         raise ValueError(f"the file names an unknown class: {name!r}.")
     return known[name](**parts)

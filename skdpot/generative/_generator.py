@@ -10,7 +10,7 @@ from sklearn.base import DensityMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpot._base import PrivateEstimator, warn_user
+from skdpot._base import PrivateEstimator
 from skdpot._progress import progress_bar
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.generative._budget import sketch_budget
@@ -27,7 +27,6 @@ from skdpot.privacy.checks import check_count
 from skdpot.privacy.preview import PrivacyGuarantee
 from skdpot.privacy.random import make_source
 from skdpot.releases import check_exact_sums
-from skdpot.tables import doubts_about_crowding
 
 # Warnings and errors of floating-point arithmetic may depend on private values.
 _SILENT = np.errstate(all="ignore")
@@ -440,10 +439,6 @@ class DPSinkhornGenerator(BaseGenerator):
         private = self.epsilon is not None
         records = model._read(self, X, y, declared, reset=True, private=private, **by_person)
         check_exact_sums(len(records.points))
-        # With epsilon no message may describe records.
-        if self.epsilon is None and self.schema is None and self.image_shape is None:
-            names = getattr(self, "feature_names_in_", range(self.n_features_in_))
-            warn_user(doubts_about_crowding(names, records.points[:]))
         return _Data(model, records)
 
     def _declared(self, n_records: int, columns: Any, groups: Any = None) -> _Data:

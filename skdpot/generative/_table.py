@@ -130,7 +130,7 @@ class TableSketch(BaseEstimator):
         """Return the declaration of a table, with the types of a frame, or raise."""
         table = Table(X)
         space = read_space(declared, table.container, apart=y is not None)
-        return replace(space, schema=space.schema.typed(table, declared.schema))
+        return replace(space, schema=space.schema.typed(table))
 
     def _unseen(
         self, declared: Declared, columns: Any, *, by_person: bool = False

@@ -25,10 +25,8 @@ from skdpot.tables import (
     Table,
     TableSchema,
     checked_names,
-    container_of,
     read_schema,
     read_units,
-    schema_from_plain,
     write_table,
 )
 
@@ -101,7 +99,7 @@ def taken_out(X: Any, groups: Any) -> tuple[Any, Any, str]:
         name = getattr(groups, "name", None)
         return X, groups, name if isinstance(name, str) else "user"
     # Frames of other libraries raise.
-    container_of(X)
+    Table(X)
     if list(getattr(X, "columns", ())).count(groups) != 1:
         raise ValueError(
             f"groups names a column, and X has no column {groups!r}, or several. Name one of a "
@@ -192,12 +190,8 @@ def check_rules(schema: TableSchema, rules: Rules) -> None:
 
 
 def frame_of(schema: TableSchema, plain: Sequence[np.ndarray]) -> Any:
-    """Return values of `TableSchema.plain_values` as a pandas data frame of all learned columns.
-
-    Dates are dates there, also where samples have them as text.
-    """
-    columns = (c if c.unit is None else replace(c, dtype=None) for c in schema.columns)
-    return write_table("pandas", TableSchema(tuple(columns)), schema.presented(plain))
+    """Return values of `TableSchema.plain_values` as a pandas data frame of all learned columns."""
+    return write_table("pandas", TableSchema(schema.columns), schema.presented(plain))
 
 
 def computed_values(column: Column, values: Any) -> np.ndarray:
@@ -402,7 +396,7 @@ def read_space(declared: Declared, container: str, *, apart: bool) -> TableSpace
     while name in {column["name"] for column in plain}:
         name += "_"
     labels = {"name": name, "categories": read_classes(declared.classes)[0].tolist()}
-    schema = schema_from_plain({"columns": [*plain, labels], "target": name})
+    schema = read_schema({"columns": [*plain, labels], "target": name})
     return TableSpace(schema.computing(rules.formulas), container, True)
 
 
@@ -410,7 +404,7 @@ def _with_target_last(schema: TableSchema) -> TableSchema:
     target = schema.columns[schema.target or 0]
     features = [column for column in schema.declared if column is not target]
     plain = [column.plain() for column in (*features, target)]
-    reordered = schema_from_plain({"columns": plain, "target": target.name})
+    reordered = read_schema({"columns": plain, "target": target.name})
     return reordered.computing([column.name for column in schema.computed])
 
 
@@ -423,8 +417,9 @@ def schema_template(frame, path=None, *, categories=False) -> dict:
     another one fits better. Columns of text get categories:
 
     - dates that are text have ``{"bounds": ["2020-01-01", "2024-12-31"]}``;
-    - ordered categories have ``"levels"``, from the lowest to the highest;
-    - identifiers have ``{"identifier": true}``.
+    - ordered categories have ``"levels"``, from the lowest to the highest.
+
+    Leave out identifiers, also in the table. Durations become numbers before.
 
     Parameters
     ----------
@@ -487,8 +482,8 @@ def _declaration(table: Table, place: int, categories: bool) -> Mapping[str, Any
         return {"bounds": bounds, "integer": True, "missing": False}
     if kind == "f":
         return {"bounds": bounds, "missing": False}
-    if kind in "mM":
-        return {"bounds": bounds, "unit": "D" if kind == "M" else "s", "missing": False}
+    if kind == "M":
+        return {"bounds": bounds, "unit": "D", "missing": False}
     if kind == "b":
         return {"categories": [False, True], "missing": False}
     labels = [FILL_IN]

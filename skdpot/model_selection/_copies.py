@@ -26,13 +26,6 @@ _KEPT = {
     datetime.time, datetime.timedelta, decimal.Decimal, fractions.Fraction, uuid.UUID,
     *(set(np.sctypeDict.values()) - {np.void, np.object_}),
 }  # fmt: skip
-_KEPT_OF_PANDAS = {"Timestamp", "Timedelta", "Period", "Interval", "NAType", "NaTType"}
-# Types of pandas whose columns are held as arrays of numbers.
-_HELD_AS_NUMBERS = {
-    "BooleanDtype", "DatetimeTZDtype", "Float32Dtype", "Float64Dtype", "Int16Dtype", "Int32Dtype",
-    "Int64Dtype", "Int8Dtype", "IntervalDtype", "PeriodDtype", "UInt16Dtype", "UInt32Dtype",
-    "UInt64Dtype", "UInt8Dtype",
-}  # fmt: skip
 
 
 def as_rows(rows: Any, name: str) -> Any:
@@ -51,11 +44,14 @@ def as_rows(rows: Any, name: str) -> Any:
     if rows is None:
         return None
     if sparse.issparse(rows):
+        # Other formats cannot be divided by rows.
         rows = rows.tocsr()
     elif not (_library_of(rows) or isinstance(rows, np.ndarray) or _is_list(rows)):
+        # Frames of unknown libraries may hold an index, or values of other rows.
         if not hasattr(rows, "__array__") or hasattr(rows, "columns"):
             raise _refused(name, type(rows).__name__)
         rows = without_quotes(lambda: np.asarray(rows), f"{name} cannot be read as an array.")
+    # Without a row, types alone decide whether it is refused: this happens before the charge.
     copy_of(take_rows(rows, slice(0)), name)
     return rows
 
@@ -64,8 +60,7 @@ def copy_of(rows: Any, name: str = "X") -> Any:
     """Return a copy of rows in the container of `as_rows`, made of their values alone.
 
     Numbers of rows are their only names. Categories are those that the rows have: in the declared
-    order if it has a meaning. Raises a TypeError if an object is no plain value, nor a list,
-    dictionary or array of these.
+    order if it has a meaning. Raises a TypeError if an object is no plain value.
 
     Examples
     --------
@@ -86,11 +81,15 @@ def copy_of(rows: Any, name: str = "X") -> Any:
     if sparse.issparse(rows):
         if rows.ndim != 2 or rows.dtype.kind not in "biufc":
             raise _refused(name, f"{type(rows).__name__} of {rows.dtype}")
+        # Made anew: a slice may keep the memory of all rows.
         kind = sparse.csr_array if isinstance(rows, sparse.sparray) else sparse.csr_matrix
         return kind((rows.data, rows.indices, rows.indptr), shape=rows.shape, copy=True)
     if isinstance(rows, np.ndarray):
         return _array_copy(rows, name)
-    return None if rows is None else list(map(_value_copy, rows))
+    if rows is None:
+        return None
+    # A list of rows, or of values.
+    return [list(map(_kept, row)) if _is_list(row) else _kept(row) for row in rows]
 
 
 def _refused(name: str, kind: str) -> TypeError:
@@ -106,6 +105,7 @@ def _is_list(rows: Any) -> bool:
 
 def _library_of(rows: Any) -> str | None:
     """Return the library of a table or series, None for all others."""
+    # Subclasses, such as those of geopandas, are copied as plain frames.
     for base in type(rows).__mro__:
         library = base.__module__.partition(".")[0]
         if base.__name__ in ("DataFrame", "Series") and library in ("pandas", "polars"):
@@ -113,18 +113,13 @@ def _library_of(rows: Any) -> str | None:
     return None
 
 
-def _value_copy(value: Any) -> Any:
+def _kept(value: Any) -> Any:
+    """Return a value that refers to no others, or raise."""
     kind = type(value)
-    is_of_pandas = kind.__module__.startswith("pandas.") and kind.__name__ in _KEPT_OF_PANDAS
-    if kind in _KEPT or is_of_pandas:
+    of_pandas = {"Timestamp", "Timedelta", "Period", "Interval", "NAType", "NaTType"}
+    if kind in _KEPT or (kind.__module__[:6] == "pandas" and kind.__name__ in of_pandas):
         return value
-    if isinstance(value, np.ndarray):
-        return _array_copy(value, "a value")
-    if isinstance(value, dict):
-        return {_value_copy(key): _value_copy(inside) for key, inside in value.items()}
-    for plain in (list, tuple, set, frozenset):
-        if isinstance(value, plain):
-            return plain(map(_value_copy, value))
+    # A list or dictionary in a cell may hold rows of others, as do objects of any other type.
     raise TypeError("an object may refer to other records")
 
 
@@ -134,7 +129,8 @@ def _array_copy(values: np.ndarray, name: str) -> np.ndarray:
         raise _refused(name, f"{type(values).__name__} of {values.dtype}")
     values = np.asarray(values)
     if kind == "O":
-        return objects(map(_value_copy, values.ravel())).reshape(values.shape)
+        return objects(map(_kept, values.ravel())).reshape(values.shape)
+    # The width of the longest text of all rows is a value of some row.
     if kind in "US":
         return values.astype(f"{kind}{np.char.str_len(values).max(initial=1)}", order="C")
     # Of the type by its name: the type itself may hold notes.
@@ -153,6 +149,7 @@ def _pandas_copy(rows: Any, name: str) -> Any:
         _pandas_column(rows.iloc[:, j], f"column {label!r} of {name}")
         for j, label in enumerate(labels)
     ]
+    # By position, since names may repeat; they are public, and an index is not.
     made = pd.DataFrame(dict(enumerate(columns)), index=range(len(rows)))
     made.columns = labels
     return made
@@ -176,12 +173,12 @@ def _pandas_column(column: Any, name: str) -> Any:
         renumbered = np.full(len(dtype.categories) + 1, -1)
         renumbered[used] = own.codes
         return pd.Categorical.from_codes(renumbered[codes], dtype=own.dtype)
-    is_flat = isinstance(dtype, pd.ArrowDtype) and dtype.kind in "biufmMU"
-    if is_flat or isinstance(dtype, pd.StringDtype):
-        return pd.array(column.tolist(), dtype=dtype)
-    if type(dtype).__name__ in _HELD_AS_NUMBERS:
-        return column.array.copy()
-    raise _refused(name, str(dtype))
+    # Types of Arrow may be nested, or have a dictionary of labels that other rows have.
+    nested = isinstance(dtype, pd.ArrowDtype) and dtype.kind not in "biufmMU"
+    foreign = type(dtype).__module__.partition(".")[0] != "pandas"
+    if nested or foreign or isinstance(dtype, pd.SparseDtype):
+        raise _refused(name, str(dtype))
+    return pd.array(column.tolist(), dtype=dtype)
 
 
 def _polars_copy(rows: Any, name: str) -> Any:
@@ -198,10 +195,13 @@ def _polars_column(column: Any, name: str) -> Any:
     import polars as pl
 
     dtype = column.dtype
+    # Python's times have no nanoseconds.
     values = column.to_physical() if dtype.is_temporal() else column
     if isinstance(dtype, pl.Categorical | pl.Enum):
         values = column.cast(pl.String)
         used = set(values.drop_nulls())
+        # An Enum declares its order; a Categorical has that in which the process has seen its
+        # labels.
         labels = dtype.categories if isinstance(dtype, pl.Enum) else sorted(used)
         dtype = pl.Enum([label for label in labels if label in used])
     elif not (
@@ -220,11 +220,13 @@ def make_trial(candidate: Any) -> Any:
     """
     trial = clone(candidate)
     for part in [trial, *trial.get_params(deep=True).values()]:
+        # Callbacks of scikit-learn may show or keep what they are told.
         if hasattr(part, "set_callbacks") and not isinstance(part, type):
             part.set_callbacks()
     changes: dict[str, Any] = {}
     for path, value in trial.get_params(deep=True).items():
         name = path.rpartition("__")[2]
+        # A cache on disk would keep models of blocks.
         if name in ("ledger", "memory"):
             changes[path] = None
         elif name == "accountant":

@@ -48,19 +48,6 @@ from skdpot.privacy.sensitivity import block_score_sensitivity
 from skdpot.releases import ChoiceRelease
 from skdpot.tables import check_index, person_codes
 
-NEIGHBOURING = "replace_one"
-_NO_NAN = (
-    "which the estimator does not accept. Begin the estimator with an imputer, as in "
-    "make_pipeline(SimpleImputer(), ...), or take one that supports missing values, such as "
-    "HistGradientBoostingClassifier."
-)
-_MODEL = "the fitted model best_estimator_ (this guarantee is about the choice)"
-# The default number of blocks lowers the noise of a score to this share of its range, as long as a
-# block has this number of records.
-_NOISE_SHARE = 0.01
-_DEFAULT_BLOCK_SIZE = 50
-_DEFAULT_N_SPLITS = 5
-
 
 @dataclass(frozen=True, eq=False)
 class SearchRecords:
@@ -85,6 +72,7 @@ class SearchRecords:
         """Return the positions of the records in each block; a person's records stay together."""
         if self.person is None:
             return blocks
+        # Positions of the rows of person 0, then of person 1, and so on.
         ordered = np.argsort(self.person, kind="stable")
         of_people = np.split(ordered, np.cumsum(np.bincount(self.person))[:-1])
         return [np.concatenate([of_people[i] for i in block]) for block in blocks]
@@ -198,9 +186,6 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
     random_state : int or RandomState, default=None
         None uses the operating system's cryptographic source. Seeded searches can be reproduced,
         so they are *not private*: use seeds for tests and teaching only.
-    verbose : int, default=0
-        Above 0, the number of blocks and the noise are printed before the search; both are public.
-        Progress is not shown, because it would reveal the number of candidates.
 
     Attributes
     ----------
@@ -236,9 +221,9 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
 
     Notes
     -----
-    *There is no* ``cv_results_``: the other candidates and their number are not kept. *The running
-    time reveals the number of candidates,* and depends on the records. If an observer can measure
-    it, this is a side channel.
+    *There is no* ``cv_results_``, and no progress is shown: the other candidates and their number
+    are secret. *The running time reveals the number of candidates,* and depends on the records.
+    If an observer can measure it, this is a side channel.
 
     *Failures are not visible.* Errors, warnings and output of candidates are suppressed, because
     they could reveal information about the records. So first test the estimator on synthetic
@@ -294,7 +279,6 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         "n_jobs": [Integral, None],
         "ledger": "no_validation",
         "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
 
     def __init__(
@@ -314,7 +298,6 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         n_jobs=None,
         ledger=None,
         random_state=None,
-        verbose=0,
     ):
         self.estimator = estimator
         self.param_distributions = param_distributions
@@ -330,7 +313,6 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         self.n_jobs = n_jobs
         self.ledger = ledger
         self.random_state = random_state
-        self.verbose = verbose
 
     # Nested estimators are validated with the parameters of their candidates.
     @fit_context(prefer_skip_nested_validation=False)
@@ -344,8 +326,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         X : array-like of shape (n_records, n_features)
             Private records: a NumPy array, a SciPy matrix, a list, or a table of pandas or polars.
             Blocks are given copies of the values: without index, and with the categories of their
-            own records. Cells hold numbers, texts, dates, or lists, dictionaries and arrays of
-            these; a block with any other object fails.
+            own records. Cells hold numbers, texts and dates; a block with any other object fails.
         y : array-like of shape (n_records,) or (n_records, n_outputs), default=None
             Private targets.
         **params : dict
@@ -381,12 +362,14 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         )
 
     def __sklearn_tags__(self):
+        # A copy: tags of the searched estimator must not change with ours.
         tags = super().__sklearn_tags__()
         searched = copy.deepcopy(get_tags(self.estimator))
         tags.transformer_tags, tags.target_tags = searched.transformer_tags, searched.target_tags
         return tags
 
     def _validate(self, X, y, params):
+        # A fit without y would fail in every block, in silence, and be charged.
         if y is None and get_tags(self).target_tags.required:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None: the "
@@ -396,6 +379,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         X, y = without_quotes(lambda: indexable(X, y), "X and y cannot be read as rows.")
         n_records = X.shape[0] if hasattr(X, "shape") else len(X)
         params = without_quotes(lambda: metadata_at(X, params), "parameters of fit cannot be read.")
+        # What refits and blocks get differs: cross-validation routes the parameters of a block
+        # itself.
         fit_params, block_params, groups = self._route(params)
         person = self._person(X, fit_params, n_records)
         # Without rows, parameters that do not have one value for each record stay as they are.
@@ -409,6 +394,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
     def _person(self, X, fit_params, n_records):
         """Return the person of each record if fits are given people, else None; or raise."""
         groups = fit_params.get("groups")
+        # Groups that no fit takes are for the splitter: then records are protected.
         if groups is None or not _takes_groups(self.estimator):
             return None
         if isinstance(groups, str):
@@ -420,6 +406,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         return person_codes(groups, n_records)[0]
 
     def _declared(self, n_records, columns, groups=None):
+        # With groups, `n_records` is the number of people; how many rows they have changes no
+        # noise.
         person = None if groups is None else np.arange(n_records)
         return SearchRecords(None, None, n_records, {}, None, {}, person)
 
@@ -432,11 +420,14 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             partial(block_score_sensitivity, n_units=SCORE_UNITS),
             shape=self.shape,
         )
+        # In shares of the range of scores, for a single block.
         noise = selection.standard_deviation / SCORE_UNITS
         n_blocks = choose_n_blocks(self.n_blocks, self.cv, data.n_units, noise)
         # The remaining public errors are raised here.
+        # It raises for n_jobs=0.
         effective_n_jobs(self.n_jobs)
         scorer = check_scoring(self.estimator, self.scoring)
+        # Later changes of these objects must not change a release that is planned.
         scoring, cv = copy.deepcopy((self.scoring, self.cv))
         source = make_source(self.random_state)
         # Prints, warnings, draws and states of distributions, and constructors, would reveal the
@@ -444,16 +435,20 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         with silence():
             distributions = copy.deepcopy(self.param_distributions)
             drawn = draw_candidates(distributions, selection.draw_count(source), source)
+            # Candidates of lists are drawn several times, and trained once: `draw_candidates`
+            # returns one object for equal ones. Each draw gets noise of its own.
             distinct = {id(params): make_candidate(self.estimator, params) for params in drawn}
             trials = {key: make_trial(candidate) for key, candidate in distinct.items()}
-        model = (_MODEL,) if self.refit else ()
+        # The guarantee is about the choice.
+        model = "the fitted model best_estimator_ (this guarantee is about the choice)"
         unit, units = ("record", "records") if data.person is None else ("user", "people")
         guarantee = PrivacyGuarantee(
             epsilon=selection.epsilon,
             delta=selection.delta,
-            neighbouring=NEIGHBOURING,
+            # Blocks are equally large, so that their sizes say how many records there are.
+            neighbouring="replace_one",
             unit=unit,
-            not_protected=(f"the number of {units}", *model),
+            not_protected=(f"the number of {units}", *([model] if self.refit else [])),
         )
         return ReleasePlan(
             Search(selection, drawn, trials, n_blocks, (low, high), scoring, cv, scorer),
@@ -461,20 +456,15 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             source,
             label=type(self).__name__,
             guarantee=guarantee,
-            neighbouring=NEIGHBOURING,
+            neighbouring=guarantee.neighbouring,
             unit=unit,
             n_records=data.n_units,
         )
 
     def _run(self, plan, data):
         search, source = plan.release, plan.source
-        if self.verbose:
-            print(
-                f"[PrivateSearchCV] {search.n_blocks} blocks of about "
-                f"{data.n_units // search.n_blocks} {plan.unit}s; "
-                f"standard deviation of the noise: {search.standard_error:.3g}"
-            )
         blocks = data.rows_in(random_blocks(source, data.n_units, search.n_blocks))
+        # A block has a seed of its own, so that its scores depend on no other block.
         seeds = source.bits(31, search.n_blocks).tolist()
         trials = list(search.trials.values())
         judged = trials, search.scoring, search.cv, search.score_range, os.getpid()
@@ -491,6 +481,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
     def _keep(self, plan, released):
         search = plan.release
         self.best_params_, score = released
+        # From units of the sum over blocks to the mean score.
         self.best_score_ = search.score_range[0] + search.unit * score
         self.standard_error_ = search.standard_error
         self.n_blocks_ = search.n_blocks
@@ -511,16 +502,24 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         return fit_params, fit_params, groups
 
     def _refit(self, X, y, params):
+        # The rows as they were given, with their index: what the model sees is not protected here.
         X, y = indexable(X, y)
         fit_params, _, _ = self._route(metadata_at(X, params))
         chosen = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
+        # Transformers may take no y at all.
         targets = [] if y is None else [y]
         self.best_estimator_ = without_quotes(
             lambda: chosen.fit(X, *targets, **fit_params),
             "the estimator with best_params_ could not be fitted to all records. Its error may "
             "quote private values, so it is not shown. To see it, fit the estimator to invented "
             "records with the same columns.",
-            instead={"Input X contains NaN": f"Input X contains NaN, {_NO_NAN}"},
+            instead={
+                "Input X contains NaN": (
+                    "Input X contains NaN, which the estimator does not accept. Begin the "
+                    "estimator with an imputer, as in make_pipeline(SimpleImputer(), ...), or take "
+                    "one that supports missing values, such as HistGradientBoostingClassifier."
+                )
+            },
         )
         if hasattr(chosen, "feature_names_in_"):
             self.feature_names_in_ = chosen.feature_names_in_
@@ -546,6 +545,7 @@ def check_score_range(score_range: Any, scoring: Any, estimator: Any) -> tuple[f
     """Return the ends of the range of scores, or raise if it does not fit the scoring."""
     try:
         low, high = (float(end) for end in score_range)
+        # An infinite range would need infinite noise.
         good = low < high and math.isfinite(high - low)
     except (TypeError, ValueError):
         good = False
@@ -571,10 +571,18 @@ def check_score_range(score_range: Any, scoring: Any, estimator: Any) -> tuple[f
     return low, high
 
 
-def choose_n_blocks(n_blocks: int | None, cv: Any, n_records: int, noise: float) -> int:
-    """Return the number of blocks, from public facts; `noise` is that of a single block."""
+def choose_n_blocks(
+    n_blocks: int | None, cv: Any, n_records: int, noise: float, *,
+    wanted_noise: float = 0.01, block_size: int = 50,
+) -> int:  # fmt: skip
+    """Return the number of blocks, from public facts; `noise` is that of a single block.
+
+    By default, there are so many that the noise of a score is `wanted_noise` of its range, as long
+    as a block has at least `block_size` records.
+    """
     if cv is None:
-        fewest = _DEFAULT_N_SPLITS
+        # The default of cross_validate.
+        fewest = 5
     elif isinstance(cv, Integral):
         fewest = int(cv)
     elif hasattr(cv, "split"):
@@ -584,8 +592,8 @@ def choose_n_blocks(n_blocks: int | None, cv: Any, n_records: int, noise: float)
             "cv must be an integer or splitter: positions of records make no sense in a block."
         )
     if n_blocks is None:
-        wanted = math.ceil(noise / _NOISE_SHARE)
-        n_blocks = max(1, min(wanted, n_records // max(_DEFAULT_BLOCK_SIZE, fewest)))
+        wanted = math.ceil(noise / wanted_noise)
+        n_blocks = max(1, min(wanted, n_records // max(block_size, fewest)))
     if n_records < n_blocks * fewest:
         raise ValueError(
             f"n_blocks={n_blocks} with at least {fewest} records each, to be divided by cv, "
@@ -600,6 +608,7 @@ def draw_candidates(param_distributions: Any, count: int, source: Any) -> list[d
     `sklearn.model_selection.ParameterSampler` draws *without* replacement if all parameters are
     lists; here draws are always with replacement. Equal candidates from lists are one object.
     """
+    # Distributions of SciPy take a RandomState; its 248 bits come from the source of the release.
     seeds = [int(seed) for seed in source.bits(62, 4)]
     rng = np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seeds)))
     sampler = ParameterSampler(param_distributions, 1, random_state=rng)
@@ -607,6 +616,7 @@ def draw_candidates(param_distributions: Any, count: int, source: Any) -> list[d
         hasattr(values, "rvs") for part in sampler.param_distributions for values in part.values()
     ):
         return [next(iter(sampler)) for _ in range(count)]
+    # Points by position: a sampler draws lists without replacement.
     grid = ParameterGrid(param_distributions)
     positions = rng.randint(len(grid), size=count, dtype=np.int64)
     points = {position: grid[position] for position in set(positions.tolist())}
@@ -619,6 +629,7 @@ def make_candidate(estimator: Any, params: dict[str, Any]) -> Any:
     Raises ValueError if there is no such parameter, or an estimator of scikit-learn's kind does not
     allow its value.
     """
+    # Values may be estimators, which candidates must not share.
     candidate = clone(estimator).set_params(**clone(params, safe=False))
     validate_nested_parameters(candidate)
     if get_tags(candidate).input_tags.pairwise:
@@ -649,6 +660,7 @@ def score_block(
 
 
 def _score(trial: Any, scoring: Any, cv: Any, records: SearchRecords, seed: int) -> Any:
+    # Nothing of a fit may stay on the trial, which goes to the next block.
     trial = clone(trial)
     seed_trial(trial, seed)
     _seed_globals(seed)
@@ -667,6 +679,7 @@ def _score(trial: Any, scoring: Any, cv: Any, records: SearchRecords, seed: int)
 
 def _seed_globals(seed: int) -> None:
     """Seed the global random number generators of the process."""
+    # Estimators without a random_state draw from these.
     np.random.seed(seed)
     random.seed(seed)
     if "torch" in sys.modules:

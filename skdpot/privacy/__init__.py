@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 # The function `audit` stays in its module, which has that name.
 from skdpot.privacy import audit
 from skdpot.privacy.accounting import calibrate_noise_multiplier, delta_of, epsilon_of, plan_epsilon
-from skdpot.privacy.choices import ExponentialMechanism, PermuteAndFlipMechanism
 from skdpot.privacy.events import (
     ApproximateDpEvent,
     CentredGaussianDpEvent,
@@ -37,14 +36,12 @@ __all__ = [
     "BudgetError",
     "BudgetExceededError",
     "ComposedDpEvent",
-    "ExponentialMechanism",
     "GaussianDpEvent",
     "GaussianMechanism",
     "LaplaceDpEvent",
     "LaplaceMechanism",
     "LedgerError",
     "NoGuaranteeWarning",
-    "PermuteAndFlipMechanism",
     "PlannedDpEvent",
     "PoissonSampledDpEvent",
     "Preview",

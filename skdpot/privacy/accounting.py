@@ -50,32 +50,25 @@ RAISED = 1 + 2.0**-40
 _MARGIN = 1e-12
 # Orders of Renyi divergences: any of them gives a bound.
 _ORDERS = np.concatenate([1 + np.geomspace(1e-3, 1, 60, endpoint=False), np.geomspace(2, 1e6, 240)])
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
-# Grid points in a standard deviation of the loss of one release: with 64 instead of 32, prices of
-# twelve trainings (multipliers .6 to 4, 100 to 160,000 steps) fall by less than 1e-4 of themselves.
-_POINTS_PER_SPREAD = 32
-# Largest numbers of grid points of one release, and of a composition: a second or less.
-_MOST_POINTS, _MOST_COMPOSED_POINTS = 2**17, 2**19
-# Losses that are further apart have no price by a grid.
-_WIDEST = 1e5
+# Nodes and weights of an integral from -1 to 1, which take long to compute.
+_QUADRATURE = np.polynomial.legendre.leggauss(24)
 # By how much the transforms of a composition may change a delta, for each release: two hundred
 # times the largest error against the exact deltas of 10 to 10**6 Gaussian releases, 4.5e-17.
 _ROUNDING = 1e-14
 # A record that is sampled more rarely counts as sampled with this probability.
 _RAREST = 1e-12
-# A loss with a smaller size counts as one of this size.
-_LEAST_SIZE = 1e-20
 # Noise with a smaller multiplier counts as none.
 _LEAST_NOISE = 1e-50
-# Shares of delta that are tried for all but concentrated parts.
-_SHARES = (1e-4, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.9999)
 
 
-def as_written(number: float) -> Fraction:
-    """Return the decimal number that a finite double is written as: 0.1 is one tenth.
+def as_written(number: Any) -> Any:
+    """Return the decimal number that a double is written as: 0.1 is one tenth.
 
-    It is the shortest decimal that rounds to the double, and may be less or more than it.
+    It is the shortest decimal that rounds to the double, and may be less or more than it. Fractions
+    and infinity stay.
     """
+    if isinstance(number, Fraction) or math.isinf(number):
+        return number
     return Fraction(repr(float(number)))
 
 
@@ -152,18 +145,17 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     # Farther out, all values are below the smallest double, and this one is returned.
     shift = min(shift, 40.0)
     density = math.exp(-(shift**2) / 2) / math.sqrt(2 * math.pi)
+    # The first two are the ends of the interval, and the others the nodes of an integral over it.
+    nodes, weights = _QUADRATURE
+    x = shift + mu * np.concatenate([[0.0, 2.0], nodes + 1]) / 2
+    mills = math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
     if mu > 0.5:
-        drop = _mills(shift) - _mills(shift + mu)
+        drop = mills[0] - mills[1]
     else:
         # The integral of -M' = 1 - x M over a short interval: no difference of nearly equal
         # numbers.
-        x = shift + mu * (_NODES + 1) / 2
-        drop = mu / 2 * float(_WEIGHTS @ (1 - x * _mills(x)))
+        drop = mu / 2 * float(weights @ (1 - x[2:] * mills[2:]))
     return min(max(density * float(drop) * (1 + _MARGIN), math.ulp(0.0)), 1.0)
-
-
-def _mills(x: Any) -> Any:
-    return math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
 
 
 def gaussian_epsilon(delta: float, mu: float) -> float:
@@ -228,7 +220,7 @@ def convert_event(event: ev.DpEvent, source: str, target: str) -> ev.DpEvent:
     ... )
     PoissonSampledDpEvent(sampling_probability=0.1, event=GaussianDpEvent(noise_multiplier=2.0))
     """
-    event = ev.plain_event(event)
+    event = ev.check_event(event)
     check_relation(source)
     check_relation(target)
     if source == target:
@@ -253,6 +245,7 @@ def _for_two_records(event: Any) -> ev.DpEvent:
         case ev.ApproximateDpEvent():
             return _approximate_for_two_records(event)
         case ev.ZCDpEvent():
+            # By Hölder's inequality: see the notes of `convert_event`.
             return ev.ZCDpEvent(4 * event.rho, 3 * event.xi)
         case ev.ComposedDpEvent():
             return ev.ComposedDpEvent([_for_two_records(part) for part in event.events])
@@ -320,10 +313,6 @@ def exact_loss(leaf: Any) -> Any:
     return math.inf
 
 
-def _pure_epsilon(leaf: Any) -> float:
-    return rounded_up(exact_loss(leaf))
-
-
 def amplified_epsilon(epsilon: float, sampling_rate: float) -> float:
     """Return ``log(1 + q (exp(epsilon) - 1))``, the epsilon after Poisson sampling."""
     if sampling_rate == 0:
@@ -354,19 +343,19 @@ def failure_delta(event: ev.DpEvent) -> float:
 
 def exact_failure(event: ev.DpEvent) -> Fraction:
     """Return the exact number that `failure_delta` rounds up."""
-    return sum((count * _failure_of(leaf) for leaf, count in ev.leaves(event)), Fraction(0))
-
-
-def _failure_of(leaf: Any) -> Fraction:
-    # Every kind has its rule: a kind that was forgotten here would fail for free.
-    match leaf:
-        case ev.ApproximateDpEvent():
-            return as_written(leaf.delta)
-        case ev.PoissonSampledDpEvent():
-            return Fraction(leaf.sampling_probability) * exact_failure(leaf.event)
-        case ev.GaussianDpEvent() | ev.LaplaceDpEvent() | ev.PureDpEvent() | ev.ZCDpEvent():
-            return Fraction(0)
-    raise TypeError(f"no rule for a {type(leaf).__name__}.")
+    failure = Fraction(0)
+    for leaf, count in ev.leaves(event):
+        # Every kind has its rule: a kind that was forgotten here would fail for free.
+        match leaf:
+            case ev.ApproximateDpEvent():
+                failure += count * as_written(leaf.delta)
+            case ev.PoissonSampledDpEvent():
+                failure += count * Fraction(leaf.sampling_probability) * exact_failure(leaf.event)
+            case ev.GaussianDpEvent() | ev.LaplaceDpEvent() | ev.PureDpEvent() | ev.ZCDpEvent():
+                pass
+            case _:
+                raise TypeError(f"no rule for a {type(leaf).__name__}.")
+    return failure
 
 
 def squared_gaussian_mu(event: ev.DpEvent) -> float:
@@ -387,16 +376,16 @@ def squared_gaussian_mu(event: ev.DpEvent) -> float:
     >>> squared_gaussian_mu(SelfComposedDpEvent(GaussianDpEvent(2.0), 3))
     0.75
     """
-    return sum((count * _squared_gaussian_mu(leaf) for leaf, count in ev.leaves(event)), 0.0)
-
-
-def _squared_gaussian_mu(leaf: Any) -> float:
-    match leaf:
-        case ev.GaussianDpEvent():
-            return leaf.noise_multiplier**-2.0
-        case ev.PoissonSampledDpEvent():
-            return min(squared_gaussian_mu(leaf.event), _squared_mu_of_pure(_pure_epsilon(leaf)))
-    return _squared_mu_of_pure(_pure_epsilon(leaf))
+    total = 0.0
+    for leaf, count in ev.leaves(event):
+        if isinstance(leaf, ev.GaussianDpEvent):
+            squared = leaf.noise_multiplier**-2.0
+        else:
+            squared = _squared_mu_of_pure(pure_epsilon(leaf))
+            if isinstance(leaf, ev.PoissonSampledDpEvent):
+                squared = min(squared_gaussian_mu(leaf.event), squared)
+        total += count * squared
+    return total
 
 
 def _squared_mu_of_pure(epsilon: float) -> float:
@@ -427,20 +416,25 @@ def renyi_divergence(event: ev.DpEvent, orders: Any) -> np.ndarray:
     array([1.25, 2.25])
     """
     orders = np.asarray(orders, dtype=np.float64)
-    parts = (count * _renyi_divergence(leaf, orders) for leaf, count in ev.leaves(event))
-    return sum(parts, np.zeros_like(orders))
+    total = np.zeros_like(orders)
+    for leaf, count in ev.leaves(event):
+        match leaf:
+            case ev.ZCDpEvent():
+                total += count * (leaf.xi + leaf.rho * orders)
+            case ev.GaussianDpEvent():
+                total += count * (orders * leaf.noise_multiplier**-2.0 / 2)
+            case ev.PoissonSampledDpEvent() if math.isinf(pure_epsilon(leaf)):
+                total += count * renyi_divergence(leaf.event, orders)
+            case _:
+                total += count * _renyi_of_response(pure_epsilon(leaf), orders)
+    return total
 
 
-def _renyi_divergence(leaf: Any, orders: np.ndarray) -> np.ndarray:
-    match leaf:
-        case ev.ZCDpEvent():
-            return leaf.xi + leaf.rho * orders
-        case ev.GaussianDpEvent():
-            return orders * _squared_gaussian_mu(leaf) / 2
-        case ev.PoissonSampledDpEvent() if math.isinf(_pure_epsilon(leaf)):
-            return renyi_divergence(leaf.event, orders)
-    # log(cosh((a - 1/2) epsilon) / cosh(epsilon / 2)) / (a - 1), of randomised response.
-    epsilon = _pure_epsilon(leaf)
+def _renyi_of_response(epsilon: float, orders: np.ndarray) -> np.ndarray:
+    """Return ``log(cosh((a - 1/2) epsilon) / cosh(epsilon / 2)) / (a - 1)`` for the orders a.
+
+    It is the divergence of randomised response.
+    """
     far, near = (orders - 0.5) * epsilon, epsilon / 2
     log_ratio = np.logaddexp(far, -far) - np.logaddexp(near, -near)
     # Where the difference cancels, the bound by concentrated privacy is nearly the same.
@@ -501,7 +495,6 @@ def plan_epsilon(event: ev.DpEvent, delta: float, *, neighbouring: str) -> float
     >>> round(plan_epsilon(releases, 1e-5, neighbouring="replace_one"), 1)
     18.9
     """
-    ev.check_event(event)
     check_relation(neighbouring)
     check_probability("delta", delta)
     return _plan_epsilon(ev.event_to_json(event), float(delta), neighbouring)
@@ -528,7 +521,7 @@ def _plan_epsilon(event_text: str, delta: float, neighbouring: str) -> float:
                 bounds += [
                     _composed_epsilon(losses, share * delta, neighbouring)
                     + _epsilon_from_renyi(xi + rho * _ORDERS, (1 - share) * delta)
-                    for share in _SHARES
+                    for share in (1e-4, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.9999)
                 ]
     return float(min(bounds))
 
@@ -620,12 +613,12 @@ def _losses_of(event: ev.DpEvent, amplified: bool) -> tuple[Counter[_Loss], floa
             case _Loss():
                 losses[leaf] += count
             case ev.GaussianDpEvent():
-                squared_mu += count * _squared_gaussian_mu(leaf)
+                squared_mu += count * leaf.noise_multiplier**-2.0
             case ev.LaplaceDpEvent():
                 losses[_Loss("laplace", 1 / leaf.noise_multiplier)] += count
             case ev.ZCDpEvent(rho=more) if more > 0:
                 rho, xi = rho + count * more, xi + count * leaf.xi
-            case _ if (epsilon := _pure_epsilon(leaf)) > 0:
+            case _ if (epsilon := pure_epsilon(leaf)) > 0:
                 losses[_Loss("response", epsilon)] += count
     if squared_mu:
         losses[_Loss("gaussian", math.sqrt(squared_mu))] += 1
@@ -674,6 +667,7 @@ def _composed_epsilon(losses: Counter[_Loss], delta: float, neighbouring: str) -
     """Return the epsilon of a composition at delta; infinity if a grid cannot tell."""
     if not losses:
         return 0.0
+    # The transforms may have lost this much of delta.
     delta -= _ROUNDING * losses.total()
     composed = _composed(tuple(sorted(losses.items())), neighbouring) if delta > 0 else None
     if composed is None:
@@ -688,16 +682,21 @@ def _composed(losses: tuple[tuple[_Loss, int], ...], neighbouring: str) -> Any:
     """Return the distribution of the sum of losses; None if they are too far apart for a grid."""
     known = []
     for loss, count in losses:
+        # An added record moves a centred sum like any other one.
         if neighbouring == "add_remove" and loss.kind == "centred":
             loss = loss._replace(kind="gaussian")
-        known.append((loss._replace(size=max(loss.size, _LEAST_SIZE)), count))
+        known.append((loss._replace(size=max(loss.size, 1e-20)), count))
     n_losses = sum(count for _, count in known)
     spread = math.sqrt(sum(count * loss.spread() ** 2 for loss, count in known))
     widest = 2 * max(loss.highest() for loss, _ in known)
-    if widest > _WIDEST:
+    # Losses that are further apart have no price by a grid.
+    if widest > 1e5:
         return None
-    wanted = spread / math.sqrt(n_losses) / _POINTS_PER_SPREAD
-    step = max(wanted, widest / _MOST_POINTS, 20 * spread / _MOST_COMPOSED_POINTS)
+    # 32 grid points in a standard deviation of the loss of one release: with 64, prices of twelve
+    # trainings (multipliers .6 to 4, 100 to 160,000 steps) fall by less than 1e-4 of themselves.
+    wanted = spread / math.sqrt(n_losses) / 32
+    # At most 2**17 points of one release, and 2**19 of a composition: a second or less.
+    step = max(wanted, widest / 2**17, 20 * spread / 2**19)
     with np.errstate(all="ignore"):
         several = [loss.on_grid(step, neighbouring).self_compose(count) for loss, count in known]
         return reduce(lambda composed, more: composed.compose(more), several)
@@ -788,6 +787,7 @@ def epsilon_of(
     if noise_multiplier < _LEAST_NOISE:
         return math.inf
     whole = gaussian_epsilon(delta, math.sqrt(steps) / noise_multiplier)
+    # T releases of Gaussian noise are one with 1 / sqrt(T) of it, exactly.
     if sampling_rate == 1:
         return whole
     losses = _sampled_steps(noise_multiplier, sampling_rate, steps, centred)
@@ -861,6 +861,7 @@ def delta_of(
         return whole
     with np.errstate(all="ignore"):
         delta = float(composed.get_delta_for_epsilon(float(epsilon)))
+    # Rounded up by what the transforms may have lost.
     return min(whole, delta + _ROUNDING * steps)
 
 

@@ -6,8 +6,8 @@ An attack that finds nothing proves nothing.
 import decimal
 import math
 import warnings
-from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -16,19 +16,13 @@ from joblib import Parallel, delayed
 from scipy.special import betainccinv, betaincinv
 from tqdm.auto import tqdm
 
-from skdpot.privacy.checks import check_choice, check_delta, check_probability
+from skdpot.privacy.checks import check_delta, check_probability
 from skdpot.privacy.choices import exceeds_exp
 from skdpot.privacy.random import make_source
 
 __all__ = ["audit", "exact_audit"]
 
 # Confidence bounds of probabilities and epsilon from counts, and the event to count.
-
-# Share of the risk with which an event is chosen. With the full risk, the luckiest of many
-# thresholds would too often lie where hardly any output does.
-_CAUTION = 0.01
-# Number of thresholds tried from either end of the scores, at ranks that grow geometrically.
-_N_THRESHOLDS = 300
 
 
 def lower_rate(count: Any, n_trials: int, risk: float) -> Any:
@@ -76,6 +70,7 @@ def epsilon_from_counts(
     """
     risk = (1.0 - confidence) / 2
     likely = lower_rate(hits, n_trials, risk) - delta
+    # Both bounds hold together, with the confidence that the sum of their risks leaves.
     ratio = likely / upper_rate(false_hits, n_trials, risk)
     with np.errstate(divide="ignore"):
         return np.log(np.maximum(ratio, 0.0))
@@ -121,7 +116,9 @@ def choose_event(
     Event(threshold=100.0, tail='upper', likelier_on='neighbour')
     """
     n_trials = len(data_scores)
-    cautious = 1.0 - _CAUTION * (1.0 - confidence)
+    # A hundredth of the risk. With the full risk, the luckiest of many thresholds would too often
+    # lie where hardly any output does.
+    cautious = 1.0 - 0.01 * (1.0 - confidence)
     data_sorted, neighbour_sorted = np.sort(data_scores), np.sort(neighbour_scores)
     thresholds = _thresholds(np.concatenate([data_scores, neighbour_scores]))
     best, best_bound = Event(float(thresholds[0]), "upper", "data"), -math.inf
@@ -140,12 +137,13 @@ def choose_event(
     return best, best_bound
 
 
-def _thresholds(scores: np.ndarray) -> np.ndarray:
+def _thresholds(scores: np.ndarray, n_ranks: int = 300) -> np.ndarray:
     """Return thresholds for tails, dense where the tails are thin."""
     values = np.unique(scores)
-    if len(values) <= 2 * _N_THRESHOLDS:
+    if len(values) <= 2 * n_ranks:
         return values
-    ranks = np.unique(np.geomspace(1, len(values), _N_THRESHOLDS).astype(int)) - 1
+    # Ranks from either end grow geometrically.
+    ranks = np.unique(np.geomspace(1, len(values), n_ranks).astype(int)) - 1
     return np.unique(values[np.concatenate([ranks, len(values) - 1 - ranks])])
 
 
@@ -157,22 +155,9 @@ def _tail_counts(ordered: np.ndarray, thresholds: np.ndarray, tail: str) -> np.n
 
 # The outputs of many releases, and the numbers, types and texts in them.
 
-# Number of chunks that the trials on one data set are divided into, for any number of workers.
-_N_CHUNKS = 32
-_SEED_BITS = 32
 
-
-@dataclass(frozen=True)
-class Raised:
-    """The outcome of a release that raised an error.
-
-    Attributes
-    ----------
-    kind : str
-        Name of the exception's class, which distinguishes such outcomes.
-    message : str
-        The message of the exception.
-    """
+class Raised(NamedTuple):
+    """The outcome of a release that raised an error: the exception's class, and its message."""
 
     kind: str
     message: str
@@ -189,29 +174,26 @@ class Outcomes:
     Attributes
     ----------
     outputs : list or ndarray
-        The same.
-    matrix : ndarray of shape (n_trials, n_numbers) or None
-        The outputs' numbers where all outputs are arrays of one shape and type.
-    names : list of str
-        The kind of every output: an array's type and shape, another type, or an error.
-    texts : list of str
-        A text for every output that is not numerical, and an empty one for numbers.
+        The same, as an array if all are numbers of one shape and type.
+    kinds : list of str
+        The kind of every output: an array's type and shape, another type with its text, or the
+        class of an error.
     numbers : list of ndarray
         The numbers in every output; an output without numbers has none.
     """
 
     def __init__(self, outputs: Any) -> None:
-        if not isinstance(outputs, np.ndarray):
-            outputs = _stack(outputs)
-        self.outputs = outputs
-        self.matrix = None
-        if isinstance(outputs, np.ndarray):
-            self.matrix = _real_numbers(outputs).reshape(len(outputs), -1)
-            self.names = [f"{outputs.dtype}{outputs.shape[1:]}"] * len(outputs)
-            self.texts, self.numbers = [""] * len(outputs), list(self.matrix)
+        self.outputs = outputs if isinstance(outputs, np.ndarray) else _stack(outputs)
+        self._matrix = None
+        if isinstance(self.outputs, np.ndarray):
+            # Many of one kind at once, which is much faster.
+            self._matrix = _real_numbers(self.outputs).reshape(len(self.outputs), -1)
+            kind = f"{self.outputs.dtype}{self.outputs.shape[1:]}"
+            self.kinds, self.numbers = [kind] * len(self.outputs), list(self._matrix)
         else:
-            described = map(_described, outputs)
-            self.names, self.texts, self.numbers = map(list, zip(*described, strict=True))
+            described = list(map(_described, self.outputs))
+            self.kinds = [kind for kind, _ in described]
+            self.numbers = [numbers for _, numbers in described]
 
     def __len__(self) -> int:
         return len(self.outputs)
@@ -221,40 +203,34 @@ class Outcomes:
 
     def padded(self, width: int) -> np.ndarray:
         """Return the numbers as rows of this width, padded with zeros or cut off."""
-        if self.matrix is not None and self.matrix.shape[1] == width:
-            return self.matrix
+        if self._matrix is not None and self._matrix.shape[1] == width:
+            return self._matrix
         rows = np.zeros((len(self), width))
         for row, numbers in zip(rows, self.numbers, strict=True):
             row[: len(numbers)] = numbers[:width]
         return rows
 
-    def width(self) -> int:
-        """Return the largest number of numbers in an output."""
-        return max(map(len, self.numbers))
-
-    def atoms(self) -> list[tuple[str, str, bytes]]:
+    def atoms(self) -> list[tuple[str, bytes]]:
         """Return keys that are equal for bitwise equal outputs."""
-        parts = zip(self.names, self.texts, self.numbers, strict=True)
-        return [(name, text, numbers.tobytes()) for name, text, numbers in parts]
+        parts = zip(self.kinds, self.numbers, strict=True)
+        return [(kind, numbers.tobytes()) for kind, numbers in parts]
 
 
-def _described(output: Any) -> tuple[str, str, np.ndarray]:
-    """Return the kind of an output, its text if it is not numerical, and its numbers."""
+def _described(output: Any) -> tuple[str, np.ndarray]:
+    """Return the kind of an output, with its text if it is not numerical, and its numbers."""
     if isinstance(output, Raised):
-        return f"raised {output.kind}", "", np.empty(0)
+        return f"raised {output.kind}", np.empty(0)
     array = _as_numbers(output)
-    if array is not None:
-        return f"{array.dtype}{array.shape}", "", _real_numbers(array).ravel()
-    text = repr(output.tolist() if isinstance(output, np.ndarray) else output)
-    return type(output).__name__, text, np.empty(0)
+    if array is None:
+        text = output.tolist() if isinstance(output, np.ndarray) else output
+        return f"{type(output).__name__}: {text!r}", np.empty(0)
+    return f"{array.dtype}{array.shape}", _real_numbers(array).ravel()
 
 
-def alike_and_finite(first: Outcomes, second: Outcomes) -> bool:
-    """Tell whether all outputs are arrays of one type and shape, with finite numbers alone."""
-    matrices = first.matrix, second.matrix
-    if any(matrix is None or not np.isfinite(matrix).all() for matrix in matrices):
-        return False
-    return first.names[0] == second.names[0]
+def _real_numbers(array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind == "c":
+        array = np.stack([array.real, array.imag], axis=-1)
+    return array.astype(np.float64)
 
 
 def _stack(outputs: list) -> Any:
@@ -274,12 +250,6 @@ def _as_numbers(output: Any) -> np.ndarray | None:
     return array if array.dtype.kind in "biufc" else None
 
 
-def _real_numbers(array: np.ndarray) -> np.ndarray:
-    if array.dtype.kind == "c":
-        return np.stack([array.real, array.imag], axis=-1).astype(np.float64)
-    return array.astype(np.float64)
-
-
 def collect(
     release: Any,
     pair: tuple[Any, Any],
@@ -294,15 +264,17 @@ def collect(
 
     Raises a RuntimeError if every release raised, or if any did when one call makes many.
     """
-    sizes = np.full(min(_N_CHUNKS, n_trials), n_trials // min(_N_CHUNKS, n_trials))
-    sizes[: n_trials - sizes.sum()] += 1
+    # As many chunks for any number of workers, so that the seeds do not depend on it.
+    sizes = np.array([len(chunk) for chunk in np.array_split(np.arange(n_trials), 32)])
+    sizes = sizes[sizes > 0]
     source = None if random_state is None else make_source(random_state)
     run = _run_vectorized if vectorized else _run_singly
     tasks = []
     for data in pair:
         for size in sizes.tolist():
             n_seeds = 1 if vectorized else size
-            seeds = [None] * n_seeds if source is None else source.bits(_SEED_BITS, n_seeds)
+            # Drawn here and not by workers, so that the division of work does not matter.
+            seeds = [None] * n_seeds if source is None else source.bits(32, n_seeds)
             tasks.append(delayed(run)(release, data, size, seeds))
     with tqdm(tasks, desc="releases", disable=not verbose) as watched:
         chunks = Parallel(n_jobs=n_jobs, max_nbytes=None)(watched)
@@ -323,6 +295,7 @@ def _run_singly(release: Any, data: Any, size: int, seeds: Any) -> list:
         try:
             outputs.append(release(data, **keywords))
         except Exception as error:
+            # An error that one data set alone triggers is a leak like any output.
             outputs.append(Raised(type(error).__name__, str(error)))
     return outputs
 
@@ -354,205 +327,133 @@ def _join(chunks: list) -> Any:
     return [output for chunk in chunks for output in chunk]
 
 
-# Statistics: scores of outputs that separate two data sets.
-
-# Outputs that repeat this often on average are counted, and need no classifier.
-_FEW_OUTPUTS = 10
-# Maximum number of names, or texts, of outputs that become features: the most frequent ones.
-_N_NAMES = 50
-# Maximum numbers of features for trees, and for products of features; more take too long.
-_N_FEATURES_OF_TREES = 64
-_N_FEATURES_OF_PRODUCTS = 16
-_RATIO_DECIMALS = 9
-# Larger numbers are replaced by it, so that sums of squares stay finite.
-_LARGEST = 1e100
+# Scores of outputs that separate two data sets. Each function returns a score for every output of
+# others than it has learned from.
 
 
-class Statistic(ABC):
-    """A score of outputs, which may be fitted to other outputs.
+def _by_ratio(log_density_ratio: Any) -> Callable[[Outcomes], np.ndarray]:
+    """Return the score of a function that knows the densities and needs no learning."""
 
-    Attributes
-    ----------
-    name : str
-        Its name in a result.
-    """
-
-    name: str
-
-    def fit(self, data: Outcomes, neighbour: Outcomes) -> None:
-        """Learn from outputs of the two data sets, if there is something to learn."""
-        return
-
-    @abstractmethod
-    def score(self, outcomes: Outcomes) -> np.ndarray:
-        """Return a score for each output."""
-
-
-class DensityRatio(Statistic):
-    """The score of a function that knows the densities and needs no learning.
-
-    Scores are rounded. For a constant ratio, the noise in its last bits would show which numbers
-    were added in floating point, and this leak is not the question here.
-    """
-
-    name = "likelihood_ratio"
-
-    def __init__(self, log_density_ratio: Any) -> None:
-        self.log_density_ratio = log_density_ratio
-
-    def score(self, outcomes: Outcomes) -> np.ndarray:
+    def score(outcomes: Outcomes) -> np.ndarray:
         scores = np.zeros(len(outcomes))
         worked = [not isinstance(output, Raised) for output in outcomes.outputs]
         if not any(worked):
             return scores
         outputs = outcomes.outputs
         if not all(worked):
-            good = [output for output, fine in zip(outputs, worked, strict=True) if fine]
-            outputs = Outcomes(good).outputs
-        ratios = np.asarray(self.log_density_ratio(outputs), dtype=np.float64)
+            outputs = _stack([out for out, fine in zip(outputs, worked, strict=True) if fine])
+        ratios = np.asarray(log_density_ratio(outputs), dtype=np.float64)
         if ratios.shape != (sum(worked),):
             raise ValueError(
                 f"log_density_ratio must return {sum(worked)} numbers, one per output, got "
                 f"{ratios.shape}."
             )
-        scores[worked] = np.round(ratios, _RATIO_DECIMALS)
+        # Rounded: for a constant ratio, the noise in its last bits would show which numbers were
+        # added in floating point, and this leak is not the question here.
+        scores[worked] = np.round(ratios, 9)
         return np.where(np.isnan(scores), 0.0, scores)
 
-
-class Frequency(Statistic):
-    """The log-odds with which an output was seen on either data set."""
-
-    name = "frequency of atoms"
-
-    def fit(self, data: Outcomes, neighbour: Outcomes) -> None:
-        on_data, on_neighbour = Counter(data.atoms()), Counter(neighbour.atoms())
-        self.odds_ = {
-            key: np.log((on_data[key] + 0.5) / (on_neighbour[key] + 0.5))
-            for key in on_data | on_neighbour
-        }
-
-    def score(self, outcomes: Outcomes) -> np.ndarray:
-        return np.array([self.odds_.get(key, 0.0) for key in outcomes.atoms()])
+    return score
 
 
-class Value(Statistic):
-    """A single number itself, which suffices for monotone density ratios."""
-
-    name = "value"
-
-    def score(self, outcomes: Outcomes) -> np.ndarray:
-        values = np.array([numbers[0] if numbers.size else 0.0 for numbers in outcomes.numbers])
-        return np.where(np.isnan(values), 0.0, values)
-
-
-class Classifier(Statistic):
-    """The score of a scikit-learn classifier that was trained on outputs of both data sets."""
-
-    def __init__(self, name: str, model: Any) -> None:
-        self.name = f"classifier ({name})"
-        self.model = model
-
-    def fit(self, data: Outcomes, neighbour: Outcomes) -> None:
-        from sklearn.exceptions import ConvergenceWarning
-
-        self.features_ = Features(data, neighbour)
-        labels = np.repeat([1, 0], [len(data), len(neighbour)])
-        features = np.vstack([self.features_(data), self.features_(neighbour)])
-        with warnings.catch_warnings():
-            # A classifier that did not converge makes the attack weaker, not wrong.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            self.model.fit(features, labels)
-
-    def score(self, outcomes: Outcomes) -> np.ndarray:
-        features = self.features_(outcomes)
-        if hasattr(self.model, "decision_function"):
-            return np.asarray(self.model.decision_function(features), dtype=np.float64)
-        return np.asarray(self.model.predict_proba(features), dtype=np.float64)[:, 1]
+def _by_frequency(data: Outcomes, neighbour: Outcomes) -> Callable[[Outcomes], np.ndarray]:
+    """Return the log-odds with which an output was seen on either data set."""
+    on_data, on_neighbour = Counter(data.atoms()), Counter(neighbour.atoms())
+    odds = {
+        key: np.log((on_data[key] + 0.5) / (on_neighbour[key] + 0.5))
+        for key in on_data | on_neighbour
+    }
+    return lambda outcomes: np.array([odds.get(key, 0.0) for key in outcomes.atoms()])
 
 
-class Features:
-    """The features of outputs for a classifier: finite numbers, indicators of others, and kinds.
+def _by_value(outcomes: Outcomes) -> np.ndarray:
+    """Return a single number itself, which suffices for monotone density ratios."""
+    return np.nan_to_num(outcomes.padded(1)[:, 0], nan=0.0, posinf=np.inf, neginf=-np.inf)
 
-    Parameters
-    ----------
-    data, neighbour : Outcomes
-        Outputs that show which kinds of outputs besides numbers occur, and where numbers may not be
-        finite.
+
+def _by_classifier(
+    model: Any, features: Any, data: Outcomes, neighbour: Outcomes
+) -> Callable[[Outcomes], np.ndarray]:
+    """Return the decision of a classifier that was trained on outputs of both data sets."""
+    from sklearn.exceptions import ConvergenceWarning
+
+    labels = np.repeat([1, 0], [len(data), len(neighbour)])
+    with warnings.catch_warnings():
+        # A classifier that did not converge makes the attack weaker, not wrong.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(np.vstack([features(data), features(neighbour)]), labels)
+    return lambda outcomes: np.asarray(
+        model.decision_function(features(outcomes)), dtype=np.float64
+    )
+
+
+def _features_of(
+    data: Outcomes, neighbour: Outcomes, most_kinds: int = 50, largest: float = 1e100
+) -> tuple[Callable[[Outcomes], np.ndarray], int]:
+    """Return a function that gives the features of outputs for a classifier, and their number.
+
+    They are finite numbers, indicators of others, and of the most frequent kinds of outputs.
     """
+    both = (data, neighbour)
+    counts = Counter(data.kinds + neighbour.kinds)
+    # One kind alone tells nothing.
+    kinds = [kind for kind, _ in counts.most_common(most_kinds)] if len(counts) > 1 else []
+    width = max(len(numbers) for outcomes in both for numbers in outcomes.numbers)
+    finite = np.vstack([np.isfinite(outcomes.padded(width)) for outcomes in both])
+    suspects = np.flatnonzero(~finite.all(axis=0))
 
-    def __init__(self, data: Outcomes, neighbour: Outcomes) -> None:
-        both = (data, neighbour)
-        self.names_ = _most_frequent(data.names + neighbour.names)
-        self.texts_ = _most_frequent(data.texts + neighbour.texts)
-        self.width_ = max(outcomes.width() for outcomes in both)
-        finite = np.vstack([np.isfinite(outcomes.padded(self.width_)) for outcomes in both])
-        self.suspects_ = np.flatnonzero(~finite.all(axis=0))
-
-    @property
-    def n_features(self) -> int:
-        """Return the number of columns."""
-        return self.width_ + 3 * len(self.suspects_) + len(self.names_) + len(self.texts_)
-
-    def __call__(self, outcomes: Outcomes) -> np.ndarray:
-        """Return the features of outputs, one row each."""
-        numbers = outcomes.padded(self.width_)
-        suspects = numbers[:, self.suspects_]
+    def features(outcomes: Outcomes) -> np.ndarray:
+        numbers = outcomes.padded(width)
+        suspected = numbers[:, suspects]
         columns = [
-            np.clip(np.where(np.isfinite(numbers), numbers, 0.0), -_LARGEST, _LARGEST),
-            np.isnan(suspects),
-            suspects == np.inf,
-            suspects == -np.inf,
+            # Clipped, so that sums of squares stay finite.
+            np.clip(np.where(np.isfinite(numbers), numbers, 0.0), -largest, largest),
+            np.isnan(suspected),
+            suspected == np.inf,
+            suspected == -np.inf,
+            np.array(outcomes.kinds, dtype=object)[:, None] == np.array(kinds, dtype=object),
         ]
-        for known, seen in ((self.names_, outcomes.names), (self.texts_, outcomes.texts)):
-            columns.append(np.array(seen, dtype=object)[:, None] == np.array(known, dtype=object))
         return np.hstack(columns)
 
-
-def _most_frequent(labels: list[str]) -> list[str]:
-    """Return the labels that get a feature each, none if there is only one."""
-    counts = Counter(labels)
-    return [label for label, _ in counts.most_common(_N_NAMES)] if len(counts) > 1 else []
+    return features, width + 3 * len(suspects) + len(kinds)
 
 
-def default_classifiers(n_features: int) -> list[Classifier]:
-    """Return quick classifiers of different kinds: linear, of products of features, and trees."""
+def candidates(
+    data: Outcomes, neighbour: Outcomes
+) -> Iterator[tuple[str, Callable[[Outcomes], np.ndarray]]]:
+    """Yield the names and scores that `audit` tries, which have learned from these outputs."""
+    yield "frequency of atoms", _by_frequency(data, neighbour)
+    n_different = len({*data.atoms(), *neighbour.atoms()})
+    # Outputs that repeat ten times on average are counted, and need no classifier.
+    if n_different * 10 <= len(data) + len(neighbour):
+        return
+    from sklearn.base import clone
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
-    def logistic() -> Any:
-        return LogisticRegression(C=0.1, max_iter=200, tol=1e-3)
-
-    found = [Classifier("linear", make_pipeline(StandardScaler(), logistic()))]
-    if n_features <= _N_FEATURES_OF_PRODUCTS:
-        products = make_pipeline(
-            StandardScaler(), PolynomialFeatures(2, include_bias=False), logistic()
-        )
-        found.append(Classifier("quadratic", products))
-    if n_features <= _N_FEATURES_OF_TREES:
-        trees = HistGradientBoostingClassifier(
-            max_iter=50, max_leaf_nodes=15, early_stopping=False, random_state=0
-        )
-        found.append(Classifier("trees", trees))
-    return found
-
-
-def candidates(statistic: str, classifier: Any, data: Outcomes, neighbour: Outcomes) -> list:
-    """Return the unfitted statistics that `audit` tries on outputs like these."""
-    n_different = len(set(data.atoms()) | set(neighbour.atoms()))
-    few = n_different * _FEW_OUTPUTS <= len(data) + len(neighbour)
-    if statistic == "frequency" or (statistic == "auto" and few and classifier is None):
-        return [Frequency()]
-    if classifier is not None:
-        from sklearn.base import clone
-
-        learned: list = [Classifier(type(classifier).__name__, clone(classifier))]
-    else:
-        features = Features(data, neighbour)
-        learned = [Value()] if features.width_ == 1 else []
-        learned += default_classifiers(features.n_features) if features.n_features else []
-    return learned if statistic == "classifier" else [Frequency(), *learned]
+    features, n_features = _features_of(data, neighbour)
+    if max(len(numbers) for numbers in data.numbers + neighbour.numbers) == 1:
+        yield "value", _by_value
+    logistic = LogisticRegression(C=0.1, max_iter=200, tol=1e-3)
+    models = {
+        "linear": (make_pipeline(StandardScaler(), logistic), math.inf),
+        # Products, and trees, of more features take too long.
+        "quadratic": (
+            make_pipeline(StandardScaler(), PolynomialFeatures(include_bias=False), logistic),
+            16,
+        ),
+        "trees": (
+            HistGradientBoostingClassifier(
+                max_iter=50, max_leaf_nodes=15, early_stopping=False, random_state=0
+            ),
+            64,
+        ),
+    }
+    for name, (model, most_features) in models.items():
+        if 0 < n_features <= most_features:
+            yield f"classifier ({name})", _by_classifier(clone(model), features, data, neighbour)
 
 
 # The result of an audit.
@@ -591,8 +492,6 @@ class AuditResult:
 
     Attributes
     ----------
-    rates : tuple of two float
-        Shares of the outputs counted that were in the event.
     rate_bounds : tuple of two float
         Bounds of the event's two probabilities, from which `epsilon_lower` follows.
 
@@ -640,11 +539,6 @@ class AuditResult:
         return self.epsilon_lower > epsilon
 
     @property
-    def rates(self) -> tuple[float, float]:
-        """Return the shares of counted outputs in the event: on the data, and on its neighbour."""
-        return self.counts[0] / self.n_held_out, self.counts[1] / self.n_held_out
-
-    @property
     def rate_bounds(self) -> tuple[float, float]:
         """Return a lower bound of the event's larger probability, and an upper of the other."""
         risk = (1.0 - self.confidence) / 2
@@ -667,6 +561,7 @@ class AuditResult:
         scores = [self.data_scores, self.neighbour_scores]
         likely, unlikely = scores if self.likelier_on == "data" else scores[::-1]
         sign = 1.0 if self.tail == "upper" else -1.0
+        # Every score is a threshold, so that no attack by scores is left out.
         thresholds = np.unique(sign * np.concatenate(scores))
         missed = np.searchsorted(np.sort(sign * likely), thresholds, side="left")
         below = np.searchsorted(np.sort(sign * unlikely), thresholds, side="left")
@@ -677,9 +572,6 @@ class AuditResult:
 
 # The audit of a release on two neighbouring data sets.
 
-_STATISTICS = ("auto", "likelihood_ratio", "frequency", "classifier")
-_FEWEST_TRIALS = 20
-
 
 def audit(
     release: Any,
@@ -689,9 +581,7 @@ def audit(
     delta: float = 0.0,
     n_trials: int = 10_000,
     confidence: float = 0.95,
-    statistic: str = "auto",
     log_density_ratio: Any = None,
-    classifier: Any = None,
     vectorized: bool = False,
     n_jobs: int | None = None,
     random_state: Any = None,
@@ -720,19 +610,14 @@ def audit(
         Releases per data set, at least 20. No more than about ``log(n_trials / 8)`` can be proven.
     confidence : float, default=0.95
         Probability with which the bound holds, at least.
-    statistic : {"auto", "likelihood_ratio", "frequency", "classifier"}, default="auto"
-        How outputs are scored. ``"likelihood_ratio"`` is `log_density_ratio`; ``"frequency"``
-        counts how often an output occurred on either data set; ``"classifier"`` learns to
-        distinguish the data sets. ``"auto"`` is the first if the ratio is given, the second if
-        outputs repeat often, and otherwise the best of all, as found within the first half.
     log_density_ratio : callable, default=None
         ``log_density_ratio(outputs)`` returns one number per output: the logarithm of the output's
         density on `data` divided by that on `neighbour`, or any other number that may distinguish
-        them; it is rounded to nine decimals. It gets an array with the outputs along the first
+        them, such as the decision of a classifier; it is rounded to nine decimals. None learns to
+        distinguish the data sets: by how often an output occurred on either, by its value, and by
+        classifiers (a logistic regression, one with squares and products for up to 16 numbers, and
+        gradient-boosted trees for up to 64). It gets an array with the outputs along the first
         axis if all are numbers of one shape and type, otherwise a list.
-    classifier : scikit-learn classifier, default=None
-        Used instead of the default ones: a logistic regression, one with squares and products for
-        up to 16 numbers, and gradient-boosted trees for up to 64.
     vectorized : bool, default=False
         If True, ``release(data, n)`` returns n independent outputs along the first axis, which is
         much faster. Errors are then not outcomes, and are passed on.
@@ -801,7 +686,10 @@ def audit(
     """
     check_probability("delta", delta)
     check_delta(confidence, "confidence")
-    _check_parameters(release, n_trials, statistic, log_density_ratio, classifier)
+    if not callable(release):
+        raise TypeError(f"release must be callable, got {type(release).__name__}.")
+    if not isinstance(n_trials, (int, np.integer)) or n_trials < 20:
+        raise ValueError(f"n_trials must be an integer of 20 or more, got {n_trials!r}.")
     outcomes = collect(
         release,
         (data, neighbour),
@@ -814,8 +702,8 @@ def audit(
     half = n_trials // 2
     first = tuple(part[:half] for part in outcomes)
     held_out = tuple(part[half:] for part in outcomes)
-    chosen, event = _choose(first, delta, confidence, statistic, log_density_ratio, classifier)
-    scores = [chosen.score(part) for part in held_out]
+    name, score, event = _choose(first, delta, confidence, log_density_ratio)
+    scores = [score(part) for part in held_out]
     counts = tuple(event.count(part) for part in scores)
     hits, false_hits = counts if event.likelier_on == "data" else counts[::-1]
     bound = epsilon_from_counts(hits, false_hits, n_trials - half, delta, confidence)
@@ -824,7 +712,7 @@ def audit(
         delta=float(delta),
         confidence=float(confidence),
         n_trials=int(n_trials),
-        statistic=chosen.name,
+        statistic=name,
         threshold=event.threshold,
         tail=event.tail,
         likelier_on=event.likelier_on,
@@ -836,52 +724,27 @@ def audit(
 
 
 def _choose(
-    pair: Any, delta: float, confidence: float, statistic: str, ratio: Any, classifier: Any
-) -> tuple[Any, Any]:
-    """Return the statistic and the event that do best on outputs that are not counted later."""
-    if ratio is not None and alike_and_finite(*pair):
-        known = DensityRatio(ratio)
-        scores = [known.score(part) for part in pair]
-        return known, choose_event(scores[0], scores[1], delta, confidence)[0]
+    pair: tuple[Outcomes, ...], delta: float, confidence: float, ratio: Any
+) -> tuple[str, Callable[[Outcomes], np.ndarray], Event]:
+    """Return the name, score and event that do best on outputs that are not counted later."""
+    known = ("likelihood_ratio", _by_ratio(ratio))
+    alike = len({kind for part in pair for kind in part.kinds}) == 1
+    if ratio is not None and alike and all(np.isfinite(part.numbers).all() for part in pair):
+        scores = [known[1](part) for part in pair]
+        return *known, choose_event(scores[0], scores[1], delta, confidence)[0]
     quarter = len(pair[0]) // 2
-    learn = tuple(part[:quarter] for part in pair)
-    choose = tuple(part[quarter:] for part in pair)
+    learn, choose = ([part[:quarter] for part in pair], [part[quarter:] for part in pair])
+    tried = candidates(*learn)
     if ratio is not None:
-        tried = [DensityRatio(ratio), *candidates("frequency", None, *learn)]
-    else:
-        tried = candidates(statistic, classifier, *learn)
-    best: tuple[Any, Any] = (None, None)
-    best_bound = -np.inf
-    for candidate in tried:
-        candidate.fit(*learn)
-        scores = [candidate.score(part) for part in choose]
+        # Errors and numbers that are not finite have no ratio, but may repeat.
+        tried = iter([known, next(tried)])
+    found = []
+    for name, score in tried:
+        scores = [score(part) for part in choose]
+        # Chosen on other outputs than the score has learned from.
         event, bound = choose_event(scores[0], scores[1], delta, confidence)
-        if best[0] is None or bound > best_bound:
-            best, best_bound = (candidate, event), bound
-    return best
-
-
-def _check_parameters(
-    release: Any, n_trials: Any, statistic: Any, log_density_ratio: Any, classifier: Any
-) -> None:
-    if not callable(release):
-        raise TypeError(f"release must be callable, got {type(release).__name__}.")
-    if not isinstance(n_trials, (int, np.integer)) or n_trials < _FEWEST_TRIALS:
-        raise ValueError(
-            f"n_trials must be an integer of {_FEWEST_TRIALS} or more, got {n_trials!r}."
-        )
-    check_choice("statistic", statistic, _STATISTICS)
-    if (statistic == "likelihood_ratio") > (log_density_ratio is not None):
-        raise ValueError('statistic="likelihood_ratio" needs log_density_ratio.')
-    if log_density_ratio is not None and statistic not in ("auto", "likelihood_ratio"):
-        raise ValueError(f"log_density_ratio is not used with statistic={statistic!r}.")
-    if classifier is not None and (
-        statistic not in ("auto", "classifier") or log_density_ratio is not None
-    ):
-        raise ValueError(
-            "classifier is used without log_density_ratio, and only with statistic "
-            '"auto" or "classifier".'
-        )
+        found.append((bound, name, score, event))
+    return max(found, key=lambda each: each[0])[1:]
 
 
 # The exact privacy loss of discrete mechanisms with known weights.
@@ -977,6 +840,7 @@ def exact_audit(weights: Any) -> ExactAudit:
     for output, column in enumerate(weights.T):
         most, least = int(column.argmax()), int(column.argmin())
         numerator, denominator = int(column[most]), int(column[least])
+        # Compared as integers: the logarithm would round two ratios to one.
         if numerator * worst.denominator > worst.numerator * denominator:
             worst = ExactAudit(0.0, output, most, least, numerator, denominator)
     return worst._replace(epsilon=_log_ratio(worst.numerator, worst.denominator))

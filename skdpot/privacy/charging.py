@@ -6,7 +6,6 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,9 +13,8 @@ from typing import Any
 from skdpot._sklearn_compat import removed_tree_types
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.filters import sold_pair
-from skdpot.privacy.ledger import PrivacyLedger, Receipt, format_pair
+from skdpot.privacy.ledger import PrivacyLedger, Receipt
 from skdpot.privacy.preview import (
-    USEFUL_SHARE,
     ExpectedError,
     Preview,
     Price,
@@ -70,10 +68,6 @@ def is_budget_accountant(candidate: object) -> bool:
     return accountant is not None and isinstance(candidate, accountant.BudgetAccountant)
 
 
-# A preview shows errors for the epsilon of the fit times each of these. The last ones are tried
-# only while errors are too large to be useful.
-_TRIED_FACTORS = tuple(4.0**k for k in range(-3, 7))
-_ALWAYS_TRIED = 7
 _ADVICE = (
     "Use more records or a larger epsilon (preview() shows what to expect), or release it all the "
     "same within skdpot.privacy.allow_useless_releases()."
@@ -81,8 +75,6 @@ _ADVICE = (
 _spending = threading.Lock()
 # The process in which an accountant was first used: a forked process has a copy of the accountant.
 _process_of: Any = weakref.WeakKeyDictionary()
-# Charges of an accountant, by token. It lives as long as the process, as the accountant does.
-_named_charges_of: Any = weakref.WeakKeyDictionary()
 # The attribute of an accountant with the unit and the relation of what it was charged: it is in
 # copies and pickles of the accountant, as these charges are.
 _MEANING = "_skdpot_meaning"
@@ -119,6 +111,7 @@ def _check_ledger(ledger: Any, plan: "ReleasePlan") -> None:
             "ledger must be None, a skdpot.PrivacyLedger or a diffprivlib BudgetAccountant "
             f"(skdpot.privacy.BudgetAccountant), {_instead_of_ledger(ledger)}"
         )
+    # In the child of a fork the copy would start with the parent's total, and go its own way.
     if _process_of.setdefault(ledger, os.getpid()) != os.getpid():
         raise RuntimeError(
             "this process was forked after the BudgetAccountant was first used, so the first "
@@ -193,6 +186,7 @@ def relation_of(ledger: Any, neighbouring: str) -> str:
     >>> relation_of(None, "auto")
     'add_remove'
     """
+    # What the user says is checked against the ledger later, and not changed.
     if neighbouring != "auto":
         return neighbouring
     return ledger.neighbouring if isinstance(ledger, PrivacyLedger) else "add_remove"
@@ -224,8 +218,6 @@ class ReleasePlan:
     parameters : tuple of str, default=()
         The parameters ``"neighbouring"`` and ``"accounting"`` that the user can set; errors advise
         on these.
-    doubts : str, default=None
-        A warning about declarations, or public data, that are probably wrong.
 
     Examples
     --------
@@ -248,9 +240,9 @@ class ReleasePlan:
     neighbouring: str = "replace_one"
     n_records: int | None = None
     parameters: tuple[str, ...] = ()
-    doubts: str | None = None
 
     def __post_init__(self) -> None:
+        # Whoever knows the seed can take the noise away.
         if self.source.seeded or self.event is None:
             object.__setattr__(self, "guarantee", None)
 
@@ -264,6 +256,7 @@ class ReleasePlan:
         BudgetAccountant. Raises RuntimeError if it was left behind when the estimator was pickled
         or copied, or is the copy that a forked process has of an accountant in use before the fork.
         """
+        # By declarations only: a refusal must not depend on a record.
         if self.event is not None:
             _check_ledger(ledger, self)
         elif ledger is not None:
@@ -327,9 +320,27 @@ class ReleasePlan:
         self.check(ledger)
         if self.event is None or not isinstance(ledger, PrivacyLedger):
             return None
+        # That of its own unit: units are never added up.
         spent = ledger.spent(unit=self.unit)
         after = ledger.quote(self.event, unit=self.unit)
         return Price((ledger.epsilon, ledger.delta), spent, after)
+
+    def preview(self, ledger: Any, epsilon: Any) -> Preview:
+        """Return the preview of the release for a ledger, and the epsilon of its estimator."""
+        price, refusal = None, self.refusal
+        try:
+            price = self.price(ledger)
+        except (ValueError, RuntimeError) as error:
+            refusal = str(error)
+        return Preview(
+            self.label,
+            self.event,
+            self.guarantee,
+            None if epsilon is None else float(epsilon),
+            price,
+            refusal,
+            self.errors,
+        )
 
     def charge_to(self, ledger: Any, *, token: str | None = None) -> None:
         """Charge the release to a ledger; raise if the budget forbids it.
@@ -340,7 +351,7 @@ class ReleasePlan:
             None charges nothing. An accountant is charged the pair (epsilon, delta) of the event.
         token : str, default=None
             A name of this release, under which it is charged once: see
-            :meth:`PrivacyLedger.charge`. For an accountant, it is known as long as the process.
+            :meth:`PrivacyLedger.charge`. An accountant takes none.
 
         Raises
         ------
@@ -358,24 +369,19 @@ class ReleasePlan:
             seeded = self.source.seeded
             ledger.charge(self.event, unit=self.unit, label=self.label, seeded=seeded, token=token)
             return
+        if token is not None:
+            raise ValueError("a BudgetAccountant takes no token. Use a PrivacyLedger.")
         pair = sold_pair(self.event, self.neighbouring)
         if pair is None:
             raise ValueError(
                 "a BudgetAccountant adds up pairs (epsilon, delta), and this release names none. "
                 "Use a PrivacyLedger."
             )
+        # Two threads could both find it unused, and charge for different units.
         with _spending:
             _check_meaning(ledger, self)
+            # Set before it spends, so that a charge is never there without its meaning.
             is_first = not hasattr(ledger, _MEANING)
-            named = _named_charges_of.setdefault(ledger, {})
-            if token in named:
-                if named[token] != pair:
-                    raise ValueError(
-                        f"the token {token!r} is that of a release with "
-                        f"{format_pair(named[token])}, and not {format_pair(pair)}. Nothing was "
-                        "charged. Give it another token."
-                    )
-                return
             setattr(ledger, _MEANING, (self.unit, self.neighbouring))
             try:
                 ledger.spend(*pair)
@@ -384,8 +390,6 @@ class ReleasePlan:
                 if is_first:
                     delattr(ledger, _MEANING)
                 raise
-            if token is not None:
-                named[token] = pair
 
     def charge_parts_to(
         self, ledger: PrivacyLedger, partition: str, tokens: dict[str, str]
@@ -407,41 +411,3 @@ class ReleasePlan:
             seeded=self.source.seeded,
             tokens=tokens,
         )
-
-
-def preview_of(plan_for: Callable[[Any], ReleasePlan], epsilon: Any, ledger: Any) -> Preview:
-    """Return the preview of a release, made of public values, from its plans for any epsilon.
-
-    `plan_for` returns the plan for an epsilon, and for None that of the estimator as it is. It may
-    raise ValueError where an epsilon is too small for any release. `epsilon` is that of the
-    estimator, and `ledger` the one that would be charged.
-    """
-
-    plan = plan_for(None)
-    price, refusal = None, plan.refusal
-    try:
-        price = plan.price(ledger)
-    except (ValueError, RuntimeError) as error:
-        refusal = str(error)
-    errors = plan.errors
-    shares: dict[float, float] = {}
-    if errors and epsilon is not None:
-        for k, tried in enumerate(float(epsilon) * factor for factor in _TRIED_FACTORS):
-            if k >= _ALWAYS_TRIED and min(shares.values(), default=1.0) <= USEFUL_SHARE:
-                break
-            try:
-                found = errors if tried == epsilon else plan_for(tried).errors
-            except ValueError:
-                # The epsilon is too small, or too large, for such a release.
-                continue
-            shares[tried] = max(error.share for error in found)
-    return Preview(
-        plan.label,
-        plan.event,
-        plan.guarantee,
-        None if epsilon is None else float(epsilon),
-        price,
-        refusal,
-        errors,
-        shares,
-    )

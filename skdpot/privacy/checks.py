@@ -11,7 +11,6 @@ from skdpot.privacy.quotes import shown, without_quotes
 
 # All integers up to here are doubles.
 _LARGEST_EXACT = 2**53
-_NO_REAL_NUMBERS = (str, bytes, complex, np.complexfloating)
 
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
@@ -66,6 +65,7 @@ def check_count(name: str, value: Any) -> int:
 def private_vector(values: Any, n_coordinates: int) -> np.ndarray:
     """Return private numbers as doubles; raise if there are more than the noise is made for."""
     doubles = private_doubles(values)
+    # Shapes are public; more numbers would have more than the declared sensitivity.
     if doubles.size > n_coordinates:
         raise ValueError(
             f"a value of {doubles.size} numbers is too long for noise with "
@@ -92,7 +92,9 @@ def private_doubles(values: Any) -> np.ndarray:
         array = without_quotes(lambda: _unrounded(values), "private values must be real numbers.")
         if array.dtype.kind in "cSTU" or (
             array.dtype == object
-            and any(isinstance(value, _NO_REAL_NUMBERS) for value in array.flat)
+            and any(
+                isinstance(value, (str, bytes, complex, np.complexfloating)) for value in array.flat
+            )
         ):
             raise TypeError("private values must be real numbers, and not text or complex numbers.")
         if array.dtype == object:
@@ -141,5 +143,6 @@ def number_of_label(label: Any, number: Mapping[Any, int]) -> int:
     except KeyboardInterrupt:
         raise
     except BaseException:
+        # Foreign objects can raise anything when they are hashed or compared, also an exit.
         # A value that cannot be looked up is no declared label. An error would reveal it.
         return -1

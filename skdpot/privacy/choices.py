@@ -1,376 +1,15 @@
-"""Choices: the exponential and similar mechanisms, draws within bounds, points on a sphere."""
+"""Choices: scores of blocks of records, draws within bounds, and points on a sphere."""
 
 import decimal
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.special import betainc, betaincinv, ndtri, roots_legendre, softmax
+from scipy.special import betainc, betaincinv, ndtri
 
-from skdpot.privacy.accounting import least_meant
 from skdpot.privacy.checks import check_positive, private_doubles
 from skdpot.privacy.events import PureDpEvent
-from skdpot.privacy.noise import MARGIN_BITS, exact_context
-from skdpot.privacy.random import make_source
-
-# Exact noisy maxima: which of several real random variables is the largest.
-#
-# Every candidate has a score, an exact rational number, plus a real random variable made of a
-# uniform number q, of which 62 bits are drawn at first. Doubles tell which sum can still be the
-# largest; if several can, bounds of higher precision decide, and more bits are drawn until one is
-# left.
-
-_BITS = 62
-_CELLS = 1 << _BITS
-
-
-@dataclass(frozen=True)
-class NoiseKind:
-    """The noise of a score, as a function of an exponential variable.
-
-    Attributes
-    ----------
-    value : callable
-        Noise as a function of the exponential variable, in doubles.
-    enclosure : callable
-        Bounds of the noise, as decimals, between bounds of the exponential variable, which may be
-        0 and infinite.
-    """
-
-    value: Callable[[np.ndarray], np.ndarray]
-    enclosure: Callable[[Any, Any], tuple[Any, Any]]
-
-
-EXPONENTIAL = NoiseKind(value=lambda x: x, enclosure=lambda low, high: (low, high))
-GUMBEL = NoiseKind(value=lambda x: -np.log(x), enclosure=lambda low, high: (-high.ln(), -low.ln()))
-
-
-def noisy_argmax(
-    source: Any,
-    scores: np.ndarray,
-    exact_score: Callable[[int], Fraction],
-    n_draws: int,
-    kind: NoiseKind,
-) -> np.ndarray:
-    """Return the index of the largest noisy score, in each of several independent draws.
-
-    Scores are finite, and within ``2**-50`` of the exact ones, relative to their magnitudes.
-    `exact_score` returns the exact score of a candidate.
-    """
-    words = source.bits(_BITS, (n_draws, len(scores)))
-    noise = kind.value(_exponentials(words))
-    sums = scores + noise
-    margins = (1.0 + np.abs(scores) + np.abs(noise)) * 2.0**-MARGIN_BITS + _open(words)
-    alive = sums + margins >= (sums - margins).max(axis=1, keepdims=True)
-    winners = sums.argmax(axis=1)
-    for draw in np.flatnonzero(alive.sum(axis=1) > 1):
-        cells = {int(index): int(words[draw, index]) for index in np.flatnonzero(alive[draw])}
-        winners[draw] = _decide(source, cells, exact_score, kind)
-    return winners
-
-
-def _exponentials(words: np.ndarray) -> np.ndarray:
-    """Return ``-log(1 - q)`` for q in the middle of a cell, accurate near 0 and near 1."""
-    lower_half = words < _CELLS // 2
-    from_end = np.where(lower_half, words, _CELLS - 1 - words) + 0.5
-    nearer = from_end * 2.0**-_BITS
-    return np.where(lower_half, -np.log1p(-nearer), -np.log(nearer))
-
-
-def _open(words: np.ndarray) -> np.ndarray:
-    """Return the uncertainty of the exponential variable, or its logarithm, within a cell."""
-    with np.errstate(all="ignore"):
-        return 1.0 / words + 1.0 / (_CELLS - 1 - words)
-
-
-def _decide(
-    source: Any, cells: dict[int, int], exact_score: Callable[[int], Fraction], kind: NoiseKind
-) -> int:
-    """Return the candidate with the largest sum; bits are drawn until it is decided."""
-    n_bits = _BITS
-    while True:
-        bounds = {
-            index: _enclose(cell, n_bits, exact_score(index), kind) for index, cell in cells.items()
-        }
-        reached = max(low for low, _ in bounds.values())
-        cells = {index: cell for index, cell in cells.items() if bounds[index][1] >= reached}
-        if len(cells) == 1:
-            return next(iter(cells))
-        cells = {
-            index: cell << _BITS | int(source.bits(_BITS, ())) for index, cell in cells.items()
-        }
-        n_bits += _BITS
-
-
-def _enclose(cell: int, n_bits: int, score: Fraction, kind: NoiseKind) -> tuple[Any, Any]:
-    """Return bounds of a noisy score, as decimals.
-
-    With h digits before ``2**-n_bits``, and d = 2 h + 25 in all, the exponential variable is off by
-    at most ``10**(2-d)`` times one plus itself. Unless it is zero it is at least ``10**-h``, and so
-    its logarithm is off by at most ``10**(3-d+h)``, which is far less than the margin added here.
-    """
-    half = math.ceil(0.30103 * n_bits)
-    with decimal.localcontext(exact_context(2 * half + 25)):
-        low, high = kind.enclosure(_exponential(cell, n_bits), _exponential(cell + 1, n_bits))
-        exact = decimal.Decimal(score.numerator) / decimal.Decimal(score.denominator)
-        slack = decimal.Decimal(1).scaleb(-half - 10)
-        below, above = (slack * (1 + abs(exact) + abs(noise)) for noise in (low, high))
-        return exact + low - below, exact + high + above
-
-
-def _exponential(cell: int, n_bits: int) -> decimal.Decimal:
-    """Return ``-log(1 - cell / 2**n_bits)``, to the precision of the context."""
-    left = decimal.Decimal((1 << n_bits) - cell)
-    return -(left / decimal.Decimal(1 << n_bits)).ln()
-
-
-# Private selection of a candidate with nearly the largest utility.
-
-# A score that is more than this below the best one is treated as exactly this far below it. Such a
-# candidate is chosen with a probability below exp(-10**6) either way. The limit keeps the
-# arithmetic within bounds.
-_FURTHEST = 1 << 20
-# Random words that are drawn at a time.
-_BATCH = 1 << 20
-
-
-class _SelectionMechanism(ABC):
-    """Add noise to scores, which are utilities in units of privacy, and return the largest."""
-
-    _kind: NoiseKind
-
-    def __init__(self, epsilon: float, sensitivity: float, *, monotonic: bool = False) -> None:
-        self.epsilon = check_positive("epsilon", epsilon)
-        self.sensitivity = check_positive("sensitivity", sensitivity)
-        self.monotonic = bool(monotonic)
-        exact = least_meant(self.epsilon) / Fraction(self.sensitivity)
-        self._exact_factor = exact if self.monotonic else exact / 2
-        if not 2.0**-1000 < self._exact_factor < 2.0**1000:
-            raise ValueError(
-                f"epsilon / sensitivity, {self.epsilon!r} / {self.sensitivity!r}, is out of the "
-                "range of double precision."
-            )
-        self._factor = float(self._exact_factor)
-
-    def __repr__(self) -> str:
-        settings = f"{self.epsilon!r}, {self.sensitivity!r}, monotonic={self.monotonic}"
-        return f"{type(self).__name__}({settings})"
-
-    @property
-    def event(self) -> PureDpEvent:
-        """Return the event of one draw."""
-        return PureDpEvent(self.epsilon)
-
-    def select(self, utilities: Any, random_state: Any = None, size: int | None = None) -> Any:
-        """Return the index of the selected candidate.
-
-        Parameters
-        ----------
-        utilities : array-like of shape (n_candidates,)
-            Private utilities. NaN is worse than all numbers; infinite ones count as the largest or
-            smallest double.
-        random_state : None, int, numpy.random.RandomState or NoiseSource, default=None
-            None draws from the operating system's cryptographic source. Anything seeded is
-            reproducible, and so not private.
-        size : int, default=None
-            Number of independent draws; each costs epsilon.
-
-        Returns
-        -------
-        int or ndarray of intp, shape (size,)
-            The selected candidates.
-
-        Raises
-        ------
-        ValueError
-            If there is no candidate, the shape is wrong, or `size` or `random_state` is invalid.
-        """
-        if size is not None and (not isinstance(size, (int, np.integer)) or size < 0):
-            raise ValueError(f"size must be None or a non-negative integer, got {size!r}.")
-        values = _ordered_doubles(utilities)
-        source = make_source(random_state)
-        n_draws = 1 if size is None else size
-        rows = max(_BATCH // len(values), 1)
-        winners = [
-            noisy_argmax(
-                source,
-                self._scores(values),
-                lambda index: self._exact_score(values, index),
-                min(rows, n_draws - start),
-                self._kind,
-            )
-            for start in range(0, n_draws, rows)
-        ]
-        if size is None:
-            return int(winners[0][0])
-        return np.concatenate([np.empty(0, dtype=np.intp), *winners])
-
-    def probabilities(self, utilities: Any) -> np.ndarray:
-        """Return the selection probabilities of candidates: for audits, *not private*.
-
-        Parameters
-        ----------
-        utilities : array-like of shape (n_candidates,)
-            As in :meth:`select`.
-
-        Returns
-        -------
-        ndarray of shape (n_candidates,)
-            Probabilities, to the precision of doubles.
-        """
-        return self._probabilities(self._scores(_ordered_doubles(utilities)))
-
-    def _scores(self, values: np.ndarray) -> np.ndarray:
-        """Return scores minus the best score, in doubles."""
-        with np.errstate(all="ignore"):
-            return -np.minimum(self._factor * (values.max() - values), float(_FURTHEST))
-
-    def _exact_score(self, values: np.ndarray, index: int) -> Fraction:
-        """Return one score minus the best score, exactly."""
-        gap = Fraction(float(values.max())) - Fraction(float(values[index]))
-        return -min(self._exact_factor * gap, Fraction(_FURTHEST))
-
-    @abstractmethod
-    def _probabilities(self, scores: np.ndarray) -> np.ndarray:
-        """Return the probabilities of scores."""
-
-
-class ExponentialMechanism(_SelectionMechanism):
-    """Select a candidate with a probability that grows exponentially with its utility.
-
-    The probability of candidate i is proportional to ``exp(epsilon u_i / (2 sensitivity))``. It is
-    drawn as the largest of ``epsilon u_i / (2 sensitivity)`` plus Gumbel noise, in exact
-    arithmetic: every candidate has exactly the probability that the formula says, up to the
-    assumption that logarithms in double precision are right to 46 of their 53 bits.
-
-    Parameters
-    ----------
-    epsilon : float
-        Privacy parameter of one draw, above 0.
-    sensitivity : float
-        By how much the utility of any one candidate may differ between neighbouring data sets.
-    monotonic : bool, default=False
-        Whether utilities of neighbouring data sets all differ in the same direction (as counts do
-        when a record is added); the factor 2 is then not needed.
-
-    Attributes
-    ----------
-    epsilon, sensitivity, monotonic
-        As given.
-    event : PureDpEvent
-        What one draw releases, to be charged to a ledger.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is not above 0 and finite, or their ratio is out of the range of doubles.
-
-    See Also
-    --------
-    PermuteAndFlipMechanism : Selects better candidates at the same epsilon.
-
-    References
-    ----------
-    .. [1] F. McSherry and K. Talwar, "Mechanism design via differential privacy", FOCS 2007.
-
-    Examples
-    --------
-    >>> from skdpot.privacy.choices import ExponentialMechanism
-    >>> mechanism = ExponentialMechanism(epsilon=2.0, sensitivity=1.0)
-    >>> mechanism.probabilities([0.0, 1.0, 2.0]).round(3).tolist()
-    [0.09, 0.245, 0.665]
-    >>> mechanism.select([0.0, 1.0, 100.0])
-    2
-    """
-
-    _kind = GUMBEL
-
-    def _probabilities(self, scores: np.ndarray) -> np.ndarray:
-        return softmax(scores)
-
-
-class PermuteAndFlipMechanism(_SelectionMechanism):
-    """Go through the candidates in random order until a coin accepts one.
-
-    Candidate i is accepted with probability ``exp(epsilon (u_i - max u) / (2 sensitivity))``. The
-    distribution is that of the largest of ``epsilon u_i / (2 sensitivity)`` plus exponential noise
-    [2]_, which is how it is drawn, in exact arithmetic as in :class:`ExponentialMechanism`. On
-    average it never selects worse than the exponential mechanism does [1]_.
-
-    Parameters
-    ----------
-    epsilon : float
-        Privacy parameter of one draw, above 0.
-    sensitivity : float
-        By how much the utility of any one candidate may differ between neighbouring data sets.
-    monotonic : bool, default=False
-        Whether utilities of neighbouring data sets all differ in the same direction (as counts do
-        when a record is added); the factor 2 is then not needed.
-
-    Attributes
-    ----------
-    epsilon, sensitivity, monotonic
-        As given.
-    event : PureDpEvent
-        What one draw releases, to be charged to a ledger.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is not above 0 and finite, or their ratio is out of the range of doubles.
-
-    See Also
-    --------
-    ExponentialMechanism : Its probabilities have a simpler form.
-
-    References
-    ----------
-    .. [1] R. McKenna and D. Sheldon, "Permute-and-flip: a new mechanism for differentially private
-       selection", NeurIPS 2020.
-    .. [2] Z. Ding, D. Kifer, S. M. S. N. E., T. Steinke, Y. Wang, Y. Xiao and D. Zhang, "The
-       permute-and-flip mechanism is identical to report-noisy-max with exponential noise", 2021,
-       arXiv:2105.07260.
-
-    Examples
-    --------
-    >>> from skdpot.privacy.choices import PermuteAndFlipMechanism
-    >>> mechanism = PermuteAndFlipMechanism(epsilon=2.0, sensitivity=1.0)
-    >>> mechanism.probabilities([0.0, 1.0, 2.0]).round(3).tolist()
-    [0.059, 0.176, 0.765]
-    >>> mechanism.select([0.0, 1.0, 100.0])
-    2
-    """
-
-    _kind = EXPONENTIAL
-
-    def _probabilities(self, scores: np.ndarray) -> np.ndarray:
-        """Integrate the probability of being first over the times at which candidates are tried.
-
-        Candidates are tried at independent uniform times. A candidate tried at time t is selected
-        if its coin accepts it, and no other was tried and accepted before: ``q_i prod_{j != i} (1 -
-        t q_j)``, a polynomial in t that Gauss quadrature integrates exactly.
-        """
-        accepted = np.exp(scores)
-        nodes, weights = roots_legendre(math.ceil(len(scores) / 2))
-        times = (nodes[:, None] + 1.0) / 2.0
-        refused = np.log1p(-times * accepted)
-        none_before = np.exp(refused.sum(axis=1, keepdims=True) - refused)
-        return accepted * (weights / 2.0 @ none_before)
-
-
-def _ordered_doubles(utilities: Any) -> np.ndarray:
-    """Return utilities as finite doubles, with NaN as the smallest."""
-    values = private_doubles(utilities)
-    if values.ndim != 1 or not len(values):
-        raise ValueError(f"utilities must have shape (n_candidates,), got {values.shape}.")
-    largest = np.finfo(np.float64).max
-    return np.nan_to_num(values, nan=-largest, posinf=largest, neginf=-largest)
-
 
 # Scores whose sum changes by at most a public amount with one record.
 #
@@ -414,6 +53,7 @@ def in_units(score: Any, low: float, high: float) -> int:
         number = float(score)
     except Exception:  # any error of a foreign object when it is asked for a number
         return 0
+    # NaN, too.
     if not number > low:
         return 0
     if number >= high:
@@ -429,8 +69,6 @@ def in_units(score: Any, low: float, high: float) -> int:
 WEIGHT_BITS = 62
 TOTAL_WEIGHT = 1 << WEIGHT_BITS
 _EXP_BITS = 128
-# By how much weight the sum of a base measure may miss its bounds: a relative error of 2e-7.
-_ROUNDING = 1 << 40
 
 
 @lru_cache
@@ -561,6 +199,7 @@ class BoundedRatioMechanism:
         outputs = np.zeros(np.shape(integers), dtype=np.intp)
         for power in range(n_outputs.bit_length() - 1, -1, -1):
             further = outputs + (1 << power)
+            # The same comparisons for all weights: their number depends on the outputs alone.
             before = ends[users, np.minimum(further, n_outputs) - 1]
             np.copyto(outputs, further, where=(further <= n_outputs) & (before <= integers))
         return outputs
@@ -587,7 +226,8 @@ def _fit_total(smallest: list[int], ratio: int) -> list[int]:
     # If rounding lifted the sum above the total, the heaviest weight is reduced.
     heaviest = smallest.index(max(smallest))
     smallest[heaviest] -= excess
-    if max(excess, lacking) > _ROUNDING or smallest[heaviest] < 1:
+    # By rounding, a sum may miss its bounds by a share of 2e-7, and by no more.
+    if max(excess, lacking) > 1 << 40 or smallest[heaviest] < 1:
         raise ValueError(
             "infeasible base_measure: its sum must be between exp(-epsilon) and 1, so that "
             "distributions lie between it and exp(epsilon) times it."
@@ -617,22 +257,8 @@ def _scaled_sum(smallest: list[int], ratio: int) -> int:
 # output from the input, fast for every epsilon and private in real arithmetic only
 # (:ref:`proof-unit-vectors`).
 
-# Maximum mean number of Gaussian variables for one sample by rejection: where there is a choice of
-# the method (a second or less), and where there is none (hours).
-_COMFORTABLE_DRAWS = 1 << 22
-_MOST_DRAWS = 1 << 36
 # For a larger epsilon, 63 bits are too few to accept with probability exp(-epsilon).
 _LARGEST_EPSILON = 30.0
-# A batch holds at least this many Gaussian variables, since overheads prevail below, and at most
-# this many proposals beyond one.
-_SMALLEST_BATCH = 1 << 6
-_LARGEST_BATCH = 1 << 20
-# The direction of a proposal with a smaller mean square is too inexact.
-_SMALLEST_MEAN_SQUARE = 2.0**-8
-# A smaller cap is a flat disc up to rounding, and quantiles of its beta distribution underflow.
-_SMALLEST_CURVED_CAP = 1e-12
-# Relative rounding error of public numbers that the proof (:ref:`proof-unit-vectors`) allows.
-_CAP_ROUNDING = 2.0**-30
 
 
 class CapRejection:
@@ -684,7 +310,8 @@ class CapRejection:
         self.n_features = n_features
         self.epsilon = float(epsilon)
         self.n_proposals = mean_proposals(n_features, epsilon, threshold)
-        if self.n_proposals * n_features > _MOST_DRAWS or epsilon > _LARGEST_EPSILON:
+        # So many Gaussian variables for one sample take hours.
+        if self.n_proposals * n_features > 2**36 or epsilon > _LARGEST_EPSILON:
             raise ValueError(
                 f"rejection is out of reach at epsilon={epsilon:g} with n_features={n_features}: "
                 f"it serves epsilon <= {_LARGEST_EPSILON:g}, and would take "
@@ -693,8 +320,10 @@ class CapRejection:
             )
         self.squared_radius = 4.0 * threshold
         self.coin = _outside_coin(n_features, epsilon, threshold)
-        wanted = max(math.ceil(self.n_proposals / 4), 1 + _SMALLEST_BATCH // n_features)
-        self._batch = min(wanted, 1 + _LARGEST_BATCH // n_features)
+        # Overheads prevail in batches of fewer than 64 Gaussian variables, and large ones take
+        # memory.
+        wanted = max(math.ceil(self.n_proposals / 4), 1 + 2**6 // n_features)
+        self._batch = min(wanted, 1 + 2**20 // n_features)
         self.doubles_per_user = 6 * self._batch * n_features
 
     def draw(self, points: np.ndarray, sources: Any, n_samples: int) -> np.ndarray:
@@ -721,9 +350,11 @@ class CapRejection:
         """Return a batch of proposals per user, and which of them the user accepts."""
         d = self.n_features
         bits = np.stack([source.bits(63, (self._batch, 2 * d + 1)) for source in sources])
+        # From the same words whatever the input is: it decides only which proposal is served.
         normals = _precise_normals(bits[..., :d], bits[..., d:-1])
         squares = np.einsum("...i,...i", normals, normals)
-        long_enough = squares >= d * _SMALLEST_MEAN_SQUARE
+        # The direction of a shorter proposal would be too inexact (:ref:`proof-unit-vectors`).
+        long_enough = squares >= d * 2.0**-8
         squares[~long_enough] = 1.0
         proposals = normals / np.sqrt(squares)[..., None]
         offsets = proposals - centres[:, None]
@@ -787,7 +418,9 @@ class CapConstruction:
 
     def _distances(self, side: np.ndarray, position: np.ndarray) -> np.ndarray:
         """Return ``(1 - <x, y>) / 2`` by inversion, inside the cap or beyond it."""
-        if self._threshold * self._shape < _SMALLEST_CURVED_CAP:
+        # A smaller cap is a flat disc up to rounding, and quantiles of its beta distribution
+        # underflow.
+        if self._threshold * self._shape < 1e-12:
             inside = self._threshold * position ** (1.0 / self._shape)
         else:
             inside = betaincinv(self._shape, self._shape, position * self._cap)
@@ -826,7 +459,7 @@ def rejection_is_affordable(n_features: int, epsilon: float, threshold: float) -
     True
     """
     draws = mean_proposals(n_features, epsilon, threshold) * n_features
-    return draws <= _COMFORTABLE_DRAWS and epsilon <= _LARGEST_EPSILON
+    return draws <= 2**22 and epsilon <= _LARGEST_EPSILON
 
 
 def _outside_coin(n_features: int, epsilon: float, threshold: float) -> int:
@@ -842,7 +475,8 @@ def _outside_coin(n_features: int, epsilon: float, threshold: float) -> int:
     coin = math.exp(-epsilon)
     most = coin + (1.0 - coin) * min(float(largest) + missed, 1.0)
     least = coin + (1.0 - coin) * max(float(smallest) - missed, 0.0)
-    return math.ceil(min(coin * (most / least) * (1.0 + _CAP_ROUNDING), 1.0) * 2.0**63)
+    # The proof allows a relative rounding error of 2**-30 of public numbers.
+    return math.ceil(min(coin * (most / least) * (1.0 + 2.0**-30), 1.0) * 2.0**63)
 
 
 def _precise_normals(words: np.ndarray, finer_words: np.ndarray) -> np.ndarray:

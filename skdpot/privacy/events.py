@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 from dp_accounting import (
@@ -124,8 +124,6 @@ class PlannedDpEvent(DpEvent):
     delta: float
 
 
-# Most kinds of noise that are described in words.
-_MOST_KINDS = 3
 # Events that a ledger can record and read back, with their fields.
 _FIELDS: dict[type, tuple[str, ...]] = {
     ApproximateDpEvent: ("epsilon", "delta"),
@@ -143,8 +141,8 @@ _FIELDS: dict[type, tuple[str, ...]] = {
 _CLASSES = {kind.__name__: kind for kind in _FIELDS}
 
 
-def check_event(event: Any) -> None:
-    """Raise unless this is a known event with valid parameters.
+def check_event(event: Any) -> DpEvent:
+    """Return an immutable copy of a known event, with plain numbers, or raise.
 
     It is a TypeError if a part is no event that can be recorded and priced, and a ValueError if a
     parameter is out of its range.
@@ -152,49 +150,48 @@ def check_event(event: Any) -> None:
     Examples
     --------
     >>> from skdpot.privacy.events import PureDpEvent, check_event
-    >>> check_event(PureDpEvent(1.0))
     >>> check_event(PureDpEvent(-1.0))
     Traceback (most recent call last):
     ValueError: epsilon of a PureDpEvent must be from 0 to 1e100, got -1.0.
     """
-    if type(event) not in _FIELDS:
+    # A derived class may mean something else, which no rule here knows.
+    kind = type(event)
+    if kind not in _FIELDS:
         raise TypeError(
-            f"cannot price a {type(event).__name__}: an event must be one of "
+            f"cannot price a {kind.__name__}: an event must be one of "
             f"{', '.join(sorted(_CLASSES))}. Record a release of another kind as "
             "PureDpEvent(epsilon) or ApproximateDpEvent(epsilon, delta)."
         )
-    for field in _FIELDS[type(event)]:
+    plain: dict[str, Any] = {}
+    for field in _FIELDS[kind]:
         value = getattr(event, field)
         if field == "event":
-            check_event(value)
+            plain[field] = check_event(value)
         elif field == "events":
-            for part in value:
-                check_event(part)
+            plain[field] = [check_event(part) for part in value]
         else:
-            _check_number(type(event).__name__, field, value)
-    if isinstance(event, PlannedDpEvent) and event.delta == 0:
+            holds, said = _RULES[field]
+            number = real_number(value)
+            if not (math.isfinite(number) and holds(number)):
+                raise ValueError(f"{field} of a {kind.__name__} must be {said}, got {value!r}.")
+            # An integer keeps all its digits, which a double may not hold.
+            plain[field] = int(value) if isinstance(value, Integral) else number
+    if kind is PlannedDpEvent and plain["delta"] == 0:
         raise ValueError("delta of a PlannedDpEvent must be above 0.")
-
-
-def plain_event(event: Any) -> DpEvent:
-    """Return an immutable copy of an event, with doubles for numbers.
-
-    Raises as `check_event` does.
-    """
-    check_event(event)
-    return event_from_json(event_to_json(event))
+    return kind(**plain)
 
 
 def leaves(event: Any, *, into_plans: bool = True) -> Iterator[tuple[Any, int]]:
-    """Yield basic and sampled events with their counts, with doubles for numbers.
+    """Yield basic and sampled events with their counts, with plain numbers.
 
     Without `into_plans`, a plan is yielded as a whole. Raises as `check_event` does.
     """
-    return _leaves(plain_event(event), 1, into_plans)
+    return _leaves(check_event(event), 1, into_plans)
 
 
 def _leaves(event: Any, count: int, into_plans: bool) -> Iterator[tuple[Any, int]]:
     match event:
+        # Nothing is released, so that nothing has a price.
         case NoOpDpEvent() | SelfComposedDpEvent(count=0):
             return
         case PlannedDpEvent() if into_plans:
@@ -205,6 +202,7 @@ def _leaves(event: Any, count: int, into_plans: bool) -> Iterator[tuple[Any, int
             for part in event.events:
                 yield from _leaves(part, count, into_plans)
         case _:
+            # Also an event that no rule knows: what prices it raises.
             yield event, count
 
 
@@ -225,7 +223,7 @@ def in_words(event: DpEvent) -> str:
     counts: Counter[str] = Counter()
     for leaf, count in leaves(event):
         counts[_noise_in_words(leaf)] += count
-    if len(counts) > _MOST_KINDS:
+    if len(counts) > 3:
         return f"{counts.total():,} releases"
     kinds = [
         f"{'a release' if count == 1 else f'{count:,} releases'} with {noise}"
@@ -252,6 +250,7 @@ def _noise_in_words(leaf: Any) -> str:
 
 # The condition on each number, and its wording in errors.
 _RULES: dict[str, tuple[Any, str]] = {
+    # Squares of numbers in these ranges are doubles.
     "epsilon": (lambda value: 0 <= value <= 1e100, "from 0 to 1e100"),
     "rho": (lambda value: 0 <= value <= 1e100, "from 0 to 1e100"),
     "xi": (lambda value: 0 <= value <= 1e100, "from 0 to 1e100"),
@@ -265,13 +264,6 @@ _RULES: dict[str, tuple[Any, str]] = {
 }
 
 
-def _check_number(kind: str, field: str, value: Any) -> None:
-    holds, said = _RULES[field]
-    number = real_number(value)
-    if not (math.isfinite(number) and holds(number)):
-        raise ValueError(f"{field} of a {kind} must be {said}, got {value!r}.")
-
-
 def event_to_json(event: DpEvent) -> str:
     """Return an event as text, from which `event_from_json` makes an equal event.
 
@@ -283,7 +275,13 @@ def event_to_json(event: DpEvent) -> str:
     >>> event_to_json(GaussianDpEvent(2.0))
     '{"GaussianDpEvent": {"noise_multiplier": 2.0}}'
     """
-    return json.dumps(_to_plain(event), sort_keys=True)
+    return json.dumps(
+        check_event(event),
+        default=lambda part: {
+            type(part).__name__: {field: getattr(part, field) for field in _FIELDS[type(part)]}
+        },
+        sort_keys=True,
+    )
 
 
 def event_from_json(text: str) -> DpEvent:
@@ -296,26 +294,13 @@ def event_from_json(text: str) -> DpEvent:
     PureDpEvent(epsilon=0.5)
     """
     try:
-        event = _from_plain(json.loads(text))
-        check_event(event)
+        # Fields are dictionaries, too, and stay what they are.
+        event = json.loads(
+            text,
+            object_hook=lambda found: next(
+                (_CLASSES[name](**of) for name, of in found.items() if name in _CLASSES), found
+            ),
+        )
+        return check_event(event)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"this is no recorded event: {text[:80]!r}.") from error
-    return event
-
-
-def _to_plain(value: Any) -> Any:
-    if isinstance(value, DpEvent):
-        fields = {field: _to_plain(getattr(value, field)) for field in _FIELDS[type(value)]}
-        return {type(value).__name__: fields}
-    if not isinstance(value, Real):
-        return [_to_plain(part) for part in value]
-    return int(value) if isinstance(value, Integral) else float(value)
-
-
-def _from_plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        ((name, fields),) = value.items()
-        return _CLASSES[name](**{field: _from_plain(part) for field, part in fields.items()})
-    if isinstance(value, list):
-        return [_from_plain(part) for part in value]
-    return value

@@ -8,7 +8,7 @@ them from its first charge on. Choosing the better one afterwards would not be s
 import math
 from collections.abc import Iterable
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from itertools import starmap, zip_longest
 from typing import Any, NamedTuple
 
@@ -34,19 +34,6 @@ from skdpot.privacy.accounting import (
 )
 
 Pair = tuple[float, float]
-# Totals are rounded up to a multiple of 1 / _FINEST once their denominator has more bits than
-# _MOST_BITS.
-_MOST_BITS, _FINEST = 4096, 2**2048
-
-# Orders of Renyi divergence, as multiples of log(1 / slack) / epsilon above 1. The best order for a
-# history near the budget is among them, for all mechanisms.
-_ORDER_FACTORS = (1.2, 1.7, 2.4, 4.0)
-# Share of the slack for the Gaussian term of the mixture; the terms of all orders divide the rest.
-# The shares are fixed: a mixture that is chosen after the fact is no filter.
-_GAUSSIAN_WEIGHT = 0.5
-# Excess losses at which the bound is compared with the allowed loss. The step between two of them
-# costs the same relative share of the slack.
-_EXCESS = np.concatenate([[0.0], np.geomspace(1e-9, 800.0, 2800)])
 
 
 class Total(NamedTuple):
@@ -86,17 +73,19 @@ class Total(NamedTuple):
 
     def plus(self, other: "Total") -> "Total":
         """Return the sum of two totals."""
-        return Total.of(starmap(_sum, zip_longest(self.amounts, other.amounts, fillvalue=0.0)))
+        renyi = starmap(_sum, zip_longest(self.renyi, other.renyi, fillvalue=0.0))
+        return Total.of([*map(_sum, self[:-1], other[:-1]), *renyi])
 
 
-def _sum(a: Any, b: Any) -> Any:
+def _sum(a: Any, b: Any, most_bits: int = 4096, finest: int = 2**2048) -> Any:
     """Return a sum in one currency: exact for exact terms, else rounded up."""
     if not (isinstance(a, Fraction) and isinstance(b, Fraction)):
         return sum_rounded_up(a, b)
     total = a + b
-    if total.denominator.bit_length() <= _MOST_BITS:
+    # Denominators multiply: without a limit, each of many charges would take longer.
+    if total.denominator.bit_length() <= most_bits:
         return total
-    return Fraction(math.ceil(total * _FINEST), _FINEST)
+    return Fraction(math.ceil(total * finest), finest)
 
 
 def sold_pair(event: ev.DpEvent, neighbouring: str) -> tuple[float, float] | None:
@@ -123,31 +112,40 @@ def _exact_pair(event: ev.DpEvent, plan_price: Any) -> tuple[Fraction, Fraction]
     epsilon = delta = Fraction(0)
     for leaf, count in ev.leaves(event, into_plans=False):
         if isinstance(leaf, ev.PlannedDpEvent):
-            price, failure = _exact(plan_price(leaf.event, leaf.delta)), as_written(leaf.delta)
+            price, failure = as_written(plan_price(leaf.event, leaf.delta)), as_written(leaf.delta)
         else:
             price, failure = exact_loss(leaf), exact_failure(leaf)
+        # It states no epsilon that is finite: noise without a plan.
         if not isinstance(price, Fraction):
             return None
         epsilon, delta = epsilon + count * price, delta + count * failure
     return epsilon, delta
 
 
-def counted_pair(event: ev.DpEvent, recorded: Pair) -> Pair:
-    """Return the pair that a recorded charge counts as: its delta is at least that of the event.
+@lru_cache(maxsize=2**15)
+def charged(event: str, recorded: tuple | None) -> tuple[ev.DpEvent, Pair | None]:
+    """Return a recorded event, and the pair that its charge counts as.
 
-    Version 0.1.0 recorded no delta for Poisson samples of releases that may fail.
+    Its delta is at least that of the event: version 0.1.0 recorded none for Poisson samples of
+    releases that may fail.
 
     Examples
     --------
-    >>> from skdpot.privacy.events import ApproximateDpEvent, PoissonSampledDpEvent
-    >>> from skdpot.privacy.filters import counted_pair
-    >>> counted_pair(PoissonSampledDpEvent(0.5, ApproximateDpEvent(0.0, 1e-6)), (0.0, 0.0))
+    >>> from skdpot.privacy.events import ApproximateDpEvent, PoissonSampledDpEvent, event_to_json
+    >>> from skdpot.privacy.filters import charged
+    >>> sampled = event_to_json(PoissonSampledDpEvent(0.5, ApproximateDpEvent(0.0, 1e-6)))
+    >>> charged(sampled, (0.0, 0.0))[1]
     (0.0, 5e-07)
     """
+    plain = ev.event_from_json(event)
+    if recorded is None:
+        return plain, None
+    epsilon, delta = (float(number) for number in recorded)
+    if not (epsilon >= 0 and delta >= 0):
+        raise ValueError("no such pair")
     # The epsilon of a plan is slow to compute, and no delta depends on it.
-    exact = _exact_pair(event, _no_price)
-    delta = 0.0 if exact is None else written_rounded_up(exact[1])
-    return recorded[0], max(recorded[1], delta)
+    exact = _exact_pair(plain, _no_price)
+    return plain, (epsilon, max(delta, 0.0 if exact is None else written_rounded_up(exact[1])))
 
 
 def _no_price(event: ev.DpEvent, delta: float) -> float:
@@ -185,13 +183,16 @@ class PairFilter:
         if pair is None:
             return Total(epsilon=float("inf"))
         # The pair of a plan is slow to compute, and therefore that of the record.
-        return Total(*(_exact_pair(event, lambda *_: math.inf) or map(_exact, pair)))
+        return Total(*(_exact_pair(event, lambda *_: math.inf) or map(as_written, pair)))
 
     def admits(self, total: Total) -> bool:
         """Tell whether releases with this total are within the budget."""
         if math.isinf(self.epsilon):
             return True
-        return within(total.epsilon, self.epsilon) and within(total.delta, self.delta)
+        # Exactly, so that ten times 0.1 are 1, and not less or more.
+        return bool(
+            total.epsilon <= as_written(self.epsilon) and total.delta <= as_written(self.delta)
+        )
 
     def spent(self, total: Total) -> tuple[float, float]:
         """Return the part of the budget that releases have used."""
@@ -237,28 +238,52 @@ class MixtureFilter:
 
     def __init__(self, epsilon: float, delta: float, slack: float) -> None:
         self.epsilon, self.delta, self.slack = epsilon, delta, slack
+        self._for_failures = as_written(delta) - as_written(slack)
         # An unlimited budget admits every charge; its orders are for reports only.
         scale = np.log(1 / slack) / (epsilon if math.isfinite(epsilon) else 1.0)
-        self.orders = 1 + scale * np.array(_ORDER_FACTORS)
-        self._log_weight = np.log((1 - _GAUSSIAN_WEIGHT) / len(self.orders) * slack)
+        # Multiples of log(1 / slack) / epsilon above 1. The best order for a history near the
+        # budget is among them, for all mechanisms.
+        self.orders = 1 + scale * np.array([1.2, 1.7, 2.4, 4.0])
+        # Half of the slack is for the Gaussian term of the mixture, and the terms of all orders
+        # divide the rest. The shares are fixed: a mixture that is chosen after the fact is no
+        # filter.
+        self._for_gaussian = slack / 2
+        self._log_weight = np.log(slack / 2 / len(self.orders))
+        # Excess losses at which the bound is compared with the allowed loss. The step between two
+        # of them costs the same relative share of the slack.
+        self._excess = np.concatenate([[0.0], np.geomspace(1e-9, 800.0, 2800)])
 
     def price(self, event: ev.DpEvent, neighbouring: str, pair: Pair | None) -> Total:
         """Return the price of one release, given the pair that it was sold as."""
+        # Its other prices are those without sampling, and much larger.
         if pair is not None and _is_planned_sample(event):
             event = ev.ApproximateDpEvent(*pair)
-        return _priced(event, self.orders)
+        return Total(
+            pure=exact_pure(event),
+            failure=exact_failure(event),
+            squared_mu=squared_gaussian_mu(event) * RAISED,
+            renyi=tuple((renyi_divergence(event, self.orders) * RAISED).tolist()),
+        )
 
     def admits(self, total: Total) -> bool:
         """Tell whether releases with this total are within the budget."""
         if math.isinf(self.epsilon):
             return True
-        return within(total.failure, _exact(self.delta) - _exact(self.slack)) and self._bounds_loss(
-            total, self.epsilon
-        )
+        # Releases that may fail are paid from what the slack leaves of delta.
+        if total.failure > self._for_failures:
+            return False
+        # With probability 1 - slack the privacy loss stays below epsilon, if one of these holds.
+        if total.pure <= as_written(self.epsilon):
+            return True
+        if math.isfinite(total.squared_mu):
+            tail = gaussian_delta(self.epsilon, math.sqrt(total.squared_mu))
+            if tail * RAISED <= self._for_gaussian:
+                return True
+        return self._renyi_bounds_loss(total, self.epsilon)
 
     def spent(self, total: Total) -> tuple[float, float]:
         """Return the smallest epsilon that would have admitted the releases, and their delta."""
-        failure = written_rounded_up(total.failure + _exact(self.slack))
+        failure = written_rounded_up(total.failure + as_written(self.slack))
         return self._smallest_epsilon(total), failure
 
     def left(self, total: Total) -> tuple[float, float]:
@@ -268,42 +293,34 @@ class MixtureFilter:
             return self.epsilon, delta
 
         def admits(epsilon: float) -> bool:
-            return self.admits(total.plus(_priced(ev.PureDpEvent(epsilon), self.orders)))
+            # No pure release is worse than one of which nothing else is known.
+            return self.admits(total.plus(self.price(ev.PureDpEvent(epsilon), "", None)))
 
         most = self.epsilon if admits(self.epsilon) else _bisect(admits, self.epsilon)[0]
         return most, delta
 
     def delta_left(self, total: Total) -> float:
         """Return the largest delta of one further release that is private up to a delta only."""
-        return _difference(_exact(self.delta) - _exact(self.slack), total.failure)
-
-    def _bounds_loss(self, total: Total, epsilon: float) -> bool:
-        """Tell whether the privacy loss stays below an epsilon, with probability ``1 - slack``."""
-        if within(total.pure, epsilon):
-            return True
-        if math.isfinite(total.squared_mu):
-            tail = gaussian_delta(epsilon, math.sqrt(total.squared_mu))
-            if tail * RAISED <= _GAUSSIAN_WEIGHT * self.slack:
-                return True
-        return self._renyi_bounds_loss(total, epsilon)
+        return _difference(self._for_failures, total.failure)
 
     def _renyi_bounds_loss(self, total: Total, epsilon: float) -> bool:
         # The mixture must be at least as large as the term of the excess loss, at every excess.
         # Both grow with the excess, so the left end of each interval is compared with its right
         # end.
         divergences = np.array(total.renyi or [0.0] * len(self.orders))
-        exponents = (self.orders - 1) * (epsilon + _EXCESS[:-1, None] - divergences)
+        exponents = (self.orders - 1) * (epsilon + self._excess[:-1, None] - divergences)
         mixture = np.exp(np.minimum(exponents + self._log_weight, 1.0)).sum(axis=1)
-        return bool((mixture >= -np.expm1(-_EXCESS[1:]) * RAISED).all())
+        return bool((mixture >= -np.expm1(-self._excess[1:]) * RAISED).all())
 
     def _smallest_epsilon(self, total: Total) -> float:
-        candidates = [
-            rounded_up(total.pure),
-            _gaussian_epsilon(total, _GAUSSIAN_WEIGHT * self.slack / RAISED),
-        ]
+        candidates = [rounded_up(total.pure)]
+        if total.squared_mu < math.inf:
+            mu = math.sqrt(total.squared_mu)
+            candidates.append(gaussian_epsilon(self._for_gaussian / RAISED, mu))
         # An admitted total costs at most the budget, also if the search below finds more.
-        if self._bounds_loss(total, self.epsilon):
+        if self.admits(total):
             candidates.append(self.epsilon)
+        # Beyond, no bound of the mixture is of use.
         upper = min(*candidates, 2.0**40)
         if self._renyi_bounds_loss(total, upper):
             _, smallest = _bisect(
@@ -313,31 +330,11 @@ class MixtureFilter:
         return min(candidates)
 
 
-def _gaussian_epsilon(total: Total, delta: float) -> float:
-    if total.squared_mu == 0:
-        return 0.0
-    if not math.isfinite(total.squared_mu):
-        return float("inf")
-    return gaussian_epsilon(delta, math.sqrt(total.squared_mu))
-
-
-def within(amount: Any, budget: Any) -> bool:
-    """Tell whether an exact amount is within a budget."""
-    return bool(amount <= _exact(budget))
-
-
-def _exact(number: Any) -> Any:
-    """Return a number as a fraction: a double as it is written; infinity stays."""
-    if isinstance(number, Fraction):
-        return number
-    return as_written(number) if math.isfinite(number) else float(number)
-
-
 def _difference(budget: Any, amount: Any) -> float:
     """Return the rest of a budget after an amount, rounded down."""
     if not math.isfinite(budget):
         return float(budget)
-    left = _exact(budget) - _exact(amount)
+    left = as_written(budget) - amount
     return written_rounded_down(left) if left > 0 else 0.0
 
 
@@ -346,16 +343,6 @@ def _is_planned_sample(event: ev.DpEvent) -> bool:
     return _exact_pair(event, _no_price) is not None and any(
         isinstance(leaf, ev.PoissonSampledDpEvent) and math.isinf(pure_epsilon(leaf))
         for leaf, _ in ev.leaves(event)
-    )
-
-
-def _priced(event: ev.DpEvent, orders: np.ndarray) -> Total:
-    """Return the price of an event in every currency except pairs."""
-    return Total(
-        pure=exact_pure(event),
-        failure=exact_failure(event),
-        squared_mu=squared_gaussian_mu(event) * RAISED,
-        renyi=tuple((renyi_divergence(event, orders) * RAISED).tolist()),
     )
 
 

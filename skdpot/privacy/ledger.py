@@ -1,14 +1,14 @@
 """The ledger: one durable record of all releases and their cost."""
 
-import csv
+import contextlib
 import json
 import math
 import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import lru_cache
 from multiprocessing import util
@@ -21,10 +21,10 @@ from skdpot.privacy.events import (
     ComposedDpEvent,
     DpEvent,
     PlannedDpEvent,
+    check_event,
     event_from_json,
     event_to_json,
     in_words,
-    plain_event,
 )
 from skdpot.privacy.filters import Pair, sold_pair
 from skdpot.privacy.records import (
@@ -33,7 +33,6 @@ from skdpot.privacy.records import (
     Chain,
     Entry,
     History,
-    LedgerError,
     LedgerTamperedError,
     Link,
     Record,
@@ -43,17 +42,11 @@ from skdpot.privacy.records import (
     json_number,
     one_at_a_time,
 )
-from skdpot.privacy.report import LedgerReport, UnitSummary
+from skdpot.privacy.report import LedgerReport
 
 UNITS = ("record", "user", "edge", "node")
 _Place = tuple[str | None, str | None]
 _WHOLE: _Place = (None, None)
-_LONGEST_TOKEN = 200
-# Releases of at most this part of the budget are small.
-_SMALL = 0.1
-# Most elements of a list that a message shows.
-_MOST_SHOWN = 10
-_ENTRY_FIELDS = [field.name for field in fields(Entry)]
 
 
 @dataclass(frozen=True)
@@ -193,7 +186,7 @@ class PrivacyLedger:
                 {"kind": "ledger", "format": FORMAT, "identity": identity, **settings}
             )
         self._read_all(None)
-        found = {name: self._settings[name] for name in settings}
+        found = {name: self._known[0].settings[name] for name in settings}
         if found != settings:
             raise ValueError(
                 f"the ledger at {self.path} was created with {_format_settings(found)}, not with "
@@ -265,28 +258,35 @@ class PrivacyLedger:
         self._chain = Chain(self.path, key)
         self._part: _Place = _WHOLE
         self._labels: tuple[str, ...] = ()
-        self._closed = False
 
     def _read_all(self, after: Receipt | Iterable[Receipt] | None) -> None:
         records = self._chain.read()
+        # A list of one, which parts and labelled views share: what one of them reads, all know.
         self._known = [History().after(records)]
-        self.identity: str = self._settings["identity"]
+        self.identity: str = self._known[0].settings["identity"]
+        # Before any total is shown: those of an old copy are too small.
         self._check_receipts(after, records)
-        if self._history.corrected:
+        if self._known[0].corrected:
             warnings.warn(self._correction(), stacklevel=3)
-        if self._history.anchors and after is None:
+        if self._known[0].anchors and after is None:
+            reasons = [each["reason"] for each in self._known[0].anchors if each["reason"]]
+            declared = (
+                f" It was restored, or its anchor lost ({'; '.join(reasons)}): releases that are "
+                "missing from it are spent in addition."
+            )
             warnings.warn(
                 f"the ledger at {self.path} was used with an anchor, which this version does not "
                 "read: it cannot tell whether the file is an old copy. From now "
                 "on keep the newest receipt, ledger.receipt(), in another place, and open the "
                 "ledger with PrivacyLedger.open(path, after=receipt). The anchor holds the values "
-                "of such a receipt as text, so you can check this file with it once.",
+                "of such a receipt as text, so you can check this file with it once."
+                + (declared if reasons else ""),
                 stacklevel=3,
             )
 
     def _correction(self) -> str:
         """Return how many charges were recorded with too small a delta, and the right totals."""
-        history, rule = self._history, self._history.rule
+        history, rule = self._known[0], self._known[0].rule
         spent = ", ".join(
             f"{format_pair(rule.spent(history.combined(unit)))} per {unit}"
             for unit in history.units()
@@ -299,42 +299,30 @@ class PrivacyLedger:
             "budget is charged for nothing more."
         )
 
-    @property
-    def _history(self) -> History:
-        """Return what all objects for this file that share it have read so far."""
-        return self._known[0]
-
-    @property
-    def _settings(self) -> Any:
-        return self._history.settings
-
+    # Read-only: the budget is that of the first record, whatever a program would like to assign.
     @property
     def epsilon(self) -> float:
         """Return the epsilon of the budget."""
-        return float(self._settings["epsilon"])
+        return float(self._known[0].settings["epsilon"])
 
     @property
     def delta(self) -> float:
         """Return the delta of the budget."""
-        return float(self._settings["delta"])
+        return float(self._known[0].settings["delta"])
 
     @property
     def neighbouring(self) -> str:
         """Return the relation under which releases are priced."""
-        return str(self._settings["neighbouring"])
+        return str(self._known[0].settings["neighbouring"])
 
     @property
     def allow_seeded(self) -> bool:
         """Return whether reproducible releases are recorded rather than refused."""
-        return bool(self._settings["allow_seeded"])
+        return bool(self._known[0].settings["allow_seeded"])
 
     @property
     def _where(self) -> str:
         return "a temporary file" if self._temporary else str(self.path)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise LedgerError("this ledger was closed, so nothing is charged and nothing released.")
 
     def _seen_as(self, part: _Place, labels: tuple[str, ...]) -> "PrivacyLedger":
         """Return an object for the same file and history that charges a part."""
@@ -403,10 +391,8 @@ class PrivacyLedger:
         >>> ledger.spent()
         (0.5, 0.0)
         """
-        self._check_open()
-        _check_token(token)
-        events, tokens = {self._part: event}, {self._part: token}
-        return self._charge(events, tokens, unit, label, neighbouring, convert, seeded)[self._part]
+        about = unit, label, neighbouring, convert, seeded
+        return self._charge({self._part: event}, {self._part: token}, *about)[self._part]
 
     def charge_parts(
         self,
@@ -466,25 +452,22 @@ class PrivacyLedger:
         >>> ledger.spent()
         (0.5, 0.0)
         """
-        self._check_open()
         self._check_is_whole()
         if not events:
             raise ValueError("events must have at least one part.")
-        if tokens is not None and (
-            set(tokens) != set(events) or len(set(tokens.values())) < len(tokens)
-        ):
+        if tokens is None:
+            tokens = {}
+        elif set(tokens) != set(events) or len(set(tokens.values())) < len(tokens):
             raise ValueError("tokens must have one token for each part of events, all different.")
-        named: dict[_Place, str | None] = {
-            (name, part): tokens[part] if tokens else None for part in events
-        }
-        for token in named.values():
-            _check_token(token)
         known = self._refresh()
+        # Otherwise the record would be refused as one that no ledger writes.
         for part in events:
             if not known.has_part(name, part):
                 raise ValueError(f"no part {part!r} was declared of a partition {name!r}.")
-        placed: dict[_Place, DpEvent] = {(name, part): event for part, event in events.items()}
-        receipts = self._charge(placed, named, unit, label, neighbouring, convert, seeded)
+        placed: dict[_Place, DpEvent] = {(name, part): events[part] for part in events}
+        named: dict[_Place, str | None] = {(name, part): tokens.get(part) for part in events}
+        about = unit, label, neighbouring, convert, seeded
+        receipts = self._charge(placed, named, *about)
         return {part: receipts[name, part] for part in events}
 
     def quote(self, event: DpEvent, *, unit: str) -> tuple[float, float]:
@@ -511,7 +494,7 @@ class PrivacyLedger:
         TypeError, ValueError
             If the event or unit cannot be charged.
         LedgerError
-            If the ledger was closed, or its file cannot be read.
+            If its file cannot be read.
 
         Examples
         --------
@@ -520,19 +503,19 @@ class PrivacyLedger:
         >>> ledger.quote(PureDpEvent(0.75), unit="record"), ledger.spent()
         ((0.75, 0.0), (0.0, 0.0))
         """
-        self._check_open()
-        event = self._check_charge(event, unit, "a quote", None, False, False)
+        event = self._check_charge(event, unit, "a quote")
         before = self._refresh()
         pair = sold_pair(event, self.neighbouring) or self._pair_for(event, unit)
         body = charge_body(unit, "", event_to_json(event), pair, False, self._part)
-        after = before.with_charge(body)
-        if not after.rule.admits(after.combined(unit)):
-            raise self._refusal(event, pair, unit, after)
+        # As a charge does, on a history that is dropped afterwards.
+        after = before.after(self._chain.after(before.link, [body]))
+        self._check_budget(event, pair, unit, after)
         return after.rule.spent(after.combined(unit))
 
     @property
     def hides_the_part(self) -> bool:
         """Whether the part that a unit lies in is itself protected."""
+        # A unit that is added or removed changes its own part only.
         if self._part == _WHOLE or self.neighbouring == "add_remove":
             return False
         return not self._refresh().partitions[self._part[0]]["fixed_key"]
@@ -569,26 +552,24 @@ class PrivacyLedger:
         ValueError
             If the name is taken by another partition, or this is itself a part.
         """
-        self._check_open()
         check_flag("fixed_key", fixed_key)
         declared: dict[str, Any] = {"parts": _check_parts(parts), "fixed_key": bool(fixed_key)}
         _check_text("name", name)
         self._check_is_whole()
 
-        def decide() -> list[Record]:
-            if name in self._history.partitions:
-                return []
-            body = {"kind": "partition", "name": name, **declared}
-            return self._chain.after(self._history.link, [body])
-
-        self._append(decide)
-        found = self._history.partitions[name]
+        # In a transaction: another process may declare it at the same time.
+        with self._appending() as records:
+            if name not in self._known[0].partitions:
+                body = {"kind": "partition", "name": name, **declared}
+                records += self._chain.after(self._known[0].link, [body])
+        found = self._known[0].partitions[name]
         found = {**found, "parts": list(found["parts"])}
         if found != declared:
             raise ValueError(
                 f"there is a partition {name!r} with {_format_settings(found)}, which "
                 "cannot be changed; use another name."
             )
+        # Views: all parts share the file, the history and the budget of the whole.
         return {part: self._seen_as((name, part), self._labels) for part in declared["parts"]}
 
     def labelled(self, label: str) -> "PrivacyLedger":
@@ -620,7 +601,6 @@ class PrivacyLedger:
         >>> [entry.label for entry in ledger.entries()]
         ['report of March: median income']
         """
-        self._check_open()
         _check_text("label", label)
         return self._seen_as(self._part, (*self._labels, label))
 
@@ -649,25 +629,27 @@ class PrivacyLedger:
         event: DpEvent,
         unit: str,
         label: str,
-        neighbouring: str | None,
-        convert: bool,
-        seeded: bool,
+        neighbouring: str | None = None,
+        convert: bool = False,
+        seeded: bool = False,
     ) -> DpEvent:
         """Return the event under the ledger's relation; raise if it cannot be charged."""
-        event = plain_event(event)
+        # A copy: an event that changes meanwhile must be recorded as it was priced.
+        event = check_event(event)
         check_choice("unit", unit, UNITS)
         _check_text("label", label)
         self.check_seeded(seeded)
-        if neighbouring is None or neighbouring == self.neighbouring:
+        relation = self._known[0].settings["neighbouring"]
+        if neighbouring is None or neighbouring == relation:
             return event
         check_choice("neighbouring", neighbouring, RELATIONS)
         if not convert:
             raise ValueError(
                 f"the event is described for neighbouring={neighbouring!r}, and the ledger is for "
-                f"{self.neighbouring!r}. Describe it for the relation of the ledger, or pass "
+                f"{relation!r}. Describe it for the relation of the ledger, or pass "
                 "convert=True to pay the price of a conversion."
             )
-        return convert_event(event, neighbouring, self.neighbouring)
+        return convert_event(event, neighbouring, relation)
 
     def _charge(
         self,
@@ -685,83 +667,80 @@ class PrivacyLedger:
             id(event): self._check_charge(event, unit, label, neighbouring, convert, seeded)
             for event in {id(event): event for event in events.values()}.values()
         }
+        for token in tokens.values():
+            if token is not None:
+                _check_text("token", token, longest=200)
+        # By identity, because events that hold lists have no hash.
         texts = {key: event_to_json(event) for key, event in plain.items()}
-        sold = {key: sold_pair(event, self.neighbouring) for key, event in plain.items()}
+        relation = self._known[0].settings["neighbouring"]
+        pairs = {key: sold_pair(event, relation) for key, event in plain.items()}
         label = ": ".join((*self._labels, label))
         found: dict[_Place, Link] = {}
-
-        def decide() -> list[Record]:
-            pairs = {key: pair or self._pair_for(plain[key], unit) for key, pair in sold.items()}
-            bodies = {}
+        bodies = {}
+        with self._appending() as records:
+            known = self._known[0]
+            # Others may have charged meanwhile: what is left of delta is known only now.
+            for key, event in plain.items():
+                pairs[key] = pairs[key] or self._pair_for(event, unit)
             for place, event in events.items():
                 key = id(event)
                 about = unit, label, texts[key], pairs[key], bool(seeded), place, tokens[place]
                 body = charge_body(*about)
-                link = self._recorded(body)
-                if link is None:
+                if tokens[place] not in known.tokens:
                     bodies[place] = body
-                else:
-                    found[place] = link
-            records = self._chain.after(self._history.link, list(bodies.values()))
+                    continue
+                # Its release was charged then. Another one under this name would be free.
+                found[place], content = known.tokens[tokens[place]]
+                if content != content_of(body):
+                    raise ValueError(
+                        f"the token {tokens[place]!r} is that of record {found[place].number}, "
+                        f"which is another release: {_format_content(content)}, and not "
+                        f"{_format_content(content_of(body))}. Nothing was charged. Give what is "
+                        "released now another token; or, if it is to be the release of that "
+                        "record, repeat it with the same settings."
+                    )
+            # They are written together when the block ends, or none is.
+            records += self._chain.after(known.link, bodies.values())
             if records:
-                after = self._history.after(records)
-                if not after.rule.admits(after.combined(unit)):
-                    dearest = max(plain, key=lambda key: pairs[key] or (math.inf, 0.0))
-                    raise self._refusal(plain[dearest], pairs[dearest], unit, after)
-            news = (Link(record.number, record.digest) for record in records)
-            found.update(zip(bodies, news, strict=True))
-            return records
-
-        self._append(decide)
+                dearest = max(plain, key=lambda key: pairs[key] or (math.inf, 0.0))
+                after = known.after(records)
+                self._check_budget(plain[dearest], pairs[dearest], unit, after)
+        found.update(zip(bodies, (Link(each.number, each.digest) for each in records), strict=True))
         return {place: Receipt(self.identity, *found[place]) for place in events}
 
-    def _append(self, decide: Callable[[], list[Record]]) -> None:
-        """Append what `decide` returns once all that others have recorded is known."""
-
-        def learn_and_decide(news: list[Record]) -> list[Record]:
-            self._learn(news)
-            return decide()
-
+    @contextlib.contextmanager
+    def _appending(self) -> Iterator[list[Record]]:
+        """Give the list of the records to append, once all that others have recorded is known."""
         with one_at_a_time:
-            self._learn(self._chain.append(self._history.link, learn_and_decide))
-
-    def _recorded(self, body: dict[str, Any]) -> Link | None:
-        """Return the record of the same release, None without one; raise for another release."""
-        found = self._history.tokens.get(body.get("token", ""))
-        if found is None:
-            return None
-        link, content = found
-        if content != content_of(body):
-            raise ValueError(
-                f"the token {body['token']!r} is that of record {link.number}, which is another "
-                f"release: {_format_content(content)}, and not "
-                f"{_format_content(content_of(body))}. Nothing was charged. Give what is released "
-                "now another token; or, if it is to be the release of that record, repeat it with "
-                "the same settings."
-            )
-        return link
+            with self._chain.appending(self._known[0].link) as (news, records):
+                self._learn(news)
+                yield records
+            # Not before: only what is on disk is known.
+            self._learn(records)
 
     def _pair_for(self, event: DpEvent, unit: str) -> Pair | None:
         """Return the pair of an event that states no delta: at half of the remaining delta."""
-        rule = self._history.rule_with(None)
-        delta = rule.delta_left(self._history.combined(unit)) / 2
-        if delta == 0 or not math.isfinite(self.epsilon):
+        rule = self._known[0].rules[True]
+        # Half, so that the next release of this kind has a delta, too.
+        delta = rule.delta_left(self._known[0].combined(unit)) / 2
+        if delta == 0 or math.isinf(rule.epsilon):
             return None
         return sold_pair(PlannedDpEvent(event, delta), self.neighbouring)
 
-    def _refusal(
-        self, event: DpEvent, pair: Pair | None, unit: str, after: History
-    ) -> BudgetExceededError:
-        rule = self._history.rule_with(pair)
-        total = self._history.combined(unit)
+    def _check_budget(self, event: DpEvent, pair: Pair | None, unit: str, after: History) -> None:
+        """Raise unless the budget allows the history after charges; the dearest is named."""
+        rule = after.rule
+        if rule.admits(after.combined(unit)):
+            return
+        # The error leaves the transaction, in which nothing was written.
+        total = self._known[0].combined(unit)
         asked = pair or (math.inf, 0.0)
         spent, left = rule.spent(total), rule.left(total)
-        would_be = rule.spent(after.combined(unit))
-        return BudgetExceededError(
+        raise BudgetExceededError(
             f"the budget does not allow {in_words(event)}: asked for (epsilon, delta) = "
             f"{format_pair(asked)}, spent {format_pair(spent)}, left {format_pair(left)} of "
             f"{format_pair((self.epsilon, self.delta))} per {unit}, by {rule.name}; with it, "
-            f"{format_pair(would_be)} would be spent. Nothing was charged."
+            f"{format_pair(rule.spent(after.combined(unit)))} would be spent. Nothing was charged."
             + self._advice(pair, left, rule.slack),
             asked,
             spent,
@@ -780,7 +759,7 @@ class PrivacyLedger:
             )
         if pair is not None and pair[0] > self.epsilon:
             return " This release alone asks for more than the whole epsilon: lower its epsilon."
-        if slack == 0 and self.delta > 0 and (pair is None or pair[0] <= self.epsilon * _SMALL):
+        if slack == 0 and self.delta > 0 and (pair is None or pair[0] <= self.epsilon / 10):
             return (
                 " Many small releases cost less in a ledger that is created with slack, a part of "
                 "its delta: PrivacyLedger(epsilon, delta, slack=delta / 2)."
@@ -898,7 +877,8 @@ class PrivacyLedger:
         import pandas as pd
 
         rows = [{**vars(entry), "event": str(entry.event)} for entry in entries]
-        return pd.DataFrame(rows, columns=_ENTRY_FIELDS).set_index("number")
+        columns = [field.name for field in fields(Entry)]
+        return pd.DataFrame(rows, columns=columns).set_index("number")
 
     def report(self) -> LedgerReport:
         """Return a report: who is protected, what was released, and what is left.
@@ -911,7 +891,7 @@ class PrivacyLedger:
         -------
         LedgerReport
             The report: text if printed, and HTML in a notebook. ``save`` writes text, HTML or JSON.
-            ``as_dict`` returns plain values, and ``registry_entry`` a draft for a public registry.
+            ``as_dict`` returns plain values.
 
         Examples
         --------
@@ -925,7 +905,7 @@ class PrivacyLedger:
         """
         records = self._chain.read()
         history = self._refresh()
-        rule, totals = history.rule, {unit: history.combined(unit) for unit in history.units()}
+        rule, totals = (history.rule, {unit: history.combined(unit) for unit in history.units()})
         return LedgerReport(
             time=datetime.now(UTC).isoformat(timespec="seconds"),
             identity=self.identity,
@@ -934,29 +914,16 @@ class PrivacyLedger:
             delta=self.delta,
             neighbouring=self.neighbouring,
             rule=rule.name,
-            units=[
-                UnitSummary(unit, rule.spent(total), rule.left(total))
-                for unit, total in totals.items()
-            ],
+            units={unit: (rule.spent(total), rule.left(total)) for unit, total in totals.items()},
             entries=_charges(records),
-            declarations=[
-                {"time": each["time"], "reason": each["reason"]}
-                for each in history.anchors
-                if each["reason"] is not None
-            ],
         )
 
-    def receipt(self, number: int | None = None) -> Receipt:
-        """Return the receipt of a recorded charge.
+    def receipt(self) -> Receipt:
+        """Return the receipt of the last charge, by any process.
 
         Estimators charge the ledger, and keep no receipt. Take the receipt right after the release,
         and store it away from the file. It proves that its record, and all records before it, have
         not changed since. It proves nothing about earlier changes.
-
-        Parameters
-        ----------
-        number : int, default=None
-            Number of one of `entries`. None is the last charge, by any process.
 
         Returns
         -------
@@ -966,7 +933,7 @@ class PrivacyLedger:
         Raises
         ------
         ValueError
-            If there is no such charge.
+            If nothing was charged.
         LedgerTamperedError
             If a record was changed, or a record that was read before is missing.
 
@@ -981,19 +948,9 @@ class PrivacyLedger:
         >>> ledger.verify(receipt)
         1
         """
-        if number is None:
-            last = self._refresh().last_charge
-        else:
-            records = self._chain.read()
-            self._refresh()
-            found = [each for each in _charges(records) if each.number == number]
-            last = Link(found[0].number, found[0].digest) if found else None
+        last = self._refresh().last_charge
         if last is None:
-            raise ValueError(
-                "there is no receipt, because nothing was charged."
-                if number is None
-                else f"no charge has the number {number!r}; entries() lists all charges."
-            )
+            raise ValueError("there is no receipt, because nothing was charged.")
         return Receipt(self.identity, last.number, last.digest)
 
     def verify(self, receipt: Receipt | Iterable[Receipt] | None = None) -> int:
@@ -1017,9 +974,9 @@ class PrivacyLedger:
         TypeError
             If `receipt` has another type.
         """
-        records = self._chain.read()
-        self._checked(History().after(records))
         self._refresh()
+        records = self._chain.read()
+        History().after(records)
         self._check_receipts(receipt, records)
         return len(_charges(records))
 
@@ -1045,67 +1002,22 @@ class PrivacyLedger:
                     "ledger or was rewritten: the file was cut off, or replaced."
                 )
 
-    def export(self, path: str | os.PathLike) -> None:
-        """Write all records to a file, for auditors.
-
-        Parameters
-        ----------
-        path : str or Path
-            A path that ends with ".json" (all records, with digests) or ".csv" (the charges).
-
-        Raises
-        ------
-        ValueError
-            If the path has another ending, or is the ledger's own file.
-        """
-        path = Path(path)
-        if path.exists() and self.path.exists() and path.samefile(self.path):
-            raise ValueError(f"{path} is the file of this ledger: give another path.")
-        if path.suffix == ".json":
-            records = [
-                {"number": number, "digest": digest, **json.loads(body)}
-                for number, body, digest in self._chain.read()
-            ]
-            path.write_text(json.dumps(records, indent=1), encoding="utf-8")
-        elif path.suffix == ".csv":
-            with path.open("w", newline="", encoding="utf-8") as file:
-                writer = csv.DictWriter(file, _ENTRY_FIELDS)
-                writer.writeheader()
-                writer.writerows(
-                    {**asdict(entry), "event": event_to_json(entry.event)}
-                    for entry in self.entries()
-                )
-        else:
-            raise ValueError(f"path must end with .json or .csv, got {path.name!r}.")
-
     def _refresh(self) -> History:
         """Read new records, and return all known facts."""
-        self._learn(self._chain.read(self._history.link))
-        return self._history
+        self._learn(self._chain.read(self._known[0].link))
+        return self._known[0]
 
     def _learn(self, records: Iterable[Record]) -> None:
         """Add facts of the file, unless another thread has read further by now."""
         with one_at_a_time:
-            known = self._history
+            known = self._known[0]
             news = [record for record in records if record.number > known.link.number]
             if news:
+                history = known.after(news)
+                if history.settings["identity"] != self.identity:
+                    raise LedgerTamperedError(f"the file at {self.path} holds another ledger now.")
                 # One assignment, which no signal interrupts halfway.
-                self._known[0] = self._checked(known.after(news))
-
-    def _checked(self, history: History) -> History:
-        if history.settings["identity"] != self.identity:
-            raise LedgerTamperedError(f"the file at {self.path} holds another ledger by now.")
-        return history
-
-    def close(self) -> None:
-        """Close this object for further charges; the file can be opened again."""
-        self._closed = True
-
-    def __enter__(self) -> "PrivacyLedger":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+                self._known[0] = history
 
     def __sklearn_clone__(self) -> "PrivacyLedger":
         return self
@@ -1116,9 +1028,16 @@ class PrivacyLedger:
     def __deepcopy__(self, memo: dict) -> "PrivacyLedger":
         return self
 
-    def __reduce__(self) -> tuple:
-        place = (self.path, self._chain.key, self._settings, self._temporary)
-        return _rebuild, (*place, self._part, self._labels, self._closed)
+    def __getstate__(self) -> dict[str, Any]:
+        # With the key, without which a worker could not continue the chain, and without what was
+        # read: a worker reads the file.
+        return {**vars(self), "_known": self._known[0].settings}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        settings = json.dumps(state["_known"], sort_keys=True)
+        # Tasks of one worker go on from what earlier ones have read.
+        self._known = _known_in_this_process(self.identity, self._chain.key, settings)
 
     def __repr__(self) -> str:
         part = "" if self._part == _WHOLE else f", part {self._part[1]!r} of {self._part[0]}"
@@ -1142,26 +1061,6 @@ def _known_in_this_process(identity: str, key: bytes | None, settings: str) -> l
     return [History(json.loads(settings))]
 
 
-def _rebuild(
-    path: Path,
-    key: bytes | None,
-    settings: Any,
-    temporary: bool,
-    part: _Place,
-    labels: tuple[str, ...],
-    closed: bool,
-) -> PrivacyLedger:
-    """Return the ledger of a file, which is first read when the ledger is used."""
-    ledger = PrivacyLedger.__new__(PrivacyLedger)
-    ledger._place(path, key)
-    ledger._temporary = temporary
-    ledger._part, ledger._labels, ledger._closed = part, labels, closed
-    ledger.identity = settings["identity"]
-    text = json.dumps(settings, sort_keys=True)
-    ledger._known = _known_in_this_process(ledger.identity, key, text)
-    return ledger
-
-
 def _temporary_file() -> Path:
     """Return the path of a file in a new folder, which ends with this process."""
     folder = tempfile.mkdtemp(prefix="skdpot-")
@@ -1174,6 +1073,7 @@ def _check_settings(
     epsilon: Any, delta: Any, neighbouring: Any, allow_seeded: Any, slack: Any
 ) -> dict[str, Any]:
     """Return the settings that a new ledger is created with, in the form of its record."""
+    # Not by conversion: float('1') and float(True) would be budgets.
     if not real_number(epsilon) > 0:
         raise ValueError(f"epsilon of a budget must be a number above 0, got {epsilon!r}.")
     check_probability("delta", delta)
@@ -1190,20 +1090,13 @@ def _check_settings(
     }
 
 
-def _check_text(name: str, value: Any) -> None:
+def _check_text(name: str, value: Any, longest: float = math.inf) -> None:
     """Raise unless a value can be a cell of a report or a table."""
     if not (isinstance(value, str) and value.strip() and value.isprintable()):
         raise ValueError(f"{name} must be a line of printable text, not empty, got {value!r}.")
-
-
-def _check_token(token: Any) -> None:
-    """Raise unless a value can name a release; None is no name."""
-    if token is None:
-        return
-    _check_text("token", token)
-    if len(token) > _LONGEST_TOKEN:
+    if len(value) > longest:
         raise ValueError(
-            f"token must have at most {_LONGEST_TOKEN} characters, got {len(token)}: use a digest."
+            f"{name} must have at most {longest} characters, got {len(value)}: use a digest."
         )
 
 
@@ -1225,8 +1118,8 @@ def _format_settings(settings: dict[str, Any]) -> str:
 
 
 def _format_value(value: Any) -> str:
-    if isinstance(value, list) and len(value) > _MOST_SHOWN:
-        return f"{value[:_MOST_SHOWN]!r} and {len(value) - _MOST_SHOWN:,} more"
+    if isinstance(value, list) and len(value) > 10:
+        return f"{value[:10]!r} and {len(value) - 10:,} more"
     return repr(value)
 
 

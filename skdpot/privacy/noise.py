@@ -38,8 +38,6 @@ _TAIL_BITS = 62
 # largest error of `ndtri`, and 100 times that of the logarithm. (Tests compare both with arithmetic
 # of 60 digits.)
 MARGIN_BITS = 46
-# A smaller tail number has too few significant bits for doubles.
-_SMALLEST_TAIL = 1 << 10
 
 
 def rounded_gaussian(source: Any, scale: Any, size: Any) -> np.ndarray:
@@ -132,7 +130,8 @@ def _rounded(source: Any, scale: Any, size: Any, kind: _Kind) -> np.ndarray:
     nearest = np.rint(values)
     # The undrawn bits leave the magnitude open by a little less than 1 / (tails + 1).
     uncertain = scales * ((1.0 + quantiles) * 2.0**-MARGIN_BITS + 1.0 / (tails + 1.0))
-    unclear = (np.abs(values - nearest) >= 0.5 - uncertain) | (tails < _SMALLEST_TAIL)
+    # A tail number below 2**10 has too few significant bits for doubles.
+    unclear = (np.abs(values - nearest) >= 0.5 - uncertain) | (tails < 1 << 10)
     magnitudes = nearest.astype(np.int64)
     for index in np.flatnonzero(unclear):
         magnitudes[index] = _decide(source, Fraction(scales[index]), int(tails[index]), kind)
@@ -255,10 +254,6 @@ _LAPLACE = _Kind(
 
 # Laplace and Gaussian noise on integers, private also in finite arithmetic.
 
-# The default grid is finer than the noise and the sensitivity by 2**20, unless the noise would then
-# span more than 2**36 grid points.
-_FINENESS_BITS = 20
-_LARGEST_DEFAULT_SCALE_BITS = 36
 # Integers are clipped to this magnitude, and sums of value and noise to twice of it.
 _LARGEST_INTEGER = 1 << 60
 # Exponents of grid widths whose multiples up to 2**61 are doubles.
@@ -306,6 +301,7 @@ class _GridMechanism(ABC):
                 f"more than 2**40 points of a grid of width {self.granularity!r}: choose a coarser "
                 "granularity, or less noise."
             )
+        # Rounded up twice, so that the noise is never less than the exact product.
         self.grid_sensitivity = fraction_rounded_up(grid_sensitivity)
         self.grid_scale = fraction_rounded_up(
             Fraction(noise_multiplier) * Fraction(self.grid_sensitivity)
@@ -323,11 +319,9 @@ class _GridMechanism(ABC):
         finest = min(scale, self.sensitivity / self._most_rounding())
         if not 1e-280 < finest <= scale < 1e250:
             return _EXPONENTS.stop
-        # frexp(x)[1] is one more than the floor of the base-two logarithm of x.
-        return max(
-            math.frexp(finest)[1] - 1 - _FINENESS_BITS,
-            math.frexp(scale)[1] - _LARGEST_DEFAULT_SCALE_BITS,
-        )
+        # Finer than the noise and the sensitivity by 2**20, unless the noise would then span more
+        # than 2**36 points. frexp(x)[1] is one more than the floor of the base-two logarithm of x.
+        return max(math.frexp(finest)[1] - 1 - 20, math.frexp(scale)[1] - 36)
 
     def _most_rounding(self) -> float:
         """Return the norm of a vector of ones: the amount that rounding may add to a distance."""
@@ -341,6 +335,7 @@ class _GridMechanism(ABC):
         the granularity.
         """
         distance = Fraction(self.sensitivity) / Fraction(self.granularity)
+        # Multiples of the granularity are not moved.
         if self.on_grid:
             return distance
         if self._order == 1 or self.n_coordinates == 1:
@@ -405,6 +400,7 @@ class _GridMechanism(ABC):
         Rounding halves to even would not commute with odd translations: 0.5 and 1.5 would become 0
         and 2.
         """
+        # No error: it would tell that a value is missing.
         numbers = np.where(np.isnan(doubles), 0.0, doubles)
         with np.errstate(all="ignore"):
             halves = np.floor(np.ldexp(numbers, 1 - self._exponent))
@@ -666,10 +662,6 @@ def _power_of_two(granularity: Any) -> int:
 
 # Poisson samples of records, with exactly the accounted probability or slightly less.
 
-# A record is in the sample if a random integer below 2**63 is below the threshold. The first 16
-# bits of the integer decide for all but one record in 2**16.
-_LEADING_BITS, _TRAILING_BITS = 16, 47
-
 
 def poisson_sample(source: Any, n_records: int, rate: float) -> np.ndarray:
     """Return which records are sampled, each with the same probability.
@@ -689,17 +681,13 @@ def poisson_sample(source: Any, n_records: int, rate: float) -> np.ndarray:
     >>> poisson_sample(make_source(0), 50, 0.1).tolist()
     [10, 18, 23, 27, 34, 37, 42, 43]
     """
-    threshold = int(Fraction(rate) * 2 ** (_LEADING_BITS + _TRAILING_BITS))
-    leading, trailing = divmod(threshold, 2**_TRAILING_BITS)
-    drawn = _leading_bits(source, n_records)
+    # A record is in the sample if a random integer below 2**63 is below the threshold. The first 16
+    # bits of the integer, of three records in one word, decide for all but one record in 2**16.
+    threshold = int(Fraction(rate) * 2**63)
+    leading, trailing = divmod(threshold, 2**47)
+    words = source.bits(48, -(-n_records // 3))
+    drawn = np.concatenate([words >> shift & (2**16 - 1) for shift in (0, 16, 32)])[:n_records]
     included = drawn < leading
     undecided = np.flatnonzero(drawn == leading)
-    included[undecided] = source.bits(_TRAILING_BITS, len(undecided)) < trailing
+    included[undecided] = source.bits(47, len(undecided)) < trailing
     return np.flatnonzero(included)
-
-
-def _leading_bits(source: Any, n_records: int) -> np.ndarray:
-    """Return the first bits of every record, three records per word."""
-    words = source.bits(3 * _LEADING_BITS, -(-n_records // 3))
-    parts = (words >> k * _LEADING_BITS & (2**_LEADING_BITS - 1) for k in range(3))
-    return np.concatenate(list(parts))[:n_records]

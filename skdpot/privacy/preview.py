@@ -51,13 +51,6 @@ class PrivacyGuarantee:
         return text
 
 
-# A quantity is useful if its error is at most this share of its scale.
-USEFUL_SHARE = 0.1
-# A quantity is useless if its error is at least this share of its scale: 1, but for rounding.
-_USELESS = 1.0 - 1e-9
-# Maximum number of useless quantities that a message names.
-_MOST_NAMED = 3
-
 # How many `allow_useless_releases` blocks are open, in all threads: a list of one number.
 _inside = [0]
 _counting = threading.Lock()
@@ -123,6 +116,7 @@ def useless_releases_are_allowed(permit: int | None = None) -> bool:
     `permit` is the result of `permit_of_process` that a copy brought along. It holds in workers of
     that process.
     """
+    # A worker is a child of the process that sent the permission; no other process is meant.
     return _inside[0] > 0 or (permit is not None and permit == os.getppid())
 
 
@@ -153,7 +147,8 @@ class ExpectedError:
     @property
     def is_useless(self) -> bool:
         """Tell whether the quantity is useless."""
-        return self.share >= _USELESS
+        # 1, but for rounding.
+        return self.share >= 1.0 - 1e-9
 
     def __str__(self) -> str:
         begins = f"from {self.scale:.3g}"
@@ -201,8 +196,7 @@ class Price:
 class Preview:
     """Preview of an estimator's release, from public values only, before anything is charged.
 
-    ``print`` shows it as text, :meth:`to_dict` returns plain values, and :meth:`plot` draws the
-    errors against epsilon.
+    ``print`` shows it as text, and :meth:`to_dict` returns plain values.
 
     Parameters
     ----------
@@ -221,8 +215,6 @@ class Preview:
         Reason why the release would be refused, if any.
     errors : tuple of ExpectedError
         Expected errors.
-    shares_by_epsilon : dict of float to float
-        For several epsilons, the largest error divided by its scale.
 
     See Also
     --------
@@ -240,7 +232,6 @@ class Preview:
       price: the ledger's epsilon goes from 0 to 0.5 of 3, its delta to 0 of 0
       expected errors:
         standard error of the cost between '2024' and '2025': 0.102 (useless from 72)
-      smallest useful epsilon: at most 0.0078 (errors of at most a tenth of that)
     """
 
     label: str
@@ -250,30 +241,6 @@ class Preview:
     price: Price | None
     refusal: str | None
     errors: tuple[ExpectedError, ...]
-    shares_by_epsilon: dict[float, float]
-
-    @property
-    def smallest_useful_epsilon(self) -> float | None:
-        """Return an estimate of the smallest epsilon at which every error is at most a tenth of
-        its scale.
-
-        This is a rule of thumb: what is useful depends on the purpose. The worst error decides, so
-        a table is useful if its worst column is useful. Epsilons from 1/64 to 64 times that of the
-        estimator are tried, and up to 4,096 times if necessary; the result is interpolated between
-        them. It is the smallest tried epsilon if that is enough, and None if the largest is not.
-        """
-        tried = sorted(self.shares_by_epsilon.items())
-        enough = [k for k, (_, share) in enumerate(tried) if share <= USEFUL_SHARE]
-        if not enough:
-            return None
-        (high, at_high) = tried[enough[0]]
-        if not enough[0]:
-            return high
-        low, at_low = tried[enough[0] - 1]
-        if not math.isfinite(at_low) or at_high <= 0:
-            return high
-        part = math.log(at_low / USEFUL_SHARE) / math.log(at_low / at_high)
-        return low * (high / low) ** part
 
     def to_dict(self) -> dict[str, Any]:
         """Return the preview as plain values for JSON.
@@ -291,8 +258,6 @@ class Preview:
             "price": None if self.price is None else asdict(self.price),
             "refusal": self.refusal,
             "errors": [{**asdict(error), "share": error.share} for error in self.errors],
-            "shares_by_epsilon": dict(self.shares_by_epsilon),
-            "smallest_useful_epsilon": self.smallest_useful_epsilon,
         }
 
     def __str__(self) -> str:
@@ -317,17 +282,10 @@ class Preview:
         if self.errors:
             yield "  expected errors:"
             yield from (f"    {error}" for error in self.errors)
-        if self.shares_by_epsilon:
-            least = self.smallest_useful_epsilon
-            told = f"above {max(self.shares_by_epsilon):.2g}"
-            if least is not None:
-                at_most = least == min(self.shares_by_epsilon)
-                told = f"{'at most' if at_most else 'about'} {least:.2g}"
-            yield f"  smallest useful epsilon: {told} (errors of at most a tenth of that)"
 
 
-def describe_useless(errors: tuple[ExpectedError, ...]) -> str:
+def describe_useless(errors: tuple[ExpectedError, ...], most_named: int = 3) -> str:
     """Return a text that names the useless quantities."""
-    named = "; ".join(map(str, errors[:_MOST_NAMED]))
-    more = len(errors) - _MOST_NAMED
+    named = "; ".join(map(str, errors[:most_named]))
+    more = len(errors) - most_named
     return named + (f"; and {more} more" if more > 0 else "")

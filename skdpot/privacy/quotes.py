@@ -6,9 +6,6 @@ from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
-# The length up to which a tuple is shown.
-_SHORT = 4
-
 # Messages of scikit-learn or NumPy that quote values, or name a number of records that may be
 # private, by their beginning, and the text that replaces each of them.
 _INSTEAD = {
@@ -47,8 +44,6 @@ _WITHOUT_QUOTES = (
     "X has ", "dtype='numeric'", "float() argument", "int too large", "np.matrix",
     "y should be a 1d",
 )  # fmt: skip
-# The beginning of this package's own message, which names no size.
-_OF_TRAINING = "the training does not fit in memory"
 
 
 def shown(value: Any) -> str:
@@ -63,7 +58,8 @@ def shown(value: Any) -> str:
     >>> shown((5, 1)), shown(np.array([71.5]))
     ('(5, 1)', 'a value of type ndarray')
     """
-    parts = value if type(value) is tuple and len(value) <= _SHORT else [value]
+    # A longer tuple may be a record.
+    parts = value if type(value) is tuple and len(value) <= 4 else [value]
     if all(part is None or isinstance(part, str | Number) for part in parts):
         return repr(value)
     return f"a value of type {type(value).__name__}"
@@ -93,7 +89,8 @@ def without_quotes(
         said, kind = str(error), TypeError if isinstance(error, TypeError) else ValueError
         known = {**_INSTEAD, **(instead or {})}
         replaced = [text for start, text in known.items() if said.startswith(start)]
-        if not replaced and (said.startswith(_WITHOUT_QUOTES) or _wants_target(said)):
+        wants_target = said.endswith("requires y to be passed, but the target y is None")
+        if not replaced and (said.startswith(_WITHOUT_QUOTES) or wants_target):
             # The cause of the error may quote a value that could not be converted.
             error.__cause__ = error.__context__ = None
             raise
@@ -114,7 +111,9 @@ def without_sizes(error: BaseException) -> BaseException:
     MemoryError('there is not enough memory: use fewer records, or smaller settings.')
     """
     said = error
-    if isinstance(error, MemoryError) and not str(error).startswith(_OF_TRAINING):
+    # The package's own message names no size.
+    ours = str(error).startswith("the training does not fit in memory")
+    if isinstance(error, MemoryError) and not ours:
         said = MemoryError("there is not enough memory: use fewer records, or smaller settings.")
     elif isinstance(error, OverflowError):
         said = OverflowError("a number is too large for this computation.")
@@ -125,8 +124,3 @@ def without_sizes(error: BaseException) -> BaseException:
         for note in getattr(error, "__notes__", ()):
             said.add_note(note)
     return said
-
-
-def _wants_target(said: str) -> bool:
-    """Tell whether a message names an estimator and says that it needs a target."""
-    return said.endswith("requires y to be passed, but the target y is None")

@@ -36,6 +36,7 @@ class NoiseSource(ABC):
 
     def uniform(self, size: Any) -> np.ndarray:
         """Return doubles on the midpoints of a grid of 2**52 cells of (0, 1): never 0, never 1."""
+        # At the ends, quantiles would be infinite.
         return (self.bits(52, size) + 0.5) * 2.0**-52
 
     def normal(self, size: Any) -> np.ndarray:
@@ -89,6 +90,7 @@ class SeededSource(NoiseSource):
         self.key = tuple(int(word) for word in key)
         self._generator = np.random.Philox(
             key=np.array(self.key, dtype=np.uint64),
+            # A stream has 2**128 blocks before the counter reaches the next one.
             counter=np.array([0, 0, stream, 0], dtype=np.uint64),
         )
         self._n_words = 0
@@ -187,6 +189,7 @@ def keyed_source(key: bytes, *what: bytes) -> KeyedSource:
 
 def _shake(size: int, *parts: bytes) -> bytes:
     """Return `size` bytes of SHAKE-256 of some parts, each with its length in front."""
+    # Without lengths, parts that are divided otherwise would share their words.
     message = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
     return hashlib.shake_256(message).digest(size)
 
@@ -211,6 +214,7 @@ def make_source(random_state: Any = None) -> NoiseSource:
         return random_state
     if random_state is None:
         return CryptographicSource()
+    # scikit-learn takes the module for its global state.
     if random_state is np.random:
         random_state = np.random.mtrand._rand
     if isinstance(random_state, np.random.RandomState):

@@ -12,15 +12,15 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from skdpot.privacy.events import DpEvent, event_from_json
-from skdpot.privacy.filters import MixtureFilter, Pair, PairFilter, Total, counted_pair
+from skdpot.privacy.events import DpEvent
+from skdpot.privacy.filters import MixtureFilter, Pair, PairFilter, Total, charged
 
 
 class BudgetExceededError(ValueError):
@@ -36,6 +36,7 @@ class BudgetExceededError(ValueError):
     """
 
     def __init__(self, message: str, asked: Any, spent: Any, left: Any) -> None:
+        # All go into args, from which pickles of workers restore the error.
         super().__init__(message, asked, spent, left)
         self.asked, self.spent, self.left = asked, spent, left
 
@@ -71,23 +72,8 @@ if hasattr(os, "register_at_fork"):
     )
 
 _APPLICATION_ID = 0x736B6470
-# Seconds that a writer waits for others, and seconds after which it asks SQLite anew: Python hears
-# no interruption while SQLite waits.
+# Seconds that a writer waits for others.
 _PATIENCE = 120.0
-_SHORT_WAIT = 0.1
-_SCHEMA = f"""
-PRAGMA application_id = {_APPLICATION_ID};
-PRAGMA journal_mode = WAL;
-CREATE TABLE records (
-    number INTEGER PRIMARY KEY CHECK (number >= 0),
-    body TEXT NOT NULL,
-    digest TEXT NOT NULL
-);
-CREATE TRIGGER records_are_not_changed BEFORE UPDATE ON records
-    BEGIN SELECT RAISE(ABORT, 'a ledger is only ever appended to'); END;
-CREATE TRIGGER records_are_not_deleted BEFORE DELETE ON records
-    BEGIN SELECT RAISE(ABORT, 'a ledger is only ever appended to'); END;
-"""
 
 
 class Link(NamedTuple):
@@ -125,6 +111,20 @@ class Chain:
 
     def create(self, body: dict[str, Any]) -> None:
         """Create the file with a first record, atomically, unless it exists by now."""
+        schema = f"""
+            PRAGMA application_id = {_APPLICATION_ID};
+            PRAGMA journal_mode = WAL;
+            CREATE TABLE records (
+                number INTEGER PRIMARY KEY CHECK (number >= 0),
+                body TEXT NOT NULL,
+                digest TEXT NOT NULL
+            );
+            CREATE TRIGGER records_are_not_changed BEFORE UPDATE ON records
+                BEGIN SELECT RAISE(ABORT, 'a ledger is only ever appended to'); END;
+            CREATE TRIGGER records_are_not_deleted BEFORE DELETE ON records
+                BEGIN SELECT RAISE(ABORT, 'a ledger is only ever appended to'); END;
+        """
+        # A file that appears is complete: a process that is killed leaves a draft at most.
         draft = self.path.with_name(f".{self.path.name}.{os.urandom(8).hex()}")
         try:
             with (
@@ -132,9 +132,10 @@ class Chain:
                 _explaining_errors(self.path),
                 contextlib.closing(_connect_to_new(draft)) as file,
             ):
-                file.executescript(_SCHEMA)
+                file.executescript(schema)
                 file.executemany("INSERT INTO records VALUES (?, ?, ?)", self.after(ORIGIN, [body]))
                 file.commit()
+            # A link fails where there is a file: of several creators the first one wins.
             with _explaining_errors(self.path), contextlib.suppress(FileExistsError):
                 os.link(draft, self.path)
         finally:
@@ -146,73 +147,84 @@ class Chain:
         with self._open() as file:
             return self._follow(file, after)
 
-    def append(self, after: Link, decide: Callable[[list[Record]], list[Record]]) -> list[Record]:
-        """Append what `decide` returns, given the records after a link; all other writers wait.
+    @contextlib.contextmanager
+    def appending(self, after: Link) -> Iterator[tuple[list[Record], list[Record]]]:
+        """Keep all other writers out; give what is new after a link, and a list of what to append.
 
-        The records are on disk when this returns. If anything raises before, none is.
+        The records in that list are on disk when the block ends. If anything raises before, none
+        is.
         """
-        process = os.getpid()
+        # A process that is forked in here must not write through its parent's connection.
+        process, deadline = os.getpid(), time.monotonic() + _PATIENCE
         with self._open() as file:
-            self._exclude_others(file)
-            records = decide(self._follow(file, after))
+            while not file.in_transaction:
+                try:
+                    # The lock of writers, before anything is read: no charge is decided by totals
+                    # that are out of date. Readers are not blocked.
+                    file.execute("BEGIN IMMEDIATE")
+                except sqlite3.OperationalError as error:
+                    if "locked" not in str(error) or time.monotonic() > deadline:
+                        raise
+            records: list[Record] = []
+            yield self._follow(file, after), records
             file.executemany("INSERT INTO records VALUES (?, ?, ?)", records)
             if os.getpid() != process:
                 raise LedgerError("a process that forks while it charges has charged nothing.")
             file.execute("COMMIT")
-        return records
 
-    def after(self, previous: Link, bodies: list[dict[str, Any]]) -> list[Record]:
-        """Return the records of these bodies, each of which follows the one before."""
+    def after(self, previous: Link, bodies: Iterable[Any]) -> list[Record]:
+        """Return the records of bodies, or of their texts, each of which follows the one before."""
         records, last = [], previous
         for body in bodies:
-            text = json.dumps(body, sort_keys=True, allow_nan=False)
-            last = Link(last.number + 1, self._digest(last.digest, text))
-            records.append(Record(last.number, text, last.digest))
+            text = body
+            if isinstance(body, dict):
+                # Auditors read it without Python: keys in order, and no NaN.
+                text = json.dumps(body, sort_keys=True, allow_nan=False)
+            message = f"{last.digest}\n{text}".encode()
+            if self.key is None:
+                digest = hashlib.sha256(message).hexdigest()
+            else:
+                # Nobody without the key can continue the chain, or write another one.
+                digest = hmac.new(self.key, message, hashlib.sha256).hexdigest()
+            last = Link(last.number + 1, digest)
+            records.append(Record(last.number, text, digest))
         return records
-
-    @staticmethod
-    def _exclude_others(file: sqlite3.Connection) -> None:
-        """Begin to write once no other writer does; readers are not blocked."""
-        deadline = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                file.execute("BEGIN IMMEDIATE")
-                return
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() > deadline:
-                    raise
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         """Open the file; what is not committed when it closes was never written."""
         with one_at_a_time, _explaining_errors(self.path):
-            self._check_file()
-            uri = _uri_of(self.path)
+            # Locks go by file, not by name, so that the file must have one name only.
+            if self.path.is_dir():
+                raise LedgerError(f"{self.path} is a folder: give the path of a file in it.")
+            if not self.path.is_file():
+                raise LedgerError(
+                    f"there is no ledger at {self.path}. (A temporary one ends with the process "
+                    "that made it; to keep a ledger, give a path.)"
+                )
+            # A link to the file, not a symbolic one, would have locks of its own.
+            if self.path.stat().st_nlink > 1:
+                self._remove_drafts()
+            uri = f"{self.path.absolute().as_uri()}?mode=rw"
+            # SQLite is asked anew every 0.1 s: Python hears no interruption while SQLite waits.
             with contextlib.closing(
-                sqlite3.connect(uri, uri=True, timeout=_SHORT_WAIT, isolation_level=None)
+                sqlite3.connect(uri, uri=True, timeout=0.1, isolation_level=None)
             ) as file:
+                # A database of another program is left alone.
                 (application,) = file.execute("PRAGMA application_id").fetchone()
                 if application != _APPLICATION_ID:
                     raise LedgerError(f"{self.path} is not a ledger; give another path.")
+                # A charge that has returned outlives a power cut.
                 file.execute("PRAGMA synchronous = FULL")
                 yield file
 
-    def _check_file(self) -> None:
-        """Raise unless the file exists under one name only: locks go by file, not by name."""
-        if self.path.is_dir():
-            raise LedgerError(f"{self.path} is a folder: give the path of a file in it.")
-        if not self.path.is_file():
-            raise LedgerError(
-                f"there is no ledger at {self.path}. (A temporary one ends with the process that "
-                "made it; to keep a ledger, give a path.)"
-            )
+    def _remove_drafts(self) -> None:
+        """Remove drafts that a killed creator has left; raise if the file has yet another name."""
         real = Path(os.path.realpath(self.path))
-        if real.stat().st_nlink > 1:
-            # A creator that was killed may have left a draft.
-            for draft in real.parent.glob(f".{glob.escape(real.name)}.*"):
-                with contextlib.suppress(OSError):
-                    if draft.samefile(real):
-                        draft.unlink()
+        for draft in real.parent.glob(f".{glob.escape(real.name)}.*"):
+            with contextlib.suppress(OSError):
+                if draft.samefile(real):
+                    draft.unlink()
         if real.stat().st_nlink > 1:
             raise LedgerError(
                 f"the ledger at {self.path} has another name (a hard link), under which it could "
@@ -235,22 +247,16 @@ class Chain:
                     "was read before: records were removed or rewritten, or an old copy was put in "
                     "its place. Nothing was charged; find out who did it before you release more."
                 )
-        last = after
-        for record in records:
-            last = Link(last.number + 1, self._digest(last.digest, record.body))
-            if last != (record.number, record.digest):
+        for found, right in zip(
+            records, self.after(after, [record.body for record in records]), strict=True
+        ):
+            if found != right:
                 raise LedgerTamperedError(
-                    f"record {last.number} of the ledger at {self.path} does not follow from those "
-                    "before it: the file was tampered with, or written with another key. Open it "
-                    "with the key= that it was created with, if any."
+                    f"record {right.number} of the ledger at {self.path} does not follow from "
+                    "those before it: the file was tampered with, or written with another key. "
+                    "Open it with the key= that it was created with, if any."
                 )
         return records
-
-    def _digest(self, previous: str, body: str) -> str:
-        message = f"{previous}\n{body}".encode()
-        if self.key is None:
-            return hashlib.sha256(message).hexdigest()
-        return hmac.new(self.key, message, hashlib.sha256).hexdigest()
 
 
 def _connect_to_new(path: Path) -> sqlite3.Connection:
@@ -261,12 +267,7 @@ def _connect_to_new(path: Path) -> sqlite3.Connection:
     with contextlib.suppress(OSError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     # If the file does not exist now, SQLite says why.
-    return sqlite3.connect(_uri_of(path), uri=True)
-
-
-def _uri_of(path: Path) -> str:
-    """Return the URI under which SQLite opens an existing file."""
-    return f"{path.absolute().as_uri()}?mode=rw"
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)
 
 
 @contextlib.contextmanager
@@ -275,29 +276,26 @@ def _explaining_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise LedgerError(f"cannot use the ledger at {path}: {_advice(str(error))}") from error
+        # What to do, by words of SQLite's message.
+        advice = {
+            "not a database": "the file is not a ledger; give another path",
+            "malformed": "the file is damaged; restore it from a copy",
+            "readonly": "the file or its folder is read-only; give a path that can be written to",
+            "unable to open": "the file or its folder cannot be opened or written to; check the "
+            "path and the permissions",
+            "full": "the disk is full; make room",
+            "disk I/O": "the disk does not accept writes; check its space and its health",
+            "locked": f"another process has kept it locked for {_PATIENCE:.0f} s; find out why",
+            "no such table": "the file is not a ledger, or is damaged; give another path",
+        }
+        said = next((do for words, do in advice.items() if words in str(error)), str(error))
+        raise LedgerError(
+            f"cannot use the ledger at {path}: {said} ({error}). Nothing was charged."
+        ) from error
     except OSError as error:
         raise LedgerError(
             f"cannot use the ledger at {path}: {error.strerror}. Nothing was charged."
         ) from error
-
-
-_ADVICE = {
-    "not a database": "the file is not a ledger; give another path",
-    "malformed": "the file is damaged; restore it from a copy",
-    "readonly": "the file or its folder is read-only; give a path that can be written to",
-    "unable to open": "the file or its folder cannot be opened or written to; check the path and "
-    "the permissions",
-    "full": "the disk is full; make room",
-    "disk I/O": "the disk does not accept writes; check its space and its health",
-    "locked": f"another process has kept it locked for {_PATIENCE:.0f} s; find out why",
-    "no such table": "the file is not a ledger, or is damaged; give another path",
-}
-
-
-def _advice(message: str) -> str:
-    said = [advice for words, advice in _ADVICE.items() if words in message]
-    return f"{said[0] if said else message} ({message}). Nothing was charged."
 
 
 # Version of the format of records.
@@ -396,9 +394,11 @@ def entry_of(record: Record) -> Entry | None:
     body = json.loads(record.body)
     if body.pop("kind") != "charge":
         return None
+    # It only makes the receipts of equal charges differ.
     body.pop("nonce", None)
-    epsilon, delta = _pair_of(body.pop("pair"), body["event"]) or (math.nan, math.nan)
-    body["event"] = event_from_json(body["event"])
+    recorded = body.pop("pair")
+    body["event"], pair = charged(body["event"], recorded and tuple(recorded))
+    epsilon, delta = pair or (math.nan, math.nan)
     return Entry(number=record.number, digest=record.digest, epsilon=epsilon, delta=delta, **body)
 
 
@@ -420,8 +420,10 @@ class History:
         The last record read.
     last_charge : Link or None
         The last record that is a charge.
-    slack : float or None
-        The part of delta for tight composition; None before it is decided.
+    rule : PairFilter or MixtureFilter
+        The filter that admits charges; pairs are added until the first charge decides.
+    rules : tuple of two filters
+        The filters from the next charge on, if it has a pair, and if it has none.
     anchors : tuple of dict
         Records of anchors, which earlier versions wrote.
     corrected : int
@@ -435,35 +437,39 @@ class History:
     """
 
     def __init__(self, settings: Any = None) -> None:
-        self.settings = settings
-        self.slack: float | None = None if settings is None else settings["slack"]
+        self.settings: Any = None
+        if settings is not None:
+            self._set(settings)
         self.link = ORIGIN
         self.last_charge: Link | None = None
         self.anchors: tuple[dict[str, Any], ...] = ()
         self.corrected = 0
         self.partitions: dict[str | None, Any] = {}
-        self.tokens: dict[str, tuple[Link, tuple]] = {}
+        self.tokens: dict[str | None, tuple[Link, tuple]] = {}
         self.totals: dict[tuple[str, str | None, str | None], Total] = {}
+        # Shared with all histories that follow.
+        self.prices: dict[tuple, Total] = {}
 
-    def _copy(self) -> "History":
-        history = copy.copy(self)
-        for name in ("partitions", "tokens", "totals"):
-            setattr(history, name, dict(getattr(self, name)))
-        return history
+    def _set(self, settings: dict[str, Any]) -> None:
+        self.settings = settings
+        epsilon, delta, slack = float(settings["epsilon"]), settings["delta"], settings["slack"]
+        by_pairs = PairFilter(epsilon, delta)
+        most = delta if slack is None else slack
+        tight = MixtureFilter(epsilon, delta, most) if most > 0 else by_pairs
+        # Undecided, pairs are shown until the first charge.
+        self.rule = tight if slack else by_pairs
+        self.rules = (self.rule, tight)
 
     def after(self, records: Iterable[Record]) -> "History":
         """Return the history after some further records."""
-        history = self._copy()
+        # Never in place: a charge that is refused must leave nothing behind.
+        history = copy.copy(self)
+        for name in ("partitions", "tokens", "totals"):
+            setattr(history, name, dict(getattr(self, name)))
         for record in records:
             history._read(record)
         if history.settings is None:
             raise LedgerError("the file is not a ledger: its first record is missing.")
-        return history
-
-    def with_charge(self, body: dict[str, Any]) -> "History":
-        """Return the history after a charge, given its record."""
-        history = self._copy()
-        history._add_charge(body)
         return history
 
     def _read(self, record: Record) -> None:
@@ -481,7 +487,7 @@ class History:
                             f"the ledger is of format {body['format']}, and this version of skdpot "
                             f"reads {FORMAT}."
                         )
-                    self.settings, self.slack = body, body["slack"]
+                    self._set(body)
                 case "partition":
                     self.partitions[body["name"]] = {
                         "parts": dict.fromkeys(body["parts"]),
@@ -508,30 +514,26 @@ class History:
         place = body["unit"], body["partition"], body["part"]
         if place[1] is not None and not self.has_part(place[1], place[2]):
             raise ValueError("no such part")
-        pair = _pair_of(body["pair"], body["event"])
-        if pair is not None and pair[1] > body["pair"][1]:
+        recorded = body["pair"] and tuple(body["pair"])
+        event, pair = charged(body["event"], recorded)
+        # Version 0.1.0 recorded some with too small a delta.
+        if pair is not None and pair[1] > recorded[1]:
             self.corrected += 1
-        rule = self.rule_with(pair)
-        self.slack = rule.slack
-        budget = rule.epsilon, rule.delta, rule.slack
-        cost = _price(budget, body["event"], self.settings["neighbouring"], pair)
-        self.totals[place] = self.totals[place].plus(cost) if place in self.totals else cost
+        # The first charge decides.
+        self.rule = self.rules[pair is None]
+        self.rules = (self.rule, self.rule)
+        # Charges of one event cost the same. The rule is part of the key: a first charge that is
+        # refused has not decided it.
+        key = self.rule, body["event"], pair
+        if key not in self.prices:
+            self.prices[key] = self.rule.price(event, self.settings["neighbouring"], pair)
+        before = self.totals.get(place)
+        cost = self.prices[key]
+        self.totals[place] = cost if before is None else before.plus(cost)
 
     def has_part(self, partition: str, part: str) -> bool:
         """Tell whether a partition has a part of this name."""
         return part in self.partitions.get(partition, {"parts": ()})["parts"]
-
-    @property
-    def rule(self) -> PairFilter | MixtureFilter:
-        """Return the filter that admits charges; pairs are added until the slack is decided."""
-        return _rule(float(self.settings["epsilon"]), self.settings["delta"], self.slack or 0.0)
-
-    def rule_with(self, pair: Pair | None) -> PairFilter | MixtureFilter:
-        """Return the filter that admits charges from one with this pair on."""
-        slack = self.slack
-        if slack is None:
-            slack = 0.0 if pair is not None else self.settings["delta"]
-        return _rule(float(self.settings["epsilon"]), self.settings["delta"], slack)
 
     def units(self) -> list[str]:
         """Return the units of all charges, in alphabetical order."""
@@ -547,43 +549,17 @@ class History:
         for (each, partition, _), total in self.totals.items():
             if each == unit:
                 by_partition.setdefault(partition, []).append(total)
-        combined = Total()
+        largest: list[Total] = []
         for partition, totals in by_partition.items():
             moves = (
                 partition is not None
                 and self.settings["neighbouring"] == "replace_one"
                 and not self.partitions[partition]["fixed_key"]
             )
-            currencies = zip(*(total.amounts for total in totals), strict=True)
-            largest = [heapq.nlargest(1 + moves, amounts) for amounts in currencies]
-            for amounts in zip(*largest, strict=True):
-                combined = combined.plus(Total.of(amounts))
-        return combined
-
-
-def _pair_of(recorded: Any, event: str) -> Pair | None:
-    """Return the pair that a recorded charge counts as."""
-    if recorded is None:
-        return None
-    epsilon, delta = (float(number) for number in recorded)
-    if not (epsilon >= 0 and delta >= 0):
-        raise ValueError("no such pair")
-    return _counted(event, (epsilon, delta))
-
-
-@lru_cache(maxsize=2**15)
-def _counted(event: str, pair: Pair) -> Pair:
-    return counted_pair(event_from_json(event), pair)
-
-
-@lru_cache(maxsize=256)
-def _rule(epsilon: float, delta: float, slack: float) -> PairFilter | MixtureFilter:
-    return MixtureFilter(epsilon, delta, slack) if slack > 0 else PairFilter(epsilon, delta)
-
-
-@lru_cache(maxsize=2**15)
-def _price(
-    budget: tuple[float, float, float], event: str, neighbouring: str, pair: Pair | None
-) -> Total:
-    """Return the price of a recorded event under a budget's rule."""
-    return _rule(*budget).price(event_from_json(event), neighbouring, pair)
+            # Parts are disjoint: a unit pays for its own, and for another one if it moves.
+            if len(totals) > 1:
+                currencies = zip(*(total.amounts for total in totals), strict=True)
+                ordered = [heapq.nlargest(1 + moves, amounts) for amounts in currencies]
+                totals = list(map(Total.of, zip(*ordered, strict=True)))
+            largest += totals
+        return reduce(Total.plus, largest) if largest else Total()

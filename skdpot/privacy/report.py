@@ -1,9 +1,8 @@
-"""The report of a ledger for signatories: as text, HTML, JSON, and for a public registry."""
+"""The report of a ledger for signatories: as text, HTML and JSON."""
 
 import json
 import math
 import os
-import re
 import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -14,35 +13,9 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from skdpot.privacy.checks import check_choice
-from skdpot.privacy.events import event_to_json, leaves
+from skdpot.privacy.events import event_to_json
 from skdpot.privacy.filters import Pair
 from skdpot.privacy.records import Entry, json_number
-
-_IN_PLACE = {
-    "replace_one": "as with any other data in their place",
-    "add_remove": "as without them, or the other way round",
-}
-_NEIGHBOURS = {
-    "replace_one": "the data of one {unit} are replaced by any other data",
-    "add_remove": "the data of one {unit} are added or removed",
-}
-_ABOUT_SENSITIVITIES = (
-    "An event states the noise of a release as a multiple of its sensitivity: the largest change "
-    "of what is released, without noise, if the data of one unit change. For each estimator, whose "
-    "name is in the label, the table in doc/theory/releases.csv names the sensitivity, the "
-    "function that computes it, and the section that proves it. Other charges rest on the word of "
-    "whoever charged them."
-)
-_STYLE = (
-    "body{font-family:sans-serif;max-width:60em;margin:2em auto}"
-    "td,th{text-align:left;padding:.1em .8em .1em 0;vertical-align:top}"
-)
-_MONTHS = (
-    "January February March April May June July August September October November December".split()
-)
-# Prices are computed in doubles: a relative difference of this size is a rounding error.
-_NOISE = Decimal("1e-8")
 
 
 class Section(NamedTuple):
@@ -83,9 +56,13 @@ class Report(ABC):
     def to_html(self) -> str:
         """Return the report as a page."""
         title = next(iter(self._sections())).title
+        style = (
+            "body{font-family:sans-serif;max-width:60em;margin:2em auto}"
+            "td,th{text-align:left;padding:.1em .8em .1em 0;vertical-align:top}"
+        )
         return (
             "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>"
-            f"<title>{escape(title)}</title><style>{_STYLE}</style></head>"
+            f"<title>{escape(title)}</title><style>{style}</style></head>"
             f"<body>{self._repr_html_()}</body></html>\n"
         )
 
@@ -108,6 +85,7 @@ class Report(ABC):
         elif path.suffix == ".html":
             text = self.to_html()
         elif path.suffix == ".json":
+            # NaN and infinity are no JSON.
             text = json.dumps(self._for_json(), indent=1, allow_nan=False)
         else:
             raise ValueError(f"path must end with .txt, .html or .json, got {path.name!r}.")
@@ -123,6 +101,7 @@ def _in_columns(table: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _as_html(section: Section) -> str:
+    # Labels are text of users, and no markup.
     said = "".join(f"<p>{escape(paragraph)}</p>" for paragraph in section.paragraphs)
     kinds = ["th" if section.has_header else "td"] + ["td"] * len(section.table)
     header, *rows = [
@@ -131,23 +110,6 @@ def _as_html(section: Section) -> str:
     ] or [""]
     table = f"<table><thead>{header}</thead><tbody>{''.join(rows)}</tbody></table>"
     return f"<h3>{escape(section.title)}</h3>{said}" + (table if section.table else "")
-
-
-@dataclass(frozen=True)
-class UnitSummary:
-    """The cost of releases for one kind of unit.
-
-    Attributes
-    ----------
-    unit : str
-        "record", "user", "edge" or "node".
-    spent, left : tuple of two float
-        Pairs (epsilon, delta).
-    """
-
-    unit: str
-    spent: Pair
-    left: Pair
 
 
 @dataclass(frozen=True)
@@ -166,13 +128,10 @@ class LedgerReport(Report):
         The relation.
     rule : str
         Rule by which charges are accepted.
-    units : list of UnitSummary
-        One summary per charged unit.
+    units : dict
+        For each charged unit, the pairs (epsilon, delta) that are spent and left.
     entries : list of Entry
         All charges.
-    declarations : list of dict
-        Declarations that the file is the right one, after a restore or a lost anchor, as earlier
-        versions recorded them: each with its ``time`` and ``reason``.
     """
 
     _width = 100
@@ -184,9 +143,8 @@ class LedgerReport(Report):
     delta: float
     neighbouring: str
     rule: str
-    units: list[UnitSummary]
+    units: dict[str, tuple[Pair, Pair]]
     entries: list[Entry]
-    declarations: list[dict[str, Any]]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as values for JSON; an infinite number is "inf".
@@ -196,7 +154,7 @@ class LedgerReport(Report):
         dict
             ``time``, ``ledger``, ``place``, ``budget`` (epsilon and delta), ``neighbouring`` and
             ``rule``; ``units``, with the exact pairs ``spent`` and ``left`` and the ``sentence``
-            on who is protected; ``charges``, with all recorded values; ``declarations``.
+            on who is protected; ``charges``, with all recorded values.
         """
         return {
             "time": self.time,
@@ -207,12 +165,12 @@ class LedgerReport(Report):
             "rule": self.rule,
             "units": [
                 {
-                    "unit": each.unit,
-                    "spent": [json_number(number) for number in each.spent],
-                    "left": [json_number(number) for number in each.left],
-                    "sentence": self._protection(each),
+                    "unit": unit,
+                    "spent": [json_number(number) for number in spent],
+                    "left": [json_number(number) for number in left],
+                    "sentence": self._protection(unit),
                 }
-                for each in self.units
+                for unit, (spent, left) in self.units.items()
             ],
             "charges": [
                 {
@@ -223,115 +181,12 @@ class LedgerReport(Report):
                 }
                 for entry in self.entries
             ],
-            "declarations": self.declarations,
         }
 
     _for_json = as_dict
 
-    def registry_entry(
-        self,
-        *,
-        name: str,
-        data_curators: Sequence[str],
-        description: str,
-        intended_use: str,
-        data_product_type: str,
-        data_product_region: str,
-        registry_authors: Sequence[str],
-        model_name: str = "Central",
-        not_protected: str | None = None,
-        unit: str | None = None,
-    ) -> dict[str, Any]:
-        """Return a draft for the Differential Privacy Deployments Registry.
-
-        The ledger fills in the privacy unit and parameters, the relation, the composition, the
-        mechanisms and the dates. You give the rest.
-
-        Parameters
-        ----------
-        name, description, intended_use, data_product_region : str
-            Facts about the published data; public.
-        data_curators, registry_authors : sequence of str
-            Publishers of the data, and authors of this entry.
-        data_product_type : str
-            Type of the product, such as "Summary statistics", "Machine learning model" or
-            "Synthetic data".
-        model_name : {"Central", "Local", "Shuffle", "Federated"}, default="Central"
-            Trust model: who sees the data before noise is added.
-        not_protected : str, default=None
-            Facts that are released or declared public without noise, in words.
-        unit : {"record", "user", "edge", "node"}, default=None
-            Unit whose protection is stated; None is the unit that has spent most.
-
-        Returns
-        -------
-        dict
-            An entry in the registry's schema, with the status "Draft". Written as JSON it is a
-            YAML file, too.
-
-        Raises
-        ------
-        ValueError
-            If nothing was charged for the unit, or a charge has no finite epsilon or is seeded.
-        """
-        check_choice("model_name", model_name, ("Central", "Local", "Shuffle", "Federated"))
-        found = [each for each in self.units if unit in (None, each.unit)]
-        summary = max(found, key=lambda each: each.spent, default=None)
-        if summary is None or not math.isfinite(summary.spent[0]) or self._seeded(summary.unit):
-            raise ValueError(
-                "there is nothing to register: no charge for the unit, no finite epsilon, or "
-                "releases that can be reproduced from a seed."
-            )
-        entries = [entry for entry in self.entries if entry.unit == summary.unit]
-        (epsilon, delta), published = summary.spent, entries[0].time[:10]
-        words = " ".join([name, *data_curators, published[:4]]).lower()
-        variant = {"variant_name": "Approximate DP" if delta else "Pure DP"}
-        if not_protected is not None:
-            variant["unprotected_quantities"] = not_protected
-        shown = amount_up(epsilon).replace(",", "")
-        parameters = {"epsilon": epsilon if epsilon > 1e15 else float(shown)}
-        if delta:
-            parameters["delta"] = delta
-        return {
-            "url_slug": "-".join(re.findall("[a-z0-9]+", words)),
-            "status": "Draft",
-            "tier": 2,
-            "deployment": {
-                "basic": {
-                    "name": name,
-                    "data_curators": list(data_curators),
-                    "intended_use": intended_use,
-                    "data_product_type": data_product_type,
-                    "data_product_region": data_product_region,
-                    "description": description,
-                    "publication_date": published,
-                },
-                "dp_variant": variant,
-                "privacy_loss": {
-                    "privacy_unit": summary.unit,
-                    "privacy_unit_details": "Adjacent data sets: "
-                    + _NEIGHBOURS[self.neighbouring].format(unit=summary.unit)
-                    + ".",
-                    "privacy_parameters": parameters,
-                    "privacy_parameters_details": self._protection(summary),
-                },
-                "deployment_model": {
-                    "model_name": model_name,
-                    "release_type": "One release" if len(entries) == 1 else "Many releases",
-                },
-                "accounting": {
-                    "composition": f"{len(entries)} releases, charged to one ledger before each; "
-                    f"admitted by {self.rule}, under fully adaptive composition."
-                },
-                "implementation": {
-                    "mechanisms": "skdpot; releases described as " + ", ".join(_kinds(entries))
-                },
-                "administrative": {"registry_authors": list(registry_authors)},
-            },
-        }
-
     def _sections(self) -> list[Section]:
-        sections = [
+        return [
             Section(
                 f"Privacy report of {day(self.time)}",
                 [
@@ -342,18 +197,14 @@ class LedgerReport(Report):
             Section("Who is protected, and against what", self._who()),
             self._what(),
             Section("What is left", self._left()),
+            self._appendix(),
         ]
-        if self.declarations:
-            sections.append(
-                Section("Declarations", [_declared(each) for each in self.declarations])
-            )
-        return [*sections, self._appendix()]
 
     def _who(self) -> list[str]:
         if not self.units:
             return ["Nothing was released, so nobody needs protection."]
-        said = [self._protection(each) for each in self.units]
-        if any(each.unit == "record" for each in self.units):
+        said = [self._protection(unit) for unit in self.units]
+        if "record" in self.units:
             said.append("A person with several records is protected less: each of them counts.")
         if len(self.units) > 1:
             said.append(
@@ -368,11 +219,15 @@ class LedgerReport(Report):
         )
         return said
 
-    def _protection(self, summary: UnitSummary) -> str:
-        unit, (epsilon, delta) = summary.unit, summary.spent
+    def _protection(self, unit: str) -> str:
+        (epsilon, delta), _ = self.units[unit]
         if not math.isfinite(epsilon):
             return f"No {unit} is protected: what was released has no finite epsilon."
         seeded = self._seeded(unit)
+        in_place = {
+            "replace_one": "as with any other data in their place",
+            "add_remove": "as without them, or the other way round",
+        }[self.neighbouring]
         who = f"Every {unit} is protected: of"
         if seeded:
             who = (
@@ -383,16 +238,8 @@ class LedgerReport(Report):
         only = f" for the unit {unit}" if len(self.units) > 1 else ""
         return (
             f"{who} all that was released{only}, no outcome was more than {factor(epsilon)} times "
-            f"as probable with the data of one {unit} {_IN_PLACE[self.neighbouring]} (epsilon "
-            f"{amount_up(epsilon)}){plus}.{self._doubt()}"
-        )
-
-    def _doubt(self) -> str:
-        if not self.declarations:
-            return ""
-        return (
-            " The ledger was restored, or its anchor was lost (see the declarations): what was "
-            "released and is missing from it is spent in addition."
+            f"as probable with the data of one {unit} {in_place} (epsilon "
+            f"{amount_up(epsilon)}){plus}."
         )
 
     def _seeded(self, unit: str) -> int:
@@ -415,41 +262,43 @@ class LedgerReport(Report):
         if not self.units:
             return [f"All of the budget: {budget} for every unit."]
         return [
-            f"Of the budget of {budget} for every {each.unit}, epsilon {amount_up(each.spent[0])} "
-            f"and delta {chance_up(each.spent[1])} are spent. Another release may cost at most "
-            f"epsilon {amount_down(each.left[0])} and delta {chance_down(each.left[1])}."
-            for each in self.units
+            f"Of the budget of {budget} for every {unit}, epsilon {amount_up(spent[0])} "
+            f"and delta {chance_up(spent[1])} are spent. Another release may cost at most "
+            f"epsilon {amount_down(left[0])} and delta {chance_down(left[1])}."
+            for unit, (spent, left) in self.units.items()
         ]
 
     def _appendix(self) -> Section:
         exact = [
-            f"Spent per {each.unit}: {each.spent!r}; left: {each.left!r}." for each in self.units
+            f"Spent per {unit}: {spent!r}; left: {left!r}."
+            for unit, (spent, left) in self.units.items()
         ]
         rows: list[tuple[str, ...]]
         rows = [("number", "time", "unit", "label", "part", "event", "digest")]
         for each in self.entries:
             about = (str(each.number), each.time, each.unit, each.label, _part_of(each))
             rows.append((*about, str(each.event), each.digest[:12]))
+        about_sensitivities = (
+            "An event states the noise of a release as a multiple of its sensitivity: the largest "
+            "change of what is released, without noise, if the data of one unit change. For each "
+            "estimator, whose name is in the label, the table in doc/theory/releases.csv names the "
+            "sensitivity, the function that computes it, and the section that proves it. Other "
+            "charges rest on the word of whoever charged them."
+        )
         said = [
             f"Budget: ({self.epsilon!r}, {self.delta!r}). Neighbouring relation: "
             f"{self.neighbouring}. Charges are admitted by {self.rule}.",
             *exact,
-            *([_ABOUT_SENSITIVITIES] if self.entries else []),
+            *([about_sensitivities] if self.entries else []),
         ]
         return Section("Technical appendix", said, rows if self.entries else ())
-
-
-def _declared(declaration: dict[str, Any]) -> str:
-    return (
-        f"{day(declaration['time'])}: the ledger's file was declared to be the right one, though "
-        f"its anchor did not vouch for it. Reason: {declaration['reason']}."
-    )
 
 
 def _grouped(entries: Iterable[Entry]) -> list[list[Entry]]:
     """Return lists of charges that differ in their time only."""
     found: dict[tuple, list[Entry]] = {}
     for entry in entries:
+        # Without the event, which the appendix shows.
         key = (entry.unit, entry.label, entry.partition, entry.part, entry.pair, entry.seeded)
         found.setdefault(key, []).append(entry)
     return list(found.values())
@@ -475,11 +324,6 @@ def _period(first: Entry, last: Entry) -> str:
 
 def _part_of(entry: Entry) -> str:
     return "" if entry.partition is None else f"{entry.partition}: {entry.part}"
-
-
-def _kinds(entries: Iterable[Entry]) -> list[str]:
-    """Return the kinds of the events, each named once."""
-    return sorted({type(leaf).__name__ for entry in entries for leaf, _ in leaves(entry.event)})
 
 
 def amount_up(number: float) -> str:
@@ -511,7 +355,9 @@ def _rounded(number: float, rounding: str) -> str:
     if 0 < exact < Decimal("0.1"):
         step = Decimal(1).scaleb(exact.adjusted() - 1)
     nearest = exact.quantize(step)
-    shown = nearest if abs(exact - nearest) <= exact * _NOISE else exact.quantize(step, rounding)
+    # Prices are computed in doubles: a relative difference of 1e-8 is a rounding error.
+    is_noise = abs(exact - nearest) <= exact * Decimal("1e-8")
+    shown = nearest if is_noise else exact.quantize(step, rounding)
     text = f"{shown:,f}"
     # Small amounts have two significant digits, and every amount at least two decimals.
     while text.endswith("0") and len(text.rpartition(".")[2]) > 2:
@@ -549,6 +395,7 @@ def _chance(delta: float, rounding: str, rounded_inverse: Callable[[Decimal], in
 
 def factor(epsilon: float) -> str:
     """Return the factor by which an epsilon can raise a probability, rounded up."""
+    # From there on nobody needs the number.
     if epsilon > 30:
         return "more than 10 million million"
     grown = math.exp(epsilon)
@@ -565,4 +412,9 @@ def day(time: str) -> str:
     '5 March 2031'
     """
     when = datetime.fromisoformat(time)
-    return f"{when.day} {_MONTHS[when.month - 1]} {when.year}"
+    # Not by strftime, which speaks the language of the machine.
+    months = (
+        "January", "February", "March", "April", "May", "June", "July", "August", "September",
+        "October", "November", "December",
+    )  # fmt: skip
+    return f"{when.day} {months[when.month - 1]} {when.year}"

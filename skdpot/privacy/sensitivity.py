@@ -32,6 +32,7 @@ def _doubled_if_replaced(bound: float, relation: str) -> float:
 
 # Sensitivities of counts of records.
 
+
 _ROOT_OF_TWO = math.nextafter(math.sqrt(2.0), 2.0)
 
 
@@ -379,8 +380,6 @@ def _norm(*numbers: float) -> float:
 # divergence from the product of the marginals, times the regularisation. Every bound is sharp, and
 # raised by a share of 1e-12, which covers its rounding errors.
 
-_EPS = float(np.finfo(np.float64).eps)
-
 
 def transport_cost_sensitivity(
     cost_range: float, n: Any, m: Any, *, labels: str = "public", divergence: str = "ot"
@@ -493,6 +492,7 @@ def pairwise_sensitivities(
     shares = cost_range / np.asarray(sizes, dtype=np.float64)
     k = len(shares)
     pairs = np.array(list(combinations(range(k), 2)))
+    # A record of sample g changes the costs of all pairs with g, each at most by its share.
     takes_part = (pairs == np.arange(k)[:, None, None]).any(axis=2)
     changes = shares[:, None] * takes_part
     if labels == "private":
@@ -534,7 +534,9 @@ def cost_vector_sensitivities(
     _check_replaced(relation, "sizes are public")
     sensitivities, changes = pairwise_sensitivities(cost_range, sizes, **options)
     relative = changes / sensitivities
-    margin = 1.0 + 8 * _EPS * float((cost_range / sensitivities).max() + len(sensitivities))
+    margin = 1.0 + 8 * float(np.finfo(np.float64).eps) * float(
+        (cost_range / sensitivities).max() + len(sensitivities)
+    )
     l1, l2 = relative.sum(axis=1).max(), np.linalg.norm(relative, axis=1).max()
     return margin * float(l1), margin * float(l2)
 
@@ -624,6 +626,7 @@ def noisy_sinkhorn_sensitivity(
     >>> round(noisy_sinkhorn_sensitivity(1.0, 1.0, 1000, 1000, 1.0), 3)
     1.076
     """
+    # All potentials of the other sample may move; the record's own moves by R at most.
     others_of_x = np.sqrt(m) * half_step_shift(cost_range, reg, n, bound)
     others_of_y = np.sqrt(n) * half_step_shift(cost_range, reg, m, bound)
     others = np.maximum(others_of_x, others_of_y)
@@ -673,6 +676,7 @@ def plan_cost_sensitivity(
     >>> round(plan_cost_sensitivity(1.0, 1.0, 1000, 1000, 1.0), 5)
     0.00272
     """
+    # The largest value of c exp(-c / reg) over costs up to the range is at this cost.
     steepest = min(reg, cost_range)
     with np.errstate(over="ignore"):
         largest_term = steepest * np.exp((2 * bound - steepest) / reg)
@@ -787,12 +791,6 @@ def utility_sensitivity(
 #
 # Every bound is proven in :ref:`proof-message-sensitivity`, sharp, and raised by a share of 1e-12,
 # which covers its rounding errors.
-
-# Relative rounding error of the quotient of an amount and the width of a grid.
-_ROUNDING_OF_QUOTIENTS = 2.0**-51
-# Rounding error of a solver for each operation of a sum, relative to its largest number: eight
-# times that of sums and quotients alone, and that of nested iterations that stop near a root.
-_ROUNDING, _ROUNDING_OF_ITERATIONS = 2.0**-50, 2.0**-42
 
 
 def message_sensitivity(
@@ -940,7 +938,9 @@ def message_error(
     """
     eta, cap, degree = (np.asarray(value, dtype=np.float64) for value in (eta, cap, degree))
     size = reach + largest_marginal + eta * (cap + largest_scale)
-    share = _ROUNDING_OF_ITERATIONS if iterative else _ROUNDING
+    # Rounding error for each operation of a sum, relative to its largest number: eight times that
+    # of sums and quotients alone, and that of nested iterations that stop near a root.
+    share = 2.0**-42 if iterative else 2.0**-50
     error = share * np.sqrt(degree) * (degree + 16.0) * size / eta
     return np.asarray(np.minimum(error, np.sqrt(degree) * cap / 2.0))
 
@@ -979,8 +979,8 @@ def rounded_message_sensitivity(
     4.0
     """
     moved = computed_message_sensitivity(exact, error)
-    # Rounding moves each amount by at most half a unit, plus the error of its quotient.
-    rounding = np.sqrt(degree) * (1.0 + _ROUNDING_OF_QUOTIENTS * (cap / unit + 1.0))
+    # Rounding moves each amount by at most half a unit, plus the relative error of its quotient.
+    rounding = np.sqrt(degree) * (1.0 + 2.0**-51 * (cap / unit + 1.0))
     return moved / unit + rounding
 
 

@@ -10,8 +10,6 @@ import numpy as np
 from skdpot.privacy.quotes import without_quotes
 from skdpot.transport.barycenter import BarycenterResult, PointGroup, solve
 
-_KIND, _PLACE = "kind of step", "place"
-
 
 class BarycenterOwner:
     """An owner of one group's rows, who answers the coordinator's steps; **not private**.
@@ -41,6 +39,7 @@ class BarycenterOwner:
     """
 
     def __init__(self, points: Any) -> None:
+        # Errors of NumPy quote values, and rows are private.
         self._group = without_quotes(
             lambda: PointGroup(points), "points must be a non-empty matrix of finite numbers."
         )
@@ -59,7 +58,7 @@ class BarycenterOwner:
             The weighted summand of this group.
         """
         arrays = _unpacked(message)
-        kind, place = str(arrays.pop(_KIND)), int(arrays.pop(_PLACE))
+        kind, place = str(arrays.pop("kind of step")), int(arrays.pop("place"))
         return _packed({"answer": self._group.answer(kind, arrays, place)})
 
     def put_away(self) -> bytes:
@@ -101,7 +100,7 @@ def barycenter_rounds(
         Number of points of the barycenter, which have equal masses.
     **problem
         ``method`` ("dual", the paper's; "bundle" or "free"), ``candidates``,
-        ``weights``, ``bounds``, ``tol``, ``max_iter``, ``n_features``.
+        ``weights``, ``tol``, ``max_iter``, ``n_features``.
 
     Returns
     -------
@@ -132,12 +131,15 @@ def barycenter_rounds(
     step, n_rounds = next(rounds), 0
     while True:
         n_rounds += 1
-        told = {**step.arrays, _KIND: np.array(step.kind)}
-        answers = ask([_packed({**told, _PLACE: np.array(place)}) for place in range(n_owners)])
+        # The kind travels as an array, as a message is a file of arrays and nothing else.
+        told = {**step.arrays, "kind of step": np.array(step.kind)}
+        answers = ask([_packed({**told, "place": np.array(place)}) for place in range(n_owners)])
         found = [_unpacked(answer)["answer"] for answer in answers]
+        # A missing answer would be a sum over fewer owners, and nobody would notice.
         if len(found) != n_owners or any(one.shape != (step.size,) for one in found):
             raise ValueError(f"step {step.kind!r} needs {n_owners} answers of {step.size} numbers.")
         try:
+            # All that the method sees is the sum.
             step = rounds.send(np.sum(found, axis=0))
         except StopIteration as end:
             return replace(end.value, n_rounds=n_rounds)
@@ -150,5 +152,6 @@ def _packed(arrays: dict[str, Any]) -> bytes:
 
 
 def _unpacked(data: bytes) -> dict[str, np.ndarray]:
+    # Without pickles, no message can execute code.
     with np.load(io.BytesIO(data), allow_pickle=False) as file:
         return dict(file)

@@ -7,6 +7,7 @@ results here are computed from those, and from public numbers.
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral, Real
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -30,59 +31,11 @@ from skdpot.releases import MessageReleases, ReleaseSeries
 from skdpot.transport.consensus import (
     FAMILIES,
     BipartiteNetwork,
-    LinearUtility,
-    Side,
     SideState,
-    make_utility,
     repair,
     starting_amounts,
     starting_eta,
 )
-
-# With loud noise, the projection of the messages may fail; amounts nearer to the start are tried.
-_SHARES = (1.0, 0.3, 0.1)
-
-
-@dataclass(frozen=True)
-class DeclaredUtilities:
-    """The public facts about the utilities of one side.
-
-    Attributes
-    ----------
-    family : {"linear", "quadratic", "log"}
-        The family of the utilities.
-    low, high : float
-        The range of the private parameters.
-    scale : float
-        Curvature b of quadratic utilities, and c in ``a log(1 + x / c)``.
-    """
-
-    family: str
-    low: float
-    high: float
-    scale: float = 1.0
-
-    @property
-    def width(self) -> float:
-        """Return the width of the range."""
-        return self.high - self.low
-
-    def make(self, values: np.ndarray) -> Any:
-        """Return utilities with parameters, which are clipped to the range if they are private."""
-        values = np.clip(np.where(np.isnan(values), self.low, values), self.low, self.high)
-        return make_utility(self.family, values, np.full_like(values, self.scale))
-
-    def marginal_bounds(self, cap: float) -> tuple[float, float]:
-        """Return the range of marginal utilities up to an amount, and their minimum curvature."""
-        ranges = {"a": (self.low, self.high)} | dict.fromkeys("bc", (self.scale, self.scale))
-        return marginal_bounds(self.family, ranges, cap)
-
-    def largest_marginal(self, cap: float) -> float:
-        """Return the largest absolute marginal utility up to an amount."""
-        largest = max(abs(self.low), abs(self.high))
-        if self.family == "quadratic":
-            return largest + self.scale * cap
-        return largest / self.scale if self.family == "log" else largest
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,21 +46,27 @@ class RoundReleases(ReleaseSeries):
     ----------
     network : BipartiteNetwork
         The public network.
-    noises : tuple of MessageReleases or None
-        The noise of targets and of sources; None for a side without utilities.
-    declared : tuple of DeclaredUtilities or None
-        The public facts about their utilities.
+    noises : tuple of MessageReleases
+        The noise of targets, and of sources if they have utilities.
+    family : {"linear", "quadratic", "log"}
+        The family of the utilities.
+    ranges : tuple of (float, float)
+        The ranges of their private parameters, for each noise.
+    scale : float
+        Curvature b of quadratic utilities, and c in ``a log(1 + x / c)``; public.
     eta : float
         Penalty of the rounds.
     n_rounds : int
         Number of messages of every node, for which the budget is divided.
     average_from : int
-        The first round whose amounts are averaged.
+        The first round whose amounts and prices are averaged.
     """
 
     network: BipartiteNetwork
-    noises: tuple[Any, ...]
-    declared: tuple[DeclaredUtilities | None, DeclaredUtilities | None]
+    noises: tuple[MessageReleases, ...]
+    family: str
+    ranges: tuple[tuple[float, float], ...]
+    scale: float
     eta: float
     n_rounds: int
     average_from: int
@@ -115,23 +74,108 @@ class RoundReleases(ReleaseSeries):
     @property
     def event(self) -> DpEvent:
         """Return the event of the node that spends most: a unit of privacy belongs to one node."""
-        return max(self._noisy, key=lambda noise: noise.epsilons.max(initial=0.0)).event
+        return max(self.noises, key=lambda noise: noise.epsilons.max(initial=0.0)).event
 
     @property
     def epsilons(self) -> tuple[np.ndarray, ...]:
         """Return the epsilon of each target, and of each source."""
-        return tuple(noise.epsilons for noise in self._noisy)
+        return tuple(noise.epsilons for noise in self.noises)
 
-    def run(self, utilities: Any, progress: Any = None) -> Any:
-        """Return the agreement of the nodes."""
-        return private_consensus(
-            self.network, utilities, self.noises, self.declared, eta=self.eta,
-            n_rounds=self.n_rounds, average_from=self.average_from, progress=progress,
-        )  # fmt: skip
+    def run(self, utilities: Any, progress: Callable[[], Any]) -> Any:
+        """Return what the nodes agree on: a function of their noisy messages only.
 
-    @property
-    def _noisy(self) -> list[Any]:
-        return [noise for noise in self.noises if noise is not None]
+        Utilities are in the order of the targets. The answers of a side without noise follow from
+        released messages. All rounds are made, for any messages.
+
+        A node starts from its last multiplier, which is private; it reaches the same minimiser from
+        any start, up to an error that the noise covers. (Hughes and Chen, Algorithm 2, with the
+        corrections of :ref:`differences`.)
+        """
+        network, eta = self.network, self.eta
+        # Each side has its own order of the edges, and messages cross between them.
+        order, back = network.sources.positions, network.targets.positions
+        start = starting_amounts(network)
+        states = (
+            SideState(network.targets, utilities[0], 1, start),
+            SideState(network.sources, utilities[1].take(order), -1, start[order]),
+        )
+        sent = [start, start[order]]
+        agreed, amounts, prices = start, np.zeros_like(start), np.zeros_like(start)
+        rows = []
+        for n_iter in range(1, self.n_rounds + 1):
+            # The published iteration has no over-relaxation, and no shift of prices.
+            with silence():
+                answers = [
+                    state.answer(sent[k], sent[1 - k], eta, 1.0, 0.0)
+                    for k, state in enumerate(states)
+                ]
+            # New arrays, since a state overwrites its answers.
+            sent = [answer.copy() for answer in answers]
+            for k, noise in enumerate(self.noises):
+                error = self._error_of(states[k], self.ranges[k])
+                sent[k] = noise.run(answers[k], eta, error=error)
+            # From messages with noise only, as everything below.
+            before, agreed = agreed, 0.5 * (sent[0] + sent[1][back])
+            primal = float(np.linalg.norm(sent[0] - sent[1][back]))
+            rows.append((n_iter, eta, primal, eta * float(np.linalg.norm(agreed - before))))
+            # Noise of single rounds averages out, and the first rounds are far from agreement.
+            if n_iter >= self.average_from:
+                amounts += agreed
+                prices += states[0].prices
+            progress()
+        n_averaged = self.n_rounds - self.average_from + 1
+        names = ("n_iter", "eta", "primal_residual", "dual_residual")
+        return SimpleNamespace(
+            plan=self._feasible(amounts / n_averaged),
+            prices=prices / n_averaged,
+            n_iter=self.n_rounds,
+            primal_residual=rows[-1][2],
+            dual_residual=rows[-1][3],
+            history=dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True)),
+        )
+
+    def _error_of(self, state: SideState, between: tuple[float, float]) -> np.ndarray:
+        """Return how far each node's computed messages may be from the exact minimisers, in l2.
+
+        The state is the public one after the answer.
+        """
+        # The largest absolute marginal utility, at no amount or at the cap.
+        side, largest = state.side, max(map(abs, between))
+        if self.family == "quadratic":
+            largest += self.scale * float(side.upper.max(initial=0.0))
+        elif self.family == "log":
+            largest /= self.scale
+        # Released numbers, so that the error bound is public, and so is the noise.
+        reach = np.zeros(side.n_nodes)
+        np.maximum.at(reach, side.nodes, self.eta * np.abs(state.agreed) + np.abs(state.prices))
+        return message_error(
+            self.eta,
+            side.upper,
+            side.degrees,
+            reach=reach,
+            largest_marginal=largest,
+            largest_scale=self.scale if self.family == "log" else 0.0,
+            # Amounts of the other families are a closed form of the multiplier.
+            iterative=self.family == "log",
+        )
+
+    def _feasible(self, amounts: np.ndarray) -> np.ndarray:
+        """Return the nearest feasible plan, within the bounds of edges, by alternating projections.
+
+        With loud noise, the projection may fail. The budget is spent, and a plan from a part of the
+        messages is better than none: amounts nearer to the start are tried.
+        """
+        targets, sources = self.network.targets, self.network.sources
+        # No edge carries more than its ends may; amounts far beyond are noise.
+        caps = np.minimum(targets.upper[targets.nodes], sources.upper[targets.neighbours])
+        clipped = np.clip(amounts, -caps, 2.0 * caps)
+        start = starting_amounts(self.network)
+        for share in (1.0, 0.3, 0.1):
+            try:
+                return repair(self.network, start + share * (clipped - start))
+            except RuntimeError:
+                continue
+        return repair(self.network, start)
 
 
 class PrivateMessageADMM(AllocationEstimator):
@@ -280,219 +324,50 @@ class PrivateMessageADMM(AllocationEstimator):
         self.verbose = verbose
 
     def _plan(self, problem: Problem) -> ReleasePlan:
-        network, source = problem.network, make_source(self.random_state)
-        declared = declare_utilities(
-            self.utility, read_ranges(self.utility_bounds), self.utility_scale,
-            both=len(problem.values) > 1,
-        )  # fmt: skip
-        factors = read_factors(self.node_budgets, network)
-        noises = tuple(
-            make_noise(
-                side, declared_side, epsilon=self.epsilon, delta=self.delta,
-                n_rounds=self.n_rounds, protect=self.protect, factors=part, source=source,
+        network, source, family = problem.network, make_source(self.random_state), self.utility
+        # Sensitivities of all edges follow from one public scale.
+        if np.ndim(self.utility_scale) or sparse.issparse(self.utility_scale):
+            raise ValueError("utility_scale must be a number with messages: one for all edges.")
+        scale = float(self.utility_scale)
+        # Sources without utilities release nothing.
+        sides = (network.targets, network.sources)[: len(problem.values)]
+        ranges = read_ranges(self.utility_bounds)[: len(sides)]
+        noises = []
+        for side, between, factors in zip(
+            sides, ranges, read_factors(self.node_budgets, network), strict=False
+        ):
+            of_family = {"a": between, "b": (scale, scale), "c": (scale, scale)}
+            # A node's own cap decides how large its marginal utilities can be.
+            bounds = np.array(
+                [marginal_bounds(family, of_family, float(cap)) for cap in side.upper]
             )
-            for side, declared_side, part in zip(
-                (network.targets, network.sources), declared, factors, strict=True
+            noises.append(
+                MessageReleases(
+                    self.epsilon,
+                    self.delta,
+                    n_rounds=self.n_rounds,
+                    degrees=side.degrees,
+                    # Utilities that differ are never treated as public, however little they do.
+                    utility_range=np.maximum(bounds[:, 0], np.finfo(float).tiny),
+                    cap=side.upper,
+                    least=side.lower,
+                    curvature=bounds[:, 1],
+                    protect=self.protect,
+                    factors=factors,
+                    source=source,
+                )
             )
-        )  # fmt: skip
-        width = max(declared_side.width for declared_side in declared if declared_side is not None)
-        eta = starting_eta(network, width) if self.eta is None else self.eta
+        eta = self.eta
+        if eta is None:
+            eta = starting_eta(network, max(high - low for low, high in ranges))
+        # The published method uses the last round.
         average_from = self.n_rounds // 2 + 1 if self.averaging else self.n_rounds
-        release = RoundReleases(network, noises, declared, eta, self.n_rounds, average_from)
+        release = RoundReleases(
+            network, tuple(noises), family, ranges, scale, eta, self.n_rounds, average_from
+        )
         return self._plan_of(release, source, delta=self.delta, by="messages")
 
     def _run(self, plan: ReleasePlan, problem: Problem) -> Solution:
-        targets, sources = problem.utilities()
-        utilities = targets, None if plan.release.declared[1] is None else sources
         with self._bar(self.n_rounds) as bar:
-            found = plan.release.run(utilities, bar.update)
+            found = plan.release.run(problem.utilities(), bar.update)
         return Solution(problem.network, problem.compact, found)
-
-
-@dataclass(frozen=True, eq=False)
-class Agreement:
-    """The result of noisy messages; it is a function of these messages.
-
-    Attributes
-    ----------
-    plan : ndarray of shape (n_edges,)
-        Feasible plan nearest to `agreed`, in the order of the targets.
-    agreed : ndarray of shape (n_edges,)
-        Mean of both sides' amounts: of the last round, or averaged over rounds.
-    prices : ndarray of shape (n_edges,)
-        Dual variables, likewise.
-    history : dict of str to ndarray
-        ``n_iter``, ``eta``, ``primal_residual`` and ``dual_residual`` of every round.
-    """
-
-    plan: np.ndarray
-    agreed: np.ndarray
-    prices: np.ndarray
-    history: dict[str, np.ndarray]
-
-    @property
-    def n_iter(self) -> int:
-        """Return the number of rounds."""
-        return len(self.history["n_iter"])
-
-    @property
-    def primal_residual(self) -> float:
-        """Return the primal residual of the last round."""
-        return float(self.history["primal_residual"][-1])
-
-    @property
-    def dual_residual(self) -> float:
-        """Return the dual residual of the last round."""
-        return float(self.history["dual_residual"][-1])
-
-
-def declare_utilities(
-    utility: str, ranges: tuple[tuple[float, float], tuple[float, float]], scale: Any, *, both: bool
-) -> tuple[DeclaredUtilities | None, DeclaredUtilities | None]:
-    """Return the public facts about the utilities of targets, and of sources if they have any."""
-    if np.ndim(scale) or sparse.issparse(scale):
-        raise ValueError("utility_scale must be a number with messages: one for all edges.")
-    found = [DeclaredUtilities(utility, *pair, float(scale)) for pair in ranges[: 1 + both]]
-    return (*found, None)[:2]  # type: ignore[return-value]
-
-
-def make_noise(
-    side: Side,
-    declared: DeclaredUtilities | None,
-    *,
-    epsilon: float,
-    delta: float,
-    n_rounds: int,
-    protect: str = "parameter",
-    factors: Any = 1.0,
-    source: Any = None,
-) -> MessageReleases | None:
-    """Return the noise of a side's messages, or None for a side without utilities."""
-    if declared is None:
-        return None
-    bounds = np.array([declared.marginal_bounds(float(cap)) for cap in side.upper])
-    # Utilities that differ are never treated as public, however small the difference is.
-    bounds[:, 0] = np.maximum(bounds[:, 0], np.finfo(float).tiny)
-    return MessageReleases(
-        epsilon,
-        delta,
-        n_rounds=n_rounds,
-        degrees=side.degrees,
-        utility_range=bounds[:, 0],
-        cap=side.upper,
-        least=side.lower,
-        curvature=bounds[:, 1],
-        protect=protect,
-        factors=factors,
-        source=source,
-    )
-
-
-def error_of_answers(state: SideState, declared: DeclaredUtilities, eta: float) -> np.ndarray:
-    """Return how far each node's computed messages may be from the exact minimisers, in l2.
-
-    The state is the public one after the answer.
-    """
-    side = state.side
-    reach = np.zeros(side.n_nodes)
-    np.maximum.at(reach, side.nodes, eta * np.abs(state.agreed) + np.abs(state.prices))
-    return message_error(
-        eta,
-        side.upper,
-        side.degrees,
-        reach=reach,
-        largest_marginal=declared.largest_marginal(float(side.upper.max(initial=0.0))),
-        largest_scale=declared.scale if declared.family == "log" else 0.0,
-        iterative=declared.family not in ("linear", "quadratic"),
-    )
-
-
-def private_consensus(
-    network: BipartiteNetwork,
-    utilities: tuple[Any, Any],
-    noises: tuple[Any, Any],
-    declared: tuple[DeclaredUtilities | None, DeclaredUtilities | None],
-    *,
-    eta: float,
-    n_rounds: int,
-    relaxation: float = 1.0,
-    average_from: int | None = None,
-    progress: Callable[[], Any] | None = None,
-) -> Agreement:
-    """Return the agreement of nodes by rounds of noisy messages; a function of those messages.
-
-    Utilities are in the order of the targets, and None for a side without any, whose answers follow
-    from released messages. All rounds are made, for any messages. Amounts and prices are averaged
-    from the round `average_from` on; None takes the last.
-
-    A node starts from its last multiplier, which is private; it reaches the same minimiser from any
-    start, up to `error_of_answers`, which the noise covers. (Hughes and Chen, Algorithm 2, with the
-    corrections of :ref:`differences`.)
-    """
-    order, back = network.sources.positions, network.targets.positions
-    start = starting_amounts(network)
-    states = (
-        SideState(network.targets, _or_nothing(utilities[0], network), 1, start),
-        SideState(network.sources, _or_nothing(utilities[1], network).take(order), -1,
-                  start[order]),
-    )  # fmt: skip
-    sent = [start, start[order]]
-    agreed, totals, n_averaged = start, [np.zeros_like(start), np.zeros_like(start)], 0
-    rows = []
-    for round_ in range(1, n_rounds + 1):
-        with silence():
-            answers = [
-                state.answer(sent[k], sent[1 - k], eta, relaxation, 0.0)
-                for k, state in enumerate(states)
-            ]
-        sent = [
-            released_answers(state, answer, noise, declared_side, eta)
-            for state, answer, noise, declared_side in zip(
-                states, answers, noises, declared, strict=True
-            )
-        ]
-        before, agreed = agreed, 0.5 * (sent[0] + sent[1][back])
-        primal = float(np.linalg.norm(sent[0] - sent[1][back]))
-        rows.append((round_, eta, primal, eta * float(np.linalg.norm(agreed - before))))
-        if round_ >= (average_from or n_rounds):
-            n_averaged += 1
-            totals[0] += agreed
-            totals[1] += states[0].prices
-        if progress is not None:
-            progress()
-    means = [total / n_averaged for total in totals]
-    names = ("n_iter", "eta", "primal_residual", "dual_residual")
-    return Agreement(
-        plan=_feasible(network, means[0]),
-        agreed=means[0],
-        prices=means[1],
-        history=dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True)),
-    )
-
-
-def _or_nothing(utility: Any, network: BipartiteNetwork) -> Any:
-    return LinearUtility(np.zeros(network.n_edges)) if utility is None else utility
-
-
-def released_answers(
-    state: SideState, answer: np.ndarray, noise: Any, declared: DeclaredUtilities | None, eta: float
-) -> np.ndarray:
-    """Return the message of a side: a new array, since the state overwrites its answers."""
-    if noise is None or declared is None:
-        return answer.copy()
-    return noise.run(answer, eta, error=error_of_answers(state, declared, eta))
-
-
-def _feasible(network: BipartiteNetwork, amounts: np.ndarray) -> np.ndarray:
-    """Return the nearest feasible plan, within the bounds of edges, by alternating projections."""
-    targets, sources = network.targets, network.sources
-    caps = np.minimum(targets.upper[targets.nodes], sources.upper[targets.neighbours])
-    clipped = np.clip(amounts, -caps, 2.0 * caps)
-    start = starting_amounts(network)
-    for share in _SHARES:
-        try:
-            return repair(network, start + share * (clipped - start))
-        except RuntimeError:
-            # The budget is spent, and a plan from a part of the messages is better than none.
-            continue
-    return repair(network, start)

@@ -27,38 +27,25 @@ from skdpot.privacy.preview import ExpectedError, HasExpectedErrors, NoGuarantee
 from skdpot.privacy.random import NoiseSource
 from skdpot.privacy.sensitivity import noisy_sinkhorn_sensitivity, plan_cost_sensitivity
 
-_LARGEST_EXPONENT = 709.0
 # Maximum number of rounds, unless more are asked for.
 MOST_ROUNDS = 10
-# More rounds lose more by noise than they gain by convergence, unless the standard deviation of the
-# noise is below this share of the bound on potentials (tried for regularisations of 0.2 to 1 times
-# R).
-_SMALL_NOISE = 0.02
-# Rounding to the grid adds at most this share of a round's sensitivity, or this share of the noise,
-# whichever is more: the noise must span fewer than 2**40 points.
-_GRID_SHARE, _GRID_SHARE_OF_NOISE = 2.0**-20, 2.0**-27
-# A larger budget is not spent, since noise can hardly be smaller.
-_LARGEST_BUDGET = 1e30
-# With a larger epsilon times the number of records, the grid of the second stage, which is finer
-# than its noise, would not reach the largest cost of a plan.
-_LARGEST_EPSILON = 2.0**39
-# Larger exponents, or their products with costs, could overflow.
-_LARGEST_RATIO = 700.0
 # Error of the arithmetic, as a share of its inputs.
 _ARITHMETIC_SHARE = 2.0**-44
+# Rounding of prices and of multipliers, as a share of them.
 _MARGIN = 1e-12
-# A few matrices with this many costs are held in memory.
-_LARGEST = 1 << 26
 
 
 class Problem(NamedTuple):
-    """Sizes of two samples, the range of costs, the regularisation, a bound of potentials."""
+    """Sizes of two samples, the range of costs, and the regularisation.
+
+    Potentials are clipped to the range of costs, R, before they are used. Without noise that
+    changes nothing: exact ones are below R.
+    """
 
     n: int
     m: int
     cost_range: float
     reg: float
-    bound: float
 
     @property
     def smaller(self) -> int:
@@ -68,7 +55,7 @@ class Problem(NamedTuple):
     def round_sensitivity(self, rounding: float = 0.0) -> float:
         """Return how much a record moves everything that a round releases."""
         return noisy_sinkhorn_sensitivity(
-            self.cost_range, self.reg, self.n, self.m, self.bound, rounding=rounding
+            self.cost_range, self.reg, self.n, self.m, self.cost_range, rounding=rounding
         )
 
     @property
@@ -77,21 +64,14 @@ class Problem(NamedTuple):
         return self.cost_range / self.reg
 
 
-def check_problem(n_samples: Any, cost_range: Any, reg: Any, bound: Any = None) -> Problem:
+def check_problem(n_samples: Any, cost_range: Any, reg: Any) -> Problem:
     """Return the public quantities, or raise."""
+    # One number stands for two samples of a size.
     sizes = n_samples if isinstance(n_samples, (tuple, list)) else (n_samples, n_samples)
     if len(sizes) != 2:
         raise ValueError(f"n_samples must be one size for both samples, or two, got {n_samples!r}.")
     n, m = (check_count("n_samples", size) for size in sizes)
-    cost_range, reg = check_positive("cost_range", cost_range), check_positive("reg", reg)
-    return Problem(
-        n, m, cost_range, reg, cost_range if bound is None else check_positive("bound", bound)
-    )
-
-
-def exp(exponent: float) -> float:
-    """Return the exponential, infinity on overflow."""
-    return math.exp(exponent) if exponent < _LARGEST_EXPONENT else math.inf
+    return Problem(n, m, check_positive("cost_range", cost_range), check_positive("reg", reg))
 
 
 def published_privacy(
@@ -158,6 +138,7 @@ def published_privacy(
     problem = check_problem(n_samples, cost_range, reg)
     n_iter = check_count("n_iter", n_iter)
     noise_variance = check_positive("noise_variance", noise_variance)
+    # In logarithms, since the exponential of the claim overflows for a small regularisation.
     log_term = math.log(4 * problem.reg * problem.cost_range / problem.smaller)
     constant = problem.reg / 2 * float(np.logaddexp(0.0, log_term + 6 * problem.ratio))
     price = n_iter * constant / noise_variance
@@ -172,7 +153,6 @@ def sound_privacy(
     n_samples: Any,
     cost_range: float,
     reg: float,
-    bound: float | None = None,
 ) -> float:
     r"""Return the epsilon of noisy Sinkhorn on clipped potentials.
 
@@ -187,12 +167,10 @@ def sound_privacy(
     n_samples : int or tuple of two ints
         Size of both samples, or their sizes. They are public, and so is the sample of each record.
     cost_range : float
-        Costs lie between 0 and this.
+        Costs lie between 0 and this, R. Released potentials are clipped to ``[-R, R]`` before they
+        are used.
     reg : float
         Regularisation.
-    bound : float, default=None
-        Released potentials are clipped to ``[-bound, bound]`` before they are used; by default
-        `cost_range`.
 
     Returns
     -------
@@ -220,19 +198,11 @@ def sound_privacy(
     >>> round(sound_privacy(1, 16.0, 1e-5, n_samples=1000, cost_range=1.0, reg=1.0), 2)
     1.0
     """
-    problem = check_problem(n_samples, cost_range, reg, bound)
+    problem = check_problem(n_samples, cost_range, reg)
     n_iter = check_count("n_iter", n_iter)
     noise_variance = check_positive("noise_variance", noise_variance)
     multiplier = math.sqrt(noise_variance / n_iter) / problem.round_sensitivity()
     return epsilon_of(multiplier, check_delta(delta))
-
-
-def published_linear_sensitivity(problem: Problem) -> float:
-    """Return the bound of Lemma 5 on how much a record moves the cost of the optimal plan."""
-    largest = problem.cost_range
-    information = problem.reg * math.log(problem.smaller)
-    stability = largest * math.sqrt(problem.ratio / (2 * problem.smaller)) * exp(problem.ratio)
-    return 2 * largest / problem.smaller + min(information, largest, stability)
 
 
 @dataclass(frozen=True)
@@ -301,30 +271,49 @@ def plan_noisy_sinkhorn(
     (57, 0.0054)
     """
     epsilon, delta = check_positive("epsilon", epsilon), check_gaussian_delta(delta)
-    epsilon = min(epsilon, _LARGEST_BUDGET)
+    # A larger budget is not spent, since noise can hardly be smaller.
+    epsilon = min(epsilon, 1e30)
     # With this deviation, a single round costs half of epsilon.
     half = calibrate_noise_multiplier(epsilon / 2, delta) * _round_sensitivity(problem)
+    # The budget decides on the rounds, and the rounds on the noise.
     if noise_variance is None:
-        n_iter = _rounds(n_iter, _SMALL_NOISE * problem.bound / half)
+        # More rounds lose more by noise than they gain by convergence, unless the standard
+        # deviation is below a fiftieth of the bound on potentials (tried for regularisations of 0.2
+        # to 1 times R).
+        n_iter = _rounds(n_iter, 0.02 * problem.cost_range / half)
         noise_variance = n_iter * half**2
     else:
         noise_variance = check_positive("noise_variance", noise_variance)
         n_iter = _rounds(n_iter, math.sqrt(noise_variance) / half)
-    granularity = _granularity(problem, math.sqrt(noise_variance))
+    # Rounding to the grid adds at most a share of 2**-20 to a round's sensitivity, or of 2**-27 to
+    # the noise, whichever is more: the noise must span fewer than 2**40 points.
+    rounding = max(2.0**-20 * _round_sensitivity(problem), 2.0**-27 * math.sqrt(noise_variance))
+    rounding /= math.sqrt(max(problem.n, problem.m))
+    granularity = math.ldexp(0.5, math.frexp(rounding)[1])
     of_all_rounds = math.sqrt(n_iter) * _round_sensitivity(problem, granularity)
     multiplier = math.sqrt(noise_variance) / of_all_rounds * (1 - _MARGIN)
     first_epsilon = epsilon_of(multiplier, delta)
     left = _what_is_left(epsilon, delta, multiplier, first_epsilon)
+    n, m, cost_range, reg = problem
+    moved = plan_cost_sensitivity(cost_range, reg, n, m, cost_range, rounding=_ARITHMETIC_SHARE)
+    # Larger exponents than 700, or their products with costs, could overflow.
+    if not (2 * problem.ratio <= 700.0 and math.isfinite(moved)):
+        raise ValueError(
+            f"reg={reg!r} is too small for potentials up to {cost_range!r}: the cost of their plan "
+            "may be beyond the range of doubles. Choose a larger reg."
+        )
     plan = NoisySinkhornPlan(
         problem=problem,
         n_iter=n_iter,
         noise_variance=noise_variance,
         granularity=granularity,
         noise_multiplier=multiplier,
-        cost_sensitivity=_cost_sensitivity(problem),
+        cost_sensitivity=moved,
         delta=delta,
         first_epsilon=first_epsilon,
-        second_epsilon=min(left, _LARGEST_EPSILON / problem.smaller),
+        # With more, the grid of the second stage, which is finer than its noise, would not reach
+        # the largest cost of a plan.
+        second_epsilon=min(left, 2.0**39 / problem.smaller),
     )
     # Computed now, since they raise if the noise is out of range.
     plan.potential_mechanism, plan.cost_mechanism  # noqa: B018
@@ -343,16 +332,18 @@ def run_noisy_sinkhorn(
     """
     problem, mechanism = plan.problem, plan.potential_mechanism
     costs = read_costs(cost, problem)
-    bound, largest = problem.bound, problem.cost_range
+    largest = problem.cost_range
     with np.errstate(all="ignore"):
         costs = np.clip(np.where(np.isnan(costs), largest, costs), 0.0, largest)
         psi = np.zeros(problem.m)
         for _ in range(plan.n_iter):
-            answer = half_step(costs, np.clip(psi, -bound, bound), problem.reg)
+            answer = half_step(costs, np.clip(psi, -largest, largest), problem.reg)
+            # Released before it is used: all that follows from it costs nothing.
             phi = mechanism.release(answer - answer.mean(), source)
-            answer = half_step(costs.T, np.clip(phi, -bound, bound), problem.reg)
+            answer = half_step(costs.T, np.clip(phi, -largest, largest), problem.reg)
             psi = mechanism.release(answer, source)
-        phi_used, psi_used = np.clip(phi, -bound, bound), np.clip(psi, -bound, bound)
+        phi_used, psi_used = np.clip(phi, -largest, largest), np.clip(psi, -largest, largest)
+        # The second stage: the cost still depends on the records, given the potentials.
         value = plan_cost(costs, phi_used, psi_used, problem.reg)
     return plan.cost_mechanism.release(value, source), phi, psi
 
@@ -399,28 +390,10 @@ def _rounds(n_iter: Any, deviations: float) -> int:
     return int(min(max(deviations**2, 1), MOST_ROUNDS))
 
 
-def _granularity(problem: Problem, deviation: float) -> float:
-    """Return the width of a grid for potentials with noise of this deviation: a power of two."""
-    rounding = max(_GRID_SHARE * _round_sensitivity(problem), _GRID_SHARE_OF_NOISE * deviation)
-    return math.ldexp(0.5, math.frexp(rounding / math.sqrt(max(problem.n, problem.m)))[1])
-
-
 def _round_sensitivity(problem: Problem, granularity: float = 0.0) -> float:
     """Return how much a record moves a round that is computed and rounded to a grid."""
-    arithmetic = _ARITHMETIC_SHARE * (problem.cost_range + problem.bound + problem.reg)
+    arithmetic = _ARITHMETIC_SHARE * (2 * problem.cost_range + problem.reg)
     return problem.round_sensitivity(granularity + arithmetic)
-
-
-def _cost_sensitivity(problem: Problem) -> float:
-    """Return how much a record moves the computed cost of the plan, or raise if it is too much."""
-    n, m, cost_range, reg, bound = problem
-    computed = plan_cost_sensitivity(cost_range, reg, n, m, bound, rounding=_ARITHMETIC_SHARE)
-    if not (2 * bound / reg <= _LARGEST_RATIO and math.isfinite(computed)):
-        raise ValueError(
-            f"reg={reg!r} is too small for potentials up to {bound!r}: the cost of their plan may "
-            "be beyond the range of doubles. Choose a larger reg or a smaller potential_bound."
-        )
-    return computed
 
 
 def _what_is_left(epsilon: float, delta: float, multiplier: float, first_epsilon: float) -> float:
@@ -430,6 +403,7 @@ def _what_is_left(epsilon: float, delta: float, multiplier: float, first_epsilon
     composition, which is about 3 % lower if the stages cost the same, and may be slightly higher,
     by rounding, if one costs much more than the other.
     """
+    # The plain sum is nearly always enough; a step down is for rounding.
     left = epsilon - first_epsilon
     while left > epsilon * _MARGIN:
         price = plan_epsilon(_event(multiplier, left, delta), delta, neighbouring="replace_one")
@@ -504,7 +478,11 @@ def plan_paper_sinkhorn(
     first_claim = published_privacy(n_iter, noise_variance, delta, **of_problem)
     if first_claim >= epsilon:
         raise nothing_left(epsilon, first_claim)
-    sensitivity = published_linear_sensitivity(problem)
+    # Lemma 5, on how much a record moves the cost of the optimal plan. The smallest of three bounds
+    # is never one whose exponential is cut off.
+    largest, n = problem.cost_range, problem.smaller
+    stability = largest * math.sqrt(problem.ratio / (2 * n)) * math.exp(min(problem.ratio, 700.0))
+    sensitivity = 2 * largest / n + min(problem.reg * math.log(n), largest, stability)
     return PaperSinkhornPlan(
         problem=problem,
         n_iter=n_iter,
@@ -543,6 +521,7 @@ def run_paper_sinkhorn(
 
 def _laplace(source: NoiseSource, size: Any) -> np.ndarray:
     """Return standard Laplace doubles, which are not private in finite arithmetic."""
+    # By inversion, as the paper would: this is no private release.
     uniform = source.uniform(size) - 0.5
     return -np.copysign(np.log1p(-2 * np.abs(uniform)), uniform)
 
@@ -566,11 +545,13 @@ class NoisySinkhornRuns(HasExpectedErrors):
         """Return the deviation of the noise of each cost; the noise of potentials adds to it."""
         if isinstance(self.plans[0], PaperSinkhornPlan):
             return ()
+        # A Laplace distribution has the deviation of root two of its scale.
         errors = (plan.cost_mechanism.scale * math.sqrt(2.0) for plan in self.plans)
         return self.groups.cost_errors(errors, self.settings.cost_range, ", or more")
 
     def run(self, X: np.ndarray, source: Any) -> Released:
         """Release the costs of all pairs, and the potentials if there are two groups."""
+        # Every pair has a stream of its own, so that jobs may run in any order.
         pairs = combinations(self.groups.split(X, X[:0]), 2)
         calls = [(self._between, k, x, y, source.for_user(k)) for k, (x, y) in enumerate(pairs)]
         released = self.settings.map(calls)
@@ -609,8 +590,8 @@ class NoisySinkhornDistance(BaseTransportDistance):
         As in :class:`~skdpot.PrivateSinkhornDistance`. Labels are public: there is one potential
         for every record.
     reg : float, default=None
-        Regularisation, in units of cost. Noise grows as ``exp(2 B / reg)`` for potentials up to B:
-        unless `reg` is of the size of the costs' range, which None is, only noise is left.
+        Regularisation, in units of cost. Noise grows as ``exp(2 R / reg)`` with the range R of the
+        costs: unless `reg` is of the size of R, which None is, only noise is left.
     accounting : {"sound", "paper"}, default="sound"
         ``"paper"`` scales the noise by the published proof, which does not hold: **nothing is
         guaranteed**, a warning says so, and a ledger is refused.
@@ -621,9 +602,6 @@ class NoisySinkhornDistance(BaseTransportDistance):
         budget.
     adaptive_noise : float, default=0.0
         The factor sigma**2 of the published algorithm, for ``accounting="paper"`` only.
-    potential_bound : float, default=None
-        For ``accounting="sound"`` only: potentials are clipped to this magnitude B, in units of
-        cost, before they are used. None is the range of the cost.
     order, n_jobs, ledger, random_state, verbose : optional
         As in :class:`~skdpot.PrivateSinkhornDistance`.
 
@@ -685,7 +663,6 @@ class NoisySinkhornDistance(BaseTransportDistance):
         "n_iter": [Interval(Integral, 1, None, closed="left"), None],
         "noise_variance": [Interval(Real, 0, None, closed="neither"), None],
         "adaptive_noise": [Interval(Real, 0, 1, closed="left")],
-        "potential_bound": [Interval(Real, 0, None, closed="neither"), None],
     }
 
     def __init__(
@@ -702,7 +679,6 @@ class NoisySinkhornDistance(BaseTransportDistance):
         n_iter=None,
         noise_variance=None,
         adaptive_noise=0.0,
-        potential_bound=None,
         order=None,
         n_jobs=None,
         ledger=None,
@@ -720,7 +696,6 @@ class NoisySinkhornDistance(BaseTransportDistance):
         self.n_iter = n_iter
         self.noise_variance = noise_variance
         self.adaptive_noise = adaptive_noise
-        self.potential_bound = potential_bound
         self.order = order
         self.n_jobs = n_jobs
         self.ledger = ledger
@@ -729,38 +704,12 @@ class NoisySinkhornDistance(BaseTransportDistance):
 
     def _plan_release(self, layout: Layout) -> NoisySinkhornRuns:
         settings, groups = self._cost_settings(layout, self.reg), layout.groups
+        # Each record is in so many of the pairs, and the budget is for a record.
         others = len(groups.sizes) - 1
         budget = (self.epsilon / others, self.delta / others)
         options = {"n_iter": self.n_iter, "noise_variance": self.noise_variance}
         options = {name: value for name, value in options.items() if value is not None}
-        self._check_accounting()
-        plans: list[Any] = []
-        # A record takes part in k - 1 of the runs, each of which gets that part of the budget.
-        for n, m in combinations(groups.sizes.tolist(), 2):
-            if n * m > _LARGEST:
-                raise ValueError(
-                    f"noisy Sinkhorn between {n} and {m} records needs too much memory. Use "
-                    "PrivateSinkhornDistance, which also has far less noise."
-                )
-            problem = check_problem((n, m), settings.cost_range, settings.reg, self.potential_bound)
-            if self.accounting == "paper":
-                options["adaptive_noise"] = self.adaptive_noise
-                plans.append(plan_paper_sinkhorn(*budget, problem, **options))
-            else:
-                plans.append(plan_noisy_sinkhorn(*budget, problem, **options))
-        event = plans[0].event
-        if event is not None and len(plans) > 1:
-            # The pairs (epsilon, delta) of the runs with one record add up.
-            event = ApproximateDpEvent(self.epsilon, self.delta)
-        return NoisySinkhornRuns(settings, groups, plans, event)
-
-    def _check_accounting(self) -> None:
         if self.accounting == "paper":
-            if self.potential_bound is not None:
-                raise ValueError(
-                    "potential_bound clips potentials for accounting='sound'; the paper does not "
-                    "clip. Use potential_bound=None."
-                )
             warn_user(
                 "accounting='paper' scales noise by a published proof that does not hold: the "
                 "release is not private.",
@@ -771,3 +720,23 @@ class NoisySinkhornDistance(BaseTransportDistance):
                 "noise whose variance depends on the data (adaptive_noise > 0) has no proof of "
                 "privacy. Use adaptive_noise=0, or accounting='paper' to reproduce the paper."
             )
+        plans: list[Any] = []
+        # A record takes part in k - 1 of the runs, each of which gets that part of the budget.
+        for n, m in combinations(groups.sizes.tolist(), 2):
+            # A few matrices with so many costs are held in memory.
+            if n * m > 1 << 26:
+                raise ValueError(
+                    f"noisy Sinkhorn between {n} and {m} records needs too much memory. Use "
+                    "PrivateSinkhornDistance, which also has far less noise."
+                )
+            problem = check_problem((n, m), settings.cost_range, settings.reg)
+            if self.accounting == "paper":
+                options["adaptive_noise"] = self.adaptive_noise
+                plans.append(plan_paper_sinkhorn(*budget, problem, **options))
+            else:
+                plans.append(plan_noisy_sinkhorn(*budget, problem, **options))
+        event = plans[0].event
+        if event is not None and len(plans) > 1:
+            # The pairs (epsilon, delta) of the runs with one record add up.
+            event = ApproximateDpEvent(self.epsilon, self.delta)
+        return NoisySinkhornRuns(settings, groups, plans, event)

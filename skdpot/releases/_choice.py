@@ -19,8 +19,6 @@ from skdpot.privacy.events import ApproximateDpEvent, PureDpEvent
 from skdpot.privacy.noise import GaussianMechanism, LaplaceMechanism
 from skdpot.releases._sums import Release
 
-# The probability to stop is a multiple of the inverse of this, unless it is a simple fraction.
-_STOP_UNITS = 2**40
 # Prices are raised by this share, which is far above the rounding errors here.
 _MARGIN = 1e-10
 # With a smaller epsilon, noise would span more of its grid than can be drawn.
@@ -291,7 +289,9 @@ def _stop_of_mean(mean: int, shape: float) -> Fraction:
         return _mean(math.exp(log_stop), shape) - mean
 
     found = math.exp(brentq(excess, -2 * math.log(mean) - 10, -1e-9))
-    return Fraction(math.ceil(found * _STOP_UNITS), _STOP_UNITS)
+    # The probability to stop is a multiple of the inverse of this, unless it is a simple fraction.
+    stop_units = 2**40
+    return Fraction(math.ceil(found * stop_units), stop_units)
 
 
 def _largest(price: Any, epsilon: float) -> float:

@@ -15,9 +15,6 @@ from skdpot.releases._sums import NoisyRelease, VectorRelease
 _TINY = 1e-9
 LARGEST_GRID = 4096
 _MOST_BINS = 64
-# Squared distance due to noise, divided by the deviation of the noise on half of all counts and by
-# the squared distance of random points. Measured on groups of several shapes.
-_SHARE_THAT_MOVES = 0.25
 # A group whose size is below this many deviations of the noise is unknown.
 _DEVIATIONS = 2.0
 # The counts are used if they lower the squared error of a division by more than this, in variances.
@@ -265,7 +262,10 @@ class HistogramRelease(NoisyRelease):
             if not levels or n_bins < levels
         )
         size = self.n_records / self.n_groups
-        moved = _SHARE_THAT_MOVES * self.standard_deviation * math.sqrt(math.prod(shape))
+        # Squared distance due to noise, divided by the deviation of the noise on half of all counts
+        # and by the squared distance of random points. Measured on groups of several shapes.
+        share_that_moves = 0.25
+        moved = share_that_moves * self.standard_deviation * math.sqrt(math.prod(shape))
         return blur, moved / size * self.layout.random_distance
 
     @property

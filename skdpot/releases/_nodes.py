@@ -39,29 +39,13 @@ from skdpot.releases._sums import Release, ReleaseSeries
 # Bits of the units of a grid in the sensitivity or range, unless the scale of the noise needs
 # fewer.
 _FINENESS_BITS, _LARGEST_SCALE_BITS = 20, 36
-# Minimum width of a range whose units have all the digits of a double.
-_LEAST_WIDTH = 1e-280
 # The inverse of a smaller epsilon overflows.
 _LEAST_EPSILON = 1e-300
 # Sums are clipped to this: they exceed it only if the noise saturated.
 LARGEST_SUM = 1 << 61
-# A length of Gaussian coordinates exceeds its mean by more with a probability of exp(-2000).
-LONGEST = 64.0
 # Bits of the resolution of lengths. Lengths beyond 1.4 d + _FAR have a probability below
 # exp(-1000), which no double can hold.
 _RADIUS_BITS, _FAR = 38, 2000.0
-# The proof sets smaller lengths aside.
-_LARGEST_SHORT = 1 / 3
-# Maximum number of units in a message, so that quotients of doubles are 64-bit integers.
-_MOST_UNITS = 2.0**50
-# Share of a message's sensitivity that exceeds the error of computed messages in ordinary rounds.
-_LEAST_ERROR = 2.0**-30
-# Squares of larger caps overflow.
-_LARGEST_CAP = 1e150
-# If noise is this much larger than the range, the estimate is the middle of the range.
-_NOTHING_LEARNT = 1e6
-# Maximum number of levels: more would add less than the 2**-40 that rounding takes.
-_MOST_LEVELS = 1 << 20
 # Bits of a coin, and of a random level.
 _BITS = 62
 # Relative error of a rounded probability, and of a division by the number of levels.
@@ -166,7 +150,9 @@ def check_range(low: Any, high: Any) -> tuple[float, float]:
     """Return the ends of a range as floats, or raise."""
     ends = float(low), float(high)
     width = ends[1] - ends[0]
-    if not (ends[0] < ends[1] and _LEAST_WIDTH < width < math.inf):
+    # Minimum width of a range whose units have all the digits of a double.
+    least_width = 1e-280
+    if not (ends[0] < ends[1] and least_width < width < math.inf):
         raise ValueError(f"the range must be finite, with low < high, got {low!r} and {high!r}.")
     return ends
 
@@ -203,7 +189,9 @@ def spherical_slack(degree: Any) -> np.ndarray:
     shift = np.sqrt(d + 1.0) * 2.0**-_RADIUS_BITS
     h = np.sqrt(shift * reach / 3.0)
     relative = (1.0 + shift / h) * (1.0 + 2.0**-28) - 1.0
-    return np.where(h < _LARGEST_SHORT, relative * reach + 3.0 * h, np.inf)
+    # The proof sets smaller lengths aside.
+    largest_short = 1 / 3
+    return np.where(h < largest_short, relative * reach + 3.0 * h, np.inf)
 
 
 def random_lengths(source: NoiseSource, degrees: np.ndarray) -> np.ndarray:
@@ -315,7 +303,9 @@ class MessageReleases(ReleaseSeries):
         self._given = {name: _number_per_node(name, x, n_nodes) for name, x in given.items()}
         if (self._given["least"] > self._given["cap"]).any():
             raise ValueError("least must not be above cap.")
-        if (self._given["cap"] > _LARGEST_CAP).any():
+        # Squares of larger caps overflow.
+        largest_cap = 1e150
+        if (self._given["cap"] > largest_cap).any():
             raise ValueError("cap must be at most 1e150; use larger units.")
         self._protect = protect
         check_choice("protect", protect, PROTECTED)
@@ -407,19 +397,27 @@ class MessageReleases(ReleaseSeries):
         degrees = self._degrees.astype(np.float64)
         # How far a message moves, in units, and twice the effect of rounding.
         moved = self._fineness + 2.0 * np.sqrt(degrees)
-        lengths = 1.0 if self._budgets.delta else np.sqrt(degrees + 1.0) + LONGEST
+        # A length of Gaussian coordinates exceeds its mean by more with a probability of
+        # exp(-2000).
+        longest = 64.0
+        lengths = 1.0 if self._budgets.delta else np.sqrt(degrees + 1.0) + longest
         if (self._multipliers * moved * lengths > LARGEST_SCALE / 2).any():
             raise ValueError("noise would be too large: choose a larger epsilon or fewer rounds.")
 
     def _grids(self, eta: Any, error: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the width of each node's grid, and the scale of its noise in grid units."""
         exact = self.sensitivities(eta)
+        # Share of a message's sensitivity that exceeds the error of computed messages in ordinary
+        # rounds.
+        least_error = 2.0**-30
         # In ordinary rounds, the noise therefore depends on the penalty alone.
-        errors = np.maximum(_number_per_node("error", error, len(exact)), _LEAST_ERROR * exact)
+        errors = np.maximum(_number_per_node("error", error, len(exact)), least_error * exact)
         caps = self._given["cap"]
         # A node with nothing to hide does not use its grid; any width will do.
         moved = computed_message_sensitivity(exact, errors)
-        units = np.maximum(moved / self._fineness, caps / _MOST_UNITS)
+        # Maximum number of units in a message, so that quotients of doubles are 64-bit integers.
+        most_units = 2.0**50
+        units = np.maximum(moved / self._fineness, caps / most_units)
         units = np.where(units > 0, units, 1.0)
         rounded = rounded_message_sensitivity(exact, caps, self._degrees, error=errors, unit=units)
         scales = self._multipliers * rounded * RAISED
@@ -648,7 +646,9 @@ class UtilityNoise(UtilityRelease):
         noisy = check_values(released, len(self._of_edge))
         middle = (self._low + self._high) / 2
         scales = self.scales[self._of_edge]
-        half = np.maximum((self._high - middle) / scales, 1 / _NOTHING_LEARNT)
+        # If noise is this much larger than the range, the estimate is the middle of the range.
+        nothing_learnt = 1e6
+        half = np.maximum((self._high - middle) / scales, 1 / nothing_learnt)
         centred = (noisy - middle) / scales
         means = _mean_after_laplace(np.clip(centred, -half, half), half)
         return np.clip(middle + scales * means, self._low, self._high)
@@ -846,7 +846,9 @@ def _best_levels(epsilon: float) -> int:
     """Return the number of levels that explains most variance, about ``exp(epsilon / 3)``."""
     centre = math.exp(min(epsilon, 45.0) / 3)
     tried = np.unique(np.rint(centre * np.geomspace(0.25, 4.0, 129)).astype(np.int64))
-    tried = np.unique(np.clip(np.concatenate([[2, 3], tried]), 2, _MOST_LEVELS))
+    # Maximum number of levels: more would add less than the 2**-40 that rounding takes.
+    most_levels = 1 << 20
+    tried = np.unique(np.clip(np.concatenate([[2, 3], tried]), 2, most_levels))
     return int(tried[np.argmax(explained_share(epsilon, tried))])
 
 

@@ -16,8 +16,6 @@ from skdpot.privacy.random import NoiseSource
 # Half widths of the intervals that hold unit noise with a probability of 95 %.
 _LAPLACE_QUANTILE = math.log(20.0)
 _NORMAL_QUANTILE = 1.959963984540054
-# The grid of the noise ends at 2**39 times its scale, and values must lie on it.
-_LARGEST_PRECISION = 2.0**38
 
 # By how much neighbours differ in the l1 and in the l2 norm, under a relation given by keyword.
 Sensitivities = Callable[..., tuple[float, float]]
@@ -148,7 +146,9 @@ class VectorRelease(Release):
         self._delta, self._sensitivities = delta, sensitivities
         grid: dict[str, Any] = {"granularity": 1.0, "on_grid": True} if counts else {}
         sensitivity = self.sensitivity("replace_one")
-        epsilon = min(epsilon, _LARGEST_PRECISION * sensitivity / largest)
+        # The grid of the noise ends at 2**39 times its scale, and values must lie on it.
+        largest_precision = 2.0**38
+        epsilon = min(epsilon, largest_precision * sensitivity / largest)
         self._mechanism: LaplaceMechanism | GaussianMechanism
         if delta == 0:
             self._mechanism = LaplaceMechanism(

@@ -4,9 +4,6 @@ from skdpot.tables._column import LOG, NOMINAL, NUMERIC, ORDINAL, Column, place_
 from skdpot.tables._declared import (
     check_bounds,
     declared_labels,
-    doubts_about_crowding,
-    doubts_about_heavy_tails,
-    doubts_about_identifiers,
     is_missing,
     label_codes,
     objects,
@@ -16,7 +13,6 @@ from skdpot.tables._frames import (
     CONTAINERS,
     Table,
     as_array,
-    container_of,
     make_table,
     plain_values,
     read_header,
@@ -42,11 +38,4 @@ from skdpot.tables._reading import (
     refuse_other_labels,
     values_in,
 )
-from skdpot.tables._schema import (
-    FILL_IN,
-    TableSchema,
-    columns_in,
-    read_schema,
-    schema_from_plain,
-    write_table,
-)
+from skdpot.tables._schema import FILL_IN, TableSchema, columns_in, read_schema, write_table

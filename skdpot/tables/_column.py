@@ -8,9 +8,7 @@ last unit. Declarations are public; they must not be learned from private data.
 import datetime
 import math
 import re
-from contextlib import suppress
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import cached_property, partial
 from numbers import Real
 from typing import Any
@@ -22,28 +20,14 @@ from skdpot.privacy.quotes import shown
 from skdpot.tables._declared import is_missing, label_codes, objects
 
 NUMERIC, ORDINAL, NOMINAL = "numeric", "ordinal", "nominal"
-# Number of cells of real numbers between the bounds. Each bound is a unit of its own, since values
-# beyond are moved to it.
-_REAL_CELLS = 2**20
-# Largest rounding error of a number on a grid, as a share of the step.
-_ROUNDING = 1e-6
-# Number of bands of a numeric target. A target with hardly more values has one class for each.
-_BANDS = 4
 # The key of the labels in the declaration of a column of each kind.
 LABEL_KEYS = {ORDINAL: "levels", NOMINAL: "categories"}
 LINEAR, LOG = "linear", "log"
-SCALES = (LINEAR, LOG)
-_MOST_DIGITS = 15
-# All integers up to the first are doubles; longer ones than the second cannot be written.
-LARGEST_EXACT, _LARGEST_WRITTEN = 2.0**53, 1e300
-# Users' name of each unit, and NumPy's.
+# Number of cells of real numbers between the bounds. Each bound is a unit of its own, since values
+# beyond are moved to it.
+_REAL_CELLS = 2**20
+# Users' name of each unit of time, and NumPy's.
 UNITS: dict[str, Any] = {"D": "D", "h": "h", "min": "m", "s": "s"}
-DATETIME, DATE, TEXT, TIMEDELTA = "datetime", "date", "text", "timedelta"
-_SECONDS = {"D": 86400, "h": 3600, "min": 60, "s": 1}
-# Range of Python's dates: years from 1 to 9999.
-_FIRST, _LAST = np.datetime64("0001-01-01", "s"), np.datetime64("9999-12-31T23:59:59", "s")
-# Durations as Python and pandas write them.
-_DURATION = re.compile(r"(?:(-?\d{1,7}) days?(?:, | |$))?(?:\+?(\d{1,9}):(\d\d):(\d\d)(?:\.\d+)?)?")
 
 
 @dataclass(frozen=True)
@@ -62,21 +46,17 @@ class Column:
         Declared bounds of numbers; integers are integers.
     integer : bool
         Whether numbers are declared to be integers.
-    step : float or None
-        The distance between adjacent real numbers of the column; None if all are allowed.
     scale : {"linear", "log"}
         On which units of real numbers are evenly spaced, and the first cells of integers.
     unit : {"D", "h", "min", "s"} or None
-        The unit of dates, which are integers since 1970, or of durations; None for other numbers.
-    duration : bool
-        Whether values are durations.
+        The unit of dates, which are integers since 1970; None for other numbers.
     values : tuple
         Levels or categories.
     position : int or None
         Where it is in X; None where it is found by its name, or is the target beside X.
     dtype : object
-        The data frame's type for these categories, if it lists them. In a schema, the name of the
-        type of written values.
+        The data frame's type for these categories, if it lists them. In a schema, "category" or
+        "string" if labels are drawn with this type.
     """
 
     name: Any
@@ -85,10 +65,8 @@ class Column:
     low: float = 0
     high: float = 0
     integer: bool = False
-    step: float | None = None
     scale: str = LINEAR
     unit: str | None = None
-    duration: bool = False
     values: tuple = ()
     position: int | None = None
     dtype: Any = None
@@ -113,20 +91,11 @@ class Column:
 
         None is missing, unless it is among the labels. No value raises.
         """
+        # -1 is every unknown label at first; None may be a declared one.
         codes = label_codes(labels, self.number).astype(np.int64)
         unknown = np.flatnonzero(codes < 0)
         codes[unknown] = [-1 if labels[i] is None else -2 for i in unknown]
         return codes
-
-    def labels_of_other_types(self, labels: np.ndarray, codes: np.ndarray) -> list[str]:
-        """Return the problem of unknown labels that are declared ones of another type.
-
-        A single text makes text of all numbers that pandas reads from a file: one record would make
-        the labels of all others unknown. `codes` are those of `codes`.
-        """
-        unknown = labels[codes == -2] if self.kind != NUMERIC else ()
-        found = (result_of(partial(self._is_of_other_type, value), False) for value in unknown)
-        return [self.mistyped] if any(found) else []
 
     @property
     def mistyped(self) -> str:
@@ -139,28 +108,16 @@ class Column:
 
     def has_other_labels(self, kind: str) -> bool:
         """Tell whether a type of this kind holds none of the declared labels."""
+        # The type alone decides: a private column is refused for no value.
         are_text = [isinstance(label, str) for label in self.values]
         return (kind in "biuf" and all(are_text)) or (kind in "UST" and not any(are_text))
-
-    def _is_of_other_type(self, value: Any) -> bool:
-        """Tell whether a value that is no label equals one after a conversion of its type."""
-        if isinstance(value, str):
-            with suppress(ValueError):
-                return float(value) in [label for label in self.values if type(label) is not str]
-            return value in map(str, self.values)
-        # Longer integers are no labels, and cannot be written.
-        if not isinstance(value, int | float) or abs(value) >= _LARGEST_WRITTEN:
-            return False
-        whole = abs(value) < LARGEST_EXACT and value == int(value)
-        return str(value) in self.number or (whole and str(int(value)) in self.number)
 
     @property
     def n_known(self) -> int:
         """Return the number of units, without the unit of a missing value."""
         if self.kind != NUMERIC:
             return len(self.values)
-        if self.step is not None:
-            return round((self.high - self.low) / self.step) + 1
+        # The two are the bounds themselves.
         return int(self.high) - int(self.low) + 1 if self.integer else _REAL_CELLS + 2
 
     @property
@@ -178,10 +135,10 @@ class Column:
             return self.codes(values)
         with np.errstate(all="ignore"):
             if self.integer:
+                # A fraction where integers are declared is rounded; NaN stays NaN until the end.
                 units = np.rint(np.clip(values, self.low, self.high)) - self.low
-            elif self.step is not None:
-                units = np.rint((np.clip(values, self.low, self.high) - self.low) / self.step)
             else:
+                # Clipping of cells alone would move the bounds themselves into a cell.
                 cells = np.floor(self._fraction(values) * _REAL_CELLS)
                 units = 1 + np.clip(cells, 0, _REAL_CELLS - 1)
                 units = np.where(values <= self.low, 0, units)
@@ -196,11 +153,9 @@ class Column:
         """
         if self.integer:
             return int(self.low) + units
-        if self.step is not None:
-            parts = (Decimal(repr(part)).as_tuple().exponent for part in (self.low, self.step))
-            return np.round(self.low + units * self.step, max(0, *(-int(part) for part in parts)))
         numbers = self._inside(units + uniforms)
         low, high = self._inside(units), self._inside(units + 1)
+        # People write 12.5 and not 12.4993: a drawn number is as round as its cell allows.
         rounded = with_few_decimals(low, high)
         numbers = np.where(np.isnan(rounded), numbers, rounded)
         # Rounding may miss an end by a little.
@@ -216,6 +171,7 @@ class Column:
         """Return real numbers at places among the units; integers are at the starts of units."""
         first, last = self._scaled_bounds
         between = first + np.clip((places - 1) / _REAL_CELLS, 0.0, 1.0) * (last - first)
+        # The exponential of a logarithm may miss a bound by rounding.
         return np.clip(unscaled(between, self.scale, self.low), self.low, self.high)
 
     @property
@@ -239,10 +195,12 @@ class Column:
 
         Edges are units; a numeric column has at least two more units than cells.
         """
+        # In integers, so that cells of a power of two are divided into each other exactly.
         inner = 1 + np.arange(n_cells + 1) * (self.n_known - 2) // n_cells
         if self.integer and self.scale != LINEAR:
             places = np.linspace(*self._scaled_bounds, n_cells + 1)
             inner = np.rint(unscaled(places, self.scale, self.low) - self.low).astype(np.int64)
+            # Near the lower bound, several places are the same integer.
             inner = np.unique(np.clip(inner, 1, self.n_known - 1))
         return np.array([0, *inner, self.n_known])
 
@@ -252,8 +210,9 @@ class Column:
         Bands are equally wide on the scale. Each cell of `even_edges`, for a power of two cells, is
         in one band.
         """
-        few = self.n_known <= 2 * _BANDS
-        starts = np.arange(self.n_known) if few else np.append(0, self.even_edges(_BANDS)[2:-2])
+        # Four bands; a target with hardly more values has one class for each.
+        few = self.n_known <= 8
+        starts = np.arange(self.n_known) if few else np.append(0, self.even_edges(4)[2:-2])
         return np.append(starts, [self.n_known] * self.missing)
 
     def plain_values(self, units: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
@@ -275,12 +234,15 @@ class Column:
         """
         if self.kind != NUMERIC:
             return objects([*self.values, None])[plain]
-        if self.unit is not None:
-            return dates_of_numbers(plain, self.unit, self.duration)
         if not self.integer:
             return plain
         missing = np.isnan(plain)
         numbers: Any = np.where(missing, 0, plain).astype(np.int64)
+        if self.unit is not None:
+            numbers = numbers.astype(f"M8[{UNITS[self.unit]}]")
+            # NaN has no integer, so that 0 stood in its place.
+            numbers[missing] = np.datetime64("NaT")
+            return numbers
         if self.missing:
             numbers = numbers.astype(object)
             numbers[missing] = None
@@ -301,11 +263,12 @@ class Column:
         Several real numbers share a unit, so an allowed unit may hold others. Changes `numbers` in
         place.
         """
-        if self.kind != NUMERIC or self.integer or self.step is not None:
+        if self.kind != NUMERIC or self.integer:
             return numbers
         if isinstance(condition, tuple):
             return np.clip(numbers, *condition)
         for value in _condition_values(condition):
+            # A unit has many numbers, and the condition names one of them.
             numbers[units == self._unit_of(value)] = math.nan if value is None else value
         return numbers
 
@@ -317,26 +280,17 @@ class Column:
         if self.kind != NUMERIC:
             return declared | {LABEL_KEYS[self.kind]: list(self.values)}
         if self.unit is not None:
-            return declared | {
-                "bounds": [
-                    int(end) if self.duration else shown_date(int(end), self.unit)
-                    for end in (self.low, self.high)
-                ],
-                "unit": self.unit,
-            }
+            # In text, JSON keeps dates exactly, whatever the unit.
+            ends = [shown_date(int(end), self.unit) for end in (self.low, self.high)]
+            return declared | {"bounds": ends, "unit": self.unit}
         declared |= {"bounds": [self.low, self.high], "integer": self.integer}
-        if self.step is not None:
-            declared |= {"step": self.step}
         return declared if self.scale == LINEAR else declared | {"scale": self.scale}
 
-    def number_of(self, value: Any) -> float | None:
+    def _number_of(self, value: Any) -> Any:
         """Return a user's value as a number of this column; None if that is impossible."""
-        number: Any = None
         if self.unit is not None:
-            number = (duration_number if self.duration else date_number)(value, self.unit)
-        if number is None and _is_number(value) and (self.unit is None or self.duration):
-            number = value
-        return number
+            return date_number(value, self.unit)
+        return value if isinstance(value, Real) and not isinstance(value, bool) else None
 
     @property
     def _scaled_bounds(self) -> tuple[float, float]:
@@ -356,8 +310,8 @@ class Column:
         elif self.kind != NUMERIC:
             unit = int(self.codes(objects([value]))[0])
         else:
-            number = self.number_of(value)
-            if number is not None and self.low <= number <= self.high and self._on_grid(number):
+            number = self._number_of(value)
+            if number is not None and self.low <= number <= self.high:
                 unit = int(self.units(np.array([number], dtype=np.float64))[0])
         if unit >= 0:
             return unit
@@ -366,29 +320,19 @@ class Column:
             "value, a list of values, None for missing ones, or for numbers a tuple (low, high)."
         )
 
-    def _on_grid(self, number: float) -> bool:
-        """Tell whether a number is a multiple of the step above the lowest one, if any."""
-        if self.step is None:
-            return True
-        place = (number - self.low) / self.step
-        return abs(place - round(place)) <= _ROUNDING
-
     def _interval_of(self, condition: tuple) -> tuple[int, int]:
         """Return the units of a range (low, high), or raise."""
-        ends: list[Any] = [self.number_of(value) for value in condition]
-        if len(ends) == 2 and self.unit is not None and not self.duration:
+        ends: list[Any] = [self._number_of(value) for value in condition]
+        # The last day of a range is part of it with all of its hours.
+        if len(ends) == 2 and self.unit is not None:
             ends[1] = last_number(condition[1], self.unit)
         if len(ends) != 2 or None in ends or not ends[0] <= ends[1]:
             raise ValueError(f"a range of column {self.name!r} is (low, high), got {condition!r}.")
         first, last = ends
         low, high = max(first, self.low), min(last, self.high)
         if self.integer and low <= high:
+            # Integers in (17.2, 20.9) are 18 to 20: rounding would add 17 and 21.
             low, high = math.ceil(low), math.floor(high)
-        if self.step is not None and low <= high:
-            # A number that misses the grid by rounding is on the grid.
-            places = (np.array([low, high]) - self.low) / self.step + [-_ROUNDING, _ROUNDING]
-            first_unit, last_unit = math.ceil(places[0]), math.floor(places[1])
-            low, high = self.numbers(np.array([first_unit, last_unit]), places).tolist()
         if low > high:
             raise ValueError(
                 f"column {self.name!r} is not declared to hold values in {condition!r}."
@@ -399,6 +343,7 @@ class Column:
 
 def place_of(key: Any, columns: list[Column]) -> int | None:
     """Return the position of the column with this name or position in X; None without one."""
+    # Names come first: columns may be named by integers.
     for keys in ([column.name for column in columns], [column.position for column in columns]):
         if key in keys:
             return keys.index(key)
@@ -408,10 +353,6 @@ def place_of(key: Any, columns: list[Column]) -> int | None:
 def _condition_values(condition: Any) -> list:
     """Return the values that a condition names."""
     return list(condition) if isinstance(condition, list | np.ndarray) else [condition]
-
-
-def _is_number(value):
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 # Scales
@@ -433,6 +374,7 @@ def scaled(values: np.ndarray, scale: str, low: float) -> np.ndarray:
     """
     if scale == LINEAR:
         return values
+    # The logarithm has no place for 0 and below.
     return np.log(values) if low > 0 else np.sign(values) * np.log1p(np.abs(values))
 
 
@@ -447,7 +389,8 @@ def roundest(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     array([75.   ,  0.124,  2.   ])
     """
     numbers, remaining = np.array(low, dtype=np.float64), np.asarray(low < high)
-    for n_decimals in range(-_MOST_DIGITS, _MOST_DIGITS + 1):
+    # Doubles have 15 digits that can be trusted.
+    for n_decimals in range(-15, 16):
         power = 10.0 ** abs(n_decimals)
         if n_decimals < 0:
             candidates = np.ceil(low / power) * power
@@ -472,6 +415,7 @@ def with_few_decimals(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     array([75., nan])
     """
     with np.errstate(all="ignore"):
+        # This step is ten to a hundred times the range: few ranges hold a multiple of it.
         power = 10.0 ** (np.floor(-np.log10(high - low)) - 1)
         steps = np.ceil(low * power)
         short = np.where(power < 1, steps * (1 / power), steps / power)
@@ -493,18 +437,13 @@ def unscaled(places: np.ndarray, scale: str, low: float) -> np.ndarray:
     return np.exp(places) if low > 0 else np.sign(places) * np.expm1(np.abs(places))
 
 
-# Dates, times and durations as whole numbers of a unit, and back
-# ----------------------------------------------------------------
+# Dates and times as whole numbers of a unit, and back
+# ----------------------------------------------------
 
 
 def is_date(value: Any) -> bool:
     """Tell whether a value is a date or time, or ISO text of one."""
     return _as_datetime(value) is not None
-
-
-def is_duration(value: Any) -> bool:
-    """Tell whether a value is a duration of Python, NumPy or pandas."""
-    return isinstance(value, datetime.timedelta | np.timedelta64)
 
 
 def says_time(value: Any) -> bool:
@@ -537,29 +476,11 @@ def last_number(value: Any, unit: str) -> Any:
     number = date_number(value, unit)
     if number is None or says_time(value):
         return number
-    return number + _SECONDS["D"] // _SECONDS[unit] - 1
+    return number + int(np.timedelta64(1, "D") / np.timedelta64(1, UNITS[unit])) - 1
 
 
-def duration_number(value: Any, unit: str) -> Any:
-    """Return a duration in units, rounded down, None for another value.
-
-    Examples
-    --------
-    >>> from skdpot.tables._column import duration_number
-    >>> [duration_number(text, "h") for text in ("5:30:00", "1 day, 5:00:00", "-1 days +23:00:00")]
-    [5, 29, -1]
-    """
-    if isinstance(value, str):
-        value = _duration_of_text(value)
-    if isinstance(value, datetime.timedelta):
-        return value // datetime.timedelta(seconds=_SECONDS[unit])
-    if isinstance(value, np.timedelta64):
-        return int(value.astype(f"timedelta64[{UNITS[unit]}]").astype(int))
-    return None
-
-
-def numbers_of_dates(values: Any, unit: str, duration: bool) -> tuple[np.ndarray, bool]:
-    """Return dates or durations as doubles, NaN for missing and invalid ones, and if all are valid.
+def numbers_of_dates(values: Any, unit: str) -> tuple[np.ndarray, bool]:
+    """Return dates as doubles, NaN for missing and invalid ones, and whether all are valid.
 
     `values` are private: of a type of dates, or objects of one kind. Text is read as ISO 8601, and
     times of a zone as local times. The `unit` of the numbers is "D", "h", "min" or "s".
@@ -567,15 +488,15 @@ def numbers_of_dates(values: Any, unit: str, duration: bool) -> tuple[np.ndarray
     Examples
     --------
     >>> from skdpot.tables._column import numbers_of_dates
-    >>> numbers_of_dates(np.array(["1970-01-02", None], dtype=object), "D", False)
+    >>> numbers_of_dates(np.array(["1970-01-02", None], dtype=object), "D")
     (array([ 1., nan]), True)
     """
     typed = values if isinstance(values, np.ndarray) else _without_zone(values).to_numpy()
-    if typed.dtype.kind == ("m" if duration else "M"):
-        units = typed.astype(f"{typed.dtype.kind}8[{UNITS[unit]}]")
+    if typed.dtype.kind == "M":
+        units = typed.astype(f"M8[{UNITS[unit]}]")
         return np.where(np.isnat(units), np.nan, units.astype(np.int64)), True
     values = typed.tolist()
-    numbers = [_number_of(value, unit, duration) for value in values]
+    numbers = [_number_of(value, unit) for value in values]
     # A single value of another kind turns times into objects, so the type of a frame would reveal
     # it.
     kinds = {result_of(partial(_kind_of, value), None) for value in values if not is_missing(value)}
@@ -583,50 +504,20 @@ def numbers_of_dates(values: Any, unit: str, duration: bool) -> tuple[np.ndarray
     return np.array([np.nan if number is None else number for number in numbers], float), valid
 
 
-def dates_of_numbers(numbers: np.ndarray, unit: str, duration: bool) -> np.ndarray:
-    """Return integers as NumPy dates or durations; NaN is a missing value.
-
-    Examples
-    --------
-    >>> from skdpot.tables._column import dates_of_numbers
-    >>> dates_of_numbers(np.array([1.0]), "D", False).astype(str).tolist()
-    ['1970-01-02']
-    """
-    kind, missing = "m" if duration else "M", np.isnan(numbers)
-    dates = np.where(missing, 0, numbers).astype(np.int64).astype(f"{kind}8[{UNITS[unit]}]")
-    dates[missing] = np.array("NaT", dtype=dates.dtype)
-    return dates
-
-
 def shown_date(number: int, unit: str) -> str:
     """Return the ISO text of a date."""
     return str(np.datetime64(int(number), UNITS[unit]))
 
 
-def date_objects(dates: np.ndarray, form: str) -> np.ndarray:
-    """Return dates or durations as objects: text, or Python dates or times; None is missing."""
-    missing = np.isnat(dates)
-    if form == TEXT:
-        values = dates.astype(str).tolist()
-    else:
-        kind = dates.dtype.kind
-        values = dates.astype("M8[D]" if form == DATE else f"{kind}8[us]").tolist()
-    return objects([None if gone else value for gone, value in zip(missing, values, strict=True)])
-
-
-def _number_of(value: Any, unit: str, duration: bool) -> float | None:
-    """Return a date or duration in units, NaN for a missing one, None for another value."""
-    try:
-        if is_missing(value):
-            return np.nan
-        return duration_number(value, unit) if duration else date_number(value, unit)
-    except Exception:
-        return None
+def _number_of(value: Any, unit: str) -> float | None:
+    """Return a date in units, NaN for a missing one, None for another value. No value raises."""
+    return result_of(lambda: np.nan if is_missing(value) else date_number(value, unit), None)
 
 
 def _without_zone(series: Any) -> Any:
     """Return a series with time zones removed: local times remain."""
     if getattr(series.dtype, "tz", None) is not None:
+        # Local times: a table of one place has its own days.
         return series.dt.tz_localize(None)
     if getattr(series.dtype, "time_zone", None) is not None:
         return series.dt.replace_time_zone(None)
@@ -635,7 +526,7 @@ def _without_zone(series: Any) -> Any:
 
 def _kind_of(value: Any) -> Any:
     """Return the type of dates that all values of a column have, if there is one."""
-    kinds = (str, datetime.timedelta, datetime.datetime, datetime.date)
+    kinds = (str, datetime.datetime, datetime.date)
     kind = next((kind for kind in kinds if isinstance(value, kind)), None)
     return kind, str(getattr(value, "tzinfo", None))
 
@@ -644,7 +535,9 @@ def _as_datetime(value: Any) -> np.datetime64 | None:
     """Return a date or time as a local time to the second; None for others."""
     if isinstance(value, np.datetime64):
         seconds = value.astype("datetime64[s]")
-        return seconds if _FIRST <= seconds <= _LAST else None
+        # Beyond the years 1 to 9999, there are no dates of Python, and NumPy's may overflow.
+        inside = np.datetime64("0001-01-01") <= seconds < np.datetime64("10000-01-01")
+        return seconds if inside else None
     if isinstance(value, str):
         value = _parse_date(value)
     if isinstance(value, datetime.datetime):
@@ -662,11 +555,3 @@ def _parse_date(text: str) -> datetime.datetime | None:
         return datetime.datetime.fromisoformat(text)
     except ValueError:
         return None
-
-
-def _duration_of_text(text: str) -> datetime.timedelta | None:
-    match = _DURATION.fullmatch(text)
-    if not text or match is None:
-        return None
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return datetime.timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)

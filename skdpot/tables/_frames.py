@@ -1,7 +1,6 @@
 """Tables in memory and in files: arrays, lists, data frames through narwhals, CSV and Parquet."""
 
 import csv
-import datetime
 import importlib
 import math
 import os
@@ -13,23 +12,18 @@ from itertools import islice
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo
 
 import narwhals.stable.v2 as nw
 import numpy as np
 from scipy import sparse
 
 from skdpot.privacy.quotes import without_quotes
-from skdpot.tables._column import LARGEST_EXACT
 from skdpot.tables._declared import is_missing, objects
 
 if TYPE_CHECKING:
     from skdpot.tables._column import Column
 
 CONTAINERS = ("array", "pandas", "polars", "pyarrow")
-# Binary digits of floating-point types; all other types have 53.
-_DIGITS = {"float16": 11, "halffloat[pyarrow]": 11, "float32": 24, "float[pyarrow]": 24}
-_SUFFIXES = (".csv", ".parquet")
 # Texts of files that stand for a missing value, unless they are declared labels.
 _MISSING = frozenset(
     ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", "NaT")
@@ -77,11 +71,8 @@ class Table:
             self.X = without_quotes(
                 lambda: rows_as_array(X), "X cannot be read as a table of rows."
             )
-            letter = self.X.dtype.kind
-            # An integer beyond 2**53 may be a label that was rounded because another row has a
-            # fraction.
-            rounded = letter == "f" and bool((np.abs(self.X) >= LARGEST_EXACT).any())
-            if letter in "USTmM" or rounded:
+            # As objects, since one text or time makes text or times of all numbers in a list.
+            if self.X.dtype.kind in "USTmM":
                 self.X = np.asarray(X, dtype=object)
 
     def __len__(self) -> int:
@@ -93,11 +84,6 @@ class Table:
         if self.container == "array":
             return list(range(self.X.shape[1]))
         return list(self.X.columns) if self.container == "pandas" else _in_narwhals(self.X).columns
-
-    @property
-    def index(self) -> Any:
-        """Return the index of a pandas frame, else None."""
-        return getattr(self.X, "index", None)
 
     def dtype(self, position: Any) -> Any:
         """Return the type of a data frame's column, None for arrays.
@@ -113,6 +99,7 @@ class Table:
 
     def series(self, position: Any) -> Any:
         """Return a column as it is stored, those of data frames as a series of narwhals."""
+        # By position: names of pandas may repeat, and those of arrays are none.
         column = take_columns(self.X, position)
         return _in_narwhals(column.toarray()[:, 0] if sparse.issparse(column) else column)
 
@@ -122,6 +109,7 @@ class Table:
 
     def labels(self, position: Any) -> np.ndarray:
         """Return a column as objects, with None for missing values; it is read once."""
+        # A private object's own code runs when it is compared, so that it is asked only once.
         if position not in self._labels:
             self._labels[position] = labels_in(self.column(position))
         return self._labels[position]
@@ -132,10 +120,6 @@ class Table:
         The types of lists are found in their values, and say nothing.
         """
         return kind_of(self.series(position)) if self._has_types else "O"
-
-    def holds_dates(self, position: Any) -> bool:
-        """Tell whether a column has a type of dates or times."""
-        return kind_of(self.series(position)) == "M"
 
 
 def kind_of(column: Any) -> str:
@@ -151,6 +135,7 @@ def kind_of(column: Any) -> str:
     ('i', 'O', 'O')
     """
     series = _in_narwhals(column)
+    # NumPy's own letter first: narwhals looks into objects to find out whether all are text.
     own = getattr(series.to_native() if isinstance(series, nw.Series) else series, "dtype", None)
     if isinstance(own, np.dtype):
         return own.kind
@@ -180,15 +165,11 @@ def rows_as_array(rows: Any, dtype: Any = None) -> np.ndarray:
         return objects(cell for row in listed for cell in row).reshape(len(listed), -1)
 
 
-def container_of(X: Any) -> str:
-    """Return the container of a table, as `Table.container`; raise for others."""
-    return Table(X).container
-
-
 def library_of(kind: type) -> str:
     """Return the library of a data frame's type, "array" for all other types."""
     for base in kind.__mro__:
         library = base.__module__.partition(".")[0]
+        # By name, so that no library is imported for a look at an array.
         if base.__name__ in ("DataFrame", "Table") and library in CONTAINERS:
             return library
     return "array"
@@ -258,12 +239,6 @@ def labels_in(values: np.ndarray) -> np.ndarray:
     return objects([None if is_missing(value) else value for value in values.tolist()])
 
 
-def exact_digits(column: Any) -> int:
-    """Return of how many binary digits floating-point numbers of a column hold all integers."""
-    dtype = getattr(nw.to_native(column, pass_through=True), "dtype", None)
-    return _DIGITS.get(str(dtype).lower(), 53)
-
-
 def make_table(
     container: str, names: Any, columns: list[np.ndarray], dtypes: Any = None, index: Any = None
 ) -> Any:
@@ -294,6 +269,7 @@ def make_table(
     pairs = list(zip(names, columns, dtypes or [None] * len(columns), strict=True))
     if container == "pandas":
         series = [_pandas_series(library, column, dtype) for _, column, dtype in pairs]
+        # A dictionary would lose columns that share a name.
         frame = library.concat(series, axis=1, keys=[name for name, *_ in pairs])
         return frame if index is None else frame.set_axis(index)
     made = [
@@ -316,65 +292,35 @@ def as_array(columns: list[np.ndarray]) -> np.ndarray:
 
 def _pandas_series(pandas: Any, values: np.ndarray, dtype: Any) -> Any:
     """Return a pandas series with a type, or with an inferred one if that cannot hold it."""
-    if isinstance(dtype, str):
-        plain = _in_zone(values, dtype) if values.dtype.kind == "M" else values
-        plain = plain.tolist() if plain.dtype == object else plain
-        try:
-            return pandas.Series(plain, dtype=dtype)
-        except (TypeError, ValueError, OverflowError, KeyError):
-            return pandas.Series(plain)
-    if values.dtype != object:
+    if dtype is None or values.dtype != object or isinstance(dtype, nw.dtypes.DType):
+        return pandas.Series(values.tolist() if values.dtype == object else values)
+    plain = labels_in(values).tolist()
+    # pandas warns of labels that a type of categories does not have.
+    categories = getattr(dtype, "categories", None)
+    if categories is not None and not set(plain) <= {None, *categories}:
         return pandas.Series(values)
-    if not hasattr(dtype, "type"):
-        return pandas.Series(values.tolist())
-    column = pandas.Series(values)
-    known = column.dropna()
-    if hasattr(dtype, "categories"):
-        return column.astype(dtype) if known.isin(dtype.categories).all() else column
-    try:
-        typed = column.astype(dtype)
-    except (TypeError, ValueError, OverflowError):
-        return column
-    same = typed.isna().equals(column.isna()) and (typed[known.index] == known).all()
-    return typed if same else column
+    # Not a TypeError alone: types of extensions raise errors of their own.
+    with suppress(TypeError, ValueError, OverflowError, KeyError):
+        typed = pandas.Series(plain, dtype=dtype)
+        # Numbers may have been rounded.
+        if [None if is_missing(value) else value for value in typed.tolist()] == plain:
+            return typed
+    # From a list, pandas would make doubles of integers beside a missing value.
+    return pandas.Series(plain if isinstance(dtype, str) else values)
 
 
 def _series(container: Any, values: np.ndarray, dtype: Any) -> Any:
     """Return a series of narwhals with a type, or with an inferred one if that cannot hold it."""
-    if isinstance(dtype, str):
-        dtype, values = _type_of_name(dtype), _in_zone(values, dtype)
-    elif not isinstance(dtype, nw.dtypes.DType) or values.dtype != object:
-        dtype = None
+    kinds = {"f": nw.Float64(), "i": nw.Int64(), "M": nw.Datetime("us"), "O": dtype}
     plain = labels_in(values).tolist()
-    inferred = {"f": nw.Float64(), "i": nw.Int64(), "M": nw.Datetime("us"), "m": nw.Duration("us")}
-    kind: Any
-    for kind in (dtype, inferred.get(values.dtype.kind)):
-        try:
-            zone = getattr(kind, "time_zone", None)
-            if zone is None and (values.dtype == object or kind is None):
-                return nw.new_series("", plain, kind, backend=container)
-            first = nw.Datetime("us", "UTC") if zone else inferred[values.dtype.kind]
-            return nw.new_series("", plain, first, backend=container).cast(kind)
-        except Exception:
-            # Each library has errors of its own for values that a type does not hold.
-            continue
+    for kind in (kinds.get(values.dtype.kind), None):
+        # Each library has errors of its own for values that a type does not hold.
+        with suppress(Exception):
+            known = kind if isinstance(kind, nw.dtypes.DType) else None
+            return nw.new_series("", plain, known, backend=container)
+    # polars and pyarrow have no columns of several types.
     text = [None if value is None else str(value) for value in plain]
     return nw.new_series("", text, nw.String(), backend=container)
-
-
-def _in_zone(times: np.ndarray, dtype: str) -> np.ndarray:
-    """Return local times as moments of the zone that the name of a type has, if it has one.
-
-    The earlier is taken of two times when clocks go back; one that clocks skip is an hour later.
-    """
-    zone = dtype.removesuffix("]").partition(", ")[2]
-    if not zone:
-        return times
-    return objects(
-        None if is_missing(time)
-        else time.replace(tzinfo=ZoneInfo(zone)).astimezone(datetime.UTC)
-        for time in times.astype("M8[us]").tolist()
-    )  # fmt: skip
 
 
 def categories_type(container: str, labels: Iterable, ordered: bool) -> Any:
@@ -383,18 +329,6 @@ def categories_type(container: str, labels: Iterable, ordered: bool) -> Any:
     if container == "pandas":
         return importlib.import_module("pandas").CategoricalDtype(labels, ordered=ordered)
     return nw.Enum(labels) if all(isinstance(label, str) for label in labels) else None
-
-
-def _type_of_name(name: str) -> Any:
-    """Return the type of narwhals for the name of a pandas type, None if there is none."""
-    kind, _, unit_and_zone = name.removesuffix("]").partition("64[")
-    unit: Any
-    unit, _, zone = unit_and_zone.partition(", ")
-    if kind in ("datetime", "timedelta"):
-        unit = unit if unit in ("ms", "us", "ns") else "us"
-        return nw.Duration(unit) if kind == "timedelta" else nw.Datetime(unit, zone or None)
-    known: Any = getattr(nw, name.capitalize().replace("Uint", "UInt"), None)
-    return known() if name.rstrip("123468").lower() in ("int", "uint", "float") else None
 
 
 # Files
@@ -450,6 +384,7 @@ def read_table_file(path: str | os.PathLike[str], columns: Iterable["Column"]) -
         options = {"dtype_backend": "numpy_nullable"}
         frame = _readable(lambda: pandas.read_parquet(path, **options).astype(object), path)
     else:
+        # pandas.read_csv would guess types from values, and fill short lines in silence.
         header, *rows = _csv_rows(path) or [[]]
         if any(len(row) != len(header) for row in rows):
             raise ValueError(
@@ -460,6 +395,7 @@ def read_table_file(path: str | os.PathLike[str], columns: Iterable["Column"]) -
     names = []
     for place, name in enumerate(map(str.strip, frame.columns)):
         column = declared.get(name)
+        # Names of a schema may be integers; those of a file are text.
         names.append(name if column is None else column.name)
         if column is not None:
             values = list(map(_reader(column), frame.iloc[:, place].tolist()))
@@ -488,6 +424,7 @@ def read_header(path: str | os.PathLike[str]) -> Any:
 
     path = Path(path)
     if suffix_of(path) == ".parquet":
+        # The schema of the file alone: no value is read.
         read_names = importlib.import_module("pyarrow.parquet").read_schema
         return _readable(lambda: read_names(path).empty_table().to_pandas(), path)
     names = [name.strip() for name in (_csv_rows(path, 1) or [[]])[0]]
@@ -521,8 +458,8 @@ def write_table_file(path: str | os.PathLike[str], frame: Any) -> None:
 def suffix_of(path: str | os.PathLike[str]) -> str:
     """Return ".csv" or ".parquet", which needs pyarrow, or raise."""
     suffix = Path(path).suffix.lower()
-    if suffix not in _SUFFIXES:
-        raise ValueError(f"{Path(path).name} must end with {' or '.join(_SUFFIXES)}.")
+    if suffix not in (".csv", ".parquet"):
+        raise ValueError(f"{Path(path).name} must end with .csv or .parquet.")
     if suffix == ".parquet" and find_spec("pyarrow") is None:
         raise ImportError(".parquet files need pyarrow: python -m pip install pyarrow.")
     return suffix
@@ -578,6 +515,7 @@ def _reader(column: "Column") -> Callable[[Any], Any]:
         if not isinstance(value, str):
             return None if is_missing(value) else value
         word = value.strip()
+        # Declared labels come first: "NA" and "None" may be among them.
         if word in label_of_text:
             return label_of_text[word]
         if word.lower() in flags:

@@ -19,7 +19,6 @@ from skdpot.tables._frames import (
     Table,
     as_array,
     categories_type,
-    exact_digits,
     kind_of,
     labels_in,
     library_of,
@@ -27,22 +26,6 @@ from skdpot.tables._frames import (
     rows_as_array,
 )
 from skdpot.tables._schema import TableSchema
-
-_DATES = "dates: write them in ISO 8601, as 2024-12-31, or read them by pandas.to_datetime"
-# What to do about missing numbers.
-_IN_OPEN_ROWS = (
-    "Impute it before, in the same pipeline; or keep it with missing='category', for which missing "
-    "numbers and levels need the conditional method."
-)
-_IN_PRIVATE_ROWS = (
-    "With epsilon, leave out the rows that have missing numbers, or fill in a number that is "
-    "public. Do not impute from private rows: what an imputer learns of them has no protection."
-)
-# Types of polars of which single values, or the lack of any, can make any other type.
-_UNSURE = ("Boolean", "Null", "Object")
-# Maximum number of columns that an error lists.
-_MOST_LISTED = 20
-
 
 # Tables with a schema
 # --------------------
@@ -62,6 +45,7 @@ def read_units(X: Any, schema: TableSchema, *, private: bool = False) -> np.ndar
            [23,  1]])
     """
     values, problems = _values_in(Table(X), schema, private)
+    # In a private fit, problems of units are not refused: these depend on values.
     units, unit_problems = schema.units_and_problems(values)
     _refuse(problems if private else [*problems, *unit_problems])
     return units
@@ -114,12 +98,11 @@ def _values_in(
             if problem and not private:
                 # Such a column causes no further complaint.
                 read = np.full(len(table), column.low)
-            is_mistyped = table.kind(place) not in _kinds_of_numbers(column)
+            # What such types hold may be numbers, or dates; text alone is none.
+            is_mistyped = table.kind(place) not in ("biufO" if column.unit is None else "MUO")
         else:
-            read, problem = _exact_labels(table, place, column, private)
-            is_mistyped = True
-            if private and column.has_other_labels(table.kind(place)):
-                problem = [column.mistyped]
+            read, is_mistyped = labels_in(table.column(place)), True
+            problem = [column.mistyped] if column.has_other_labels(table.kind(place)) else []
         values.append(read)
         problems += problem if is_mistyped or not private else []
     return values, problems
@@ -129,35 +112,6 @@ def _refuse(problems: list[str]) -> None:
     """Raise with all problems of a table, if there are any."""
     if problems:
         raise ValueError("; ".join(problems) + ".")
-
-
-def _kinds_of_numbers(column: Column) -> str:
-    """Return the kinds of types that may hold the values of a numeric column."""
-    if column.unit is None:
-        return "biufO"
-    return "mUO" if column.duration else "MUO"
-
-
-def _exact_labels(
-    table: Table, place: int, column: Column, private: bool
-) -> tuple[np.ndarray, list[str]]:
-    """Return a column of labels, and the problem of floating-point numbers, in a list.
-
-    Those that stand for several labels are missing. One missing value makes them of integers in
-    pandas, and rounds the labels of other records.
-    """
-    labels = labels_in(table.column(place))
-    least = 2 ** exact_digits(table.series(place))
-    if not any(type(label) is int and abs(label) >= least for label in column.values):
-        return labels, []
-    rounded = [type(label) is float and abs(label) >= least for label in labels.tolist()]
-    labels[np.array(rounded, dtype=bool)] = None
-    if not (table.kind(place) == "f" if private else any(rounded)):
-        return labels, []
-    return labels, [
-        f"column {column.name!r} has floating-point numbers, which do not distinguish all of its "
-        "declared integers: read it as text, or as integers that may be missing (Int64)"
-    ]
 
 
 def values_in(X: Any, schema: TableSchema) -> np.ndarray:
@@ -194,7 +148,7 @@ def _check_names(names: list, declared: list) -> None:
     if extra:
         wrong.append(
             f"the table has columns that the schema does not declare: {extra}. Declare them, or "
-            "leave them out; identifiers are declared as {'identifier': True}"
+            "leave them out, as identifiers"
         )
     lacking = [name for name in declared if name not in names]
     if lacking:
@@ -213,13 +167,15 @@ def _check_names(names: list, declared: list) -> None:
 def _numbers_in(table: Table, place: Any, column: Column) -> tuple[np.ndarray, list[str]]:
     """Return a column as doubles, and the problem of values that are no numbers, in a list.
 
-    Missing values, and those that are no numbers, are NaN. Dates and durations become numbers if
-    they are declared.
+    Missing values, and those that are no numbers, are NaN. Dates become numbers if they are
+    declared.
     """
     if column.unit is not None:
-        dates, valid = numbers_of_dates(table.series(place), column.unit, column.duration)
-        wanted = "durations" if column.duration else _DATES
-        wrong = f"column {column.name!r} is declared to hold {wanted}; it has others, or two kinds"
+        dates, valid = numbers_of_dates(table.series(place), column.unit)
+        wrong = (
+            f"column {column.name!r} is declared to hold dates: write them in ISO 8601, as "
+            "2024-12-31, or read them by pandas.to_datetime; it has others, or two kinds"
+        )
         return dates, [] if valid else [wrong]
     values = table.column(place)
     if values.dtype.kind in "biuf":
@@ -248,10 +204,12 @@ def as_numbers(X: Any) -> Any:
     """
     table = Table(X) if library_of(type(X)) != "array" else None
     if table is None:
+        # As objects: in an array of numbers, one text would make text of all.
         given = X if hasattr(X, "dtype") or sparse.issparse(X) else rows_as_array(X, object)
         kinds = {getattr(given.dtype, "kind", "f")}
     else:
         kinds = {table.kind(place) for place in range(len(table.names))}
+    # The type is public, and holds no numbers whatever its values are.
     if kinds & set("UST"):
         raise ValueError("could not convert a type of text")
     if table is not None and "O" in kinds:
@@ -274,13 +232,14 @@ def _finite_numbers(table: Table, column: Column, missing: str) -> np.ndarray:
     `missing` is as for `read_codes`.
     """
     may_miss = missing == "kept"
-    if table.holds_dates(column.position):
+    if table.kind(column.position) == "M":
         raise TypeError(
             f"column {column.name!r} of X is not numeric, it holds dates. Convert them first, for "
             "example to days since a fixed day."
         )
     values = table.column(column.position)
     if may_miss and values.dtype == object:
+        # pandas.NA has no conversion to a double.
         values = objects([math.nan if is_missing(value) else value for value in values])
     try:
         numbers = values.astype(np.float64)
@@ -298,9 +257,17 @@ def _finite_numbers(table: Table, column: Column, missing: str) -> np.ndarray:
             "make it NaN, or a number."
         )
     if not finite:
-        advice = _IN_PRIVATE_ROWS
+        advice = (
+            "With epsilon, leave out the rows that have missing numbers, or fill in a number that "
+            "is public. Do not impute from private rows: what an imputer learns of them has no "
+            "protection."
+        )
         if missing != "none":
-            advice = f"{_IN_OPEN_ROWS} {_columns_with_missing(table)}"
+            advice = (
+                "Impute it before, in the same pipeline; or keep it with missing='category', for "
+                "which missing numbers and levels need the conditional method. "
+                f"{_columns_with_missing(table)}"
+            )
         raise ValueError(f"Input X contains NaN or infinity, in column {column.name!r}. {advice}")
     raise kind(
         f"column {column.name!r} of X holds what cannot be read as a number: the argument must be "
@@ -316,6 +283,7 @@ def labels_of(table: Table, column: Column, missing: str) -> np.ndarray:
     category, and refuses them for ordered labels; or ``"kept"`` or ``"none"``, with which no value
     raises.
     """
+    # None for each kind of missing value.
     labels = table.labels(column.position)
     if missing in ("kept", "none") or not any(label is None for label in labels):
         return labels
@@ -358,16 +326,14 @@ def read_codes(table: Table, columns: list[Column], missing: str) -> np.ndarray:
         if column.kind == NUMERIC:
             read.append(_finite_numbers(table, column, missing))
             continue
-        labels = labels_of(table, column, missing)
-        codes = column.codes(labels)
-        if missing == "none" and (problems := column.labels_of_other_types(labels, codes)):
-            raise ValueError(f"{problems[0]}.")
+        codes = column.codes(labels_of(table, column, missing))
         read.append(np.maximum(codes, -1).astype(np.float64))
     return np.column_stack(read)
 
 
 def label_order(label: Any) -> tuple[int, str, Any]:
     """Return a key that sorts labels of all types together."""
+    # Numbers, then text, then others: Python compares only labels of one type.
     if isinstance(label, Real):
         return 0, "", label
     if isinstance(label, str):
@@ -438,16 +404,18 @@ def find_columns(
     if categorical_features is None or isinstance(categorical_features, str | dict):
         kinds = {position: _kind_of_type(table.dtype(position)) for position in kinds}
         if private:
-            is_dict = isinstance(categorical_features, dict)
-            kinds = _kinds_of_declared(table, kinds, categories, named=is_dict)
+            kinds = _kinds_of_declared(table, kinds, categories)
     named = _kinds_of_named(table, categorical_features)
     kinds |= {position: kind for position, kind in named.items() if position in kinds}
-    declared = _declared(categories, [j for j, kind in kinds.items() if kind != NUMERIC], names)
+    declared = {_position(name, names, "categories"): name for name in categories or ()}
+    if wrong := [name for j, name in declared.items() if kinds.get(j, NUMERIC) == NUMERIC]:
+        raise ValueError(f"categories are declared for columns that are not categorical: {wrong}.")
     columns = []
     for position, kind in kinds.items():
         column = Column(names[position], kind, position=position)
         if kind != NUMERIC:
-            column = _labelled(column, table, declared.get(position), missing, private)
+            labels = categories[declared[position]] if position in declared else None
+            column = _labelled(column, table, labels, missing, private)
         columns.append(column)
     return columns
 
@@ -519,25 +487,19 @@ def _kinds_of_named(table: Table, categorical_features: Any) -> dict[int, str]:
     return {j: ORDINAL if is_one else NOMINAL for j, is_one in zip(positions, ordered, strict=True)}
 
 
-def _kinds_of_declared(
-    table: Table, kinds: dict[int, str], categories: Any, *, named: bool
-) -> dict[int, str]:
+def _kinds_of_declared(table: Table, kinds: dict[int, str], categories: Any) -> dict[int, str]:
     """Return the kinds that types declare, regardless of single values.
 
     Types are used if no record can change them. A column of numbers and one word has the type
     object; declarations decide about every column that libraries treat that way.
     """
-    declarations = categories if isinstance(categories, dict) else ()
-    if categories is not declarations and categories is not None and len(categories) and not named:
-        raise ValueError(
-            "with epsilon, a list of categories needs categorical_features, because types of "
-            "columns may depend on single values. Or give a dict by column."
-        )
-    declared = {_position(name, table.names, "categories") for name in declarations}
+    declared = {_position(name, table.names, "categories") for name in categories or ()}
     kinds_by_position = {}
     for position, kind in kinds.items():
         dtype = table.dtype(position)
-        unsure = getattr(dtype, "kind", "f") in "Ob" or type(dtype).__name__ in _UNSURE
+        # Single values, or the lack of any, can make any other type of these.
+        of_polars = type(dtype).__name__ in ("Boolean", "Null", "Object")
+        unsure = getattr(dtype, "kind", "f") in "Ob" or of_polars
         if position in declared:
             kinds_by_position[position] = NOMINAL if kind == NUMERIC else kind
         else:
@@ -556,38 +518,16 @@ def _kind_of_type(dtype: Any) -> str:
 def _position(name: Any, names: list[Any], parameter: str) -> int:
     if name in names and (isinstance(name, str) or all(isinstance(n, Integral) for n in names)):
         return names.index(name)
+    # From the end, as in NumPy.
     if isinstance(name, Integral) and -len(names) <= int(name) < len(names):
         return int(name) % len(names)
     raise ValueError(f"{parameter} names a column that X lacks. {no_such_column(name, names)}")
 
 
-def _declared(categories: Any, categorical: list[int], names: list[Any]) -> dict[int, Any]:
-    """Return the declared labels of categorical columns, by position."""
-    if categories is None:
-        return {}
-    if isinstance(categories, dict):
-        labels_by_position = {}
-        for name, labels in categories.items():
-            position = _position(name, names, "categories")
-            if position not in categorical:
-                raise ValueError(
-                    f"categories are declared for column {name!r}, which is not categorical."
-                )
-            labels_by_position[position] = labels
-        return labels_by_position
-    categories = list(categories)
-    if len(categories) != len(categorical):
-        raise ValueError(
-            f"categories declares {len(categories)} columns, and there are {len(categorical)} "
-            "categorical ones."
-        )
-    return dict(zip(categorical, categories, strict=True))
-
-
 def no_such_column(column: Any, names: Any) -> str:
     """Return the text of an error about a column that X does not have."""
     names = list(names)
-    listed = ", ".join(map(repr, names[:_MOST_LISTED])) + (", ..." * (len(names) > _MOST_LISTED))
+    listed = ", ".join(map(repr, names[:20])) + (", ..." * (len(names) > 20))
     text = f"X has no column {shown(column)}. Its columns are [{listed}]."
     if isinstance(column, str) and any("__" in str(name) for name in names):
         text += " A ColumnTransformer prefixes names; set verbose_feature_names_out=False."
@@ -630,13 +570,12 @@ def person_codes(
     if values.ndim != 1 or len(values) != n_rows:
         raise ValueError("groups must have one person for each row of X, in one dimension.")
     number: dict[Any, int] = {}
-    largest = 2.0 ** exact_digits(groups)
-    codes = [_code_of(value, number, largest) for value in values.tolist()]
+    codes = [_code_of(value, number) for value in values.tolist()]
     if -1 in codes and not leave_out:
         raise ValueError(
             "groups has values that do not name one person, whose rows cannot be protected: "
             "missing values, lists, or floating-point numbers that may stand for several people "
-            f"(from 2**{exact_digits(groups)} on). Leave these rows out, or read names as text."
+            "(from 2**53 on). Leave these rows out, or read names as text."
         )
     if len(set(map(_kind_of, number))) > 1:
         raise ValueError(
@@ -646,10 +585,11 @@ def person_codes(
     return np.array(codes, dtype=np.intp), list(number)
 
 
-def _code_of(value: Any, number: dict[Any, int], largest: float) -> int:
+def _code_of(value: Any, number: dict[Any, int]) -> int:
     """Return the number of a person, a new one for a new person, and -1 for no name."""
     try:
-        if is_missing(value) or (isinstance(value, float) and abs(value) >= largest):
+        # One missing value makes doubles of all integers, which round longer ones.
+        if is_missing(value) or (isinstance(value, float) and abs(value) >= 2**53):
             return -1
         return number.setdefault(value, len(number))
     except Exception:

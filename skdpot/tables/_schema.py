@@ -3,7 +3,6 @@
 The declaration is public; it must not be learned from private data.
 """
 
-import datetime
 import json
 import math
 import os
@@ -18,94 +17,36 @@ import numpy as np
 
 from skdpot.privacy.quotes import shown
 from skdpot.tables._column import (
-    DATE,
-    DATETIME,
     LABEL_KEYS,
     LINEAR,
+    LOG,
     NOMINAL,
     NUMERIC,
     ORDINAL,
-    SCALES,
-    TEXT,
-    TIMEDELTA,
     UNITS,
     Column,
     date_number,
-    date_objects,
-    duration_number,
     is_date,
-    is_duration,
     last_number,
     says_time,
 )
 from skdpot.tables._declared import LARGEST_BOUND, declared_labels, is_missing, objects
 from skdpot.tables._frames import Table, categories_type, make_table
 
-# A format of one whole number, with an optional width. Other formats are refused.
-_PATTERN = re.compile(r"[^{}]*\{(:0?\d{0,2}[dxX]?)?\}[^{}]*")
 # Placeholder of a template for values that must be declared.
 FILL_IN = "FILL IN"
-_INTEGERS = re.compile(r"[uU]?[iI]nt(8|16|32|64)")
-_FLOATS = re.compile(r"[fF]loat(32|64)")
-_DATES = re.compile(r"(datetime|timedelta)64\[(s|ms|us|ns)(, [\w/+:-]+)?\]")
-_OF_LABELS = ("category", "string", "bool", "boolean", "object")
-# Integers up to this magnitude, and differences of two of them, are doubles.
-_LARGEST_INTEGER = 2**51
-# Maximum number of steps between bounds, and the rounding error of that number.
-_MOST_STEPS, _ROUNDING = 2**40, 1e-6
-# Words that are meant as dates.
-_LIKE_A_DATE = re.compile(r"\d+[-/.]\d+[-/.]\d+")
 HOW_TO_DECLARE = (
     "range(low, high + 1) for integers, (low, high) for real numbers or dates, a list of "
-    "categories, or a dict with 'bounds' (and 'integer', 'step', 'scale' or 'unit'), 'levels', "
-    "'categories', 'identifier' or 'constant', and with 'missing': True where values may be missing"
+    "categories, or a dict with 'bounds' (and 'integer', 'scale' or 'unit'), 'levels' or "
+    "'categories', and with 'missing': True where values may be missing"
 )
-_WHY_NO_TYPE = (
-    "a dtype is the name of a type of pandas, such as 'int16', 'Int64', 'float32', 'category' or "
-    "'datetime64[us]', or 'date' or 'text' for dates"
-)
-# Optional keys of a declaration, by the key that says its kind.
+# Optional keys of a declaration, by the key that says its kind. Users do not declare a dtype: it is
+# that of a frame's labels, in the plain form of its schema.
 _KEYS: dict[str, set[str]] = {
-    "bounds": {"integer", "step", "scale", "unit", "missing", "dtype"},
+    "bounds": {"integer", "scale", "unit", "missing"},
     "levels": {"missing", "dtype"},
     "categories": {"missing", "dtype"},
-    "identifier": set(),
-    "constant": set(),
 }
-
-
-@dataclass(frozen=True)
-class Unlearned:
-    """A declared column that is neither read nor learned.
-
-    Attributes
-    ----------
-    name : str or int
-        The user's name of it.
-    key : {"identifier", "constant"}
-        Whether its values are all different, or all the same.
-    content : str, int, float or True
-        A format of one integer for identifiers, with True for the integers themselves; or the value
-        of a constant.
-    """
-
-    name: Any
-    key: str
-    content: Any
-
-    def values(self, n: int) -> np.ndarray:
-        """Return its values in `n` new rows; identifiers are numbered from 1."""
-        if self.key == "constant":
-            kind = object if isinstance(self.content, str) else None
-            return np.full(n, self.content, dtype=kind)
-        numbers = np.arange(1, n + 1)
-        if self.content is True:
-            return numbers
-        return objects([self.content.format(number) for number in numbers.tolist()])
-
-    def plain(self) -> dict:
-        """Return the declaration of this column, with its name, in the form of JSON."""
-        return {"name": self.name, self.key: self.content}
 
 
 @dataclass(frozen=True)
@@ -118,14 +59,14 @@ class TableSchema:
         The columns that are read and learned, in the order of the declaration.
     target : int or None
         Position of the target among these columns.
-    others : tuple of (int, Unlearned or Column)
-        Columns that are not learned, in order, each with its position among all that are declared;
-        one of the last kind is computed from others.
+    others : tuple of (int, Column)
+        Columns that are computed from others and not learned, in order, each with its position
+        among all that are declared.
     """
 
     columns: tuple[Column, ...]
     target: int | None = None
-    others: tuple[tuple[int, Unlearned | Column], ...] = ()
+    others: tuple[tuple[int, Column], ...] = ()
 
     @property
     def names(self) -> list:
@@ -133,9 +74,9 @@ class TableSchema:
         return [column.name for column in self.columns]
 
     @property
-    def declared(self) -> list[Unlearned | Column]:
+    def declared(self) -> list[Column]:
         """Return all declared columns, learned or not."""
-        declared: list[Unlearned | Column] = list(self.columns)
+        declared = list(self.columns)
         for place, column in self.others:
             declared.insert(place, column)
         return declared
@@ -143,7 +84,7 @@ class TableSchema:
     @property
     def computed(self) -> list[Column]:
         """Return the columns that are computed from others."""
-        return [column for _, column in self.others if isinstance(column, Column)]
+        return [column for _, column in self.others]
 
     @property
     def n_classes(self) -> int:
@@ -183,29 +124,36 @@ class TableSchema:
         target = None if self.target is None else self.names[self.target]
         return _schema_of(self.declared, target, set(names))
 
-    def typed(self, table: Table, declared: Any = None) -> "TableSchema":
-        """Return the schema with types for frames, except where users declared a type."""
+    def typed(self, table: Table) -> "TableSchema":
+        """Return the schema with the types of a frame's labels.
+
+        A column takes how text is stored. Types of numbers, dates and truth values follow from the
+        declaration, since a single value can change them. A missing value turns integers into
+        doubles, as does the label 1.0. A large number makes longer integers, and 1 turns truth
+        values into objects. pandas leaves all dates of a file as text if one of them is written in
+        another way, such as with a time or another zone. An undeclared label changes the type where
+        such labels count as missing; then only the type of categories is taken, which the maker of
+        the frame asked for. Computed columns are not read: their values would decide about their
+        types.
+        """
         if table.container == "array":
             return self
-        dtypes = {name: table.dtype(place) for place, name in enumerate(table.names)}
-        kept = [
-            name
-            for name, one in columns_in(declared)[0].items()
-            if "dtype" in _as_mapping(name, one)
-        ]
 
-        def typed(column: Any, dtype_in_frame: Any) -> Any:
-            if not isinstance(column, Column):
+        def typed(column: Column) -> Column:
+            # A target may lie beside the table.
+            if column.kind == NUMERIC or column.name not in table.names:
                 return column
-            dtype = _type_in_frame(dtype_in_frame, column)
-            # Dates always have a type, from how their bounds are written.
-            taken = dtype and column.dtype in (None, TEXT, DATE) and column.name not in kept
-            return replace(column, dtype=dtype) if taken else column
+            own = table.dtype(table.names.index(column.name))
+            # Types of polars, which have the names of pandas in a schema.
+            names = {"Categorical": "category", "Enum": "category", "String": "string"}
+            name = names.get(type(own).__name__, str(own))
+            text = all(isinstance(label, str) for label in column.values) and not column.missing
+            if hasattr(own, "ordered") or name == "category":
+                return replace(column, dtype="category")
+            # No single value can have caused this type.
+            return replace(column, dtype="string") if name == "string" and text else column
 
-        columns = tuple(typed(column, dtypes.get(column.name)) for column in self.columns)
-        # Computed columns are not read: their values would decide about their types.
-        others = tuple((place, typed(column, None)) for place, column in self.others)
-        return replace(self, columns=columns, others=others)
+        return replace(self, columns=tuple(map(typed, self.columns)))
 
     def units_and_problems(self, values: Sequence[np.ndarray]) -> tuple[np.ndarray, list[str]]:
         """Return the units of a table's values, and the errors in them.
@@ -219,7 +167,7 @@ class TableSchema:
         for j, column in enumerate(self.columns):
             units[:, j] = column.units(values[j])
             if column.missing:
-                problems += column.labels_of_other_types(values[j], units[:, j])
+                # The last unit is that of missing values; undeclared labels count as missing.
                 units[units[:, j] < 0, j] = column.n_known
                 continue
             if (units[:, j] == -1).any():
@@ -285,7 +233,7 @@ class TableSchema:
         return self.columns[self.names.index(name)].intervals(condition)
 
     def plain(self) -> dict:
-        """Return the declaration in the form of JSON; `schema_from_plain` reads it."""
+        """Return the declaration in the form of JSON; `read_schema` reads it."""
         target = None if self.target is None else self.columns[self.target].name
         return {"columns": [column.plain() for column in self.declared], "target": target}
 
@@ -331,6 +279,7 @@ def read_schema(schema: Any, target: Any = None) -> TableSchema:
             "schema must be a dict that declares what each column of the table holds, or JSON or "
             "the path of a JSON file with one: " + HOW_TO_DECLARE + "."
         )
+    # A template that is filled in by halves must not be taken for a schema.
     gaps = [name for name, declared in columns.items() if _has_gap(declared)]
     if gaps:
         raise ValueError(
@@ -342,15 +291,10 @@ def read_schema(schema: Any, target: Any = None) -> TableSchema:
     return _schema_of(declared, target, set())
 
 
-def _schema_of(declared: list[Unlearned | Column], target: Any, computed: set) -> TableSchema:
+def _schema_of(declared: list[Column], target: Any, computed: set) -> TableSchema:
     """Return the schema of columns, some of which may be computed, or raise."""
-    learned: list[Column] = []
-    others: list[tuple[int, Unlearned | Column]] = []
-    for place, column in enumerate(declared):
-        if isinstance(column, Column) and column.name not in computed:
-            learned.append(column)
-        else:
-            others.append((place, column))
+    learned = [column for column in declared if column.name not in computed]
+    others = [(j, column) for j, column in enumerate(declared) if column.name in computed]
     if not learned:
         raise ValueError("the schema must declare a column that is learned.")
     names = [column.name for column in learned]
@@ -362,19 +306,6 @@ def _schema_of(declared: list[Unlearned | Column], target: Any, computed: set) -
     if len(learned) == 1:
         raise ValueError("the schema must declare another column beside the target.")
     return TableSchema(tuple(learned), position, tuple(others))
-
-
-def schema_from_plain(plain: Mapping) -> TableSchema:
-    """Return the schema with this plain form.
-
-    Examples
-    --------
-    >>> from skdpot.tables import read_schema, schema_from_plain
-    >>> schema = read_schema({"age": range(17, 91), "sex": ["F", "M"]})
-    >>> schema_from_plain(schema.plain()) == schema
-    True
-    """
-    return read_schema(dict(plain))
 
 
 def write_table(
@@ -398,42 +329,35 @@ def write_table(
            [40, 'M']], dtype=object)
     """
     named = dict(zip(schema.names, values, strict=True)) | dict(computed or {})
-    columns, types = [], []
-    for column in schema.declared:
-        array, dtype = (
-            _typed_values(container, column, named[column.name])
-            if isinstance(column, Column)
-            else (column.values(len(values[0])), None)
-        )
-        columns.append(array)
-        types.append(dtype)
+    pairs = [_typed_values(container, column, named[column.name]) for column in schema.declared]
+    columns = [array for array, _ in pairs]
     # Integers that may be missing are objects elsewhere.
     if container == "array" and all(
-        isinstance(column, Column) and column.kind == NUMERIC and column.unit is None
-        for column in schema.declared
+        column.kind == NUMERIC and column.unit is None for column in schema.declared
     ):
         columns = [np.asarray(column, dtype=np.float64) for column in columns]
-    return make_table(container, [column.name for column in schema.declared], columns, types)
+    names = [column.name for column in schema.declared]
+    return make_table(container, names, columns, [dtype for _, dtype in pairs])
 
 
 def _typed_values(container: str, column: Column, values: np.ndarray) -> tuple[np.ndarray, Any]:
     """Return values of `Column.presented`, and the type that they have in a frame."""
-    dtype: Any = column.dtype
+    if column.unit is not None and container == "array":
+        # Dates of Python; NaT becomes None.
+        return objects(values.astype("M8[D]" if column.unit == "D" else "M8[us]")), None
     if column.unit is not None:
-        if container == "array" or dtype in (DATE, TEXT):
-            return date_objects(values, dtype if dtype in (DATE, TEXT) else DATETIME), None
-        return values.astype(f"{values.dtype.kind}8[us]"), dtype
+        return values.astype("M8[us]"), None
     if container == "array":
         return values, None
-    if dtype == "category":
+    if column.dtype == "category":
         return values, categories_type(container, column.values, column.kind == ORDINAL)
-    if dtype is None and column.missing:
+    if column.dtype is None and column.missing:
         # Integers and truth values that may be missing have types of pandas of their own.
         if column.integer or (column.values and all(type(one) is int for one in column.values)):
             return values, "Int64"
         if column.values and all(isinstance(one, bool) for one in column.values):
             return values, "boolean"
-    return values, dtype
+    return values, column.dtype
 
 
 def columns_in(schema: Any) -> tuple[dict[Any, Any], Any]:
@@ -483,8 +407,9 @@ def _has_gap(declared: Any) -> bool:
     return isinstance(declared, str) and declared == FILL_IN
 
 
-def _read_column(name: Any, declared: Any) -> Column | Unlearned:
+def _read_column(name: Any, declared: Any) -> Column:
     """Return one column's declaration, or raise."""
+    # JSON and frames have no other names.
     if not isinstance(name, str | int) or isinstance(name, bool):
         raise ValueError(f"columns have names of text, or numbers; the schema has {name!r}.")
     in_full = _as_mapping(name, declared)
@@ -494,23 +419,13 @@ def _read_column(name: Any, declared: Any) -> Column | Unlearned:
         unknown = keys - _KEYS.keys() - set().union(*_KEYS.values())
         why = f"there is no key {shown(min(unknown, key=str))}" if unknown else ""
         raise ValueError(_wrong(name, declared, why))
-    if "identifier" in keys:
-        pattern = in_full["identifier"]
-        if pattern is not True and not (isinstance(pattern, str) and _PATTERN.fullmatch(pattern)):
-            why = "an identifier is True, or a pattern with one number, such as 'customer-{:06d}'"
-            raise ValueError(_wrong(name, {"identifier": pattern}, why))
-        return Unlearned(name, "identifier", pattern)
-    if "constant" in keys:
-        if not _is_label(in_full["constant"]):
-            why = "a constant is a word or a number"
-            raise ValueError(_wrong(name, in_full, why))
-        return Unlearned(name, "constant", in_full["constant"])
     missing, dtype = in_full.get("missing", False), in_full.get("dtype")
-    if not isinstance(missing, bool) or not (dtype is None or _is_type(dtype)):
-        wrong_type = dtype is not None and not _is_type(dtype)
-        raise ValueError(_wrong(name, declared, _WHY_NO_TYPE if wrong_type else ""))
+    if not isinstance(missing, bool):
+        raise ValueError(_wrong(name, declared))
+    if dtype not in (None, "category", "string"):
+        raise ValueError(_wrong(name, declared, "a schema has no dtype: convert the drawn column"))
     if "bounds" in keys:
-        return _column_of_bounds(name, in_full, missing, dtype)
+        return _column_of_bounds(name, in_full, missing)
     kind = ORDINAL if "levels" in keys else NOMINAL
     return _labelled(name, kind, in_full[LABEL_KEYS[kind]], missing, dtype)
 
@@ -525,8 +440,6 @@ def _as_mapping(name: Any, declared: Any) -> Mapping:
             raise ValueError(_wrong(name, declared, why))
         return {"bounds": (declared[0], declared[-1]), "integer": True}
     if isinstance(declared, tuple):
-        if len(declared) == 3 and _is_type(declared[0]):
-            return {"dtype": declared[0], "bounds": declared[1:]}
         if any(isinstance(value, str) and not is_date(value) for value in declared):
             raise ValueError(_wrong(name, declared, _why_no_bounds(declared)))
         return {"bounds": declared}
@@ -535,54 +448,40 @@ def _as_mapping(name: Any, declared: Any) -> Mapping:
     raise ValueError(_wrong(name, declared))
 
 
-def _column_of_bounds(name: Any, declared: Mapping, missing: bool, dtype: Any) -> Column:
-    """Return the column of numbers, dates or durations with these bounds, or raise."""
+def _column_of_bounds(name: Any, declared: Mapping, missing: bool) -> Column:
+    """Return the column of numbers or dates with these bounds, or raise."""
     bounds, unit = declared["bounds"], declared.get("unit")
-    integer = declared.get("integer", dtype is not None and bool(_INTEGERS.fullmatch(dtype)))
-    scale = declared.get("scale", LINEAR)
+    integer, scale = declared.get("integer", False), declared.get("scale", LINEAR)
     ends = list(bounds) if isinstance(bounds, tuple | list) else []
-    if not isinstance(integer, bool) or scale not in SCALES:
+    if not isinstance(integer, bool) or scale not in (LINEAR, LOG):
         raise ValueError(_wrong(name, declared))
-    dates = len(ends) == 2 and all(map(is_date, ends))
-    durations = unit is not None or (len(ends) == 2 and all(map(is_duration, ends)))
-    if not dates and not durations:
-        column = _numeric(name, bounds, integer, missing, scale, dtype)
-        return _stepped(column, declared) if "step" in declared else column
-    if unit is None:
-        unit = "s" if durations or any(map(says_time, ends)) else "D"
-    if (
-        not isinstance(unit, str)
-        or unit not in UNITS
-        or {"integer", "step", "scale"} & declared.keys()
-    ):
-        why = "dates and durations have a unit 'D', 'h', 'min' or 's', and no scale or step"
+    if unit is None and not (len(ends) == 2 and all(map(is_date, ends))):
+        return _numeric(name, bounds, integer, missing, scale)
+    # A time of day in a bound says that times matter.
+    unit = ("s" if any(map(says_time, ends)) else "D") if unit is None else unit
+    if not isinstance(unit, str) or unit not in UNITS or {"integer", "scale"} & declared.keys():
+        why = "dates have a unit 'D', 'h', 'min' or 's', and no scale"
         raise ValueError(_wrong(name, declared, why))
-    if dates:
-        if dtype is None and all(isinstance(end, str) for end in ends):
-            dtype = TEXT
-        elif dtype is None and {type(end) for end in ends} == {datetime.date}:
-            dtype = DATE
-        ends = [date_number(ends[0], unit), last_number(ends[1], unit)]
-    else:
-        ends = [duration_number(end, unit) if is_duration(end) else end for end in ends]
-    column = _numeric(name, tuple(ends), True, missing, LINEAR, dtype, bounds)
-    return replace(column, unit=unit, duration=not dates)
+    if not (len(ends) == 2 and all(map(is_date, ends))):
+        raise ValueError(_wrong(name, declared, "a unit is that of dates"))
+    numbers = date_number(ends[0], unit), last_number(ends[1], unit)
+    return replace(_numeric(name, numbers, True, missing, LINEAR, bounds), unit=unit)
 
 
 def _why_no_bounds(declared: tuple) -> str:
     """Return the error in a tuple with words that are no dates."""
     words = [value for value in declared if isinstance(value, str) and not is_date(value)]
-    like_dates = [word for word in words if _LIKE_A_DATE.match(word)]
+    like_dates = [word for word in words if re.match(r"\d+[-/.]\d+[-/.]\d+", word)]
     if like_dates or len(words) < len(declared):
         return f"{(like_dates or words)[0]!r} is no date"
     return "categories are a list, not a tuple"
 
 
 def _numeric(
-    name: Any, bounds: Any, integer: bool, missing: bool, scale: str, dtype: Any,
-    declared: Any = None,
-) -> Column:  # fmt: skip
-    kind, largest = (Integral, _LARGEST_INTEGER) if integer else (Real, LARGEST_BOUND)
+    name: Any, bounds: Any, integer: bool, missing: bool, scale: str, declared: Any = None
+) -> Column:
+    # Integers up to this magnitude, and differences of two of them, are doubles.
+    kind, largest = (Integral, 2**51) if integer else (Real, LARGEST_BOUND)
     ends = list(bounds) if isinstance(bounds, tuple | list) else []
     numbers = len(ends) == 2 and all(isinstance(end, kind) for end in ends)
     if not numbers or not -largest <= ends[0] < ends[1] <= largest:
@@ -590,23 +489,7 @@ def _numeric(
         given = bounds if declared is None else declared
         raise ValueError(_wrong(name, given, "low must be below high" if reversed_ else ""))
     low, high = (int(end) if integer else float(end) for end in ends)
-    return Column(
-        name, NUMERIC, missing, low=low, high=high, integer=integer, scale=scale, dtype=dtype
-    )
-
-
-def _stepped(column: Column, declared: Mapping) -> Column:
-    """Return a column of real numbers that are multiples of a step above the lowest."""
-    step: Any = declared["step"]
-    is_one = isinstance(step, int | float) and not isinstance(step, bool) and step > 0
-    n_steps = (column.high - column.low) / step if is_one else 0.0
-    if column.integer or column.scale != LINEAR:
-        why = "a step is for real numbers on a linear scale"
-    elif not 1 <= round(n_steps) <= _MOST_STEPS or abs(n_steps - round(n_steps)) > _ROUNDING:
-        why = "high must be a whole number of steps above low"
-    else:
-        return replace(column, step=float(step))
-    raise ValueError(_wrong(column.name, declared, why))
+    return Column(name, NUMERIC, missing, low=low, high=high, integer=integer, scale=scale)
 
 
 def _labelled(name: Any, kind: str, values: Any, missing: bool, dtype: Any) -> Column:
@@ -635,46 +518,3 @@ def _declared(declared: Any) -> str:
     """Return a declaration as text; for a frame's column, which is private, only its type."""
     is_one = isinstance(declared, list | tuple | dict | range)
     return repr(declared) if is_one else shown(declared)
-
-
-# Types of columns
-# ----------------
-
-
-def _is_type(name: Any) -> bool:
-    """Tell whether columns may be declared to have the type with this name."""
-    if not isinstance(name, str):
-        return False
-    patterns = (_INTEGERS, _FLOATS, _DATES)
-    return name in (*_OF_LABELS, DATE, TEXT) or any(one.fullmatch(name) for one in patterns)
-
-
-def _type_in_frame(dtype: Any, column: Column) -> str | None:
-    """Return the name of the type that this column has in drawn frames; None if none is named.
-
-    A column takes how text is stored. Types of numbers, dates and truth values follow from the
-    declaration, since a single value can change them. A missing value turns integers into doubles,
-    as does the label 1.0. A large number makes longer integers, and 1 turns truth values into
-    objects. pandas leaves all dates of a file as text if one of them is written in another way,
-    such as with a time or another zone. An undeclared label changes the type where such labels
-    count as missing; then only the type of categories is taken, which the maker of the frame asked
-    for.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.tables import read_schema
-    >>> from skdpot.tables._schema import _type_in_frame
-    >>> age, day = read_schema({"age": range(18, 300), "day": ("2020-01-01", "2024-12-31")}).columns
-    >>> [_type_in_frame(np.dtype(name), of) for name, of in (("int16", age), ("O", day))]
-    [None, 'datetime64[us]']
-    """
-    if column.unit is not None:
-        return f"{TIMEDELTA if column.duration else DATETIME}64[us]"
-    names = {"Categorical": "category", "Enum": "category", "String": "string"}
-    name = names.get(type(dtype).__name__, str(dtype))
-    if hasattr(dtype, "ordered") or name == "category":
-        return None if column.kind == NUMERIC else "category"
-    # No single value can have caused this type.
-    text = all(isinstance(label, str) for label in column.values) and not column.missing
-    return name if column.kind != NUMERIC and name == "string" and text else None

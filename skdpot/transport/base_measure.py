@@ -29,14 +29,7 @@ from .polytope import check_base_measure, check_cost_matrix, check_epsilon
 MACHINE_EPSILON = float(np.finfo(np.float64).eps)
 # Gaps up to this fraction of the costs' range are rounding: no float64 search can close them.
 ROUNDING_OF_RANGE = 4 * MACHINE_EPSILON
-# Capacities this close (relatively) to the mass still to be placed count as a tie.
-_TIE_TOLERANCE = 1e-9
-# Cuts whose slack at the master's solution exceeds this fraction of the gap are forgotten.
-_KEPT_SLACK = 0.1
-_OBJECTIVE_WEIGHT = 1e4
 _LOG_4 = math.log(4.0)
-_LOG_SMALLEST = math.log(np.finfo(np.float64).tiny)
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
 class TransportConvergenceWarning(UserWarning):
@@ -97,6 +90,7 @@ class Geometry:
         cost_matrix = check_cost_matrix(cost_matrix)
         self.exp_epsilon = math.exp(check_epsilon(epsilon))
         self._offset = cost_matrix.min()
+        # An overflow is told in words below.
         with np.errstate(over="ignore"):
             shifted = cost_matrix - self._offset
         if not np.isfinite(shifted.max()):
@@ -108,6 +102,7 @@ class Geometry:
         self._exponent = math.frexp(shifted.max())[1]
         self.costs = np.ldexp(shifted, -self._exponent)
         self.n_inputs, self.n_outputs = self.costs.shape
+        # A Dirac is served in this order: sorted once, and used for every base measure.
         self._order = np.argsort(self.costs, axis=1)
         self.sorted_costs = np.take_along_axis(self.costs, self._order, axis=1)
 
@@ -122,6 +117,7 @@ class Geometry:
 
     def _capacities(self, masses):
         """Mass left to place, and how much of it the cheapest outputs of each input can take."""
+        # Every output gets its lower bound first, so this is what is left for the greedy filling.
         remaining = max(0.0, 1.0 - masses.sum())
         slots = ((self.exp_epsilon - 1.0) * masses)[self._order]
         return remaining, slots, np.cumsum(slots, axis=1)
@@ -139,9 +135,12 @@ class Geometry:
 
         Where the marginal cost of an input jumps at `masses`, it has a minorant for both sides.
         """
+        # Capacities this close (relatively) to the mass still to be placed count as a tie.
+        tie_tolerance = 1e-9
         remaining, _, filled_up_to = self._capacities(masses)
         filled_up_to, sorted_costs = filled_up_to[rows], self.sorted_costs[rows]
-        tie = _TIE_TOLERANCE * remaining
+        # At a tie the cost has a kink, and both of its sides are minorants.
+        tie = tie_tolerance * remaining
         last = self.n_outputs - 1
         position = np.arange(len(rows))
         n_below = np.minimum((filled_up_to < remaining - tie).sum(axis=1), last)
@@ -159,80 +158,15 @@ class Geometry:
         """
         smallest_mean = self.costs.mean(axis=0).min()
         rounded_up = cost * (1 + (self.n_inputs + self.n_outputs + 16) * MACHINE_EPSILON)
+        # No bound follows from it, and the constraint on the sum is all that there is.
         if rounded_up >= smallest_mean:
             return self.exp_epsilon
         return max(1.0, self.exp_epsilon * (rounded_up / smallest_mean))
 
 
-class CuttingPlanes:
-    """State of Kelley's method: the best point, the lower bound and the linear minorants."""
-
-    def __init__(self, geometry):
-        self.geometry = geometry
-        self.best_masses, _ = best_scaled_uniform(geometry)
-        dirac_costs = geometry.dirac_costs(self.best_masses)
-        self.best_cost = dirac_costs.max()
-        # Every image of the Dirac at i costs at least the cheapest output of i.
-        self.lower_bound = geometry.sorted_costs[:, 0].max()
-        self.is_stalled = False
-        self.n_iter = 0
-        self._thresholds = np.empty(0)
-        self._slopes = np.empty((0, geometry.n_outputs))
-        self._add_minorants(self.best_masses, dirac_costs)
-
-    def has_converged(self, tol):
-        """Whether the certified gap is at most this."""
-        return self.result().gap <= tol
-
-    def result(self):
-        """The result of the search so far."""
-        return make_result(
-            self.geometry, self.best_masses, self.best_cost, self.lower_bound, self.n_iter
-        )
-
-    def improve(self):
-        """Solve one master problem, and use its result."""
-        geometry = self.geometry
-        self.n_iter += 1
-        largest_mass = geometry.largest_mass(self.best_cost)
-        solution = _solve_master(self._thresholds, self._slopes, largest_mass, self.best_cost)
-        if solution is None:
-            self.is_stalled = True
-            return
-        u, multipliers = solution
-        bound = _certified_bound(self._thresholds, self._slopes, multipliers, largest_mass)
-        has_risen = bound > self.lower_bound
-        self.lower_bound = max(self.lower_bound, min(bound, self.best_cost))
-        masses = _into_mass_limits(u / geometry.exp_epsilon, geometry.exp_epsilon)
-        dirac_costs = geometry.dirac_costs(masses)
-        cost = dirac_costs.max()
-        model = self._thresholds + self._slopes @ (geometry.exp_epsilon * masses)
-        has_fallen = cost < self.best_cost
-        # Where the model is exact, the next master problem would be this one again.
-        is_exact = cost <= model.max() + ROUNDING_OF_RANGE
-        self.is_stalled = is_exact and not has_risen and not has_fallen
-        if has_fallen:
-            self.best_masses, self.best_cost = masses, cost
-        # Forgetting only after progress keeps the method finite.
-        if has_risen:
-            self._forget_slack_minorants(model, multipliers)
-        self._add_minorants(masses, dirac_costs)
-
-    def _forget_slack_minorants(self, model, multipliers):
-        slack_allowed = _KEPT_SLACK * (self.best_cost - self.lower_bound)
-        kept = (model >= model.max() - slack_allowed) | (multipliers > 0)
-        self._thresholds, self._slopes = self._thresholds[kept], self._slopes[kept]
-
-    def _add_minorants(self, masses, dirac_costs):
-        # A Dirac below the lower bound is not the worst case anywhere near.
-        rows = np.flatnonzero(dirac_costs >= min(self.lower_bound, dirac_costs.max()))
-        thresholds, slopes = self.geometry.minorants(masses, rows)
-        self._thresholds = np.concatenate([self._thresholds, thresholds])
-        self._slopes = np.concatenate([self._slopes, slopes])
-
-
 def _solve_master(thresholds, slopes, largest_mass, unit):
     """Minimise the largest minorant: u and the minorants' multipliers, or None on failure."""
+    objective_weight = 1e4
     n_minorants, n_outputs = slopes.shape
     constraints = np.empty((n_minorants + 2, n_outputs + 1))
     # In units of the best cost, the solver's absolute tolerances act as relative ones. A large
@@ -244,7 +178,7 @@ def _solve_master(thresholds, slopes, largest_mass, unit):
     constraints[n_minorants:, n_outputs] = 0.0
     limits = np.concatenate([-thresholds / unit, [largest_mass, -1.0]])
     objective = np.zeros(n_outputs + 1)
-    objective[n_outputs] = _OBJECTIVE_WEIGHT
+    objective[n_outputs] = objective_weight
     bounds = [(0.0, None)] * n_outputs + [(None, None)]
     accuracy = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
     for method, options in (("highs-ds", accuracy), ("highs-ds", {}), ("highs-ipm", {})):
@@ -264,10 +198,12 @@ def _certified_bound(thresholds, slopes, weights, largest_mass):
     By weak duality any weights give a bound. Each slope, each product and each sum is off by at
     most `rounding` times the sum of the absolute values that enter it.
     """
+    # Minorants without weight would only add to the bound on rounding.
     used = np.flatnonzero(weights)
     weights, thresholds, slopes = weights[used], thresholds[used], slopes[used]
     rounding = (len(used) + 16) * MACHINE_EPSILON
     lowest = (weights @ slopes - rounding * (weights @ np.abs(slopes))).min()
+    # All mass goes to the cheapest output, as little of it as possible or as much.
     mass = 1.0 if lowest >= 0 else largest_mass
     level = weights @ thresholds
     return level + mass * lowest - rounding * (level + mass * abs(lowest))
@@ -277,6 +213,7 @@ def best_scaled_uniform(geometry):
     """Best constant base measure, and the smallest worst-case cost along its family."""
     n_outputs, excess = geometry.n_outputs, geometry.exp_epsilon - 1.0
     # At these scales the k cheapest outputs are exactly full, and all costs are linear between.
+    # Kinks are where another output of some input becomes full.
     n_full = np.arange(n_outputs + 1)
     scales = n_outputs / (n_outputs + n_full * excess)
     prefix_sums = np.zeros((geometry.n_inputs, n_outputs + 1))
@@ -284,6 +221,7 @@ def best_scaled_uniform(geometry):
     costs = (scales / n_outputs) * (prefix_sums[:, -1:] + excess * prefix_sums)
     lowest = int(costs.max(axis=0).argmin())
     scale, value = scales[lowest], costs[:, lowest].max()
+    # Convex, so the minimum is in one of the two pieces beside the best kink.
     for first in range(max(0, lowest - 1), min(n_outputs, lowest + 1)):
         position, height = lowest_of_envelope(costs[:, first], costs[:, first + 1])
         if height < value:
@@ -321,6 +259,7 @@ def _into_mass_limits(masses, exp_epsilon):
     The lower limit is kept with a few units of rounding to spare, as another library's exponential
     may be the larger one.
     """
+    # Solvers may return entries that are a little below 0.
     masses = np.maximum(masses, 0.0)
     smallest = min(1.0, (1.0 + 8 * MACHINE_EPSILON) / exp_epsilon)
     total = math.fsum(masses)
@@ -488,14 +427,56 @@ def optimal_base_measure(
     >>> best.cost < uniform_base_measure(cost_matrix, epsilon=1.0).cost
     True
     """
-    _check_stopping_rule(tol, max_iter)
-    search = CuttingPlanes(Geometry(cost_matrix, epsilon))
-    while not search.has_converged(tol) and search.n_iter < max_iter and not search.is_stalled:
-        search.improve()
+    if not 0 < float(tol) < math.inf:
+        raise ValueError(f"tol must be positive and finite, got {tol}.")
+    if operator.index(max_iter) < 1:
+        raise ValueError(f"max_iter must be at least 1, got {max_iter}.")
+    geometry = Geometry(cost_matrix, epsilon)
+    masses = best_masses = best_scaled_uniform(geometry)[0]
+    dirac_costs = geometry.dirac_costs(masses)
+    best_cost = dirac_costs.max()
+    # Every image of the Dirac at i costs at least the cheapest output of i.
+    lower_bound = geometry.sorted_costs[:, 0].max()
+    thresholds, slopes = np.empty(0), np.empty((0, geometry.n_outputs))
+    result = make_result(geometry, best_masses, best_cost, lower_bound, 0)
+    for n_iter in range(1, max_iter + 1):
+        if result.gap <= tol:
+            break
+        # A Dirac below the lower bound is not the worst case anywhere near.
+        rows = np.flatnonzero(dirac_costs >= min(lower_bound, dirac_costs.max()))
+        new_thresholds, new_slopes = geometry.minorants(masses, rows)
+        thresholds = np.concatenate([thresholds, new_thresholds])
+        slopes = np.concatenate([slopes, new_slopes])
+        largest_mass = geometry.largest_mass(best_cost)
+        solution = _solve_master(thresholds, slopes, largest_mass, best_cost)
+        is_stalled = solution is None
+        if solution is not None:
+            u, multipliers = solution
+            bound = _certified_bound(thresholds, slopes, multipliers, largest_mass)
+            has_risen = bound > lower_bound
+            lower_bound = max(lower_bound, min(bound, best_cost))
+            masses = _into_mass_limits(u / geometry.exp_epsilon, geometry.exp_epsilon)
+            dirac_costs = geometry.dirac_costs(masses)
+            cost = dirac_costs.max()
+            model = thresholds + slopes @ (geometry.exp_epsilon * masses)
+            has_fallen = cost < best_cost
+            # Where the model is exact, the next master problem would be this one again.
+            is_exact = cost <= model.max() + ROUNDING_OF_RANGE
+            is_stalled = is_exact and not has_risen and not has_fallen
+            if has_fallen:
+                best_masses, best_cost = masses, cost
+            # Forgetting only after progress keeps the method finite: cuts whose slack is more than
+            # a tenth of the gap.
+            if has_risen:
+                slack_allowed = 0.1 * (best_cost - lower_bound)
+                kept = (model >= model.max() - slack_allowed) | (multipliers > 0)
+                thresholds, slopes = thresholds[kept], slopes[kept]
+        result = make_result(geometry, best_masses, best_cost, lower_bound, n_iter)
         if callback is not None:
-            callback(search.result())
-    result = search.result()
-    if not search.has_converged(tol):
+            callback(result)
+        if is_stalled:
+            break
+    if result.gap > tol:
         warnings.warn(
             f"optimal_base_measure stopped after {result.n_iter} linear programs with a gap of "
             f"{result.gap:.3g}, above tol={tol:g}. The base measure is valid; raise max_iter or "
@@ -504,13 +485,6 @@ def optimal_base_measure(
             stacklevel=2,
         )
     return result
-
-
-def _check_stopping_rule(tol, max_iter):
-    if not 0 < float(tol) < math.inf:
-        raise ValueError(f"tol must be positive and finite, got {tol}.")
-    if operator.index(max_iter) < 1:
-        raise ValueError(f"max_iter must be at least 1, got {max_iter}.")
 
 
 @dataclass(frozen=True)
@@ -587,6 +561,7 @@ def sphere_base_measure(n_features, epsilon, *, order=1) -> SphereBaseMeasure:
     """
     shape = _check_dimension(n_features)
     gain = math.expm1(check_epsilon(epsilon))
+    # Distances are roots of 4 z, so that powers of z have half of the order.
     half_order = _check_order(order) / 2
     log_threshold = _solve_log_threshold(shape, gain, half_order)
     threshold = math.exp(log_threshold)
@@ -643,6 +618,7 @@ def sphere_cap_cost(n_features, epsilon, threshold, *, order=1) -> float:
     half_order = _check_order(order) / 2
     if not 0 < threshold <= 1:
         raise ValueError(f"threshold must lie in (0, 1], got {threshold!r}.")
+    # The cap's share of the cost, and below that of its mass, over those of the whole sphere.
     near = 1.0 + gain * float(betainc(shape + half_order, shape, threshold))
     total = 1.0 + gain * float(betainc(shape, shape, threshold))
     return _exp(_log_mean_cost(shape, half_order) + math.log(near) - math.log(total))
@@ -678,6 +654,7 @@ def _solve_log_threshold(shape, gain, half_order):
     Both sides of the optimality condition are compared by their logarithms, as functions of
     log z: they span hundreds of decades, and this difference does not.
     """
+    log_smallest = math.log(np.finfo(np.float64).tiny)
     log_mean = _log_mean_cost(shape, half_order)
 
     def excess(log_z):
@@ -690,23 +667,24 @@ def _solve_log_threshold(shape, gain, half_order):
     largest = log_mean / half_order - _LOG_4
     if excess(largest) <= 0:
         return largest
-    if excess(_LOG_SMALLEST) >= 0:
+    if excess(log_smallest) >= 0:
         raise ValueError(
             "epsilon is too large for this number of features and this order: the optimal cap is "
             "smaller than the smallest float. Choose a smaller epsilon."
         )
     # As tight as brentq allows.
-    return brentq(excess, _LOG_SMALLEST, largest, xtol=1e-16, rtol=4 * np.finfo(np.float64).eps)
+    return brentq(excess, log_smallest, largest, xtol=1e-16, rtol=4 * np.finfo(np.float64).eps)
 
 
 def _log_mean_cost(shape, half_order):
     """Return the logarithm of the mean cost of a uniform output, 4**h B(a + h, a) / B(a, a)."""
+    nodes, weights = np.polynomial.legendre.leggauss(20)
     if half_order > shape:
         ratio = betaln(shape + half_order, shape) - betaln(shape, shape)
     else:
         # In high dimension both terms are large and nearly equal; their difference is an integral
         # of digamma functions, so smooth here that the quadrature is exact to rounding.
-        steps = half_order * (_NODES + 1) / 2
+        steps = half_order * (nodes + 1) / 2
         slopes = psi(shape + steps) - psi(2 * shape + steps)
-        ratio = half_order / 2 * float(_WEIGHTS @ slopes)
+        ratio = half_order / 2 * float(weights @ slopes)
     return half_order * _LOG_4 + float(ratio)

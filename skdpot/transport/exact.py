@@ -23,9 +23,6 @@ from .polytope import check_cost_matrix, check_numbers, check_range, check_weigh
 from .simplex import LARGEST_COST, PARENT, TOTAL_MASS, empty_tree, transport_again
 
 _EPS = float(np.finfo(np.float64).eps)
-_UNLIMITED = 2**63
-# Libraries that POT would import, though arrays of NumPy do not need them.
-_BACKENDS = {"PYTORCH": "torch", "JAX": "jax", "CUPY": "cupy", "TENSORFLOW": "tensorflow"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,11 +141,13 @@ def common_masses(weights: Sequence[np.ndarray]) -> list[np.ndarray]:
     That sum is at most 2**52, so sums of these masses are exact as doubles, too. Otherwise weights
     are rounded to multiples of 2**-52, and the largest one takes the remainder.
     """
+    # Equal weights of all groups are whole multiples of one unit of mass, which is exact.
     total = math.lcm(*(len(one) for one in weights))
     if total <= TOTAL_MASS and all((one == one[0]).all() for one in weights):
         return [np.full(len(one), total // len(one)) for one in weights]
     masses = [(one * TOTAL_MASS).astype(np.int64) for one in weights]
     for one, rounded in zip(weights, masses, strict=True):
+        # Where the remainder is the smallest part of what it is added to.
         rounded[np.argmax(one)] += TOTAL_MASS - rounded.sum()
     return masses
 
@@ -161,12 +160,15 @@ def load_solver() -> Callable[..., Any]:
     made. POT gets no other backend than NumPy, unless one is imported already, or the environment
     says otherwise.
     """
+    # Libraries that POT would import, though arrays of NumPy do not need them.
+    backends = {"PYTORCH": "torch", "JAX": "jax", "CUPY": "cupy", "TENSORFLOW": "tensorflow"}
     switches = {
         name: "1"
-        for backend, module in _BACKENDS.items()
+        for backend, module in backends.items()
         if module not in sys.modules
         and (name := f"POT_BACKEND_DISABLE_{backend}") not in os.environ
     }
+    # POT reads them when it is imported, and they are of no use afterwards.
     os.environ.update(switches)
     try:
         from ot import emd
@@ -194,10 +196,11 @@ def cheapest_flow(cost: Any, supplies: np.ndarray, demands: np.ndarray) -> tuple
     """
     emd = load_solver()
     with warnings.catch_warnings():
+        # Its warnings are in the log, too, and there they become an error.
         warnings.simplefilter("ignore")
         flow, log = emd(
             supplies.astype(np.float64), demands.astype(np.float64), cost,
-            numItermax=_UNLIMITED, log=True, center_dual=False,
+            numItermax=2**63, log=True, center_dual=False,
         )  # fmt: skip
     if log["warning"] is not None:
         raise RuntimeError(f"POT has found no plan: {log['warning']}")
@@ -208,14 +211,17 @@ def _solved(cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> TransportResult:
     """Solve for costs in [0, 1] on exact integers; the certificate is about the true costs."""
     masses = common_masses([a, b])
     rows, columns = map(np.flatnonzero, masses)
+    # Costs become integers, so that sums of prices are exact as doubles.
     n_quanta = math.floor(LARGEST_COST / (sum(cost.shape) + 2))
     quanta = n_quanta * (
+        # Points without mass are left out; where there are none, a copy is saved.
         cost if len(rows) * len(columns) == cost.size else cost[np.ix_(rows, columns)]
     )
     flow, prices = cheapest_flow(np.rint(quanta, out=quanta), masses[0][rows], masses[1][columns])
     ends = np.nonzero(flow)
     parts = flow[ends] / masses[0].sum()
     plan = sparse.coo_array((parts, (rows[ends[0]], columns[ends[1]])), shape=cost.shape)
+    # Columns without mass have no price of their own: any low one will do.
     potential = np.full(len(b), -np.inf)
     potential[columns] = prices / n_quanta
     return _certified(cost, a, b, plan, potential)
@@ -225,9 +231,15 @@ def _certified(
     cost: np.ndarray, a: np.ndarray, b: np.ndarray, plan: sparse.coo_array, potential: np.ndarray
 ) -> TransportResult:
     """Return a plan for costs in [0, 1], and what any column potential proves about it."""
-    dual, phi, psi = _best_dual(cost, a, b, potential)
+    # A column that is more than 1 below the highest decides no minimum, as costs lie in [0, 1].
+    with np.errstate(all="ignore"):
+        potential = np.maximum(np.nan_to_num(potential - potential.max(), neginf=-1.0), -1.0)
+    phi, psi = np.empty(len(a)), np.empty(len(b))
+    transform_prices(cost, np.arange(len(a)), a, potential, phi, psi)
+    dual = math.fsum(a * phi) + math.fsum(b * psi)
     # The part of the plan within the marginals can be completed, at a cost of at most 1.
     missing = np.abs(a - plan.sum(axis=1)).sum() + np.abs(b - plan.sum(axis=0)).sum()
+    # The plan is measured by the true costs, whatever the solver made of them.
     upper = float(np.sum(plan.data * cost[plan.coords])) + missing
     rounding = (sum(cost.shape) + 16) * _EPS
     return TransportResult(dual, max(upper - dual, 0.0) + rounding, phi, psi, plan.tocsr())
@@ -265,6 +277,7 @@ class TransportAgain:
         n_rows = len(self.a)
         nodes = np.flatnonzero(self._flow)
         parents = self._tree[nodes, PARENT]
+        # An arc joins a row and a column, and rows have the lower numbers.
         rows, columns = np.minimum(nodes, parents), np.maximum(nodes, parents) - n_rows
         parts = self._flow[nodes] / self._masses[0].sum()
         plan = sparse.coo_array((parts, (rows, columns)), shape=cost.shape)
@@ -276,33 +289,17 @@ class TransportAgain:
         )  # fmt: skip
 
 
-def _best_dual(
-    cost: np.ndarray, a: np.ndarray, b: np.ndarray, potential: np.ndarray
-) -> tuple[float, np.ndarray, np.ndarray]:
-    """Return the dual value and the feasible potentials that any column potential leads to.
-
-    The costs lie in [0, 1]. A column that is more than 1 below the highest decides no minimum.
-    """
-    with np.errstate(all="ignore"):
-        potential = np.maximum(np.nan_to_num(potential - potential.max(), neginf=-1.0), -1.0)
-    phi, psi = np.empty(len(a)), np.empty(len(b))
-    transform_prices(cost, np.arange(len(a)), a, potential, phi, psi)
-    return math.fsum(a * phi) + math.fsum(b * psi), phi, psi
-
-
 @np.errstate(all="ignore")
-def monotone_transport(x: Any, y: Any, a: Any = None, b: Any = None, *, cost: Any = 1) -> float:
+def monotone_transport(x: Any, y: Any, *, cost: Any = 1) -> float:
     r"""Return the transport cost between points on a line, for a convex function of differences.
 
     The coupling of the sorted points is then optimal. Where its mass changes from one pair of
-    points to the next is computed in integers, and so exactly if weights are equal.
+    points to the next is computed in integers, and so exactly. Points have equal weights.
 
     Parameters
     ----------
     x, y : array-like of shape (n,), (m,)
         Points.
-    a, b : array-like of shape (n,), (m,), default=None
-        Non-negative weights with sum 1. None is equal weights.
     cost : float or callable, default=1
         An order p >= 1, for the cost ``|x - y|**p``, or a function of two arrays of equal length
         that returns the costs between corresponding points. It must be convex in x - y, which is
@@ -316,7 +313,7 @@ def monotone_transport(x: Any, y: Any, a: Any = None, b: Any = None, *, cost: An
     Raises
     ------
     ValueError
-        If points are not finite, weights are not weights, or the order is below 1.
+        If points are not finite, or the order is below 1.
 
     Notes
     -----
@@ -334,14 +331,14 @@ def monotone_transport(x: Any, y: Any, a: Any = None, b: Any = None, *, cost: An
     """
     x, y = check_numbers(x, "x", 1), check_numbers(y, "y", 1)
     pair_cost = cost if callable(cost) else _power(cost)
-    a = np.full(len(x), 1.0 / len(x)) if a is None else check_weights(a, len(x), "a")
-    b = np.full(len(y), 1.0 / len(y)) if b is None else check_weights(b, len(y), "b")
-    row_masses, column_masses = common_masses([a, b])
+    equal = [np.full(len(x), 1.0 / len(x)), np.full(len(y), 1.0 / len(y))]
+    row_masses, column_masses = common_masses(equal)
     row_order, column_order = np.argsort(x, kind="stable"), np.argsort(y, kind="stable")
     row_ends = np.cumsum(row_masses[row_order])
     column_ends = np.cumsum(column_masses[column_order])
     # Two sorted runs are merged by a stable sort; union1d would hash them.
     ends = np.sort(np.concatenate([row_ends, column_ends]), kind="stable")
+    # Pieces without mass would cost nothing, and be in no coupling.
     ends = ends[np.diff(ends, prepend=0) > 0]
     masses = np.diff(ends, prepend=0) / ends[-1]
     rows = row_order[np.searchsorted(row_ends, ends)]

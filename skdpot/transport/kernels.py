@@ -18,11 +18,6 @@ from numba.extending import intrinsic, overload, register_jitable
 
 # Divisions that raise no error of Python become vector instructions.
 _OPTIONS = {"nogil": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
-_LOG = logging.getLogger("skdpot")
-_MESSAGE = (
-    "skdpot compiles kernels, once on this machine: this takes up to 10 seconds. "
-    "`python -m skdpot warm` does so in advance."
-)
 
 
 # The work that the interpreter does in place of kernels that are not compiled: the limit in seconds
@@ -118,6 +113,7 @@ def load_compiler() -> None:
     For releases, which call kernels after they were charged: an interrupted import leaves modules
     half made.
     """
+    # One call loads the compiler; a second would only take time.
     if not _nothing.signatures:
         _nothing(np.zeros(1))
 
@@ -127,6 +123,12 @@ def prepare(kernel, seconds, *arguments) -> bool:
 
     Tell whether it is compiled. `seconds` is the time that the interpreter would take.
     """
+    message = (
+        "skdpot compiles kernels, once on this machine: this takes up to 10 seconds. "
+        "`python -m skdpot warm` does so in advance."
+    )
+    log = logging.getLogger("skdpot")
+    # It was compiled or loaded in this process, and any argument types are those of then.
     if kernel.signatures:
         return True
     if not is_on_disk(kernel):
@@ -134,7 +136,7 @@ def prepare(kernel, seconds, *arguments) -> bool:
             return False
         if not interpreter_budget.is_told:
             interpreter_budget.is_told = True
-            _LOG.warning(_MESSAGE)
+            log.warning(message)
     kernel.compile(tuple(map(typeof, arguments)))
     return True
 
@@ -148,6 +150,7 @@ def run(kernel, seconds, *arguments):
         with np.errstate(all="ignore"):
             return kernel.py_func(*arguments)
     finally:
+        # Also where the kernel raised: the time was spent.
         interpreter_budget.spent[kernel] += time.perf_counter() - start
 
 

@@ -13,8 +13,6 @@ from .kernels import kernel, lesser, part, run, sorted_places
 
 _MASS_TOLERANCE = 1e-9
 _ROUNDING = 1e-13
-# Weights that would have to be scaled by more than this are as good as zero, and would overflow.
-_LARGEST_SCALE = 1e300
 # Of the interpreter, an output point and user.
 _SECONDS = 1e-5
 
@@ -29,6 +27,7 @@ def check_epsilon(epsilon):
     1.0
     """
     epsilon = float(epsilon)
+    # This refuses NaN, too, which `epsilon <= 0` would let pass.
     if not epsilon > 0:
         raise ValueError(f"epsilon must be positive, got {epsilon}.")
     if epsilon > 700:
@@ -48,6 +47,7 @@ def check_cost_matrix(cost_matrix):
     >>> check_cost_matrix([[0, 1]])
     array([[0., 1.]])
     """
+    # Kernels read rows, and are compiled for this type alone.
     cost_matrix = np.ascontiguousarray(cost_matrix, dtype=np.float64)
     if cost_matrix.ndim != 2 or 0 in cost_matrix.shape:
         raise ValueError(
@@ -72,6 +72,7 @@ def check_numbers(values, name, n_dim):
 
 def check_range(low, high, name, power=1):
     """Raise if numbers between these differ by more than a double can hold."""
+    # The difference may overflow although both numbers are finite.
     with np.errstate(over="ignore"):
         if not np.isfinite(np.float64(high - low) ** power):
             raise ValueError(
@@ -90,6 +91,7 @@ def check_weights(weights, length, name):
         raise ValueError(f"{name} must have shape ({length},), got {weights.shape}.")
     if not (weights >= 0).all() or not abs(weights.sum() - 1) <= _MASS_TOLERANCE:
         raise ValueError(f"{name} must hold non-negative weights with sum 1.")
+    # A sum that is off by rounding would be off in all that is computed from it.
     return weights / weights.sum()
 
 
@@ -126,6 +128,7 @@ def check_base_measure(base_measure, epsilon, n_outputs):
     if not np.isfinite(base).all() or base.min() < 0:
         raise ValueError("base_measure must be finite and non-negative.")
     ratio = math.exp(check_epsilon(epsilon))
+    # Without rounding, so that a measure that was checked once passes again.
     total = math.fsum(base)
     if total > 1 + _MASS_TOLERANCE:
         raise ValueError(
@@ -158,6 +161,7 @@ def normalise_rows(weights):
     """
     if sparse.issparse(weights):
         rows = weights.tocsr().astype(np.float64, copy=True)
+        # Duplicates would be two points at one place, and zeros points without mass.
         rows.sum_duplicates()
         rows.eliminate_zeros()
     else:
@@ -194,6 +198,7 @@ def nearest_distribution(weights: np.ndarray) -> np.ndarray:
     >>> nearest_distribution(np.array([0.7, 0.5, -0.3]))
     array([0.6, 0.4, 0. ])
     """
+    # Differences keep their digits, however large the entries are.
     weights = weights - weights.max()
     falling = np.sort(weights)[::-1]
     constants = (np.cumsum(falling) - 1.0) / np.arange(1, len(falling) + 1)
@@ -210,6 +215,7 @@ def largest_spread(cost, rows):
         least = negative = np.inf
         row_cost = cost[row]
         for j in range(len(row_cost)):
+            # The largest is minus the least of the negatives: `lesser` makes vector instructions.
             least, negative = lesser(row_cost[j], least), lesser(-row_cost[j], negative)
         spread = max(spread, -negative - least)
     return spread
@@ -227,6 +233,7 @@ def round_into_box(columns, lower, upper):
         clipped = min(max(columns[j], lower[j]), upper[j])
         moved += abs(clipped - columns[j])
         columns[j] = clipped
+    # Each round mends what the last one missed by: a few end at rounding error.
     for _ in range(8):
         # Neumaier's summation: many small masses must not hide an error of 1e-13.
         total = 0.0
@@ -246,6 +253,7 @@ def round_into_box(columns, lower, upper):
             slack += upper[j] - columns[j] if missing > 0 else columns[j] - lower[j]
         if slack <= 0:
             break
+        # In proportion to the slack, no entry can leave the box, but for rounding.
         share = min(abs(missing) / slack, 1.0)
         moved += abs(missing)
         for j in range(len(columns)):
@@ -253,6 +261,7 @@ def round_into_box(columns, lower, upper):
                 moved_to = columns[j] + share * (upper[j] - columns[j])
             else:
                 moved_to = columns[j] - share * (columns[j] - lower[j])
+            # Rounding of that product must not leave the box: privacy is that bounds hold exactly.
             columns[j] = min(max(moved_to, lower[j]), upper[j])
     return moved
 
@@ -273,6 +282,7 @@ def cheapest_in_box(prices, lower, upper, filling):
     for j in order:
         if remaining <= 0:
             break
+        # The cheapest first is optimal, since only the sum joins the entries.
         extra = min(upper[j] - lower[j], remaining)
         filling[j] += extra
         remaining -= extra
@@ -312,6 +322,8 @@ def c_transform(cost, rows, weights, potential, row_prices, column_prices):
     for i in range(len(rows)):
         row_cost = cost[rows[i]]
         row_prices[i] = smallest_difference(row_cost, potential)
+        # Any potential is feasible after this step, whatever it was: no trust in a solver is
+        # needed.
         value += weights[i] * row_prices[i]
         for j in range(len(column_prices)):
             column_prices[j] = lesser(row_cost[j] - row_prices[i], column_prices[j])
@@ -358,6 +370,7 @@ def clip_to_polytope(probabilities, base_measure, epsilon):
     >>> clip_to_polytope(np.array([[0.75 + 1e-12, 0.25 - 1e-12]]), [0.25, 0.25], np.log(3)).round(9)
     array([[0.75, 0.25]])
     """
+    # A copy, which the kernel changes in place.
     clipped = np.array(probabilities, dtype=np.float64)
     base = check_base_measure(base_measure, epsilon, clipped.shape[1])
     run(_clip_rows, _SECONDS * clipped.size, clipped, base, math.exp(epsilon) * base)
@@ -377,6 +390,9 @@ def _scale_into_box(weights, lower, upper, nu):
     Where the weights' support cannot take all the mass, it is filled to its upper bounds and the
     rest is spread over the other points in proportion to their slack.
     """
+    # Weights that would have to be scaled by more than this are as good as zero, and would
+    # overflow.
+    largest_scale = 1e300
     n_columns = len(weights)
     breakpoints = np.empty(2 * n_columns)
     slopes = np.empty(2 * n_columns)
@@ -386,7 +402,9 @@ def _scale_into_box(weights, lower, upper, nu):
     base = 0.0
     for j in range(n_columns):
         base += lower[j]
-        if upper[j] < _LARGEST_SCALE * weights[j] and upper[j] > 0:
+        if upper[j] < largest_scale * weights[j] and upper[j] > 0:
+            # As the factor grows, an entry leaves its lower bound here, and stays at its upper one
+            # there.
             breakpoints[size], slopes[size] = lower[j] / weights[j], weights[j]
             breakpoints[size + 1], slopes[size + 1] = upper[j] / weights[j], -weights[j]
             size += 2
@@ -394,10 +412,11 @@ def _scale_into_box(weights, lower, upper, nu):
         else:
             filled += lower[j]
             outside_slack += upper[j] - lower[j]
+    # Even a full support cannot take all the mass: no factor r exists.
     if filled < 1:
         share = min((1 - filled) / outside_slack, 1.0) if outside_slack > 0 else 0.0
         for j in range(n_columns):
-            if upper[j] < _LARGEST_SCALE * weights[j]:
+            if upper[j] < largest_scale * weights[j]:
                 nu[j] = upper[j]
             else:
                 nu[j] = lower[j] + share * (upper[j] - lower[j])
@@ -406,6 +425,7 @@ def _scale_into_box(weights, lower, upper, nu):
         total, slope, scale = base, 0.0, 0.0
         for index in order:
             step = slope * (breakpoints[index] - scale)
+            # The sum grows linearly between breakpoints, and passes 1 in this piece.
             if total + step >= 1:
                 break
             total += step

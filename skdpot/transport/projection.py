@@ -33,40 +33,15 @@ from .polytope import (
 )
 from .simplex import integer_bounds, network_projection
 
-SOLVERS = ("auto", "exact", "entropic")
-# Regularisation, relative to the cost, and sweeps of each level before it, from which the network
-# simplex starts best (measured).
-_WARM_RATIO, _WARM_SWEEPS = 0.01, 5
-# Of a row's mean mass: rows that have less have no part in that start.
-_LEAST_MASS = 0.1
 # Up to which size of a user, by `_size`, the network simplex is the faster one without that start
 # (measured).
 SMALL = 1 << 20
 FAST = {"reassoc", "contract", "arcp", "nsz"}
-# The kernel's entries start above exp(-START_RANGE) and never fall below FLOOR, so that no row or
-# column of it vanishes in single precision.
-START_RANGE = 24.0
-FLOOR = np.float32(1e-20)
-LEAST = np.float32(9e-11)
-CEILING = np.float32(1e15)
 TINY = np.float32(1e-30)
 HUGE = np.float32(1e30)
-SWEEPS_PER_LEVEL = 10
 # Rows of a sweep that are read together.
 _ROWS_AT_ONCE = 4
-# Of masses, in the step that balances them.
-_LEAST_SLOPE = np.float32(0.02)
-# Largest number of sweeps in which the column sums of a level may settle, once `reg` is small
-# enough for the certificate.
-MAX_SWEEPS_PER_LEVEL = 200
-# Column sums are settled when their repair costs this fraction of the tolerance.
-SETTLED = 0.08
 MAX_LEVELS = 24
-# Error in columns at which a level is good enough for a start.
-_WARM_SETTLED = np.float32(0.015)
-# Of the bits of a number in single precision.
-_FRACTION = np.int32((1 << 23) - 1)
-_LOG_2 = np.float32(np.log(2.0))
 
 
 def starting_kernel(cost_matrix):
@@ -79,9 +54,13 @@ def starting_kernel(cost_matrix):
     row_minima : ndarray of shape (n_inputs,)
     reg : float
     """
+    # The kernel's entries start above exp(-24) and never fall below 1e-20, so that no row or column
+    # of it vanishes in single precision.
+    start_range = 24.0
+    # Rows that begin at 0 use all of the range that single precision has.
     row_minima = cost_matrix.min(axis=1)
     shifted = cost_matrix - row_minima[:, None]
-    reg = (float(shifted.max()) or 1.0) / START_RANGE
+    reg = (float(shifted.max()) or 1.0) / start_range
     return np.exp(-shifted / reg).astype(np.float32), row_minima, reg
 
 
@@ -94,6 +73,7 @@ def _sweep(kernel, weights, v, u, q):
     n_rows, n_columns = kernel.shape
     q[:] = np.float32(0)
     for i in range(0, n_rows, _ROWS_AT_ONCE):
+        # Four rows by name, and not a loop over them: sums in registers.
         row_0, row_1, row_2, row_3 = kernel[i], kernel[i + 1], kernel[i + 2], kernel[i + 3]
         total_0 = total_1 = total_2 = total_3 = np.float32(0)
         for j in range(n_columns):
@@ -101,6 +81,7 @@ def _sweep(kernel, weights, v, u, q):
             total_1 += row_1[j] * v[j]
             total_2 += row_2[j] * v[j]
             total_3 += row_3[j] * v[j]
+        # A row whose sum underflowed would make everything infinite.
         u[i] = np.float32(1) / max(total_0, TINY)
         u[i + 1] = np.float32(1) / max(total_1, TINY)
         u[i + 2] = np.float32(1) / max(total_2, TINY)
@@ -123,6 +104,7 @@ def _step_columns(v, q, free, lower, upper, relax):
     error = np.float32(0)
     for j in range(len(v)):
         column = max(q[j], TINY)
+        # The scaling of potential zero if that is within the bounds, and else that of the bound.
         target = min(max(free[j], lower[j] / column), upper[j] / column)
         error += abs(target - v[j]) * column
         if relax:
@@ -134,12 +116,14 @@ def _step_columns(v, q, free, lower, upper, relax):
 @leaf(fastmath=FAST)
 def _sharpen(kernel, u, v):
     """Absorb the scalings into the kernel and halve the regularisation."""
+    # Squares of less than `least` would be subnormal, which takes much longer.
+    least, ceiling = np.float32(9e-11), np.float32(1e15)
+    floor = np.float32(1e-20)
     for i in range(len(u)):
         row = kernel[i]
         for j in range(len(v)):
-            # Squares of less would be subnormal, which takes much longer.
-            entry = max(min(u[i] * row[j] * v[j], CEILING), LEAST)
-            row[j] = max(entry * entry, FLOOR)
+            entry = max(min(u[i] * row[j] * v[j], ceiling), least)
+            row[j] = max(entry * entry, floor)
 
 
 @part(fastmath=FAST)
@@ -153,9 +137,11 @@ def _row_exact_plan(cost, rows, weights, kernel, v, columns):
         total = 0.0
         moment = 0.0
         for j in range(len(v)):
+            # In double precision: the bounds that follow from it are certified.
             entry = np.float64(row[j]) * np.float64(v[j])
             total += entry
             moment += entry * row_cost[j]
+        # Rows are exact by construction; the columns are what is left to be mended.
         scale = weights[i] / total
         plan_cost += scale * moment
         for j in range(len(v)):
@@ -190,6 +176,7 @@ def _start(kernel, weights, lower, upper):
 def _own_rows(kernel, row_minima, rows):
     """Return copies of the rows of a user's points, and rows of zeros until sweeps can take all."""
     n_columns = kernel.shape[1]
+    # Rows of zeros change no sum, and sweeps need no special case for the last rows.
     n_rows = -(-len(rows) // _ROWS_AT_ONCE) * _ROWS_AT_ONCE
     own = np.empty((n_rows, n_columns), np.float32)
     minima = np.empty(len(rows))
@@ -211,12 +198,15 @@ def _balance(u, q, free, lower, upper):
 
     Sweeps change that scale slowly where few columns are free.
     """
+    # Of masses, in the step that balances them.
+    least_slope = np.float32(0.02)
     total, slope = np.float32(0), np.float32(0)
     for j in range(len(q)):
         mass = min(max(q[j] * free[j], lower[j]), upper[j])
         total += mass
         slope += mass if lower[j] < mass < upper[j] else np.float32(0)
-    step = (np.float32(1) - total) / max(slope, _LEAST_SLOPE)
+    # Where hardly any column is free, the derivative is near 0, and the step would be wild.
+    step = (np.float32(1) - total) / max(slope, least_slope)
     scale = min(max(np.float32(1) + step, np.float32(0.5)), np.float32(2))
     for i in range(len(u)):
         u[i] *= scale
@@ -233,6 +223,7 @@ def _run_sweeps(kernel, weights, u, v, q, free, lower, upper, n_sweeps, settled)
     error = np.float32(np.inf)
     for sweep in range(n_sweeps):
         _sweep(kernel, weights, v, u, q)
+        # Once a level is enough, as it is a start for the sweeps that follow.
         if sweep == 0:
             _balance(u, q, free, lower, upper)
         is_last = error < settled or sweep == n_sweeps - 1
@@ -248,10 +239,13 @@ def _add_logarithms(reg, scalings, potential):
 
     A library's logarithm is no vector instruction: it takes ten times as long.
     """
+    log_2 = np.float32(0.6931471805599453)
+    # The last 23 of the bits of a number in single precision.
+    fraction_bits = np.int32((1 << 23) - 1)
     bits = scalings.view(np.int32)
     for i in range(len(potential)):
         # A positive number is (1 + fraction) times a power of two.
-        fraction = np.float32(bits[i] & _FRACTION) * np.float32(2.0**-23)
+        fraction = np.float32(bits[i] & fraction_bits) * np.float32(2.0**-23)
         exponent = np.float32((bits[i] >> 23) - 127)
         # log(1 + fraction) = 2 artanh(x), and x is at most 1/3.
         x = fraction / (np.float32(2) + fraction)
@@ -262,7 +256,7 @@ def _add_logarithms(reg, scalings, potential):
         series = series * square + np.float32(2 / 5)
         series = series * square + np.float32(2 / 3)
         series = series * square + np.float32(2)
-        potential[i] += reg * np.float64(exponent * _LOG_2 + series * x)
+        potential[i] += reg * np.float64(exponent * log_2 + series * x)
 
 
 @leaf(fastmath=FAST)
@@ -274,6 +268,7 @@ def _absorb(reg, weights, u, v, q, row_potential, potential):
     for i in range(len(weights)):
         value += weights[i] * row_potential[i]
     for j in range(len(v)):
+        # The product is the mass of the column, which the dual value weighs the potential by.
         value += np.float64(v[j] * q[j]) * potential[j]
     return value
 
@@ -288,6 +283,7 @@ def _halve(kernel, u, v, free, is_first):
     """
     _sharpen(kernel, u, v)
     for j in range(len(v)):
+        # The column's scaling is absorbed into the kernel: what is free is relative to that.
         scaling = free[j] / v[j]
         free[j] = min(max(scaling * scaling, TINY), HUGE)
         if is_first:
@@ -304,8 +300,11 @@ def warm_potential(
     `potential` their dual potential ``reg log v``. Nothing is certified, so rows of little mass may
     be left out.
     """
+    # Error in columns at which a level is good enough for a start.
+    warm_settled = np.float32(0.015)
     n_kept, total = 0, 0.0
     for i in range(len(rows)):
+        # Points of little mass cost as much time as others, and hardly move the start.
         if weights[i] * len(rows) >= least:
             total += weights[i]
             n_kept += 1
@@ -323,7 +322,7 @@ def warm_potential(
     for level in range(MAX_LEVELS):
         _run_sweeps(
             kernel, single_weights, u, v, q, free, single_lower, single_upper, n_sweeps,
-            _WARM_SETTLED,
+            warm_settled,
         )  # fmt: skip
         estimate = _absorb(reg, kept_weights, u, v, q, row_potential, potential)
         if reg <= ratio * abs(estimate) or level == MAX_LEVELS - 1:
@@ -331,6 +330,7 @@ def warm_potential(
         _halve(kernel, u, v, free, level == 0)
         reg *= 0.5
     for j in range(len(v)):
+        # A column at a bound gets exactly that, so that the simplex starts there.
         if v[j] == free[j]:
             nu[j] = v[j] * q[j]
         else:
@@ -354,6 +354,12 @@ def entropic_projection(
     upper_bound, lower_bound
         Bounds on the cost of `nu` and on that of the exact projection.
     """
+    # Largest number of sweeps in which the column sums of a level may settle, once `reg` is small
+    # enough for the certificate.
+    max_sweeps_per_level = 200
+    # Column sums are settled when their repair costs this fraction of the tolerance.
+    settled_share = 0.08
+    sweeps_per_level = 10
     kernel, row_potential = _own_rows(kernel, row_minima, rows)
     single_weights, single_lower, single_upper, u, v, q, free = _start(
         kernel, weights, lower, upper
@@ -364,22 +370,24 @@ def entropic_projection(
     n_sweeps = 0
     level = 0
     while True:
+        # Before, a certificate would take a pass in double precision for nothing.
         within_reach = reg <= 2 * tol * abs(estimate)
         settled = 0
         while True:
             error = _run_sweeps(
                 kernel, single_weights, u, v, q, free, single_lower, single_upper,
-                SWEEPS_PER_LEVEL, np.float32(0),
+                sweeps_per_level, np.float32(0),
             )  # fmt: skip
-            settled += SWEEPS_PER_LEVEL
-            n_sweeps += SWEEPS_PER_LEVEL
+            settled += sweeps_per_level
+            n_sweeps += sweeps_per_level
             finished = n_sweeps >= max_sweeps or level == MAX_LEVELS - 1
-            settling = error * spread > SETTLED * tol * abs(estimate)
-            patient = within_reach and settled < MAX_SWEEPS_PER_LEVEL and not finished
+            settling = error * spread > settled_share * tol * abs(estimate)
+            patient = within_reach and settled < max_sweeps_per_level and not finished
             if not (settling and patient):
                 break
         if within_reach or finished:
             upper_bound = _row_exact_plan(cost, rows, weights, kernel, v, nu)
+            # Mass that is moved between columns costs no more than the largest difference in a row.
             upper_bound += 0.5 * round_into_box(nu, lower, upper) * spread
         estimate = _absorb(reg, weights, u, v, q, row_potential, potential)
         if within_reach or finished:
@@ -454,8 +462,9 @@ class Projector:
     def __init__(
         self, cost_matrix, base_measure, epsilon, *, solver="auto", tol=1e-3, max_iter=1000
     ):
-        if solver not in SOLVERS:
-            raise ValueError(f"solver must be one of {SOLVERS}, got {solver!r}.")
+        solvers = ("auto", "exact", "entropic")
+        if solver not in solvers:
+            raise ValueError(f"solver must be one of {solvers}, got {solver!r}.")
         if not tol > 0:
             raise ValueError(f"tol must be positive, got {tol}; solver='exact' does not use it.")
         cost_matrix = check_cost_matrix(cost_matrix)
@@ -466,6 +475,7 @@ class Projector:
         self.lower = base[self.active]
         # No mass is above 1. A larger bound would only multiply the rounding of prices.
         self.upper = np.minimum(math.exp(epsilon) * self.lower, np.maximum(self.lower, 1.0))
+        # Kernels take a box for every user, of which this is the only one.
         self.integer_bounds = integer_bounds(self.lower[None], self.upper[None])
         self.row_maxima = self.cost.max(axis=1)
         self.start = starting_kernel(self.cost)
@@ -493,6 +503,7 @@ class Projector:
         ProjectionResult
             As of :func:`wasserstein_projection`.
         """
+        # Columns without a base measure hold no mass, and are in no kernel.
         result = self._anneal(weights) if self.entropic else self._solve(weights)
         projections = result.projections
         if len(self.active) < self.n_outputs:
@@ -509,6 +520,7 @@ class Projector:
         """
         rows = sparse.csr_array((0, self.n_inputs))
         result, n_columns = self._empty_result(rows), self.cost.shape[1]
+        # The same test as in the kernel, so that what is compiled here is what will run.
         is_large = _size(n_points, n_columns) > SMALL
         if self.entropic and is_large.any():
             prepare(_anneal_rows, math.inf, *self._anneal_arguments(rows, result))
@@ -543,6 +555,8 @@ class Projector:
         annealed = self._empty_result(some)
         if is_large.any():
             run(_anneal_rows, math.inf, *self._anneal_arguments(some, annealed))
+        # Where single precision was not enough, the other solver takes over: results always keep
+        # the tolerance.
         certified = annealed.costs - annealed.lower_bounds <= self.tol * abs(annealed.lower_bounds)
         is_done = is_large.copy()
         is_done[is_large] = certified
@@ -608,6 +622,11 @@ def _project_rows(
     reg, projections, costs, lower_bounds,
 ):  # fmt: skip
     """Project every row onto one polytope, or onto its own where the bounds have as many rows."""
+    # Of a row's mean mass: rows that have less have no part in that start.
+    least_mass = 0.1
+    # Regularisation, relative to the cost, and sweeps of each level before it, from which the
+    # network simplex starts best (measured).
+    warm_ratio, warm_sweeps = 0.01, 5
     n_columns = cost.shape[1]
     longest = longest_row(indptr)
     row_prices = np.empty(longest)
@@ -616,17 +635,19 @@ def _project_rows(
     for user in range(len(costs)):
         first, last = indptr[user], indptr[user + 1]
         rows, weights, prices = indices[first:last], data[first:last], row_prices[: last - first]
+        # One kernel for one polytope and for targets of each user's own.
         box = user if len(lower) > 1 else 0
         nu = projections[user]
         spread = magnitude = 0.0
         for row in rows:
+            # Of the user's own rows only: another user must not change a bit of the result.
             spread = max(spread, row_maxima[row] - row_minima[row])
             magnitude = max(magnitude, row_maxima[row], -row_minima[row])
         width = reg
         if _size(len(rows), n_columns) > SMALL:
             width = warm_potential(
-                rows, weights, lower[box], upper[box], kernel, row_minima, reg, _WARM_RATIO,
-                _WARM_SWEEPS, _LEAST_MASS, nu, potential,
+                rows, weights, lower[box], upper[box], kernel, row_minima, reg, warm_ratio,
+                warm_sweeps, least_mass, nu, potential,
             )  # fmt: skip
         else:
             nu[:] = potential[:] = 0.0
@@ -640,7 +661,9 @@ def _project_rows(
                     magnitude, nu, potential,
                 )  # fmt: skip
         costs[user] += 0.5 * round_into_box(nu, lower[box], upper[box]) * spread
+        # Feasible for any prices, so this bound needs no trust in the simplex.
         bound += cheapest_in_free_box(column_prices, lower[box], upper[box])
+        # Rounding may put a tight bound above the cost, and that would be no bound.
         lower_bounds[user] = min(bound, costs[user])
 
 

@@ -30,34 +30,23 @@ _UNLIMITED = np.int64(1 << 62)
 # A node of the tree is a row of small integers: few arrays to pass around, and all in the fastest
 # cache, two rows to a line of it. `CHILDREN` counts leaves too, which the lists do not hold.
 PARENT, DEPTH, CHILDREN, LISTED, FIRST, NEXT, PREVIOUS = range(7)
-_ROW_SIZE = 8
 
 
 TOTAL_MASS = 1 << 52
-_PRICING_BLOCK = 20
-# Costs among which candidates are looked for at once: whole vectors of the processor.
-_LOOKS = 32
-_PIVOTS_PER_NODE = 200
-# To find which columns have an amount between their bounds.
-_ATTEMPTS = 4
-_BUCKETS = 128
-# Arcs whose reduced cost under the entropic prices is below this many units of the
-# regularisation are tried first.
-_CANDIDATE_WIDTH = 4.0
 # Prices grow with the number of nodes: costs of this size, divided by that number, leave all sums
 # of prices below 2**53.
 LARGEST_COST = 2.0**50
-# Of the largest cost: the width of candidates without an entropic solution (the fastest of 1/1000
-# to 1/6, for two clouds of 1000 points).
-_FIRST_WIDTH = 1.0 / 24.0
 
 
 @part
 def empty_tree(n_nodes):
     """Return a tree of unlinked nodes."""
-    tree = np.empty((n_nodes, _ROW_SIZE), np.int32)
+    # Seven fields, and room to be in one half of a cache line.
+    row_size = 8
+    tree = np.empty((n_nodes, row_size), np.int32)
     for node in range(n_nodes):
-        for field in range(_ROW_SIZE):
+        for field in range(row_size):
+            # Depths and numbers of children are counted from 0; all links are to no node.
             tree[node, field] = 0 if DEPTH <= field <= LISTED else NONE
     return tree
 
@@ -66,6 +55,7 @@ def empty_tree(n_nodes):
 def _list(tree, node):
     """Put a node on its parent's list of children."""
     parent = tree[node, PARENT]
+    # A new child goes first, which needs no search for the end of the list.
     head = tree[parent, FIRST]
     tree[node, NEXT] = head
     tree[node, PREVIOUS] = NONE
@@ -91,6 +81,7 @@ def _unlist(tree, node):
 @leaf
 def list_children(tree, n_rows):
     """Fill the lists of a tree, in which only parents are set."""
+    # All numbers of children first: they decide which columns are listed.
     for node in range(len(tree) - 1):
         tree[tree[node, PARENT], CHILDREN] += 1
     for node in range(len(tree) - 1):
@@ -104,6 +95,7 @@ def _attach(tree, node, parent, n_rows):
     root = len(tree) - 1
     tree[node, PARENT] = parent
     tree[parent, CHILDREN] += 1
+    # A column with a child is no leaf any more: walks from above must find it.
     if n_rows <= parent < root and not tree[parent, LISTED]:
         _list(tree, parent)
     if node < n_rows or tree[node, CHILDREN] > 0:
@@ -114,6 +106,7 @@ def _attach(tree, node, parent, n_rows):
 def _detach(tree, node, n_rows):
     if tree[node, LISTED]:
         _unlist(tree, node)
+    # The tree has 32-bit integers, and kernels compile anew for every type.
     parent = np.int64(tree[node, PARENT])
     tree[parent, CHILDREN] -= 1
     if parent >= n_rows and tree[parent, CHILDREN] == 0 and tree[parent, LISTED]:
@@ -125,6 +118,7 @@ def _label(tree, price, arc_cost, node):
     """Set depth and price of a node from its parent."""
     parent = tree[node, PARENT]
     tree[node, DEPTH] = tree[parent, DEPTH] + 1
+    # On an arc of the tree, the prices of row and column have the cost as their sum.
     price[node] = arc_cost[node] - price[parent]
 
 
@@ -134,6 +128,7 @@ def label_subtree(tree, price, arc_cost, top):
     node = top
     while True:
         _label(tree, price, arc_cost, node)
+        # Down to the first child, or else on to the next node on the way up: no stack is needed.
         if tree[node, FIRST] != NONE:
             node = tree[node, FIRST]
             continue
@@ -148,6 +143,7 @@ def label_subtree(tree, price, arc_cost, top):
 def price_leaves(tree, price, arc_cost, n_rows):
     """Set the prices of all columns that are leaves."""
     for column in range(n_rows, len(tree) - 1):
+        # Leaf columns are in no list, so no walk has reached them.
         if not tree[column, LISTED]:
             price[column] = arc_cost[column] - price[tree[column, PARENT]]
 
@@ -186,6 +182,7 @@ def pivot(
     """
     root = len(tree) - 1
     slot = column - n_rows
+    # Depth of a leaf may be stale, and the walk to the apex compares depths.
     fresh_price(tree, price, arc_cost, column)
     if kind == ROW_ARC:
         surplus, deficit, room = column, row, _UNLIMITED
@@ -198,6 +195,7 @@ def pivot(
     up_room, up_node = _UNLIMITED, NONE
     down_room, down_node = _UNLIMITED, NONE
     while up != down:
+        # The deeper end moves, so both meet at the lowest common ancestor.
         if tree[up, DEPTH] >= tree[down, DEPTH]:
             parent = tree[up, PARENT]
             if up >= n_rows:
@@ -205,6 +203,8 @@ def pivot(
                     here = largest[up - n_rows] - amount[up - n_rows]
                 else:
                     here = flow[up]
+                # Ties go to the last arc here, and to the first one on the other side: that is the
+                # rule that keeps the tree strongly feasible.
                 if here <= up_room:
                     up_room, up_node = here, up
             up = parent
@@ -226,6 +226,7 @@ def pivot(
         mass, leaving, moving_end, other_end = down_room, down_node, deficit, surplus
     if up_room <= mass:
         mass, leaving, moving_end, other_end = up_room, up_node, surplus, deficit
+    # A degenerate pivot moves no mass, but it still changes the tree.
     if mass > 0:
         _push(tree, flow, amount, surplus, apex, n_rows, mass)
         _push(tree, flow, amount, deficit, apex, n_rows, -mass)
@@ -233,9 +234,12 @@ def pivot(
             amount[slot] += mass
         elif kind == LESS_TO_ROOT:
             amount[slot] -= mass
+    # The entering arc itself was the first to block: it goes to its other bound, and the tree
+    # stays.
     if leaving == NONE:
         return
 
+    # The flags tell which columns hang from the root, before parents change.
     if tree[leaving, PARENT] == root:
         at_root[leaving - n_rows] = False
     if kind != ROW_ARC:
@@ -251,6 +255,7 @@ def pivot(
         if node == leaving:
             break
         node, parent, mass, cost = old_parent, node, old_flow, old_cost
+    # All that hangs below the moved end has new depths and prices, and nothing else does.
     label_subtree(tree, price, arc_cost, moving_end)
 
 
@@ -261,6 +266,7 @@ def integer_masses(weights):
     rest = np.int64(TOTAL_MASS)
     heaviest = 0
     for i in range(len(weights)):
+        # Rounded down; the heaviest takes the remainder, and it matters least there.
         masses[i] = np.int64(weights[i] * TOTAL_MASS)
         rest -= masses[i]
         if weights[i] > weights[heaviest]:
@@ -271,6 +277,7 @@ def integer_masses(weights):
 
 def integer_bounds(lower, upper):
     """Return the column bounds as integers, opened by one unit so that they always leave room."""
+    # Without that unit, rounding could leave bounds with no flow between them.
     smallest = np.floor(lower * TOTAL_MASS).astype(np.int64)
     largest = np.ceil(np.minimum(upper, 1.0) * TOTAL_MASS).astype(np.int64) + 1
     return smallest, largest
@@ -299,6 +306,10 @@ def _candidate_arcs(cost, used, row_prices, column_prices, width):
     several rows could serve as well: arcs are sorted by reduced cost minus that regret. Returns
     their rows, columns and number; the arrays have room for all arcs.
     """
+    # Costs among which candidates are looked for at once: whole vectors of the processor.
+    looks = 32
+    # The order need only be about right, so a sort by buckets will do.
+    n_buckets = 128
     n_rows, n_columns = len(used), len(column_prices)
     capacity = n_rows * n_columns
     # Of unsigned indices, compiled code need not ask whether they count from the end.
@@ -313,8 +324,9 @@ def _candidate_arcs(cost, used, row_prices, column_prices, width):
     for i in range(n_rows):
         row_cost = cost[used[i]]
         price = row_prices[i]
-        for start in range(0, n_columns, _LOOKS):
-            end = min(start + _LOOKS, n_columns)
+        for start in range(0, n_columns, looks):
+            end = min(start + looks, n_columns)
+            # Most stretches have no candidate, and this tells so in a few vector instructions.
             if not any_below(row_cost[start:end], column_prices[start:end], width + price):
                 continue
             for j in range(start, end):
@@ -326,17 +338,18 @@ def _candidate_arcs(cost, used, row_prices, column_prices, width):
                 best[j] = lesser(best[j], value)
 
     buckets = np.empty(size, np.int32)
-    starts = np.empty(_BUCKETS + 2, np.int64)
-    for b in range(_BUCKETS + 2):
+    starts = np.empty(n_buckets + 2, np.int64)
+    for b in range(n_buckets + 2):
         starts[b] = 0
     # Without compiled code a division by zero is an error: if all costs are equal, there is no arc.
-    scale = _BUCKETS / (2 * width) if width > 0 else 0.0
+    scale = n_buckets / (2 * width) if width > 0 else 0.0
     for a in range(size):
         j = columns[a]
+        # Regret is at most the width, so levels are at least 0 but for rounding.
         level = (excess[a] - (second[j] - best[j]) + width) * scale
-        buckets[a] = np.int32(min(max(level, 0.0), _BUCKETS))
+        buckets[a] = np.int32(min(max(level, 0.0), n_buckets))
         starts[buckets[a] + 1] += 1
-    for b in range(_BUCKETS + 1):
+    for b in range(n_buckets + 1):
         starts[b + 1] += starts[b]
     sorted_rows = np.empty(capacity, np.uint32)
     sorted_columns = np.empty(capacity, np.uint32)
@@ -354,6 +367,7 @@ def serve(i, j, supply, demand, parents, masses):
     mass = min(supply[i], demand[j])
     supply[i] -= mass
     demand[j] -= mass
+    # Whichever is exhausted gets no further arc, so that arcs cannot close a cycle.
     child, parent = i, len(supply) + j
     if demand[j] == 0:
         child, parent = parent, child
@@ -372,12 +386,14 @@ def _greedy_forest(
     is the top of a tree but those that are free and could take more, or have no arc.
     """
     n_rows, n_columns = len(used), len(amount)
+    # The masses of the rows are needed again if this attempt is not feasible.
     supply = supply.copy()
     demand = amount.copy()
     parents = np.empty(n_rows + n_columns, np.int64)
     masses = np.empty(n_rows + n_columns, np.int64)
     for node in range(n_rows + n_columns):
         parents[node], masses[node] = NONE, 0
+    # Columns at a bound first: they must get exactly that, and the others can take the rest.
     for turn in range(2):
         for a in range(len(candidate_rows)):
             row, column = np.int64(candidate_rows[a]), np.int64(candidate_columns[a])
@@ -386,6 +402,7 @@ def _greedy_forest(
         if turn:
             break
         for j in range(n_columns):
+            # Candidates were not enough: any row with a rest will do, the cheapest first.
             while demand[j] > 0 and not is_free[j]:
                 best = NONE
                 best_value = np.inf
@@ -396,12 +413,15 @@ def _greedy_forest(
                             best, best_value = i, value
                 serve(best, j, supply, demand, parents, masses)
     for i in range(n_rows):
+        # What is left of the rows goes to columns that may take more.
         while supply[i] > 0:
             best = NONE
             for j in range(n_columns):
                 if is_free[j] and demand[j] > 0:
                     if best == NONE or cost[used[i], j] < cost[used[i], best]:
                         best = j
+            # No free column has room. The amounts that come out are too small, which the caller
+            # sees.
             if best == NONE:
                 break
             serve(i, best, supply, demand, parents, masses)
@@ -420,8 +440,11 @@ def _first_forest(
     Columns whose share is between their bounds take the rest of the rows. Those that get too little
     are given their smallest amount in the next attempt.
     """
+    # To find which columns have an amount between their bounds.
+    attempts = 4
     for j in range(len(amount)):
         share = np.int64(shares[j] * TOTAL_MASS)
+        # A share at a bound of the entropic solution is probably at it in the best one.
         is_free[j] = smallest[j] < share < largest[j]
         amount[j] = min(max(share, smallest[j]), largest[j])
     attempt = 0
@@ -435,7 +458,8 @@ def _first_forest(
             else:
                 fixed += amount[j]
         attempt += 1
-        is_last = attempt > _ATTEMPTS or not least <= TOTAL_MASS - fixed <= most
+        # If nothing is free, the amounts add up to the total, and any forest of them is feasible.
+        is_last = attempt > attempts or not least <= TOTAL_MASS - fixed <= most
         if is_last:
             for j in range(len(amount)):
                 is_free[j] = False
@@ -456,6 +480,7 @@ def _root_column(smallest, largest, amount):
     """Return the column whose arc to the root carries the tree: one between its bounds."""
     chosen = 0
     for j in range(len(amount)):
+        # A strongly feasible tree needs room towards the root on the arc that carries it.
         if amount[j] < largest[j]:
             chosen = j
             if amount[j] > smallest[j]:
@@ -472,6 +497,7 @@ def connect_forest(n_rows, hub, tree, flow, at_root, parents, masses):
     """
     root = len(tree) - 1
     # The hub becomes the top of its tree.
+    # Turning the path over keeps its masses, as each belongs to an arc and not to a node.
     below, parent, mass = np.int64(hub), parents[hub], masses[hub]
     parents[hub] = NONE
     while parent != NONE:
@@ -485,6 +511,7 @@ def connect_forest(n_rows, hub, tree, flow, at_root, parents, masses):
             at_root[node - n_rows] = True
             continue
         if parent == NONE:
+            # An exhausted row without an arc: an arc of no flow joins it.
             parent = np.int64(hub)
         else:
             flow[node] = masses[node]
@@ -504,6 +531,7 @@ def _price_tree(cost, rows, tree, price, arc_cost, at_root):
             arc_cost[node] = cost[rows[parent], node - n_rows]
         else:
             arc_cost[node] = 0.0
+    # Every tree hangs from the root by a column, whose price is 0.
     for j in range(len(at_root)):
         if at_root[j]:
             label_subtree(tree, price, arc_cost, n_rows + j)
@@ -521,12 +549,17 @@ def _optimise(
     Prices of leaves are set once a round and may be stale after a pivot. Violations are checked
     again, and missed ones are found in the next round.
     """
+    # The most violated arc of so many enters.
+    pricing_block = 20
+    # Prices are rounded, so an arc may stay violated for ever.
+    pivots_per_node = 200
     n_rows, n_columns = len(used), len(amount)
     size = n_candidates
     for a in range(size):
+        # Costs of candidates in a row of memory, as they are read again and again.
         costs[a] = cost[used[rows[a]], columns[a]]
     column_prices = price[n_rows : n_rows + n_columns]
-    budget = _PIVOTS_PER_NODE * len(tree)
+    budget = pivots_per_node * len(tree)
     while budget > 0:
         pivots = 0
         for j in range(n_columns):
@@ -540,6 +573,7 @@ def _optimise(
                 kind, sign = LESS_TO_ROOT, 1
             else:
                 continue
+            # The price that was looked at may be stale.
             if sign * fresh_price(tree, price, arc_cost, n_rows + j) <= tolerance:
                 continue
             pivot(
@@ -547,9 +581,9 @@ def _optimise(
                 kind, NONE, n_rows + j, 0.0,
             )  # fmt: skip
             pivots += 1
-        for start in range(0, size, _PRICING_BLOCK):
+        for start in range(0, size, pricing_block):
             worst, worst_value = NONE, -tolerance
-            for a in range(start, min(start + _PRICING_BLOCK, size)):
+            for a in range(start, min(start + pricing_block, size)):
                 value = costs[a] - price[rows[a]] - column_prices[columns[a]]
                 if value < worst_value:
                     worst, worst_value = a, value
@@ -562,6 +596,7 @@ def _optimise(
                     ROW_ARC, np.int64(rows[worst]), n_rows + np.int64(columns[worst]), costs[worst],
                 )  # fmt: skip
                 pivots += 1
+        # No candidate is violated: the rows are looked at as a whole, which takes longer.
         if pivots == 0:
             for i in range(n_rows):
                 row_cost = cost[used[i]]
@@ -570,6 +605,7 @@ def _optimise(
                 best, least = 0, np.inf
                 for j in range(n_columns):
                     value = row_cost[j] - column_prices[j]
+                    # Further violated arcs of the row are candidates from now on.
                     if value - price[i] < -tolerance and size < len(rows):
                         rows[size], columns[size], costs[size] = i, j, row_cost[j]
                         size += 1
@@ -582,6 +618,7 @@ def _optimise(
                         ROW_ARC, i, n_rows + best, row_cost[best],
                     )  # fmt: skip
                     pivots += 1
+        # No arc at all is violated: the flow is the cheapest.
         if pivots == 0:
             break
         budget -= pivots
@@ -596,6 +633,9 @@ def network_projection(
     `nu` has the first amounts of columns, and receives the projected distribution (up to 2**-52);
     `potential` receives the columns' dual prices. Returns the cost of the flow.
     """
+    # Arcs whose reduced cost under the entropic prices is below this many units of the
+    # regularisation are tried first.
+    candidate_width = 4.0
     n_rows, n_columns = len(rows), len(nu)
     n_nodes = n_rows + n_columns + 1
     tree = empty_tree(n_nodes)
@@ -612,15 +652,17 @@ def network_projection(
     for j in range(n_columns):
         at_root[j] = False
     supply = integer_masses(weights)
-    candidates = _candidate_arcs(cost, rows, row_prices, column_prices, _CANDIDATE_WIDTH * reg)
+    candidates = _candidate_arcs(cost, rows, row_prices, column_prices, candidate_width * reg)
     candidate_rows, candidate_columns = candidates[0][: candidates[2]], candidates[1]
     is_free = np.empty(n_columns, np.bool_)
     forest = _first_forest(
         cost, rows, supply, row_prices, column_prices, smallest, largest, nu, amount, is_free,
         candidate_rows, candidate_columns,
     )  # fmt: skip
+    # Of all columns, this one hangs from the root whatever the forest is.
     hub = n_rows + _root_column(smallest, largest, amount)
     connect_forest(n_rows, hub, tree, flow, at_root, forest[0], forest[1])
+    # The flow of the last tree is still feasible, since masses are the same: only prices change.
     _price_tree(cost, rows, tree, price, arc_cost, at_root)
     _optimise(
         cost, rows, tree, price, arc_cost, flow, amount, at_root, smallest, largest,
@@ -630,6 +672,7 @@ def network_projection(
 
     price_leaves(tree, price, arc_cost, n_rows)
     for j in range(n_columns):
+        # An exact quotient: the mass is an integer below 2**53, and the total a power of two.
         nu[j] = amount[j] / TOTAL_MASS
         potential[j] = price[n_rows + j]
     total = 0.0
@@ -646,20 +689,25 @@ def transport_again(cost, supply, amount, is_first, tree, flow, at_root, arc_cos
     Columns send on what they get: no arc to the root but that of the first column is ever in the
     tree.
     """
+    # Of the largest cost: the width of candidates without an entropic solution (the fastest of
+    # 1/1000 to 1/6, for two clouds of 1000 points).
+    first_width = 1.0 / 24.0
     n_rows, n_columns = cost.shape
     rows = np.empty(n_rows, np.int64)
     largest = 0.0
     for i in range(n_rows):
         rows[i] = i
         for j in range(n_columns):
+            # The width of candidates is relative to it.
             largest = max(largest, cost[i, j])
     arc_rows, arc_columns = np.empty(cost.size, np.uint32), np.empty(cost.size, np.uint32)
     size = 0
     if is_first:
         row_prices, column_prices, zeros = np.empty(n_rows), np.empty(n_columns), price[n_rows:-1]
+        # Without prices of an entropic solution, those that answer zeros tell which arcs are cheap.
         c_transform(cost, rows, row_prices, zeros, row_prices, column_prices)
         arc_rows, arc_columns, size = _candidate_arcs(
-            cost, rows, row_prices, column_prices, _FIRST_WIDTH * largest
+            cost, rows, row_prices, column_prices, first_width * largest
         )
         forest = _greedy_forest(
             cost, rows, supply, row_prices, amount.copy(), np.zeros(n_columns, np.bool_),

@@ -30,7 +30,6 @@ and weights.
 """
 
 import math
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -41,18 +40,11 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from .base_measure import TransportConvergenceWarning
 from .kernels import kernel, part
 from .polytope import check_numbers, check_weights
 
-# How many updates are extrapolated.
-_MEMORY = 20
 # Where the regularisation is below this part of the costs' range, it is lowered in steps.
 _FIRST_REG = 1.0 / 16.0
-_REG_FACTOR = 4.0
-# Columns with less mass than this are computed anew without underflow, which begins at 1e-307; a
-# plan that is kept and scaled adds two factors of exp(REACH).
-_SMALLEST_COLUMN = 1e-250
 # Plans of up to so many entries (256 MiB) are kept.
 _LARGEST_PLAN = 1 << 25
 # Hessians of up to so many entries (128 MiB) are used.
@@ -60,21 +52,8 @@ _LARGEST_HESSIAN = 1 << 24
 _EPS = float(np.finfo(np.float64).eps)
 # Doubles of a panel of costs that is computed on the fly: 8 MiB.
 _COST_PANEL = 1 << 20
-# Where costs need no memory, so many panels keep this many threads busy.
-_N_PANELS = 16
-# A plan that is kept is scaled while the potentials change by no more than this many units of reg:
-# two products with a matrix are cheaper than exponentials.
-REACH = 30.0
 _PANEL_SIZE = 1 << 17
 _NOTHING = np.empty((0, 0))
-# exp(x) = 2**k exp(r) with r = x - k log 2: k is rounded by adding a number so large that no bits
-# for fractions are left, and shifted into the exponent of a double.
-_LOG2_E = 1.0 / math.log(2.0)
-_LOG_2_HIGH = 6.93147180369123816490e-01
-_LOG_2_LOW = 1.90821492927058770002e-10
-_ROUNDER = 1.5 * 2.0**52
-_EXPONENT_OF_ONE = 1023 << 52
-_SMALLEST_EXPONENT = -708.0
 
 
 @part(fastmath={"contract"})
@@ -84,14 +63,21 @@ def exponentials(values, scratch):
     Written as loops that compilers turn into vector instructions. Libraries for doubles have none
     on most machines. Values below -708 are taken for that.
     """
+    # exp(x) = 2**k exp(r) with r = x - k log 2: k is rounded by adding a number so large that no
+    # bits for fractions are left, and shifted into the exponent of a double.
+    log2_e = 1.4426950408889634
+    log_2_high, log_2_low = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+    rounder = 1.5 * 2.0**52
+    exponent_of_one = 1023 << 52
+    smallest_exponent = -708.0
     bits = scratch.view(np.int64)
     for j in range(len(values)):
-        x = max(values[j], _SMALLEST_EXPONENT)
-        k = x * _LOG2_E + _ROUNDER
+        x = max(values[j], smallest_exponent)
+        k = x * log2_e + rounder
         scratch[j] = k
-        k = k - _ROUNDER
-        r = x - k * _LOG_2_HIGH
-        r = r - k * _LOG_2_LOW
+        k = k - rounder
+        r = x - k * log_2_high
+        r = r - k * log_2_low
         p = 1.0 / 6227020800.0
         p = p * r + 1.0 / 479001600.0
         p = p * r + 1.0 / 39916800.0
@@ -107,7 +93,7 @@ def exponentials(values, scratch):
         p = p * r + 1.0
         values[j] = p * r + 1.0
     for j in range(len(values)):
-        bits[j] = (bits[j] << 52) + _EXPONENT_OF_ONE
+        bits[j] = (bits[j] << 52) + exponent_of_one
     for j in range(len(values)):
         values[j] *= scratch[j]
 
@@ -132,11 +118,13 @@ def _total(values):
 @part(fastmath={"contract"})
 def _finish_row(exponents, scratch, weight, columns):
     """Return the potential of a row, add the row to the plan's columns, and leave it normalised."""
+    # A common factor of the row cancels, and no exponential is above 1.
     largest = _largest(exponents)
     for j in range(len(exponents)):
         exponents[j] -= largest
     exponentials(exponents, scratch)
     total = _total(exponents)
+    # One division for the row, and products for its entries.
     inverse = 1.0 / total
     for j in range(len(exponents)):
         exponents[j] *= inverse
@@ -166,6 +154,7 @@ def answer_points(x, y_columns, squared, high, reg, biased, weights, potential, 
     buffer, scratch = np.empty(len(biased)), np.empty(len(biased))
     for i in range(len(weights)):
         exponents = kept[i] if len(kept) else buffer
+        # Coordinate by coordinate, the inner loop runs over contiguous memory.
         exponents[:] = 0.0
         for k in range(len(y_columns)):
             coordinate, others = x[i, k], y_columns[k]
@@ -176,6 +165,7 @@ def answer_points(x, y_columns, squared, high, reg, biased, weights, potential, 
             for j in range(len(biased)):
                 exponents[j] = math.sqrt(exponents[j])
         for j in range(len(biased)):
+            # Certificates rely on the declared range, so rounding must not leave it.
             exponents[j] = biased[j] - min(exponents[j], high) / reg
         potential[i] = _finish_row(exponents, scratch, weights[i], columns)
 
@@ -214,20 +204,12 @@ class Costs(ABC):
 
     def panels(self) -> list[slice]:
         """Return the slices of rows that are worked on one at a time; the shape decides."""
-        height = -(-self.shape[0] // _N_PANELS)
+        # Where costs need no memory, so many panels keep this many threads busy.
+        n_panels = 16
+        height = -(-self.shape[0] // n_panels)
         return [slice(start, start + height) for start in range(0, self.shape[0], height)]
 
-    @abstractmethod
-    def answer(
-        self,
-        rows: slice,
-        biased: np.ndarray,
-        weights: np.ndarray,
-        reg: float,
-        potential: np.ndarray,
-        columns: np.ndarray,
-        kept: np.ndarray,
-    ) -> None:
+    def answer(self, rows, biased, weights, reg, potential, columns, kept):
         """Write the potentials of a panel's rows, and add the panel to the columns of their plan.
 
         These are the potentials for costs from which `low` is taken off.
@@ -249,6 +231,14 @@ class Costs(ABC):
         kept : ndarray of shape (n, m) or (0, 0)
             Receives the rows of the plan, scaled to sum 1, unless it is empty.
         """
+        answer_matrix(
+            self.panel(rows), self.low, reg, biased, weights[rows], potential[rows], columns,
+            kept[rows],
+        )  # fmt: skip
+
+    def panel(self, rows: slice) -> np.ndarray:
+        """Return the costs of some rows; subclasses have this, or an `answer` of their own."""
+        raise NotImplementedError
 
     @abstractmethod
     def transposed(self) -> "Costs":
@@ -281,11 +271,8 @@ class MatrixCosts(Costs):
         self.shape = self.matrix.shape
         self.low, self.high = float(self.matrix.min()), float(self.matrix.max())
 
-    def answer(self, rows, biased, weights, reg, potential, columns, kept):
-        answer_matrix(
-            self.matrix[rows], self.low, reg, biased, weights[rows], potential[rows], columns,
-            kept[rows],
-        )  # fmt: skip
+    def panel(self, rows: slice) -> np.ndarray:
+        return self.matrix[rows]
 
     def transposed(self) -> "MatrixCosts":
         return MatrixCosts(self.matrix.T)
@@ -328,11 +315,8 @@ class FunctionCosts(Costs):
         height = max(1, _COST_PANEL // self.shape[1])
         return [slice(start, start + height) for start in range(0, self.shape[0], height)]
 
-    def answer(self, rows, biased, weights, reg, potential, columns, kept):
-        cost = np.ascontiguousarray(self.function(self.x[rows], self.y), dtype=np.float64)
-        answer_matrix(
-            cost, self.low, reg, biased, weights[rows], potential[rows], columns, kept[rows]
-        )
+    def panel(self, rows: slice) -> np.ndarray:
+        return np.ascontiguousarray(self.function(self.x[rows], self.y), dtype=np.float64)
 
     def transposed(self) -> "FunctionCosts":
         def exchanged(y, x):
@@ -398,9 +382,11 @@ def half_step(
     Rows have the weights a, and columns b. The plan's rows, scaled to sum 1, are written to `kept`
     unless that is empty.
     """
+    # Minus infinity for columns without weight, which then get no mass.
     biased = g + np.log(b)
     panels = costs.panels()
     potential = np.empty(costs.shape[0])
+    # A row of sums for each panel: the result does not depend on which thread is first.
     columns = np.zeros((len(panels), costs.shape[1]))
 
     def work(k: int) -> None:
@@ -418,16 +404,21 @@ class KeptPlan:
         self._rows = np.empty(costs.shape)
         height = max(1, _PANEL_SIZE // costs.shape[1])
         self._panels = [slice(start, start + height) for start in range(0, costs.shape[0], height)]
+        # Not a number is no regularisation, so the first call computes the plan.
         self._reg, self._g, self._f = math.nan, b, a
 
     def evaluate(self, g: np.ndarray, reg: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the row potentials that answer g, and the columns of their plan."""
-        if reg != self._reg or np.abs(g - self._g)[self.b > 0].max() > REACH:
+        # A plan that is kept is scaled while the potentials change by no more than this many units
+        # of reg: two products with a matrix are cheaper than exponentials.
+        reach = 30.0
+        if reg != self._reg or np.abs(g - self._g)[self.b > 0].max() > reach:
             self._reg, self._g = reg, g
             self._f, columns = half_step(
                 self.costs, g, self.a, self.b, reg, self._executor, self._rows
             )
             return self._f, columns
+        # Two products with the kept matrix are a Sinkhorn step from the kept potentials.
         scaling = np.exp(g - self._g)
         sums = np.empty(len(self.a))
         columns = np.empty((len(self._panels), len(self.b)))
@@ -522,14 +513,7 @@ def smallest_tolerance(n_rows: int, n_columns: int, cost_range: float, reg: floa
 
 
 def entropic_transport(
-    cost: Any,
-    a: np.ndarray,
-    b: np.ndarray,
-    reg: float,
-    tol: float,
-    *,
-    max_iter: int | None = None,
-    n_threads: int = 1,
+    cost: Any, a: np.ndarray, b: np.ndarray, reg: float, tol: float, *, n_threads: int = 1
 ) -> EntropicResult:
     r"""Return the entropic transport cost between two weighted samples, with a certificate.
 
@@ -547,9 +531,6 @@ def entropic_transport(
         Regularisation, above 0, in units of cost.
     tol : float
         Certified gap at which to stop, in units of cost.
-    max_iter : int, default=None
-        Passes after which to stop (or up to ten later) with a warning, for any certified gap. None
-        goes on until the gap is reached.
     n_threads : int, default=1
         Threads; the result does not depend on it.
 
@@ -562,11 +543,6 @@ def entropic_transport(
     ------
     ValueError
         If an argument is out of its range, or `tol` below what double precision can certify.
-
-    Warns
-    -----
-    TransportConvergenceWarning
-        If `max_iter` passes were not enough.
 
     Notes
     -----
@@ -602,20 +578,11 @@ def entropic_transport(
         a, b = check_weights(a, costs.shape[0], "a"), check_weights(b, costs.shape[1], "b")
         _check_reg(costs, reg, tol)
         ascent = _Ascent(costs, a, b, executor)
-        limit = math.inf if max_iter is None else max_iter
         for level in _levels(costs.high - costs.low, reg):
             ascent.start(level)
-            while ascent.certified_gap() > tol and ascent.n_iter < limit:
+            while ascent.certified_gap() > tol:
                 ascent.step()
-        result = ascent.result()
-    if result.gap > tol:
-        warnings.warn(
-            f"entropic_transport stopped after max_iter={max_iter} passes at a certified gap of "
-            f"{result.gap:.3g}, above tol={tol:.3g}. Raise max_iter, tol or reg.",
-            TransportConvergenceWarning,
-            stacklevel=2,
-        )
-    return result
+        return ascent.result()
 
 
 class _Ascent:
@@ -653,6 +620,7 @@ class _Ascent:
         """Take an extrapolated update, a multiple of it, or a plain one, whichever does first."""
         if self.n_iter >= self._newton_at:
             self._newton_at = self.n_iter + self._patience
+            # A step that is no progress costs one pass, and the plain steps go on.
             if self._advances_to(self._newton()):
                 return
         self._points.append(self.g)
@@ -662,6 +630,7 @@ class _Ascent:
                 return
             self._forget()
             if self._advances_to(self.g + self._stretch * self.update):
+                # Potentials that move at a constant speed are followed in ever longer steps.
                 self._stretch *= 2.0
                 return
             self._stretch = 2.0
@@ -676,6 +645,7 @@ class _Ascent:
 
     def result(self) -> EntropicResult:
         """Return the row potentials, the column potentials that answer them, and the objective."""
+        # The answer to the rows, so that both potentials belong to one plan.
         g = self.g + self.update
         objective = self._objective(g, self.f) * self.reg
         if not self._support.all():
@@ -728,6 +698,8 @@ class _Ascent:
 
         Where rounding hides that, the objective is integrated from its slopes at both ends.
         """
+        # A quarter of the slope, as in a line search: enough that plain steps would not have gained
+        # more for ever.
         wanted = 0.25 * float((self.b - self.columns) @ self.update)
         noise = 4 * _EPS * (1.0 + np.abs(f).max() + np.abs(candidate).max())
         if wanted > noise:
@@ -740,10 +712,14 @@ class _Ascent:
 
     def _update(self) -> np.ndarray:
         """Return by how much the column potentials must grow for the columns to be right."""
+        # Columns with less mass than this are computed anew without underflow, which begins at
+        # 1e-307; a plan that is kept and scaled adds two factors of exp(30).
+        smallest_column = 1e-250
         support = self._support
-        if (self.columns[support] < _SMALLEST_COLUMN).any():
+        if (self.columns[support] < smallest_column).any():
             return np.where(support, self._column_answer() - self.g, 0.0)
         ratios = np.ones(len(self.b))
+        # Empty columns keep a ratio of 1, that is, no update.
         np.divide(self.b, self.columns, out=ratios, where=support)
         return np.log(ratios)
 
@@ -758,9 +734,12 @@ class _Ascent:
 
     def _extrapolated(self) -> np.ndarray:
         """Return the combination of the last updates that would be smallest if they were linear."""
-        del self._points[: -_MEMORY - 1], self._updates[: -_MEMORY - 1]
+        # How many updates are extrapolated.
+        memory = 20
+        del self._points[: -memory - 1], self._updates[: -memory - 1]
         updates, points = np.array(self._updates), np.array(self._points)
         differences = np.diff(updates, axis=0).T
+        # Columns of little mass must not decide on the combination.
         scale = np.sqrt(self.b)
         try:
             factors = np.linalg.lstsq(
@@ -787,6 +766,7 @@ class _Ascent:
             return np.full(len(self.g), np.nan)
         step = inverse * cho_solve(factor, inverse * (self.b - self.columns), check_finite=False)
         # Along a step of this range, curvature changes by a factor of at most its exponential.
+        # So the full step is taken near the optimum only.
         length = np.ptp(step)
         return self.g + step * (np.log1p(length) / length)
 
@@ -797,11 +777,13 @@ class _Ascent:
 
 def _levels(cost_range: float, reg: float) -> list[float]:
     """Return the regularisations that lead to one, which is the last."""
+    reg_factor = 4.0
     levels = []
+    # A regularisation above a sixteenth of the range is its own first level.
     level = _FIRST_REG * cost_range
     while level > 1.5 * reg:
         levels.append(level)
-        level /= _REG_FACTOR
+        level /= reg_factor
     return [*levels, reg]
 
 

@@ -60,22 +60,6 @@ def test_bins_have_as_many_whole_numbers_each():
     np.testing.assert_allclose(counts, [3.0] * 23 + [1.0])
 
 
-def test_the_area_between_distribution_functions_is_the_distance(scores):
-    group = np.repeat(["a", "b"], 60)
-    display = GroupDistributionDisplay.from_predictions(
-        *scores, sensitive_features=group, kind="ecdf"
-    )
-    first, second = display.artists_[0, 0].values()
-    places = np.unique(np.concatenate([first.get_xdata()[1:], second.get_xdata()[1:]]))
-    heights = [
-        np.searchsorted(np.sort(line.get_xdata()[1:]), places, side="right") / 60
-        for line in (first, second)
-    ]
-    area = np.sum(np.abs(heights[0] - heights[1])[:-1] * np.diff(places))
-    assert area == pytest.approx(display.distances_[0, 0])
-    assert first.get_ydata()[-1] == 1.0
-
-
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
 def test_categories_are_bars_of_their_shares(frame, groups):
     group = np.repeat(["f", "m"], 4)
@@ -110,7 +94,7 @@ def test_it_goes_where_it_is_told(scores, groups):
     assert list(display.axes_[0]) == list(axes)
     with pytest.raises(ValueError, match="ax must be 2 axes"):
         display.plot(axes[0])
-    assert display.plot(kind="ecdf") is display
+    assert display.plot() is display
     assert display.figure_ is not axes[0].figure
 
 
@@ -121,7 +105,6 @@ def test_it_goes_where_it_is_told(scores, groups):
         ([1.0, 2.0], [[1.0, 2.0], [1.0, 3.0]], ["a", "b"], {}, "as many columns"),
         ([1.0, 2.0], [1.0], ["a", "b"], {}, "must have 2 rows"),
         ([1.0, np.nan], [1.0, 2.0], ["a", "b"], {}, "missing or not finite"),
-        ([1.0, 2.0], [1.0, 2.0], ["a", "b"], {"kind": "violin"}, "kind must be one of"),
     ],
 )
 def test_what_is_wrong_is_said(before, after, groups, options, message):

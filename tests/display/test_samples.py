@@ -55,10 +55,10 @@ def test_images_without_labels_are_a_square(rng):
 def test_several_blocks_are_beside_each_other_on_one_scale(rng):
     first, second = rng.random((2, 6)), 5 * rng.random((2, 6))
     blocks = {"real": (first, [0, 1]), "made": (second, [1, 0])}
-    display = SampleGridDisplay.from_samples(blocks, image_shape=(2, 3), classes=[1])
+    display = SampleGridDisplay.from_samples(blocks, image_shape=(2, 3))
     assert [ax.get_title() for ax in display.axes_] == ["real", "made"]
-    np.testing.assert_array_equal(tile(display.images_[0], 0, 0), first[1].reshape(2, 3))
-    np.testing.assert_array_equal(tile(display.images_[1], 0, 0), second[0].reshape(2, 3))
+    np.testing.assert_array_equal(tile(display.images_[0], 0, 1), first[1].reshape(2, 3))
+    np.testing.assert_array_equal(tile(display.images_[1], 0, 1), second[0].reshape(2, 3))
     assert display.images_[0].get_clim() == display.images_[1].get_clim()
     axes = pyplot.subplots(1, 2)[1]
     assert display.plot(axes) is display

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from skdpot import PrivacyLedger
-from skdpot.sampling._files import read_users
 
 pytestmark = pytest.mark.experiment
 
@@ -43,14 +42,6 @@ def samples_of(paths):
     return [parquet.read_table(path)["sample_0"].to_numpy() for path in paths]
 
 
-def test_files_hold_the_users(example, tmp_path):
-    paths = example.write_all(OneProcess(), tmp_path, 500)
-    rows = [read_users(str(path), 64) for path in paths]
-    assert [row.shape for row in rows] == [(200, 64), (200, 64), (100, 64)]
-    for number, (row, n_users) in enumerate(zip(rows, [200, 200, 100], strict=True)):
-        assert (row != example.make_visits(n_users, number)).nnz == 0
-
-
 def test_every_user_is_charged_once_and_released_once(example, tmp_path):
     paths = example.write_all(OneProcess(), tmp_path, 500)
     ledger = PrivacyLedger(epsilon=2.0)
@@ -63,16 +54,6 @@ def test_every_user_is_charged_once_and_released_once(example, tmp_path):
     assert ledger.spent() == (2.0, 0.0)
     for old, new in zip(before, samples_of(targets), strict=True):
         np.testing.assert_array_equal(old, new)
-
-
-def test_samples_tell_where_users_are(example, tmp_path):
-    paths = example.write_all(OneProcess(), tmp_path, 200)
-    [target] = example.release_all(OneProcess(), paths, PrivacyLedger(epsilon=8.0), epsilon=8.0)
-    visits = read_users(str(paths[0]), 64).toarray() / example.N_VISITS
-    sampled = example.PLACES[samples_of([target])[0]]
-    distances = np.linalg.norm(example.PLACES - sampled[:, None], axis=2)
-    anywhere = np.linalg.norm(example.PLACES[:, None] - example.PLACES, axis=2).mean(axis=0)
-    assert np.mean((visits * distances).sum(axis=1)) < 0.7 * np.mean(visits @ anywhere)
 
 
 @pytest.mark.parametrize("n_workers", [1, 2])

@@ -10,12 +10,9 @@ import pytest
 from scipy.sparse import csr_array
 from sklearn.utils import Bunch
 
-from examples.datasets import load_movielens100k
-
 pytestmark = pytest.mark.experiment
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "sampling" / "plot_movielens.py"
-DATA = os.environ.get("SKDPOT_MOVIELENS")
 SMALL = {"n_components": 5, "n_candidates": 15}
 
 
@@ -65,16 +62,6 @@ def test_candidates_do_not_depend_on_test_users(example, data):
     np.testing.assert_array_equal(again.candidate_genres, split.candidate_genres)
 
 
-def test_users_without_input_are_left_out(example, data):
-    split = example.draw_split(data, seed=3, **SMALL)
-    ratings = data.ratings.toarray()
-    ratings[split.test.ids[0]] = 0.0
-    without = Bunch(ratings=csr_array(ratings), genres=data.genres)
-    left = example.draw_split(without, seed=3, **SMALL).test
-    np.testing.assert_array_equal(left.ids, split.test.ids[1:])
-    assert left.weights.shape[0] == len(left.likes) == len(left.ids)
-
-
 @pytest.mark.parametrize("epsilon", [0.5, 8.0])
 def test_releases_are_distributions_that_keep_the_guarantee(example, data, epsilon):
     split = example.draw_split(data, seed=0, **SMALL)
@@ -88,31 +75,6 @@ def test_releases_are_distributions_that_keep_the_guarantee(example, data, epsil
         np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-12)
         ratio = probabilities.max(axis=0) / probabilities.min(axis=0)
         assert ratio.max() <= np.exp(epsilon) * (1 + 1e-12)
-
-
-def test_genre_release_serves_users_whose_genres_are_not_offered(example, data):
-    split = example.draw_split(data, seed=0, **SMALL)
-    offered = split.candidate_genres.copy()
-    offered[:, 0] = False
-    offered[:, 3] |= ~offered.any(axis=1)
-    inputs = split.input_genres.copy()
-    inputs[0] = [True, False, False, False]
-    weights = np.zeros((1, len(inputs)))
-    weights[0, 0] = 5.0
-    split = split._replace(candidate_genres=offered, input_genres=inputs)
-    user = split.test._replace(weights=csr_array(weights))
-    probabilities = example.genre_release(split, user, 1.0, 0.5)
-    uniform_genre = offered[:, 1:] / offered[:, 1:].sum(axis=0)
-    np.testing.assert_allclose(probabilities[0], uniform_genre.mean(axis=1))
-
-
-def test_standard_errors_are_clustered_by_user(example):
-    values, users = np.array([0.1, 0.4, 0.2, 0.7]), np.array([4, 1, 7, 3])
-    mean, error = example.clustered_mean(values, users)
-    assert mean == pytest.approx(0.35)
-    assert error == pytest.approx(values.std(ddof=1) / 2)
-    twice = example.clustered_mean(np.tile(values, 2), np.tile(users, 2))
-    assert twice == pytest.approx((mean, error))
 
 
 def test_small_experiment(example, results):
@@ -152,15 +114,3 @@ def test_without_data_the_example_says_so_and_ends_well(tmp_path, path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("No data")
     assert "grouplens.org" in done.stdout
-
-
-@pytest.mark.skipif(
-    DATA is None, reason="set SKDPOT_MOVIELENS to the folder of MovieLens 100k, which has to be "
-    "downloaded from https://grouplens.org/datasets/movielens/100k/"
-)  # fmt: skip
-def test_wasserstein_projection_wins_on_the_real_ratings(example):
-    results = example.run_experiment(load_movielens100k(DATA), seeds=(0,))
-    assert len(results.users) == 189
-    _, differences = example.summarise(results)
-    for (epsilon, name), (mean, error) in differences.items():
-        assert mean > (2 if epsilon >= 1 else -2) * error, (epsilon, name)

@@ -13,10 +13,8 @@ from skdpot import (
     FairBarycenterPreprocessor,
     FairBarycenterRegressor,
     PrivateSinkhornDistance,
-    private_ot_cost,
 )
-from skdpot.fairness import ConditionalRepair, DeclaredGroups, FoundGroups, FreeSupport
-from skdpot.tables import doubts_about_crowding, doubts_about_heavy_tails
+from skdpot.fairness import DeclaredGroups, FoundGroups, FreeSupport
 
 
 def people(n=600, n_columns=2, seed=0):
@@ -105,54 +103,3 @@ def test_who_sets_a_size_of_groups_has_seen_to_them():
     # With epsilon sizes are private.
     private = repair(method="support", **declared)
     assert warned(lambda: private.fit(rows.drop(columns="work"))) == ([], set())
-
-
-@pytest.mark.parametrize("method", ["support", "conditional"])
-def test_identifiers_are_warned_of(method):
-    rows = people(200).assign(name=[f"name {i}" for i in range(200)])
-    messages, files = warned(lambda: repair(method=method).fit(rows))
-    assert any("column 'name' has 200 different labels for 200 rows" in one for one in messages)
-    assert files == {__file__}
-
-
-def test_declared_identifiers_are_warned_of_where_the_number_of_rows_is_public():
-    rows = people(200).assign(name=[f"name {i}" for i in range(200)])
-    names = [f"name {i}" for i in range(150)]
-    schema = {"x0": (-4, 4), "name": {"categories": names, "missing": True}}
-    table, options = rows[["x0", "name"]], {"schema": schema, "reg": 0.1}
-    said = "column 'name' has 150 different labels for 200 rows"
-    distance = PrivateSinkhornDistance(**options, groups=["f", "m"])
-    for fit in (
-        lambda: distance.fit(table, rows["sex"]),
-        lambda: private_ot_cost(table[:100], table[100:], **options),
-    ):
-        (message,), files = warned(fit)
-        assert said in message and files == {__file__}
-    assert warned(lambda: distance.preview(200)) == ([], set())
-
-
-def test_heavy_tails_under_raw_numbers_are_warned_of():
-    rows = people().drop(columns="work")
-    wealth = rows.assign(x0=np.exp(3 * rows["x0"]))
-    (message,), files = warned(lambda: repair(method="support").fit(wealth))
-    assert "in column 'x0' have" in message and "logarithm" in message and files == {__file__}
-    # Ranks have no tails, and bounds cut them.
-    for params in ({"method": ConditionalRepair()}, {"method": "support", "bounds": (-9, 9)}):
-        assert warned(lambda params=params: repair(**params).fit(wealth)) == ([], set())
-
-
-def test_numbers_that_crowd_within_bounds_are_warned_of_without_epsilon_only():
-    rows = np.exp(3 * people()[["x0", "x1"]])
-    options = {"bounds": (0, float(rows.to_numpy().max()))}
-    (message,), files = warned(lambda: DPSinkhornGenerator(None, **options).fit(rows))
-    assert "% of the numbers in column 'x0' are within" in message and files == {__file__}
-    assert warned(lambda: DPSinkhornGenerator(5.0, 1e-5, **options).fit(rows)) == ([], set())
-
-
-def test_what_is_rare_is_no_tail():
-    rng = np.random.default_rng(0)
-    rare = (rng.random((2000, 1)) < 0.003).astype(float)
-    assert doubts_about_heavy_tails(["x"], rare) is None
-    assert doubts_about_heavy_tails(["x"], np.full((2000, 1), np.nan)) is None
-    assert doubts_about_heavy_tails(["x"], rng.poisson(1.0, (2000, 1)).astype(float)) is None
-    assert doubts_about_crowding(["x"], 2 * rare - 1) is None

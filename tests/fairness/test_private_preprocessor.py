@@ -172,7 +172,7 @@ def test_levels_without_a_place_count_as_the_middle():
     X = np.array([["odd", 0.5]] * 100, dtype=object)
     fair = fit(
         X, ["a", "b"] * 50, epsilon=1e6, categorical_features={0: "ordinal"},
-        categories=[["low", "middle", "high"]], bounds=(0, 1), method=FEW,
+        categories={0: ["low", "middle", "high"]}, bounds=(0, 1), method=FEW,
     )  # fmt: skip
     assert set(fair.support_[:, 0]) == {"middle"}
 
@@ -292,7 +292,7 @@ BAD = {
     "one group": ({"groups": ["a"]}, "needs two or more groups"),
     "equal groups": ({"groups": ["a", "a"]}, "list of different labels"),
     "no categories": ({"categorical_features": [1]}, "categories must be declared for column 1"),
-    "empty categories": ({"categorical_features": [1], "categories": [[]]}, "are empty"),
+    "empty categories": ({"categorical_features": [1], "categories": {1: []}}, "are empty"),
     "epsilon": ({"epsilon": 0}, "'epsilon' parameter"),
     "delta": ({"delta": 1.0}, "'delta' parameter"),
     "weights": ({"weights": [1, 2, 3]}, "2 numbers, one per group"),
@@ -311,7 +311,7 @@ BAD = {
     "ledger": ({"ledger": 1.0}, "ledger must be"),
     "grid": (
         {"method": FEW, "categorical_features": [1],
-         "categories": [range(5000)]}, "4096 cells"
+         "categories": {1: range(5000)}}, "4096 cells"
     ),
 }  # fmt: skip
 

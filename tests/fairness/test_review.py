@@ -46,19 +46,6 @@ def test_private_kinds_are_those_declared_whatever_one_value_makes_of_a_type(for
     assert kinds_of(ordered, categories={"u": ["x", "y"]}) == ["ordinal"]
 
 
-def test_private_categories_as_a_list_need_the_names_of_columns():
-    frame = pd.DataFrame({"u": [0.5, 0.25], "v": ["x", "x"]})
-    with pytest.raises(ValueError, match="a list of categories needs categorical_features"):
-        kinds_of(frame, categories=[["x"]])
-    assert kinds_of(frame, categories=[["x"]], categorical_features=["v"]) == ["numeric", "nominal"]
-
-
-def test_a_fraction_leaves_large_whole_labels_of_other_rows_alone():
-    label = 2**53 + 1
-    table = Table([[0.5, label], [0.25, 2.5]]).X
-    assert table[:, 1].tolist() == [label, 2.5]
-
-
 @pytest.mark.parametrize("odd", [["a", [1, 2]], [[1], [2, 3]], np.zeros((2, 2))], ids=str)
 def test_private_labels_of_any_nesting_do_not_raise(odd):
     labels = read_labels(["a", odd, "b"], check=False)

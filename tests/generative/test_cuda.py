@@ -10,7 +10,7 @@ from tests.oracles.gradient_generators import make_gradient_generator
 
 pytestmark = NEEDS_CUDA
 
-KINDS = [{"gradient": name} for name in ("per_record", "images", "per_image")]
+KINDS = [{"gradient": name} for name in ("per_record", "per_image")]
 
 
 @pytest.fixture

@@ -21,7 +21,6 @@ COLUMNS = {
     "many": ({"bounds": (0, 1999), "integer": True}, [0, 3, 700, 701, 1999, -1e308]),
     "real": ({"bounds": (0.0, 1.0), "missing": True}, [0, 1, 0.5, 0.3, -5, 1e308, np.nan]),
     "log": ({"bounds": (1.0, 1e6), "scale": "log"}, [1, 10, 777, 1e6, -1, np.inf]),
-    "step": ({"bounds": (0, 1), "step": 0.25}, [0, 0.25, 0.26, 1, 9]),
     "level": ({"levels": ["low", "mid", "high"]}, ["low", "mid", "high"]),
     "word": ({"categories": ["x", "y"], "missing": True}, ["x", "y", "?", None]),
     "flag": ({"categories": [False, True]}, [False, True]),

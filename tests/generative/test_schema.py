@@ -9,16 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from skdpot.generative._counts import first_edges
-from skdpot.tables import (
-    Table,
-    container_of,
-    read_columns,
-    read_schema,
-    read_units,
-    schema_from_plain,
-    write_table,
-)
+from skdpot.tables import Table, read_columns, read_schema, read_units, write_table
 
 SCHEMA = {
     "age": range(17, 91),
@@ -39,10 +30,6 @@ ROWS = {
 UNITS = [[0, 73, 23], [0, 2**20 + 1, 2**18 + 1], [39, 99, 0], [1, 0, 2], [1, 0, 2], [2, 0, 1]]
 
 
-def units_of(table, schema):
-    return read_units(table, schema)
-
-
 def values_of(schema, units, uniform):
     return schema.presented(schema.plain_values(units, np.full(np.shape(units), uniform)))
 
@@ -55,11 +42,11 @@ def array_of(rows):
 def test_values_become_units_and_are_made_of_them(container):
     schema = read_schema(SCHEMA)
     table = container(ROWS)
-    units = units_of(table, schema)
+    units = read_units(table, schema)
     np.testing.assert_array_equal(units, np.transpose(UNITS))
-    made = write_table(container_of(table), schema, values_of(schema, units, 0.5))
+    made = write_table(Table(table).container, schema, values_of(schema, units, 0.5))
     assert type(made) is type(table)
-    np.testing.assert_array_equal(units_of(made, schema), units)
+    np.testing.assert_array_equal(read_units(made, schema), units)
 
 
 def test_columns_of_a_frame_have_types_that_hold_what_is_declared():
@@ -80,22 +67,14 @@ def test_columns_of_a_frame_are_found_by_name_and_of_any_type():
     schema = read_schema(SCHEMA)
     frame = pd.DataFrame(ROWS)[list(SCHEMA)[::-1]]
     frame = frame.astype({"hours": "Int64", "job": "category", "wage": "float32", "age": object})
-    np.testing.assert_array_equal(units_of(frame, schema), np.transpose(UNITS))
-
-
-def test_an_array_of_numbers_alone_stays_one():
-    schema = read_schema({"a": range(0, 5), "b": {"bounds": (0, 1), "missing": True}})
-    table = np.array([[4, 0.5], [0, np.nan]])
-    units = units_of(table, schema)
-    made = write_table("array", schema, values_of(schema, units, 0.0))
-    np.testing.assert_array_equal(made, table)
+    np.testing.assert_array_equal(read_units(frame, schema), np.transpose(UNITS))
 
 
 def test_bounds_are_kept_exactly_and_all_else_is_between():
     low, high = 0.1, 0.7
     schema = read_schema({"size": (low, high)})
     values = np.array([low, np.nextafter(low, 1), 0.3, np.nextafter(high, 0), high])
-    units = units_of(values[:, None], schema)
+    units = read_units(values[:, None], schema)
     assert units[0] == 0 and units[-1] == 2**20 + 1
     assert (units[1:-1] > 0).all() and (units[1:-1] <= 2**20).all()
     for uniform in (0.0, 0.5, 1.0):
@@ -108,15 +87,9 @@ def test_bounds_are_kept_exactly_and_all_else_is_between():
 def test_numbers_beyond_the_bounds_are_moved_to_them():
     schema = read_schema({"count": range(0, 10), "size": (0.0, 1.0)})
     values = [-math.inf, -5, 3.4, 3.6, 10**400, math.inf]
-    units = units_of(array_of({"count": values, "size": values}), schema)
+    units = read_units(array_of({"count": values, "size": values}), schema)
     assert units[:, 0].tolist() == [0, 0, 3, 4, 9, 9]
     assert units[:, 1].tolist() == [0, 0] + [2**20 + 1] * 4
-
-
-def test_what_is_no_category_counts_as_missing_where_that_is_declared():
-    schema = read_schema({"job": {"categories": ["cook"], "missing": True}})
-    labels = [["cook"], ["Cook"], [math.nan], [3.5], [("cook",)]]
-    assert units_of(labels[:4], schema)[:, 0].tolist() == [0, 1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +109,7 @@ def test_what_is_not_declared_is_refused_and_not_quoted(column, value, message, 
     rows = {name: list(values) for name, values in ROWS.items()}
     rows[column][1] = value
     with pytest.raises(ValueError, match=message) as error:
-        units_of(container(rows), read_schema(SCHEMA))
+        read_units(container(rows), read_schema(SCHEMA))
     assert str(value) not in str(error.value).replace("None", "") or value is None
 
 
@@ -179,13 +152,10 @@ def test_columns_that_may_be_values_are_refused_and_not_quoted(table):
 @pytest.mark.parametrize(
     ("declared", "reason"),
     [
-        ((5, 1), r"got \(5, 1\): low must be below high"),
         (("a", "b"), "categories are a list, not a tuple"),
         (("2020-13-02", "2021-01-01"), "'2020-13-02' is no date"),
-        (("2020-13-02", "2020-13-03"), "'2020-13-02' is no date"),
         (range(0, 10, 2), "a range has the step 1"),
         ({"bounds": (0, 1), "bins": 3}, "there is no key 'bins'"),
-        ({"bounds": (0, 1), "dtype": "Date"}, "or 'date' or 'text' for dates"),
         (pd.Series([123456789.25]), r"got a value of type Series\.$"),
     ],
 )
@@ -199,27 +169,19 @@ def test_it_is_said_what_is_wrong_with_a_declaration(declared, reason):
     [
         None,
         {},
-        ["age"],
         {"age": None},
         {"age": "integer"},
-        {"age": range(3, 4)},
         {"age": range(0, 10, 2)},
-        {"age": (5, 5)},
         {"age": (0, math.inf)},
-        {"age": (0, 1, 2)},
-        {"age": ("a", "b")},
         {"age": {"bounds": 3}},
         {"age": {"bounds": (0.5, 3), "integer": True}},
         {"age": {"bounds": (0, 3), "integer": "yes"}},
         {"age": {"bounds": (0, 3), "levels": [1]}},
-        {"age": {"bounds": (0, 3), "bins": 4}},
         {"age": {"categories": ["a"], "integer": True}},
         {"age": {"missing": True}},
-        {"job": []},
         {"job": ["a", "a"]},
         {"job": [("a", "b")]},
         {"job": [math.nan]},
-        {"job": {"levels": 3}},
         {"job": {"categories": ["a"], "missing": 1}},
         {None: ["a", "b"]},
     ],
@@ -248,7 +210,6 @@ def test_a_target_is_a_column():
         ((0.0, 1.0), 4),
         ({"bounds": (1, 10_000), "integer": True, "scale": "log"}, 4),
         ({"bounds": (0, 1e6), "scale": "log", "missing": True}, 5),
-        ({"bounds": (0.0, 99.9), "step": 0.1}, 4),
         ({"bounds": ("2020-01-01", "2024-12-31")}, 4),
     ],
     ids=str,
@@ -258,7 +219,8 @@ def test_bands_of_numbers_are_even_on_the_scale_and_hold_whole_cells(declared, n
     column, starts = schema.columns[0], schema.columns[0].band_starts()
     assert schema.n_classes == n_bands == len(starts) and schema.features == [0, 1]
     assert starts[0] == 0 and (np.diff(starts) > 0).all()
-    assert set(starts) <= set(first_edges(column))
+    # Columns with more values are counted in as many cells at first.
+    assert column.n_known <= 64 or set(starts) <= {*column.even_edges(64), column.n_known}
     assert schema.classes_of(np.array([0, column.n_units - 1])).tolist() == [0, n_bands - 1]
     if n_bands - column.missing == 4:
         places = column.places_of_units(starts[1:4])
@@ -268,7 +230,7 @@ def test_bands_of_numbers_are_even_on_the_scale_and_hold_whole_cells(declared, n
 @pytest.mark.parametrize("target", [None, "grade", "age"])
 def test_a_schema_survives_json(target):
     schema = read_schema(SCHEMA, target)
-    assert schema_from_plain(json.loads(json.dumps(schema.plain()))) == schema
+    assert read_schema(json.loads(json.dumps(schema.plain()))) == schema
 
 
 @pytest.mark.parametrize(
@@ -295,15 +257,12 @@ def test_conditions_allow_units(name, condition, intervals):
         ("age", 16),
         ("age", "17"),
         ("age", None),
-        ("age", True),
         ("age", (91, 95)),
         ("age", (30, 20)),
-        ("age", (1, 2, 3)),
         ("age", ("a", "b")),
         ("hours", (math.nan, 3)),
         ("grade", "best"),
         ("grade", []),
-        ("grade", None),
     ],
 )
 def test_conditions_that_nothing_meets_are_refused(name, condition):
@@ -323,19 +282,13 @@ def test_units_of_a_logarithmic_scale_resolve_every_magnitude(bounds):
     low, high = bounds
     steps = np.geomspace(max(abs(low), 0.01) if low > 0 else 0.01, max(abs(low), high), 40)
     values = np.clip(np.concatenate([[low, high], steps, -steps]), low, high)
-    units = units_of(values[:, None], schema)
+    units = read_units(values[:, None], schema)
     order = np.argsort(values)
     assert (np.diff(units[order, 0]) >= 0).all() and units[:2, 0].tolist() == [0, 2**20 + 1]
     (made,) = values_of(schema, units, 0.5)
     assert made.min() >= low and made.max() <= high
     # Where the scale is linear, near 0, it is as exact as its whole length allows.
     np.testing.assert_allclose(made, values, rtol=2e-5, atol=2e-5 * (low <= 0))
-
-
-def test_values_beyond_the_bounds_of_a_logarithmic_scale_are_moved_there():
-    schema = read_schema({"income": {"bounds": (1, 100), "scale": "log"}})
-    units = units_of(np.array([[-math.inf], [-5.0], [0.0], [1e9], [math.inf]]), schema)
-    assert units[:, 0].tolist() == [0, 0, 0, 2**20 + 1, 2**20 + 1]
 
 
 def test_integers_on_a_logarithmic_scale_begin_with_cells_of_all_magnitudes():
@@ -346,31 +299,6 @@ def test_integers_on_a_logarithmic_scale_begin_with_cells_of_all_magnitudes():
     assert edges[0] == 0 and edges[-1] == column.n_known == 100_000
     assert (np.diff(edges) > 0).all() and len(edges) > 50
     assert (edges < 100).sum() > 15 and column.units(np.array([7.0])).tolist() == [7]
-
-
-def test_real_numbers_with_a_step_are_on_its_grid():
-    schema = read_schema({"score": {"bounds": (11, 48), "step": 0.5}, "x": (0, 1)})
-    column = schema.columns[0]
-    assert column.n_units == 75
-    values = np.array([-3.0, 11.0, 11.3, 36.5, 37.24, 48.0, 90.0])
-    units = column.units(values)
-    assert units.tolist() == [0, 0, 1, 51, 52, 74, 74]
-    made = column.numbers(units, np.zeros(7))
-    assert made.tolist() == [11.0, 11.0, 11.5, 36.5, 37.0, 48.0, 48.0]
-    assert column.intervals((12.1, 13.4)) == [(3, 5)]
-    assert column.intervals(36.5) == [(51, 52)]
-    for wrong in (36.4, (12.1, 12.4)):
-        with pytest.raises(ValueError, match="column 'score' is not declared to hold"):
-            column.intervals(wrong)
-    assert schema_from_plain(json.loads(json.dumps(schema.plain()))) == schema
-
-
-def test_numbers_on_a_grid_of_decimals_are_those_that_are_written():
-    column = read_schema({"length": {"bounds": (30.1, 59.6), "step": 0.1}}).columns[0]
-    made = column.numbers(np.arange(column.n_units), None)
-    assert [repr(value) for value in made[:3].tolist()] == ["30.1", "30.2", "30.3"]
-    assert max(len(repr(value)) for value in made.tolist()) == 4
-    assert column.units(made).tolist() == list(range(296))
 
 
 MOMENTS = pd.to_datetime(["2020-01-01", "2024-12-31", "2022-06-05"])
@@ -401,7 +329,7 @@ MOMENTS = pd.to_datetime(["2020-01-01", "2024-12-31", "2022-06-05"])
 def test_dates_are_read_from_all_their_types(bounds, column):
     frame = (pl if isinstance(column, pl.Series) else pd).DataFrame({"day": column})
     schema = read_schema({"day": {"bounds": bounds, "unit": "D"}})
-    assert units_of(frame, schema)[:, 0].tolist() == [0, 1826, 886]
+    assert read_units(frame, schema)[:, 0].tolist() == [0, 1826, 886]
 
 
 @pytest.mark.parametrize(
@@ -413,32 +341,27 @@ def test_dates_are_read_from_all_their_types(bounds, column):
         pd.Series(["a", "b", "a"], dtype="string"),
         pl.Series(["a", "b", "a"]),
         pd.Series([True, False, True]),
-        pd.Series(pd.to_timedelta([5, 6, 7], unit="h")),
-        pl.Series(pd.to_timedelta([5, 6, 7], unit="h").to_numpy()),
     ],
     ids=lambda column: str(column.dtype),
 )
 def test_types_of_frames_come_back(column):
     declared = {
-        "d": DAYS, "b": [False, True],
-        "t": {"bounds": (0, 9), "unit": "h"}, "c": ["a", "b"], "s": ["a", "b"], "o": ["a", "b"],
+        "d": DAYS, "b": [False, True], "c": ["a", "b"], "s": ["a", "b"], "o": ["a", "b"],
     }  # fmt: skip
     name = str(column.dtype).lower()[0]
-    if name == "d" and "uration" in str(column.dtype):
-        name = "t"
     library = pl if isinstance(column, pl.Series) else pd
     frame = library.DataFrame({"x": column})
     schema = read_schema({"x": declared[name]}).typed(Table(frame))
-    units = units_of(frame, schema)
+    units = read_units(frame, schema)
     values = values_of(schema, units, 0.5)
-    made = write_table(container_of(frame), schema_from_plain(schema.plain()), values)["x"]
+    made = write_table(Table(frame).container, read_schema(schema.plain()), values)["x"]
     if str(column.dtype) == "category":
         assert made.dtype.categories.tolist() == ["a", "b"]
         column = column.astype(made.dtype)
     # How exact times are is not taken.
-    if isinstance(column.dtype, pl.Datetime | pl.Duration):
+    if isinstance(column.dtype, pl.Datetime):
         column = column.dt.cast_time_unit("us")
-    elif getattr(column.dtype, "kind", "O") in "mM":
+    elif getattr(column.dtype, "kind", "O") == "M":
         column = column.dt.as_unit("us")
     assert made.dtype == column.dtype
     assert [str(one)[:10] for one in made] == [str(one)[:10] for one in column]
@@ -471,10 +394,6 @@ ODD_RECORDS = {
     "nanoseconds": (
         DAYS, pd.to_datetime(["2020-01-01"]), [pd.Timestamp("2020-01-01 00:00:00.1234567")],
     ),
-    "nanoseconds of a zone": (
-        DAYS, pd.to_datetime(["2020-01-01"]).tz_localize("UTC"),
-        [pd.Timestamp("2020-01-01 00:00:00.1234567", tz="UTC")],
-    ),
     # pandas leaves dates as text then, in a file that it reads.
     "a time among dates": (
         DAYS, pd.to_datetime(["2020-01-01", "2020-01-02"]), ["2020-01-01", "2020-01-02T03:00"],
@@ -483,16 +402,8 @@ ODD_RECORDS = {
         DAYS, pd.to_datetime(["2020-01-01"] * 2).tz_localize("Europe/Berlin"),
         ["2020-01-01T00:00:00+01:00", "2020-07-01T00:00:00+02:00"],
     ),
-    "nanoseconds of a duration": (
-        {"bounds": (0, 9), "unit": "h"}, pd.to_timedelta(["1h"]).as_unit("s"),
-        [pd.Timedelta("1h") + pd.Timedelta(1, "ns")],
-    ),
     "a missing truth value": (
         {"categories": [False, True], "missing": True}, [False, True], [False, None],
-    ),
-    "nothing odd about truth values": (
-        {"categories": [False, True], "missing": True},
-        pd.array([True, False], dtype="boolean"), pd.Series([True, "?"], dtype=object),
     ),
 }  # fmt: skip
 
@@ -503,13 +414,7 @@ def test_no_single_value_decides_about_the_type_of_a_drawn_column(odd, library):
     declared, plain, other = ODD_RECORDS[odd]
     frames = [pd.DataFrame({"x": values}) for values in (plain, other)]
     if library == "polars":
-        values = [
-            # Old versions of polars read no list of such durations.
-            pl.from_pandas(frame["x"])
-            if pd.api.types.is_timedelta64_dtype(frame["x"])
-            else [None if one is pd.NaT else one for one in frame["x"]]
-            for frame in frames
-        ]
+        values = [[None if one is pd.NaT else one for one in frame["x"]] for frame in frames]
         frames = [pl.DataFrame({"x": of}, strict=False) for of in values]
     schemas = [read_schema({"x": declared}).typed(Table(frame)) for frame in frames]
     assert schemas[0] == schemas[1]
@@ -544,57 +449,22 @@ def test_times_of_two_kinds_which_are_of_no_type_of_dates_are_refused(odd):
         read_columns(pd.DataFrame({"day": times}), read_schema({"day": DAYS}))
 
 
-@pytest.mark.parametrize("library", [pd, pl])
-def test_one_missing_value_changes_no_label_of_others(library):
+def test_labels_that_a_missing_value_would_round_are_refused():
     """In pandas, it makes doubles of all integers, and the second label would be the first."""
-    schema = read_schema({"id": {"categories": [2**60, 2**60 + 1], "missing": True}})
-    values = [2**60, 2**60 + 1, 2**60 + 1]
-    whole = library.DataFrame({"id": values})
-    assert units_of(whole, schema)[:, 0].tolist() == [0, 1, 1]
-    lacking = library.DataFrame({"id": [*values[:2], None]})
-    if library is pl:
-        assert units_of(lacking, schema)[:, 0].tolist() == [0, 1, 2]
-        return
-    with pytest.raises(
-        ValueError, match="which do not distinguish all of its declared integers"
-    ) as error:
-        units_of(lacking, schema)
-    assert str(2**60)[:6] not in str(error.value)
-    assert units_of(lacking.astype("Int64"), schema)[:, 0].tolist()[0] == 0
-    exact = pd.DataFrame({"id": pd.array([*values[:2], None], dtype="Int64")})
-    assert units_of(exact, schema)[:, 0].tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match="integers from .* give them as text"):
+        read_schema({"id": {"categories": [2**60, 2**60 + 1], "missing": True}})
 
 
 @pytest.mark.parametrize(
-    ("labels", "values"),
-    [
-        ([1, 2], ["1", "2", "?"]),
-        ([1.5, 2.5], ["1.50", "2.5", "?"]),
-        ([False, True], ["False", "True", "?"]),
-        (["1", "2"], [1, 2]),
-        (["1", "2"], [1.0, 2.0, np.nan]),
-    ],
+    ("labels", "values"), [([1, 2], ["1", "?"]), ([False, True], ["True"]), (["1", "2"], [1, 2])]
 )
-def test_labels_of_which_one_record_made_another_type_do_not_count_as_missing(labels, values):
+def test_a_column_of_another_type_than_all_labels_is_refused(labels, values):
     """As text among the numbers of a file does, and a number that is missing."""
     schema = read_schema({"x": {"categories": labels, "missing": True}})
     with pytest.raises(ValueError, match="or the other way round"):
-        units_of(pd.DataFrame({"x": values}), schema)
+        read_units(np.array(values)[:, None], schema)
     known = pd.DataFrame({"x": np.array([*labels, None, "7", 7.5, [1], 10**5000], dtype=object)})
-    assert units_of(known, schema)[:, 0].tolist() == [0, 1, *[2] * 5]
-
-
-def test_a_declared_type_is_kept():
-    declared = {
-        "sex": {"categories": ["F", "M"], "dtype": "object"},
-        "day": {"bounds": DAYS, "dtype": "text"},
-        "moment": {"bounds": DAYS, "dtype": "datetime64[us, Europe/Berlin]"},
-        "night": ("date", *DAYS),
-    }
-    sexes = pd.Series(["F", "M", "F"], dtype="category")
-    frame = pd.DataFrame({"sex": sexes, "day": MOMENTS, "moment": MOMENTS, "night": MOMENTS})
-    schema = read_schema(declared)
-    assert schema.typed(Table(frame), declared) == schema
+    assert read_units(known, schema)[:, 0].tolist() == [0, 1, *[2] * 5]
 
 
 def test_a_day_without_a_time_ends_a_range_with_all_of_its_hours():
@@ -604,16 +474,7 @@ def test_a_day_without_a_time_ends_a_range_with_all_of_its_hours():
     assert schema.intervals("at", ("2020-01-02", "2020-01-02T01:00")) == [(24, 26)]
     assert schema.intervals("at", "2020-01-01T05") == [(5, 6)]
     late = pd.DataFrame({"at": np.array(["2024-12-31T23:10", "2030-01-01", "1900-01-01"], "M8[s]")})
-    assert units_of(late, schema)[:, 0].tolist() == [1827 * 24 - 1, 1827 * 24 - 1, 0]
-
-
-def test_missing_dates_are_missing():
-    schema = read_schema({"day": {"bounds": DAYS, "missing": True}})
-    frame = pd.DataFrame({"day": pd.to_datetime([None, "2020-01-02"])})
-    units = units_of(frame, schema)
-    assert units[:, 0].tolist() == [1827, 1]
-    made = write_table("pandas", schema, values_of(schema, units, 0.0))
-    assert made["day"].isna().tolist() == [True, False]
+    assert read_units(late, schema)[:, 0].tolist() == [1827 * 24 - 1, 1827 * 24 - 1, 0]
 
 
 @pytest.mark.parametrize("value", ["01.02.2022", "2022-13-45", 20220203, 0.5, "secret"])
@@ -623,73 +484,22 @@ def test_what_is_no_date_is_refused_and_not_quoted(value):
     assert str(value) not in str(error.value)
 
 
-def test_identifiers_and_constants_are_neither_read_nor_learned():
-    class Unreadable:
-        def __eq__(self, other):
-            raise AssertionError("an identifier was looked at")
-
-        __hash__ = __str__ = __ne__ = __float__ = __eq__
-
-    schema = read_schema(
-        {"id": {"identifier": "customer-{:04d}"}, "age": range(3), "land": {"constant": "NL"}}
-    )
-    frame = pd.DataFrame({"age": [1, 2], "land": ["DE", None]})
-    frame.insert(0, "id", [Unreadable(), Unreadable()])
-    units = units_of(frame, schema)
-    assert units.tolist() == [[1], [2]] and schema.names == ["age"]
-    made = write_table("pandas", schema, values_of(schema, units, 0.0))
-    assert made.columns.tolist() == ["id", "age", "land"]
-    assert made["id"].tolist() == ["customer-0001", "customer-0002"]
-    assert made["land"].tolist() == ["NL", "NL"]
-    assert schema_from_plain(json.loads(json.dumps(schema.plain()))) == schema
-
-
 @pytest.mark.parametrize(
     ("declared", "reason"),
     [
         ({"bounds": (0, 9), "scale": "cubic"}, "scale"),
-        ({"bounds": (0, 1), "step": 0.3}, "a whole number of steps"),
-        ({"bounds": (0, 1), "step": 0}, "a whole number of steps"),
-        ({"bounds": (1, 8), "step": 1, "scale": "log"}, "a step is for real numbers"),
-        ({"bounds": (1, 8), "step": 1, "integer": True}, "a step is for real numbers"),
-        ({"bounds": DAYS, "unit": "D", "step": 1}, "and no scale or step"),
-        ({"bounds": DAYS, "unit": "week"}, "dates and durations have a unit"),
+        ({"bounds": DAYS, "unit": "week"}, "dates have a unit"),
+        ({"bounds": (0, 9), "unit": "h"}, "a unit is that of dates"),
+        ({"categories": ["a"], "dtype": "object"}, "a schema has no dtype"),
         ({"bounds": DAYS, "scale": "log"}, "and no scale"),
         ({"bounds": ("2024-01-01", "2020-01-01")}, "low must be below high"),
         ({"bounds": ("2024-01-01", 5)}, "must be declared as"),
-        ({"identifier": "customer"}, "a pattern with one number"),
-        ({"identifier": "{0.__class__}"}, "a pattern with one number"),
-        ({"identifier": "{}{}"}, "a pattern with one number"),
-        ({"identifier": True, "missing": True}, "must be declared as"),
-        ({"constant": None}, "a constant is a word or a number"),
-        ({"bounds": (0, 1), "dtype": "complex"}, "must be declared as"),
     ],
     ids=str,
 )
 def test_declarations_that_cannot_be_are_refused(declared, reason):
     with pytest.raises(ValueError, match=reason):
         read_schema({"age": range(3), "x": declared})
-
-
-def test_a_table_of_nothing_to_learn_is_refused():
-    with pytest.raises(ValueError, match="a column that is learned"):
-        read_schema({"id": {"identifier": True}})
-
-
-def test_levels_may_be_a_range():
-    schema = read_schema({"grade": {"levels": range(1, 6)}})
-    assert schema.columns[0].values == (1, 2, 3, 4, 5)
-
-
-def test_bounds_may_follow_a_type():
-    schema = read_schema({"age": ("int16", 17, 90), "wage": ("float32", 0, 9)})
-    assert (
-        schema.columns[0]
-        == read_schema({"age": {"bounds": (17, 90), "integer": True, "dtype": "int16"}}).columns[0]
-    )
-    units = np.array([[3, 4]])
-    made = write_table("pandas", schema, values_of(schema, units, 0.0))
-    assert [str(dtype) for dtype in made.dtypes] == ["int16", "float32"]
 
 
 def test_all_that_is_not_as_declared_is_said_at_once():
@@ -701,5 +511,5 @@ def test_all_that_is_not_as_declared_is_said_at_once():
 def test_a_moment_in_nanoseconds_changes_no_other_record():
     schema = read_schema({"day": {"bounds": ("1500-01-01", "2100-01-01")}})
     early, late = np.datetime64("1600-01-01", "D"), np.datetime64("2020-01-01", "D")
-    plain = units_of([[early], [late]], schema)
-    assert (units_of([[early], [late.astype("M8[ns]")]], schema) == plain).all()
+    plain = read_units([[early], [late]], schema)
+    assert (read_units([[early], [late.astype("M8[ns]")]], schema) == plain).all()

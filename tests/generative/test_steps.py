@@ -1,4 +1,4 @@
-"""Steps of training: how far a record moves a release, its noise, and what else leaves a step."""
+"""Steps of training: how far a record moves what they release, and what else leaves them."""
 
 import math
 
@@ -7,13 +7,15 @@ import pytest
 import torch
 from scipy.stats import halfnorm, kstest, norm
 
+from skdpot import PrivacyLedger
 from skdpot.generative._torch import training
-from skdpot.generative._torch.steps import NoisyRelease, _exact_sum, clip_rows, clip_whole
+from skdpot.generative._torch.steps import NoisyRelease, _exact_sum
 from skdpot.generative._torch.training import STEPS
 from skdpot.privacy.accounting import epsilon_of
-from skdpot.privacy.noise import GaussianMechanism
-from skdpot.privacy.random import NoiseSource, make_source
-from skdpot.published._gradient_generator import GRADIENTS, make_vector
+from skdpot.privacy.events import CentredGaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+from skdpot.privacy.noise import GaussianMechanism, poisson_sample
+from skdpot.privacy.random import make_source
+from skdpot.published._gradient_generator import step_vector
 from tests.oracles.devices import DEVICES
 from tests.oracles.generator_steps import WAYS, batch_of, make_step, vector_for
 from tests.oracles.gradient_generators import make_gradient_generator
@@ -143,7 +145,7 @@ def test_vectors_have_one_length_whatever_the_batch(way, n_classes, rng):
         labels = rng.integers(0, n_classes, size) if n_classes else None
         step.backpropagate(batch_of(rng.uniform(-1, 1, (size, 2)), labels))
         lengths.add(len(recorder.vectors[0]))
-    assert lengths == {STEPS[GRADIENTS[WAYS[way]]].vector_size(step._settings, step._network)}
+    assert lengths == {STEPS[WAYS[way]].vector_size(step._settings, step._network)}
 
 
 @by_way
@@ -374,7 +376,7 @@ def test_noise_of_a_training_has_the_scale_that_is_accounted_for(way, neighbouri
     ).fit(X)  # fmt: skip
     multiplier = generator.noise_multiplier_
     assert epsilon_of(multiplier, 1e-5, steps=n_iter) == pytest.approx(4.0, rel=1e-6)
-    sensitivity = make_vector(WAYS[way], 0.7, 8, neighbouring).sensitivity
+    sensitivity = step_vector(WAYS[way], 0.7, 8, neighbouring)[0]
     noise = (np.array(watched.noisy) - np.array(watched.values)) / (multiplier * sensitivity)
     assert len(noise) == generator.n_iter_ == n_iter
     sample = np.random.default_rng(0).permutation(noise.ravel())[:8000]
@@ -422,8 +424,8 @@ def test_a_fitted_generator_is_a_function_of_what_was_released(way, labelled, mo
         generator = make_gradient_generator(
             gradient=WAYS[way],
             classes=[0, 1, 2] if labelled else None, n_iter=4,
-            sampling_rate=0.5, noise_multiplier=20.0, batch_size=5, random_state=0, warm_start=True,
-        ).fit(X, y).fit(X, y)  # fmt: skip
+            sampling_rate=0.5, noise_multiplier=20.0, batch_size=5, random_state=0,
+        ).fit(X, y)  # fmt: skip
         left.append(contents(vars(generator)))
     assert all(other == left[0] for other in left[1:])
 
@@ -487,153 +489,38 @@ def test_the_noise_of_a_gpu_is_normal_and_seeded_by_the_source(seed):
     assert not torch.equal(noise(source), noise(source))
 
 
-DTYPES = [torch.float32, torch.float64]
+@pytest.mark.parametrize("changed", [0.3, 1.0])
+def test_samples_have_the_rate_that_was_charged(changed, monkeypatch):
+    """Also where another thread, which shares the parameters of the training, sets it meanwhile."""
+    asked, ledger = [], PrivacyLedger(10.0, 1e-3, neighbouring="add_remove", allow_seeded=True)
+    generator = make_gradient_generator(
+        ledger=ledger, sampling_rate=0.3, noise_multiplier=5.0, n_iter=3,
+        network=torch.nn.Linear, random_state=0,
+    )  # fmt: skip
+
+    def watched(source, n_records, rate):
+        asked.append((n_records, rate, len(ledger.entries())))
+        generator.set_params(network__sampling_rate=changed)
+        return poisson_sample(source, n_records, rate)
+
+    monkeypatch.setattr(training, "poisson_sample", watched)
+    generator.fit(np.full((12, 2), 0.5))
+    assert asked == [(12, 0.3, 1)] * 3
+    step = PoissonSampledDpEvent(0.3, CentredGaussianDpEvent(5.0))
+    assert ledger.entries()[0].event.event == SelfComposedDpEvent(step, 3)
 
 
-# Clipping
-# --------
+def test_records_are_in_no_step_before_they_are_charged(monkeypatch):
+    """The step that is tried before is one with other records."""
+    made, step = [], training.Trainer.step
+    ledger = PrivacyLedger(10.0, 1e-3, neighbouring="add_remove")
 
+    def watched(trainer, records, sampled):
+        made.append((len(ledger.entries()), bool(records.points.any())))
+        return step(trainer, records, sampled)
 
-def exact_norm(vector):
-    """Return the norm of a tensor, in doubles whose sum of squares is rounded once."""
-    numbers = vector.detach().double().reshape(-1).tolist()
-    largest = max(map(abs, numbers), default=0.0)
-    if largest == 0:
-        return 0.0
-    return largest * math.sqrt(math.fsum((x / largest) ** 2 for x in numbers))
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("clip_norm", [1e-30, 1e-3, 0.5, 7.0, 1e30])
-@pytest.mark.parametrize("size", [(1, 1), (50, 784)])
-def test_nothing_is_longer_than_the_clip_norm(device, dtype, clip_norm, size, rng):
-    for scale in (1e-40, 1e-3, 1.0, 1e3, 1e37):
-        rows = torch.tensor(rng.standard_normal(size) * scale, dtype=dtype, device=device)
-        assert exact_norm(clip_whole(rows, clip_norm)) <= clip_norm
-        assert max(map(exact_norm, clip_rows(rows, clip_norm))) <= clip_norm
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_what_is_short_stays_as_it_is_and_what_is_long_keeps_its_direction(dtype, rng):
-    rows = torch.tensor(rng.standard_normal((4, 3)), dtype=dtype)
-    rows = rows / rows.norm(dim=1, keepdim=True) * torch.tensor([[0.1], [0.9], [2.0], [50.0]])
-    found = clip_rows(rows, 1.0)
-    assert found.dtype == dtype or found.dtype == torch.float64
-    torch.testing.assert_close(found[:2].double(), rows[:2].double(), rtol=0, atol=0)
-    expected = rows[2:] / rows[2:].norm(dim=1, keepdim=True)
-    torch.testing.assert_close(found[2:].double(), expected.double(), rtol=1e-5, atol=0)
-    whole = clip_whole(rows, 1.0)
-    torch.testing.assert_close(whole.double(), (rows / rows.norm()).double(), rtol=1e-5, atol=1e-12)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_what_is_no_number_is_clipped_like_any_other(dtype):
-    odd = torch.tensor([[math.nan, 3.0], [math.inf, 1.0], [-math.inf, math.nan]], dtype=dtype)
-    rows = clip_rows(odd, 1.0).double()
-    expected = torch.tensor([0.0, 1.0], dtype=torch.float64)
-    torch.testing.assert_close(rows[0], expected, rtol=1e-5, atol=0)
-    assert max(map(exact_norm, rows)) <= 1.0
-    assert exact_norm(clip_whole(odd, 1.0)) <= 1.0
-    assert clip_whole(torch.full((3, 2), math.nan, dtype=dtype), 1.0).abs().sum() == 0.0
-
-
-def test_an_infinite_norm_clips_nothing():
-    rows = torch.tensor([[1e30, -2.0]])
-    assert torch.equal(clip_rows(rows, math.inf), rows)
-    assert torch.equal(clip_whole(rows, math.inf), rows)
-
-
-# Noise
-# -----
-
-
-def make_release(multiplier, sensitivity, n_coordinates, source, *, device="cpu", secure=False):
-    mechanism = GaussianMechanism.from_noise_multiplier(
-        multiplier, sensitivity, n_coordinates=n_coordinates
-    )
-    return NoisyRelease(mechanism, source, torch.device(device), secure), mechanism
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("secure", [False, True])
-@pytest.mark.parametrize("multiplier, sensitivity", [(0.5, 3.0), (2.0, 1e-3), (30.0, 8.2)])
-def test_noise_has_the_scale_and_the_law_that_are_accounted_for(
-    device, secure, multiplier, sensitivity, seed
-):
-    values = [torch.linspace(-1, 1, 8000).reshape(80, 100).to(device), torch.tensor(0.5).to(device)]
-    release, _ = make_release(
-        multiplier, sensitivity, 8001, make_source(seed), device=device, secure=secure
-    )
-    noisy = release(values)
-    assert [part.shape for part in noisy] == [part.shape for part in values]
-    assert {part.dtype for part in noisy} == {torch.float64}
-    noise = (noisy[0].cpu() - values[0].cpu().double()).numpy().ravel() / sensitivity
-    assert kstest(noise, norm(scale=multiplier).cdf).pvalue > RARE
-    # Magnitudes tell the scale better.
-    for share, fits in ((0.9, False), (1.0, True), (1.1, False)):
-        pvalue = kstest(np.abs(noise), halfnorm(scale=share * multiplier).cdf).pvalue
-        assert pvalue > RARE if fits else pvalue < 1e-6
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("secure", [False, True])
-def test_what_is_released_lies_on_a_grid_that_tells_no_last_bits(device, secure, rng):
-    """What is not on the grid would tell which values could have been there before."""
-    values = torch.tensor(rng.standard_normal(500), device=device)
-    release, mechanism = make_release(1.0, 2.0, 500, make_source(0), device=device, secure=secure)
-    (noisy,) = release([values])
-    assert ((noisy / mechanism.granularity) % 1 == 0).all()
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("secure", [False, True])
-def test_what_is_no_number_is_released_as_one(device, secure):
-    values = torch.tensor([math.nan, 1.0], device=device)
-    release, _ = make_release(1.0, 1.0, 2, make_source(0), device=device, secure=secure)
-    (noisy,) = release([values])
-    assert noisy.isfinite().all()
-
-
-def test_parts_are_one_vector_with_one_noise():
-    """The noise of each coordinate is its own, in whatever part that is."""
-    release, mechanism = make_release(1.0, 1.0, 7, make_source(5))
-    noisy = release([torch.zeros(2, 2), torch.tensor(0.0), torch.zeros(2)])
-    together = torch.cat([part.reshape(-1) for part in noisy]).numpy()
-    expected = mechanism.release(np.zeros(7), make_source(5))
-    np.testing.assert_array_equal(together, expected)
-    assert len(set(together)) == 7
-
-
-def test_noise_is_drawn_anew_for_every_release_and_from_a_cryptographic_source():
-    class Counted(NoiseSource):
-        seeded = False
-
-        def __init__(self, inner):
-            self.inner = inner
-            self.n_drawn = 0
-
-        def for_user(self, index):
-            raise NotImplementedError
-
-        def _words(self, count):
-            self.n_drawn += count
-            return self.inner._words(count)
-
-    source = Counted(make_source())
-    release, _ = make_release(1.0, 1.0, 100, source)
-    first, second = release([torch.zeros(100)])[0], release([torch.zeros(100)])[0]
-    assert source.n_drawn >= 200
-    assert not (first == second).any()
-
-
-def test_a_longer_vector_than_was_accounted_for_is_refused():
-    release, _ = make_release(1.0, 1.0, 3, make_source(0))
-    with pytest.raises(ValueError, match="n_coordinates=3"):
-        release([torch.zeros(4)])
-
-
-def test_gradients_do_not_flow_through_a_release():
-    release, _ = make_release(1.0, 1.0, 3, make_source(0))
-    values = torch.zeros(3, requires_grad=True)
-    assert not release([values])[0].requires_grad
+    monkeypatch.setattr(training.Trainer, "step", watched)
+    make_gradient_generator(
+        ledger=ledger, sampling_rate=1.0, n_iter=3, network=torch.nn.Linear
+    ).fit(np.full((5, 2), 0.7))
+    assert made.count((1, True)) == 3 and set(made) == {(0, False), (1, True)}

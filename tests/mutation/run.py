@@ -75,7 +75,7 @@ TESTS = [
     *KERNELS,
     "tests/sampling",
 ]
-LEFT_OUT = ["tests/privacy/test_audit_generator.py", "tests/sampling/test_dask.py"]
+LEFT_OUT = ["tests/privacy/test_planted_bugs.py", "tests/sampling/test_dask.py"]
 
 # CPU seconds: of a test, and by default of all tests that one fault is given.
 LONGEST_TEST = 0.5

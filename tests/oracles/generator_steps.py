@@ -1,14 +1,17 @@
 """Single steps of a generator's training, with the network and the records that a test chooses."""
 
+import math
+from types import SimpleNamespace
+
 import torch
 
 from skdpot.generative._torch.networks import RowGenerator
 from skdpot.generative._torch.steps import Batch, Settings
 from skdpot.generative._torch.training import STEPS
-from skdpot.published._gradient_generator import GRADIENTS, make_vector
+from skdpot.published._gradient_generator import step_vector
 
 # What is released.
-WAYS = {"joint": "images", "per image": "per_image", "per record": "per_record"}
+WAYS = {"per image": "per_image", "per record": "per_record"}
 
 
 class Recorder:
@@ -46,7 +49,10 @@ def make_step(
 
     The points are around a centre, all of them there with a spread of 0.
     """
-    vector = make_vector(WAYS[way], clip_norm, batch_size, neighbouring)
+    made = step_vector(WAYS[way], clip_norm, batch_size, neighbouring)
+    vector = SimpleNamespace(
+        **dict(zip(("sensitivity", "loss_weight", "count_weight"), made, strict=True))
+    )
     settings = Settings(
         n_features=n_features,
         n_classes=n_classes,
@@ -57,16 +63,16 @@ def make_step(
         l1_weight=l1_weight,
         class_scale=class_scale,
         clip_norm=clip_norm,
-        per_point=vector.per_point,
+        per_point=way == "per image",
         loss_weight=vector.loss_weight,
         count_weight=vector.count_weight,
-        count_noise=vector.count_noise(noise_multiplier),
+        count_noise=noise_multiplier * vector.sensitivity / (vector.count_weight or math.inf),
     )
     if network is None:
         network = around(centre, spread, settings, seed)
     generator = torch.Generator(device=device).manual_seed(seed)
     release = Recorder() if release is None else release
-    step = STEPS[GRADIENTS[WAYS[way]]](settings, network.to(device), release, generator)
+    step = STEPS[WAYS[way]](settings, network.to(device), release, generator)
     return step, vector, release
 
 

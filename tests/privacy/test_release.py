@@ -13,7 +13,6 @@ from skdpot import (
     SphericalProjectionSampler,
     WassersteinProjectionSampler,
 )
-from skdpot.privacy.choices import BoundedRatioMechanism
 
 SAMPLERS = [ExponentialMechanismSampler, KLProjectionSampler, WassersteinProjectionSampler]
 N_POINTS = 6
@@ -103,24 +102,3 @@ def test_a_users_samples_do_not_depend_on_the_other_users(kind, rng):
     np.testing.assert_array_equal(sampler.sample(rows)[7], sampler.sample(others)[7])
     np.testing.assert_allclose(sampler.project(rows)[7], sampler.project(others)[7], atol=1e-12)
     np.testing.assert_allclose(sampler.project(rows[::-1])[::-1], sampler.project(rows), atol=1e-12)
-
-
-@pytest.mark.parametrize("kind", SAMPLERS)
-def test_samples_are_drawn_from_the_cryptographic_source_unless_seeded(kind, rng):
-    rows = np.ones((200, N_POINTS))
-    fresh, seeded = (kind(random_state=seed).fit(rows) for seed in (None, 0))
-    assert (fresh.sample(rows) != fresh.sample(rows)).any()
-    np.testing.assert_array_equal(seeded.sample(rows), seeded.sample(rows))
-
-
-def test_failed_refit_leaves_mechanism_and_projector_that_belong_together(monkeypatch):
-    sampler = KLProjectionSampler(1.0).fit(np.eye(3))
-    before = sampler._fitted
-    with monkeypatch.context() as patch, pytest.raises(ValueError, match="planted"):
-
-        def refuse(*args):
-            raise ValueError("planted")
-
-        patch.setattr(BoundedRatioMechanism, "__init__", refuse)
-        sampler.set_params(epsilon=2.0).fit(np.eye(3))
-    assert sampler._fitted is before

@@ -1,10 +1,8 @@
 """The report of a ledger: what people read, and what it is rounded to."""
 
-import contextlib
 import json
 import math
 import re
-import sqlite3
 from decimal import Decimal
 from pathlib import Path
 
@@ -23,15 +21,6 @@ from skdpot.privacy import (
 from skdpot.privacy.report import amount_down, amount_up, chance_down, chance_up, factor
 
 USER = {"unit": "user", "label": "monthly means"}
-ABOUT = {
-    "name": "Monthly means, 2031",
-    "data_curators": ["Office of Means"],
-    "description": "The mean of each month.",
-    "intended_use": "Planning.",
-    "data_product_type": "Summary statistics",
-    "data_product_region": "Europe",
-    "registry_authors": ["A. Person"],
-}
 
 
 def number(text):
@@ -103,7 +92,6 @@ class TestWords:
         assert "a <training> user in region: north 1 0.25 0.000001" in text
         assert "<td>a &lt;training&gt;</td>" in html and "<training>" not in html
         assert "Spent per user: (1.0000000001, 1e-06)" in text
-        assert "Declarations" not in text
         assert ledger._repr_html_() == html
 
     def test_it_says_where_the_sensitivity_of_each_estimator_is_proven(self):
@@ -125,18 +113,6 @@ class TestWords:
         assert "epsilon 1.00 and delta 0 are spent. Another release may cost at most" in text
         assert "epsilon 0.00 and delta 0." in text
 
-    def test_several_units_are_not_said_to_cover_each_other(self):
-        ledger = PrivacyLedger(epsilon=2.0)
-        ledger.charge(PureDpEvent(1.0), unit="record", label="x")
-        alone = " ".join(str(ledger.report()).split())
-        assert "of all that was released, no outcome" in alone and "several units" not in alone
-        ledger.charge(PureDpEvent(1.0), unit="user", label="y")
-        text = " ".join(str(ledger.report()).split())
-        assert "of all that was released, no outcome" not in text
-        for unit in ("record", "user"):
-            assert f"of all that was released for the unit {unit}, no outcome" in text
-        assert "in releases for several units is protected less" in text
-
     def test_what_is_seeded_protects_nobody(self):
         ledger = PrivacyLedger(epsilon=1.0, allow_seeded=True)
         ledger.charge(PureDpEvent(0.5), unit="record", label="toy", seeded=True)
@@ -154,20 +130,6 @@ class TestWords:
             str(ledger.report()).split()
         )
         assert "by its noise" in str(ledger.report())
-
-    def test_declarations_of_earlier_versions_are_part_of_it(self, tmp_path):
-        """They said that the file was restored, or its anchor lost."""
-        path = tmp_path / "budget"
-        with contextlib.closing(sqlite3.connect(path)) as connection:
-            connection.executescript((Path(__file__).parent / "anchored_ledger.sql").read_text())
-        with pytest.warns(UserWarning, match="was used with an anchor"):
-            report = PrivacyLedger.open(path).report()
-        said = " ".join(str(report).split())
-        assert "Reason: the disk of the anchor broke." in said
-        assert [each["reason"] for each in report.as_dict()["declarations"]] == [
-            "the disk of the anchor broke"
-        ]
-        assert "(epsilon 0.50). The ledger was restored, or its anchor was lost" in said
 
 
 class TestFiles:
@@ -191,37 +153,3 @@ class TestFiles:
         assert kept["charges"][1]["event"]["SelfComposedDpEvent"]["count"] == 3
         with pytest.raises(ValueError, match=r"must end with .txt, .html or .json"):
             report.save(tmp_path / "report.pdf")
-
-    def test_a_registry_gets_what_the_ledger_knows(self):
-        ledger = PrivacyLedger(epsilon=3.0, delta=1e-5)
-        ledger.charge(PureDpEvent(0.25), unit="record", label="x")
-        ledger.charge(ApproximateDpEvent(1.2345, 1e-6), **USER)
-        entry = ledger.report().registry_entry(**ABOUT, not_protected="the months")
-        assert entry["url_slug"].startswith("monthly-means-2031-office-of-means-20")
-        assert entry["status"] == "Draft"
-        deployment = entry["deployment"]
-        assert deployment["privacy_loss"]["privacy_unit"] == "user"
-        parameters = deployment["privacy_loss"]["privacy_parameters"]
-        assert parameters == {"epsilon": 1.24, "delta": 1e-6}
-        assert deployment["dp_variant"] == {
-            "variant_name": "Approximate DP",
-            "unprotected_quantities": "the months",
-        }
-        assert deployment["deployment_model"]["release_type"] == "One release"
-        assert deployment["basic"]["publication_date"] == ledger.entries()[0].time[:10]
-        json.dumps(entry, allow_nan=False)
-        pure = ledger.report().registry_entry(**ABOUT, unit="record")["deployment"]
-        assert pure["dp_variant"] == {"variant_name": "Pure DP"}
-        assert pure["privacy_loss"]["privacy_parameters"] == {"epsilon": 0.25}
-
-    def test_nothing_is_registered_that_protects_nobody(self):
-        ledger = PrivacyLedger(allow_seeded=True)
-        with pytest.raises(ValueError, match="nothing to register"):
-            ledger.report().registry_entry(**ABOUT)
-        ledger.charge(PureDpEvent(0.5), **USER, seeded=True)
-        ledger.charge(GaussianDpEvent(1.0), unit="record", label="x")
-        for unit in ("user", "record", "node"):
-            with pytest.raises(ValueError, match="nothing to register"):
-                ledger.report().registry_entry(**ABOUT, unit=unit)
-        with pytest.raises(ValueError, match="model_name must be one of"):
-            ledger.report().registry_entry(**ABOUT, model_name="Clouds")

@@ -13,12 +13,12 @@ from skdpot.privacy.choices import (
     _outside_coin,
     _precise_normals,
     exceeds_exp,
-    mean_proposals,
     rejection_is_affordable,
 )
 from skdpot.privacy.random import make_source
 from skdpot.transport import sphere_base_measure
 from tests.oracles.sphere import cap_mechanism_cdf, unit_vectors
+from tests.quick import first_quick
 
 KINDS = [CapRejection, CapConstruction]
 
@@ -52,27 +52,10 @@ def p_value(mechanism, n_features, epsilon, base, n_users=6000):
     ).pvalue
 
 
-def lower_bound_of_epsilon(mechanism, n_features, n_users=10_000, confidence=0.999):
-    """Attack opposite inputs: how much likelier is the cap of one under it than under the other?
-
-    The two probabilities are bounded as Clopper and Pearson do.
-    """
-    point = unit_vectors(1, n_features)
-    counts = []
-    for seed, sign in [(1, 1.0), (2, -1.0)]:
-        outputs = release(mechanism, np.repeat(sign * point, n_users, axis=0), seed)[:, 0]
-        counts.append(int((distances(point, outputs) <= mechanism.squared_radius / 4.0).sum()))
-    level = (1.0 - confidence) / 2
-    hits, false_hits = counts
-    smallest = beta.ppf(level, hits, n_users - hits + 1)
-    largest = beta.ppf(1.0 - level, false_hits + 1, n_users - false_hits)
-    return math.log(smallest / largest)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "n_features, epsilon, order",
-    [(2, 0.5, 1), (2, 4.0, 2), (3, 2.0, 1), (5, 1.0, 3), (20, 3.0, 1), (200, 1.0, 0.5)],
+    first_quick([(2, 0.5, 1), (5, 1.0, 3), (3, 2.0, 1), (20, 3.0, 1), (200, 1.0, 0.5)], 2),
 )
 def test_distances_follow_the_exact_law(kind, n_features, epsilon, order):
     base = sphere_base_measure(n_features, epsilon, order=order)
@@ -90,7 +73,7 @@ def test_chi_square_test_notices_a_wrong_cap_and_a_wrong_coin():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("n_features", [2, 3, 6])
+@pytest.mark.parametrize("n_features", [2, 6])
 def test_directions_around_the_input_are_uniform(kind, n_features):
     point = unit_vectors(1, n_features)
     mechanism = kind(n_features, 1.5, 0.3)
@@ -107,7 +90,7 @@ def test_directions_around_the_input_are_uniform(kind, n_features):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("axis", [0, 2])
 def test_directions_do_not_depend_on_distances(kind, axis):
     """The coordinates across the input, in units of their length, tell nothing of it."""
     outputs = release(kind(3, 1.5, 0.3), np.repeat(np.eye(3)[axis][None], 6000, axis=0))[:, 0]
@@ -122,7 +105,7 @@ def test_directions_do_not_depend_on_distances(kind, axis):
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 1.0, 12.0, 25.0, 30.0])
-@pytest.mark.parametrize("threshold", [1e-16, 1e-14, 1e-10, 1e-6, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("threshold", [1e-16, 1e-10, 0.1, 1.0])
 def test_coin_pays_for_the_blur_of_the_edge_and_little_more(epsilon, threshold):
     """On the ordinary sphere, where the probability of a cap is its threshold."""
     radius, ratio = 2 * math.sqrt(threshold), math.exp(-epsilon)
@@ -134,25 +117,6 @@ def test_coin_pays_for_the_blur_of_the_edge_and_little_more(epsilon, threshold):
     coin = _outside_coin(3, epsilon, threshold)
     assert worst(2.0**-40) * (1 + 2.0**-31) * 2.0**63 <= coin
     assert coin <= worst(1.01 * 2.0**-40) * (1 + 2.0**-29) * 2.0**63 + 1
-
-
-def test_coin_is_never_more_than_certain():
-    assert _outside_coin(3, 1e-12, 0.5) == 2**63
-
-
-@pytest.mark.parametrize("n_features, epsilon", [(2, 1.0), (3, 2.0), (10, 1.0)])
-def test_attack_finds_nearly_epsilon_and_never_more(n_features, epsilon):
-    mechanism = CapRejection(
-        n_features, epsilon, sphere_base_measure(n_features, epsilon).threshold
-    )
-    assert epsilon - 0.25 < lower_bound_of_epsilon(mechanism, n_features) <= epsilon
-
-
-@pytest.mark.experiment
-def test_attack_breaks_a_coin_that_is_half_of_what_it_should_be():
-    mechanism = CapRejection(3, 1.0, sphere_base_measure(3, 1.0).threshold)
-    mechanism.coin //= 2
-    assert lower_bound_of_epsilon(mechanism, 3) > 1.3
 
 
 @pytest.mark.parametrize("n_features", [2, 30, 1000])
@@ -226,15 +190,6 @@ def test_normals_are_normal_to_within_what_the_proof_assumes():
     assert (errors <= 2.0**-48 * (1.0 + np.abs(normals))).all()
 
 
-def test_mean_number_of_proposals_is_as_computed():
-    mechanism = CapRejection(3, 4.0, 0.1)
-    points = unit_vectors(400, 3)
-    accepted = mechanism._propose(points, [make_source(i) for i in range(400)])[1]
-    rate = accepted.mean()
-    assert 1.0 / rate == pytest.approx(mechanism.n_proposals, rel=0.05)
-    assert mechanism.n_proposals == mean_proposals(3, 4.0, 0.1)
-
-
 def test_rejection_is_chosen_where_it_is_affordable_and_refused_where_it_is_hopeless():
     assert rejection_is_affordable(1000, 10.0, sphere_base_measure(1000, 10.0).threshold)
     threshold = sphere_base_measure(1000, 30.0).threshold
@@ -246,7 +201,7 @@ def test_rejection_is_chosen_where_it_is_affordable_and_refused_where_it_is_hope
             CapRejection(n_features, epsilon, cap)
 
 
-@pytest.mark.parametrize("n_features", [2, 10, 39, 1000])
+@pytest.mark.parametrize("n_features", [2, 39, 1000])
 @pytest.mark.parametrize("epsilon", [50.0, 700.0])
 def test_construction_reaches_tiny_caps(n_features, epsilon):
     base = sphere_base_measure(n_features, epsilon)

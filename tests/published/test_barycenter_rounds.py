@@ -39,8 +39,7 @@ def test_candidates_are_chosen_as_if_all_rows_were_in_one_place(method):
     candidates = np.random.default_rng(9).normal(1.0, 2.0, (20, 2))
     found = found_by_rounds(method=method, candidates=candidates)
     costs = [((rows[:, None] - candidates) ** 2).sum(axis=2) for rows in ROWS]
-    masses = [np.full(len(rows), 1 / len(rows)) for rows in ROWS]
-    wanted = candidate_barycenter(costs, np.full(3, 1 / 3), 5, masses=masses)
+    wanted = candidate_barycenter(costs, np.full(3, 1 / 3), 5, candidates=candidates)
     assert found.lower_bound <= wanted.objective * (1 + 1e-9)
     assert wanted.lower_bound <= found.objective * (1 + 1e-9)
     assert found.objective == pytest.approx(wanted.objective, rel=0.05)

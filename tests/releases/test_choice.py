@@ -8,15 +8,13 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
-from scipy.stats import chisquare, kstest, laplace, norm
+from scipy.stats import chisquare, laplace, norm
 
 from skdpot.privacy import ApproximateDpEvent, LaplaceMechanism, PureDpEvent
 from skdpot.privacy.accounting import gaussian_epsilon
-from skdpot.privacy.audit import audit
 from skdpot.privacy.choices import SCORE_UNITS, in_units, random_blocks
 from skdpot.privacy.random import make_source
 from skdpot.releases import ChoiceRelease
-from skdpot.releases._choice import RepetitionCount, bernoulli
 from tests.oracles.given_bits import GivenBits
 from tests.oracles.sensitivities import declared
 
@@ -44,31 +42,29 @@ def probabilities(law, n):
 # --------
 
 
-@pytest.mark.parametrize(
-    "probability", [Fraction(1, 3), Fraction(1, 10), Fraction(0), Fraction(1), Fraction(3, 2**70)]
-)
-def test_a_bernoulli_variable_has_exactly_its_probability(probability):
+def count_of(mean, shape=1.0):
+    """Return the number of candidates of a selection."""
+    return ChoiceRelease(mean, 1.0, 0.0, declared(1), shape=shape).count
+
+
+@pytest.mark.parametrize("mean", [3, 10])
+def test_a_run_is_the_last_with_exactly_its_probability(mean):
     """The words that decide are those below and above the first digit; the equal one asks on."""
-
-    def drawn(*words):
+    digit, rest = divmod(Fraction(1, mean) * 2**62, 1)
+    second = rest * 2**62 // 1
+    for words in ([digit - 1], [digit, second - 1]):
         source = GivenBits(*words)
-        result = bernoulli(source, probability)
+        assert count_of(mean).draw(source) == 1
         assert set(source.asked) == {(62, ())}
-        return result
-
-    digit, rest = divmod(probability * 2**62, 1)
-    if digit > 0:
-        assert drawn(digit - 1)
-    if digit < 2**62:
-        assert not drawn(digit + 1)
-        second = rest * 2**62 // 1
-        assert not drawn(digit, second + 1)
-        assert second == 0 or drawn(digit, second - 1)
+    # Another word is asked for, whether there is to be a second candidate.
+    for words in ([digit + 1], [digit, second + 1]):
+        with pytest.raises(IndexError):
+            count_of(mean).draw(GivenBits(*words))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_number_of_candidates_follows_its_law(shape, seed):
-    law = RepetitionCount(4, shape)
+    law = count_of(4, shape)
     source = make_source(seed % 2**32)
     drawn = np.array([law.draw(source) for _ in range(3000)])
     counts = np.bincount(np.minimum(drawn, 12), minlength=13)[1:]
@@ -78,15 +74,15 @@ def test_the_number_of_candidates_follows_its_law(shape, seed):
         return chisquare(counts, 3000 * np.append(expected, 1 - expected.sum())).pvalue
 
     assert p_value(law) > RARE
-    for wrong in (RepetitionCount(3, shape), RepetitionCount(5, shape)):
+    for wrong in (count_of(3, shape), count_of(5, shape)):
         assert p_value(wrong) < RARE
-    assert p_value(RepetitionCount(4, 1 - shape if shape != 0.5 else 0.0)) < RARE
+    assert p_value(count_of(4, 1 - shape if shape != 0.5 else 0.0)) < RARE
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("mean", [1, 2, 10, 100])
 def test_the_mean_is_what_was_asked_for_and_its_generating_function_that_of_the_proof(mean, shape):
-    law = RepetitionCount(mean, shape)
+    law = count_of(mean, shape)
     assert mean * (1 - 1e-7) <= law.mean <= mean * (1 + 1e-8)
     p = probabilities(law, 20_000)
     k = np.arange(1, len(p) + 1)
@@ -98,10 +94,10 @@ def test_the_mean_is_what_was_asked_for_and_its_generating_function_that_of_the_
     assert math.log(slopes[1] / slopes[0]) == pytest.approx(law.log_density_ratio(*(1 - x[::-1])))
 
 
-@pytest.mark.parametrize("arguments", [(10, -0.1), (10, 1.1), (0, 1.0), (10, math.nan)])
-def test_laws_that_are_none_are_refused(arguments):
+@pytest.mark.parametrize("mean, shape", [(10, -0.1), (10, 1.1), (0, 1.0), (10, math.nan)])
+def test_laws_that_are_none_are_refused(mean, shape):
     with pytest.raises(ValueError, match="must be"):
-        RepetitionCount(*arguments)
+        count_of(mean, shape)
 
 
 # What a pure run costs
@@ -128,7 +124,7 @@ def worst_run(epsilon, n_atoms=300):
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("mean, epsilon", [(1, 1.0), (3, 0.3), (10, 1.0), (30, 3.0)])
 def test_the_pure_price_is_exact(mean, shape, epsilon):
-    law = RepetitionCount(mean, shape)
+    law = count_of(mean, shape)
     one, other = (selected(law, run) for run in worst_run(epsilon))
     loss = np.abs(np.log(one / other)).max()
     price = law.pure_price(epsilon)
@@ -205,7 +201,7 @@ def delta_of_selection(law, run, other, epsilon):
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("mu, delta", [(0.2, 1e-2), (1.0, 1e-3)])
 def test_the_gaussian_price_covers_a_whole_selection(shape, mu, delta):
-    law = RepetitionCount(8, shape)
+    law = count_of(8, shape)
     at = np.linspace(-8, 9, 1001)
     noise = [np.diff(norm.cdf(at, loc=mu * shift)) for shift in (0, 1)]
     mixed = [np.column_stack(pair).ravel() / 2 for pair in (noise, noise[::-1])]
@@ -218,7 +214,7 @@ def test_the_gaussian_price_covers_a_whole_selection(shape, mu, delta):
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("mean", [1, 10])
 def test_prices_are_rounded_up(mean, shape):
-    law = RepetitionCount(mean, shape)
+    law = count_of(mean, shape)
     for mu in (0.01, 0.3, 2.0):
         one_run = gaussian_epsilon(1e-6 / law.mean, mu)
         assert law.gaussian_price(mu, 1e-6) > one_run + law._gaussian_ranks(mu)
@@ -232,7 +228,7 @@ def test_prices_are_rounded_up(mean, shape):
 
 @pytest.mark.parametrize("mean", [1, 10])
 def test_ranks_of_gaussian_runs_differ_by_at_most_what_is_priced(mean):
-    law = RepetitionCount(mean, 0.5)
+    law = count_of(mean, 0.5)
     threshold = np.linspace(-12, 12, 20_001)
     for mu in (1e-3, 0.3, 2.0, 30.0):
         found = law.log_density_ratio(norm.cdf(threshold), norm.cdf(threshold + mu)).max()
@@ -242,7 +238,7 @@ def test_ranks_of_gaussian_runs_differ_by_at_most_what_is_priced(mean):
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("mu, delta", [(0.05, 1e-5), (0.3, 1e-6), (1.0, 1e-3)])
 def test_prices_are_below_those_of_published_renyi_bounds(shape, mu, delta):
-    law = RepetitionCount(10, shape)
+    law = count_of(10, shape)
 
     def published(event):
         whole = dp_event.RepeatAndSelectDpEvent(event, law.mean, shape)
@@ -280,46 +276,6 @@ def test_normal_noise_is_taken_where_it_is_less():
     assert 1 - 1e-6 < price <= 1.0
 
 
-@pytest.mark.parametrize("n_iter", [1, 10])
-@pytest.mark.parametrize("epsilon", [1e-4, 1.0])
-def test_a_delta_that_pays_for_everything_still_has_noise(n_iter, epsilon):
-    selection = ChoiceRelease(n_iter, epsilon, 0.9, declared(SCORE_UNITS))
-    mu = 1 / selection.mechanism.noise_multiplier
-    assert selection.delta == 0.9
-    assert 0 < selection.count.gaussian_price(mu, selection.delta) <= epsilon * (1 + 1e-9)
-
-
-def test_means_are_rounded_up_for_tiny_shapes_too():
-    with mpmath.workdps(60):
-        for shape in (1e-300, 1e-14, 1e-12, 1e-11, 1e-9):
-            law = RepetitionCount(10**6, shape)
-            stop, exact = mpmath.mpf(float(law.stop)), mpmath.mpf(shape)
-            assert law.mean >= exact * (1 - stop) / (stop * -mpmath.expm1(exact * mpmath.log(stop)))
-
-
-@pytest.mark.parametrize("delta", [0.0, 0.1])
-def test_a_score_has_the_noise_that_is_paid_for(delta, seed):
-    selection = ChoiceRelease(10, 1.0, delta, declared(SCORE_UNITS))
-    source = make_source(seed % 2**32)
-    drawn = [selection.run([7], source)[1] - 7 for _ in range(4000)]
-    law = laplace if delta == 0 else norm
-    scale = selection.mechanism.scale
-    assert kstest(drawn, law(scale=scale).cdf).pvalue > RARE
-    for wrong in (0.85, 1.15):
-        assert kstest(drawn, law(scale=wrong * scale).cdf).pvalue < RARE
-
-
-class NoNoise:
-    def noise(self, shape, source):
-        return np.zeros(shape, dtype=np.int64)
-
-
-def test_the_first_of_the_best_is_chosen():
-    selection = ChoiceRelease(10, 1.0, 0.0, declared(1))
-    selection.mechanism = NoNoise()
-    assert selection.run([3, 9, 1, 9], None) == (1, 9)
-
-
 @pytest.mark.parametrize("epsilon", [0.0, 1e-5, -1.0, math.nan])
 def test_budgets_for_noise_alone_are_refused(epsilon):
     with pytest.raises(ValueError, match="epsilon must be at least"):
@@ -347,47 +303,3 @@ def test_what_is_no_score_counts_as_the_lowest(score):
 def test_scores_are_moved_to_the_range(score):
     expected = 0 if score == 10**400 else SCORE_UNITS  # it is no double
     assert in_units(score, 0.0, 1.0) == expected
-
-
-def test_scores_are_rounded_within_the_range(rng):
-    for score in rng.uniform(-3.0, 5.0, 200):
-        assert abs(in_units(score, -3.0, 5.0) - (score + 3) / 8 * SCORE_UNITS) <= 0.5
-
-
-# Under attack
-# ------------
-
-# All three together are wrong with a probability of at most 5 %.
-CONFIDENCE = 1 - 0.05 / 3
-
-
-def attack(selection, seed, select=None):
-    """Attack which of two candidates is chosen, where a record exchanges their scores."""
-
-    def release(scores, random_state):
-        source = make_source(random_state)
-        candidates = source.bits(1, selection.draw_count(source))
-        best, _ = (select or selection.run)([scores[at] for at in candidates], source)
-        return int(candidates[best])
-
-    result = audit(
-        release, (4, 0), (0, 4), n_trials=1500, confidence=CONFIDENCE, random_state=seed % 2**32
-    )
-    return result.epsilon_lower
-
-
-def test_no_attack_refutes_the_claim(seed):
-    assert attack(ChoiceRelease(10, 1.0, 0.0, declared(4)), seed) <= 1.0
-
-
-def test_a_choice_by_scores_without_noise_is_noticed(seed):
-    def first_choose(scores, source):
-        return int(np.argmax(scores)), 0
-
-    assert attack(ChoiceRelease(10, 1.0, 0.0, declared(4)), seed, first_choose) > 1.0
-
-
-def test_a_fifth_of_the_noise_is_noticed(seed):
-    selection = ChoiceRelease(10, 1.0, 0.0, declared(4))
-    selection.mechanism = ChoiceRelease(10, 5.0, 0.0, declared(4)).mechanism
-    assert attack(selection, seed) > 1.0

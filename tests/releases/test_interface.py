@@ -252,8 +252,6 @@ POSITIONS = {
     "LaplaceMechanism": 1,
     "GaussianMechanism": 2,
     "from_noise_multiplier": 1,
-    "ExponentialMechanism": 1,
-    "PermuteAndFlipMechanism": 1,
     "VectorRelease": 2,
     "SumRelease": 1,
     "ChoiceRelease": 3,

@@ -11,25 +11,24 @@ from scipy.optimize import linprog
 from scipy.spatial.distance import cdist
 from scipy.stats import norm
 
-from skdpot.transport import monotone_transport
 from skdpot.transport.barycenter import free_support_barycenter, quantile_barycenter
 
 
-def objective_of(samples, weights, support, masses, order, sample_masses=None):
-    """Return the weighted sum of the costs of moving each group to a distribution."""
+def objective_of(samples, weights, support, masses, sample_masses=None):
+    """Return the weighted sum of the costs of moving each group to a distribution, by POT."""
     given = [None] * len(samples) if sample_masses is None else sample_masses
     return sum(
-        weight * monotone_transport(one, support, mass, masses, cost=order)
+        weight * ot.emd2_1d(one, support, mass, masses, metric="sqeuclidean")
         for weight, one, mass in zip(weights, samples, given, strict=True)
     )
 
 
-def lp_objective(samples, weights, candidates, order):
+def lp_objective(samples, weights, candidates):
     """Return the objective of the best distribution on candidates, by a linear program."""
     n_candidates = len(candidates)
     sizes = [len(one) for one in samples]
     costs = [
-        weight * cdist(one[:, None], candidates[:, None], "minkowski", p=1) ** order
+        weight * cdist(one[:, None], candidates[:, None], "sqeuclidean")
         for weight, one in zip(weights, samples, strict=True)
     ]
     rows, sides = [], []
@@ -57,82 +56,55 @@ def make_samples(rng, sizes, ties):
     return [np.round(one) for one in samples] if ties else samples
 
 
-@settings(derandomize=True, max_examples=50, deadline=None)
+@settings(derandomize=True, max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     sizes=st.lists(st.integers(1, 12), min_size=1, max_size=5),
     n_support=st.none() | st.integers(1, 15),
-    order=st.sampled_from([1, 2]),
     ties=st.booleans(),
     equal=st.booleans(),
 )
-def test_what_is_returned_belongs_together(seed, sizes, n_support, order, ties, equal):
+def test_what_is_returned_belongs_together(seed, sizes, n_support, ties, equal):
     rng = np.random.default_rng(seed)
     samples = make_samples(rng, sizes, ties)
     weights = rng.dirichlet(np.ones(len(sizes)))
     masses = None if equal else [rng.dirichlet(np.ones(n)) for n in sizes]
-    result = quantile_barycenter(samples, weights, masses=masses, n_support=n_support, order=order)
+    result = quantile_barycenter(samples, weights, masses=masses, n_support=n_support)
     assert (np.diff(result.support) >= 0).all()
     assert (result.masses > 0).all()
     assert result.levels[-1] == 1
     np.testing.assert_allclose(result.levels, np.cumsum(result.masses), atol=1e-12)
     if n_support is not None:
         np.testing.assert_allclose(result.masses, 1 / n_support, atol=1e-14)
-    expected = objective_of(samples, weights, result.support, result.masses, order, masses)
+    expected = objective_of(samples, weights, result.support, result.masses, masses)
     assert result.objective == pytest.approx(expected, rel=1e-9, abs=1e-12)
     assert result.lower_bound <= result.objective + 1e-12
-    of_plans = 0.0
-    for s, (weight, one, plan) in enumerate(zip(weights, samples, result.plans, strict=True)):
-        mass = np.full(len(one), 1 / len(one)) if equal else masses[s]
-        np.testing.assert_allclose(plan.sum(axis=1), mass, atol=1e-14)
-        np.testing.assert_allclose(plan.sum(axis=0), result.masses, atol=1e-14)
-        of_plans += weight * plan.multiply(np.abs(one[:, None] - result.support) ** order).sum()
-    assert result.objective == pytest.approx(of_plans, rel=1e-9, abs=1e-12)
 
 
-@pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("seed", range(3))
-def test_no_distribution_is_better(order, seed):
+def test_no_distribution_is_better(seed):
     rng = np.random.default_rng(seed)
     samples = make_samples(rng, (3, 4, 2), ties=False)
     weights = rng.dirichlet(np.ones(3))
-    result = quantile_barycenter(samples, weights, order=order)
-    # The best points are means of one point of each group, or points of the groups.
-    tuples = np.array(list(itertools.product(*samples)))
-    candidates = np.unique(tuples) if order == 1 else tuples @ weights
-    assert result.objective == pytest.approx(lp_objective(samples, weights, candidates, order))
+    result = quantile_barycenter(samples, weights)
+    # The best points are means of one point of each group.
+    candidates = np.array(list(itertools.product(*samples))) @ weights
+    assert result.objective == pytest.approx(lp_objective(samples, weights, candidates))
     assert result.lower_bound == result.objective
 
 
-@pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("n_support", [1, 2, 5])
-def test_no_points_of_equal_mass_are_better(order, n_support):
+def test_no_points_of_equal_mass_are_better(n_support):
     rng = np.random.default_rng(n_support)
     samples = make_samples(rng, (6, 4, 9), ties=False)
     weights = rng.dirichlet(np.ones(3))
-    result = quantile_barycenter(samples, weights, n_support=n_support, order=order)
+    result = quantile_barycenter(samples, weights, n_support=n_support)
     masses = np.full(n_support, 1 / n_support)
     # The objective is convex in the sorted points: no small step may lower it.
-    for j, step in itertools.product(range(n_support), (-1e-2, -1e-4, 1e-4, 1e-2)):
-        moved = result.support.copy()
-        moved[j] += step
-        assert objective_of(samples, weights, moved, masses, order) >= result.objective - 1e-12
-    for _ in range(50):
-        moved = result.support + rng.normal(size=n_support) * rng.choice([0.01, 0.1, 1])
-        assert objective_of(samples, weights, moved, masses, order) >= result.objective - 1e-12
-
-
-@pytest.mark.parametrize("order", [1, 2])
-def test_objective_is_convex_in_the_sorted_points(order):
-    """What the test above relies on."""
-    rng = np.random.default_rng(0)
-    samples, weights = make_samples(rng, (6, 4), ties=False), [0.3, 0.7]
-    masses = np.full(5, 0.2)
-    for _ in range(20):
-        one, other = np.sort(rng.normal(size=(2, 5)) * 2)
-        ends = [objective_of(samples, weights, points, masses, order) for points in (one, other)]
-        middle = objective_of(samples, weights, (one + other) / 2, masses, order)
-        assert middle <= sum(ends) / 2 + 1e-12
+    steps = [step * np.eye(n_support)[j] for j in range(n_support) for step in (-1e-3, 1e-3)]
+    for step in [*steps, *0.1 * rng.normal(size=(20, n_support))]:
+        moved = objective_of(samples, weights, result.support + step, masses)
+        assert moved >= result.objective - 1e-12
 
 
 def test_quantiles_of_normal_distributions():
@@ -155,23 +127,6 @@ def test_translated_groups():
     mean = quantile_barycenter(samples, weights)
     np.testing.assert_allclose(mean.support, shape + 5.0, atol=1e-12)
     assert mean.objective == pytest.approx(0.2 * 25 + 0.5 * 4)
-    median = quantile_barycenter(samples, weights, order=1)
-    np.testing.assert_allclose(median.support, shape + 5.0, atol=1e-12)
-    assert median.objective == pytest.approx(0.2 * 5 + 0.5 * 2)
-
-
-def test_a_tie_between_medians_goes_to_the_lower():
-    result = quantile_barycenter([[0.0, 1.0], [3.0, 4.0]], [0.5, 0.5], order=1)
-    np.testing.assert_array_equal(result.support, [0.0, 1.0])
-    assert result.objective == 1.5
-
-
-@pytest.mark.parametrize("order", [1, 2])
-def test_one_group_is_its_own_barycenter(order):
-    sample = np.array([3.0, 1.0, 1.0, 2.0])
-    result = quantile_barycenter([sample], [1.0], order=order)
-    np.testing.assert_array_equal(result.support, np.sort(sample))
-    assert result.objective == 0
 
 
 def test_levels_are_exact_and_give_quantiles():
@@ -190,17 +145,6 @@ def test_points_without_mass_and_groups_without_weight():
     )
     np.testing.assert_array_equal(result.support, [2.0, 5.0])
     assert result.objective == 6.5
-    assert result.plans[0].toarray().tolist() == [[0.5, 0], [0, 0], [0, 0.5], [0, 0]]
-    assert result.plans[2].toarray().tolist() == [[0.5, 0.5]]
-
-
-def test_far_from_the_origin():
-    rng = np.random.default_rng(0)
-    samples = [np.round(rng.normal(size=n) * 2**20) / 2**20 for n in (20, 31)]
-    near = quantile_barycenter(samples, [0.3, 0.7], n_support=8)
-    far = quantile_barycenter([one + 2.0**30 for one in samples], [0.3, 0.7], n_support=8)
-    assert far.objective == pytest.approx(near.objective, rel=1e-7)
-    np.testing.assert_allclose(far.support - 2.0**30, near.support, atol=1e-6)
 
 
 def test_no_solver_in_the_plane_is_better():
@@ -212,7 +156,7 @@ def test_no_solver_in_the_plane_is_better():
     pot = ot.lp.free_support_barycenter(
         points, [np.full(n, 1 / n) for n in (40, 60)], rng.normal(size=(20, 1)), weights=[0.4, 0.6]
     )
-    by_pot = objective_of(samples, [0.4, 0.6], pot.ravel(), None, 2)
+    by_pot = objective_of(samples, [0.4, 0.6], pot.ravel(), None)
     assert best.objective <= min(free.objective, by_pot) + 1e-12
     assert free.lower_bound <= best.lower_bound + 1e-12
     # The points of an optimum are optimal to start from.
@@ -230,11 +174,9 @@ def test_no_solver_in_the_plane_is_better():
         ({"samples": [[0.0], []]}, r"samples\[1\]"),
         ({"samples": [[0.0], [[1.0]]]}, r"samples\[1\]"),
         ({"samples": [[0.0], [1e200]]}, "differ"),
-        ({"samples": [[-1e308], [1e308]], "order": 1}, "differ"),
         ({"masses": [[1.0]]}, "masses"),
         ({"masses": [[1.0], [0.5, 0.5]]}, r"masses\[1\]"),
         ({"n_support": 0}, "n_support"),
-        ({"order": 3}, "order"),
     ],
 )
 def test_what_makes_no_sense_is_refused(changes, match):

@@ -9,19 +9,12 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 from skdpot.transport.base_measure import (
-    Geometry,
     TransportConvergenceWarning,
-    lowest_of_envelope,
-    make_result,
     optimal_base_measure,
     uniform_base_measure,
     worst_case_cost,
 )
-from tests.oracles.base_measure import (
-    dirac_cost,
-    dirac_cost_and_subgradient,
-    smallest_worst_case_cost,
-)
+from tests.oracles.base_measure import dirac_cost, smallest_worst_case_cost
 
 
 def planar_costs(n_inputs, n_outputs=None, seed=0):
@@ -77,19 +70,7 @@ class TestWorstCaseCost:
         expected = (n_points - 1) * math.exp(-epsilon)
         assert worst_case_cost(costs, base, epsilon) == pytest.approx(expected, rel=1e-4)
 
-    @pytest.mark.parametrize("epsilon", [0.1, 1.0, 6.0])
-    def test_subgradient_formula_is_a_minorant_that_touches(self, epsilon):
-        rng = np.random.default_rng(2)
-        costs = rng.random((1, 12))
-        base = random_base_measure(rng, 12, epsilon, n_zeros=3)
-        value, slope = dirac_cost_and_subgradient(costs[0], base, epsilon)
-        assert worst_case_cost(costs, base, epsilon) == pytest.approx(value, abs=1e-12)
-        for _ in range(50):
-            other = random_base_measure(rng, 12, epsilon)
-            minorant = value + slope @ (other - base)
-            assert worst_case_cost(costs, other, epsilon) >= minorant - 1e-12
-
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=25, deadline=None)
     @given(
         seed=st.integers(0, 2**32 - 1), epsilon=st.floats(0.001, 20.0), weight=st.floats(0.0, 1.0)
     )
@@ -105,8 +86,8 @@ class TestWorstCaseCost:
 
 
 class TestUniformBaseMeasure:
-    @pytest.mark.parametrize("epsilon", [0.001, 0.5, 2.0, 4.0, 8.0])
-    @pytest.mark.parametrize("shape", [(20, 20), (7, 30), (30, 7), (500, 3), (1, 5), (5, 1)])
+    @pytest.mark.parametrize("epsilon", [0.001, 2.0, 8.0])
+    @pytest.mark.parametrize("shape", [(20, 20), (7, 30), (100, 3), (1, 5), (5, 1)])
     def test_no_other_scale_is_better(self, epsilon, shape):
         costs = np.random.default_rng(3).random(shape)
         result = uniform_base_measure(costs, epsilon)
@@ -114,7 +95,7 @@ class TestUniformBaseMeasure:
         def cost_at(scale):
             return worst_case_cost(costs, np.full(shape[1], scale / shape[1]), epsilon)
 
-        grid = np.linspace(math.exp(-epsilon), 1.0, 101)[1:-1]
+        grid = np.linspace(math.exp(-epsilon), 1.0, 41)[1:-1]
         searched = minimize_scalar(
             cost_at, bounds=(math.exp(-epsilon), 1.0), method="bounded", options={"xatol": 1e-12}
         )
@@ -123,19 +104,6 @@ class TestUniformBaseMeasure:
         assert result.cost == worst_case_cost(costs, result.base_measure, epsilon)
         assert result.cost <= min(searched.fun, *map(cost_at, grid)) + 1e-12
         assert result.gap <= 1e-12
-
-    @pytest.mark.parametrize("minimum", [-0.5, 0.0, 0.3, 0.77, 1.0, 1.5])
-    def test_lowest_point_of_many_lines(self, minimum):
-        touching = np.random.default_rng(8).random(40)  # tangents of a parabola
-        slopes = 2 * (touching - minimum)
-        at_start = (touching - minimum) ** 2 - slopes * touching
-        position, height = lowest_of_envelope(at_start, at_start + slopes)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            crossings = (at_start[:, None] - at_start) / (slopes - slopes[:, None])
-        candidates = np.r_[0.0, 1.0, crossings[(crossings > 0) & (crossings < 1)]]
-        heights = (at_start + np.outer(candidates, slopes)).max(axis=1)
-        assert height == pytest.approx(heights.min(), abs=1e-14)
-        assert (at_start + position * slopes).max() == pytest.approx(height, abs=1e-14)
 
     @pytest.mark.parametrize(
         "epsilon, scale", [(0.5, 0.782), (1, 0.611), (2, 0.367), (4, 0.145), (8, 0.0325)]
@@ -158,26 +126,13 @@ class TestOptimalBaseMeasure:
         assert result.cost == worst_case_cost(costs, result.base_measure, epsilon)
         assert_is_feasible(result.base_measure, epsilon)
 
-    @pytest.mark.parametrize("epsilon", [1.0, 4.0])
-    def test_equals_the_full_linear_program_at_sixty_points(self, epsilon):
-        costs = planar_costs(60)
-        expected = smallest_worst_case_cost(costs, epsilon)
-        result = optimal_base_measure(costs, epsilon)
-        assert result.cost == pytest.approx(expected, rel=1e-6)
-
-    @pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
+    @pytest.mark.parametrize("epsilon", [0.5, 8.0])
     def test_uniform_is_optimal_on_the_ring(self, epsilon):
-        costs = ring_costs(40)
+        costs = ring_costs(24)
         best = optimal_base_measure(costs, epsilon)
         assert best.cost == pytest.approx(uniform_base_measure(costs, epsilon).cost, rel=1e-6)
 
-    @pytest.mark.parametrize("epsilon", [0.5, 2.0, 4.0])
-    def test_beats_uniform_on_planar_points(self, epsilon):
-        costs = planar_costs(60)
-        best = optimal_base_measure(costs, epsilon).cost
-        assert uniform_base_measure(costs, epsilon).cost > 1.1 * best
-
-    @pytest.mark.parametrize("epsilon", [0.001, 1.0, 8.0, 20.0])
+    @pytest.mark.parametrize("epsilon", [0.001, 1.0, 20.0])
     def test_duplicated_points_change_nothing(self, epsilon):
         costs = planar_costs(15)
         copies = np.random.default_rng(5).permutation(np.repeat(np.arange(15), 3))
@@ -185,14 +140,7 @@ class TestOptimalBaseMeasure:
         assert repeated.gap <= 1e-6
         assert repeated.cost == pytest.approx(optimal_base_measure(costs, epsilon).cost, rel=2e-6)
 
-    @pytest.mark.parametrize("epsilon", [1e-3, 20.0])
-    @pytest.mark.parametrize("shape", [(30, None), (20, 35)])
-    def test_extreme_epsilon(self, epsilon, shape):
-        result = optimal_base_measure(planar_costs(*shape), epsilon)
-        assert result.gap <= 1e-6
-        assert_is_feasible(result.base_measure, epsilon)
-
-    @pytest.mark.parametrize("seed", range(8))
+    @pytest.mark.parametrize("seed", range(4))
     def test_cost_many_orders_below_the_uniform_one(self, seed):
         rng = np.random.default_rng(seed)
         epsilon = rng.uniform(10.0, 24.0)
@@ -213,21 +161,6 @@ class TestOptimalBaseMeasure:
         assert (result.cost, result.lower_bound, result.gap) == (value, value, 0.0)
         assert_is_feasible(result.base_measure, 1.0)
 
-    @pytest.mark.parametrize("epsilon", [0.001, 1.0, 20.0])
-    def test_output_that_is_free_for_everyone(self, epsilon):
-        costs = planar_costs(12)
-        costs[:, 3] = 0.0
-        result = optimal_base_measure(costs, epsilon)
-        assert result.cost == pytest.approx(0.0, abs=1e-15)
-        assert result.gap <= 1e-6
-
-    @pytest.mark.parametrize("offset", [-10.0, -0.3, 100.0])
-    def test_adding_a_constant_adds_it_to_the_cost(self, offset):
-        costs = planar_costs(30)
-        shifted = optimal_base_measure(costs + offset, 1.0, tol=1e-10)
-        expected = optimal_base_measure(costs, 1.0, tol=1e-10).cost + offset
-        assert shifted.cost == pytest.approx(expected, abs=1e-8)
-
     @pytest.mark.parametrize("unit", [1e-200, 1e-3, 1e300])
     def test_unit_of_the_costs_does_not_matter(self, unit):
         costs = planar_costs(30)
@@ -235,7 +168,7 @@ class TestOptimalBaseMeasure:
         assert scaled.gap <= 1e-6
         assert scaled.cost / unit == pytest.approx(optimal_base_measure(costs, 2.0).cost, rel=2e-6)
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=20, deadline=None)
     @given(
         seed=st.integers(0, 2**32 - 1),
         epsilon=st.floats(0.001, 12.0),
@@ -252,7 +185,7 @@ class TestOptimalBaseMeasure:
             assert result.lower_bound <= worst_case_cost(costs, other, epsilon) + 1e-12
 
     def test_bound_and_gap_are_valid_when_stopped_early(self):
-        costs = planar_costs(60)
+        costs = planar_costs(40)
         with pytest.warns(TransportConvergenceWarning, match="stopped after 1 linear programs"):
             stopped = optimal_base_measure(costs, 3.0, max_iter=1)
         best = optimal_base_measure(costs, 3.0)
@@ -273,13 +206,6 @@ class TestOptimalBaseMeasure:
             result = optimal_base_measure(costs, 2.0, max_iter=20)
         assert result.lower_bound <= best <= result.cost
         assert_is_feasible(result.base_measure, 2.0)
-
-    def test_gap_is_that_of_the_costs_where_the_cost_is_zero(self):
-        geometry = Geometry([[-1.0, 1.0]], 1.0)
-        masses = np.full(2, 0.5)
-        result = make_result(geometry, masses, geometry.costs.mean(), 0.0, 1)
-        assert (result.cost, result.lower_bound) == (0.0, -1.0)
-        assert result.gap == 1.0
 
     def test_callback_sees_every_round(self):
         seen = []
@@ -350,8 +276,3 @@ def test_bad_base_measure_is_refused(base_measure, message):
 def test_bad_stopping_rule_is_refused(parameters, message):
     with pytest.raises(ValueError, match=message):
         optimal_base_measure(COSTS, 1.0, **parameters)
-
-
-def test_max_iter_must_be_an_integer():
-    with pytest.raises(TypeError):
-        optimal_base_measure(COSTS, 1.0, max_iter=2.5)

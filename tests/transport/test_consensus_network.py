@@ -7,11 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
-from scipy.optimize import nnls
 
-from skdpot.transport.consensus import _network, check_feasible, make_network, repair
-from skdpot.transport.consensus._network import rounded
-from tests.oracles.consensus import NETWORKS, draw_network, linear_optimum, node_bounds, node_sums
+from skdpot.transport.consensus import check_feasible, make_network, repair
+from tests.oracles.consensus import NETWORKS, draw_network, linear_optimum
 
 
 def test_orders_of_edges_lead_into_each_other(rng):
@@ -55,7 +53,7 @@ def test_wrong_adjacency_is_refused():
 
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_networks_with_a_plan_pass(kind, rng):
-    for _ in range(5):
+    for _ in range(2):
         check_feasible(draw_network(kind, rng))
 
 
@@ -97,7 +95,7 @@ def test_totals_that_differ_by_rounding_are_feasible():
 
 def test_long_chains_are_served_by_long_paths():
     """Greedy service fails on every node of this chain, and the flow must go all along it."""
-    n = 2000
+    n = 300
     adjacency = sparse.eye_array(n) + sparse.eye_array(n, k=-1)
     feasible = make_network(adjacency, (1, 1), (0, 1))
     check_feasible(feasible)
@@ -111,7 +109,7 @@ def test_long_chains_are_served_by_long_paths():
 
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_repair_is_the_nearest_plan(kind, rng):
-    for scale in (0.1, 1.0, 30.0):
+    for scale in (0.1, 30.0):
         network = draw_network(kind, rng)
         amounts = rng.normal(0, scale, network.n_edges)
         plan = repair(network, amounts)
@@ -120,21 +118,6 @@ def test_repair_is_the_nearest_plan(kind, rng):
         # The projection, and no other plan, sees all plans in one half-space.
         farthest = linear_optimum(network, amounts - plan)
         assert farthest - (amounts - plan) @ plan <= 1e-7 * max(scale, 1) ** 2
-
-
-def test_repair_agrees_with_a_quadratic_program(rng):
-    """The dual one: multipliers of upper bounds, lower bounds and non-negativity are at least 0."""
-    network = draw_network("lower bounds", rng)
-    amounts = rng.normal(0, 2, network.n_edges)
-    matrix, (lower, upper) = node_sums(network).toarray(), node_bounds(network)
-    rows = np.vstack([-matrix, matrix, np.eye(network.n_edges)])
-    limits = np.concatenate([-upper, lower, np.zeros(network.n_edges)])
-    # The nearest x with ``rows @ x >= limits``, by non-negative least squares (Lawson and Hanson).
-    shifted = np.vstack([rows.T, (limits - rows @ amounts)[None]])
-    factors, _ = nnls(shifted, np.append(np.zeros(network.n_edges), 1.0), maxiter=10_000)
-    residual = shifted @ factors - np.append(np.zeros(network.n_edges), 1.0)
-    nearest = amounts - residual[:-1] / residual[-1]
-    np.testing.assert_allclose(repair(network, amounts), nearest, atol=1e-7)
 
 
 def test_repair_leaves_plans_alone_and_knows_its_limits(rng):
@@ -150,58 +133,10 @@ def test_repair_leaves_plans_alone_and_knows_its_limits(rng):
 
 
 @pytest.mark.parametrize("kind", NETWORKS)
-@pytest.mark.parametrize("size", [1.0, 1e4])
-def test_plans_hold_large_bounds_to_rounding(kind, size, rng):
-    for _ in range(5):
+def test_plans_hold_bounds_of_any_size_to_rounding(kind, rng):
+    for size in (1e-3, 1.0, 1e4):
         network = draw_network(kind, rng, size)
         amounts = rng.normal(0, rng.choice([0.1, 1.0, 30.0]) * size, network.n_edges)
         # To 1e-13 of the largest bound, of which some are above 1e4 here.
         largest = max(side.upper.max() for side in (network.targets, network.sources))
         assert network.violation(repair(network, amounts)) <= 1e-13 * max(1e4, largest)
-
-
-@given(seed=st.integers(0, 2**32), kind=st.sampled_from(NETWORKS))
-def test_rounded_amounts_are_feasible(seed, kind):
-    rng = np.random.default_rng(seed)
-    network = draw_network(kind, rng, 10.0 ** rng.uniform(-3, 4))
-    unit = rng.choice([0.0, 1.0]) * network.targets.upper.mean()
-    amounts = rng.normal(0, 1, network.n_edges) * unit
-    gains, bends = rng.normal(0, 1, network.n_edges), rng.uniform(0, 1, network.n_edges)
-    levels = rng.normal(0, 1, network.shape[1])
-    for arguments in ((), (gains,), (gains, bends), (gains, bends, levels)):
-        plan = rounded(network, amounts, *arguments)
-        assert plan is not None
-        assert plan.min() >= 0 and network.violation(plan) <= 1e-9
-
-
-def test_rounding_leaves_plans_alone_and_fills_what_is_worth_it(rng):
-    network = draw_network("lower bounds", rng)
-    plan = repair(network, rng.random(network.n_edges))
-    np.testing.assert_allclose(rounded(network, plan), plan, atol=1e-12)
-    side = network.targets
-    gains = rng.normal(0, 1, network.n_edges)
-    full = rounded(network, plan, gains)
-    assert (full >= plan - 1e-12).all() and (full > plan + 1e-3).any()
-    assert (full[gains <= 0] == plan[gains <= 0]).all()
-    # Nothing more is worth it: every edge with a gain has a node that is full.
-    room = side.upper - side.sums(full)
-    other = network.sources.upper - network.sources.sums(full[network.sources.positions])
-    open_edges = np.minimum(room[side.nodes], other[side.neighbours]) > 1e-9
-    assert not (open_edges & (gains > 0)).any()
-    # With falling gains it goes to where they vanish at most.
-    less = rounded(network, plan, gains, np.full(network.n_edges, 1e3))
-    assert (less - plan <= np.maximum(gains, 0) / 1e3 + 1e-12).all()
-
-
-def test_rounding_moves_amounts_along_long_paths_or_gives_up(monkeypatch):
-    """Every target but the first is served by its own source, and the first by a whole chain."""
-    n = 60
-    network = make_network(sparse.eye_array(n) + sparse.eye_array(n, k=1), (1, 1), (0, 1))
-    plan = np.zeros((n, n))
-    plan[np.arange(n - 1), np.arange(1, n)] = 1
-    amounts = plan[network.targets.nodes, network.targets.neighbours]
-    served = rounded(network, amounts)
-    np.testing.assert_allclose(network.matrix(served).toarray(), np.eye(n), atol=1e-12)
-    monkeypatch.setattr(_network, "_ACCEPTED", 0.0)
-    hopeless = make_network([[1, 1]], (3, 4), (0, 1))
-    assert rounded(hopeless, np.zeros(2)) is None

@@ -49,7 +49,7 @@ def direct_answer(matrix, biased, weights):
     return potential, weights @ plan, plan
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1, 9), (9, 1), (17, 30), (50, 16)])
+@pytest.mark.parametrize("shape", [(1, 9), (9, 1), (17, 30)])
 @pytest.mark.parametrize("kind", ["distances", "squares", "clipped", "matrix", "function"])
 def test_answers_equal_the_formula(kind, shape):
     rng = np.random.default_rng(1)
@@ -133,7 +133,7 @@ def in_place(values):
 
 
 def test_exponentials_are_right_to_four_units_in_the_last_place():
-    exponents = np.linspace(-708.0, 700.0, 300_001)
+    exponents = np.linspace(-708.0, 700.0, 100_001)
     near_halves = (np.arange(-1020, 1009) + 0.5) * math.log(2.0)
     exponents = np.concatenate([exponents, near_halves, np.nextafter(near_halves, 0)])
     exact = np.exp(exponents)

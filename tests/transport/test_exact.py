@@ -77,7 +77,7 @@ def assert_certified(result, expected, cost, a, b, gap=1e-9):
 
 
 @pytest.mark.parametrize("kind", ["uniform", "general", "zeros"])
-@pytest.mark.parametrize("n, m", [(1, 1), (1, 6), (5, 1), (20, 20), (24, 36), (17, 40)])
+@pytest.mark.parametrize("n, m", [(1, 6), (5, 1), (20, 20), (17, 40)])
 def test_costs_equal_those_of_other_solvers(kind, n, m):
     cost, a, b = make_problem(kind, n, m, 10 * n + m)
     result = exact_transport(cost, a, b)
@@ -91,20 +91,7 @@ def test_costs_equal_those_of_other_solvers(kind, n, m):
     assert result.plan.nnz <= n + m - 1
 
 
-def test_plans_between_equally_many_equal_weights_are_permutations():
-    cost, a, b = make_problem("uniform", 30, 30, 0)
-    plan = exact_transport(cost, a, b).plan
-    np.testing.assert_array_equal(plan.data, np.full(30, 1 / 30))
-
-
-def test_without_an_error_bound_the_dual_value_is_the_cost():
-    cost, a, b = make_problem("general", 20, 30, 1)
-    result = exact_transport(cost, a, b)
-    dual = a @ result.row_potential + b @ result.column_potential
-    assert dual == pytest.approx(result.cost, abs=1e-13)
-
-
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(st.data())
 def test_the_certificate_brackets_the_cost_of_degenerate_problems(data):
     n, m = data.draw(st.integers(1, 7)), data.draw(st.integers(1, 7))
@@ -157,18 +144,7 @@ def test_costs_of_every_kind(transform):
     assert_certified(result, expected, cost, a, b)
 
 
-def test_the_order_of_points_does_not_matter():
-    cost, a, b = make_problem("general", 25, 35, 4)
-    rng = np.random.default_rng(5)
-    rows, columns = rng.permutation(25), rng.permutation(35)
-    one = exact_transport(cost, a, b)
-    other = exact_transport(cost[np.ix_(rows, columns)], a[rows], b[columns])
-    turned = exact_transport(cost.T, b, a)
-    assert other.cost == pytest.approx(one.cost, abs=1e-11)
-    assert turned.cost == pytest.approx(one.cost, abs=1e-11)
-
-
-@pytest.mark.parametrize("n, m", [(2, 2), (40, 60), (150, 150)])
+@pytest.mark.parametrize("n, m", [(2, 2), (60, 80)])
 def test_the_gap_is_known_beforehand(n, m):
     rng = np.random.default_rng(n)
     for low, high in [(0.0, 1.0), (-5.0, 3.0), (1e6, 1e6 + 1)]:
@@ -176,15 +152,6 @@ def test_the_gap_is_known_beforehand(n, m):
         for weights in [(uniform(n), uniform(m)), (rng.dirichlet(np.ones(n)), uniform(m))]:
             assert exact_transport(cost, *weights).gap <= certifiable_gap(n, m, low, high)
     assert certifiable_gap(20_000, 20_000, 0.0, 1.0) < 1e-9
-
-
-@pytest.mark.parametrize("shape", [(700, 9), (9, 700)])
-def test_many_points_on_one_side_are_solved_alike(shape):
-    cost, a, b = make_problem("general", *shape, 6)
-    result = exact_transport(cost, a, b)
-    assert_certified(result, ot.emd2(a, b, cost), cost, a, b)
-    np.testing.assert_allclose(result.plan.sum(axis=1), a, atol=1e-14)
-    np.testing.assert_allclose(result.plan.sum(axis=0), b, atol=1e-14)
 
 
 # ------------------------------------------------------------------------------- no trust in it
@@ -244,6 +211,7 @@ def test_a_solver_that_gives_up_is_an_error_and_no_warning(monkeypatch):
             exact_transport(cost, a, b)
 
 
+@pytest.mark.experiment
 def test_an_import_of_pot_brings_no_other_backend_and_leaves_the_environment():
     script = """
 import os, sys
@@ -267,13 +235,6 @@ def test_common_masses_are_exact_for_equal_weights():
     for mass, weight in zip(common_masses(weights), weights, strict=True):
         assert mass.sum() == 2**52
         np.testing.assert_allclose(mass / 2**52, weight, atol=len(weight) * EPS)
-
-
-def test_numbers_of_points_without_a_small_common_multiple():
-    sizes = [9973, 9967, 9949, 9941, 9931]
-    assert math.lcm(*sizes) > 2**62
-    masses = common_masses([uniform(size) for size in sizes])
-    assert all(one.sum() == 2**52 for one in masses)
 
 
 # ------------------------------------------------------------------------------- bad input
@@ -302,19 +263,15 @@ def test_bad_input_is_named(change, message):
 
 @pytest.mark.parametrize("n, m", [(1, 1), (1, 7), (30, 30), (30, 45), (37, 20)])
 @pytest.mark.parametrize("order", [1, 2, 3.5])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_sorting_is_optimal_on_a_line(n, m, order, weighted):
+def test_sorting_is_optimal_on_a_line(n, m, order):
     rng = np.random.default_rng(n + m)
     x, y = np.round(rng.normal(size=n), 1), np.round(rng.normal(size=m), 1)
-    a = rng.dirichlet(np.full(n, 0.5)) if weighted else uniform(n)
-    b = rng.dirichlet(np.full(m, 0.5)) if weighted else uniform(m)
     cost = np.abs(x[:, None] - y) ** order
-    weights = (a, b) if weighted else (None, None)
-    value = monotone_transport(x, y, *weights, cost=order)
-    assert value == pytest.approx(exact_transport(cost, a, b).cost, abs=1e-9)
-    assert monotone_transport(y, x, *weights[::-1], cost=order) == pytest.approx(value, rel=1e-12)
+    value = monotone_transport(x, y, cost=order)
+    assert value == pytest.approx(exact_transport(cost, uniform(n), uniform(m)).cost, abs=1e-9)
+    assert monotone_transport(y, x, cost=order) == pytest.approx(value, rel=1e-12)
     if order == 1:
-        assert value == pytest.approx(wasserstein_distance(x, y, a, b), abs=1e-12)
+        assert value == pytest.approx(wasserstein_distance(x, y), abs=1e-12)
 
 
 def test_the_cost_may_be_a_function():
@@ -328,7 +285,7 @@ def test_the_cost_may_be_a_function():
     assert monotone_transport(x, y, cost=pinball) == pytest.approx(expected, abs=1e-9)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(st.integers(1, 40), st.integers(1, 40), st.randoms(use_true_random=False))
 def test_equal_weights_are_coupled_exactly(n, m, random):
     x = np.array([random.randrange(5) for _ in range(n)], dtype=float)
@@ -339,19 +296,8 @@ def test_equal_weights_are_coupled_exactly(n, m, random):
     assert value == pytest.approx(np.abs(long_x - long_y).mean(), abs=1e-13)
 
 
-def test_points_without_weight_take_no_part():
-    x, y = [5.0, -100.0, 1.0, 100.0], [2.0, 1e9]
-    assert monotone_transport(x, y, [0.5, 0.0, 0.5, 0.0], [1.0, 0.0]) == 2.0
-
-
 def test_costs_on_a_line_that_overflow_are_infinite():
     assert monotone_transport([1e200], [-1e200], cost=2) == math.inf
-
-
-def test_many_points_on_a_line_are_coupled_in_order():
-    rng = np.random.default_rng(2)
-    x, y = rng.normal(size=100_000), rng.normal(size=99_999) + 1.0
-    assert monotone_transport(x, y) == pytest.approx(wasserstein_distance(x, y), abs=1e-11)
 
 
 @pytest.mark.parametrize(
@@ -360,8 +306,6 @@ def test_many_points_on_a_line_are_coupled_in_order():
         ({"x": [[0.0]]}, "x must be a non-empty vector"),
         ({"x": []}, "x must be"),
         ({"y": [np.nan]}, "y must be"),
-        ({"a": [0.5]}, "a must have shape"),
-        ({"b": [0.5]}, "b must hold"),
         ({"cost": 0.5}, "order >= 1"),
         ({"cost": np.inf}, "order >= 1"),
         ({"cost": np.nan}, "order >= 1"),

@@ -113,6 +113,7 @@ assert not kernels.is_on_disk(projection._project_rows)
 """
 
 
+@pytest.mark.experiment
 def test_a_first_sample_of_few_users_compiles_nothing(tmp_path):
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", FEW_USERS],

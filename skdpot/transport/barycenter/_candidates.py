@@ -21,32 +21,14 @@ from scipy.optimize import linear_sum_assignment, linprog
 from ..base_measure import TransportConvergenceWarning
 from ..exact import TransportResult, exact_transport
 from ..polytope import check_masses, check_numbers, check_range, check_weights
-from ._relaxation import (
-    METHODS,
-    Arrays,
-    Group,
-    Minorant,
-    Relaxation,
-    Rounds,
-    ask,
-    drive,
-    into_capped_simplex,
-    minorant_of_potential,
-    rounding_allowance,
-)
+from ._relaxation import METHODS, Arrays, Group, Relaxation, Rounds, ask, drive, into_capped_simplex
 
 # The largest number of couplings and shares. For larger programs, HiGHS takes minutes.
 LARGEST_EXACT = 200_000
-# Below this number of pairs of points and candidates, HiGHS needs a fraction of a second.
-_TINY = 2_000
 # Number of separate sums over groups in cutting planes, so that their linear program stays small.
 _MOST_PARTS = 16
-_N_LANDMARKS = 8
 # Beyond this number of pairs, an optimal assignment would take longer than the solver did.
 _LARGEST_ASSIGNMENT = 2_000_000
-# Relative: a smaller gain is not worth its time.
-_SMALLEST_GAIN = 3e-4
-_MOST_MOVES = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +52,6 @@ class CandidateBarycenter:
         Number of rounds: one message of n_candidates numbers from each group, and one to all.
     converged : bool
         Whether ``relaxed_objective - lower_bound`` is at most `tol` times `relaxed_objective`.
-    potentials : list of ndarray of shape (n_s,)
-        Dual potentials of the groups' points, in units of cost: they prove `lower_bound`.
     plans : list of scipy.sparse.csr_array of shape (n_s, n_support)
         Optimal couplings of the groups with the chosen candidates.
     """
@@ -83,7 +63,6 @@ class CandidateBarycenter:
     lower_bound: float
     n_iter: int
     converged: bool
-    potentials: list[np.ndarray]
     plans: list[sparse.csr_array]
 
 
@@ -96,7 +75,7 @@ def candidate_barycenter(
     method: str = "auto",
     tol: float = 1e-3,
     max_iter: int | None = None,
-    candidates: Any = None,
+    candidates: Any,
     batches: Iterable[Any] | None = None,
     primal_recovery: int | None = None,
     callback: Callable[[int, float, float], Any] | None = None,
@@ -126,9 +105,8 @@ def candidate_barycenter(
         Largest number of rounds: a round is one message of n_candidates numbers from each group
         and one to all of them. An iteration takes at least two rounds: one for shares, and one for
         their certificate. None is 3000 for "dual" and 200 otherwise.
-    candidates : array-like of shape (n_candidates, n_features), default=None
-        Coordinates of the candidates, for the order in which they are rounded. None uses costs to
-        some landmarks instead.
+    candidates : array-like of shape (n_candidates, n_features)
+        Coordinates of the candidates, for the order in which they are rounded.
     batches : iterable of array-like of int, default=None
         For each step of method "dual", the distinct indices of the candidates that it uses (its
         stochastic variant). The solver ends with the last batch.
@@ -201,7 +179,7 @@ def candidate_barycenter(
     >>> from skdpot.transport.barycenter import candidate_barycenter
     >>> left, right, candidates = np.arange(4.0), np.arange(4.0) + 4, np.arange(10.0)
     >>> costs = [(points[:, None] - candidates) ** 2 for points in (left, right)]
-    >>> result = candidate_barycenter(costs, [0.5, 0.5], 4)
+    >>> result = candidate_barycenter(costs, [0.5, 0.5], 4, candidates=candidates[:, None])
     >>> result.chosen
     array([2, 3, 4, 5])
     >>> round(result.objective, 6), result.converged
@@ -209,23 +187,32 @@ def candidate_barycenter(
     """
     arrays, checked, weights = _check_problem(costs, group_weights, n_support, masses)
     options = _check_options(arrays, method, tol, max_iter, batches, primal_recovery)
-    points = _check_candidates(candidates, arrays[0].shape[1])
+    points = check_numbers(candidates, "candidates", 2)
+    if len(points) != arrays[0].shape[1]:
+        raise ValueError(
+            f"candidates must have shape ({arrays[0].shape[1]}, n_features), because costs have "
+            f"that many columns; got {points.shape}."
+        )
     # Groups without weight, and points without mass, have no part in the problem.
+    n_weighted = int(np.count_nonzero(weights))
+    # A slice is no copy of a large matrix; a mask is.
     kept = [slice(None) if mass.all() else mass > 0 for mass in checked]
     groups = [
-        _CostGroup(cost[used], mass[used], weight, int(np.count_nonzero(weights)))
+        _CostGroup(np.ascontiguousarray(cost[used]), mass[used], weight, n_weighted)
         for cost, mass, weight, used in zip(arrays, checked, weights, kept, strict=True)
         if weight > 0
     ]
-    if points is None:
-        points = coordinates_from_costs([group.cost for group in groups])
     if max_iter is None:
         max_iter = METHODS[method if method in METHODS else "bundle"][1]
     relaxation = Relaxation(len(points), int(n_support), tol, max_iter, callback)
     _relax(relaxation, method, options, groups)
-    chosen, _ = drive(
-        choose(_place_among(relaxation), relaxation.shares, points, n_support), groups
-    )
+    shape = relaxation.n_support, relaxation.n_candidates
+
+    def place(chosen: np.ndarray) -> Rounds[Choice]:
+        (answer,) = yield from ask("choice", 1 + math.prod(shape), chosen=chosen)
+        return Choice(float(answer[0]), -math.inf, lambda: answer[1:].reshape(shape))
+
+    chosen, _ = drive(choose(place, relaxation.shares, points, n_support), groups)
     if not relaxation.converged:
         warnings.warn(
             f"candidate_barycenter stopped after {relaxation.n_iter} rounds with a gap of "
@@ -236,15 +223,6 @@ def candidate_barycenter(
             stacklevel=2,
         )
     couplings = [_coupling(cost, mass, chosen) for cost, mass in zip(arrays, checked, strict=True)]
-    proven = iter(
-        group.mixed_potential(relaxation.proof[s % len(relaxation.proof)].made_of)
-        for s, group in enumerate(groups)
-    )
-    potentials = [
-        _potential_of_all(cost, mass, next(proven)) if weight > 0 else cost.min(axis=1)
-        for cost, mass, weight in zip(arrays, checked, weights, strict=True)
-    ]
-    relaxation.lower = _lower_bound(arrays, checked, weights, n_support, potentials)
     return CandidateBarycenter(
         chosen=chosen,
         objective=math.fsum(weights * [coupling.cost for coupling in couplings]),
@@ -253,7 +231,6 @@ def candidate_barycenter(
         lower_bound=relaxation.lower,
         n_iter=relaxation.n_iter,
         converged=relaxation.converged,
-        potentials=potentials,
         plans=[coupling.plan for coupling in couplings],
     )
 
@@ -262,6 +239,9 @@ def _relax(
     relaxation: Relaxation, method: str, options: dict[str, Any], groups: "list[_CostGroup]"
 ) -> None:
     """Close the gap of the relaxation, or use up the rounds."""
+    # Below this number of pairs of points and candidates, HiGHS needs a fraction of a second.
+    tiny = 2_000
+    # A model of each group is tighter than one of their sum.
     n_parts = min(len(groups), _MOST_PARTS)
     drive(relaxation.begin(), groups, n_parts)
     if relaxation.n_support == relaxation.n_candidates:
@@ -269,21 +249,19 @@ def _relax(
         drive(relaxation.evaluate(relaxation.shares), groups, n_parts)
         return
     n_couplings = sum(group.cost.size for group in groups)
-    if method == "exact" or (method == "auto" and n_couplings <= _TINY):
+    if method == "exact" or (method == "auto" and n_couplings <= tiny):
         shares = _solve_program(groups, relaxation.n_support)
+        # A program that failed leaves equal shares, whose certificate is worse but valid.
         shares = relaxation.shares if shares is None else shares
         drive(relaxation.evaluate(shares, 1), groups, n_parts)
+    # The program's solution is certified like any other; rounds close what is left of the gap.
     if method != "exact" and not relaxation.finished:
         iterate = METHODS["bundle" if method == "auto" else method][0]
         drive(iterate(relaxation, **options), groups, n_parts)
 
 
 class _CostGroup(Group):
-    """A group of this process, with any costs: it keeps potentials, and plans of a choice."""
-
-    def __init__(self, cost: np.ndarray, masses: np.ndarray, weight: float, n_groups: int) -> None:
-        super().__init__(np.ascontiguousarray(cost), masses, weight, n_groups)
-        self.kept: list[list[np.ndarray]] = []
+    """A group of this process, with any costs, which answers choices of candidates, too."""
 
     def answer_choice(self, arrays: Arrays) -> np.ndarray:
         """Answer the cost of a choice, and its cost with any other candidates for its points."""
@@ -291,56 +269,12 @@ class _CostGroup(Group):
         elsewhere = result.plan.T @ self.cost
         return np.concatenate([[result.cost], elsewhere.ravel()])
 
-    def mixed_potential(self, made_of: dict[tuple[int, int], float]) -> np.ndarray:
-        """Return the mixture of potentials of minorants that were answered."""
-        return np.sum([part * self.kept[e][i] for (e, i), part in made_of.items()], axis=0)
-
 
 def _coupling(cost: np.ndarray, masses: np.ndarray, chosen: np.ndarray) -> TransportResult:
     """Return the optimal coupling of a group with equal masses on a choice."""
+    # Every chosen candidate is one point of the barycenter.
     equal = np.full(len(chosen), 1.0 / len(chosen))
     return exact_transport(cost[:, chosen], masses, equal)
-
-
-def _place_among(relaxation: Relaxation) -> "Callable[[np.ndarray], Rounds[Choice]]":
-    """Return the step that asks groups for the cost of a choice."""
-    shape = relaxation.n_support, relaxation.n_candidates
-
-    def place(chosen: np.ndarray) -> Rounds[Choice]:
-        (answer,) = yield from ask("choice", 1 + math.prod(shape), chosen=chosen)
-        return Choice(float(answer[0]), -math.inf, lambda: answer[1:].reshape(shape))
-
-    return place
-
-
-def _potential_of_all(cost: np.ndarray, masses: np.ndarray, proven: np.ndarray) -> np.ndarray:
-    """Return a potential, continued to points without mass so that no price falls."""
-    potential, empty = np.empty(len(masses)), masses == 0
-    potential[~empty] = proven
-    minorant = minorant_of_potential(cost[~empty], masses[~empty], proven)
-    potential[empty] = (cost[empty] - minorant.prices).min(axis=1)
-    return potential
-
-
-def _lower_bound(
-    costs: Sequence[np.ndarray],
-    masses: Sequence[np.ndarray],
-    weights: np.ndarray,
-    n_support: int,
-    potentials: Sequence[np.ndarray],
-) -> float:
-    """Return the smallest value over the capped simplex that potentials prove, rounded down."""
-    minorants: list[Minorant] = [
-        minorant_of_potential(*group) for group in zip(costs, masses, potentials, strict=True)
-    ]
-    prices = np.zeros(costs[0].shape[1])
-    for weight, minorant in zip(weights, minorants, strict=True):
-        prices += weight * minorant.prices
-    smallest = np.partition(prices, n_support - 1)[:n_support]
-    levels = [minorant.level for minorant in minorants]
-    value = math.fsum(weights * levels) + math.fsum(smallest) / n_support
-    n_terms = max(map(len, costs)) + len(prices) + len(costs)
-    return value - rounding_allowance(n_terms, *_bounds_of(costs), potentials)
 
 
 def _bounds_of(costs: Sequence[np.ndarray]) -> tuple[float, float]:
@@ -356,6 +290,7 @@ def _solve_program(groups: "list[_CostGroup]", n_support: int) -> np.ndarray | N
     """
     costs = [group.cost for group in groups]
     n_candidates = costs[0].shape[1]
+    # In units of the range, the solver's absolute tolerances act as relative ones.
     low, high = _bounds_of(costs)
     unit = (high - low) or 1.0
     rows = sparse.block_diag(
@@ -394,6 +329,7 @@ def space_filling_order(points: np.ndarray, shares: np.ndarray) -> np.ndarray:
 
     Cells are cut at the middle of their shares, across the direction in which they are longest.
     """
+    # Cells are stretches of this order, which are sorted in place.
     order = np.arange(len(points))
     cells = [(0, len(points))]
     while cells:
@@ -401,6 +337,7 @@ def space_filling_order(points: np.ndarray, shares: np.ndarray) -> np.ndarray:
         cell = order[start:end]
         coordinates = points[cell]
         lengths = coordinates.max(axis=0) - coordinates.min(axis=0)
+        # Points that coincide stay in their order.
         if end - start < 2 or not lengths.max() > 0:
             continue
         cell = cell[np.argsort(coordinates[:, lengths.argmax()], kind="stable")]
@@ -412,15 +349,10 @@ def space_filling_order(points: np.ndarray, shares: np.ndarray) -> np.ndarray:
     return order
 
 
-def coordinates_from_costs(costs: Sequence[np.ndarray]) -> np.ndarray:
-    """Return costs to a few points of each group, evenly spread over its rows, as coordinates."""
-    rows = [cost[np.linspace(0, len(cost) - 1, _N_LANDMARKS).astype(int)] for cost in costs]
-    return np.unique(np.concatenate(rows), axis=0).T
-
-
 def systematic_choice(shares: np.ndarray, order: np.ndarray, n_support: int) -> np.ndarray:
     """Return the candidates at which the running sum of shares passes another half of a point."""
     filled = np.cumsum(shares[order])
+    # Half a point is the start: a stretch of half a point's share gets its point in the middle.
     passed = np.floor(filled / filled[-1] * n_support + 0.5)
     steps = np.diff(np.minimum(passed, n_support), prepend=0.0)
     chosen = order[steps > 0]
@@ -452,14 +384,19 @@ def choose(
     Every relocation lowers the objective: it makes the present couplings cheaper, and new couplings
     are cheaper still. `points` are coordinates of the candidates.
     """
+    most_moves = 5
+    # Relative: a smaller gain is not worth its time.
+    smallest_gain = 3e-4
     chosen = systematic_choice(shares, space_filling_order(points, shares), n_support)
     best = yield from place(chosen)
+    # Where shares are nearly a choice already, the largest are it.
     largest = np.sort(np.argsort(-shares, kind="stable")[:n_support])
     if not (chosen == largest).all():
         trial = yield from place(largest)
         if trial.upper < best.upper:
             chosen, best = largest, trial
-    for _ in range(_MOST_MOVES):
+    for _ in range(most_moves):
+        # Couplings stay as they are, and every point may move at once.
         moved = relocated(chosen, best.elsewhere())
         if (moved == chosen).all():
             break
@@ -467,7 +404,7 @@ def choose(
         trial = yield from place(moved)
         if trial.upper < best.upper:
             chosen, best = moved, trial
-        if not before - trial.upper > _SMALLEST_GAIN * abs(trial.upper):
+        if not before - trial.upper > smallest_gain * abs(trial.upper):
             break
     return chosen, best
 
@@ -493,6 +430,7 @@ def _check_problem(
 ) -> tuple[list[np.ndarray], list[np.ndarray], np.ndarray]:
     """Return costs, masses and weights as arrays of doubles, or raise if they are invalid."""
     arrays = [check_numbers(cost, f"costs[{s}]", 2) for s, cost in enumerate(costs)]
+    # The first group's matrix says how many candidates there are.
     if not arrays:
         raise ValueError("costs must hold one matrix per group, got none.")
     widths = sorted({cost.shape[1] for cost in arrays})
@@ -533,6 +471,7 @@ def _check_options(
             f"method='exact' is for at most {LARGEST_EXACT} pairs of points and candidates, and "
             f"these are {n_couplings}: use method='bundle' with a small tol."
         )
+    # Checked when they are drawn, as there may be endlessly many.
     if batches is not None:
         batches = (_check_batch(batch, costs[0].shape[1]) for batch in batches)
     options = {"batches": batches, "primal_recovery": primal_recovery}
@@ -542,19 +481,8 @@ def _check_options(
     return given
 
 
-def _check_candidates(candidates: Any, n_candidates: int) -> np.ndarray | None:
-    if candidates is None:
-        return None
-    points = check_numbers(candidates, "candidates", 2)
-    if len(points) != n_candidates:
-        raise ValueError(
-            f"candidates must have shape ({n_candidates}, n_features), because costs have "
-            f"that many columns; got {points.shape}."
-        )
-    return points
-
-
 def _check_batch(batch: Any, n_candidates: int) -> np.ndarray:
+    # Negative indices would be other candidates, without a word.
     indices = np.asarray(batch)
     if indices.ndim != 1 or not indices.size or indices.dtype.kind not in "iu":
         raise ValueError("each batch must be a non-empty array of indices of candidates.")

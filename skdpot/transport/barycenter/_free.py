@@ -15,13 +15,6 @@ from ..base_measure import TransportConvergenceWarning
 from ..exact import TransportAgain, TransportResult, common_masses, exact_transport
 from ..polytope import check_masses, check_numbers, check_weights
 
-_BOUNDS = ("moments", "pairs")
-# In the first rounds all groups move at once; the first one depends on the start.
-_USUAL_ROUNDS = 2
-# Relative to the square of the largest coordinate: smaller decreases are rounding errors.
-_SMALLEST_DECREASE = 1e-29
-_SMALLEST_SHARE = 1e-100
-
 
 @dataclass(frozen=True, eq=False)
 class FreeBarycenter:
@@ -191,7 +184,9 @@ def free_support_barycenter(
     means = np.array([group.mean for group in groups])
     mean = weights @ means
     between = float(weights @ ((means - mean) ** 2).sum(axis=1))
+    # Translations change nothing, and numbers near 0 keep their digits.
     beginning = beginning - beginning.mean(axis=0)
+    # Groups without weight get a plan at the end, and no say.
     moving = [group for group in groups if group.weight > 0]
     scale = _scale([group.points for group in moving], [beginning, *arrays])
     for group in groups:
@@ -245,6 +240,7 @@ class PlacedPoints:
         """Return an optimal coupling of a support, in rows, and bounds on its cost."""
         cost = cdist(support, self.points, "sqeuclidean")
         found = solve(cost) if solve else exact_transport(cost, self.equal, self.masses)
+        # Measured on the plan itself, as the result's cost is a lower bound.
         upper = float(found.plan.data @ cost[found.plan.nonzero()])
         # The gap exceeds all that rounding may do.
         return found.plan, min(found.cost - found.gap, upper), upper
@@ -253,6 +249,7 @@ class PlacedPoints:
         """Return the images of the support points, and the scatter of the mass about them."""
         image = len(self.equal) * (plan @ self.points)
         rows, columns = plan.nonzero()
+        # As differences, since a difference of squares would cancel far from the origin.
         about = self.points[columns] - image[rows]
         return image, float(plan.data @ (about**2).sum(axis=1))
 
@@ -282,6 +279,7 @@ class _FreeGroup(PlacedPoints):
     def reconsider(self, support: np.ndarray) -> None:
         """Couple with points that others pull to, or the support, if that lowers the objective."""
         weight, alone = self.weight, not self.weight < 1
+        # A group that is alone has no others to pull.
         rest = self.image if alone else (support - weight * self.image) / (1 - weight)
 
         def beside(image: np.ndarray, scatter: float) -> float:
@@ -289,6 +287,7 @@ class _FreeGroup(PlacedPoints):
             return scatter + (1 - weight) * _mean_square(image - rest)
 
         now = beside(self.image, self.scatter)
+        # The second coupling never raises the objective, and is tried only if the first does.
         for targets in (support,) if alone else (rest, support):
             proposal = self.images(self.couple(targets)[0])
             if beside(*proposal) < now:
@@ -315,14 +314,19 @@ def _sweep_until_settled(
 
     In the first rounds, all groups move at once. After them, one group at a time reconsiders.
     """
+    # Relative to the square of the largest coordinate: smaller decreases are rounding errors.
+    smallest_decrease = 1e-29
+    # In the first rounds all groups move at once; the first one depends on the start.
+    usual_rounds = 2
 
     def pulled_to() -> np.ndarray:
         return np.sum([group.weight * group.image for group in groups], axis=0)
 
     value = math.inf
-    for _ in range(_USUAL_ROUNDS):
+    for _ in range(usual_rounds):
         cost = sum(group.place(support) for group in groups)
         before, support = support, pulled_to()
+        # Moving points to the mean of the images lowers the cost by just that.
         value = cost - _mean_square(support - before)
     for n_iter in range(1, max_iter + 1):
         last = value
@@ -333,7 +337,7 @@ def _sweep_until_settled(
             one.weight * (one.scatter + _mean_square(one.image - support)) for one in groups
         )
         report(n_iter, support, value)
-        if last - value <= tol * value + _SMALLEST_DECREASE:
+        if last - value <= tol * value + smallest_decrease:
             return support, n_iter, True
     return support, max_iter, False
 
@@ -360,6 +364,7 @@ def _moment_distance(one: PlacedPoints, other: PlacedPoints) -> float:
     roots = [
         np.linalg.qr(np.sqrt(group.masses)[:, None] * group.points).R for group in (one, other)
     ]
+    # Of R'R the trace is the sum of squares of R, and no product has to be formed.
     traces = sum(np.square(root).sum() for root in roots)
     return float(traces - 2 * np.linalg.norm(roots[0] @ roots[1].T, "nuc"))
 
@@ -374,8 +379,9 @@ def _pair_distance(one: PlacedPoints, other: PlacedPoints) -> float:
 
 def _scale(points: list[np.ndarray], everything: list[np.ndarray]) -> float:
     """Return a unit of length in which coordinates are about 1, and squares do not overflow."""
+    smallest_share = 1e-100
     largest, limit = (max(np.abs(a).max() for a in arrays) for arrays in (points, everything))
-    return float(max(largest, limit * _SMALLEST_SHARE)) or 1.0
+    return float(max(largest, limit * smallest_share)) or 1.0
 
 
 def _mean_square(vectors: np.ndarray) -> float:
@@ -385,12 +391,13 @@ def _mean_square(vectors: np.ndarray) -> float:
 
 def _check_settings(tol: float, max_iter: int, bound: str) -> None:
     """Raise if a parameter is out of range."""
+    bounds = ("moments", "pairs")
     if not tol >= 0:
         raise ValueError(f"tol must be non-negative, got {tol!r}.")
     if not max_iter >= 1:
         raise ValueError(f"max_iter must be at least 1, got {max_iter!r}.")
-    if bound not in _BOUNDS:
-        raise ValueError(f"bound must be one of {_BOUNDS}, got {bound!r}.")
+    if bound not in bounds:
+        raise ValueError(f"bound must be one of {bounds}, got {bound!r}.")
 
 
 def _relative_to_origin(
@@ -402,6 +409,7 @@ def _relative_to_origin(
     if len({array.shape[1] for array in [*arrays, start]}) > 1:
         shapes = [array.shape for array in [*arrays, start]]
         raise ValueError(f"points and start must have as many columns, got shapes {shapes}.")
+    # A point of the data: its differences to the others are exact if these are near.
     origin = arrays[0][0]
     with np.errstate(over="ignore"):
         arrays, start = [array - origin for array in arrays], start - origin

@@ -1,4 +1,4 @@
-"""Barycenters on a line, in closed form: means or medians of quantile functions."""
+"""Barycenters on a line, in closed form: means of quantile functions."""
 
 import operator
 from collections.abc import Sequence
@@ -6,13 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from ..exact import common_masses
 from ..polytope import check_masses, check_numbers, check_range, check_weights
-
-# A share of a half that rounding may take: at a tie, the lower median is meant.
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,12 +25,10 @@ class QuantileBarycenter:
         The largest level for which each point is the quantile: ``support[np.searchsorted(levels,
         u)]`` is the quantile of level u, for 0 < u <= 1. The last one is 1.
     objective : float
-        Weighted sum of the groups' transport costs to it, ``sum_s lambda_s W_p(Q_s, q)**p``.
+        Weighted sum of the groups' transport costs to it, ``sum_s lambda_s W_2(Q_s, q)**2``.
     lower_bound : float
         Smallest value of that sum for any distribution; without a given number of support points
         it equals `objective`.
-    plans : list of scipy.sparse.csr_array of shape (n_s, n_support)
-        Optimal couplings of the groups with the support.
     """
 
     support: np.ndarray
@@ -42,7 +36,6 @@ class QuantileBarycenter:
     levels: np.ndarray
     objective: float
     lower_bound: float
-    plans: list[sparse.csr_array]
 
 
 def quantile_barycenter(
@@ -51,11 +44,10 @@ def quantile_barycenter(
     *,
     masses: Sequence[Any] | None = None,
     n_support: int | None = None,
-    order: int = 2,
 ) -> QuantileBarycenter:
     r"""Return the barycenter of groups of numbers, exactly.
 
-    It minimises :math:`\sum_s \lambda_s W_p^p(Q_s, q)` over all distributions q, or over those of
+    It minimises :math:`\sum_s \lambda_s W_2^2(Q_s, q)` over all distributions q, or over those of
     a given number of points of equal mass.
 
     Parameters
@@ -69,13 +61,11 @@ def quantile_barycenter(
     n_support : int, default=None
         Number of support points, each of mass ``1 / n_support``. None uses as many as necessary,
         with any masses.
-    order : {1, 2}, default=2
-        Order p of the Wasserstein distance.
 
     Returns
     -------
     QuantileBarycenter
-        Support, masses, objective and plans.
+        Support, masses and objective.
 
     Raises
     ------
@@ -85,23 +75,22 @@ def quantile_barycenter(
 
     Notes
     -----
-    *Optimality.* On a line, :math:`W_p^p(Q, q) = \int_0^1 |F_Q^{-1}(u) - F_q^{-1}(u)|^p du`, so
+    *Optimality.* On a line, :math:`W_2^2(Q, q) = \int_0^1 |F_Q^{-1}(u) - F_q^{-1}(u)|^2 du`, so
     that the sum is at least
 
-    .. math:: \int_0^1 \min_z \sum_s \lambda_s |F_s^{-1}(u) - z|^p \, du.
+    .. math:: \int_0^1 \min_z \sum_s \lambda_s |F_s^{-1}(u) - z|^2 \, du.
 
-    The minimum is attained by the weighted mean of the quantiles for p = 2 and by their lower
-    weighted median for p = 1. Both ascend in each quantile, and therefore in u. So they are a
+    The minimum is attained by the weighted mean of the quantiles, which ascends in u. So it is a
     quantile function, and no distribution is better. With M points of equal mass, point j is the
     quantile for all levels between (j - 1) / M and j / M, and the sum separates in the points: the
-    best one is the mean of the barycenter's quantiles over its levels, or the weighted median of
-    all the groups' quantiles over them. Again they ascend, so this is the best of all choices, too.
+    best one is the mean of the barycenter's quantiles over its levels. Again these ascend, so this
+    is the best of all choices, too.
 
     *Levels* where a quantile changes are merged as integers, and so exactly if masses are equal
     within each group and the least common multiple of all numbers of points is below 2**52;
     otherwise masses are rounded to multiples of 2**-52.
 
-    *Not private*: the support is a function of the points, and for order 1 made of them.
+    *Not private*: the support is a function of the points.
 
     References
     ----------
@@ -124,19 +113,19 @@ def quantile_barycenter(
     """
     weights = check_weights(group_weights, len(samples), "group_weights")
     arrays = [check_numbers(one, f"samples[{s}]", 1) for s, one in enumerate(samples)]
-    if order not in (1, 2):
-        raise ValueError(f"order must be 1 or 2, got {order!r}.")
     if n_support is not None and not operator.index(n_support) >= 1:
         raise ValueError(f"n_support must be at least 1, got {n_support}.")
     low, high = min(array.min() for array in arrays), max(array.max() for array in arrays)
-    check_range(low, high, "points", order)
+    check_range(low, high, "points", 2)
     shares = check_masses(masses, arrays)
+    # Points of equal mass end at levels of their own, which are merged with those of the groups.
     slices = [] if n_support is None else [np.full(n_support, 1 / n_support)]
     integers = common_masses([*shares, *slices])
     # Quantiles are functions of levels that are constant on pieces, which all of them share.
     orders = [np.argsort(array, kind="stable") for array in arrays]
     steps = [np.cumsum(one[order]) for one, order in zip(integers, orders, strict=False)]
     cuts = [np.cumsum(one) for one in integers[len(arrays) :]]
+    # As integers, equal levels are equal; as doubles, rounding would make two of one.
     ends = np.unique(np.concatenate([*steps, *cuts]))
     ends = ends[ends > 0]
     members = [
@@ -145,30 +134,25 @@ def quantile_barycenter(
     quantiles = np.stack([array[member] for array, member in zip(arrays, members, strict=True)])
     lengths = np.diff(ends, prepend=0) / ends[-1]
     pieces = np.arange(len(ends))
-    best = _centres(quantiles, weights, lengths, pieces, order)
+    best = _means(quantiles, weights, lengths, pieces)
     point_ends = ends if n_support is None else cuts[0]
     points = np.searchsorted(point_ends, ends)
-    support = best if n_support is None else _centres(quantiles, weights, lengths, points, order)
+    support = best if n_support is None else _means(quantiles, weights, lengths, points)
     return QuantileBarycenter(
         support=support,
         masses=np.diff(point_ends, prepend=0) / ends[-1],
         levels=point_ends / ends[-1],
-        objective=_objective(quantiles, weights, lengths, support[points], order),
-        lower_bound=_objective(quantiles, weights, lengths, best, order),
-        plans=[
-            sparse.csr_array((lengths, (member, points)), shape=(len(array), len(support)))
-            for member, array in zip(members, arrays, strict=True)
-        ],
+        objective=_objective(quantiles, weights, lengths, support[points]),
+        lower_bound=_objective(quantiles, weights, lengths, best),
     )
 
 
-def _centres(
-    quantiles: np.ndarray, weights: np.ndarray, lengths: np.ndarray, points: np.ndarray, order: int
+def _means(
+    quantiles: np.ndarray, weights: np.ndarray, lengths: np.ndarray, points: np.ndarray
 ) -> np.ndarray:
-    """Return for each point the mean or the median of the quantiles on its pieces."""
+    """Return for each point the mean of the quantiles on its pieces."""
+    # A point's pieces have shares with sum 1, also where masses were rounded.
     shares = lengths / np.bincount(points, lengths)[points]
-    if order == 1:
-        return _medians(quantiles, weights[:, None] * shares, points)
     # Sums one by one keep the order of what is summed, which a matrix product need not.
     low = quantiles.min()
     means = np.zeros(quantiles.shape[1])
@@ -177,18 +161,8 @@ def _centres(
     return np.maximum.accumulate(low + np.bincount(points, shares * means))
 
 
-def _medians(values: np.ndarray, weights: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Return each point's lower weighted median; the weights of a point have sum 1."""
-    owners = np.broadcast_to(points, values.shape).ravel()
-    order = np.lexsort((values.ravel(), owners))
-    owners = owners[order]
-    reached = np.cumsum(weights.ravel()[order])
-    places = np.searchsorted(reached, np.arange(points[-1] + 1) + 0.5 - _ROUNDING)
-    return values.ravel()[order][places]
-
-
 def _objective(
-    quantiles: np.ndarray, weights: np.ndarray, lengths: np.ndarray, centres: np.ndarray, order: int
+    quantiles: np.ndarray, weights: np.ndarray, lengths: np.ndarray, centres: np.ndarray
 ) -> float:
     """Return the weighted sum of the costs of moving each group's quantiles to the centres."""
-    return float(weights @ (np.abs(quantiles - centres) ** order @ lengths))
+    return float(weights @ (np.abs(quantiles - centres) ** 2 @ lengths))

@@ -31,7 +31,7 @@ receive these candidates.
 import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -41,17 +41,6 @@ from ..exact import certifiable_gap, exact_transport
 from ..kernels import kernel
 
 _EPS = float(np.finfo(np.float64).eps)
-# Of the trust region, in units of the cap.
-_FIRST_RADIUS = 0.1
-_ACCEPTED, _GOOD = 0.1, 0.5
-# Planes that were slack for this many rounds are forgotten.
-_PATIENCE = 20
-_NO_PLANE = 1e-12
-_MOMENTUM = 0.9
-# The first step for one point too many or too few, in units of the mean cost above the smallest.
-_FIRST_STEP = 0.05
-_ROUNDS_PER_CHECK = 50
-_AVERAGED = 200
 
 Arrays = dict[str, np.ndarray]
 _Result = TypeVar("_Result")
@@ -84,6 +73,7 @@ def ask(kind: str, size: int, **arrays: np.ndarray) -> Rounds[np.ndarray]:
 
     A step is the coordinator's, so what it is sent must be checked.
     """
+    # A carrier may send one row of sums, or one for each part of the groups.
     sums = np.atleast_2d(np.array((yield Step(kind, arrays, size)), dtype=np.float64))
     if sums.shape[1:] != (size,) or not np.isfinite(sums).all():
         raise ValueError(f"step {kind!r} has sums of {size} finite numbers.")
@@ -94,21 +84,13 @@ def drive(rounds: Rounds[_Result], groups: Sequence[Any], n_parts: int = 1) -> _
     """Let groups of this process answer until the end, and return the result."""
     step = next(rounds)
     while True:
+        # Groups are dealt out to the parts in turn, so that parts are of about equal size.
         given = [group.answer(step.kind, step.arrays, s) for s, group in enumerate(groups)]
         parts = [np.sum(given[first::n_parts], axis=0) for first in range(n_parts)]
         try:
             step = rounds.send(np.array(parts))
         except StopIteration as end:
             return end.value
-
-
-@dataclass(frozen=True, eq=False)
-class Minorant:
-    """The linear function ``level + prices @ shares``, and the potential that proves it."""
-
-    level: float
-    prices: np.ndarray
-    potential: np.ndarray
 
 
 @kernel
@@ -124,17 +106,21 @@ def best_points(cost, potential, prices, points):
             prices[k] = min(price, prices[k])
 
 
-def minorant_of_potential(cost: np.ndarray, masses: np.ndarray, potential: np.ndarray) -> Minorant:
-    """Return the minorant that a potential of a group's points leads to."""
+def answering(cost: np.ndarray, potential: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return ``min_i cost[i, k] - potential[i]`` for every candidate k, and who attains it.
+
+    With ``masses @ potential`` these prices are a minorant of the cost of shares.
+    """
     prices, points = np.empty(cost.shape[1]), np.zeros(cost.shape[1], np.int32)
     best_points(cost, potential, prices, points)
-    return Minorant(math.fsum(masses * potential), prices, potential)
+    return prices, points
 
 
 def rounding_allowance(
     n_terms: int, low: float, high: float, potentials: Sequence[np.ndarray]
 ) -> float:
     """Return the rounding error of so many terms in a bound, for costs in `low` to `high`."""
+    # For the few operations beside the sums.
     n_terms += 16
     spread = max(float(np.ptp(potential)) for potential in potentials)
     largest = max(float(np.abs(potential).max()) for potential in potentials)
@@ -158,9 +144,6 @@ class Group:
         How many groups there are.
     """
 
-    # Potentials of every minorant that was answered, by evaluation, where they are to be kept.
-    kept: list[list[np.ndarray]] | None = None
-
     def __init__(self, cost: np.ndarray, masses: np.ndarray, weight: float, n_groups: int) -> None:
         self.masses = masses
         self.measure(cost)
@@ -172,6 +155,7 @@ class Group:
 
     def enter(self, weight: float, n_groups: int) -> None:
         """Begin anew, with a weight among so many groups; `state` is all that steps change."""
+        # As arrays: a group that is put away between two steps is a file of these.
         self.state: Arrays = {"weight": np.array([weight]), "n_groups": np.array([n_groups])}
 
     @property
@@ -195,6 +179,7 @@ class Group:
 
     def answer(self, kind: str, arrays: Arrays, place: int) -> np.ndarray:
         """Return the group's summand, after it learns from the last step; state changes."""
+        # A group learns the choice of the last step with the next one, which saves a message.
         if "selected" in arrays:
             self._ascend(arrays)
         answer = getattr(self, f"answer_{kind}", None)
@@ -211,36 +196,33 @@ class Group:
 
     def answer_evaluate(self, arrays: Arrays) -> np.ndarray:
         """Answer the cost of shares, the minorant that is tangent there, and own ones by name."""
+        # The column potentials of the optimum are a subgradient in the shares.
         result = exact_transport(self.cost, self.masses, arrays["shares"])
-        level = math.fsum(self.masses * result.row_potential)
-        minorants = [Minorant(level, result.column_potential, result.row_potential)]
-        if "own" in arrays:
-            minorants += [
-                minorant_of_potential(self.cost, self.masses, self.zeros(name).copy())
-                for name in ("best_potential", "potential")[-int(arrays["own"][0]) :]
-            ]
-        if self.kept is not None:
-            self.kept.append([minorant.potential for minorant in minorants])
+        minorants = [(result.column_potential, result.row_potential)]
+        for name in ("best_potential", "potential")[2 - int(arrays.get("own", [0])[0]) :]:
+            own = self.zeros(name).copy()
+            minorants.append((answering(self.cost, own)[0], own))
         cost = result.cost + result.gap
+        # Upper bounds are rounded up here, since the coordinator sees sums only.
         rounded_up = cost + abs(cost) * self.relative_rounding
-        return np.concatenate([[rounded_up], *map(self._message, minorants)])
+        return np.concatenate([[rounded_up], *(self._message(*one) for one in minorants)])
 
-    def _message(self, minorant: Minorant) -> np.ndarray:
+    def _message(self, prices: np.ndarray, potential: np.ndarray) -> np.ndarray:
         """Return a bound on rounding errors of a minorant in the sum of all, and its prices.
 
         The level is added to the prices, because shares have the sum 1.
         """
         n_terms = sum(self.cost.shape) + self.n_groups
-        allowance = rounding_allowance(n_terms, self.low, self.high, [minorant.potential])
+        allowance = rounding_allowance(n_terms, self.low, self.high, [potential])
         allowance += self.n_groups * _EPS * max(abs(self.low), abs(self.high))
-        return np.concatenate([[allowance], minorant.prices + minorant.level])
+        return np.concatenate([[allowance], prices + math.fsum(self.masses * potential)])
 
     def answer_dual(self, arrays: Arrays) -> np.ndarray:
         """Answer the message T of the paper's equation (15), and keep who attains its maxima."""
         potential = self.zeros("potential")
+        # A batch costs time in proportion to its candidates.
         cost = self.cost[:, arrays["batch"]] if "batch" in arrays else self.cost
-        prices, points = np.empty(cost.shape[1]), np.zeros(cost.shape[1], np.int32)
-        best_points(cost, potential, prices, points)
+        prices, points = answering(cost, potential)
         self.state["points_that_serve"] = points.astype(np.int64)
         return -(prices + math.fsum(self.masses * potential)) / int(self.state["n_support"][0])
 
@@ -253,40 +235,35 @@ class Group:
         if arrays["is_best"][0]:
             self.state["best_potential"] = potential.copy()
         serving = self.state["points_that_serve"][arrays["selected"]]
+        # Points that serve a selected candidate may be charged more, and others less.
         served = np.bincount(serving, minlength=len(potential)) / len(serving)
-        momentum *= _MOMENTUM
-        momentum += (1 - _MOMENTUM) * int(self.state["n_support"][0]) * (self.masses - served)
+        # Nine tenths of the last direction are kept, as in the paper.
+        momentum *= 0.9
+        momentum += (1 - 0.9) * int(self.state["n_support"][0]) * (self.masses - served)
         potential += float(arrays["step"][0]) * momentum
 
 
 @dataclass(eq=False)
 class Plane:
-    """A function ``prices @ shares`` below the cost of some groups, up to its slack.
-
-    It mixes minorants in the parts `made_of`, by evaluation and position in it.
-    """
+    """A function ``prices @ shares`` below the cost of some groups, up to its slack."""
 
     prices: np.ndarray
     slack: float
-    made_of: dict[tuple[int, int], float]
     # For how many rounds it was of no use to a linear program.
-    idle: int = field(default=0, kw_only=True)
+    idle: int = 0
 
 
 def mixture(planes: Sequence[Plane], multipliers: np.ndarray) -> Plane:
     """Return the mixture of planes, which is below the cost as they are; the last one if all 0."""
     total = multipliers.sum()
+    # A program without a binding plane proves nothing; the last plane is a valid one.
     used = np.flatnonzero(multipliers) if total > 0 else np.array([len(planes) - 1])
     parts = multipliers[used] / total if total > 0 else np.ones(1)
     prices = np.array([planes[j].prices for j in used])
     slack = max(planes[j].slack for j in used)
     # Parts have the sum 1 up to rounding.
     slack += (2 * len(used) + 4) * _EPS * float(np.abs(prices).max())
-    made_of: dict[tuple[int, int], float] = {}
-    for j, part in zip(used, parts.tolist(), strict=True):
-        for minorant, share in planes[j].made_of.items():
-            made_of[minorant] = made_of.get(minorant, 0.0) + part * share
-    return Plane(parts @ prices, slack, made_of)
+    return Plane(parts @ prices, slack)
 
 
 class Relaxation:
@@ -302,12 +279,10 @@ class Relaxation:
     ) -> None:
         self.tol, self.max_iter = tol, max_iter
         self.n_candidates, self.n_support = n_candidates, n_support
+        # Equal shares are within every cap.
         self.shares = np.full(n_candidates, 1.0 / n_candidates)
         self.upper, self.lower = math.inf, -math.inf
-        # Planes of all parts that prove the lower bound.
-        self.proof: list[Plane] = []
-        self.n_iter = self.n_evaluations = 0
-        self.history: list[tuple[int, float, float]] = []
+        self.n_iter = 0
         self.scale, self._noise = 0.0, 0.0
         self._callback = callback
 
@@ -338,14 +313,15 @@ class Relaxation:
         return self.converged or self.n_left <= 0
 
     def learn(self, planes: list[Plane]) -> None:
-        """Keep the planes of all parts if they give the best lower bound."""
+        """Learn the lower bound that the planes of all parts prove together."""
         prices = np.sum([plane.prices for plane in planes], axis=0)
+        # A linear function is least at a vertex: equal masses on the cheapest candidates.
         smallest = np.argpartition(prices, self.n_support - 1)[: self.n_support]
         bound = math.fsum(prices[smallest]) / self.n_support
         sizes = sum(float(np.abs(plane.prices[smallest]).max()) for plane in planes)
+        # What rounding may have added to the planes and to this sum is taken off again.
         bound -= sum(plane.slack for plane in planes) + (len(planes) + 3) * _EPS * sizes
-        if bound > self.lower:
-            self.lower, self.proof = bound, planes
+        self.lower = max(self.lower, bound)
 
     def evaluate(
         self, shares: np.ndarray, n_own: int = 0, **news: np.ndarray
@@ -361,29 +337,24 @@ class Relaxation:
         parts = yield from ask("evaluate", size, shares=shares, **own, **news)
         messages = parts[:, 1:].reshape(len(parts), -1, 1 + self.n_candidates)
         planes = [
-            [Plane(message[1:], float(message[0]), {(self.n_evaluations, i): 1.0})
-             for message in messages[:, i]]
+            [Plane(message[1:], float(message[0])) for message in messages[:, i]]
             for i in range(messages.shape[1])
-        ]  # fmt: skip
-        self.n_evaluations += 1
+        ]
         upper = math.fsum(parts[:, 0])
+        # The best shares of all rounds, as steps of both methods may go up.
         if upper < self.upper:
             self.upper, self.shares = upper, shares
         for planes_of_parts in planes:
             self.learn(planes_of_parts)
-        self.note()
         if self._callback is not None:
             self._callback(self.n_iter, self.lower, self.upper)
         return parts[:, 0], planes
-
-    def note(self) -> None:
-        """Record the bounds after this round."""
-        self.history.append((self.n_iter, self.lower, self.upper))
 
 
 def into_capped_simplex(shares: np.ndarray, n_support: int) -> np.ndarray:
     """Move shares into the capped simplex, which rounding or a tolerance made them leave."""
     cap = 1.0 / n_support
+    # Solvers keep bounds up to a tolerance, and certificates are about exact ones.
     shares = np.clip(shares, 0.0, cap)
     missing = 1.0 - math.fsum(shares)
     room = cap - shares if missing > 0 else shares
@@ -393,15 +364,19 @@ def into_capped_simplex(shares: np.ndarray, n_support: int) -> np.ndarray:
 
 def cutting_planes(relaxation: Relaxation) -> Rounds[None]:
     """Improve shares and bound until the gap is closed or nothing can be improved."""
-    center, radius, n_support = relaxation.shares, _FIRST_RADIUS, relaxation.n_support
+    # Of the trust region, in units of the cap.
+    first_radius = 0.1
+    center, radius, n_support = relaxation.shares, first_radius, relaxation.n_support
     heights, (touching,) = yield from relaxation.evaluate(center)
     models = [[plane] for plane in touching]
     while not relaxation.finished:
         proposal = _propose(models, center, n_support, heights, relaxation.gap, radius)
+        # A linear program that failed ends the method: what is known stays certified.
         if proposal is None:
             break
         shares, expected, multipliers = proposal
         relaxation.learn(list(map(mixture, models, multipliers)))
+        # The mixture may have closed the gap without a further round.
         if relaxation.converged:
             break
         trial, (touching,) = yield from relaxation.evaluate(shares)
@@ -411,26 +386,30 @@ def cutting_planes(relaxation: Relaxation) -> Rounds[None]:
         ]
         decrease = float(heights.sum() - trial.sum())
         radius = _next_radius(radius, decrease, expected, relaxation.gap)
+        # A serious step; otherwise the planes at the trial alone improve the model.
         if decrease > 0:
             center, heights = shares, trial
-    relaxation.note()
 
 
 def _still_needed(planes: Sequence[Plane], multipliers: np.ndarray) -> list[Plane]:
     """Return the planes without those that have not mattered for long."""
+    no_plane = 1e-12
+    # Planes that were slack for this many rounds are forgotten.
+    patience = 20
     for plane, multiplier in zip(planes, multipliers, strict=True):
-        plane.idle = 0 if multiplier > _NO_PLANE else plane.idle + 1
-    return [plane for plane in planes if plane.idle <= _PATIENCE]
+        plane.idle = 0 if multiplier > no_plane else plane.idle + 1
+    return [plane for plane in planes if plane.idle <= patience]
 
 
 def _next_radius(radius: float, decrease: float, expected: float, gap: float) -> float:
     """Return the trust region's next radius, which is at most 1: the whole capped simplex."""
-    if decrease >= _GOOD * expected:
+    accepted, good = 0.1, 0.5
+    if decrease >= good * expected:
         radius *= 2.0
     elif decrease < 0:
         radius /= 2.0 if decrease > -expected else 4.0
     # If no step within the region can gain anything, the bound must be improved.
-    if expected <= _ACCEPTED * gap:
+    if expected <= accepted * gap:
         radius *= 4.0
     return min(radius, 1.0)
 
@@ -454,6 +433,7 @@ def _propose(
     model_of = np.repeat(np.arange(len(models)), [len(model) for model in models])
     prices = np.array([plane.prices for plane in planes])
     constants = prices @ center - heights[model_of]
+    # Moves have the sum 0, so a common part of the prices changes nothing, and digits are saved.
     slopes = prices - prices.mean(axis=1, keepdims=True)
     constraints = np.zeros((len(planes), n_candidates + len(models)))
     constraints[:, :n_candidates] = slopes / (n_support * unit)
@@ -491,8 +471,13 @@ def dual_subgradient(
     Groups send T, and learn the selected candidates with the next step. The distinct candidates of
     each step are a batch: see `candidate_barycenter`.
     """
+    averaged = 200
+    rounds_per_check = 50
+    # The first step for one point too many or too few, in units of the mean cost above the
+    # smallest.
+    first_step = 0.05
     n_support, every = relaxation.n_support, np.arange(relaxation.n_candidates)
-    recent: deque[tuple[float, np.ndarray]] = deque(maxlen=primal_recovery or _AVERAGED)
+    recent: deque[tuple[float, np.ndarray]] = deque(maxlen=primal_recovery or averaged)
     best_value, n_steps = -math.inf, 0
     news: Arrays = {}
     queue: Any = None if batches is None else iter(batches)
@@ -511,11 +496,12 @@ def dual_subgradient(
             recent.append((step, batch[chosen]))
             news = {
                 "selected": chosen.astype(np.int64),
-                "step": np.array([_FIRST_STEP * relaxation.scale * step]),
+                "step": np.array([first_step * relaxation.scale * step]),
                 "is_best": np.array([value > best_value], dtype=np.int64),
             }
             best_value = max(best_value, value)
-        if batch is None or relaxation.n_left <= 1 or n_steps % _ROUNDS_PER_CHECK == 0:
+        # An evaluation costs exact transport in every group, and steps cost much less.
+        if batch is None or relaxation.n_left <= 1 or n_steps % rounds_per_check == 0:
             yield from relaxation.evaluate(_average_selection(recent, relaxation), 2, **news)
             news = {}
         if batch is None:
@@ -533,6 +519,7 @@ def _average_selection(
     """Return the average of selections, each weighted by the length of its step, as shares."""
     total = np.zeros(relaxation.n_candidates)
     for step, chosen in selections:
+        # Longer steps were earlier ones, and the averages that converge weigh by length.
         total[chosen] += step / len(chosen)
     mass = total.sum()
     return into_capped_simplex(total / mass, relaxation.n_support) if mass else relaxation.shares

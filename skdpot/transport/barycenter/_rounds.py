@@ -8,7 +8,7 @@ constant.
 
 import math
 import operator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,12 +17,9 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from ..polytope import check_numbers, check_weights
-from ._candidates import Choice, choose, space_filling_order, systematic_choice
+from ._candidates import Choice, choose
 from ._free import PlacedPoints
-from ._relaxation import METHODS, Arrays, Group, Relaxation, Rounds, ask, cutting_planes
-
-# The number of rounds before candidates are chosen as a start for free points.
-_FIRST_ROUNDS = 20
+from ._relaxation import METHODS, Arrays, Group, Relaxation, Rounds, ask
 
 
 class PointGroup(Group):
@@ -32,13 +29,11 @@ class PointGroup(Group):
     ----------
     points : array-like of shape (n, n_features)
         The group's points, which leave this object only in answers.
-    masses : array-like of shape (n,), default=None
-        Masses of the points, non-negative with sum 1. None is equal masses.
 
     Raises
     ------
     ValueError
-        If points are not a non-empty matrix of finite numbers, or masses are no weights.
+        If points are not a non-empty matrix of finite numbers.
 
     Notes
     -----
@@ -58,13 +53,9 @@ class PointGroup(Group):
     array([2.])
     """
 
-    def __init__(self, points: Any, masses: Any = None) -> None:
-        points = check_numbers(points, "points", 2)
-        n = len(points)
-        self._size = float(n)
-        weights = np.full(n, 1.0 / n) if masses is None else check_weights(masses, n, "masses")
-        # Points without mass have no part in anything.
-        self.points, self.masses = points[weights > 0], weights[weights > 0]
+    def __init__(self, points: Any) -> None:
+        self.points = check_numbers(points, "points", 2)
+        self.masses = np.full(len(self.points), 1.0 / len(self.points))
         self.state = {}
 
     def answer(self, kind: str, arrays: Arrays, place: int) -> np.ndarray:
@@ -90,14 +81,18 @@ class PointGroup(Group):
             If the step is unknown, or does not follow on those before.
         """
         if kind == "size":
-            return np.array([self._size])
+            # Without a weight, as the sum of these decides on the weights.
+            return np.array([float(len(self.points))])
         if kind in ("begin", "moments"):
             weight = (
-                self._size / arrays["total"][0] if "total" in arrays else arrays["weights"][place]
+                len(self.points) / arrays["total"][0]
+                if "total" in arrays
+                else arrays["weights"][place]
             )
             self.enter(float(weight), int(arrays["n_groups"][0]))
             if kind == "begin":
                 self.state["candidates"] = np.array(arrays["candidates"], dtype=np.float64)
+                # Costs are computed once, and used in every step.
                 self._measure_candidates()
         elif "weight" not in self.state:
             raise ValueError(f"step {kind!r} came before a beginning.")
@@ -116,6 +111,7 @@ class PointGroup(Group):
         placed = PlacedPoints(self.points, self.masses, len(support))
         plan, lower, upper = placed.couple(support)
         rounding = self.relative_rounding
+        # Sums over groups are rounded, too, and bounds must hold for those.
         bounds = [upper * (1 + rounding), max(lower, 0.0) * (1 - rounding)]
         return np.concatenate([bounds, placed.images(plan)[0].ravel()])
 
@@ -148,9 +144,6 @@ class BarycenterResult:
         Certified: that sum is at least ``objective - gap``.
     converged : bool
         Whether the tolerance was reached.
-    history : list of (int, float, float)
-        Number of rounds of the algorithm, lower bound and upper bound whenever these were known.
-        The lower one is NaN while points move freely.
     relaxed_objective : float
         Upper bound on the optimum of the relaxed problem. NaN if points moved freely.
     lower_bound : float
@@ -169,7 +162,6 @@ class BarycenterResult:
     objective: float
     gap: float
     converged: bool
-    history: list[tuple[int, float, float]] = field(default_factory=list)
     relaxed_objective: float = math.nan
     lower_bound: float = math.nan
     chosen: np.ndarray | None = None
@@ -183,7 +175,6 @@ def solve(
     *,
     weights: Any = "proportional",
     candidates: Any = None,
-    bounds: Any = None,
     method: str = "bundle",
     tol: float = 1e-3,
     max_iter: int | None = None,
@@ -201,10 +192,8 @@ def solve(
         Non-negative weights of the groups with sum 1, or in proportion to their sizes, of which
         only the sum becomes known.
     candidates : array-like of shape (n_candidates, n_features), default=None
-        Points to choose from. Algorithm "free" begins with such a choice, or, without candidates,
-        with points that are spread like the groups on average.
-    bounds : pair of float or array-like of shape (n_features,), default=None
-        A box that points of method "free" may not leave.
+        Points to choose from; for "bundle" and "dual" only. Points of method "free" begin spread
+        like the groups on average.
     method : {"bundle", "dual", "free"}, default="bundle"
         How candidates are chosen, or "free" for points that may lie anywhere.
     tol : float, default=1e-3
@@ -214,7 +203,7 @@ def solve(
         Largest number of rounds of the algorithm. Beginning, and choosing candidates by the shares
         that were found, takes up to ten more. None is 3000 for "dual", 100 for "free", else 200.
     n_features : int, default=None
-        Number of coordinates, needed if neither candidates nor arrays of bounds determine it.
+        Number of coordinates, needed by method "free".
 
     Yields
     ------
@@ -263,6 +252,7 @@ def solve(
     >>> result.support.round(6).tolist(), round(result.objective, 6)
     ([[2.0], [3.0]], 4.0)
     """
+    # Rounds of couplings take longest, and subgradient steps are many and short.
     default_rounds = {"free": 100, **{name: rounds for name, (_, rounds) in METHODS.items()}}
     for name, number in (("n_groups", n_groups), ("n_support", n_support)):
         if operator.index(number) < 1:
@@ -274,8 +264,19 @@ def solve(
     max_iter = default_rounds[method] if max_iter is None else operator.index(max_iter)
     if max_iter < 1:
         raise ValueError(f"max_iter must be at least 1, got {max_iter}.")
-    candidates = _check_candidates(candidates, n_support, method)
-    box, n_features = _check_bounds(bounds, candidates, n_features)
+    # All that can be wrong with the problem is said before owners are asked anything.
+    if (candidates is None) != (method == "free"):
+        raise ValueError("methods 'bundle' and 'dual' need candidates, and 'free' takes none.")
+    if candidates is not None:
+        candidates = check_numbers(candidates, "candidates", 2)
+        if len(candidates) < n_support:
+            raise ValueError(
+                f"n_support must not be above the number of candidates, {len(candidates)}, because "
+                f"the chosen points are distinct; got {n_support}."
+            )
+    n_features = operator.index(n_features or 0)
+    if candidates is None and n_features < 1:
+        raise ValueError("method='free' needs n_features, the number of coordinates of the points.")
     told = {"n_groups": np.array([n_groups])}
     if isinstance(weights, str) and weights == "proportional":
         (told["total"],) = yield from ask("size", 1)
@@ -283,16 +284,10 @@ def solve(
         told["weights"] = check_weights(weights, n_groups, "weights")
     if candidates is None:
         start = yield from _moments_support(n_support, n_features, told)
-        return (yield from _move_freely(start, box, tol, max_iter))
-    relaxation = Relaxation(
-        len(candidates), n_support, tol, _FIRST_ROUNDS if method == "free" else max_iter
-    )
+        return (yield from _move_freely(start, tol, max_iter))
+    relaxation = Relaxation(len(candidates), n_support, tol, max_iter)
     yield from relaxation.begin(candidates=candidates, **told)
-    if method == "free":
-        yield from cutting_planes(relaxation)
-        order = space_filling_order(candidates, relaxation.shares)
-        start = candidates[systematic_choice(relaxation.shares, order, n_support)]
-        return (yield from _move_freely(start, box, tol, max_iter))
+    # There is one choice only, and the planes at equal shares prove it.
     if n_support == len(candidates):
         yield from relaxation.evaluate(relaxation.shares)
     else:
@@ -314,40 +309,7 @@ def solve(
         relaxed_objective=relaxation.upper,
         lower_bound=relaxation.lower,
         converged=relaxation.converged,
-        history=relaxation.history,
     )
-
-
-def _check_candidates(candidates: Any, n_support: int, method: str) -> np.ndarray | None:
-    if candidates is None:
-        if method != "free":
-            raise ValueError(f"method={method!r} needs candidates to choose from.")
-        return None
-    candidates = check_numbers(candidates, "candidates", 2)
-    if len(candidates) < n_support:
-        raise ValueError(
-            f"n_support must not be above the number of candidates, {len(candidates)}, because "
-            f"the chosen points are distinct; got {n_support}."
-        )
-    return candidates
-
-
-def _check_bounds(
-    bounds: Any, candidates: np.ndarray | None, n_features: int | None
-) -> tuple[Any, int]:
-    """Return the box, unbounded if none is given, and the number of features."""
-    low, high = np.broadcast_arrays(*((-np.inf, np.inf) if bounds is None else bounds))
-    found = low.size if low.ndim == 1 else n_features
-    found = found if candidates is None else candidates.shape[1]
-    if found is None or operator.index(found) < 1:
-        raise ValueError("n_features is needed if candidates and bounds do not determine it.")
-    if n_features not in (None, found):
-        raise ValueError(f"n_features={n_features}, but points have {found}.")
-    if low.shape not in ((), (found,)):
-        raise ValueError(f"bounds must be two numbers, or two arrays of {found}.")
-    if bounds is not None and not (np.isfinite([low, high]).all() and (low <= high).all()):
-        raise ValueError("bounds must be finite, and the lower ones not above the upper ones.")
-    return (low, high), found
 
 
 class _Placed(NamedTuple):
@@ -366,22 +328,21 @@ def _place_support(support: np.ndarray) -> Rounds[_Placed]:
     return _Placed(support, upper, lower, answer[2:].reshape(support.shape))
 
 
-def _move_freely(
-    start: np.ndarray, box: Any, tol: float, max_iter: int
-) -> Rounds[BarycenterResult]:
+def _move_freely(start: np.ndarray, tol: float, max_iter: int) -> Rounds[BarycenterResult]:
     """Move points to the sums of their images until the objective hardly falls.
 
     Each round lowers the objective: the sums are the best points for the present couplings, and
     new couplings are cheaper.
     """
-    best = yield from _place_support(np.clip(start, *box))
-    history, converged = [(1, math.nan, best.upper)], False
-    while not converged and len(history) < max_iter:
-        trial = yield from _place_support(np.clip(best.images, *box))
-        history.append((len(history) + 1, math.nan, min(trial.upper, best.upper)))
+    best = yield from _place_support(start)
+    converged = False
+    for _ in range(max_iter - 1):
+        trial = yield from _place_support(best.images)
         gained, best = best.upper - trial.upper, min(best, trial, key=lambda one: one.upper)
         converged = gained <= tol * best.upper
-    return BarycenterResult(best.support, best.upper, best.upper - best.lower, converged, history)
+        if converged:
+            break
+    return BarycenterResult(best.support, best.upper, best.upper - best.lower, converged)
 
 
 def _moments_support(n_support: int, n_features: int, told: Arrays) -> Rounds[np.ndarray]:
@@ -393,6 +354,7 @@ def _moments_support(n_support: int, n_features: int, told: Arrays) -> Rounds[np
     d = n_features
     (answer,) = yield from ask("moments", d + d * d, **told)
     covariance = answer[d:].reshape(d, d)
+    # Symmetric but for rounding of the sum.
     variances, directions = np.linalg.eigh(0.5 * (covariance + covariance.T))
     # The symmetric root does not depend on the signs that directions happen to have.
     root = (directions * np.sqrt(np.maximum(variances, 0.0))) @ directions.T

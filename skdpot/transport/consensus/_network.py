@@ -34,23 +34,10 @@ from ..kernels import kernel, longest_row, part, sorted_places
 # largest bound (or of 1, if all are smaller).
 NOTHING = 1e-14
 _ACCEPTED = 1e-13
-# Accepted violation as a share of the total: the totals of both sides' bounds may differ by as much
-# if they should be equal.
-_ACCEPTED_OF_TOTAL = 1e-15
-# The search for augmenting paths stops after so many visits to every edge, but not before so many
-# visits in total.
-_MAX_LOOKS, _FREE_LOOKS = 5, 1_000_000
 # Bounds that should agree may differ by this share of the largest total.
 _TOLERANCE = 1e-12
-_NAMED = 10
-# Of the projection onto the plans.
-_MAX_SWEEPS = 2000
-# Newton steps need not be exact; of singular systems, whose residual stays, they cannot be.
-_MAX_CG = 60
-_CG_PRECISION = 1e-10
 # Precision of the projection, as a share of the largest bound (or of 1, if all are smaller).
 _PRECISION = 1e-12
-_ACCEPTED_DISTANCE = 1e-10
 # Fast-math flags for sums over the edges of one node.
 _SUMS = {"nnan", "nsz", "reassoc"}
 _MAX_STEPS = 200
@@ -96,10 +83,12 @@ class Side:
 
     def sums(self, values: np.ndarray) -> np.ndarray:
         """Return the sum at every node of values in the order of this side."""
+        # Sums in the order of the edges, so that a node by itself gets the same bits.
         return np.bincount(self.nodes, values, self.n_nodes)
 
     def maxima(self, values: np.ndarray) -> np.ndarray:
         """Return the maximum of the values of every node's edges; minus infinity without edges."""
+        # Nodes without edges have no maximum, and `reduceat` would give them another node's.
         maxima = np.full(self.n_nodes, -np.inf)
         np.maximum.at(maxima, self.nodes, values)
         return maxima
@@ -138,6 +127,7 @@ class BipartiteNetwork:
 
     def violation(self, plan: np.ndarray) -> float:
         """Return the largest violation of a bound by a plan."""
+        # An amount below 0 violates a bound, too.
         largest = max(0.0, float(-plan.min(initial=0.0)))
         for side, values in ((self.targets, plan), (self.sources, plan[self.sources.positions])):
             sums = side.sums(values)
@@ -212,6 +202,7 @@ def _edges(adjacency: Any) -> sparse.csr_array:
         )
     if np.isnan(adjacency.data if sparse.issparse(adjacency) else adjacency).any():
         raise ValueError("adjacency must not have NaN: edges are the nonzero entries.")
+    # Only where entries are zero matters; their values must not add up to zero.
     edges = sparse.csr_array(adjacency != 0, copy=True)
     edges.sum_duplicates()
     return edges
@@ -232,6 +223,7 @@ def _bounds(bounds: Any, n_nodes: int, side: str) -> tuple[np.ndarray, np.ndarra
             f"{bounds.shape}."
         )
     lower, upper = np.ascontiguousarray(np.broadcast_to(bounds, (n_nodes, 2)).T)
+    # The first of these that is wrong is named, with one node as an example: all of it is public.
     for wrong, what in (
         (~(np.isfinite(lower) & np.isfinite(upper)), "finite"),
         (lower < 0, "non-negative"),
@@ -255,12 +247,14 @@ def check_feasible(network: BipartiteNetwork) -> None:
         (network.targets, network.sources, "targets", "sources", "receive", "give"),
         (network.sources, network.targets, "sources", "targets", "give", "receive"),
     )
+    # Complete networks, the usual ones, need no search.
     if all(_are_served(needy, giving) for needy, giving, *_ in pairs):
         return
-    stuck = _round(network, np.zeros(network.n_edges), soon=False)[1]
+    stuck = rounded(network, np.zeros(network.n_edges), soon=False)[1]
     if stuck is None:
         return
     needy, giving, names, neighbour_names, verb, other_verb = pairs[stuck[0]]
+    # The marks of the search that failed are the proof, by Hoffman's theorem.
     nodes = np.flatnonzero(stuck[1])
     neighbours = np.unique(needy.neighbours[stuck[1][needy.nodes]])
     least, most = math.fsum(needy.lower[nodes]), math.fsum(giving.upper[neighbours])
@@ -281,8 +275,9 @@ def _are_served(needy: Side, giving: Side) -> bool:
 
 def _names(nodes: np.ndarray) -> str:
     """Return the first nodes of a list as text."""
-    shown = ", ".join(map(str, nodes[:_NAMED]))
-    rest = f", ... ({len(nodes)} in all)" if len(nodes) > _NAMED else ""
+    named = 10
+    shown = ", ".join(map(str, nodes[:named]))
+    rest = f", ... ({len(nodes)} in all)" if len(nodes) > named else ""
     return f"[{shown}{rest}]"
 
 
@@ -292,8 +287,10 @@ def rounded(
     gains: np.ndarray | None = None,
     bends: np.ndarray | None = None,
     source_levels: np.ndarray | None = None,
-) -> np.ndarray | None:
-    """Return a feasible plan near some amounts, or None if none is found soon.
+    *,
+    soon: bool = True,
+) -> tuple[np.ndarray | None, tuple[int, np.ndarray] | None]:
+    """Return a feasible plan near some amounts, or None, and the nodes that cannot be served.
 
     `gains` are the marginal welfare of the edges. Edges with a positive gain get more if their
     nodes have capacity; with None, amounts only grow as far as lower bounds require. Gains fall by
@@ -302,37 +299,32 @@ def rounded(
 
     Bounds hold to 1e-13 of the largest of them (or of 1), or to 1e-15 of their total; doubles may
     allow no nearer plan.
+
+    Nodes that cannot be served, if any, are those of a side (0 or 1), as marks. Unless it must be
+    soon, a search for paths ends only where there are none, and shortages within the tolerance of
+    feasibility are accepted.
     """
-    return _round(network, amounts, gains, bends, source_levels)[0]
-
-
-def _round(
-    network: BipartiteNetwork,
-    amounts: np.ndarray,
-    gains: np.ndarray | None = None,
-    bends: np.ndarray | None = None,
-    source_levels: np.ndarray | None = None,
-    *,
-    soon: bool = True,
-) -> tuple[np.ndarray | None, tuple[int, np.ndarray] | None]:
-    """Return the plan, and the side (0 or 1) and marks of nodes that cannot be served, if any.
-
-    Unless it must be soon, a search for paths ends only where there are none, and shortages within
-    the tolerance of feasibility are accepted.
-    """
+    # The search for augmenting paths stops after so many visits to every edge, but not before so
+    # many visits in total.
+    max_looks, free_looks = 5, 1_000_000
+    # Accepted violation as a share of the total: the totals of both sides' bounds may differ by as
+    # much if they should be equal.
+    accepted_of_total = 1e-15
     targets, sources = network.targets, network.sources
     # Same type as the sources' positions, so that kernels are compiled once for both sides.
     identity = np.arange(network.n_edges, dtype=sources.positions.dtype)
+    # A copy, which all kernels below change.
     plan = np.maximum(amounts, 0.0)
     _scale_down(targets.indptr, identity, targets.upper, plan)
     _scale_down(sources.indptr, sources.positions, sources.upper, plan)
+    # Without gains any edge is as good as another for what lower bounds require.
     worth = np.zeros_like(plan) if gains is None else gains
     if source_levels is not None:
         worth = worth - source_levels[targets.neighbours]
     unit = largest_bound(network)
     nothing = NOTHING * unit
     total = max(float(side.lower.sum()) for side in (targets, sources))
-    accepted = max(_ACCEPTED * unit, _ACCEPTED_OF_TOTAL * total)
+    accepted = max(_ACCEPTED * unit, accepted_of_total * total)
     sums = targets.sums(plan), sources.sums(plan[sources.positions])
     target_side = (targets.indptr, targets.neighbours, identity, targets.lower, targets.upper)
     source_side = (
@@ -341,17 +333,20 @@ def _round(
     sides = [(target_side, sums[0]), (source_side, sums[1])]
     directions = [sides[0] + sides[1], sides[1] + sides[0]]
     everywhere, unlimited = np.ones(len(plan), bool), np.full(1, np.inf)
+    # Greedily first: it serves nearly all, and paths take longer.
     for needy, got, giving, gave in directions:
         _fill(*needy[:4], got, giving[4], gave, plan, worth, everywhere, unlimited, nothing)
-    looks = max(_MAX_LOOKS * len(plan), _FREE_LOOKS) if soon else 1 << 62
+    looks = max(max_looks * len(plan), free_looks) if soon else 1 << 62
     allowed = accepted if soon else max(accepted, _TOLERANCE * total)
     for place, (needy, got, giving, gave) in enumerate(directions):
+        # Both sides in turn; serving one keeps the sums of the other within their bounds.
         reached = np.zeros(len(got), bool)
         if not _augment(
             *needy[:4], got, *giving[:3], giving[4], gave, plan, nothing, allowed, looks, reached
         ):
             return None, (place, reached)
     if gains is not None:
+        # Gains that fall with the amount must not be filled beyond where they vanish.
         limits = unlimited
         if bends is not None and bends.any():
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -376,6 +371,7 @@ def largest_bound(network: BipartiteNetwork) -> float:
 def _scale_down(indptr, places, upper, plan):
     """Scale down the amounts of every node that exceeds its upper bound."""
     for node in range(len(upper)):
+        # Added up in the order of the edges, as everywhere: bits do not depend on other nodes.
         total = 0.0
         for k in range(indptr[node], indptr[node + 1]):
             total += plan[places[k]]
@@ -396,6 +392,7 @@ def _fill(
     """
     n_open = 0
     for giver in range(len(other_upper)):
+        # When no giver has room any more, all further nodes can be left out.
         n_open += other_upper[giver] - other_sums[giver] > nothing
     for node in range(len(goals)):
         missing = goals[node] - sums[node]
@@ -409,6 +406,7 @@ def _fill(
             giver = neighbours[k]
             if other_upper[giver] - other_sums[giver] > nothing and allowed[places[k]]:
                 candidates[count] = k
+                # The sort is ascending, and the most valuable edge is wanted first.
                 keys[count] = -worth[places[k]]
                 count += 1
         for i in sorted_places(keys[:count]):
@@ -453,6 +451,7 @@ def _augment(
     for start in range(n_nodes):
         while lower[start] - sums[start] > nothing:
             search += 1
+            # Numbers of searches instead of flags, which would have to be cleared.
             seen_node[start] = search
             queue[0] = start
             head, tail = 0, 1
@@ -467,6 +466,7 @@ def _augment(
                         continue
                     seen_giver[neighbour] = search
                     taken_edges[neighbour], node_before[neighbour] = places[k], node
+                    # Breadth first, so that the path found is a shortest one.
                     if back_upper[neighbour] - back_sums[neighbour] > nothing:
                         giver = neighbour
                         break
@@ -484,6 +484,7 @@ def _augment(
                         tail += 1
                     if spare >= 0:
                         break
+            # Many long paths would take longer than the projection that is made instead.
             if looks < 0:
                 return False
             if giver < 0 and spare < 0:
@@ -498,6 +499,7 @@ def _augment(
             else:
                 amount = min(lower[start] - sums[start], back_upper[giver] - back_sums[giver])
                 node = node_before[giver]
+            # No edge on the path may give back more than it has.
             step = node
             while step != start:
                 amount = min(amount, plan[given_edges[step]])
@@ -532,6 +534,7 @@ def _weighted_level(values, weights, mass, start):
     """Return the level m with ``sum(weights * max(values - m, 0)) == mass``."""
     level = start
     total, weight = _weighted_above(values, weights, level)
+    # Above the start there is nothing: the largest value alone gives a level below the root.
     if weight == 0.0:
         best = 0
         for k in range(1, len(values)):
@@ -542,6 +545,8 @@ def _weighted_level(values, weights, mass, start):
         if weight == 0.0:
             return level
     for _ in range(_MAX_STEPS):
+        # Newton's method: the sum is piecewise linear in the level, and exact once the set is
+        # right.
         level = (total - mass) / weight
         total, new_weight = _weighted_above(values, weights, level)
         # Levels increase, so values only leave the set above: equal weights mean equal sets.
@@ -568,6 +573,7 @@ def nearest_on_side(indptr, lower, upper, values, multipliers, amounts):
     ones = np.ones(longest_row(indptr))
     for node in range(len(lower)):
         first, last = indptr[node], indptr[node + 1]
+        # Nodes without edges have no amounts, and their bounds were checked before.
         if first == last:
             continue
         level = level_within(
@@ -598,17 +604,22 @@ class Repairer:
 
     def __call__(self, amounts: np.ndarray) -> np.ndarray:
         """Return the nearest feasible plan."""
+        accepted_distance = 1e-10
+        # Of the projection onto the plans.
+        max_sweeps = 2000
         values = np.ascontiguousarray(amounts, dtype=np.float64)
+        # Plans stay as they are, to the last bit.
         if self.network.violation(values) == 0.0:
             return values.copy()
         self._values = values
         self._source_values = values[self.network.sources.positions]
         plan = self._sweep()
         best, least = plan, np.inf
-        for _ in range(_MAX_SWEEPS):
+        for _ in range(max_sweeps):
             sums = self.network.targets.sums(plan)
             excess = self._excess(sums)
             error = float(np.abs(excess).max(initial=0.0))
+            # Newton steps may overshoot near the end: the best plan so far is kept.
             if error < least:
                 best, least = plan, error
             if error <= _PRECISION * self.unit:
@@ -616,10 +627,10 @@ class Repairer:
             plan = self._advance(plan, excess)
         # The remaining violation is mostly below the precision of the projection, but above
         # rounding errors.
-        cleaned = rounded(self.network, best)
+        cleaned, _ = rounded(self.network, best)
         if cleaned is not None:
             return cleaned
-        if least > _ACCEPTED_DISTANCE * self.unit:
+        if least > accepted_distance * self.unit:
             check_feasible(self.network)
             raise RuntimeError(
                 f"The projection onto the feasible plans stopped {least:.3g} away from "
@@ -644,6 +655,7 @@ class Repairer:
     def _excess(self, sums: np.ndarray) -> np.ndarray:
         """Return how far the sums of targets are from the bounds that their multipliers require."""
         targets, levels = self.network.targets, self.target_levels
+        # A multiplier stands for the bound that it pushes at; without one, any sum within will do.
         inside = np.clip(sums, targets.lower, targets.upper)
         bound = np.where(levels > 0, targets.upper, np.where(levels < 0, targets.lower, inside))
         return np.where(targets.degrees > 0, sums - bound, sums - inside)
@@ -675,6 +687,9 @@ class Repairer:
 
     def _newton_step(self, plan: np.ndarray, excess: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the step to the minimum for the active edges and nodes."""
+        cg_precision = 1e-10
+        # Newton steps need not be exact; of singular systems, whose residual stays, they cannot be.
+        max_cg = 60
         targets = self.network.targets
         bound = (excess != 0) | (self.target_levels != 0)
         used = plan > 0
@@ -682,6 +697,7 @@ class Repairer:
         giving = self.source_levels != 0
         weights = np.bincount(targets.nodes, used, targets.n_nodes)
         source_weights = np.bincount(targets.neighbours, used, len(giving))
+        # Multipliers that are 0 stay so in this step, and drop out of the system.
         edges &= giving[targets.neighbours]
         counts = np.concatenate([[0], np.cumsum(edges)])[targets.indptr]
         matrix = sparse.csr_array(
@@ -696,7 +712,7 @@ class Repairer:
         wanted[: targets.n_nodes] = np.where(bound & (weights > 0), excess, 0.0)
         with np.errstate(all="ignore"):
             step = cg(
-                system, wanted, rtol=_CG_PRECISION, maxiter=_MAX_CG,
+                system, wanted, rtol=cg_precision, maxiter=max_cg,
                 M=sparse.diags_array(1.0 / diagonal),
             )[0]  # fmt: skip
         return step[: targets.n_nodes], step[targets.n_nodes :]

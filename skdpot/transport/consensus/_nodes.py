@@ -44,8 +44,6 @@ _METHODS = ("value", "derivative", "second_derivative", "take")
 _BISECTIONS = 45
 _MAX_STEPS = 200
 _PRECISION = 1e-14
-_SUM_PRECISION = 1e-13
-_MOST_DOUBLINGS = 1000
 # Edges whose messages are fetched together.
 _BLOCK = 4096
 
@@ -89,6 +87,7 @@ class LinearUtility:
     slopes: np.ndarray
 
     def __post_init__(self) -> None:
+        # The dataclass is frozen, and users may pass lists.
         object.__setattr__(self, "slopes", _parameters(self.slopes, "slopes"))
 
     def value(self, amounts: Any) -> np.ndarray:
@@ -155,6 +154,7 @@ class QuadraticUtility:
 
     def demand(self, prices: np.ndarray, caps: np.ndarray) -> np.ndarray:
         """Return the amounts in [0, caps] that are best at given prices."""
+        # Linear edges divide by zero here, and get the cap if they gain anything.
         gains = self.slopes - prices
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             return np.where(gains > 0, np.minimum(gains / self.curvatures, caps), 0.0)
@@ -223,6 +223,7 @@ def make_utility(family: Any, values: np.ndarray, scale: np.ndarray) -> Any:
         return QuadraticUtility(values, scale)
     if family == "log":
         return LogUtility(values, scale)
+    # Of a user's own class, nothing but its methods is known.
     found = family(values)
     _check_methods(found, "what a callable utility returns")
     return found
@@ -251,6 +252,7 @@ def _check_methods(utility: Any, name: str) -> None:
 
 def best_demand(utility: Any, prices: np.ndarray, caps: np.ndarray) -> np.ndarray:
     """Return the amounts in [0, caps] that maximise the utility less the price of every edge."""
+    # A closed form is exact; others are solved by bisection.
     if hasattr(utility, "demand"):
         return utility.demand(prices, caps)
     low, high = np.zeros_like(caps), caps.copy()
@@ -302,6 +304,7 @@ def _absorb(first, sent, arrived, sign, rates, agreed, prices, values):
     for k in range(len(values)):
         own = sent[first + k]
         other = arrived[k]
+        # Both sides compute the same numbers from the same messages, bit by bit.
         amount = relaxation * (0.5 * (own + other)) + (1.0 - relaxation) * agreed[first + k]
         price = prices[first + k] + (step * (own - other) + shift)
         agreed[first + k] = amount
@@ -344,8 +347,11 @@ def _side(answer):
 def _quadratic_answer(values, spare, first, parameters, eta, least, most, start):
     """Answer with utilities ``a x - b x^2 / 2``, of which linear ones have a b of 0."""
     slopes, curvatures = parameters
+    # The other side's messages are read by now, and their place is free.
     weights = spare
     for k in range(len(values)):
+        # The answer is a weighted projection: weights are one over the curvature of the node's
+        # problem.
         values[k] += slopes[first + k]
         weights[k] = 1.0 / (eta + curvatures[first + k])
     level = level_within(values, weights, least, most, start)
@@ -435,8 +441,11 @@ def general_side(
     multipliers, amounts,
 ):  # fmt: skip
     """Let every node of a side absorb the last messages and answer, for any utilities."""
+    most_doublings = 1000
+    sum_precision = 1e-13
     (utility,) = parameters
     eta, relaxation, shift = rates
+    # All nodes at once, since a user's utility is called for all edges.
     other_messages = received[positions]
     agreed *= 1.0 - relaxation
     agreed += relaxation * (0.5 * (sent + other_messages))
@@ -444,6 +453,7 @@ def general_side(
     n_nodes = len(lower)
     nodes = np.repeat(np.arange(n_nodes), np.diff(indptr))
     zero_slopes = utility.derivative(np.zeros_like(prices)) - sign * prices
+    # Where Newton's method starts for the first multipliers.
     amounts[:] = np.maximum(agreed, 0.0)
 
     def ask(levels: np.ndarray, asking: np.ndarray) -> np.ndarray:
@@ -455,6 +465,7 @@ def general_side(
         low = np.zeros_like(gains)
         high = np.maximum(agreed + gains / eta, 0.0)
         x = np.clip(amounts, low, high)
+        # Nodes that are done keep their amounts to the last bit, whoever still iterates.
         is_idle = ~asking[nodes]
         is_final = is_idle | (high == 0.0)
         for _ in range(_MAX_STEPS):
@@ -462,6 +473,7 @@ def general_side(
             slope = marginal - eta * (x - agreed)
             low, high = np.where(slope > 0, x, low), np.where(slope > 0, high, x)
             step = x + slope / (eta - utility.second_derivative(x))
+            # Outside of the bracket Newton's step is not believed, and the bracket is halved.
             step = np.where((step > low) & (step < high), step, 0.5 * (low + high))
             is_final |= (high - low <= _PRECISION * high) | (np.abs(step - x) <= _PRECISION * x)
             if is_final.all():
@@ -479,13 +491,15 @@ def general_side(
     np.maximum.at(best, nodes, zero_slopes + eta * agreed)
     high = np.where(bound & (mass < free), np.maximum(best, 0.0), 0.0)
     # Nodes that need more get negative multipliers, at which the sums reach that.
+    # Multipliers below 0 have no natural bound, so one is doubled until it is low enough.
     short = bound & (mass > free)
     low = np.where(short, -1.0, 0.0)
-    for _ in range(_MOST_DOUBLINGS):
+    for _ in range(most_doublings):
         short &= ask(low, short) < mass
         if not short.any():
             break
         low = np.where(short, 2.0 * low, low)
+    # The last round's multipliers are near the new ones.
     level = np.where(bound, np.clip(multipliers, low, high), 0.0)
     for _ in range(_MAX_STEPS):
         excess = ask(level, bound) - mass
@@ -495,7 +509,7 @@ def general_side(
         with np.errstate(divide="ignore", invalid="ignore"):
             step = level + excess / falls
         step = np.where((step > low) & (step < high), step, 0.5 * (low + high))
-        is_met = np.abs(excess) <= _SUM_PRECISION * mass
+        is_met = np.abs(excess) <= sum_precision * mass
         width = high - low <= _PRECISION * np.maximum(np.abs(low), np.abs(high))
         bound &= ~(is_met | width)
         if not bound.any():
@@ -525,6 +539,7 @@ class SideState:
         self.side = side
         self.utility = utility
         self.sign = float(sign)
+        # Kernels change it in place.
         self.agreed = start.copy()
         self.prices = np.zeros_like(start)
         self.multipliers = np.zeros(side.n_nodes)
@@ -588,9 +603,11 @@ def side_bound(side: Side, utility: Any, prices: np.ndarray) -> float:
     connected = side.degrees > 0
     if not connected.any():
         return 0.0
+    # `reduceat` needs non-empty stretches.
     starts = side.indptr[:-1][connected]
     lower, upper = side.lower[connected], side.upper[connected]
     if isinstance(utility, LinearUtility):
+        # All of a node's mass goes to its best edge, as much as it may or as little as it must.
         best = np.maximum.reduceat(utility.slopes - prices, starts)
         return float(np.where(best > 0, upper * best, lower * best).sum())
     nodes = np.repeat(np.arange(len(starts)), side.degrees[connected])
@@ -612,6 +629,7 @@ def _best_levels(
     prices: np.ndarray,
 ) -> np.ndarray:
     """Return the multipliers that minimise the bound of every node, by bisection."""
+    # A multiplier of 0 is best where that mass is within the bounds.
     free = np.bincount(nodes, best_demand(utility, prices, caps))
     mass = np.clip(free, lower, upper)
     high = np.maximum.reduceat(utility.derivative(np.zeros_like(caps)) - prices, starts)

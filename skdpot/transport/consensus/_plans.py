@@ -36,20 +36,6 @@ Release = Callable[[int, float, np.ndarray, np.ndarray], Messages]
 _WORTH_A_THREAD = 20_000
 # Number of rounds between two checks of the gap, and between two changes of the penalty.
 _CHECK_EVERY = 20
-# Projections are slow: the number of rounds between two of them grows by this factor.
-_PROJECTION_GROWTH = 1.25
-# The last rounds in which prices are shifted, and in which penalties change. Later than that, both
-# slow convergence.
-_LAST_SHIFT, _LAST_CHANGE = 100, 300
-_RATIO = 4.0
-_FACTOR = 2.0
-# Prices are not shifted if both sides' totals differ by less, relative to the larger one.
-_SETTLED = 1e-3
-_LONGER, _SHORTER = 1.5, 0.4
-# First price of a shortage, in units of the largest utility.
-_SHORTAGE_PRICE = 10
-# A smaller total shortage, as a share of the largest bound, counts as none.
-_SHORTAGE = 1e-8
 _HISTORY = ("n_iter", "eta", "shift", "primal_residual", "dual_residual", "welfare", "bound")
 
 
@@ -74,8 +60,6 @@ class ConsensusResult:
     primal_residual, dual_residual : float
         Euclidean norms, as last measured: of the difference of the two sides' amounts, and of eta
         times the last change of their mean.
-    eta : float
-        Penalty of the last round.
     n_iter : int
         Number of rounds.
     converged : bool
@@ -92,7 +76,6 @@ class ConsensusResult:
     bound: float
     primal_residual: float
     dual_residual: float
-    eta: float
     n_iter: int
     converged: bool
     history: dict[str, np.ndarray]
@@ -114,8 +97,10 @@ def starting_eta(network: BipartiteNetwork, utility_range: float) -> float:
 def starting_amounts(network: BipartiteNetwork) -> np.ndarray:
     """Return the amounts of the first round: products of both capacities, with a common total."""
     targets, sources = network.targets, network.sources
+    # Public numbers only: the first messages must not depend on utilities.
     amounts = targets.upper[targets.nodes] * sources.upper[targets.neighbours]
     total = amounts.sum()
+    # A network that may carry nothing has no start but 0.
     if total > 0:
         amounts *= min(targets.upper.sum(), sources.upper.sum()) / total
     return amounts
@@ -223,6 +208,7 @@ def consensus(
     two = n_threads > 1 and network.n_edges >= _WORTH_A_THREAD
     with ThreadPoolExecutor(2 if two else 1) as threads:
         for n_iter in range(1, max_iter + 1):
+            # Both answer the messages of the last round, so neither needs the other's new ones.
             calls = (targets, *messages), (sources, *messages[::-1])
             of_targets, of_sources = (threads.map if two else map)(answer, calls)
             sent = of_targets, of_sources
@@ -230,6 +216,8 @@ def consensus(
                 sent = release(n_iter, pace.eta, *sent)
             pace.observe(n_iter, sent, messages, targets.prices)
             messages = sent
+            # A check takes longer than a round: it rounds to a feasible plan, and bounds the
+            # optimum.
             if n_iter % _CHECK_EVERY and n_iter < max_iter:
                 continue
             agreed = 0.5 * (messages[0] + messages[1][back])
@@ -239,6 +227,7 @@ def consensus(
             converged = tol is not None and best.bound - best.welfare <= tol * abs(best.bound)
             if converged:
                 break
+    # No check found a plan soon enough, or none was made.
     if best.plan is None:
         best.keep(best.repairer(agreed))
     if tol is None:
@@ -251,7 +240,6 @@ def consensus(
         bound=best.bound,
         primal_residual=pace.primal_residual,
         dual_residual=pace.dual_residual,
-        eta=pace.eta,
         n_iter=n_iter,
         converged=converged,
         history=dict(zip(_HISTORY, map(np.array, zip(*rows, strict=True)), strict=True)),
@@ -273,12 +261,16 @@ class _BestPlan:
 
     def check(self, n_iter: int, agreed: np.ndarray) -> tuple[float, float]:
         """Return the welfare of a nearby plan, NaN if none is found soon, and the bound."""
+        # Projections are slow: the number of rounds between two of them grows by this factor.
+        projection_growth = 1.25
         amounts = np.maximum(agreed, 0.0)
+        # What a further unit is worth decides which edges are filled first.
         gains = sum(utility.derivative(amounts) for utility in self.utilities)
         bends = -sum(utility.second_derivative(amounts) for utility in self.utilities)
-        plan = rounded(self.network, amounts, gains, bends, self.sources.multipliers)
+        plan, _ = rounded(self.network, amounts, gains, bends, self.sources.multipliers)
+        # No plan was found by moving amounts along paths; the nearest one always is.
         if plan is None and n_iter >= self._next_projection:
-            self._next_projection = _PROJECTION_GROWTH * n_iter
+            self._next_projection = projection_growth * n_iter
             plan = self.repairer(agreed)
         return math.nan if plan is None else self.keep(plan), self.prove()
 
@@ -297,6 +289,7 @@ class _BestPlan:
         bound += side_bound(
             network.sources, self.sources.utility, -prices[network.sources.positions]
         )
+        # Any prices give a valid bound, so the smallest of all rounds holds.
         self.bound = min(self.bound, bound)
         return bound
 
@@ -319,11 +312,14 @@ class _Pace:
     def __init__(
         self, network: BipartiteNetwork, eta: float, adaptive: bool, max_iter: int
     ) -> None:
+        # The last rounds in which prices are shifted, and in which penalties change. Later than
+        # that, both slow convergence.
+        last_shift, last_change = 100, 300
         self.network, self.eta, self.shift = network, eta, 0.0
         self.primal_residual = self.dual_residual = math.inf
         self._max_iter = max_iter
-        self._last_shift = min(max_iter / 4, _LAST_SHIFT) if adaptive else 0
-        self._last_change = min(max_iter / 2, _LAST_CHANGE) if adaptive else 0
+        self._last_shift = min(max_iter / 4, last_shift) if adaptive else 0
+        self._last_change = min(max_iter / 2, last_change) if adaptive else 0
         self._step = self._sign = 0.0
 
     def observe(self, n_iter: int, sent: Messages, before: Messages, prices: np.ndarray) -> None:
@@ -337,11 +333,15 @@ class _Pace:
             self._measure(*sent, *before, prices, n_iter)
 
     def _shift_prices(self, n_iter: int, demand: float, supply: float) -> None:
+        # Prices are not shifted if both sides' totals differ by less, relative to the larger one.
+        longer, shorter = 1.5, 0.4
+        settled = 1e-3
         self.shift = 0.0
         larger = max(abs(demand), abs(supply))
         if n_iter > self._last_shift or larger == 0.0:
             return
-        if abs(demand - supply) <= _SETTLED * larger:
+        # Near balance, a common shift would only disturb single prices.
+        if abs(demand - supply) <= settled * larger:
             return
         sign = math.copysign(1.0, demand - supply)
         if self._step == 0.0:
@@ -349,14 +349,17 @@ class _Pace:
             nodes = sum(self.network.shape)
             self._step = 0.1 * self.eta * larger / nodes
         else:
-            self._step *= _LONGER if sign == self._sign else _SHORTER
+            self._step *= longer if sign == self._sign else shorter
         self._sign = sign
         self.shift = sign * self._step
 
     def _measure(self, targets, sources, last_targets, last_sources, prices, n_iter):
         """Set the residuals, and change the penalty if one residual is much larger."""
+        factor = 2.0
+        ratio = 4.0
         order = self.network.targets.positions
         received = sources[order]
+        # Residuals as in ADMM: how far the sides disagree, and how far their mean moved.
         change = 0.5 * (targets + received) - 0.5 * (last_targets + last_sources[order])
         self.primal_residual = float(np.linalg.norm(targets - received))
         self.dual_residual = self.eta * float(np.linalg.norm(change))
@@ -365,11 +368,13 @@ class _Pace:
         # Norms of the amounts, and of the differences of prices from their mean.
         amount = float(max(np.linalg.norm(targets), np.linalg.norm(sources)))
         spread = float(np.std(prices)) * math.sqrt(len(prices))
+        # Each relative to what it is a residual of, so that units of amounts and utilities do not
+        # matter.
         primal, dual = self.primal_residual * spread, self.dual_residual * amount
-        if primal > _RATIO * dual:
-            self.eta *= _FACTOR
-        elif dual > _RATIO * primal:
-            self.eta /= _FACTOR
+        if primal > ratio * dual:
+            self.eta *= factor
+        elif dual > ratio * primal:
+            self.eta /= factor
 
 
 @dataclass(frozen=True, eq=False)
@@ -386,9 +391,6 @@ class OptimalPlan:
         without an amount is the middle of all valid prices.
     welfare, bound : float
         Sum of all utilities of `plan`, and an upper bound for all plans.
-    target_multipliers, source_multipliers : ndarray of shape (n_targets,), (n_sources,)
-        Increase of the optimum for every further unit that a node may, or must, have. For every
-        edge, the sum of both is at least the utility, and equal to it if there is an amount.
     n_programs : int
         Number of solved programs: more than one if the price of a shortage was raised.
     """
@@ -397,8 +399,6 @@ class OptimalPlan:
     prices: np.ndarray
     welfare: float
     bound: float
-    target_multipliers: np.ndarray
-    source_multipliers: np.ndarray
     n_programs: int
 
     @property
@@ -453,18 +453,23 @@ def optimal_plan(
         if not isinstance(utility, LinearUtility) or len(utility.slopes) != network.n_edges:
             raise ValueError(f"{name}_utility must be a LinearUtility of {network.n_edges} edges.")
     slopes = target_utility.slopes + source_utility.slopes
+    # The program has utilities up to 1, so that their rounding to integers is relative to the
+    # largest.
     scale = float(np.abs(slopes).max(initial=0.0)) or 1.0
-    amounts, levels, n_programs = _Program(network, slopes / scale).solve()
+    amounts, levels, n_programs = _solved_on_integers(network, slopes / scale)
     target_levels, source_levels = (scale * side_levels for side_levels in levels)
     side = network.targets
     # The largest price that leaves a target its multiplier, and the smallest for a source.
     pay = target_utility.slopes - target_levels[side.nodes]
     ask = source_levels[side.neighbours] - source_utility.slopes
+    # Both ends of what is valid are prices that prove the plan; the middle favours neither side.
     prices = 0.5 * (pay + ask)
     utilities = target_utility, source_utility
     plan: np.ndarray | None = amounts
+    # Integers of the program differ from the bounds by rounding, and plans must keep these.
     if network.violation(amounts) > NOTHING * largest_bound(network):
-        plan = rounded(network, amounts, np.where(amounts > 0, slopes, 0.0), None, source_levels)
+        worth = np.where(amounts > 0, slopes, 0.0)
+        plan, _ = rounded(network, amounts, worth, None, source_levels)
     if plan is None:
         plan = repair(network, amounts)
     return OptimalPlan(
@@ -472,90 +477,82 @@ def optimal_plan(
         prices=prices,
         welfare=welfare(target_utility, source_utility, plan),
         bound=welfare_bound(network, *utilities, prices),
-        target_multipliers=target_levels,
-        source_multipliers=source_levels,
         n_programs=n_programs,
     )
 
 
-class _Program:
-    """A network and utilities (up to 1) as integers: a transport problem.
+def _solved_on_integers(
+    network: BipartiteNetwork, slopes: np.ndarray
+) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray], int]:
+    """Return the best amounts, the multipliers of both sides, and the number of programs.
 
-    Targets are rows and sources are columns. The last row and the last column are dummies: they
-    take, at no cost, what is neither received nor given. A node with a lower bound is two rows or
-    columns: one of that mass, whose shortage has a price, and one of the rest. Nodes that may have
-    nothing are in neither.
+    A network and utilities (up to 1) become integers: a transport problem. Targets are rows and
+    sources are columns. The last row and the last column are dummies: they take, at no cost, what
+    is neither received nor given. A node with a lower bound is two rows or columns: one of that
+    mass, whose shortage has a price, and one of the rest. Nodes that may have nothing are in
+    neither.
     """
-
-    def __init__(self, network: BipartiteNetwork, slopes: np.ndarray):
-        self.network, self._slopes = network, slopes
-        sides = network.targets, network.sources
-        total = sum(float(side.upper.sum()) for side in sides)
-        # The dummies' masses are above half of the largest total, so that POT divides by no other.
-        self._mass = TOTAL_MASS / 2 / 2.0 ** (math.frexp(total)[1] if total > 0 else 0)
-        self._parts = [_parts(side, self._mass) for side in sides]
-        (rows, supplies, must_receive), (columns, demands, must_give) = self._parts
-        of_parts = sparse.csr_array(
-            (np.arange(1, network.n_edges + 1), sides[0].neighbours, sides[0].indptr),
-            shape=network.shape,
-        )[rows][:, columns].tocoo()
-        self._edges = of_parts.data - 1
-        self._ends = of_parts.coords
-        n_rows, n_columns = self._shape = len(rows), len(columns)
-        self._where = (
-            np.concatenate([self._ends[0], np.arange(n_rows + 1), np.full(n_columns, n_rows)]),
-            np.concatenate([self._ends[1], np.full(n_rows + 1, n_columns), np.arange(n_columns)]),
-        )
-        self._masses = [
-            np.append(masses, TOTAL_MASS - masses.sum()) for masses in (supplies, demands)
-        ]
-        self._dummies = np.concatenate([must_receive, [False], must_give])
-
-    def solve(self) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray], int]:
-        """Return the best amounts, the multipliers of both sides, and the number of programs."""
-        price, n_solved = _SHORTAGE_PRICE, 0
-        accepted = _SHORTAGE * largest_bound(self.network) * self._mass
-        while True:
-            flow, prices = self._solve(price)
-            n_solved += 1
-            dummies = flow[len(self._edges) :]
-            if dummies[self._dummies].sum() <= accepted:
-                amounts = np.bincount(self._edges, flow[: len(self._edges)], self.network.n_edges)
-                return amounts / self._mass, self._levels(prices), n_solved
-            check_feasible(self.network)
-            if price > 10 * sum(self.network.shape):
-                raise RuntimeError("No plan without a shortage was found.")
-            price *= 10
-
-    def _solve(self, price: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the cheapest flow, in the order of the pairs, and the columns' prices."""
-        shape = self._shape[0] + 1, self._shape[1] + 1
-        quantum = (price + 1) * (sum(shape) + 2) / LARGEST_COST
+    sides = network.targets, network.sources
+    total = sum(float(side.upper.sum()) for side in sides)
+    # The dummies' masses are above half of the largest total, so that POT divides by no other.
+    unit = TOTAL_MASS / 2 / 2.0 ** (math.frexp(total)[1] if total > 0 else 0)
+    (rows, supplies, must_receive), (columns, demands, must_give) = (
+        _parts(side, unit) for side in sides
+    )
+    # Edges are numbered from 1: a zero would not be kept as an entry.
+    of_parts = sparse.csr_array(
+        (np.arange(1, network.n_edges + 1), sides[0].neighbours, sides[0].indptr),
+        shape=network.shape,
+    )[rows][:, columns].tocoo()
+    edges, ends = of_parts.data - 1, of_parts.coords
+    n_rows, n_columns = len(rows), len(columns)
+    where = (
+        np.concatenate([ends[0], np.arange(n_rows + 1), np.full(n_columns, n_rows)]),
+        np.concatenate([ends[1], np.full(n_rows + 1, n_columns), np.arange(n_columns)]),
+    )
+    masses = [np.append(one, TOTAL_MASS - one.sum()) for one in (supplies, demands)]
+    dummies = np.concatenate([must_receive, [False], must_give])
+    # The first price of a shortage, in units of the largest utility. A smaller total shortage, as a
+    # share of the largest bound, counts as none.
+    price, accepted = 10, 1e-8 * largest_bound(network) * unit
+    n_programs = 0
+    while True:
+        n_programs += 1
+        quantum = (price + 1) * (n_rows + n_columns + 4) / LARGEST_COST
         # Costs are those above the least one, as all rows have to send all their masses.
-        costs = np.concatenate([1.0 - self._slopes[self._edges], 1.0 + price * self._dummies])
-        quanta = sparse.coo_array((np.rint(costs / quantum), self._where), shape=shape)
-        if quanta.nnz == shape[0] * shape[1]:
-            flow, prices = cheapest_flow(quanta.toarray(), *self._masses)
+        costs = np.concatenate([1.0 - slopes[edges], 1.0 + price * dummies])
+        quanta = sparse.coo_array(
+            (np.rint(costs / quantum), where), shape=(n_rows + 1, n_columns + 1)
+        )
+        # Of complete networks POT takes the dense matrix, which is faster.
+        if quanta.nnz == (n_rows + 1) * (n_columns + 1):
+            flow, prices = cheapest_flow(quanta.toarray(), *masses)
         else:
-            flow, prices = cheapest_flow(quanta, *self._masses)
+            flow, prices = cheapest_flow(quanta, *masses)
             flow = sparse.csr_array(flow)
-        return flow[self._where], quantum * (prices[:-1] - prices[-1])
-
-    def _levels(self, prices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return multipliers that no edge is worth more than, near the columns' prices."""
-        targets, sources = self.network.targets, self.network.sources
-        given = np.full(sources.n_nodes, np.inf)
-        # The part that must be given has the price of the node.
-        columns = self._parts[1][0]
-        given[columns[::-1]] = -prices[::-1]
-        given = np.where(sources.lower > 0, given, np.maximum(given, 0.0))
-        received = _best(targets, self._slopes - given[targets.neighbours])
-        worth = (self._slopes - received[targets.nodes])[sources.positions]
-        return received, np.where(np.isfinite(given), given, _best(sources, worth))
+        sent = flow[where]
+        if sent[len(edges) :][dummies].sum() <= accepted:
+            break
+        # A shortage that stays is an error in words, or a price that was too low.
+        check_feasible(network)
+        if price > 10 * sum(network.shape):
+            raise RuntimeError("No plan without a shortage was found.")
+        price *= 10
+    amounts = np.bincount(edges, sent[: len(edges)], network.n_edges) / unit
+    given = np.full(sides[1].n_nodes, np.inf)
+    # The part that must be given has the price of the node.
+    given[columns[::-1]] = -(quantum * (prices[:-1] - prices[-1]))[::-1]
+    given = np.where(sides[1].lower > 0, given, np.maximum(given, 0.0))
+    # No edge is worth more than the multipliers of its nodes.
+    received = _best(sides[0], slopes - given[sides[0].neighbours])
+    worth = (slopes - received[sides[0].nodes])[sides[1].positions]
+    levels = received, np.where(np.isfinite(given), given, _best(sides[1], worth))
+    return amounts, levels, n_programs
 
 
 def _parts(side: Side, unit: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the nodes of parts with a mass, those masses, and which of them nodes must have."""
+    # Rounded before the difference, so that both parts add up to the rounded upper bound.
     lower, upper = (np.rint(bounds * unit) for bounds in (side.lower, side.upper))
     nodes = np.tile(np.arange(side.n_nodes), 2)
     masses = np.concatenate([lower, upper - lower])

@@ -1,0 +1,657 @@
+"""Every mechanism: its noise has one scale, no attack refutes its claim, and its bugs are found.
+
+A mechanism is one row of MECHANISMS, and all tests of this file are made of the rows. All audits
+together are wrong with a probability of at most 5 %.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare, expon, gamma, halfnorm, kstest
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression
+
+from skdpot import (
+    ExponentialMechanismSampler,
+    FairBarycenterRegressor,
+    KLProjectionSampler,
+    PrivateSinkhornDistance,
+    SphericalProjectionSampler,
+    WassersteinProjectionSampler,
+)
+from skdpot.privacy.audit import audit, exact_audit
+from skdpot.privacy.choices import BoundedRatioMechanism
+from skdpot.privacy.noise import GaussianMechanism, LaplaceMechanism
+from skdpot.privacy.random import make_source
+from skdpot.privacy.sensitivity import ball_sum_sensitivity, message_sensitivity
+from skdpot.releases import (
+    ChoiceRelease,
+    HistogramRelease,
+    MessageReleases,
+    SketchReleases,
+    UnitLayout,
+    UtilityNoise,
+    UtilityResponse,
+    VectorRelease,
+)
+from skdpot.transport import sphere_base_measure
+from tests.oracles import distance_releases
+from tests.oracles.allocation import project_rows
+from tests.oracles.privacy_profiles import gaussian_mu
+from tests.oracles.sensitivities import declared
+from tests.oracles.sphere import cap_mechanism_cdf
+
+# As large as it takes for attacks on Gaussian noise to succeed.
+DELTA = 0.1
+# Of the tests that accept: their seeds are made of their names.
+RARE = 1e-4
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """One row: how a mechanism is run, on which neighbours, and what is claimed of its noise.
+
+    Attributes
+    ----------
+    run : callable
+        ``run(data, epsilon, n, seed)`` returns the outputs of n releases.
+    neighbours : tuple
+        The two data sets that can be told apart best.
+    law : callable or None
+        ``law(epsilon)`` is the distribution of `numbers`, computed from the sensitivity: a
+        cumulative distribution function, or the probabilities of outputs from 0 on. None where
+        another row has the same noise.
+    numbers : callable
+        The absolute value of ``numbers(outputs, data, epsilon)`` has this distribution. By default
+        these are the differences of outputs and data.
+    ratio : callable or None
+        Increases with the ratio of the densities of an output on the two neighbours. None where
+        the attack has to learn it.
+    delta : float
+        Of the claim.
+    planted : mapping
+        Bugs by name: another `run`, or by what factor too much is spent.
+    finds : float
+        The least that an attack proves of a claim of 1.
+    epsilon : float
+        The claim at which the scale is tested and bugs are planted.
+    n_draws, n_trials : int
+        Releases of the test of the scale, and of an attack.
+    is_slow : bool
+        Whether its attacks are long tests.
+    """
+
+    run: Callable[..., Any]
+    neighbours: tuple[Any, Any]
+    law: Callable[[float], Any] | None = None
+    numbers: Callable[..., Any] = lambda outputs, data, epsilon: (outputs - data).ravel()
+    ratio: Callable[..., Any] | None = None
+    delta: float = 0.0
+    planted: Mapping[str, Any] = field(default_factory=lambda: {"half of the noise": 2.0})
+    finds: float = 0.3
+    epsilon: float = 1.0
+    n_draws: int = 20_000
+    n_trials: int = 6000
+    is_slow: bool = False
+
+
+def magnitude(sensitivity, delta=0.0):
+    """Return the law of the absolute value of Laplace noise, or of Gaussian noise with a delta."""
+
+    def law(epsilon):
+        if delta:
+            return halfnorm(scale=sensitivity / gaussian_mu(epsilon, delta)).cdf
+        return expon(scale=sensitivity / epsilon).cdf
+
+    return law
+
+
+def closer_to(neighbours, delta=0.0):
+    """Return the ratio of densities of noise that is added: the nearer neighbour is likelier."""
+    power = 2 if delta else 1
+
+    def ratio(outputs):
+        rows = np.reshape(outputs, (len(outputs), -1))
+        away = [(np.abs(rows - np.ravel(value)) ** power).sum(axis=1) for value in neighbours]
+        return away[1] - away[0]
+
+    return ratio
+
+
+# Noise on numbers and vectors
+# ----------------------------
+
+
+def noise_on(delta, size):
+    """Return noise on vectors, whose neighbours are as far apart as the sensitivity, 3."""
+
+    def run(data, epsilon, n, seed):
+        options = {"n_coordinates": n * size}
+        made = (
+            GaussianMechanism(epsilon, delta, 3.0, **options)
+            if delta
+            else LaplaceMechanism(epsilon, 3.0, **options)
+        )
+        return made.release(np.tile(data, (n, 1)), seed)
+
+    pair = np.zeros(size), np.full(size, 3.0 / size ** (0.5 if delta else 1.0))
+    return Mechanism(
+        run, pair, magnitude(3.0, delta), ratio=closer_to(pair, delta), delta=delta,
+        n_draws=20_000 // size, n_trials=40_000 if delta else 20_000,
+    )  # fmt: skip
+
+
+def noise_on_counts(delta):
+    """Return noise on integers: a record that is replaced moves two counts by 1."""
+
+    def run(data, epsilon, n, seed):
+        release = VectorRelease(
+            epsilon, delta, declared((2.0, math.sqrt(2.0))), n_coordinates=2 * n, largest=100.0,
+            counts=True,
+        )  # fmt: skip
+        return release.run(np.tile(data, (n, 1)), make_source(seed))
+
+    pair = np.array([1.0, 0.0]), np.array([0.0, 1.0])
+    law = magnitude(math.sqrt(2.0) if delta else 2.0, delta)
+    # Noise that is so large does not show that it is rounded.
+    return Mechanism(
+        run, pair, law, ratio=closer_to(pair, delta), delta=delta, epsilon=0.2, n_trials=60_000,
+    )  # fmt: skip
+
+
+def noise_on_groups(layout, records, delta):
+    """Return counts of cells in two groups, between which a record moves or within one of which."""
+
+    def run(data, epsilon, n, seed):
+        release = HistogramRelease(layout, 2, 6, epsilon, delta)
+        exact = release.values(*data)
+        # The noise of all releases is drawn at once.
+        release._noise._mechanism.n_coordinates = n * exact.size
+        copies = np.broadcast_to(exact.ravel(), (n, exact.size))
+        return release._noise.run(copies, make_source(seed)).reshape(n, *exact.shape)
+
+    def ratio(outputs):
+        # How many cells there are depends on epsilon; all records are in the last one of a group.
+        last = outputs.reshape(len(outputs), 2, -1)[..., -1]
+        return closer_to(([3.0, 2.0], [2.0, 3.0]), delta)(last)
+
+    def numbers(outputs, data, epsilon):
+        exact = HistogramRelease(layout, 2, 6, epsilon, delta).values(*data)
+        return (outputs - exact).ravel()
+
+    # A record that changes its group leaves one cell and comes to another.
+    law = magnitude(math.sqrt(2.0) if delta else 2.0, delta)
+    return Mechanism(
+        run, records, law, numbers, ratio, delta, finds=0.25, epsilon=0.5, n_draws=3000
+    )  # fmt: skip
+
+
+def records_of(d):
+    """Return six records at the upper corner, and the same but for the first one's group."""
+    values, groups = np.ones((6, d)), np.array([0, 0, 0, 1, 1, -1])
+    return (values, groups), (values, np.where(np.arange(6) == 0, 1, groups))
+
+
+def share_of_a_budget(epsilon, n, seed):
+    """Return the releases of a sketch that has half of a budget for a sum."""
+    multiplier = 1 / gaussian_mu(epsilon, DELTA)
+    return SketchReleases(multiplier, {"a": 0.5, "b": 0.5}, "add_remove", make_source(seed))
+
+
+def sums(data, epsilon, n, seed):
+    """Return two sums of vectors in a ball, with both halves of a budget."""
+    releases, bound = share_of_a_budget(epsilon, n, seed), partial(ball_sum_sensitivity, radius=50)
+    rows = np.tile(data, (n, 1)).astype(np.int64)
+    return np.column_stack([releases.run(name, rows[:, i], bound) for i, name in enumerate("ab")])
+
+
+# Choices
+# -------
+
+
+def bounded_ratio(data, epsilon, n, seed):
+    """Return outputs that are as different as the mechanism allows."""
+    mechanism, inputs = at_the_bounds(epsilon)
+    weights = mechanism.integer_weights(inputs[data][None])
+    return mechanism.draw(weights, make_source(seed).bits(62, (1, n)))[0]
+
+
+def at_the_bounds(epsilon):
+    """Return the mechanism, and the probabilities of two neighbours."""
+    base = np.full(4, 1.0 / (math.exp(epsilon) + 3.0))
+    inputs = np.where(np.eye(4)[:2] > 0, math.exp(epsilon) * base, base)
+    return BoundedRatioMechanism(base, epsilon), inputs
+
+
+RING = np.exp(2j * np.pi * np.arange(6) / 6).view(np.float64).reshape(6, 2)
+
+
+def sampler(kind):
+    """Return a sampler, of a user whose whole distribution is replaced."""
+
+    def run(data, epsilon, n, seed):
+        made = kind(epsilon, input_points=RING, random_state=seed % 2**32).fit(np.eye(6))
+        return made.sample(data[None], n_samples=n)[0]
+
+    def law(epsilon):
+        return kind(epsilon, input_points=RING).fit(np.eye(6)).project(np.eye(6)[:1])[0]
+
+    def numbers(outputs, data, epsilon):
+        return outputs
+
+    # Most users lose far less than the exponential mechanism claims for the worst.
+    loose = kind is ExponentialMechanismSampler
+    return Mechanism(
+        run, (np.eye(6)[0], np.eye(6)[3]), law, numbers, finds=0.1 if loose else 0.3,
+        planted={"a quarter of the noise": 4.0} if loose else {"half of the noise": 2.0},
+        epsilon=2.0 if loose else 1.0, n_draws=100_000,
+    )  # fmt: skip
+
+
+def on_the_sphere(method):
+    """Return the sampler of vectors, of a user at the other pole."""
+    pole = np.array([0.6, 0.0, 0.8])
+
+    def run(data, epsilon, n, seed):
+        made = SphericalProjectionSampler(epsilon, method=method, random_state=seed % 2**32)
+        return made.fit(pole[None]).sample(data[None], n_samples=n)[0]
+
+    def law(epsilon):
+        base = sphere_base_measure(3, epsilon)
+        return lambda z: cap_mechanism_cdf(z, 3, epsilon, base.scale, base.threshold)
+
+    def ratio(outputs):
+        # The cap shrinks with epsilon; that of the middle one tells enough of all.
+        threshold = sphere_base_measure(3, 1.0).threshold
+        inside = ((1 - outputs @ pole) / 2 <= threshold).astype(float)
+        return inside - ((1 + outputs @ pole) / 2 <= threshold)
+
+    def numbers(outputs, data, epsilon):
+        return (1 - outputs @ data) / 2
+
+    return Mechanism(
+        run, (pole, -pole), law, numbers, ratio, epsilon=2.0, n_draws=30_000, n_trials=3000,
+    )  # fmt: skip
+
+
+def score_of_a_choice(delta):
+    """Return the noisy score of the candidate that is chosen, of one with the score 7."""
+
+    def run(data, epsilon, n, seed):
+        release = ChoiceRelease(10, epsilon, delta, declared(SCORES))
+        source = make_source(seed)
+        return np.array([release.run([data], source)[1] for _ in range(n)])
+
+    def law(epsilon):
+        release = ChoiceRelease(10, epsilon, delta, declared(SCORES))
+        if delta:
+            mu = 1 / release.mechanism.noise_multiplier
+            assert release.count.gaussian_price(mu, delta) == pytest.approx(epsilon, rel=1e-6)
+            return halfnorm(scale=SCORES / mu).cdf
+        run_epsilon = 1 / release.mechanism.noise_multiplier
+        assert release.count.pure_price(run_epsilon) == pytest.approx(epsilon, rel=1e-6)
+        return expon(scale=SCORES / run_epsilon).cdf
+
+    return Mechanism(run, (7, 7), law, delta=delta, planted={}, n_draws=4000, n_trials=0)
+
+
+SCORES = 1000
+
+
+def choice(scores, epsilon, n, seed, select=None):
+    """Return which of two candidates is chosen, where a record exchanges their scores."""
+    release, chosen = ChoiceRelease(10, epsilon, 0.0, declared(4)), []
+    source = make_source(seed)
+    for _ in range(n):
+        candidates = source.bits(1, release.draw_count(source))
+        best = (select or release.run)([scores[at] for at in candidates], source)[0]
+        chosen.append(int(candidates[best]))
+    return np.array(chosen)
+
+
+def first_best(scores, source):
+    """Choose by the scores without noise: a bug."""
+    return int(np.argmax(scores)), 0
+
+
+# Networks
+# --------
+
+CAP, RANGE, ETA = 6.0, 4.0, 1.0
+# Slopes of a node of two edges: one of them at either end of its range.
+SLOPES = np.array([5.0, 3.0]), np.array([1.0, 3.0])
+
+
+class Node:
+    """A node in many copies, which talk to an adversary.
+
+    It answers such that the next message is at one end of where utilities can move it, and the
+    penalty follows what was sent.
+    """
+
+    def __init__(self, slopes, n):
+        self.slopes, self.alpha, self.eta = slopes, np.zeros((n, 2)), np.full((n, 1), ETA)
+        self.z = self._wanted()
+
+    def _wanted(self):
+        return np.array([-1.0, -3.0]) / self.eta
+
+    def message(self):
+        return project_rows(self.z + (self.slopes - self.alpha) / self.eta, CAP)
+
+    def hear(self, sent):
+        away = np.abs(sent).sum(axis=1, keepdims=True)
+        previous = self.eta
+        self.eta = ETA * np.where(away > 20, 2.0, np.where(away < 5, 0.5, 1.0))
+        # With this answer, what the next message is the projection of is as wanted.
+        share = previous / self.eta
+        wanted = self._wanted() + self.alpha / self.eta
+        answer = (wanted - (1 - share) / 2 * sent) / ((1 + share) / 2)
+        self.z = (sent + answer) / 2
+        self.alpha = self.alpha + previous / 2 * (sent - answer)
+
+
+def message_noise(n, epsilon, delta, source, n_rounds=6, width=RANGE):
+    return MessageReleases(
+        epsilon, delta, n_rounds=n_rounds, degrees=[2] * n, utility_range=width, cap=CAP,
+        source=make_source(source),
+    )  # fmt: skip
+
+
+def messages(slopes, epsilon, n, seed, delta=0.0, bug=None):
+    """Return the messages of all rounds of a node, with one of several bugs."""
+    source, node, sent = make_source(seed), Node(slopes, n), []
+    # The rate as it is printed, rho beta / eta, is that of a sensitivity of eta / rho.
+    width = ETA**2 / RANGE if bug == "rate" else RANGE
+    noise = message_noise(n, epsilon, delta, source, width=width)
+    # With Gaussian noise a budget per round hides long.
+    for _ in range(40 if bug == "each round" and delta else 6):
+        if bug == "each round":
+            noise = message_noise(n, epsilon, delta, source, n_rounds=1)
+        penalty = 8.0 if bug == "penalty" else node.eta[:, 0]
+        sent.append(noise.run(node.message().ravel(), penalty).reshape(n, 2))
+        node.hear(sent[-1])
+    return np.stack(sent, axis=1)
+
+
+def ratio_of_messages(outputs, delta):
+    """Return the log-density ratio of transcripts, up to a factor of the rounds' scales."""
+    n, total = len(outputs), 0.0
+    nodes = [Node(slopes, n) for slopes in SLOPES]
+    for sent in np.moveaxis(outputs, 1, 0):
+        scale = message_noise(n, 1.0, delta, 0).standard_deviations(nodes[0].eta[:, 0])
+        away = [np.linalg.norm(sent - node.message(), axis=1) / scale for node in nodes]
+        total = total + (away[1] ** 2 - away[0] ** 2 if delta else away[1] - away[0])
+        for node in nodes:
+            node.hear(sent)
+    return total
+
+
+def rounds_of_messages(delta):
+    def law(epsilon):
+        # Six rounds share the budget. The noise on a vector of two has a Gamma length.
+        bound = message_sensitivity(ETA, RANGE, CAP, 2)
+        if delta:
+            return halfnorm(scale=math.sqrt(6) * bound / gaussian_mu(epsilon, delta)).cdf
+        return gamma(2, scale=6 * bound / epsilon).cdf
+
+    def numbers(outputs, data, epsilon):
+        noise = outputs[:, 0] - Node(data, len(outputs)).message()
+        return noise.ravel() if delta else np.linalg.norm(noise, axis=1)
+
+    bugs = ("rate", "each round", "penalty")
+    return Mechanism(
+        partial(messages, delta=delta), SLOPES, law, numbers,
+        partial(ratio_of_messages, delta=delta), delta=delta,
+        planted={bug: partial(messages, delta=delta, bug=bug) for bug in bugs},
+        epsilon=0.5, finds=0.1, n_draws=12_000, is_slow=True,
+    )  # fmt: skip
+
+
+def utilities(kind, protect):
+    """Return a node of three edges; a bug is to spend the budget once for each of them."""
+    theirs = np.array([1.0, 1.0, 1.0]) if protect == "node" else np.array([1.0, 5.0, 5.0])
+    width = 12.0 if protect == "node" else 4.0
+
+    def run(data, epsilon, n, seed):
+        node = kind(epsilon, low=1.0, high=5.0, degrees=[3] * n, protect=protect)
+        return node.run(np.tile(data, n), make_source(seed)).reshape(n, 3)
+
+    def levels(epsilon):
+        # A node that protects one parameter answers for each edge, with two levels at epsilon 1.
+        return np.array([1.0, math.exp(epsilon)]) / (1 + math.exp(epsilon))
+
+    of_levels = kind is UtilityResponse
+    law = magnitude(width) if not of_levels else levels if protect == "parameter" else None
+
+    def numbers(outputs, data, epsilon):
+        return outputs.ravel() if of_levels else (outputs - data).ravel()
+
+    def ratio(outputs):
+        return outputs.sum(axis=1) if protect == "node" else outputs[:, 0]
+
+    return Mechanism(
+        run, (np.full(3, 5.0), theirs), law, numbers, ratio,
+        planted={"a budget for each edge": 3.0}, n_draws=8000,
+    )  # fmt: skip
+
+
+# Estimators
+# ----------
+
+
+def differ(x, y):
+    """Return 1 for different points: the filler of empty groups is as far from all as can be."""
+    return float((x != y).any())
+
+
+def distance(*sizes, private_labels=False, delta=0.0, sensitivity=None, is_slow=False, **params):
+    """Return distances between groups at two ends, where a record goes to the other end or group.
+
+    With private labels all other records are in no group, and so groups are filled up with what is
+    far from all records.
+    """
+    y = np.repeat(np.arange(len(sizes)), sizes)
+    X = (y > 0).astype(float)[:, None]
+    options = {"bounds": (0, 1), "metric": differ, "cost_range": (0, 1), "delta": delta}
+    other_X, other_y = X.copy(), y.copy()
+    if private_labels:
+        X, other_X, y = np.ones_like(X), np.ones_like(X), np.where(y == 0, 0, -1)
+        other_y = np.where(np.arange(len(y)) == 0, 1, y)
+        options |= {"labels": "private", "groups": [*range(len(sizes))], "min_group_size": sizes}
+    else:
+        other_X[0] = 1.0
+    estimator = PrivateSinkhornDistance(**options | params)
+    pair = (X, y), (other_X, other_y)
+
+    def values(data, epsilon):
+        plan = distance_releases.plan(clone(estimator).set_params(epsilon=epsilon), *data)
+        return plan[0], distance_releases.exact_values(*plan)[0]
+
+    def run(data, epsilon, n, seed):
+        release, exact = values(data, epsilon)
+        return distance_releases.noisy_values(release, exact, n, seed)
+
+    def numbers(outputs, data, epsilon):
+        release, exact = values(data, epsilon)
+        # Costs are released in units of what a record moves them by.
+        return ((outputs - exact) * release.sensitivities).ravel()
+
+    def ratio(outputs):
+        return closer_to([values(data, 1.0)[1] for data in pair], delta)(outputs)
+
+    law = magnitude(sensitivity, delta) if sensitivity else None
+    return Mechanism(
+        run, pair, law, numbers, ratio, delta=delta, n_trials=20_000, is_slow=is_slow
+    )  # fmt: skip
+
+
+LINE = FrozenEstimator(LinearRegression().fit([[0.0], [1.0]], [0.0, 1.0]))
+
+
+def fair_predictions(n_first, epsilon, n, seed, delta=0.0):
+    """Return the weights of two groups, where a record changes its group and its score."""
+    groups, found = np.repeat([0.0, 1.0], [n_first, 101 - n_first]), []
+    for random_state in np.random.SeedSequence(seed).generate_state(n):
+        fair = FairBarycenterRegressor(
+            LINE, sensitive_features=1, sensitive_in_estimator=False, epsilon=epsilon, delta=delta,
+            bounds=(0, 1), groups=[0, 1], n_quantiles=2, random_state=int(random_state),
+        )  # fmt: skip
+        fair.fit(np.column_stack([groups, groups]), groups)
+        found.append(fair.group_weights_[0])
+    return np.array(found)
+
+
+def unchanged(outputs):
+    return outputs
+
+
+MECHANISMS = {
+    "Laplace noise": noise_on(0.0, 1),
+    "Laplace noise on a vector": noise_on(0.0, 5),
+    "Gaussian noise": noise_on(DELTA, 1),
+    "Gaussian noise on a vector": noise_on(DELTA, 5),
+    "Laplace noise on counts": noise_on_counts(0.0),
+    "Gaussian noise on counts": noise_on_counts(DELTA),
+    "Laplace noise on groups": noise_on_groups(UnitLayout((0,), ()), records_of(1), 0.0),
+    "Gaussian noise on groups": noise_on_groups(UnitLayout((0, 0), ()), records_of(2), DELTA),
+    "sums that share a budget": Mechanism(
+        sums, (np.zeros(2), np.full(2, 50.0)), magnitude(50.0 * math.sqrt(2.0), DELTA),
+        ratio=closer_to((np.zeros(2), np.full(2, 50.0)), DELTA), delta=DELTA,
+    ),
+    "bounded ratio": Mechanism(
+        bounded_ratio, (0, 1), lambda epsilon: at_the_bounds(epsilon)[1][0],
+        lambda outputs, data, epsilon: outputs, finds=0.6,
+    ),
+    "Wasserstein projection": sampler(WassersteinProjectionSampler),
+    "KL projection": sampler(KLProjectionSampler),
+    "exponential mechanism of a sampler": sampler(ExponentialMechanismSampler),
+    "sphere, rejection": on_the_sphere("rejection"),
+    "sphere, direct": on_the_sphere("direct"),
+    "score of a choice, Laplace noise": score_of_a_choice(0.0),
+    "score of a choice, Gaussian noise": score_of_a_choice(DELTA),
+    "choice among a random number": Mechanism(
+        choice, ((4, 0), (0, 4)), finds=0.0, n_trials=1500,
+        planted={"no noise": partial(choice, select=first_best), "a fifth of the noise": 5.0},
+    ),
+    "messages, spherical noise": rounds_of_messages(0.0),
+    "messages, Gaussian noise": rounds_of_messages(DELTA),
+    **{
+        f"{kind.__name__}, {protect}": utilities(kind, protect)
+        for kind in (UtilityNoise, UtilityResponse)
+        for protect in ("parameter", "node")
+    },
+    # A record has a share of 1 / 20 of the smaller group.
+    "distance": distance(20, 30, sensitivity=1 / 20),
+    "distance, Gaussian noise": distance(20, 30, delta=DELTA, sensitivity=1 / 20),
+    # With so much regularisation, a record changes the divergence by twice as much as the cost.
+    "distance, debiased": distance(
+        20, 30, reg=50.0, divergence="sinkhorn", sensitivity=2 / 20, is_slow=True
+    ),
+    "distance, private labels": distance(20, 20, private_labels=True, sensitivity=2 / 20),
+    "distance, private labels, debiased, Gaussian noise": distance(
+        20, 20, private_labels=True, reg=50.0, divergence="sinkhorn", delta=DELTA,
+        sensitivity=4 / 20, is_slow=True,
+    ),
+    # A record takes part in the distances to two other groups.
+    "distance, three groups": distance(20, 20, 20, sensitivity=2 / 20, is_slow=True),
+    "distance, histogram": distance(6, 4, mechanism="histogram", grid=[[0.0], [0.5], [1.0]]),
+    "distance, histogram, private labels": distance(
+        6, 4, private_labels=True, mechanism="histogram", grid=[[0.0], [0.5], [1.0]]
+    ),
+    "fair predictions": Mechanism(
+        fair_predictions, (51, 50), ratio=unchanged, planted={"an eighth of the noise": 8.0},
+        finds=0.0, n_trials=400, is_slow=True,
+    ),
+    "fair predictions, Gaussian noise": Mechanism(
+        partial(fair_predictions, delta=DELTA), (51, 50), ratio=unchanged, delta=DELTA,
+        planted={"a fraction of the noise": 8.0}, finds=0.0, n_trials=400, is_slow=True,
+    ),
+}  # fmt: skip
+BUGS = [(name, bug) for name, row in MECHANISMS.items() for bug in row.planted]
+EPSILONS = [1.0, 0.5, 4.0]
+CONFIDENCE = 1 - 0.05 / (len(MECHANISMS) * len(EPSILONS) + len(BUGS))
+
+
+def of_rows(cases, quick=lambda *case: True):
+    """Return parameters of a test, of which slow rows and all that is not quick are long tests."""
+    return [
+        pytest.param(*case, marks=pytest.mark.experiment)
+        if MECHANISMS[case[0]].is_slow or not quick(*case)
+        else case
+        for case in cases
+    ]
+
+
+def p_value(outputs, law, rng):
+    """Return the p-value of numbers, or of outputs, if this were their law."""
+    if callable(law):
+        # Integers are spread out, as the variables are that were rounded to them.
+        whole = (outputs == np.rint(outputs)).all()
+        spread = outputs + whole * rng.uniform(-0.5, 0.5, outputs.shape)
+        return kstest(np.abs(spread), law).pvalue
+    counts = np.bincount(outputs, minlength=len(law))
+    return chisquare(counts, law / law.sum() * len(outputs)).pvalue
+
+
+@pytest.mark.parametrize("name", [name for name, row in MECHANISMS.items() if row.law])
+def test_noise_has_this_scale_and_no_other(name, seed, rng):
+    row = MECHANISMS[name]
+    data = row.neighbours[0]
+    outputs = row.run(data, row.epsilon, row.n_draws, seed % 2**32)
+    found = row.numbers(outputs, data, row.epsilon)
+    for share, fits in ((0.9, False), (1.0, True), (1.1, False)):
+        assert (p_value(found, row.law(row.epsilon / share), rng) > RARE) == fits, share
+
+
+def bound(name, claim, seed, bug=None):
+    """Return the lower bound on epsilon that an attack proves, of a mechanism or of a bug."""
+    row = MECHANISMS[name]
+    run, spent = row.run, claim
+    if callable(bug):
+        run = bug
+    elif bug is not None:
+        spent = bug * claim
+
+    def release(data, n_trials, random_state):
+        return run(data, spent, n_trials, random_state)
+
+    return audit(
+        release, *row.neighbours, delta=row.delta, n_trials=row.n_trials, vectorized=True,
+        confidence=CONFIDENCE, log_density_ratio=row.ratio, random_state=seed % 2**32,
+    ).epsilon_lower  # fmt: skip
+
+
+ATTACKED = [
+    (name, epsilon) for name, row in MECHANISMS.items() if row.n_trials for epsilon in EPSILONS
+]
+
+
+@pytest.mark.parametrize(
+    "name, epsilon", of_rows(ATTACKED, lambda name, epsilon: epsilon == EPSILONS[0])
+)
+def test_no_attack_refutes_the_claim(name, epsilon, seed):
+    found = bound(name, epsilon, seed)
+    assert found <= epsilon
+    # An attack that is made for this epsilon comes near to it.
+    assert epsilon != EPSILONS[0] or found >= MECHANISMS[name].finds
+
+
+@pytest.mark.parametrize("name, bug", of_rows(BUGS))
+def test_the_same_attack_finds_what_is_planted(name, bug, seed):
+    row = MECHANISMS[name]
+    assert bound(name, row.epsilon, seed, row.planted[bug]) > row.epsilon
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_the_weights_that_are_drawn_from_keep_the_claim_exactly(epsilon):
+    mechanism, inputs = at_the_bounds(epsilon)
+    result = exact_audit(mechanism.integer_weights(inputs))
+    assert not result.exceeds(epsilon)
+    assert result.epsilon == pytest.approx(epsilon, rel=1e-12)
