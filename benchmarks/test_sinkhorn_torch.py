@@ -68,8 +68,8 @@ CASES = {
 def ours(X, Y, reg, n_iter):
     from skdpot.generative._torch.transport import sinkhorn
 
-    result = sinkhorn(ground_cost().matrix(X, Y), reg, n_iter=n_iter)
-    return result.value, ground_cost().gradient(X, Y, result.plan)
+    _, _, value, plan = sinkhorn(ground_cost().matrix(X, Y), reg, n_iter=n_iter)
+    return value, ground_cost().gradient(X, Y, plan)
 
 
 def certified(X, Y, reg):

@@ -24,7 +24,7 @@ ROOMS = {
     "display": (480, 490),
     "distance": (850, 935),
     "fairness": (3100, 3140),
-    "generative": (5000, 5430),
+    "generative": (5000, 5000),
     "model_selection": (480, 560),
     "parts": (700, 700),
     "privacy": (3500, 3750),

@@ -9,8 +9,8 @@ from ._generator import BaseGenerator as BaseGenerator
 from ._generator import DPSinkhornGenerator
 from ._network import NetworkTraining
 from ._network import TrainedNetwork as TrainedNetwork
-from ._network import Training as Training
 from ._network import load_engine as load_engine
+from ._network import trained_network as trained_network
 from ._network import training_of as training_of
 from ._records import DEFAULT_BOUNDS as DEFAULT_BOUNDS
 from ._records import Declared as Declared

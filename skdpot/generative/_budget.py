@@ -111,6 +111,8 @@ def check_noise(plan: SketchBudget, *alternatives: Mapping[str, PlannedRelease])
     for releases in alternatives:
         total = math.fsum(share for share, _ in releases.values())
         for share, sensitivity in releases.values():
+            # One percent is left for the rounding of scales: a refusal after the charge would be
+            # too late.
             scale = LARGEST_SCALE / 1.01 / sensitivity(relation=plan.neighbouring)
             largest = min(largest, scale * math.sqrt(share / total))
     if plan.noise_multiplier > largest:

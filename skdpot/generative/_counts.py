@@ -90,14 +90,6 @@ _HIDDEN_DEVIATIONS, WIDENING = 0.5, 4
 # records. It is also so large that the noise of its final count is below this part of the sampling
 # error, unless it has more than the larger share.
 CUT_DEVIATIONS = 4.0
-_NOISE_TO_SAMPLING_ERROR = 0.7
-_CUT_SHARES = 0.003, 0.01
-_MOST_PARTS = 16
-# Adjacent cells of a tail are clearly not empty if their sum exceeds this number of deviations.
-_TAIL_DEVIATIONS = 4.0
-_TAIL_WIDTHS = (1, 2, 4, 8, 16)
-# The same for further cells on a linear scale.
-_BEYOND_DEVIATIONS = 3.0
 
 
 def refined_columns(schema: TableSchema) -> list[int]:
@@ -137,6 +129,8 @@ def first_edges(column: Column) -> np.ndarray:
 
 def cells_of_units(units, edges):
     """Return the cell of each unit. A list of all units is faster if it is not too long."""
+    # A public number of units is compared with a private one of records here: only the time
+    # differs, no result.
     if edges[-1] > len(units):
         return (np.searchsorted(edges, units, side="right") - 1).astype(np.int32)
     return np.repeat(np.arange(len(edges) - 1, dtype=np.int32), np.diff(edges))[units]
@@ -157,10 +151,15 @@ def cut_cells(
     >>> cut_cells(np.array([0, 10, 20]), np.array([3.0, 30.0]), 5.0, 2.0)
     array([ 0, 10, 13, 16, 20])
     """
-    smallest, largest = (share * counts.sum() for share in _CUT_SHARES)
-    precise = min((final_deviation / _NOISE_TO_SAMPLING_ERROR) ** 2, largest)
+    cut_shares = 0.003, 0.01
+    smallest, largest = (share * counts.sum() for share in cut_shares)
+    noise_to_sampling_error = 0.7
+    precise = min((final_deviation / noise_to_sampling_error) ** 2, largest)
+    # At least one record: without noise, empty cells would be cut as well.
     least = max(CUT_DEVIATIONS * deviation, smallest, precise, 1.0)
-    parts = np.clip(np.ceil(2 * counts / least), 2, _MOST_PARTS).astype(np.int64)
+    most_parts = 16
+    # A part holds about half of that, so that it is seldom cut again.
+    parts = np.clip(np.ceil(2 * counts / least), 2, most_parts).astype(np.int64)
     parts = np.where(counts > least, np.minimum(parts, np.diff(edges)), 1)
     cut = [
         start + (stop - start) * np.arange(n) // n
@@ -176,6 +175,7 @@ def records_hidden_by(deviation):
 
 def widened_cells(edges, counts):
     """Return the edges and counts of wider cells; the cells at both ends are kept."""
+    # The first and the last cell hold what was clipped to the bounds.
     firsts = np.unique([0, *range(1, len(counts) - 2, WIDENING), len(counts) - 2, len(counts) - 1])
     return np.append(edges[firsts], edges[-1]), np.add.reduceat(counts, firsts)
 
@@ -217,14 +217,17 @@ def empty_tails(
     [array([False, False, False, False,  True])]
     """
     empty = []
+    # Adjacent cells of a tail are clearly not empty if their sum exceeds this number of deviations.
+    tail_deviations = 4.0
+    tail_widths = (1, 2, 4, 8, 16)
     for j, totals, start, deviation in zip(
         schema.features, counts, starts, deviations, strict=True
     ):
         column, tail = schema.columns[j], np.zeros(len(totals), dtype=bool)
         numbers = totals[: len(totals) - column.missing]
         is_log = column.scale == LOG
-        widths = _TAIL_WIDTHS if is_log else _TAIL_WIDTHS[:1]
-        first, last = clear_cells(numbers, _TAIL_DEVIATIONS * deviation, widths)
+        widths = tail_widths if is_log else tail_widths[:1]
+        first, last = clear_cells(numbers, tail_deviations * deviation, widths)
         if column.kind == NUMERIC and first <= last:
             margin = 0
             stop = np.append(start[1:], column.n_known)
@@ -245,11 +248,13 @@ def _n_beyond(totals, deviation):
     The number with the most deviations above noise is chosen, and then again beyond these cells.
     """
     n_cells = 0
+    # The same for further cells on a linear scale.
+    beyond_deviations = 3.0
     while n_cells < len(totals):
         rest = totals[n_cells:]
         above = np.cumsum(rest) / np.sqrt(np.arange(1, len(rest) + 1))
         best = int(np.argmax(above))
-        if above[best] <= _BEYOND_DEVIATIONS * deviation:
+        if above[best] <= beyond_deviations * deviation:
             break
         n_cells += best + 1
     return n_cells
@@ -267,6 +272,7 @@ def clear_cells(totals, noise, widths):
     >>> clear_cells(np.array([1.0, 9.0, 2.0, 4.0, 4.0, -3.0]), 5.0, (1, 2))
     (0, 4)
     """
+    # No cell at all, as long as none is clear of noise.
     first, last = len(totals), -1
     for width in widths:
         if width <= len(totals):
@@ -275,11 +281,6 @@ def clear_cells(totals, noise, widths):
             first = min([first, *(clear[:1] + (width - 1) // 2).tolist()])
             last = max([last, *(clear[-1:] + width // 2).tolist()])
     return first, last
-
-
-# Groups are so large that a pair of groups has about this number of deviations of the noise.
-_PAIR_DEVIATIONS = 0.5
-_MOST_GROUPS = 32
 
 
 def group_cells(
@@ -301,6 +302,7 @@ def group_cells(
     >>> group_cells([counts], read_schema({"city": ["A", "B", "C", "D"]}), 5.0)
     [array([0, 1, 1, 1])]
     """
+    # Noise may leave less than no records.
     total = max(np.mean([count.sum() for count in counts]), 1.0)
     n_groups = number_of_groups(total, schema.n_classes, deviation)
     groups = []
@@ -355,8 +357,11 @@ def merge_cells(mass: np.ndarray, least: float) -> np.ndarray:
 
 def number_of_groups(n_records: float, n_classes: int, deviation: float) -> float:
     """Return about how many groups of cells a column has, where pairs are counted."""
-    cell_size = _PAIR_DEVIATIONS * n_classes * max(deviation, 1.0)
-    return float(np.clip(math.sqrt(n_records / cell_size), 2, _MOST_GROUPS))
+    # Groups are so large that a pair of groups has about this number of deviations of the noise.
+    pair_deviations = 0.5
+    cell_size = pair_deviations * n_classes * max(deviation, 1.0)
+    most_groups = 32
+    return float(np.clip(math.sqrt(n_records / cell_size), 2, most_groups))
 
 
 def possible_pairs(
@@ -408,12 +413,10 @@ LEAST_NOISE = 1.0
 
 # A cell whose count has fewer deviations of the noise is treated like the others of its group.
 SEEN_DEVIATIONS = 2.0
-_EVEN_SHARE = 1e-6
 # The number of updates of the expected counts of such cells, and their relative deviation from it.
 _PRIORS, PRIOR_SPREAD = 2, 2.0
 # Rounds of pivots, and the number of rounds without progress that may move all entries at once.
 _PIVOTS, _PATIENCE = 200, 3
-_ROUNDING = 1e-12
 
 
 def with_totals(
@@ -524,7 +527,9 @@ def _nonnegative(precision, weighted, possible):
     """
     free, solution, least = possible.copy(), np.zeros(len(weighted)), len(weighted) + 1
     patience = _PATIENCE
-    tolerance = _ROUNDING * np.abs(weighted).max(initial=0.0)
+    rounding = 1e-12
+    # Slopes of this size are rounding errors of the solution.
+    tolerance = rounding * np.abs(weighted).max(initial=0.0)
     for _ in range(_PIVOTS):
         solution = np.zeros(len(weighted))
         solution[free] = np.linalg.solve(precision[np.ix_(free, free)], weighted[free])
@@ -573,12 +578,6 @@ PARITY_SIZES = range(3, 6)
 _FEWEST = PARITY_SIZES[0]
 # No more parities are scanned. Those of all sizes are scanned for which noise leaves so much.
 MOST_PARITIES = 28_000
-_MOST_DEVIATION = 0.2
-# A table without any has this chance to show one, and shows no more than so many.
-_FALSE_ALARM = 0.01
-_MOST_SHOWN = 16
-# A smaller error is not worth more components.
-_LEAST_EXCESS = 0.35
 _RECORDS_OF_BLOCK, _TESTS_OF_BLOCK = 2**16, 512
 
 
@@ -638,10 +637,12 @@ def largest_scanned(n_columns: int, n_records: float, deviation: float) -> int:
     >>> largest_scanned(10, 10_000, 10.0), largest_scanned(10, 10_000, 100.0)
     (5, 4)
     """
+    # Larger subsets are many more, and so much noise would hide all of them.
     largest = _FEWEST
+    most_deviation = 0.2
     for size in PARITY_SIZES[1 : n_columns - 2]:
         n_tests = count_subsets(n_columns, size)
-        too_noisy = deviation * math.sqrt(n_tests) > _MOST_DEVIATION * max(n_records, 1.0)
+        too_noisy = deviation * math.sqrt(n_tests) > most_deviation * max(n_records, 1.0)
         if too_noisy or n_tests > MOST_PARITIES:
             break
         largest = size
@@ -705,6 +706,7 @@ def parity_sums(
 def _sums_of_block(upper, subsets):
     """Return the sum of each parity over some records."""
     n_columns, n = upper.shape
+    # Bits of the padding are 0 in all columns, and their parity is even: they are never counted.
     padded = np.zeros((n_columns, -(-n // 64) * 64), dtype=bool)
     padded[:, :n] = upper
     bits = np.packbits(padded, axis=1).view(np.uint64)
@@ -783,19 +785,21 @@ def standing_out(
     """
     differences = seen - predicted
     excess = np.sum((differences / deviations) ** 2, axis=1)
-    excess[np.sqrt(np.average(differences**2, axis=1, weights=sizes)) < _LEAST_EXCESS] = 0.0
-    least = chi2.isf(_FALSE_ALARM / len(seen), len(deviations))
+    # A smaller error is not worth more components.
+    least_excess = 0.35
+    excess[np.sqrt(np.average(differences**2, axis=1, weights=sizes)) < least_excess] = 0.0
+    # A table without any has this chance to show one, and shows no more than so many.
+    false_alarm = 0.01
+    least = chi2.isf(false_alarm / len(seen), len(deviations))
     columns = [tuple(subset) for group in subsets for subset in group.tolist()]
     clearest: list[tuple[tuple[int, ...], np.ndarray]] = []
+    most_shown = 16
     for i in np.argsort(-excess, kind="stable"):
-        if excess[i] <= least or len(clearest) == _MOST_SHOWN:
+        if excess[i] <= least or len(clearest) == most_shown:
             break
         if not any(set(smaller) <= set(columns[i]) for smaller, _ in clearest):
             clearest.append((columns[i], np.clip(seen[i], -1.0, 1.0)))
     return clearest
-
-
-_LEAST_VARIANCE = 1e-12
 
 
 def expected_errors(
@@ -843,6 +847,7 @@ def expected_errors(
     count_noise, pair_noise = noise_of_counts(schema, releases), 0.0
     if n_columns > 1:
         pair_noise = noise_of_tables(releases, "pairs", math.comb(n_columns, 2))
+    # A release that is not made has infinite noise, and so no weight.
     total_noise = round_noise = math.inf
     if totals and n_classes > 1:
         total_noise = noise_of_tables(releases, "totals", n_columns) or math.inf
@@ -852,7 +857,8 @@ def expected_errors(
     sizes = _expected_sizes(n_records, schema, round_noise)
     most_groups = number_of_groups(n_records, n_classes, pair_noise)
     n_groups = [min(most_groups, size) for size in sizes]
-    precision = 1 / max(n_classes * count_noise**2, _LEAST_VARIANCE) + total_noise**-2
+    least_variance = 1e-12
+    precision = 1 / max(n_classes * count_noise**2, least_variance) + total_noise**-2
     errors = _class_errors(n_records, schema, count_noise, sizes)
     for k, j in enumerate(schema.features):
         cell = precision
@@ -876,6 +882,7 @@ def expected_errors(
 def _expected_sizes(n_records: int, schema: TableSchema, round_noise: float) -> list[int]:
     """Return about how many cells each column will have."""
     is_cut = n_records > FIRST_CELLS * CUT_DEVIATIONS * round_noise or math.isinf(round_noise)
+    # As a rule: how many cells are cut depends on the records.
     n_refined = MOST_CELLS if is_cut else FIRST_CELLS
     if n_records < records_hidden_by(round_noise) < math.inf:
         n_refined //= WIDENING
@@ -923,6 +930,7 @@ def _variances(n_records, size, n_groups, cell, margin):
     `cell` is the precision of all counts of a cell together, and `margin` that of the counts of a
     group by pairs: see `likely_counts`.
     """
+    # Precisions of independent estimates add up.
     group_variance = 1 / (n_groups / size * cell + margin)
     expected = n_records / size
     if expected < SEEN_DEVIATIONS * cell**-0.5:

@@ -26,12 +26,6 @@ from skdpot.privacy.checks import check_count
 from skdpot.privacy.quotes import shown
 from skdpot.tables import NUMERIC, TableSchema, write_table
 
-_LARGEST_UNIFORM = 1 - 2.0**-30
-# No record is moved to an entry that fewer than this number would have, if all records of its entry
-# were drawn again.
-_LEAST_CHANCE = 0.1
-_TINY = 1e-300
-
 
 class IndependentDraws:
     """Draws of records that do not depend on each other.
@@ -66,8 +60,9 @@ class IndependentDraws:
             cumulated / np.where(totals > 0, totals, 1.0) + 2 * np.arange(len(weights))[:, None]
         )
         ladder[:, -1] = 2 * np.arange(len(weights)) + 2
+        largest_uniform = 1 - 2.0**-30
         # Rounding moves no number to the next integer, where entries of no weight are.
-        places = np.minimum(self.uniforms(rows), _LARGEST_UNIFORM) + 2 * rows
+        places = np.minimum(self.uniforms(rows), largest_uniform) + 2 * rows
         positions = np.searchsorted(ladder.ravel(), places, side="right")
         return positions - rows * weights.shape[1]
 
@@ -117,6 +112,7 @@ class EvenDraws(IndependentDraws):
         shares = shares_of_rows(weights)
         sizes = np.bincount(rows, minlength=len(weights))
         expected = (sizes if self._row_shares is None else len(rows) * self._row_shares) @ shares
+        # One offset for all rounds each total up or down, so that it is as expected on average.
         wanted = np.diff(np.floor(np.cumsum(expected) + self._rng.uniform()), prepend=0)
         surplus = (np.bincount(entries, minlength=n_entries) - wanted).astype(np.int64)
         keys = rows * n_entries + entries
@@ -136,9 +132,12 @@ class EvenDraws(IndependentDraws):
             np.repeat(np.arange(len(surplus)), np.maximum(sign * surplus, 0)) for sign in (1, -1)
         )
         moves = []
+        # No record is moved to an entry that fewer than this number would have, if all records of
+        # its entry were drawn again.
+        least_chance = 0.1
         for giver, taker in zip(givers, takers, strict=False):
             ladder = np.cumsum(counts[:, giver] * shares[:, taker])
-            if ladder[-1] >= _LEAST_CHANCE:
+            if ladder[-1] >= least_chance:
                 row = np.searchsorted(ladder, self._rng.uniform() * ladder[-1], side="right")
                 counts[row, giver] -= 1
                 moves.append((row * len(surplus) + giver, taker))
@@ -156,11 +155,13 @@ class EvenDraws(IndependentDraws):
 
 def shares_of_rows(weights):
     """Return the share that each entry has of its row; a row of zeros remains one."""
-    return weights / np.maximum(weights.sum(axis=1, keepdims=True), _TINY)
+    tiny = 1e-300
+    return weights / np.maximum(weights.sum(axis=1, keepdims=True), tiny)
 
 
 def draw_units(starts, stops, intervals, uniforms):
     """Return units that are spread over cells, by numbers from 0 to 1, and within the intervals."""
+    # Uniform numbers are below 1, so that no unit is beyond its cell.
     if intervals is None:
         return starts + np.floor(uniforms * (stops - starts)).astype(np.int64)
     firsts, lasts = np.array(intervals).T
@@ -171,12 +172,6 @@ def draw_units(starts, stops, intervals, uniforms):
     piece = (position[:, None] >= passed).sum(axis=1)
     row = np.arange(len(starts))
     return low[row, piece] + position - (passed - sizes)[row, piece]
-
-
-# A cell with a heap is narrower than the bounds by this factor, and denser than its neighbours by
-# this one.
-_MOST_OF_HEAP = 1024
-_HEAP_DENSITY = 5.0
 
 
 def sample_units(
@@ -335,12 +330,17 @@ def _heaps(column, starts, stops, shares):
     its own.
     """
     units = np.full(len(starts), -1)
+    # Integers are round numbers themselves.
     if column.kind != NUMERIC or column.integer:
         return units
     density = shares / (stops - starts)
     nearby = np.maximum(np.append(0, density[:-1]), np.append(density[1:], 0))
-    narrow = (stops - starts) * _MOST_OF_HEAP <= column.n_known
-    heaped = narrow & (density > _HEAP_DENSITY * nearby) & (starts > 0) & (stops < column.n_known)
+    # A cell with a heap is narrower than the bounds by this factor, and denser than its neighbours
+    # by this one.
+    most_of_heap = 1024
+    narrow = (stops - starts) * most_of_heap <= column.n_known
+    heap_density = 5.0
+    heaped = narrow & (density > heap_density * nearby) & (starts > 0) & (stops < column.n_known)
     units[heaped] = column.heaped_units(starts[heaped], stops[heaped])
     return units
 
@@ -349,6 +349,7 @@ def _allowed_shares(starts, stops, intervals):
     """Return the share of each cell within the intervals; 1 for `intervals` of None."""
     if intervals is None:
         return np.ones(len(starts))
+    # A cell may have a part of its units within an interval, which are equally likely.
     overlaps = [
         np.maximum(np.minimum(stops, last) - np.maximum(starts, first), 0)
         for first, last in intervals
@@ -375,10 +376,6 @@ def _component_weights(posterior, prior, classes, n_samples, labels):
 def _with_fallback(weights, fallback):
     """Return weights, with the fallback in rows where all are 0."""
     return np.where(weights.any(axis=1, keepdims=True), weights, fallback)
-
-
-# Different categories have the distance of the two ends of the range of a number.
-_HALF_RANGE = 2**-0.5
 
 
 @dataclass(frozen=True)
@@ -438,6 +435,7 @@ class ReleasedTable:
         return self._sample(n_samples, y, given, rng, evenly=True)
 
     def _sample(self, n_samples: Any, y: Any, given: Any, rng: Any, *, evenly: bool) -> Any:
+        # Labels that are asked for take the place of a number of rows.
         codes = None if y is None else wanted_labels(n_samples, y, self.classes, rng)
         n_samples = check_count("n_samples", n_samples) if codes is None else len(codes)
         _, *plain = self._rows(n_samples, rng, given, codes, evenly=evenly)
@@ -474,6 +472,7 @@ class ReleasedTable:
         if self.space.user is None:
             raise ValueError("n_users is for a generator that was fitted with groups=.")
         sizes = draw_sizes(self.statistics, n_users, rng)
+        # Even draws would make the rows of a person depend on those of others.
         drawn = self._sample(int(sizes.sum()), None, None, rng, evenly=False)
         table, *labels = drawn if isinstance(drawn, tuple) else (drawn,)
         table = with_person(table, self.space.user, np.repeat(np.arange(n_users), sizes))
@@ -486,6 +485,7 @@ class ReleasedTable:
         schema = self.space.schema
         units = self.space.read(estimator, X, y, reset=False)
         units = units[rng.permutation(len(units))[:SCORED_ROWS]]
+        # Rows are drawn for the labels of the given ones: shares of classes do not count.
         labels = None if schema.target is None else schema.classes_of(units[:, schema.target])
         samples = self._rows(len(units), rng, None, labels)[0]
         points, sampled = (_table_points(rows, schema) for rows in (units, samples))
@@ -497,6 +497,7 @@ class ReleasedTable:
         """Return records under conditions that keep all rules: units, and each column's numbers."""
         space, schema = self.space, self.space.schema
         conditions = self._conditions(given, codes is not None)
+        # A label beside the table is the last column, and has no place within a unit.
         n_drawn = len(schema.columns) - (space.apart and not schema.has_bands)
 
         def draw(n: int, labels: Any, evenly: bool = False) -> list[np.ndarray]:
@@ -544,11 +545,13 @@ def _table_points(units: np.ndarray, schema: TableSchema) -> np.ndarray:
     2. A missing number is at 0, and has the distance 1 from all others in a further coordinate.
     """
     parts = []
+    # Different categories have the distance of the two ends of the range of a number.
+    half_range = 2**-0.5
     for column, codes in zip(schema.columns, units.T, strict=True):
         known = codes < column.n_known
         if column.kind == "nominal":
             one_hot = codes[:, None] == np.arange(column.n_units)
-            parts.append(one_hot * (2 * _HALF_RANGE))
+            parts.append(one_hot * (2 * half_range))
             continue
         along = 2 * column.places_of_units(codes) - 1
         parts.append(np.where(known, along, 0.0)[:, None])

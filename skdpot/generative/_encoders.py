@@ -15,22 +15,14 @@ from skdpot._sklearn_compat import Interval, validate_parameters
 from skdpot.generative._images import (
     PIXEL,
     CosineTransform,
-    Moves,
     blocks,
+    draw_moves,
     interpolate,
     jitter,
     kept_coefficients,
+    moved_places,
     pixel_units,
 )
-
-AUTO = "auto"
-# Squares of norms beyond, and products of them, are out of the range of doubles.
-SMALLEST_NORM, LARGEST_NORM = 1e-100, 1e100
-# A vector that is clipped to a norm has at most this part of it, despite rounding.
-INSIDE = 1 - 2.0**-40
-
-# Grounds are multiples of one over this.
-_STEPS = 64
 
 Box = tuple[np.ndarray, np.ndarray]
 
@@ -111,22 +103,6 @@ class Encoder(BaseEstimator, ABC):
     image_shape: tuple[int, int, int] | None
     ground: float | None = None
 
-    @classmethod
-    def usual_for(cls, space: RecordSpace) -> bool:
-        """Return whether ``"auto"`` is this encoder.
-
-        Parameters
-        ----------
-        space : RecordSpace
-            Public.
-
-        Returns
-        -------
-        bool
-            True for one encoder of each space.
-        """
-        return False
-
     def prepared(self, space: RecordSpace, *, ample: bool = False) -> Self:
         """Return a copy for records of a space, without reading records.
 
@@ -169,7 +145,9 @@ class Encoder(BaseEstimator, ABC):
             Its `largest_norm` may differ, too.
         """
         placed = copy.copy(self)
-        placed._place(round(min(max(brightness, 0.0), 1.0) * _STEPS) / _STEPS)
+        # Grounds are multiples of one over this.
+        steps = 64
+        placed._place(round(min(max(brightness, 0.0), 1.0) * steps) / steps)
         return placed
 
     def _place(self, ground: float) -> None:
@@ -193,11 +171,13 @@ class Encoder(BaseEstimator, ABC):
         ndarray of shape (n, n_codes)
             Of norms up to `largest_norm`.
         """
+        # In blocks, since records that are scaled take several times their memory.
         codes = np.empty((len(points), self.n_codes))
         for rows in blocks(*points.shape):
             codes[rows] = self._encode(points[rows])
         return codes
 
+    @abstractmethod
     def decode(self, codes: np.ndarray) -> np.ndarray:
         """Return the records of codes.
 
@@ -211,15 +191,21 @@ class Encoder(BaseEstimator, ABC):
         ndarray of shape (n, n_features)
             Within [-1, 1].
         """
-        return self._decode(codes)
 
-    def sampled(self, drawn: Any, rng: Any, moves: Mapping[str, float] | None) -> np.ndarray:
+    def sampled(
+        self, codes: np.ndarray, mixture: Any, labels: np.ndarray, clusters: np.ndarray, rng: Any,
+        moves: Mapping[str, float] | None,
+    ) -> np.ndarray:  # fmt: skip
         """Return the records of drawn codes; images are moved at random.
 
         Parameters
         ----------
-        drawn : Drawn
-            Codes, and the mixture that they were drawn from.
+        codes : ndarray of shape (n, n_codes)
+            The drawn codes.
+        mixture : Mixture
+            Which they were drawn from.
+        labels, clusters : ndarray of shape (n,)
+            The class and the cluster of each.
         rng : numpy.random.RandomState or numpy.random.Generator
             Draws Gaussian numbers.
         moves : mapping of str to float or None
@@ -230,22 +216,14 @@ class Encoder(BaseEstimator, ABC):
         ndarray of shape (n, n_features)
             Within [-1, 1].
         """
-        return self._sampled(drawn, rng, moves)
+        rows = self.decode(codes)
+        if moves is None or self.image_shape is None:
+            return rows
+        return jitter(rows, rng, self.image_shape, **moves)
 
     @abstractmethod
     def _encode(self, points: np.ndarray) -> np.ndarray:
         """Return the codes of a block of records."""
-
-    @abstractmethod
-    def _decode(self, codes: np.ndarray) -> np.ndarray:
-        """Return records."""
-
-    def _sampled(self, drawn: Any, rng: Any, moves: Mapping[str, float] | None) -> np.ndarray:
-        """Return records of a mixture; a subclass may move them in a better way."""
-        rows = self._decode(drawn.codes)
-        if moves is None or self.image_shape is None:
-            return rows
-        return jitter(rows, rng, self.image_shape, **moves)
 
 
 class BoundedEncoder(Encoder):
@@ -254,56 +232,20 @@ class BoundedEncoder(Encoder):
     name = "whiten-by-bounds"
     _parameter_constraints: dict = {}
 
-    @classmethod
-    def usual_for(cls, space: RecordSpace) -> bool:
-        return cls is BoundedEncoder and space.image_shape is None
-
     def _prepare(self, space: RecordSpace, ample: bool) -> None:
-        self._units = self._units_of(space)
         self.n_codes = space.n_features
-        self.largest_norm = math.hypot(*self._units) / INSIDE
-        if not SMALLEST_NORM <= self.largest_norm <= LARGEST_NORM:
-            raise ValueError(
-                "the widths of bounds are out of range for the units of the data: use "
-                'encoder="whiten-by-bounds".'
-            )
-
-    def _units_of(self, space: RecordSpace) -> np.ndarray:
-        return np.ones(space.n_features)
+        # A vector that is clipped to a norm has at most this part of it, despite rounding.
+        self.largest_norm = math.sqrt(space.n_features) / (1 - 2.0**-40)
 
     def _encode(self, points: np.ndarray) -> np.ndarray:
-        return points * self._units
+        return points
 
-    def _decode(self, codes: np.ndarray) -> np.ndarray:
-        return np.clip(codes / self._units, -1, 1)
-
-
-class IdentityEncoder(BoundedEncoder):
-    """Records with every feature in the units of the data: wide ranges have more weight."""
-
-    name = "identity"
-
-    def _units_of(self, space: RecordSpace) -> np.ndarray:
-        low, high = space.box
-        return (high - low) / 2
+    def decode(self, codes: np.ndarray) -> np.ndarray:
+        return np.clip(codes, -1, 1)
 
 
 # Brightness, and two differences of colours: orthonormal.
 _OPPONENTS = np.array([[1, 1, 1], [1, 0, -1], [1, -2, 1]]) / np.sqrt([[3], [2], [6]])
-# So many coefficients along either side where the budget is ample: of gray images, and of colours.
-# Then noise leaves each class of photographs a covariance of its own, which is worth more than fine
-# structure.
-_FINE, _COLOURS = 22, 10
-# Codes are relative to a ground of one brightness, since shorter vectors have less noise. For
-# photographs the guess is this one.
-_MIDDLE = 0.5
-# Mean squares of the coefficients of images with edges fall off by this power of the frequency.
-# Noise leaves enough of frequencies between these parts of the highest kept one to estimate their
-# size.
-_FALL = 3
-_KNOWN = 0.4, 0.8
-# Of the largest standard deviation that pixels of a mean can have, and in addition to it.
-_SPREAD, _LEAST_SPREAD = 0.6, 0.02
 
 
 class CosineEncoder(Encoder):
@@ -340,15 +282,15 @@ class CosineEncoder(Encoder):
     def __init__(self, n_coefficients=None):
         self.n_coefficients = n_coefficients
 
-    @classmethod
-    def usual_for(cls, space: RecordSpace) -> bool:
-        return space.image_shape is not None
-
     def _prepare(self, space: RecordSpace, ample: bool) -> None:
         assert space.image_shape is not None
         height, width, channels = space.image_shape
         if self.n_coefficients is None and ample:
-            self.n_coefficients = min(height, width, _COLOURS if channels == 3 else _FINE)
+            # So many coefficients along either side where the budget is ample: of gray images, and
+            # of colours. Then noise leaves each class of photographs a covariance of its own, which
+            # is worth more than fine structure.
+            fine, colours = 22, 10
+            self.n_coefficients = min(height, width, colours if channels == 3 else fine)
         self._kept = kept_coefficients(space.image_shape, self.n_coefficients)
         self._transform = CosineTransform(height, width, *self._kept)
         self._whole_transform = CosineTransform(height, width, height, width)
@@ -357,7 +299,10 @@ class CosineEncoder(Encoder):
         if channels == 3:
             # Differences of colours vary much less than brightness.
             self.frequencies[len(self.frequencies) // 3 :] = -1
-        self._place(_MIDDLE if channels == 3 else 0.0)
+        # Codes are relative to a ground of one brightness, since shorter vectors have less noise.
+        # For photographs the guess is this one.
+        middle = 0.5
+        self._place(middle if channels == 3 else 0.0)
 
     def _place(self, ground: float) -> None:
         self.ground = ground
@@ -365,33 +310,40 @@ class CosineEncoder(Encoder):
         self.largest_norm = largest * self._transform.growth
 
     def _encode(self, points: np.ndarray) -> np.ndarray:
+        # Integers, so that a code depends on no other record in a product of matrices.
         units = pixel_units(points) - self.ground / PIXEL
         channels = _opponents(units.reshape(-1, *self._shape))
         parts = [self._transform.coefficients(channel) for channel in channels]
         return np.stack(parts, axis=1).reshape(-1, self.n_codes)
 
-    def _decode(self, codes: np.ndarray) -> np.ndarray:
+    def decode(self, codes: np.ndarray) -> np.ndarray:
         points = self._intensities(codes) + self.ground
+        # In place, since images may fill most of the memory.
         points *= 2
         points -= 1
         return np.clip(points, -1, 1, out=points)
 
-    def _sampled(self, drawn: Any, rng: Any, moves: Mapping[str, float] | None) -> np.ndarray:
-        fine = self._fine_deviations(drawn.mixture.mean_squares())
-        points = np.empty((len(drawn.codes), math.prod(self._shape)))
+    def sampled(
+        self, codes: np.ndarray, mixture: Any, labels: np.ndarray, clusters: np.ndarray, rng: Any,
+        moves: Mapping[str, float] | None,
+    ) -> np.ndarray:  # fmt: skip
+        fine = self._fine_deviations(mixture.mean_squares())
+        points = np.empty((len(codes), math.prod(self._shape)))
         fine_variance = np.sum(fine**2) / points.shape[1]
-        classes, class_positions = np.unique(drawn.labels, return_inverse=True)
-        means = np.empty((len(classes), drawn.mixture.means.shape[1], points.shape[1]))
+        classes, class_positions = np.unique(labels, return_inverse=True)
+        means = np.empty((len(classes), mixture.means.shape[1], points.shape[1]))
         spreads = np.empty((len(classes), points.shape[1]))
         for i, c in enumerate(classes):
-            centres, root = (self._intensities(part) for part in drawn.around(c))
+            centres, root = (self._intensities(part) for part in mixture.around(c))
             means[i] = centres + self.ground
             spreads[i] = np.sqrt(np.sum(root**2, axis=0) + fine_variance)
         for rows in blocks(*points.shape):
-            images = self._intensities(drawn.codes[rows]) + self.ground
+            images = self._intensities(codes[rows]) + self.ground
             images += self._fine_structure(len(images), fine, rng)
-            row_classes, clusters = class_positions[rows], drawn.clusters[rows]
-            varied = vary_within_range(images, means[row_classes, clusters], spreads[row_classes])
+            row_classes, row_clusters = class_positions[rows], clusters[rows]
+            varied = vary_within_range(
+                images, means[row_classes, row_clusters], spreads[row_classes]
+            )
             points[rows] = 2 * varied - 1
         return points if moves is None else jitter(points, rng, self._shape, **moves)
 
@@ -413,7 +365,8 @@ class CosineEncoder(Encoder):
         n_rows, n_columns = self._kept
         kept_squares = mean_squares.reshape(channels, n_rows, n_columns)
         highest = math.sqrt(height * width) * min(n_rows / height, n_columns / width)
-        first, last = (part * highest for part in _KNOWN)
+        known = 0.4, 0.8
+        first, last = (part * highest for part in known)
         frequencies, kept_frequencies = (
             self._whole_transform.frequencies,
             self._transform.frequencies,
@@ -421,10 +374,14 @@ class CosineEncoder(Encoder):
         is_known = (kept_frequencies >= first) & (kept_frequencies < last)
         if not is_known.any():
             return np.zeros((channels, height, width))
-        levels = np.mean(kept_squares[:, is_known] * kept_frequencies[is_known] ** _FALL, axis=1)
+        # Mean squares of the coefficients of images with edges fall off by this power of the
+        # frequency. Noise leaves enough of frequencies between these parts of the highest kept one
+        # to estimate their size.
+        fall = 3
+        levels = np.mean(kept_squares[:, is_known] * kept_frequencies[is_known] ** fall, axis=1)
         expected = np.zeros((channels, height, width))
         fine = frequencies >= last
-        expected[:, fine] = levels[:, None] / frequencies[fine] ** _FALL
+        expected[:, fine] = levels[:, None] / frequencies[fine] ** fall
         expected[:, :n_rows, :n_columns] -= kept_squares
         return np.sqrt(np.maximum(expected, 0))
 
@@ -490,27 +447,19 @@ def vary_within_range(images: np.ndarray, means: np.ndarray, spreads: np.ndarray
     array([[0.5  , 0.008]])
     """
     centres = np.clip(means, 0, 1)
-    room = _SPREAD * np.sqrt(centres * (1 - centres)) + _LEAST_SPREAD
+    # Of the largest standard deviation that pixels of a mean can have, and in addition to it.
+    spread, least_spread = 0.6, 0.02
+    room = spread * np.sqrt(centres * (1 - centres)) + least_spread
     deviations = (images - means) * np.minimum(1, room / np.maximum(spreads, 1e-12))
     return np.clip(centres + deviations, 0, 1)
 
 
 # The template's standard deviations, along the height and along a row, in parts of the sides.
 _TALL, _WIDE = 0.17, 0.14
-# A pose is moved into these bounds: a move in parts of the sides, factors of the template's
-# standard deviations (so a thin stroke stays thin), and pixels to the side per pixel down.
-_MOVE = 6 / 28
-_SCALES_DOWN = (0.6, 1.5)
-_SCALES_ACROSS = (0.4, 1.5)
 _SLANT = 0.8
-# Of a stroke that is thinner than a pixel, in pixels.
-_LEAST_VARIANCE = 0.25
 # The weights of a pose's numbers, relative to pixels of images of 28 x 28: two moves, in pixels,
 # the logarithms of two scales, and a slant.
 _WEIGHTS = np.array([0.5, 0.5, 5.0, 5.0, 3.0])
-_WEIGHTS_OF_SIZE = 28
-# Moments of so many pixels, times the square of the longer side, are integers below 2**53.
-_LARGEST = 2**36
 
 
 class PoseEncoder(Encoder):
@@ -564,7 +513,8 @@ class PoseEncoder(Encoder):
         self.n_codes = math.prod(self._kept) + len(_WEIGHTS)
         frequencies = self._transform.frequencies.reshape(-1)
         self.frequencies = np.concatenate([frequencies, np.full(len(_WEIGHTS), -1.0)])
-        size = math.sqrt(height * width) / _WEIGHTS_OF_SIZE
+        weights_of_size = 28
+        size = math.sqrt(height * width) / weights_of_size
         self._weights = _WEIGHTS * [1, 1, size, size, size]
         least, most = self._bounds()
         pose = np.maximum(np.abs(least), np.abs(most)) * self._weights
@@ -575,11 +525,12 @@ class PoseEncoder(Encoder):
         height, width, _ = self._shape
         units = pixel_units(points).reshape(-1, height, width)
         poses = self._poses(units)
+        # Integers again, as the transform takes them.
         upright = np.rint(interpolate(units, *self._seen_from_template(poses)))
         coefficients = self._transform.coefficients(upright)
         return np.column_stack([coefficients.reshape(len(units), -1), poses * self._weights])
 
-    def _decode(
+    def decode(
         self, codes: np.ndarray, places: tuple[np.ndarray, np.ndarray] | None = None
     ) -> np.ndarray:
         """Return the records of codes, within [-1, 1].
@@ -609,25 +560,32 @@ class PoseEncoder(Encoder):
             points[rows] = np.clip(2 * images - 1, -1, 1).reshape(len(images), -1)
         return points
 
-    def _sampled(self, drawn: Any, rng: Any, moves: Mapping[str, float] | None) -> np.ndarray:
-        codes = drawn.codes
+    def sampled(
+        self, codes: np.ndarray, mixture: Any, labels: np.ndarray, clusters: np.ndarray, rng: Any,
+        moves: Mapping[str, float] | None,
+    ) -> np.ndarray:  # fmt: skip
         if moves is None:
-            return self._decode(codes)
-        moved = Moves(**moves)
-        draws = moved.draw(rng, len(codes))
+            return self.decode(codes)
+        draws = draw_moves(rng, len(codes))
         points = np.empty((len(codes), math.prod(self._shape)))
         for rows in blocks(*points.shape):
-            points[rows] = self._decode(codes[rows], moved.places(draws[rows], self._shape))
+            places = moved_places(draws[rows], self._shape, **moves)
+            points[rows] = self.decode(codes[rows], places)
         return points
 
     def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the least and the largest numbers of a pose."""
         height, width, _ = self._shape
+        # A pose is moved into these bounds: a move in parts of the sides, factors of the template's
+        # standard deviations (so a thin stroke stays thin), and pixels to the side per pixel down.
+        move = 6 / 28
+        scales_down = (0.6, 1.5)
+        scales_across = (0.4, 1.5)
         ranges = [
-            (-_MOVE * height, _MOVE * height),
-            (-_MOVE * width, _MOVE * width),
-            (math.log(_SCALES_DOWN[0]), math.log(_SCALES_DOWN[1])),
-            (math.log(_SCALES_ACROSS[0]), math.log(_SCALES_ACROSS[1])),
+            (-move * height, move * height),
+            (-move * width, move * width),
+            (math.log(scales_down[0]), math.log(scales_down[1])),
+            (math.log(scales_across[0]), math.log(scales_across[1])),
             (-_SLANT, _SLANT),
         ]
         least, most = np.array(ranges).T
@@ -647,10 +605,12 @@ class PoseEncoder(Encoder):
         mass = np.maximum(moments[:, 0], 1)
         down, across, yy, yx, xx = (moments[:, 1:] / mass[:, None] / [2, 2, 4, 4, 4]).T
         yy, yx, xx = yy - down * down, yx - down * across, xx - across * across
-        yy = np.maximum(yy, _LEAST_VARIANCE)
+        # Of a stroke that is thinner than a pixel, in pixels.
+        least_variance = 0.25
+        yy = np.maximum(yy, least_variance)
         slant = np.clip(yx / yy, -_SLANT, _SLANT)
         # The variance after the slant has been removed.
-        unslanted = np.maximum(xx - 2 * slant * yx + slant * slant * yy, _LEAST_VARIANCE)
+        unslanted = np.maximum(xx - 2 * slant * yx + slant * slant * yy, least_variance)
         tall = np.sqrt(yy) / (_TALL * height)
         wide = np.sqrt(unslanted) / (_WIDE * width)
         poses = np.stack([down, across, _logarithms(tall), _logarithms(wide), slant], axis=1)
@@ -679,7 +639,9 @@ class PoseEncoder(Encoder):
 
 def _is_small(height: int, width: int) -> bool:
     """Tell whether moments of images of this size are exact."""
-    return height * width * max(height, width) ** 2 <= _LARGEST
+    # Moments of so many pixels, times the square of the longer side, are integers below 2**53.
+    largest = 2**36
+    return height * width * max(height, width) ** 2 <= largest
 
 
 def _centred(size: int) -> np.ndarray:
@@ -706,7 +668,7 @@ def _exponentials(numbers: np.ndarray) -> np.ndarray:
 
 def named_encoders() -> dict[str, type[Encoder]]:
     """Return all classes of encoders by name."""
-    kinds = (BoundedEncoder, IdentityEncoder, CosineEncoder, PoseEncoder)
+    kinds = (BoundedEncoder, CosineEncoder, PoseEncoder)
     return {kind.name: kind for kind in kinds}
 
 
@@ -724,8 +686,9 @@ def make_encoder(encoder: Any, space: RecordSpace, *, ample: bool = False) -> En
     """
     if isinstance(encoder, str):
         name, kinds = encoder, named_encoders()
-        if name == AUTO:
-            name = next(kind.name for kind in kinds.values() if kind.usual_for(space))
+        if name == "auto":
+            kind = BoundedEncoder if space.image_shape is None else CosineEncoder
+            name = kind.name
         if name not in kinds:
             raise ValueError(_message(encoder, kinds))
         encoder = kinds[name]()
@@ -741,5 +704,5 @@ def make_encoder(encoder: Any, space: RecordSpace, *, ample: bool = False) -> En
 
 
 def _message(encoder: Any, kinds: dict[str, type[Encoder]]) -> str:
-    names = ", ".join(f'"{name}"' for name in (AUTO, *sorted(kinds)))
+    names = ", ".join(f'"{name}"' for name in ("auto", *sorted(kinds)))
     return f"encoder must be one of {names}, or an encoder of skdpot.generative; got {encoder!r}."

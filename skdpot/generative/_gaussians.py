@@ -15,7 +15,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -23,8 +22,8 @@ from scipy.optimize import least_squares
 from scipy.special import gammainc, gammaincc, gammaincinv
 
 from skdpot._threads import one_blas_thread
-from skdpot.generative._encoders import Encoder, RecordSpace
-from skdpot.generative._images import IntensityMap, blocks
+from skdpot.generative._encoders import Encoder
+from skdpot.generative._images import blocks, intensity_map, mapped
 from skdpot.privacy.sensitivity import (
     ball_sum_sensitivity,
     cell_count_sensitivity,
@@ -34,15 +33,11 @@ from skdpot.privacy.sensitivity import (
 )
 from skdpot.releases import RADIUS, ball_points, sum_of_blocks
 
-# Groups of eigenvectors double in size, up to this one.
-_LAST_GROUP = 7
 # Variances are not below this share of the largest, nor below this, in units of the largest norm.
 _LEAST_SHARE, _LEAST_VARIANCE = 1e-9, 1e-12
 _TINY = 1e-300
 # A value surely exceeds noise if it does so by this many standard errors.
 _SURE = 2.0
-# Directions with so small a part of all variance are not worth keeping.
-_LEFT_OUT = 1e-3
 
 
 def kept_shares(
@@ -61,6 +56,7 @@ def kept_shares(
     >>> kept_shares(np.array([2.0, -2.0, 1.0]), np.ones(3), np.array([0, 0, 1]))
     array([0.75, 0.75, 0.  ])
     """
+    # Without noise, no division by zero.
     noise = np.broadcast_to(noise, observed.shape) + _TINY
     shares = np.empty(observed.shape)
     for group in np.unique(groups):
@@ -107,6 +103,7 @@ def expected_variances(
 
     def misfit(t: np.ndarray) -> np.ndarray:
         fitted = variances(t)
+        # Relative to the noise and to the variance itself, so that the largest do not decide alone.
         return (seen[smooth] - fitted) / (deviation + 0.3 * fitted + _TINY)
 
     fit = least_squares(misfit, [0.0, 1.5, 0.3], bounds=([-20, -3, 0], [20, 8, 5]), max_nfev=200)
@@ -153,8 +150,10 @@ def clean_covariance(seen: np.ndarray, deviation: float, guess: np.ndarray) -> n
     scale = np.outer(values, values)
     on_diagonal = np.eye(len(values), dtype=bool)
     noise = np.where(on_diagonal, 1.0, 0.5) * deviation**2 + _TINY
-    group = np.minimum(np.log2(np.arange(len(values)) + 1).astype(int), _LAST_GROUP)
-    block = np.where(on_diagonal, -1 - group[:, None], group[:, None] * (_LAST_GROUP + 1) + group)
+    # Groups of eigenvectors double in size, up to this one.
+    last_group = 7
+    group = np.minimum(np.log2(np.arange(len(values)) + 1).astype(int), last_group)
+    block = np.where(on_diagonal, -1 - group[:, None], group[:, None] * (last_group + 1) + group)
     shares = np.empty_like(scale)
     for label in np.unique(block):
         members = block == label
@@ -188,7 +187,9 @@ def square_roots(covariances: np.ndarray) -> np.ndarray:
     values, vectors = np.linalg.eigh(covariances)
     values = np.maximum(values, 0.0)
     remaining = np.cumsum(values, axis=1) / np.maximum(values.sum(axis=1), _TINY)[:, None]
-    start = int(np.argmax((remaining > _LEFT_OUT).any(axis=0)))
+    # Directions with so small a part of all variance are not worth keeping.
+    left_out = 1e-3
+    start = int(np.argmax((remaining > left_out).any(axis=0)))
     roots = np.sqrt(values[:, start:, None]) * vectors.transpose(0, 2, 1)[:, start:]
     return roots[:, ::-1]
 
@@ -246,8 +247,6 @@ def as_matrix(entries: np.ndarray, n_dimensions: int) -> np.ndarray:
 # Bins of a geometric grid of norms, each this much wider than the one before.
 _N_BINS = 48
 _RATIO = 2.0**0.25
-# Limit of the factor by which clipping is compensated.
-_MOST_LOST = 3.0
 # The distributions that norms may have: the root of their mean square, in bins, and of how many
 # independent Gaussian numbers of the same variance they could be the norms.
 _SCALES, _FREEDOMS = (
@@ -316,7 +315,9 @@ class NormDistributions:
         halves, squares = self.freedoms / 2, (radii / self.scales) ** 2
         ends = halves * squares
         clipped = gammainc(halves + 1, ends) + squares * gammaincc(halves, ends)
-        return np.clip(1 / np.maximum(clipped, 1e-300), 1.0, _MOST_LOST)
+        # Limit of the factor by which clipping is compensated.
+        most_lost = 3.0
+        return np.clip(1 / np.maximum(clipped, 1e-300), 1.0, most_lost)
 
 
 def fit_norms(counts: np.ndarray, deviation: float) -> NormDistributions:
@@ -334,6 +335,7 @@ def fit_norms(counts: np.ndarray, deviation: float) -> NormDistributions:
     shares = [kept_shares(differences, noise, np.zeros(_N_BINS)) for differences in counts - alike]
     likely = alike + np.stack(shares) * (counts - alike)
     shapes = _shapes()
+    # Of shapes that are known up to a factor, least squares are at the largest projection.
     best = np.argmax(np.maximum(likely @ shapes, 0.0) / np.linalg.norm(shapes, axis=0), axis=1)
     return NormDistributions(_RATIO ** _SCALES[best], _FREEDOMS[best])
 
@@ -347,10 +349,6 @@ def _shapes() -> np.ndarray:
 
 # By how much a record more or less changes the sums of a round, in the Euclidean norm.
 ROUND = partial(share_sum_sensitivity, radius=RADIUS, count_weight=COUNT, whole=RADIUS)
-# Steps of potentials, and their largest magnitude, in units of the regularisation.
-_POTENTIAL_STEP, _LARGEST_POTENTIAL = 0.5, 3.0
-# A centre is not taken for having less than this part of an equal share.
-_LEAST_CENTRE = 0.1
 
 
 class Centres:
@@ -384,25 +382,20 @@ class Centres:
         deviation.
         """
         target = n_records / len(sums)
-        counts = np.maximum(sums[:, 0] / COUNT / RADIUS, _LEAST_CENTRE * target)
+        # A centre is not taken for having less than this part of an equal share.
+        least_centre = 0.1
+        counts = np.maximum(sums[:, 0] / COUNT / RADIUS, least_centre * target)
         means = sums[:, 1:] / RADIUS / counts[:, None]
         noise = (deviation / RADIUS / counts[:, None]) ** 2
         ranks = np.arange(means.shape[1])
         # The first three directions are judged one by one, and others by sixes.
         self.points = kept_shares(means, noise, np.minimum(ranks, 3 + ranks // 6)) * means
-        moved = self.potentials + _POTENTIAL_STEP * np.log(target / counts)
-        moved = np.clip(moved, -_LARGEST_POTENTIAL, _LARGEST_POTENTIAL)
+        # Steps of potentials, and their largest magnitude, in units of the regularisation.
+        potential_step, largest_potential = 0.5, 3.0
+        moved = self.potentials + potential_step * np.log(target / counts)
+        moved = np.clip(moved, -largest_potential, largest_potential)
+        # A common offset changes no share.
         self.potentials = moved - moved.mean()
-
-
-# Projections onto directions are exact for directions on this grid.
-_DIRECTIONS_GRID = 2.0**20
-# Lower powers of two have no effect, beside one of 0.
-_SMALLEST_POWER = -60.0
-# Coefficients of a polynomial that is a power of two, from 0 to 1, up to an error of 1e-9.
-_OF_TWO = [math.log(2) ** n / math.factorial(n) for n in range(9, -1, -1)]
-# Numbers whose exponentials stay in a fast cache.
-_AT_ONCE = 1 << 13
 
 
 class ClassRows:
@@ -439,6 +432,7 @@ class ClassRows:
 
     def norm_counts(self) -> np.ndarray:
         """Return how many rows have which norm; a record changes one count."""
+        # Rows in the order of memory: a sum along one is the same beside any other rows.
         squares = np.square(np.ascontiguousarray(self._rows))
         return norm_counts(np.sqrt(np.add.reduce(squares, axis=1)))
 
@@ -474,6 +468,7 @@ class ClassRows:
         Row by row these are COUNT times the size of a cluster, and the sum of its clipped rows; the
         shape is (n_groups, 1 + d).
         """
+        # Sums of integers in doubles are exact up to 2**53, in any order.
         sums = np.zeros((n_groups, 1 + self._units.shape[1]))
         sums[:, 0] = COUNT * np.bincount(self._nearest, minlength=n_groups)
         np.add.at(sums[:, 1:], self._nearest, self._units)
@@ -481,9 +476,11 @@ class ClassRows:
 
     def project(self, directions: np.ndarray, unit: float, radius: float) -> None:
         """Take clipped rows along public directions, in units of another ball."""
-        grid = np.rint(directions * _DIRECTIONS_GRID)
+        # Projections onto directions are exact for directions on this grid.
+        directions_grid = 2.0**20
+        grid = np.rint(directions * directions_grid)
         # Products of integers, so that a row's depend on no other row.
-        projected = self._units @ grid * (unit / _DIRECTIONS_GRID)
+        projected = self._units @ grid * (unit / directions_grid)
         self._projected = ball_points(projected, radius)
 
     def round_sums(self, centres: Centres) -> np.ndarray:
@@ -512,6 +509,7 @@ class ClassRows:
         # A common offset of all scores of a row has no effect.
         below = scores - np.maximum.reduce(scores, axis=1)[:, None]
         likeness = _exponentials(below.ravel()).reshape(below.shape)
+        # As for norms: in the order of memory.
         totals = np.add.reduce(np.ascontiguousarray(likeness), axis=1)
         # No number at all would be as far as can be from any other.
         return np.nan_to_num(np.floor(likeness / totals[:, None] * RADIUS))
@@ -524,22 +522,23 @@ def _exponentials(numbers: np.ndarray) -> np.ndarray:
     the exponential function of a library need not be.
     """
     result = np.empty_like(numbers)
-    for start in range(0, len(numbers), _AT_ONCE):
-        block = slice(start, start + _AT_ONCE)
-        powers = np.maximum(np.nan_to_num(numbers[block] * (1 / math.log(2))), _SMALLEST_POWER)
+    # Lower powers of two have no effect, beside one of 0.
+    smallest_power = -60.0
+    # Coefficients of a polynomial that is a power of two, from 0 to 1, up to an error of 1e-9.
+    of_two = [math.log(2) ** n / math.factorial(n) for n in range(9, -1, -1)]
+    # Numbers whose exponentials stay in a fast cache.
+    at_once = 1 << 13
+    for start in range(0, len(numbers), at_once):
+        block = slice(start, start + at_once)
+        powers = np.maximum(np.nan_to_num(numbers[block] * (1 / math.log(2))), smallest_power)
         exponents = np.floor(powers)
         fractions = powers - exponents
-        power = np.full(fractions.shape, _OF_TWO[0])
-        for coefficient in _OF_TWO[1:]:
+        power = np.full(fractions.shape, of_two[0])
+        for coefficient in of_two[1:]:
             power *= fractions
             power += coefficient
         np.ldexp(power, exponents.astype(np.int64), out=result[block])
     return result
-
-
-# Of the noise of each class: standard deviations of its size, of a coordinate of its mean and of a
-# variance within clusters, and the radius to which its records are clipped.
-NOISE = ("size", "mean", "variance", "radius")
 
 
 @dataclass(frozen=True)
@@ -566,8 +565,10 @@ class Mixture:
     factors: np.ndarray
     unit: np.ndarray
 
-    def draw(self, labels: np.ndarray, rng: Any, *, single: bool = False) -> "Drawn":
-        """Return codes of these classes, in single precision if that is asked for."""
+    def draw(
+        self, labels: np.ndarray, rng: Any, *, single: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return codes of these classes, perhaps in single precision, and the cluster of each."""
         clusters = np.empty(len(labels), dtype=np.intp)
         shape = len(labels), self.means.shape[2]
         codes = np.empty(shape, dtype=np.float32 if single else np.float64)
@@ -578,7 +579,12 @@ class Mixture:
             normal = rng.standard_normal((len(rows), len(factor)))
             codes[rows] = self.means[c, clusters[rows]] + normal @ factor
         codes *= self.unit
-        return Drawn(codes, labels, clusters, self)
+        return codes, clusters
+
+    def around(self, c: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the means of a class's clusters, and the root of the covariance within them."""
+        factor = self.factors[c % len(self.factors)]
+        return self.means[c] * self.unit, factor * self.unit
 
     def mean_squares(self) -> np.ndarray:
         """Return the mean squares of the coordinates of codes, in the units of the encoder."""
@@ -588,57 +594,9 @@ class Mixture:
         shares = self.counts / self.counts.sum()
         return shares @ (within + between) * self.unit**2
 
-    def is_sound(self, n_classes: int, n_codes: int) -> bool:
-        """Tell whether arrays of a file are a mixture of vectors of this length."""
-        counts, weights, means, factors = self.counts, self.weights, self.means, self.factors
-        return bool(
-            counts.shape == (n_classes,)
-            and self.unit.ndim == 0
-            and means.ndim == factors.ndim == 3
-            and means.shape[:2] == weights.shape
-            and len(means) == len(counts)
-            and len(factors) in (1, len(counts))
-            and means.shape[2] == factors.shape[2] == n_codes
-            and all(np.isfinite(part).all() for part in vars(self).values())
-            and (counts > 0).all()
-            and self.unit > 0
-            and (weights >= 0).all()
-            and np.allclose(weights.sum(axis=1), 1, rtol=0, atol=1e-9)
-        )
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """Codes that were drawn from a mixture.
-
-    Parameters
-    ----------
-    codes : ndarray of shape (n, n_codes)
-        In the units of the encoder.
-    labels, clusters : ndarray of shape (n,)
-        The class and the cluster of each.
-    mixture : Mixture
-        The mixture that they were drawn from.
-    """
-
-    codes: np.ndarray
-    labels: np.ndarray
-    clusters: np.ndarray
-    mixture: Mixture
-
-    def around(self, c: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the means of a class's clusters, and the root of the covariance within them."""
-        mixture = self.mixture
-        factor = mixture.factors[c % len(mixture.factors)]
-        return mixture.means[c] * mixture.unit, factor * mixture.unit
-
 
 # Bins of the histogram of intensities, and the number of images that are compared with it.
 N_INTENSITIES = 20
-_N_COMPARED = 2000
-# Random moves of images. Lengths are in parts of the height.
-_LENGTHS = ("shift", "bend")
-MOVES = ("rotation", "scale", *_LENGTHS)
 
 
 @dataclass(frozen=True)
@@ -691,59 +649,30 @@ class ReleasedVectors:
         """Return records of these classes, from -1 to 1."""
         with one_blas_thread():
             # Intensities need no more digits, and there may be many codes.
-            drawn = self.mixture.draw(labels, rng, single=self.encoder.for_images)
-            rows = self.encoder.sampled(drawn, rng, self._moves())
+            rows = self._rows_of_codes(labels, rng, single=self.encoder.for_images)
             if self._intensity_map is not None:
                 for block in blocks(*rows.shape):
-                    rows[block] = 2 * self._intensity_map.of((rows[block] + 1) / 2) - 1
+                    rows[block] = 2 * mapped((rows[block] + 1) / 2, self._intensity_map) - 1
             return rows
 
     @cached_property
-    def _intensity_map(self) -> IntensityMap | None:
+    def _intensity_map(self) -> np.ndarray | None:
         """Return the map to released intensities; it does not depend on the classes drawn."""
         if self.intensities is None:
             return None
         # A fixed seed, so that the map is a function of the release.
         rng = np.random.default_rng(0)
-        drawn = self.mixture.draw(self.drawn_labels(_N_COMPARED, rng), rng)
-        rows = self.encoder.sampled(drawn, rng, self._moves())
-        return IntensityMap((rows + 1) / 2, self.intensities)
+        n_compared = 2000
+        rows = self._rows_of_codes(self.drawn_labels(n_compared, rng), rng)
+        return intensity_map((rows + 1) / 2, self.intensities)
 
-    def _moves(self) -> dict[str, float] | None:
-        """Return the sizes of random moves, with lengths in pixels."""
-        if self.augment is None or self.encoder.image_shape is None:
-            return None
-        height = self.encoder.image_shape[0]
-        return {n: x * height if n in _LENGTHS else x for n, x in self.augment.items()}
-
-    def check(self, space: RecordSpace) -> None:
-        """Raise unless this is a sketch of records of a space, which a file may not be."""
-        n_classes, shares = max(space.n_classes, 1), self.intensities
-        if not (
-            self.mixture.is_sound(n_classes, self.encoder.n_codes)
-            and self.noise.keys() == set(NOISE)
-            and all(_are_amounts(part, (n_classes,)) for part in self.noise.values())
-            and (
-                shares is None
-                or (_are_amounts(shares, (N_INTENSITIES,)) and np.isclose(shares.sum(), 1))
-            )
-            and (self.augment is None or (self.encoder.image_shape and are_moves(self.augment)))
-        ):
-            raise ValueError("the file does not hold a sketch.")
-
-
-def _are_amounts(array: np.ndarray, shape: tuple[int, ...]) -> bool:
-    """Tell whether an array of a file has a shape, and finite numbers of at least 0."""
-    return array.shape == shape and bool(np.isfinite(array).all() and (array >= 0).all())
-
-
-def are_moves(augment: Any) -> bool:
-    """Tell whether a value holds the sizes of random moves of images."""
-    return isinstance(augment, dict) and all(
-        name in MOVES and is_size(size) for name, size in augment.items()
-    )
-
-
-def is_size(value: Any) -> bool:
-    """Tell whether a value is a number of at least 0 that is not too large."""
-    return isinstance(value, Real) and 0 <= float(value) < 1e3
+    def _rows_of_codes(self, labels: np.ndarray, rng: Any, *, single: bool = False) -> np.ndarray:
+        """Return records of these classes, with the intensities that their codes have."""
+        codes, clusters = self.mixture.draw(labels, rng, single=single)
+        moves = None
+        if self.augment is not None and self.encoder.image_shape is not None:
+            # Lengths are in parts of the height, and moves in pixels.
+            height = self.encoder.image_shape[0]
+            lengths = ("shift", "bend")
+            moves = {n: x * height if n in lengths else x for n, x in self.augment.items()}
+        return self.encoder.sampled(codes, self.mixture, labels, clusters, rng, moves)

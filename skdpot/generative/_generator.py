@@ -16,7 +16,7 @@ from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.generative._budget import sketch_budget
 from skdpot.generative._draws import ReleasedTable
 from skdpot.generative._files import load_generator, save_generator
-from skdpot.generative._network import NetworkTraining, device_of, learn_from_sketch, training_of
+from skdpot.generative._network import device_of, learn_from_sketch, training_of
 from skdpot.generative._quality import QualityReport, quality_of
 from skdpot.generative._records import Declared, FittedRecords, Points
 from skdpot.generative._table import TableSketch
@@ -196,7 +196,6 @@ class _Data:
     """Private records, and how they are sketched."""
 
     model: VectorSketch | TableSketch
-    training: NetworkTraining | None
     records: Points | TableRecords
 
 
@@ -434,18 +433,19 @@ class DPSinkhornGenerator(BaseGenerator):
         return self
 
     def _validate(self, X: Any, y: Any, groups: Any = None) -> _Data:
+        # Declarations are read first: what is wrong with them is said without a look at records.
         declared, model = self._read_model(by_person=groups is not None)
         by_person = {} if groups is None else {"groups": groups}
         private = self.epsilon is not None
         records = model._read(self, X, y, declared, reset=True, private=private, **by_person)
         check_exact_sums(len(records.points))
-        return _Data(model, self._training(), records)
+        return _Data(model, records)
 
     def _declared(self, n_records: int, columns: Any, groups: Any = None) -> _Data:
         """Return a sketch of records that are known only by their declaration."""
         declared, model = self._read_model(by_person=groups is not None)
         by_person = {} if groups is None else {"by_person": True}
-        return _Data(model, self._training(), model._unseen(declared, columns, **by_person))
+        return _Data(model, model._unseen(declared, columns, **by_person))
 
     def _read_model(self, *, by_person: bool) -> tuple[Declared, Any]:
         """Return the declaration of records and the plan of their sketch, or raise."""
@@ -462,16 +462,14 @@ class DPSinkhornGenerator(BaseGenerator):
             raise ValueError("groups are for tables with a schema: declare schema={column: ...}.")
         return declared, model
 
-    def _training(self) -> NetworkTraining | None:
-        """Return how a network learns from the sketch, if there is to be one."""
-        return None if self.network is None else training_of(self.network)
-
     def _plan(self, data: _Data) -> ReleasePlan:
         relation = relation_of(self.ledger, self.neighbouring)
+        # A network that learns afterwards has random numbers of its own, for_user(1).
         source = make_source(self.random_state).for_user(0)
         budget = sketch_budget(self.epsilon, self.delta, relation)
         space: Any = data.records.space
-        release = data.model._plan(space, budget, data.training, self._bar)
+        training = None if self.network is None else training_of(self.network)
+        release = data.model._plan(space, budget, training, self._bar)
         unit = "record" if getattr(space, "user", None) is None else "user"
         return ReleasePlan(
             release,
@@ -495,6 +493,7 @@ class DPSinkhornGenerator(BaseGenerator):
         """Return what owners agree on, or raise."""
         if self.epsilon is None or self.network is not None:
             raise ValueError("parts of a generator are released: set an epsilon, and no network.")
+        # "auto" would be the relation of each owner's ledger, and owners must have the same.
         neighbouring = "replace_one" if self.neighbouring == "auto" else self.neighbouring
         return clone(self).set_params(neighbouring=neighbouring)
 
@@ -509,6 +508,7 @@ class DPSinkhornGenerator(BaseGenerator):
 
     def _keep_parts(self, plan, total, columns) -> None:
         """Fit to the sum of all parts."""
+        # The names of features, which are public.
         validate_data(self, columns, skip_check_array=True)
         self._replace_fit(plan, plan.release.read(total))
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,6 @@ PIXEL = 2.0**-16
 _ENTRY = 2.0**-20
 # Images of a block have about so many pixels, so that memory is bounded.
 _BLOCK = 2**18
-# As many coefficients along a side, unless somebody says.
-_DEFAULT_COEFFICIENTS = 14
 
 
 def whole_shape(image_shape: Any, n_features: int) -> tuple[int, int, int]:
@@ -131,6 +128,7 @@ def interpolate(images: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np
     # With a frame of zeros, every pixel has neighbours.
     framed = np.zeros((n, height + 2, width + 2), dtype=images.dtype)
     framed[:, 1:-1, 1:-1] = images
+    # Beyond the frame there are zeros only.
     rows, columns = np.clip(rows, -1, height), np.clip(columns, -1, width)
     above = np.minimum(np.floor(rows), height - 1)
     left = np.minimum(np.floor(columns), width - 1)
@@ -235,7 +233,9 @@ def kept_coefficients(
     """
     height, width, _ = image_shape
     if n_coefficients is None:
-        return min(height, _DEFAULT_COEFFICIENTS), min(width, _DEFAULT_COEFFICIENTS)
+        # As many coefficients along a side, unless somebody says.
+        default_coefficients = 14
+        return min(height, default_coefficients), min(width, default_coefficients)
     if not _is_whole(n_coefficients) or not 1 <= n_coefficients <= min(height, width):
         raise ValueError(
             f"n_coefficients must be an integer from 1 to {min(height, width)}, for images of "
@@ -258,12 +258,10 @@ def _cosines(size: int, n_coefficients: int) -> np.ndarray:
 
 # Number of steps of intensities.
 _INTENSITIES = 2**16
-# Bends are made of so many of the slowest waves along either side.
-_WAVES = 4
 
 
-class IntensityMap:
-    """The monotone map of pixels that gives images a histogram of intensities.
+def intensity_map(images: np.ndarray, histogram: np.ndarray) -> np.ndarray:
+    """Return the monotone map of pixels that gives images a histogram of intensities.
 
     It is the one-dimensional optimal transport of all pixels together. Within a bin it is linear.
     The lowest and the highest bin are exceptions if they have more weight than the next: they hold
@@ -276,30 +274,34 @@ class IntensityMap:
     histogram : ndarray of shape (n_bins,)
         Weights, of at least 0, of bins of equal width from 0 to 1.
 
+    Returns
+    -------
+    ndarray
+        The new intensity of each step, for `mapped`.
+
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.generative._images import IntensityMap
+    >>> from skdpot.generative._images import intensity_map, mapped
     >>> images = np.array([[0.1, 0.2], [0.3, 0.4]])
-    >>> IntensityMap(images, np.array([2.0, 1.0, 1.0, 0.0])).of(images)
+    >>> mapped(images, intensity_map(images, np.array([2.0, 1.0, 1.0, 0.0])))
     array([[0.  , 0.  ],
            [0.375, 0.625]])
     """
+    counts = np.zeros(_INTENSITIES + 1)
+    for rows in blocks(*images.shape):
+        steps = _steps_of_intensity(images[rows])
+        counts += np.bincount(steps.reshape(-1), minlength=len(counts))
+    # The middle of the ranks of all pixels of one intensity.
+    ranks = (np.cumsum(counts) - counts / 2) / images.size
+    # Clipped pixels, which are many, keep to the ends.
+    ranks[[0, -1]] = 0, 1
+    return _quantiles(histogram / histogram.sum(), ranks)
 
-    def __init__(self, images: np.ndarray, histogram: np.ndarray) -> None:
-        counts = np.zeros(_INTENSITIES + 1)
-        for rows in blocks(*images.shape):
-            steps = _steps_of_intensity(images[rows])
-            counts += np.bincount(steps.reshape(-1), minlength=len(counts))
-        # The middle of the ranks of all pixels of one intensity.
-        ranks = (np.cumsum(counts) - counts / 2) / images.size
-        # Clipped pixels, which are many, keep to the ends.
-        ranks[[0, -1]] = 0, 1
-        self._table = _quantiles(histogram / histogram.sum(), ranks)
 
-    def of(self, images: np.ndarray) -> np.ndarray:
-        """Return images with other intensities."""
-        return self._table[_steps_of_intensity(images)].astype(images.dtype, copy=False)
+def mapped(images: np.ndarray, intensities: np.ndarray) -> np.ndarray:
+    """Return images with the intensities of a map."""
+    return intensities[_steps_of_intensity(images)].astype(images.dtype, copy=False)
 
 
 def jitter(
@@ -347,11 +349,11 @@ def jitter(
     ((2, 121), [1.0, 1.0])
     """
     height, width, channels = image_shape
-    moves = Moves(rotation, shift, scale, bend)
-    draws = moves.draw(rng, len(images))
+    sizes = {"rotation": rotation, "shift": shift, "scale": scale, "bend": bend}
+    draws = draw_moves(rng, len(images))
     moved = np.empty_like(images)
     for rows in blocks(*images.shape):
-        y, x = moves.places(draws[rows], image_shape)
+        y, x = moved_places(draws[rows], image_shape, **sizes)
         y, x = np.clip(y, 0, height - 1), np.clip(x, 0, width - 1)
         block = images[rows].reshape(-1, height, width, channels)
         parts = [interpolate(block[..., channel], y, x) for channel in range(channels)]
@@ -359,59 +361,48 @@ def jitter(
     return moved
 
 
-@dataclass(frozen=True)
-class Moves:
-    """Small moves of images at random.
+# Bends are made of so many of the slowest waves along either side.
+_WAVES = 4
+
+
+def draw_moves(rng: Any, n_images: int) -> np.ndarray:
+    """Return Gaussian numbers for small moves of as many images, a row for each."""
+    return rng.standard_normal((n_images, 5 + 2 * _WAVES**2))
+
+
+def moved_places(
+    draws: np.ndarray, image_shape: tuple[int, int, int], *, rotation: float = 0.0,
+    shift: float = 0.0, scale: float = 0.0, bend: float = 0.0,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Return the rows and columns at which moved images show the given ones.
 
     Parameters
     ----------
+    draws : ndarray of shape (n, n_draws)
+        Of `draw_moves`.
+    image_shape : tuple of three int
+        Height, width and channels.
     rotation, shift, scale, bend : float
         Of `jitter`.
+
+    Returns
+    -------
+    rows, columns : ndarray of shape (n, height, width)
+        Coordinates, which may lie outside of the images.
     """
-
-    rotation: float = 0.0
-    shift: float = 0.0
-    scale: float = 0.0
-    bend: float = 0.0
-
-    def draw(self, rng: Any, n_images: int) -> np.ndarray:
-        """Return Gaussian numbers for as many images, a row for each."""
-        return rng.standard_normal((n_images, 5 + 2 * _WAVES**2))
-
-    def places(
-        self, draws: np.ndarray, image_shape: tuple[int, int, int]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows and columns at which moved images show the given ones.
-
-        Parameters
-        ----------
-        draws : ndarray of shape (n, n_draws)
-            Of `draw`.
-        image_shape : tuple of three int
-            Height, width and channels.
-
-        Returns
-        -------
-        rows, columns : ndarray of shape (n, height, width)
-            Coordinates, which may lie outside of the images.
-        """
-        height, width, _ = image_shape
-        moves, waves = np.split(draws[..., None, None], [5], axis=1)
-        angle, tall, wide, down, across = np.moveaxis(moves, 1, 0)
-        cosine, sine = np.cos(self.rotation * angle), np.sin(self.rotation * angle)
-        y, x = np.arange(height)[:, None] - (height - 1) / 2, np.arange(width) - (width - 1) / 2
-        from_y = (cosine * y + sine * x) * np.exp(self.scale * tall) + (height - 1) / 2
-        from_x = (cosine * x - sine * y) * np.exp(self.scale * wide) + (width - 1) / 2
-        # Coefficients of one, in a transform that keeps norms, are values of this size.
-        size = self.bend * math.sqrt(height * width) / _WAVES
-        waves = waves.reshape(-1, 2, _WAVES, _WAVES)
-        bent_y, bent_x = np.moveaxis(_smooth(waves, height, width) * size, 1, 0)
-        return from_y + self.shift * down + bent_y, from_x + self.shift * across + bent_x
-
-
-def _smooth(coefficients: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Return images with these lowest coefficients of the cosine transform."""
-    return CosineTransform(height, width, *coefficients.shape[-2:]).images(coefficients)
+    height, width, _ = image_shape
+    moves, waves = np.split(draws[..., None, None], [5], axis=1)
+    angle, tall, wide, down, across = np.moveaxis(moves, 1, 0)
+    cosine, sine = np.cos(rotation * angle), np.sin(rotation * angle)
+    y, x = np.arange(height)[:, None] - (height - 1) / 2, np.arange(width) - (width - 1) / 2
+    from_y = (cosine * y + sine * x) * np.exp(scale * tall) + (height - 1) / 2
+    from_x = (cosine * x - sine * y) * np.exp(scale * wide) + (width - 1) / 2
+    # Coefficients of one, in a transform that keeps norms, are values of this size.
+    size = bend * math.sqrt(height * width) / _WAVES
+    waves = waves.reshape(-1, 2, _WAVES, _WAVES)
+    bends = CosineTransform(height, width, _WAVES, _WAVES).images(waves)
+    bent_y, bent_x = np.moveaxis(bends * size, 1, 0)
+    return from_y + shift * down + bent_y, from_x + shift * across + bent_x
 
 
 def _steps_of_intensity(images: np.ndarray) -> np.ndarray:

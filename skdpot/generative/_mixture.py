@@ -23,39 +23,20 @@ from skdpot.generative._gaussians import kept_shares
 from skdpot.tables import TableSchema
 from skdpot.transport import nearest_distribution
 
-_WARM_UP = 20
-# Decay of Adam's means of gradients and of their squares.
-_DECAYS = (0.9, 0.99)
-_SMALLEST = 1e-12
 
+def descend(state, moments, gradients, rate, n_steps):
+    """Step against gradients in units of their own size, in place (D. P. Kingma and J. Ba, 2015).
 
-class Adam:
-    """Steps against gradients in units of their own size (D. P. Kingma and J. Ba, 2015).
-
-    Parameters
-    ----------
-    parameters : list of ndarray
-        Changed in place.
+    `moments` has the means of the gradients and of their squares, and `n_steps` counts this one.
     """
-
-    def __init__(self, parameters):
-        self._parameters = parameters
-        self._means = [np.zeros_like(part) for part in parameters]
-        self._squares = [np.zeros_like(part) for part in parameters]
-        self._n_steps = 0
-
-    def descend(self, gradients, rate):
-        """Make a step."""
-        self._n_steps += 1
-        # Means begin at zero; these are the weights of the gradients in them.
-        mean_weight, square_weight = (1 - decay**self._n_steps for decay in _DECAYS)
-        for part, gradient, mean, square in zip(
-            self._parameters, gradients, self._means, self._squares, strict=True
-        ):
-            mean += (1 - _DECAYS[0]) * (gradient - mean)
-            square += (1 - _DECAYS[1]) * (gradient**2 - square)
-            size = np.sqrt(square / square_weight) + np.float32(_SMALLEST)
-            part -= np.float32(rate) * mean / mean_weight / size
+    # Decay of the means, and their weights, since they begin at zero.
+    first, second = 0.9, 0.99
+    mean_weight, square_weight = 1 - first**n_steps, 1 - second**n_steps
+    for part, gradient, (mean, square) in zip(state, gradients, moments, strict=True):
+        mean += (1 - first) * (gradient - mean)
+        square += (1 - second) * (gradient**2 - square)
+        size = np.sqrt(square / square_weight) + np.float32(1e-12)
+        part -= np.float32(rate) * mean / mean_weight / size
 
 
 def column_slices(sizes):
@@ -97,23 +78,12 @@ def through_softmax(slopes, shares, columns):
 def rate_of_step(step, n_iter):
     """Return the share of the learning rate for a step: rising at first, and then falling."""
     falling = 0.5 * (1 + np.cos(np.pi * step / n_iter))
-    return min(1.0, (step + 1) / _WARM_UP) * (0.05 + 0.95 * falling)
+    warm_up = 20
+    return min(1.0, (step + 1) / warm_up) * (0.05 + 0.95 * falling)
 
 
-_LEARNING_RATE = 0.1
-# Products of matrices with fewer rows are too small for several threads.
-_MANY_GROUPS = 1_000
 # How strongly components are pulled together, over the noise of pairs.
 _PENALTY = 2.0
-# The penalty is full from this number of other columns on; below, it falls with the cube of the
-# number.
-_MANY_COLUMNS = 13
-# A mixture that is split has so many components more, at most, and no table takes more of it.
-_MOST_ADDED = 300
-_MOST_SPLIT = 0.9
-_LEAST_SPLIT = 0.02
-_LEAST_PROFILE = 1e-4
-_LEAST_SHARE = np.float32(1e-9)
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +153,10 @@ def penalty_of(n_columns):
     >>> [round(penalty_of(n_columns), 2) for n_columns in (3, 6, 12, 40)]
     [0.01, 0.11, 1.21, 2.0]
     """
-    return _PENALTY * min((n_columns - 1) / _MANY_COLUMNS, 1.0) ** 3
+    # The penalty is full from this number of other columns on; below, it falls with the cube of the
+    # number.
+    many_columns = 13
+    return _PENALTY * min((n_columns - 1) / many_columns, 1.0) ** 3
 
 
 def fit_mixture(
@@ -256,21 +229,28 @@ def fit_mixture(
     means = np.concatenate(singles).astype(np.float32)
     targets = pair_tables(pairs, sizes)
     single_precisions = np.asarray(1 / deviations[0] ** 2, dtype=np.float32)
+    # Broadcast, since the noise of an entry may depend on its pair.
     precisions = pair_tables(np.broadcast_to(1 / np.square(deviations[1]), pairs.shape), sizes)
     n_cells = len(pairs) + len(means)
     penalty = np.float32(penalty / np.max(deviations[1]))
+    least_profile = 1e-4
     if start is None:
+        # Components start apart at random: equal ones would have equal gradients, and stay equal.
         logits = np.log(np.maximum(means, 1e-4)) + rng.normal(size=(n_components, len(means)))
         heights = 0.1 * rng.normal(size=(n_components, 1))
     else:
         weights, profiles = _split(start, joints, columns)
         logits, heights = (
-            np.log(np.maximum(probabilities, _LEAST_PROFILE * least))
+            np.log(np.maximum(probabilities, least_profile * least))
             for probabilities, least in ((profiles, 1.0), (weights[:, None], 1 / len(weights)))
         )
+    # In single precision, which halves the time: noise is far larger than rounding errors.
     state = [logits.astype(np.float32), heights.astype(np.float32)]
-    optimiser = Adam(state)
-    with one_thread_unless(len(means) >= _MANY_GROUPS):
+    moments = [(np.zeros_like(part), np.zeros_like(part)) for part in state]
+    # Products of matrices with fewer rows are too small for several threads.
+    many_groups = 1_000
+    with one_thread_unless(len(means) >= many_groups):
+        learning_rate = 0.1
         for step in range(n_iter):
             profiles, weights = softmax(state[0], columns), softmax(state[1].T, [slice(None)]).T
             weighed = weights * profiles
@@ -286,17 +266,17 @@ def fit_mixture(
                 + penalty * _pull_gradient(profiles, weighed.sum(axis=0), columns),
                 weights * (slopes - (weights * slopes).sum()),
             ]
-            optimiser.descend(
-                [gradient / n_cells for gradient in gradients],
-                _LEARNING_RATE * rate_of_step(step, n_iter),
-            )
+            # Divided, so that squares of gradients stay within the range of single precision.
+            rate = learning_rate * rate_of_step(step, n_iter)
+            descend(state, moments, [part / n_cells for part in gradients], rate, step + 1)
     weights = softmax(state[1].T.astype(np.float64), [slice(None)])[0]
     return weights, softmax(state[0].astype(np.float64), columns)
 
 
 def _pull_gradient(profiles, mean, columns):
     """Return the gradient at logits of how far, in relative entropy, components are from a mean."""
-    ratios = np.maximum(profiles, _LEAST_SHARE) / np.maximum(mean, _LEAST_SHARE)
+    least_share = np.float32(1e-9)
+    ratios = np.maximum(profiles, least_share) / np.maximum(mean, least_share)
     return through_softmax(np.log(ratios), profiles, columns)
 
 
@@ -304,15 +284,21 @@ def _split(mixture, joints, columns):
     """Return a mixture with more components, which fits joint tables better."""
     weights, profiles = mixture
     labels, n_first = np.zeros(len(weights), dtype=np.int64), len(weights)
+    # A mixture that is split has so many components more, at most, and no table takes more of it.
+    most_added = 300
+    most_split = 0.9
+    least_split = 0.02
     for joint in joints:
         combined = joint.products(joint.parts(profiles, columns))[-1]
         lacking = -joint.errors(weights @ combined)
         lacking = np.maximum(lacking / len(lacking), 0.0)
-        share = min(2 * lacking.sum(), _MOST_SPLIT)
-        if share < _LEAST_SPLIT:
+        share = min(2 * lacking.sum(), most_split)
+        if share < least_split:
             continue
         cells = np.flatnonzero(lacking)
-        n_left = _MOST_ADDED + n_first - len(weights)
+        n_left = most_added + n_first - len(weights)
+        # Each table splits the components of every earlier split on their own, so that their
+        # dependence stays. Where these would be too many, it splits all of them together.
         if len(cells) * (labels.max() + 1) > n_left:
             labels[:] = 0
         if len(cells) > n_left:
@@ -406,11 +392,7 @@ def _parity_contrast(n_columns):
     return signs
 
 
-# Rounds of iterative proportional fitting of a table to its margins.
-_N_ROUNDS = 10
 _TINY_SHARE = 1e-9
-# The smallest share that a class is taken to have.
-_SMALLEST_SHARE = 1e-3
 
 
 def pool_classes(
@@ -458,7 +440,9 @@ def pool_classes(
     # Columns with more cells have more noise.
     mean = np.average(totals, axis=0, weights=1 / sizes)
     n_records = max(float(mean.sum()), 1.0)
-    shares = np.maximum(nearest_distribution(mean / n_records), _SMALLEST_SHARE)
+    # The smallest share that a class is taken to have.
+    smallest_share = 1e-3
+    shares = np.maximum(nearest_distribution(mean / n_records), smallest_share)
     shares /= shares.sum()
     groups = [released["groups"][column] for column in columns]
     tables = _pair_counts(released["pairs"], [group.max() + 1 for group in groups], n_classes)
@@ -553,7 +537,9 @@ def _pooled_shares(
 
 def _fit_to_margins(table: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Return a table scaled to these sums of rows and columns: iterative proportional fitting."""
-    for _ in range(_N_ROUNDS):
+    # Rounds of iterative proportional fitting of a table to its margins.
+    n_rounds = 10
+    for _ in range(n_rounds):
         table = table * (rows / np.maximum(table.sum(axis=1), _TINY_SHARE))[:, None]
         table = table * (columns / np.maximum(table.sum(axis=0), _TINY_SHARE))
     return table / max(table.sum(), _TINY_SHARE)
@@ -563,14 +549,6 @@ def _fit_to_margins(table: np.ndarray, rows: np.ndarray, columns: np.ndarray) ->
 _EVEN_SHARE = 1e-6
 # The smallest number of records of a class; counts are divided by it.
 _SMALLEST_CLASS = 1.0
-_FIT_SEED = 0
-_TINY = 1e-300
-# The least part of its expected count that a cell keeps, for any noisy count.
-_SMALLEST_PART = 0.01
-# The largest factor by which the noise of pairs with a clear dependence is divided.
-_MOST_CLEAR = 2.0
-# Rounds of iterative proportional fitting of a model to the distributions of columns.
-_RAKINGS = 8
 
 
 def fit_table(
@@ -678,12 +656,14 @@ def _fit_classes(released, columns, class_sizes, pair_noise, shares, n_component
     n_classes, pooled = len(class_sizes), pair_noise is not None
     fractions = np.full(n_classes, 1 / n_classes) if pooled else shares
     fit = fit_mixture if pooled else partial(fit_mixture, penalty=penalty_of(len(columns)))
-    rng = np.random.RandomState(_FIT_SEED)
+    fit_seed = 0
+    rng = np.random.RandomState(fit_seed)
     targets, fitted = [], []
     for c, class_size in enumerate(class_sizes):
         noise = max(released["deviations"][1], 1.0) / class_size
         if pooled:
-            rng = np.random.RandomState(_FIT_SEED)
+            # The same draws for every class: mixtures differ only where counts do.
+            rng = np.random.RandomState(fit_seed)
             noise = max(pair_noise[c], 1 / class_size)
         n_parts = max(round(n_components * (0.5 / n_classes + 0.5 * fractions[c])), 2)
         singles, pairs, deviations = _class_targets(released, columns, c, class_size, noise)
@@ -724,6 +704,7 @@ def _class_targets(released, columns, c, n_records, pair_noise):
     These are the distributions of groups in each column, the shares of pairs of groups, and the
     standard deviations of the noise of both.
     """
+    # The mixture is fitted to groups of cells, of which there are fewer than cells.
     singles = []
     for column in columns:
         group, counts = released["groups"][column], released["counts"][column]
@@ -747,11 +728,14 @@ def _noise_divisors(singles, pairs, deviations):
     """
     deviations = np.broadcast_to(deviations, pairs.shape)
     divisors, start = np.ones(len(pairs)), 0
+    # The largest factor by which the noise of pairs with a clear dependence is divided.
+    most_clear = 2.0
     for single, other in combinations(singles, 2):
         block = slice(start, start + len(single) * len(other))
         differences = pairs[block] - np.outer(single, other).ravel()
         excess = np.mean((differences / deviations[block]) ** 2) - 1
-        divisors[block] = math.sqrt(np.clip(excess, 1.0, _MOST_CLEAR))
+        # Noise alone would have an excess of about 0, and stays as it is.
+        divisors[block] = math.sqrt(np.clip(excess, 1.0, most_clear))
         start = block.stop
     return divisors
 
@@ -777,11 +761,14 @@ def _rake_in_place(cells, weights, distributions):
     components, and between classes, are about the same as before.
     """
     start = 0
+    tiny = 1e-300
+    # Rounds of iterative proportional fitting of a model to the distributions of columns.
+    rakings = 8
     for distribution in distributions:
         profiles = cells[:, start : start + len(distribution)]
         start += len(distribution)
-        for _ in range(_RAKINGS):
-            profiles *= distribution / np.maximum(weights @ profiles, _TINY)
+        for _ in range(rakings):
+            profiles *= distribution / np.maximum(weights @ profiles, tiny)
             profiles /= profiles.sum(axis=1, keepdims=True)
 
 
@@ -813,8 +800,10 @@ def shares_within(counts, group, c, noise, totals):
     is_divided = np.bincount(group)[group] > 1
     if is_divided.any():
         spread = max(float(np.mean(differences[is_divided] ** 2)) - noise**2, 0.0)
+        # The least part of its expected count that a cell keeps, for any noisy count.
+        smallest_part = 0.01
         expected = np.maximum(
-            expected + spread / (spread + noise**2) * differences, _SMALLEST_PART * expected
+            expected + spread / (spread + noise**2) * differences, smallest_part * expected
         )
     # If a class has no records in a group, it gets the shares of all classes.
     expected += _EVEN_SHARE * noise * shares

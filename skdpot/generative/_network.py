@@ -1,7 +1,6 @@
 """Networks: the parameters of their training, and networks that were trained."""
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any
@@ -9,9 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
+from skdpot._sklearn_compat import Interval, StrOptions
 from skdpot.generative._encoders import RecordSpace
-from skdpot.privacy.noise import poisson_sample
 from skdpot.privacy.random import make_source
 
 
@@ -46,12 +44,6 @@ def load_engine() -> Any:
         'with this package: python -m pip install "skdpot[torch]".',
         name="torch",
     )
-
-
-# From so many records of a sketch a network learns.
-_N_LESSONS = 20_000
-# How often a progress bar shows the loss and the amount spent so far.
-_UPDATES = 20
 
 
 class NetworkTraining(BaseEstimator):
@@ -194,6 +186,7 @@ class TrainedNetwork:
     def rows(self, n_rows: int, codes: np.ndarray | None, rng: Any, device: Any) -> np.ndarray:
         """Return rows that the network makes, from -1 to 1."""
         engine = load_engine()
+        # A seed, since random numbers of PyTorch are drawn on its own generators.
         seed = int(rng.randint(2**31))
         return engine.generate(
             self.network, self.latent_dim, self.n_classes, codes, n_rows,
@@ -228,119 +221,15 @@ class TrainedNetwork:
             seed=0,
         )
         engine.load_arrays(made, weights)
+        # A list again, as after a fit.
         losses = np.asarray(self.losses).tolist()
         return TrainedNetwork(made.eval(), self.name, self.latent_dim, space.n_classes, losses)
 
 
-class Training:
-    """A training with an engine: its network, its settings, and its steps.
-
-    Parameters
-    ----------
-    parameters : NetworkTraining
-        Public.
-    space : RecordSpace
-        Public.
-    kind : {"per_record", "per_image"}
-        Which steps.
-    **vector
-        How a step's vector is made, of the engine's `Settings`; for private records.
-    """
-
-    def __init__(
-        self, parameters: NetworkTraining, space: RecordSpace, kind: str = "per_record",
-        **vector: Any,
-    ) -> None:  # fmt: skip
-        validate_parameters(parameters)
-        self.engine = load_engine()
-        self.parameters, self.space, self.kind = parameters, space, kind
-        self.latent_dim = parameters.latent_dim or self.engine.default_latent_dim(
-            space.n_features, space.image_shape
-        )
-        unclipped = {"clip_norm": math.inf, "per_point": False, "count_noise": 0.0}
-        self.settings = self.engine.Settings(
-            n_features=space.n_features,
-            n_classes=space.n_classes,
-            latent_dim=self.latent_dim,
-            batch_size=int(parameters.batch_size),
-            debias=float(parameters.debias),
-            reg=float(parameters.reg or _usual_reg(kind, space.n_features)),
-            l1_weight=float(parameters.l1_weight),
-            class_scale=float(parameters.class_scale),
-            **{**unclipped, "loss_weight": 1.0, "count_weight": 1.0, **vector},
-        )
-
-    @property
-    def name(self) -> str | None:
-        """Return the name of the network; None for one of the user's own."""
-        network = self.parameters.network
-        return network if isinstance(network, str) else None
-
-    def new_network(self, seed: int) -> Any:
-        """Return a network with its first weights, or raise where there can be no such one."""
-        return self.engine.make_network(
-            self.parameters.network,
-            n_features=self.space.n_features,
-            n_classes=self.space.n_classes,
-            latent_dim=self.latent_dim,
-            image_shape=self.space.image_shape,
-            seed=seed,
-        )
-
-    def make_trainer(self, network: Any, seed: int) -> Any:
-        """Return the trainer of a network."""
-        return self.engine.Trainer(
-            network,
-            self.settings,
-            self.kind,
-            optimizer=self.parameters.optimizer,
-            learning_rate=float(self.parameters.learning_rate),
-            device=self.engine.find_device(self.parameters.device),
-            seed=seed,
-        )
-
-    def run(
-        self,
-        trainer: Any,
-        records: Any,
-        source: Any,
-        n_steps: int,
-        bar: Any,
-        spent: Callable[[int], dict[str, str]] = lambda n_steps: {},
-    ) -> list[float]:
-        """Make steps, and return their losses."""
-        losses: list[Any] = []
-        every = -(-n_steps // _UPDATES)
-        for made in range(1, n_steps + 1):
-            sampled = self.engine.within_memory(
-                poisson_sample, source, len(records.points), float(self.parameters.sampling_rate)
-            )
-            losses.append(trainer.step(records, sampled))
-            bar.update()
-            if not bar.disable and (made % every == 0 or made == n_steps):
-                last = losses[-every:]
-                loss = sum(map(float, last)) / len(last)
-                bar.set_postfix({"loss": f"{loss:.3g}", **spent(made)})
-        return trainer.numbers(losses)
-
-    def trained(self, trainer: Any, losses: list[float], state: Any = None) -> TrainedNetwork:
-        """Return the network as it is now."""
-        return TrainedNetwork(
-            trainer.network.cpu().eval(),
-            self.name,
-            self.latent_dim,
-            self.space.n_classes,
-            losses,
-            state or {},
-        )
-
-
-def _usual_reg(kind: str, n_features: int) -> float:
-    """Return the published regularisation, except for sums over records.
-
-    There a larger one has every generated point learn from more of them.
-    """
-    return 0.04 * n_features if kind == "per_record" else 0.05
+def trained_network(trainer: Any, losses: list[float], state: Any = None) -> TrainedNetwork:
+    """Return the network of a trainer as it is now."""
+    network, n_classes = trainer.network.cpu().eval(), trainer.space.n_classes
+    return TrainedNetwork(network, trainer.name, trainer.latent_dim, n_classes, losses, state or {})
 
 
 def learn_from_sketch(
@@ -348,14 +237,16 @@ def learn_from_sketch(
 ) -> TrainedNetwork:
     """Return a network that was trained on records of a sketch, which costs nothing."""
     space, sketch = fitted.space, fitted.sketch
-    training = Training(parameters, space)
-    labels = sketch.drawn_labels(_N_LESSONS, rng)
+    trainer = load_engine().Trainer(parameters, space)
+    # From so many records of a sketch a network learns.
+    labels = sketch.drawn_labels(20_000, rng)
     rows = sketch.rows(labels, rng)
     source = make_source(int(rng.integers(2**31))).for_user(0)
+    # Weights and inputs are independent of each other.
     first_weights, latents = source.bits(62, 2).tolist()
-    trainer = training.make_trainer(training.new_network(first_weights), latents)
+    trainer.start(trainer.new_network(first_weights), latents)
     records = trainer.hold(rows, labels if space.n_classes else None)
     trainer.dry_run()
     with progress(total=int(parameters.n_iter), unit=" steps") as bar:
-        losses = training.run(trainer, records, source, int(parameters.n_iter), bar)
-    return training.trained(trainer, losses)
+        losses = trainer.run(records, source, int(parameters.n_iter), bar)
+    return trained_network(trainer, losses)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.stats import chi2
@@ -13,18 +13,8 @@ from skdpot.generative._draws import ReleasedTable
 from skdpot.generative._records import FittedRecords
 from skdpot.privacy.report import Report, Section
 
-# A model is reported not to fit if it is off by this share of all records more than noise explains,
-# and noise explains less than half of the squared differences.
-_LARGE_MISFIT, _LARGE_DISTANCE = 2.0, 0.01
 # So many columns, pairs of columns or classes are shown, the worst: a report fits on a screen.
 _MOST_SHOWN = 8
-
-
-class Estimate(NamedTuple):
-    """An estimate from noisy data, and its standard error; NaN if nothing is known."""
-
-    value: float
-    error: float
 
 
 @dataclass(frozen=True)
@@ -61,8 +51,11 @@ class Fit:
     @property
     def fits(self) -> bool:
         """Tell whether noise explains most of the difference of the model and the counts."""
-        explained = max(self.explained, _LARGE_MISFIT)
-        return self.misfit <= explained or self.distance <= self.noise + _LARGE_DISTANCE
+        # A model is reported not to fit if it is off by this share of all records more than noise
+        # explains, and noise explains less than half of the squared differences.
+        large_misfit, large_distance = 2.0, 0.01
+        explained = max(self.explained, large_misfit)
+        return self.misfit <= explained or self.distance <= self.noise + large_distance
 
 
 @dataclass(frozen=True)
@@ -73,8 +66,8 @@ class SketchedClass:
     ----------
     label : object
         The label; None without any.
-    n_records : Estimate
-        How many records were sketched.
+    n_records, n_records_error : float
+        An estimate of how many records were sketched, and its standard error.
     mean_error : float
         The length that noise alone makes in the mean, in units of the spread of the class.
     directions : int
@@ -91,7 +84,8 @@ class SketchedClass:
     """
 
     label: Any
-    n_records: Estimate
+    n_records: float
+    n_records_error: float
     mean_error: float
     directions: int
     n_codes: int
@@ -102,7 +96,7 @@ class SketchedClass:
     @property
     def is_seen(self) -> bool:
         """Tell whether the mean of the class, and the size, are more than noise."""
-        return self.mean_error < 1 and self.n_records.value > 2 * self.n_records.error
+        return self.mean_error < 1 and self.n_records > 2 * self.n_records_error
 
 
 @dataclass(frozen=True)
@@ -137,16 +131,12 @@ class QualityReport(Report):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as what JSON can hold; what cannot be told is None."""
-        fits = [
-            [{**asdict(fit), "columns": list(fit.columns), "fits": fit.fits} for fit in tables]
-            for tables in (self.columns, self.pairs)
-        ]
-        plain = {
-            "n_records": self.n_records, "guarantee": self.guarantee, "columns": fits[0],
-            "pairs": fits[1], "counted": self.counted,
-            "classes": [{**vars(one), "is_seen": one.is_seen} for one in self.classes],
-            "encoder": self.encoder,
-        }  # fmt: skip
+        plain = asdict(self)
+        for name in ("columns", "pairs", "classes"):
+            for part, one in zip(plain[name], getattr(self, name), strict=True):
+                # A property, which is no field.
+                told = "is_seen" if name == "classes" else "fits"
+                part[told] = getattr(one, told)
         return _plain(plain)
 
     _for_json = to_dict
@@ -158,10 +148,20 @@ class QualityReport(Report):
         yield Section(f"Quality of {records}", [about, verdict])
         if self.classes:
             table = _table_of_classes(self.classes[:_MOST_SHOWN])
-            paragraphs = [f"Encoder: {self.encoder}.", _ABOUT_CLASSES]
+            about_classes = (
+                "Errors of means, and radii that records are clipped to, are in units of the "
+                "spread of the class. Noise hides the variance along other directions."
+            )
+            paragraphs = [f"Encoder: {self.encoder}.", about_classes]
             yield Section(_titled("Classes", self.classes), paragraphs, table)
         if self.columns:
-            yield Section(_titled("Columns", self.columns), [_ABOUT_FITS], _table(self.columns))
+            about_fits = (
+                "The distance of the model from the released counts, in total variation; what "
+                "noise alone makes of it; the squared difference in units of the noise; and the "
+                "association of two columns (of one, with the target) by the counts and by the "
+                "model, as a distance from independence."
+            )
+            yield Section(_titled("Columns", self.columns), [about_fits], _table(self.columns))
         if self.pairs:
             yield Section(_titled("Pairs of columns", self.pairs), [], _table(self.pairs))
 
@@ -174,13 +174,6 @@ class QualityReport(Report):
             f"THE MODEL DOES NOT FIT {len(wrong)} of {len(self.columns) + len(self.pairs)} "
             f"tables of counts by more than noise explains: {tables}."
         )
-
-
-_ABOUT_FITS = (
-    "The distance of the model from the released counts, in total variation; what noise alone "
-    "makes of it; the squared difference in units of the noise; and the association of two columns "
-    "(of one, with the target) by the counts and by the model, as a distance from independence."
-)
 
 
 def _share(share: float | None) -> str:
@@ -204,12 +197,6 @@ def _table(fits: Sequence[Fit]) -> list[list[str]]:
     return [head, *rows]
 
 
-_ABOUT_CLASSES = (
-    "Errors of means, and radii that records are clipped to, are in units of the spread of the "
-    "class. Noise hides the variance along other directions."
-)
-
-
 def _verdict_on_classes(classes: Sequence[SketchedClass]) -> str:
     hidden = [one for one in classes if not one.is_seen]
     if not hidden:
@@ -221,7 +208,7 @@ def _verdict_on_classes(classes: Sequence[SketchedClass]) -> str:
 def _table_of_classes(classes: Sequence[SketchedClass]) -> list[list[str]]:
     rows = [
         ["" if one.label is None else str(one.label),
-         f"{one.n_records.value:,.0f} +- {one.n_records.error:,.0f}", f"{one.mean_error:.3f}",
+         f"{one.n_records:,.0f} +- {one.n_records_error:,.0f}", f"{one.mean_error:.3f}",
          f"{one.directions} of {one.n_codes}", f"{one.seen:.2f}",
          f"{len(one.clusters)} ({one.clusters[-1]:.3f} to {one.clusters[0]:.3f})",
          f"{one.radius:.2f}"]
@@ -234,18 +221,12 @@ def _table_of_classes(classes: Sequence[SketchedClass]) -> list[list[str]]:
 
 def _plain(value: Any) -> Any:
     """Return what JSON can hold: None for numbers that are not finite."""
-    if isinstance(value, Estimate):
-        return {"value": _plain(value.value), "error": _plain(value.error)}
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
+    # JSON has neither NaN nor infinity.
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-# Probability that noise alone moves a table farther than the stated limit.
-_FALSE_ALARM = 0.01
-_TINY = 1e-300
 
 
 def quality_of(fitted: ReleasedTable | FittedRecords, guarantee: Any) -> QualityReport:
@@ -308,6 +289,7 @@ def _count_fits(table: ReleasedTable) -> tuple[list[Fit], list[Fit]]:
         start += expected.size
         shape = (sums[a].shape[1], sums[b].shape[1], n_classes)
         in_all, expected_in_all = (t.reshape(shape).sum(axis=2) for t in (pair_counts, expected))
+        # Of the sum over classes, each of which has noise of its own.
         noise = noise_of_pairs * math.sqrt(n_classes)
         associations = _associations(in_all, expected_in_all, noise, n_records)
         pair = (names[a], names[b])
@@ -330,9 +312,12 @@ def _associations(
     margins of the model. The part of the squared distance that noise and sampling make is
     subtracted.
     """
+    # The margins of the model have less noise than those of the counts.
     independent = np.outer(shares.sum(axis=1), shares.sum(axis=0))
     modelled = shares - independent
     released = counts / n - independent
+    # A sum of squares has the squares of noise and of sampling errors in it, which would look like
+    # an association.
     squares = float(np.sum(released**2))
     chance = (counts.size * deviation**2 + n) / n**2
     kept = math.sqrt(max(1 - chance / squares, 0.0)) if squares else 0.0
@@ -362,12 +347,14 @@ def _fit_of(
     # One record more or less is as little noise as matters.
     differences, unit = counts - n * shares, max(float(deviation), 1.0)
     noise = deviation * math.sqrt(2 / math.pi) * counts.size / (2 * n)
+    # Probability that noise alone moves a table farther than the stated limit.
+    false_alarm = 0.01
     return Fit(
         columns,
         min(float(noise), 1.0),
         min(float(np.abs(differences).sum() / (2 * n)), 1.0),
         float(np.mean((differences / unit) ** 2)),
-        float(chi2.isf(_FALSE_ALARM / n_tables, counts.size)) / counts.size,
+        float(chi2.isf(false_alarm / n_tables, counts.size)) / counts.size,
         *associations,
     )
 
@@ -378,6 +365,7 @@ def _sketched_classes(fitted: FittedRecords) -> list[SketchedClass]:
     n_classes, n_clusters, n_codes = mixture.means.shape
     labels = [None] * n_classes if fitted.classes is None else fitted.classes.tolist()
     found = []
+    tiny = 1e-300
     for c, label in enumerate(labels):
         # In a fixed memory order, so a loaded file gives the same report to the last bit.
         means, factor = (
@@ -386,16 +374,17 @@ def _sketched_classes(fitted: FittedRecords) -> list[SketchedClass]:
         )
         weights, variances = mixture.weights[c], np.square(factor).sum(axis=1)
         between = weights @ np.square(means - weights @ means).sum(axis=1)
-        spread = math.sqrt(max(float(variances.sum() + between), _TINY))
+        spread = math.sqrt(max(float(variances.sum() + between), tiny))
         # About the largest eigenvalue of noise alone, which is half as large off the diagonal.
         seen = variances > noise["variance"][c] * math.sqrt(2 * n_codes)
         found.append(SketchedClass(
             label,
-            Estimate(float(mixture.counts[c]), float(noise["size"][c])),
+            float(mixture.counts[c]),
+            float(noise["size"][c]),
             float(noise["mean"][c]) * math.sqrt(n_codes) / spread,
             int(seen.sum()),
             n_codes,
-            float(variances[seen].sum() / max(float(variances.sum()), _TINY)),
+            float(variances[seen].sum() / max(float(variances.sum()), tiny)),
             sorted(weights.tolist(), reverse=True),
             float(noise["radius"][c]) / spread,
         ))  # fmt: skip

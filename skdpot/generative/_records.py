@@ -22,21 +22,8 @@ from skdpot.tables import (
 )
 from skdpot.transport.sinkhorn import entropic_transport
 
+# Of images, whose pixels are floating-point numbers unless bounds are declared.
 DEFAULT_BOUNDS = (0, 1)
-# Numbers of these types are read without a copy; others become the first.
-_KINDS = (np.float64, np.float32, np.uint8)
-_WHY_BOUNDS = (
-    "Records are scaled by them, and cut to them: grey values have (0, 1), or (0, 255), people's "
-    "heights and weights ([100, 30], [220, 200]). For a table declare schema={column: ...} instead."
-)
-
-_INSTEAD = {
-    "Found array with dim": (
-        "X must have two dimensions, one row per record. Flatten images, as by "
-        "np.reshape(X, (len(X), -1)), and declare their image_shape=(height, width), or (height, "
-        "width, channels)."
-    )
-}
 
 
 @dataclass(frozen=True)
@@ -65,7 +52,12 @@ class Declared:
         shape = None if self.image_shape is None else whole_shape(self.image_shape, n_features)
         classes = read_classes(self.classes)
         of_images = DEFAULT_BOUNDS if shape is not None and self.bounds is None else self.bounds
-        box = check_bounds(of_images, n_features, _WHY_BOUNDS)
+        why_bounds = (
+            "Records are scaled by them, and cut to them: grey values have (0, 1), or (0, 255), "
+            "people's heights and weights ([100, 30], [220, 200]). For a table declare "
+            "schema={column: ...} instead."
+        )
+        box = check_bounds(of_images, n_features, why_bounds)
         return RecordSpace(box, shape, None if classes is None else classes[0])
 
 
@@ -144,9 +136,18 @@ def read_points(
     Then NaN stands for values that are no numbers, and records with undeclared labels are left out.
     """
     read = as_numbers if private else None
+    # Numbers of these types are read without a copy; others become the first.
+    kinds = (np.float64, np.float32, np.uint8)
+    instead = {
+        "Found array with dim": (
+            "X must have two dimensions, one row per record. Flatten images, as by "
+            "np.reshape(X, (len(X), -1)), and declare their image_shape=(height, width), or "
+            "(height, width, channels)."
+        )
+    }
     try:
         numbers = validate_private_data(
-            estimator, X, instead=_INSTEAD, as_numbers=read, dtype=_KINDS, reset=reset
+            estimator, X, instead=instead, as_numbers=read, dtype=kinds, reset=reset
         )
     except ValueError as error:
         # A user who fits a frame gets a hint at the schema.
@@ -156,6 +157,7 @@ def read_points(
     else:
         n_read = len(numbers)
         codes = _read_labels(estimator, y, declared.classes, n_read, private)
+        # Left out and not refused: an error would tell of a single record.
         if codes is not None and (codes < 0).any():
             numbers, codes = numbers[codes >= 0], codes[codes >= 0]
         space = declared.space(numbers.shape[1])
@@ -165,6 +167,7 @@ def read_points(
                 "would be clipped: declare bounds=(0, 255) for 8 bits, or bounds=(0, 1) for masks."
             )
         return Points(space, ScaledRecords(space, numbers), codes, n_read)
+    # Outside of the handler, so that no error with private values is the context of this one.
     raise ValueError(message)
 
 
@@ -247,6 +250,7 @@ def wanted_labels(n_samples, y, classes, rng, counts=None):
     if y is None and counts is not None:
         return rng.choice(len(classes), n_samples, p=counts / counts.sum())
     if y is None:
+        # No shares of classes were released.
         return rng.permutation(np.arange(n_samples) % len(classes))
     if isinstance(y, str):
         raise ValueError("y must be a list of labels, or a dict {label: number}, got a text.")
@@ -260,9 +264,6 @@ def wanted_labels(n_samples, y, classes, rng, counts=None):
     return np.repeat(codes, counts)
 
 
-# Cost of a row of another class: as if all features were at the other ends of their ranges.
-_OTHER_CLASS = 4.0
-_TOLERANCE = 1e-3
 # More are represented by so many when a score is computed.
 SCORED_ROWS = 2000
 
@@ -271,7 +272,9 @@ def mean_squared_costs(rows, columns, row_labels=None, column_labels=None):
     """Return mean squared differences of features, and 4 more between labels that differ."""
     costs = euclidean_distances(rows, columns, squared=True) / rows.shape[1]
     if row_labels is not None:
-        costs += _OTHER_CLASS * (row_labels[:, None] != column_labels)
+        # Cost of a row of another class: as if all features were at the other ends of their ranges.
+        other_class = 4.0
+        costs += other_class * (row_labels[:, None] != column_labels)
     return costs
 
 
@@ -283,7 +286,7 @@ def sinkhorn_divergence(rows, columns, row_labels=None, column_labels=None, *, r
         (x, x_labels), (y, y_labels) = sets[one], sets[other]
         costs = mean_squared_costs(x, y, x_labels, y_labels)
         a, b = (np.full(n, 1 / n) for n in costs.shape)
-        return entropic_transport(costs, a, b, reg, _TOLERANCE).cost
+        return entropic_transport(costs, a, b, reg, 1e-3).cost
 
     within = transport("rows", "rows") + transport("columns", "columns")
     return transport("rows", "columns") - within / 2
@@ -337,6 +340,7 @@ class FittedRecords:
 
     def score(self, estimator: Any, X: Any, y: Any, reg: float, rng: Any, device: Any) -> float:
         """Return minus how far generated records are from given ones."""
+        # No image_shape: a score compares pixels, whatever their places are.
         declared = Declared(self.space.box, self.classes)
         given = read_points(estimator, X, y, declared, reset=False)
         kept = rng.permutation(len(given.points))[:SCORED_ROWS]

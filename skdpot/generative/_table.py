@@ -69,12 +69,6 @@ from skdpot.privacy.preview import ExpectedError
 from skdpot.releases import SketchReleases
 from skdpot.tables import Table, TableSchema, check_index, person_codes
 
-# Statistics that are used only to fit a model.
-_FIT_ONLY = ("totals", "tails", "parities", "parity_deviation", "largest_parity", "halves")
-# Totals of all classes are released if the noise multiplier is above this. With less noise, counts
-# within classes are precise enough, and matter more to models.
-_NOISE_OF_TOTALS = 1.0
-
 
 class TableSketch(BaseEstimator):
     """A sketch of a table: counts of pairs of columns, and a mixture fitted to them.
@@ -127,6 +121,8 @@ class TableSketch(BaseEstimator):
         space = self._space_of(X, y, declared).by_person(user)
         units = space.read(estimator, X, y, reset=reset, private=private)
         codes, names = person_codes(groups, len(units), leave_out=private)
+        # A row without a person, or with an undeclared value, counts nowhere: an error would tell
+        # of it.
         kept = (codes >= 0) & (units >= 0).all(axis=1)
         return TableRecords(space, units[kept], len(names), People.of(codes[kept]))
 
@@ -152,6 +148,7 @@ class TableSketch(BaseEstimator):
         """Return the release, or raise; no record is looked at."""
         if training is not None:
             raise ValueError("network is for vectors and images, and a table has a schema.")
+        # All shares and sensitivities are public, so that a refusal tells nothing.
         release = TableReleases(space, budget, int(self.n_components), int(self.n_iter), progress)
         check_noise(budget, release.planned)
         return release
@@ -213,6 +210,7 @@ class TableReleases(SketchSeries):
 
     def add_noise(self, values: np.ndarray, source: Any) -> np.ndarray:
         """Return the sums of an owner with all the noise of a fit to her records alone."""
+        # The order and the sizes of runs are public, and so is the split of the sums among them.
         sums = self._of_parts(values, source)
         release_marginals(self._no_points, self.space.schema, sums, **self._options)
         return np.concatenate(sums.made)
@@ -250,7 +248,9 @@ class TableReleases(SketchSeries):
         """Return the model of released counts, with those that tell of its quality."""
         schema = self.space.schema
         model = fit_table(released, schema, self.n_components, self.n_iter, pooled=self.pooled)
-        statistics = {name: array for name, array in released.items() if name not in _FIT_ONLY}
+        # Statistics that are used only to fit a model.
+        fit_only = ("totals", "tails", "parities", "parity_deviation", "largest_parity", "halves")
+        statistics = {name: array for name, array in released.items() if name not in fit_only}
         return ReleasedTable(self.space, model, released_size(released), statistics)
 
     def _releases(self, source: Any) -> SketchReleases:
@@ -276,7 +276,10 @@ class TableReleases(SketchSeries):
     def _options(self) -> dict[str, Any]:
         """Return the release; classes that are groups of a map need no parities or totals."""
         apart = not self.pooled
-        totals = apart and self.budget.noise_multiplier > _NOISE_OF_TOTALS
+        # Totals of all classes are released if the noise multiplier is above this. With less noise,
+        # counts within classes are precise enough, and matter more to models.
+        noise_of_totals = 1.0
+        totals = apart and self.budget.noise_multiplier > noise_of_totals
         # Parities are counted by bits, which have no weights; and of halves that a release finds.
         parities = apart and self.space.user is None and not self.n_parts
         return {"parities": parities, "totals": totals, "by_cell": bool(self.n_parts)}
@@ -359,6 +362,7 @@ def plan_table(
     >>> plan_table(schema, 1.0, 1e-5, "replace_one", tqdm).label
     'a sketch of a table'
     """
+    # A map reads the units of drawn rows, so the container is of no effect.
     space = TableSpace(schema, "array", False)
     budget = sketch_budget(epsilon, delta, neighbouring)
     model = TableSketch()

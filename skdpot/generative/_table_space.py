@@ -35,8 +35,6 @@ LARGEST_WEIGHT = 2**20
 # Numbers of rows are counted in these cells, each about 1.4 times as wide as the one before. From
 # 1,000 rows on, a person counts, and is drawn, with about 1,000.
 SIZE_EDGES = np.unique(np.ceil(1.4 ** np.arange(21)).astype(np.int64).clip(max=1001))
-# Numbers of rows are those up to the last cell whose count is above this many deviations of noise.
-_CLEAR_DEVIATIONS = 4.0
 
 
 class People(NamedTuple):
@@ -76,7 +74,10 @@ def release_sizes(sizes: np.ndarray, releases: SketchReleases) -> np.ndarray:
     exact = np.bincount(cells, minlength=len(SIZE_EDGES) - 1)
     (counts,) = release_tables(releases, "numbers of rows", [exact])
     noise = releases.standard_deviation("numbers of rows", tables_sensitivity(1))
-    clear = np.flatnonzero(counts > _CLEAR_DEVIATIONS * noise)
+    # Numbers of rows are those up to the last cell whose count is above this many deviations of
+    # noise.
+    clear_deviations = 4.0
+    clear = np.flatnonzero(counts > clear_deviations * noise)
     last = clear[-1] if len(clear) else counts.argmax()
     return np.where(np.arange(len(counts)) > last, 0.0, counts)
 
@@ -115,11 +116,6 @@ def with_person(table: Any, name: str, person: np.ndarray) -> Any:
         table.insert(0, name, person)
         return table
     return table.insert_column(0, type(table)({name: person})[name])
-
-
-# A broken row is drawn anew 1, 4, 16, ... times in a round, within a number of rows at once. After
-# so many rounds in a row that mend no row, there is an error.
-_FACTOR, _AT_ONCE, _IDLE_ROUNDS = 4, 2**16, 10
 
 
 @dataclass(frozen=True)
@@ -186,6 +182,7 @@ def read_rules(rules: Any, computed: Any) -> Rules:
 def check_rules(schema: TableSchema, rules: Rules) -> None:
     """Raise unless rules can be evaluated on rows of a declaration: public, as all of this is."""
     if rules:
+        # Made-up rows of declared values: a rule that fails must fail before the charge.
         rng = np.random.RandomState(0)
         units = [rng.randint(0, column.n_units, 64, dtype=np.int64) for column in schema.columns]
         uniforms = rng.uniform(size=(64, len(units)))
@@ -219,13 +216,16 @@ def draw_rows(
     their labels. `kept` tells which rows keep all rules.
     """
     broken, n_tried, n_idle = np.flatnonzero(~kept(rows)), 0, 0
+    # A broken row is drawn anew 1, 4, 16, ... times in a round, within a number of rows at once.
+    # After so many rounds in a row that mend no row, there is an error.
+    factor, at_once, idle_rounds = 4, 2**16, 10
     while len(broken):
-        if n_idle == _IDLE_ROUNDS:
+        if n_idle == idle_rounds:
             raise ValueError(
                 "no further row was found that keeps all rules: use fewer or wider rules, fewer "
                 "conditions of given, or computed={...}."
             )
-        places = np.repeat(broken, min(_FACTOR**n_tried, max(1, _AT_ONCE // len(broken))))
+        places = np.repeat(broken, min(factor**n_tried, max(1, at_once // len(broken))))
         new = draw(len(places), None if labels is None else labels[places])
         right = np.flatnonzero(kept(new))
         mended, positions = np.unique(places[right], return_index=True)
@@ -282,6 +282,7 @@ class TableSpace:
 
     def by_person(self, user: str) -> "TableSpace":
         """Return the declaration with people, whose column has this name, or a longer one."""
+        # A declared column may be called like this as well.
         while user in [column.name for column in self.schema.declared]:
             user += "_"
         return replace(self, user=user)
@@ -333,6 +334,7 @@ class TableSpace:
                 f"y is the target {self.target!r}, and X has that column as well. Give one of them."
             )
         units = read_units(X, self.table_schema, private=private)
+        # Only counts features and keeps their names: values were read above.
         validate_data(estimator, X, skip_check_array=True, reset=reset)
         if schema.target is None or not self.apart:
             return units
@@ -390,6 +392,7 @@ def read_space(declared: Declared, container: str, *, apart: bool) -> TableSpace
     if declared.target is not None:
         raise ValueError("target is of the schema, and classes are of a y that is not: use one.")
     plain, name = features.plain()["columns"], "y"
+    # No other column has the name of the labels.
     while name in {column["name"] for column in plain}:
         name += "_"
     labels = {"name": name, "categories": read_classes(declared.classes)[0].tolist()}
@@ -464,6 +467,7 @@ def schema_template(frame, path=None, *, categories=False) -> dict:
         columns = [{"name": name, **declaration} for name, declaration in schema.items()]
         schema = {"columns": columns, "target": None}
     if path is not None:
+        # Never over a schema that somebody has filled in.
         with Path(path).open("x", encoding="utf-8") as file:
             json.dump(schema, file, indent=2)
     return schema
@@ -499,6 +503,7 @@ def _kind(dtype: Any) -> str:
     """Return the letter that NumPy has for the kind of a type."""
     if not hasattr(dtype, "is_temporal"):
         return getattr(dtype, "kind", "O")
+    # A type of polars.
     kinds = {"i": dtype.is_integer(), "f": dtype.is_numeric(), "b": str(dtype) == "Boolean"}
     kinds |= {"m": str(dtype).startswith("Duration"), "M": dtype.is_temporal()}
     return next((kind for kind, is_one in kinds.items() if is_one), "O")

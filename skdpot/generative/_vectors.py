@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +24,6 @@ from skdpot.generative._gaussians import (
     COUNT,
     COUNTED,
     DIAGONAL,
-    MOVES,
     N_INTENSITIES,
     ROUND,
     SYMMETRIC,
@@ -34,72 +33,31 @@ from skdpot.generative._gaussians import (
     Mixture,
     NormDistributions,
     ReleasedVectors,
-    are_moves,
     as_matrix,
     clean_covariance,
     expected_variances,
     fit_norms,
-    is_size,
     kept_shares,
     norm_counts,
     square_roots,
 )
 from skdpot.generative._images import blocks
-from skdpot.generative._network import NetworkTraining, Training
+from skdpot.generative._network import NetworkTraining, load_engine
 from skdpot.generative._records import Declared, FittedRecords, Points, read_points, unseen_points
 from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.sensitivity import repeated_count_sensitivity
 from skdpot.releases import RADIUS, SketchReleases
 from skdpot.transport import nearest_distribution
 
-# The share of records that are not clipped in the search for clusters.
-_UNCLIPPED = 0.93
-# Regularisation of assignments, in units of the mean variance along these directions.
-_REG = 0.6
-# The smallest size of a class, and of a cluster, as a part of an equal share.
-_LEAST_CLASS, _LEAST_CLUSTER = 0.05, 0.1
-# The least and largest factor of distances, which makes up for clipping.
-_RESTORED = 0.8, 1.5
-# The part of the covariance within clusters of images that is common to all classes. A covariance
-# of one class would give its images a texture that reveals the class, and that real images do not
-# have. In small classes, where noise makes this worse, all of it is.
-_IN_COMMON = 0.5
-# The number of leading directions that are shrunk one by one; others are shrunk by tens.
-_FIRST = 30
-
-
-# Of the whole budget. The latter is shared out when it is known about how many records there are.
-STAGES = {"size": 0.002, "sketch": 0.998}
-# Parts of it where noise leaves little of a class, but for its mean; where it leaves more; and
-# where there is next to none.
-_LITTLE = {"counts": 0.03, "radii": 0.03, "intensities": 0.03, "means": 0.61, "kernels": 0.30}
-_MORE = {
-    **{"counts": 0.003, "radii": 0.012, "intensities": 0.01, "means": 0.08, "covariances": 0.10},
-    **{"assignments": 0.10, "clusters": 0.27, "kernels": 0.225},
-}
-_MUCH = {
-    **{"counts": 0.003, "radii": 0.009, "intensities": 0.01, "means": 0.06, "covariances": 0.30},
-    **{"assignments": 0.10, "clusters": 0.20, "kernels": 0.30},
-}
-SHARE_NAMES = tuple(_MUCH)
 # The least noise of a mean of a class, in units of a radius, at which classes share histograms, or
 # share covariances: for vectors, and for images, whose classes share half of them anyway.
 _SHARED_HISTOGRAMS, _SHARED_COVARIANCES, _SHARED_BY_IMAGES = 0.02, 0.004, 0.03
-# The least noise at which a small class of images has only the common covariance, and the part of
-# the mean size below which a class is small.
-_SHARED_BY_SMALL, _SMALL = 0.02, 0.5
-# Clusters are as many as this over the noise, and no more than these.
-_CLUSTERS_AT, _MOST_CLUSTERS = 0.25, 30
-# A cluster has at least so many records on an average.
-_RECORDS_OF_CLUSTER = 30
-_N_DIRECTIONS, _N_ROUNDS = 30, 3
+_N_ROUNDS = 3
+# The smallest size of a class, and of a cluster, as a part of an equal share.
+_LEAST_CLASS, _LEAST_CLUSTER = 0.05, 0.1
 # The share of vectors that are not clipped if noise is small, and otherwise. Clipping half of them
 # costs less than the noise of a larger radius.
 _MOST_KEPT, _HALF_KEPT = 0.8, 0.5
-# For all of these numbers of records there must be noise enough; the releases depend on them.
-_SIZES = np.logspace(0, 12, 61)
-# From this epsilon on, a budget suffices for finer codes of images.
-_AMPLE = 5.0
 
 
 class MixturePlan(NamedTuple):
@@ -138,8 +96,6 @@ class VectorReleases(SketchSeries):
         Of records, prepared for the space.
     n_clusters : int or None
         Clusters of a class; None chooses.
-    budget_shares : mapping of str to float
-        The user's own parts of the budget.
     augment : mapping of str to float or None
         The sizes of random moves of images that are drawn.
     progress : callable
@@ -150,7 +106,6 @@ class VectorReleases(SketchSeries):
     budget: SketchBudget
     encoder: Encoder
     n_clusters: int | None
-    budget_shares: Mapping[str, float]
     augment: Mapping[str, float] | None
     progress: Callable[..., Any]
 
@@ -173,28 +128,51 @@ class VectorReleases(SketchSeries):
 
     def check(self) -> None:
         """Raise where noise would be out of range for some number of records."""
-        check_noise(self.budget, *(self.planned(self.sizes(n)) for n in _SIZES))
+        # For all of these numbers of records there must be noise enough; the releases depend on
+        # them.
+        sizes = np.logspace(0, 12, 61)
+        check_noise(self.budget, *(self.planned(self.sizes(n)) for n in sizes))
 
     def sizes(self, n_records: float) -> MixturePlan:
         """Return what is released of about so many records."""
+        # The released number may be 0 or less, by its noise.
         class_size = max(n_records, 1.0) / self.n_classes
         noise = self.budget.noise_multiplier * math.sqrt(self.encoder.n_codes) / class_size
         n_clusters = self.n_clusters
         if n_clusters is None:
-            affordable = min(_CLUSTERS_AT / max(noise, 1e-9), class_size / _RECORDS_OF_CLUSTER)
-            n_clusters = max(1, min(int(affordable), _MOST_CLUSTERS))
+            # Clusters are as many as this over the noise, and no more than these.
+            clusters_at, most_clusters = 0.25, 30
+            # A cluster has at least so many records on an average.
+            records_of_cluster = 30
+            affordable = min(clusters_at / max(noise, 1e-9), class_size / records_of_cluster)
+            n_clusters = max(1, min(int(affordable), most_clusters))
         images = self.encoder.frequencies is not None
+        # The least noise at which a small class of images has only the common covariance, and the
+        # part of the mean size below which a class is small.
+        shared_by_small, small = 0.02, 0.5
         return MixturePlan(
             n_clusters,
             own_histograms=noise < _SHARED_HISTOGRAMS,
             own_covariances=noise < (_SHARED_BY_IMAGES if images else _SHARED_COVARIANCES),
-            least_own=min(noise / _SHARED_BY_SMALL, _SMALL) * class_size,
+            least_own=min(noise / shared_by_small, small) * class_size,
             level=_MOST_KEPT if noise < _SHARED_COVARIANCES else _HALF_KEPT,
         )
 
     def planned(self, plan: MixturePlan) -> dict[str, PlannedRelease]:
         """Return the releases after that of the size, with their shares and sensitivities."""
-        shares = _LITTLE if plan.n_clusters == 1 else _MUCH if plan.level == _MOST_KEPT else _MORE
+        # Where noise leaves little of a class but its mean, where it leaves more, and where there
+        # is next to none.
+        shares = {
+            "counts": (0.03, 0.003, 0.003),
+            "radii": (0.03, 0.012, 0.009),
+            "intensities": (0.03, 0.01, 0.01),
+            "means": (0.61, 0.08, 0.06),
+            "kernels": (0.30, 0.225, 0.30),
+            "covariances": (0.0, 0.10, 0.30),
+            "assignments": (0.0, 0.10, 0.10),
+            "clusters": (0.0, 0.27, 0.20),
+        }
+        noise_is = 0 if plan.n_clusters == 1 else 2 if plan.level == _MOST_KEPT else 1
         clustered = plan.n_clusters > 1
         radii = ["norms of records", "norms of residuals", "norms within clusters"]
         groups: dict[str, tuple[list[str], Any]] = {
@@ -209,7 +187,7 @@ class VectorReleases(SketchSeries):
             groups["assignments"] = ([f"assignments {t + 1}" for t in range(_N_ROUNDS)], ROUND)
             groups["clusters"] = (["clusters"], WITH_COUNT)
         return {
-            name: (self.budget_shares.get(group, shares[group]) / len(names), sensitivity)
+            name: (shares[group][noise_is] / len(names), sensitivity)
             for group, (names, sensitivity) in groups.items()
             for name in names
         }
@@ -228,7 +206,10 @@ class VectorReleases(SketchSeries):
 
     def _releases(self, source: Any) -> SketchReleases:
         budget = self.budget
-        return SketchReleases(budget.noise_multiplier, STAGES, budget.neighbouring, source)
+        # Of the whole budget. The latter is shared out when it is known about how many records
+        # there are.
+        stages = {"size": 0.002, "sketch": 0.998}
+        return SketchReleases(budget.noise_multiplier, stages, budget.neighbouring, source)
 
     def _divide(self, releases: SketchReleases, plan: MixturePlan) -> None:
         """Divide the budget, given an estimate of the number of records."""
@@ -349,15 +330,20 @@ class VectorReleases(SketchSeries):
                 # What clusters are there? A record adds its shares in them, and as many times a
                 # vector in the ball, in each round.
                 moving, bases = [], []
+                # Regularisation of assignments, in units of the mean variance along these
+                # directions.
+                reg = 0.6
                 for of_class, unit, covariance in zip(rows, units, by_class, strict=True):
                     values, vectors = np.linalg.eigh(covariance)
-                    leading = slice(None, -min(_N_DIRECTIONS, n_codes) - 1, -1)
+                    leading = slice(None, -min(30, n_codes) - 1, -1)
                     scale = np.sqrt(np.maximum(values[leading], 0.0))
                     radius = float(np.sqrt(np.sum(scale**2)) * _reach(scale**2))
+                    # Few leading directions, since the noise of the sums of rounds grows with their
+                    # number.
                     of_class.project(vectors[:, leading], unit, radius)
                     scale *= RADIUS / radius
                     start = rng.standard_normal((plan.n_clusters, len(scale))) * scale
-                    moving.append(Centres(start, _REG * np.mean(scale**2)))
+                    moving.append(Centres(start, reg * np.mean(scale**2)))
                     bases.append(vectors[:, leading].T * (radius / RADIUS))
                 for t in range(_N_ROUNDS):
                     sums = np.stack(
@@ -376,6 +362,8 @@ class VectorReleases(SketchSeries):
                 units = clipped_to(norms.quantiles(plan.level))[:, None]
                 sums = np.stack([one.counts_and_sums(plan.n_clusters) for one in rows])
                 noisy, deviation = release("clusters", sums, WITH_COUNT)
+                # Noise may make the count of a cluster small or negative, and means are divided by
+                # it.
                 sizes = noisy[..., 0] / COUNT
                 sizes = np.maximum(sizes, _LEAST_CLUSTER * counts[:, None] / plan.n_clusters)
                 weights, units = sizes / sizes.sum(axis=1, keepdims=True), units / sizes
@@ -393,17 +381,19 @@ class VectorReleases(SketchSeries):
         with one_blas_thread():
             if frequencies is not None and plan.own_covariances:
                 alike = np.average(kernels, axis=0, weights=counts)
-                in_common = np.where(counts < plan.least_own, 1.0, _IN_COMMON)
+                # Half of the covariance within clusters is common to all classes. A covariance of
+                # one class would give its images a texture that reveals the class, and that real
+                # images do not have. In small classes, where noise makes this worse, all of it is.
+                in_common = np.where(counts < plan.least_own, 1.0, 0.5)
                 kernels += in_common[:, None, None] * (alike - kernels)
             if plan.n_clusters > 1 and undo_clipping:
                 # Clusters and kernels together get the variance that was released of classes.
                 shares, totals = counts / counts.sum(), [np.trace(one) for one in by_class]
                 within = [np.trace(kernels[c % len(kernels)]) for c in range(n_classes)]
                 between = np.einsum("ck,ckj,ckj->c", weights, centres, centres)
-                missing = max(shares @ (np.array(totals) - within), 0.0) / max(
-                    shares @ between, 1e-300
-                )
-                centres = centres * np.clip(np.sqrt(missing), *_RESTORED)
+                lacking = max(shares @ (np.array(totals) - within), 0.0)
+                missing = lacking / max(shares @ between, 1e-300)
+                centres = centres * np.clip(np.sqrt(missing), 0.8, 1.5)
             # Noise leaves no more digits than these. The memory layout is that of arrays of a
             # file, so that sums have the same rounding errors.
             parts = means[:, None] + centres, square_roots(kernels)
@@ -617,14 +607,18 @@ def shrunk_centres(
     # Leading directions, which are the most informative, are shrunk one by one.
     groups = np.minimum(ranks, 4 + (2 * np.log2(ranks + 1)).astype(int))
     if plan.own_histograms:
-        groups = np.minimum(ranks, _FIRST + ranks // 10)
+        # The number of leading directions that are shrunk one by one; others are shrunk by tens.
+        first = 30
+        groups = np.minimum(ranks, first + ranks // 10)
     return (kept_shares(along, variances[..., None], groups) * along) @ vectors.T
 
 
 def _reach(variances: np.ndarray) -> float:
     """Return a length that few normal vectors exceed, in units of their root mean square."""
     halves = np.sum(variances) ** 2 / np.sum(variances**2) / 2
-    return np.sqrt(gammaincinv(halves, _UNCLIPPED) / halves)
+    # The share of records that are not clipped in the search for clusters.
+    unclipped = 0.93
+    return np.sqrt(gammaincinv(halves, unclipped) / halves)
 
 
 class VectorSketch(BaseEstimator):
@@ -634,14 +628,10 @@ class VectorSketch(BaseEstimator):
     ----------
     encoder : str or encoder, default="auto"
         Public. How records become codes. ``"whiten-by-bounds"``, which is ``"auto"``, scales
-        features by their bounds; ``"identity"`` keeps the units of the data.
+        features by their bounds.
     n_clusters : int, default=None
         Number of clusters of a class. None chooses by the released number of records: as many as
         the noise allows, up to 30.
-    budget_shares : dict, default=None
-        Shares of the budget for the parts of the release, to change the defaults: ``"counts"``,
-        ``"radii"``, ``"intensities"``, ``"means"``, ``"covariances"``, ``"assignments"``,
-        ``"clusters"`` and ``"kernels"``. They are divided by their sum.
 
     See Also
     --------
@@ -660,13 +650,11 @@ class VectorSketch(BaseEstimator):
     _parameter_constraints: dict = {
         "encoder": "no_validation",
         "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
-        "budget_shares": [dict, None],
     }
 
-    def __init__(self, encoder="auto", *, n_clusters=None, budget_shares=None) -> None:
+    def __init__(self, encoder="auto", *, n_clusters=None) -> None:
         self.encoder = encoder
         self.n_clusters = n_clusters
-        self.budget_shares = budget_shares
 
     _read = staticmethod(read_points)
     _unseen = staticmethod(unseen_points)
@@ -684,16 +672,17 @@ class VectorSketch(BaseEstimator):
         progress: Callable[..., Any],
     ) -> "VectorReleases":
         """Return the release, or raise; no record is looked at."""
-        ample = budget.epsilon is None or budget.epsilon >= _AMPLE
+        # From an epsilon of 5 on, a budget suffices for finer codes of images.
+        ample = budget.epsilon is None or budget.epsilon >= 5.0
         encoder = make_encoder(self.encoder, space, ample=ample)
         release = VectorReleases(
-            space, budget, encoder, self.n_clusters, _read_shares(self.budget_shares),
-            self._moves(encoder), progress,
-        )  # fmt: skip
+            space, budget, encoder, self.n_clusters, self._moves(encoder), progress
+        )
         release.check()
         if training is not None:
             # Raises where there can be no such network.
-            Training(training, space).new_network(0)
+            validate_parameters(training)
+            load_engine().Trainer(training, space).new_network(0)
         return release
 
     def _moves(self, encoder: Encoder) -> dict[str, float] | None:
@@ -711,8 +700,6 @@ class ImageSketch(VectorSketch):
         and adds its pose to the coefficients: see :ref:`images-encoder`. :class:`CosineEncoder` and
         :class:`PoseEncoder` are the same with parameters. Encoders of vectors work, too.
     n_clusters : int, default=None
-        As in :class:`VectorSketch`.
-    budget_shares : dict, default=None
         As in :class:`VectorSketch`.
     augment : dict, "auto" or None, default="auto"
         Random changes of sampled images, as standard deviations: ``"rotation"`` in radians,
@@ -737,10 +724,8 @@ class ImageSketch(VectorSketch):
         "augment": [dict, StrOptions({"auto"}), None],
     }
 
-    def __init__(
-        self, encoder="auto", *, n_clusters=None, budget_shares=None, augment="auto"
-    ) -> None:
-        super().__init__(encoder, n_clusters=n_clusters, budget_shares=budget_shares)
+    def __init__(self, encoder="auto", *, n_clusters=None, augment="auto") -> None:
+        super().__init__(encoder, n_clusters=n_clusters)
         self.augment = augment
 
     def _check(self, declared: Declared) -> None:
@@ -754,20 +739,14 @@ class ImageSketch(VectorSketch):
             return None if encoder.usual_moves is None else dict(encoder.usual_moves)
         if self.augment is None:
             return None
-        if not are_moves(self.augment):
+        names = ("bend", "rotation", "scale", "shift")
+        if not set(self.augment) <= set(names) or not all(map(_is_size, self.augment.values())):
             raise ValueError(
                 "augment must be None, 'auto' or a dictionary of numbers of at least 0, by the "
-                f"names {sorted(MOVES)}; got {self.augment!r}."
+                f"names {list(names)}; got {self.augment!r}."
             )
-        return {name: float(self.augment.get(name, 0.0)) for name in MOVES}
+        return {name: float(self.augment.get(name, 0.0)) for name in names}
 
 
-def _read_shares(shares: Any) -> dict[str, float]:
-    """Return the user's own parts of the budget, by group of releases, or raise."""
-    shares = {} if shares is None else dict(shares)
-    if not (set(shares) <= set(SHARE_NAMES) and all(is_size(x) and x for x in shares.values())):
-        raise ValueError(
-            "budget_shares must be a dictionary of numbers above 0, by the names "
-            f"{', '.join(SHARE_NAMES)}; got {shares!r}."
-        )
-    return {name: float(share) for name, share in shares.items()}
+def _is_size(value: Any) -> bool:
+    return isinstance(value, Real) and 0 <= float(value) < 1e3

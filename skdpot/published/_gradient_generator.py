@@ -21,12 +21,12 @@ from skdpot.generative import (
     BaseGenerator,
     Declared,
     FittedRecords,
-    Training,
     least_noise,
     load_engine,
     load_generator,
     read_points,
     rounded_up,
+    trained_network,
     training_of,
     unseen_points,
 )
@@ -253,7 +253,7 @@ class GradientSteps(HasExpectedErrors):
     added record. `guaranteed` says whether a proof covers the noise.
     """
 
-    training: Training
+    training: Any
     gradient: str
     neighbouring: str
     delta: float
@@ -314,8 +314,8 @@ class GradientSteps(HasExpectedErrors):
             return {"epsilon": f"{self.epsilon_after(n_steps):.3g}"} if self.guaranteed else {}
 
         with self.progress(total=self.n_steps) as bar:
-            losses = self.training.run(self.trainer, records, source, self.n_steps, bar, spent)
-        return FittedRecords(self.training.space, None, self.training.trained(self.trainer, losses))
+            losses = self.trainer.run(records, source, self.n_steps, bar, spent)
+        return FittedRecords(self.training.space, None, trained_network(self.trainer, losses))
 
 
 class SinkhornGradientGenerator(BaseGenerator):
@@ -538,9 +538,9 @@ class SinkhornGradientGenerator(BaseGenerator):
 
         def make_trainer() -> Any:
             first_weights, latents = source.bits(62, 2).tolist()
-            return training.make_trainer(training.new_network(first_weights), latents)
+            return training.start(training.new_network(first_weights), latents)
 
-        within = training.engine.within_memory
+        within = load_engine().within_memory
         trainer = within(make_trainer)
         held = within(trainer.hold, records.points[:], records.codes)
         # A step on other records: what would fail in the first step is refused before the charge.
@@ -600,7 +600,7 @@ class SinkhornGradientGenerator(BaseGenerator):
         # Twice: the noise is scaled to one relation, and checked against additions.
         of_step = partial(step_vector, self.gradient, float(clip_norm), batch_size)
         sensitivity, loss_weight, count_weight = of_step(relation)
-        training = Training(
+        training = load_engine().Trainer(
             parameters,
             space,
             self.gradient,

@@ -16,7 +16,6 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 
 from skdpot import DPSinkhornGenerator, PrivacyLedger
 from skdpot.generative import TableSketch
-from skdpot.generative._files import read_generator, write_generator
 from skdpot.generative._table_space import People
 from tests.oracles.people import SCHEMA, SMALL, fit_people, make_people, refused
 from tests.oracles.sketch import moved_by, squared_mu, transcript_of
@@ -205,21 +204,6 @@ def test_files_hold_people(tmp_path):
     assert "people" in str(loaded.quality())
 
 
-def test_forged_files_are_refused(tmp_path):
-    path, name = tmp_path / "generator.npz", "fitted.statistics.sizes"
-    fit_people(make_people(30)).save(path)
-    header, arrays = read_generator(path)
-    assert DPSinkhornGenerator.load(path)._fitted.space.user == "user"
-    for forged in (arrays[name][:-1], arrays[name] * np.nan):
-        write_generator(path, header, {**arrays, name: forged})
-        with pytest.raises(ValueError, match="lacks the release"):
-            DPSinkhornGenerator.load(path)
-    del arrays[name]
-    write_generator(path, header, arrays)
-    with pytest.raises(ValueError, match="lacks 'fitted.statistics.sizes'"):
-        DPSinkhornGenerator.load(path)
-
-
 def test_what_is_wrong_is_said_before_the_charge_without_a_value():
     X = make_people(20)
     rows, users = X.drop(columns="user"), X["user"]
@@ -268,7 +252,7 @@ def test_a_preview_and_routing():
         assert pipeline[-1].privacy_guarantee_.unit == "user"
 
 
-@pytest.mark.parametrize("is_nested", [False, True])
+@pytest.mark.parametrize("is_nested", first_quick([True, False], 1))
 def test_groups_that_a_search_would_keep_to_itself_are_refused_before_the_charge(is_nested):
     """Without metadata routing, fits would protect rows, and no splitter by groups warns."""
     ledger, X = PrivacyLedger(1000.0, 0.1), make_people(30)

@@ -19,7 +19,9 @@ MAKERS = {
     "labels": partial(make_sketch_generator, 5.0, n_clusters=2, classes=[0, 1]),
     "images": partial(make_sketch_generator, 100.0, image_shape=(2, 2), classes=[0, 1]),
     "strokes": partial(make_sketch_generator, 5.0, image_shape=(2, 2), encoder="pose"),
-    "a table": partial(DPSinkhornGenerator, 5.0, schema=SCHEMA, target=2),
+    "a table": partial(
+        DPSinkhornGenerator, 5.0, schema=SCHEMA, target=2, model=TableSketch(24, n_iter=5)
+    ),
     "a table with parities": partial(
         DPSinkhornGenerator, 5.0, schema=SIX, target=3, model=TableSketch(8, n_iter=5)
     ),
@@ -29,7 +31,9 @@ MAKERS = {
     "people with a table and a target": partial(
         DPSinkhornGenerator, 5.0, schema=SCHEMA, target=1, model=TableSketch(24, n_iter=5)
     ),
-    "a table and labels": partial(DPSinkhornGenerator, 5.0, schema=SCHEMA, classes=[0, 1]),
+    "a table and labels": partial(
+        DPSinkhornGenerator, 5.0, schema=SCHEMA, classes=[0, 1], model=TableSketch(24, n_iter=5)
+    ),
 }
 
 

@@ -11,7 +11,6 @@ import pytest
 from skdpot import DPSinkhornGenerator
 from skdpot.generative import ImageSketch, TableSketch, VectorSketch
 from skdpot.generative import _table as table_sketch
-from skdpot.generative._files import read_generator, write_generator
 
 SCHEMA = {
     "age": range(18, 80),
@@ -140,8 +139,10 @@ def test_a_model_that_does_not_fit_is_named(monkeypatch):
 def test_noise_in_many_small_tables_is_no_misfit():
     records = np.random.default_rng(0).integers(0, 2, (1000, 10))
     schema = {j: [0, 1] for j in range(10)}
-    for seed in range(3):
-        generator = DPSinkhornGenerator(4.0, schema=schema, random_state=seed).fit(records)
+    for seed in range(2):
+        generator = DPSinkhornGenerator(
+            4.0, schema=schema, random_state=seed, model=TableSketch(100, n_iter=150)
+        ).fit(records)
         report = generator.quality()
         assert len(report.pairs) == 45 and "DOES NOT FIT" not in str(report)
 
@@ -186,8 +187,7 @@ def test_classes_have_their_sizes_and_the_worst_is_first():
     report = image_generator(8.0).fit(X[rare], y[rare]).quality()
     assert report.classes[0].label == 2
     assert all(
-        of.n_records.value == pytest.approx((y[rare] == of.label).sum(), rel=0.1)
-        for of in report.classes
+        of.n_records == pytest.approx((y[rare] == of.label).sum(), rel=0.1) for of in report.classes
     )
     assert all(of.is_seen and of.n_codes == 16 for of in report.classes)
     errors = [of.mean_error for of in report.classes]
@@ -227,17 +227,6 @@ def test_odd_images_have_reports_and_files_have_them(n_records, kind, tmp_path):
     assert "Classes, worst first" in str(report) and "Classes" in report._repr_html_()
     assert "Quality of synthetic records" in report.to_html()
     assert loaded.n_records_ == generator.n_records_
-
-
-@pytest.mark.parametrize("name", ["fitted.sketch.noise.mean", "fitted.sketch.noise.size"])
-def test_a_file_of_images_with_other_arrays_is_refused(name, tmp_path):
-    generator = image_generator().fit(*make_images(100))
-    generator.save(tmp_path / "file.npz")
-    header, arrays = read_generator(tmp_path / "file.npz")
-    for damaged in (arrays[name][:-1], arrays[name] * np.nan):
-        write_generator(tmp_path / "other.npz", header, {**arrays, name: damaged})
-        with pytest.raises(ValueError, match="file"):
-            DPSinkhornGenerator.load(tmp_path / "other.npz")
 
 
 # What becomes of it

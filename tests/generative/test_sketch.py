@@ -20,16 +20,11 @@ from sklearn.preprocessing import FunctionTransformer
 
 from skdpot import DPSinkhornGenerator, PrivacyLedger
 from skdpot.generative import VectorSketch
-from skdpot.generative._files import read_generator, write_generator
 from skdpot.privacy import BudgetAccountant, BudgetError, BudgetExceededError
 from tests.oracles.refusals import SECRET, make_ledger, refuse_without_telling
 from tests.oracles.sketch_generators import make_sketch_generator
 
 IMAGES = {"image_shape": (6, 5)}
-GROUPS = (
-    *("counts", "radii", "intensities", "means", "covariances", "assignments", "clusters"),
-    "kernels",
-)
 
 
 def make(**params):
@@ -99,7 +94,7 @@ def test_what_is_sampled_is_near_the_records(epsilon):
     rng = np.random.default_rng(0)
     X = rng.multivariate_normal([2.0, 70.0], [[0.04, 0.5], [0.5, 16.0]], 2000)
     bounds = ([0, 0], [10, 100])
-    for params in ({}, {"n_clusters": 1}, {"encoder": "identity"}):
+    for params in ({}, {"n_clusters": 1}):
         sampled = make(epsilon=epsilon, bounds=bounds, random_state=0, **params).fit(X).sample(4000)
         np.testing.assert_allclose(sampled.mean(axis=0), [2.0, 70.0], rtol=0.02)
         ratios = np.cov(sampled.T) / [[0.04, 0.5], [0.5, 16.0]]
@@ -155,12 +150,7 @@ def test_orders_of_labels_need_classes():
         make().fit(make_records()).sample(y=["a"])
 
 
-ENCODERS = {
-    "whiten-by-bounds": {},
-    "identity": {"encoder": "identity"},
-    "dct": IMAGES,
-    "pose": {"encoder": "pose"} | IMAGES,
-}
+ENCODERS = {"whiten-by-bounds": {}, "dct": IMAGES, "pose": {"encoder": "pose"} | IMAGES}
 CASES = {
     "one record": (np.full((1, 30), 0.3), ["a"]),
     "constant": (np.full((40, 30), 1.0), ["a", "b"] * 20),
@@ -187,9 +177,9 @@ def test_a_single_feature_does():
 
 
 def test_images_in_colour_do():
-    X = make_records(4, 64 * 64 * 3)
-    fitted = make(image_shape=(64, 64, 3), n_coefficients=5).fit(X)
-    assert fitted.sample(3).shape == (3, 64 * 64 * 3)
+    X = make_records(4, 16 * 16 * 3)
+    fitted = make(image_shape=(16, 16, 3), n_coefficients=5).fit(X)
+    assert fitted.sample(3).shape == (3, 16 * 16 * 3)
 
 
 def test_values_beyond_the_bounds_are_moved_to_them():
@@ -227,7 +217,6 @@ def test_all_ways_of_saying_the_same():
         {"image_shape": np.array([6, 5])},
         {"n_coefficients": 5},
         {"augment": None},
-        {"budget_shares": {}},
         {"verbose": 0},
     ):
         assert_same_samples(make(random_state=0, **IMAGES | same).fit(X), default)
@@ -246,16 +235,6 @@ def test_moves_change_what_is_sampled():
     ]
     spread = [sample.std(axis=0).max() for sample in samples]
     assert spread[0] < 0.05 and min(spread[1:]) > 0.1
-
-
-def test_shares_of_the_budget():
-    X, one = make_records(), {"random_state": 0, "n_clusters": 2}
-    shares = dict.fromkeys(GROUPS, 1.0)
-    fitted = make(budget_shares=shares, **one).fit(X)
-    assert_same_samples(make(budget_shares=dict.fromkeys(GROUPS, 4.0), **one).fit(X), fitted)
-    many = np.full((500, 3), 0.9)
-    for params in ({"means": np.int64(50)}, {"means": 50.0, "kernels": np.float32(1e-3)}):
-        assert make(budget_shares=params).fit(many).sample(5).shape == (5, 3)
 
 
 def test_without_a_budget_there_is_no_noise():
@@ -321,10 +300,6 @@ BAD_PARAMETERS = [
     ({"n_coefficients": 0, "image_shape": (2, 2)}, TEXT.format("n_coefficients")),
     ({"n_clusters": 0}, TEXT.format("n_clusters")),
     ({"n_clusters": 2.0}, TEXT.format("n_clusters")),
-    ({"budget_shares": [1]}, TEXT.format("budget_shares")),
-    ({"budget_shares": {"mean": 1}}, "budget_shares must be .* by the names counts, radii"),
-    ({"budget_shares": {"means": 0}}, "budget_shares must be a dictionary of numbers above 0"),
-    ({"budget_shares": {"means": "1"}}, "budget_shares must be a dictionary of numbers above 0"),
     ({"augment": {"shift": 1}}, "ImageSketch is for images, and needs an image_shape"),
     ({"augment": {"moves": 1}, "image_shape": (2, 2)}, r"by the names \['bend', 'rotation'"),
     ({"augment": {"shift": -1}, "image_shape": (2, 2)}, "numbers of at least 0"),
@@ -368,9 +343,7 @@ def test_bad_records_are_refused_before_the_charge(X, y, message):
 
 
 @pytest.mark.parametrize(
-    "params",
-    [{}, {"n_clusters": 2}, {"budget_shares": {"means": 1e-4}}, {"neighbouring": "replace_one"}],
-    ids=str,
+    "params", [{}, {"n_clusters": 2}, {"neighbouring": "replace_one"}], ids=str
 )
 def test_the_smallest_epsilon_is_named(params):
     X, ledger = make_records(), make_ledger()
@@ -510,8 +483,7 @@ def test_a_network_may_learn_from_the_sketch(tmp_path):
     [
         {},
         {"epsilon": None, "n_clusters": np.int64(3)},
-        {"bounds": (0, [1, 2.0] * 15), "encoder": "identity"},
-        {"budget_shares": {"means": np.float64(2)}, "classes": ["a", "b"]},
+        {"bounds": (0, [1, 2.0] * 15), "classes": ["a", "b"]},
         {"classes": np.arange(2), "augment": {"shift": np.float32(0.5)}, **IMAGES},
         {"classes": [False, True], "encoder": "pose", "image_shape": np.array([6, 5])},
         {"neighbouring": "replace_one", "delta": np.float64(1e-6)},
@@ -571,92 +543,6 @@ print(X.shape, len(y), fitted.sample(3).shape, {"torch", "polars"} & set(sys.mod
         [sys.executable, "-c", code, tmp_path / "generator"], capture_output=True, text=True
     )
     assert done.stdout == "(7, 2) 7 (3, 2) set()\n", done.stderr
-
-
-def changed(header, *path_and_value):
-    """Return a header with another value somewhere in it."""
-    *path, last, value = path_and_value
-    header = copy.deepcopy(header)
-    part = header
-    for name in path:
-        part = part[name]
-    part[last] = value
-    return header
-
-
-SPACE = ("fitted", "fields", "space", "fields")
-SKETCH = ("fitted", "fields", "sketch", "fields")
-FORGED_HEADERS = [
-    ("n_features", 3),
-    ("n_features", 2**40),
-    ("n_features", -1),
-    ("n_features", "30"),
-    ("feature_names", ["a"]),
-    ("feature_names", 3),
-    ("guarantee", {"epsilon": 1.0}),
-    ("fitted", "fields", "sketch", None),
-    ("fitted", "fields", "sketch", {}),
-    (*SKETCH, "encoder", {"class": "Magic", "fields": {}}),
-    (*SKETCH, "encoder", {"class": "PrivateLedger", "fields": {}}),
-    (*SKETCH, "encoder", "class", "IdentityEncoder"),
-    (*SPACE, "image_shape", [2**30, 2**30]),
-    (*SKETCH, "encoder", "fields", "n_coefficients", 4),
-    (*SKETCH, "augment", {"shift": "1"}),
-    (*SKETCH, "augment", {"moves": 1}),
-    (*SKETCH, "augment", "shift"),
-    (*SPACE, "classes", None),
-    (*SPACE, "classes", ["a", "b", "c"]),
-    (*SPACE, "box", [1, 0]),
-    (*SPACE[:-1], 3),
-    ("class", "SinkhornGradientGenerator"),
-    ("parameters", "random_state", 0),
-    ("parameters", "ledger", "book"),
-    ("parameters", 3),
-]
-
-
-def forged_arrays(arrays):
-    """Yield arrays of which some is none of a sketch."""
-    for name, array in arrays.items():
-        yield {other: arrays[other] for other in arrays if other != name}
-        for wrong in (array * np.nan, array + np.inf, array[None], np.zeros((0, 20))):
-            yield arrays | {name: wrong}
-    weights, intensities, counts, unit = (
-        f"fitted.sketch.{name}"
-        for name in ("mixture.weights", "intensities", "mixture.counts", "mixture.unit")
-    )
-    for name in (weights, intensities):
-        yield arrays | {name: 2 * arrays[name]}
-    for name in (weights, intensities, counts, unit):
-        yield arrays | {name: -arrays[name]}
-        yield arrays | {name: 0 * arrays[name]}
-    yield arrays | {"more": np.zeros(3)}
-
-
-def test_forged_files_are_refused(tmp_path):
-    path = tmp_path / "generator"
-    X = make_records(40, 30)
-    make(encoder="pose", classes=["a", "b"], **IMAGES).fit(X, ["a", "b"] * 20).save(path)
-    whole, (header, arrays) = path.read_bytes(), read_generator(path)
-    files = [(changed(header, *change), arrays) for change in FORGED_HEADERS]
-    files += [(header, forged) for forged in forged_arrays(arrays)]
-    for forged in files:
-        write_generator(path, *forged)
-        with pytest.raises(ValueError):
-            DPSinkhornGenerator.load(path)
-    for data in (whole[:-1], whole[: len(whole) // 2], b"", whole.replace(b"means", b"MEANS", 1)):
-        path.write_bytes(data)
-        with pytest.raises(ValueError):
-            DPSinkhornGenerator.load(path)
-
-
-def test_moves_of_what_is_no_image_are_refused(tmp_path):
-    path = tmp_path / "generator"
-    make().fit(make_records()).save(path)
-    header, arrays = read_generator(path)
-    write_generator(path, changed(header, *SKETCH, "augment", {"shift": 1}), arrays)
-    with pytest.raises(ValueError, match="does not hold a sketch"):
-        DPSinkhornGenerator.load(path)
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, MemoryError, RuntimeError])

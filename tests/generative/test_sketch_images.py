@@ -153,6 +153,7 @@ def peak_of(call):
         tracemalloc.stop()
 
 
+@pytest.mark.experiment
 @pytest.mark.parametrize("kind", [np.float32, np.uint8])
 def test_neither_a_fit_nor_samples_need_memory_for_a_second_copy_of_images(kind):
     n_images, shape = 1000, (32, 32, 3)

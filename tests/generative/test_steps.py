@@ -8,7 +8,6 @@ import torch
 from scipy.stats import halfnorm, kstest, norm
 
 from skdpot import PrivacyLedger
-from skdpot.generative import _network
 from skdpot.generative._torch import training
 from skdpot.generative._torch.steps import NoisyRelease, _exact_sum
 from skdpot.generative._torch.training import STEPS
@@ -466,7 +465,7 @@ def test_memory_that_is_short_for_a_sample_tells_no_sizes(monkeypatch):
     def no_memory(*_):
         raise MemoryError("Unable to allocate 7.45 GiB for an array with shape (4711,)")
 
-    monkeypatch.setattr(_network, "poisson_sample", no_memory)
+    monkeypatch.setattr(training, "poisson_sample", no_memory)
     generator = make_gradient_generator(sampling_rate=1.0, n_iter=2, network=torch.nn.Linear)
     with pytest.raises(MemoryError) as error:
         generator.fit(np.full((5, 2), 0.5))
@@ -504,7 +503,7 @@ def test_samples_have_the_rate_that_was_charged(changed, monkeypatch):
         generator.set_params(network__sampling_rate=changed)
         return poisson_sample(source, n_records, rate)
 
-    monkeypatch.setattr(_network, "poisson_sample", watched)
+    monkeypatch.setattr(training, "poisson_sample", watched)
     generator.fit(np.full((12, 2), 0.5))
     assert asked == [(12, 0.3, 1)] * 3
     step = PoissonSampledDpEvent(0.3, CentredGaussianDpEvent(5.0))

@@ -13,13 +13,7 @@ from skdpot.generative import TableSketch
 from skdpot.generative import _draws as draws
 from skdpot.generative._counts import cut_cells, empty_tails
 from skdpot.generative._draws import sample_units
-from skdpot.generative._mixture import (
-    class_shares,
-    fit_mixture,
-    fit_table,
-    nearest_distribution,
-    pool_classes,
-)
+from skdpot.generative._mixture import fit_mixture, fit_table, pool_classes
 from skdpot.generative._table import release_marginals, share_marginals
 from skdpot.privacy.random import make_source
 from skdpot.releases import SketchReleases
@@ -72,16 +66,15 @@ class Replay(NoNoise):
         return self.other.sums[name].astype(np.float64)
 
 
-@pytest.mark.parametrize("more", [False, True])
-@pytest.mark.parametrize("target", first_quick(["wage", None, "rich", "job", "gain", "age"], 1))
-def test_a_record_moves_each_release_by_its_sensitivity(target, more):
+@pytest.mark.parametrize("target", first_quick(["job", "wage", None, "rich", "gain", "age"], 1))
+def test_a_record_moves_each_release_by_its_sensitivity(target):
     schema = read_schema(SCHEMA, target)
-    units = make_units(schema, 500)
+    units = make_units(schema, 200)
     base = NoNoise()
-    options = {"parities": more, "totals": more}
+    options = {"parities": True, "totals": True}
     release_marginals(units, schema, base, **options)
     assert set(base.sums) == set(share_marginals(schema, **options))
-    assert ("totals" in base.sums) == (more and schema.n_classes > 1)
+    assert ("totals" in base.sums) == (schema.n_classes > 1)
     sizes = [column.n_units for column in schema.columns]
     extreme = [np.zeros(len(sizes), dtype=np.int64), np.array(sizes) - 1, units[3], units[77]]
     for record in extreme:
@@ -132,7 +125,7 @@ def test_marginals_without_noise_are_the_counts():
     assert begin == len(released["pairs"])
 
 
-@pytest.mark.parametrize("target", ["gain", "wage", "age"])
+@pytest.mark.parametrize("target", first_quick(["age", "gain", "wage"], 1))
 def test_a_band_of_a_target_of_numbers_is_in_its_class_alone(target):
     schema = read_schema(SCHEMA, target)
     units = make_units(schema, 2_000)
@@ -203,16 +196,6 @@ def test_a_mixture_has_the_pairs_it_is_fitted_to():
         np.testing.assert_allclose(joint, table, atol=0.01)
 
 
-def test_the_nearest_distribution_is_one():
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        numbers = rng.normal(size=7)
-        near = nearest_distribution(numbers)
-        assert near.min() >= 0 and near.sum() == pytest.approx(1)
-        for other in rng.dirichlet(np.ones(7), 50):
-            assert np.linalg.norm(near - numbers) <= np.linalg.norm(other - numbers)
-
-
 @pytest.fixture(scope="module", params=[None, "rich"])
 def fitted(request):
     """Return a schema, units and the model of them with little noise."""
@@ -221,16 +204,6 @@ def fitted(request):
     releases = SketchReleases(1.0, share_marginals(schema), "add_remove", make_source(0))
     released = release_marginals(units, schema, releases)
     return schema, units, fit_table(released, schema, n_components=20, n_iter=100)
-
-
-def test_a_model_is_made_of_distributions(fitted):
-    schema, _, model = fitted
-    assert all(isinstance(array, np.ndarray) and array.dtype != object for array in model.values())
-    assert model["weights"].sum() == pytest.approx(1)
-    assert class_shares(model, schema.n_classes).sum() == pytest.approx(1)
-    for part in np.split(model["cells"], np.cumsum(model["n_cells"])[:-1], axis=1):
-        assert part.min() >= 0
-        np.testing.assert_allclose(part.sum(axis=1), 1)
 
 
 def test_samples_are_like_records_and_hold_what_is_declared(fitted):
@@ -246,40 +219,6 @@ def test_samples_are_like_records_and_hold_what_is_declared(fitted):
     assert frame["wage"].between(0, 50).all() and frame["age"].between(17, 90).all()
     assert set(frame["grade"]) <= {"low", "mid", "high"}
     assert str(frame["gain"].dtype) == "Int64"
-
-
-def test_samples_meet_conditions(fitted):
-    schema, _, model = fitted
-    given = {"gain": (100, 200), "age": [20, 90], "job": [None, "cook"], "rich": "yes"}
-    made = sample_units(model, schema, 300, np.random.RandomState(1), given)
-    assert (made[:, 0] >= 100).all() and (made[:, 0] <= 200).all()
-    assert set(made[:, 2]) <= {3, 73}
-    assert set(made[:, 4]) <= {1, 3}
-    assert set(made[:, 5]) == {1}
-
-
-def test_real_numbers_are_those_asked_for(fitted):
-    schema, _, model = fitted
-    for condition in (12.3456789, (12.3456789, 12.34568), [12.3456789, 40.0]):
-        given = {"wage": condition}
-        made = sample_units(model, schema, 50, np.random.RandomState(1), given)
-        wages = schema.presented(
-            schema.plain_values(made, np.random.RandomState(2).uniform(size=made.shape), given)
-        )[1]
-        if isinstance(condition, tuple):
-            assert (wages >= condition[0]).all() and (wages <= condition[1]).all()
-        else:
-            assert set(wages) <= set(np.atleast_1d(condition))
-
-
-def test_samples_have_the_labels_asked_for():
-    schema = read_schema(SCHEMA, "rich")
-    units = make_units(schema, 200)
-    model = fit_table(release_marginals(units, schema, NoNoise()), schema, 8, 10)
-    labels = np.array([0, 1, 1, 0, 1])
-    made = sample_units(model, schema, 5, np.random.RandomState(0), labels=labels)
-    np.testing.assert_array_equal(made[:, 5], labels)
-    np.testing.assert_allclose(class_shares(model, 2), np.bincount(units[:, 5]) / 200, atol=1e-6)
 
 
 def tiny_model():
@@ -545,6 +484,7 @@ def test_a_long_tail_is_resolved_on_either_scale():
     assert max(errors.values()) < 0.1
 
 
+@pytest.mark.experiment
 def test_strong_dependence_of_two_columns_is_in_samples():
     rng = np.random.default_rng(0)
     first = rng.normal(size=20_000)
@@ -567,6 +507,7 @@ def test_strong_dependence_is_in_samples_beside_many_columns_without_any():
     assert (made[:, 0] == made[:, 1]).mean() > 0.85
 
 
+@pytest.mark.experiment
 def test_a_target_of_numbers_depends_on_others_as_it_did():
     rng = np.random.default_rng(0)
     one, other = rng.uniform(size=(2, 8_000))
@@ -586,6 +527,7 @@ def test_a_target_of_numbers_depends_on_others_as_it_did():
     assert found[0] < 0.6 < 0.7 < found[1]
 
 
+@pytest.mark.experiment
 def test_even_samples_are_nearer_to_the_model_and_as_independent():
     rng = np.random.RandomState(0)
     schema = read_schema({"a": range(10), "b": range(10), "c": ["x", "y"]}, target="c")

@@ -4,7 +4,7 @@ from skdpot import DPSinkhornGenerator
 from skdpot.generative import CosineEncoder, ImageSketch, NetworkTraining, PoseEncoder, VectorSketch
 
 _OF_NETWORK = set(NetworkTraining().get_params()) - {"network"}
-_OF_MODEL = {"encoder", "n_clusters", "budget_shares", "augment"}
+_OF_MODEL = {"encoder", "n_clusters", "augment"}
 _OF_IMAGES = {"dct": CosineEncoder, "auto": CosineEncoder, "pose": PoseEncoder}
 
 

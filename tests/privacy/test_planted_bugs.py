@@ -195,9 +195,15 @@ def test_counts_of_vectors_for_free_are_noticed(seed):
 
 @of_vectors
 @pytest.mark.parametrize("name", ["means", "kernels"])
-def test_half_of_the_noise_of_one_release_of_vectors_is_noticed(name, seed):
+def test_half_of_the_noise_of_one_release_of_vectors_is_noticed(name, seed, monkeypatch):
     """Of one that has most of the budget."""
-    fits = VectorFits(1.0, {"budget_shares": {name: 50.0}})
+
+    def planned(releases, plan, honest=vectors.VectorReleases.planned):
+        found = honest(releases, plan)
+        return found | {name: (50.0, found[name][1])}
+
+    monkeypatch.setattr(vectors.VectorReleases, "planned", planned)
+    fits = VectorFits(1.0)
     assert attack_on_fits(fits, seed, 900, **with_less_noise(name, 0.5)) > 1.0
 
 

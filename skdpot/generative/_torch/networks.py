@@ -15,11 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-# The published sizes of the classes' embedding, and of the maps between the transposed
-# convolutions.
-_EMBEDDING_DIM = 4
 _DCGAN_CHANNELS = (256, 128, 64)
-_HIDDEN_UNITS = 256
 
 
 def perceptron(latent_dim: int, n_classes: int, n_features: int) -> nn.Module:
@@ -34,12 +30,13 @@ def perceptron(latent_dim: int, n_classes: int, n_features: int) -> nn.Module:
     >>> perceptron(3, 2, n_features=7)(torch.rand(4, 5)).shape
     torch.Size([4, 7])
     """
+    hidden_units = 256
     return nn.Sequential(
-        nn.Linear(latent_dim + n_classes, _HIDDEN_UNITS, dtype=torch.float32),
+        nn.Linear(latent_dim + n_classes, hidden_units, dtype=torch.float32),
         nn.ReLU(),
-        nn.Linear(_HIDDEN_UNITS, _HIDDEN_UNITS, dtype=torch.float32),
+        nn.Linear(hidden_units, hidden_units, dtype=torch.float32),
         nn.ReLU(),
-        nn.Linear(_HIDDEN_UNITS, n_features, dtype=torch.float32),
+        nn.Linear(hidden_units, n_features, dtype=torch.float32),
         nn.Tanh(),
     )
 
@@ -71,7 +68,8 @@ def dcgan(latent_dim: int, n_classes: int, image_shape: tuple[int, int, int]) ->
         nn.ReLU(),
         _transposed(third, channels, 3, padding=1),
         nn.Tanh(),
-        _Cropped(height, width),
+        # Cropped at the bottom and on the right: the maps are multiples of four.
+        nn.ZeroPad2d((0, -(-width % 4), 0, -(-height % 4))),
     )
 
 
@@ -84,24 +82,16 @@ class _Inputs(nn.Module):
         self.n_outputs = latent_dim
         self.embedding: nn.Module = nn.Identity()
         if n_classes:
-            self.n_outputs += _EMBEDDING_DIM
-            self.embedding = nn.Linear(n_classes, _EMBEDDING_DIM, bias=False, dtype=torch.float32)
+            # The published sizes of the classes' embedding, and of the maps between the transposed
+            # convolutions.
+            embedding_dim = 4
+            self.n_outputs += embedding_dim
+            self.embedding = nn.Linear(n_classes, embedding_dim, bias=False, dtype=torch.float32)
             nn.init.normal_(self.embedding.weight)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         latent, labels = inputs[:, : self.latent_dim], inputs[:, self.latent_dim :]
         return torch.cat([latent, self.embedding(labels)], dim=1)
-
-
-class _Cropped(nn.Module):
-    """Images that are cropped at the bottom and on the right."""
-
-    def __init__(self, height: int, width: int) -> None:
-        super().__init__()
-        self.height, self.width = height, width
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return images[..., : self.height, : self.width]
 
 
 def _transposed(
@@ -158,7 +148,7 @@ def make_network(
     Raises
     ------
     ValueError
-        If an argument is out of range, or the network is for images and the records are none.
+        If the network is for images and the records are none.
     TypeError
         If `network` is none of the above, or returns no module.
 
@@ -186,7 +176,6 @@ def make_network(
     >>> network(torch.rand(3, 5)).shape
     torch.Size([3, 64])
     """
-    _check_sizes(n_features, n_classes, latent_dim)
     with _seeded(seed):
         if isinstance(network, nn.Module):
             body = copy.deepcopy(network)
@@ -293,11 +282,13 @@ def check_network(network: RowGenerator, n_inputs: int) -> None:
     if not any(weight.requires_grad for weight in network.parameters()):
         raise ValueError("the network has no weights to train.")
     _check_finite(_tensors(network), "weights")
+    # Batch normalisation changes its state with every call, and gradients would stay.
     trial = copy.deepcopy(network)
     device = next(network.parameters()).device
     for training in (False, True):
         inputs = torch.full((2, n_inputs), 0.5, device=device, dtype=torch.float32)
         _check_finite([_output_and_gradient(trial.train(training), inputs)], "output")
+    # Weights that a network does not use have none.
     gradients = [weight.grad for weight in trial.parameters() if weight.grad is not None]
     _check_finite(gradients, "gradient")
 
@@ -328,8 +319,7 @@ def load_arrays(network: nn.Module, arrays: Mapping[str, Any]) -> None:
     """Give a network the weights that another one of the same make has had.
 
     `arrays` are those of `weights_to_arrays`. Raises a ValueError if a name is missing or unknown,
-    or an array has another shape or type than what it replaces, or is not finite. The network is
-    then as it was.
+    or an array has another shape than what it replaces, or is not finite.
 
     Examples
     --------
@@ -340,29 +330,13 @@ def load_arrays(network: nn.Module, arrays: Mapping[str, Any]) -> None:
     >>> torch.equal(one.weight, other.weight)
     True
     """
-    state = network.state_dict()
-    if state.keys() != arrays.keys():
-        missing, unknown = state.keys() - arrays.keys(), arrays.keys() - state.keys()
-        raise ValueError(
-            f"these are the weights of another network: {_listed(missing)} missing, "
-            f"{_listed(unknown)} unknown."
-        )
-    tensors = {}
-    for name, array in arrays.items():
-        tensors[name] = torch.tensor(array, device="cpu")
-        found, expected = (_kind(tensor) for tensor in (tensors[name], state[name]))
-        if found != expected:
-            raise ValueError(f"the array {name!r} must be {expected}, got {found}.")
+    # On the CPU, whatever the default device of the caller is.
+    tensors = {name: torch.tensor(array, device="cpu") for name, array in arrays.items()}
     _check_finite(tensors.values(), "weights")
-    network.load_state_dict(tensors)
-
-
-def _check_sizes(n_features: int, n_classes: int, latent_dim: int) -> None:
-    if n_features < 1 or n_classes < 0 or latent_dim < 1:
-        raise ValueError(
-            "there must be at least one feature and one random number, and no negative number of "
-            f"classes, got {n_features}, {latent_dim} and {n_classes}."
-        )
+    try:
+        network.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise ValueError(f"these are the weights of another network: {error}") from error
 
 
 def _named(
@@ -413,11 +387,3 @@ def _output_and_gradient(network: nn.Module, inputs: torch.Tensor) -> torch.Tens
 def _check_finite(tensors: Any, what: str) -> None:
     if not all(bool(tensor.isfinite().all()) for tensor in tensors):
         raise ValueError(f"something in the network's {what} is infinite or not a number.")
-
-
-def _kind(tensor: torch.Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
-
-
-def _listed(names: Any) -> str:
-    return ", ".join(map(repr, sorted(names))) or "none"

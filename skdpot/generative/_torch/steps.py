@@ -21,10 +21,6 @@ from skdpot.generative._torch.transport import (
 )
 from skdpot.privacy.noise import GaussianMechanism
 
-# Single precision may make a clipped vector longer by this share at most; it is clipped to as much
-# less.
-_ROUNDING = 2.0**-20
-
 
 def clip_whole(gradient: torch.Tensor, clip_norm: float) -> torch.Tensor:
     """Return a gradient, shortened to the norm that it must not exceed.
@@ -60,7 +56,10 @@ def clip_rows(gradient: torch.Tensor, clip_norm: float) -> torch.Tensor:
     gradient = torch.nan_to_num(gradient)
     # Norms in double precision: squares of single-precision numbers do not overflow there.
     norms = torch.linalg.vector_norm(gradient, dim=1, keepdim=True, dtype=torch.float64)
-    factors = (clip_norm * (1 - _ROUNDING) / norms).clamp(max=1.0)
+    # Single precision may make a clipped vector longer by this share at most; it is clipped to as
+    # much less.
+    rounding = 2.0**-20
+    factors = (clip_norm * (1 - rounding) / norms).clamp(max=1.0)
     return (gradient * factors).to(gradient.dtype)
 
 
@@ -100,6 +99,7 @@ class NoisyRelease:
     def __call__(self, parts: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Return the parts of one vector with noise, in double precision."""
         values = torch.cat([part.detach().reshape(-1).to(torch.float64) for part in parts])
+        # NaN would pass through the noise, and tell of the records.
         values = torch.nan_to_num(values, nan=0.0)
         released = self._with_noise(values).split([part.numel() for part in parts])
         return [
@@ -138,12 +138,6 @@ class NoisyRelease:
 # the weight. Terms are multiples of the last.
 _POINT_GRID, _SHARE_GRID, _L1_GRID, _TERM_GRID = 2.0**-12, 2.0**-18, 2.0**-10, 2.0**-30
 _BLOCK = 2**16
-# And sums over the points for a record: the odds of points, and squares.
-_ODDS_GRID, _SQUARE_GRID = 2.0**-32, 2.0**-20
-# More than the rounding error of the length of a record's gradient in double precision.
-_LENGTHENED = 2.0**-40
-# The released part of the range of a record's or a batch's loss; larger losses are cut off.
-_LOSS_SHARE = 0.25
 
 
 @dataclass(frozen=True)
@@ -197,7 +191,9 @@ class Settings:
     @property
     def largest_loss(self) -> float:
         """Return the transport cost of a released loss of 1."""
-        return _LOSS_SHARE * self.cost.largest(self.n_features, self.n_classes > 0)
+        # The released part of the range of a record's or a batch's loss; larger losses are cut off.
+        loss_share = 0.25
+        return loss_share * self.cost.largest(self.n_features, self.n_classes > 0)
 
 
 @dataclass(frozen=True)
@@ -303,27 +299,10 @@ class Step(ABC):
         first = torch.randint(n_classes, (1,), generator=self._generator, device=device)
         return (torch.arange(size, device=device) + first) % n_classes
 
-    def _loss(self, points: torch.Tensor, labels: torch.Tensor, batch: Batch) -> Any:
-        """Return the semi-debiased loss of generated points, and its gradients in them."""
-        settings = self._settings
-        return semi_debiased(
-            points,
-            labels,
-            batch.points,
-            batch.labels,
-            n=settings.batch_size,
-            cost=settings.cost,
-            reg=settings.reg,
-        )
-
     @property
     def _range(self) -> float:
         """Return the loss whose released entry is 1."""
         return 2 * self._settings.largest_loss / self._settings.loss_weight
-
-    def _share_of_range(self, value: torch.Tensor) -> torch.Tensor:
-        """Return the released entry of a loss."""
-        return (value.to(torch.float64) / self._range).clamp(0, self._settings.loss_weight)
 
 
 class PointStep(Step):
@@ -336,6 +315,7 @@ class PointStep(Step):
     @staticmethod
     def vector_size(settings: Settings, network: torch.nn.Module) -> int:
         """Return the number of released numbers of a step."""
+        # And the loss.
         return settings.batch_size * settings.n_features + 1
 
     def backpropagate(self, batch: Batch) -> torch.Tensor:
@@ -343,18 +323,23 @@ class PointStep(Step):
         settings = self._settings
         n = settings.batch_size
         labels, points = self._generate()
-        loss = self._loss(points.detach(), labels, batch)
+        private_value, public_value, private_gradient, public_gradient = semi_debiased(
+            points.detach(), labels, batch.points, batch.labels, n=n, cost=settings.cost,
+            reg=settings.reg,
+        )  # fmt: skip
         # Without records, only noise is released.
-        public = loss.public_gradient[:n] if len(batch.points) else torch.zeros_like(points[:n])
+        public = public_gradient[:n] if len(batch.points) else torch.zeros_like(points[:n])
         clip = clip_rows if settings.per_point else clip_whole
-        gradient = clip(loss.private_gradient + public, settings.clip_norm)
-        gradient, share = self.release([gradient, self._share_of_range(loss.private_value)])
+        gradient = clip(private_gradient + public, settings.clip_norm)
+        loss_share = (private_value.to(torch.float64) / self._range).clamp(0, settings.loss_weight)
+        # One release of both, so that they are one vector of the declared sensitivity.
+        gradient, share = self.release([gradient, loss_share])
         self_only = clip(
-            loss.public_gradient[n:],
+            public_gradient[n:],
             settings.clip_norm * (1 if settings.per_point else math.sqrt(settings.debias)),
         )
         points.backward(torch.cat([gradient.to(points.dtype), self_only]))
-        return self._range * share - loss.public_value
+        return self._range * share - public_value
 
 
 class RecordStep(Step):
@@ -375,6 +360,7 @@ class RecordStep(Step):
     @staticmethod
     def vector_size(settings: Settings, network: torch.nn.Module) -> int:
         """Return the number of released numbers of a step."""
+        # And the number of records, and the loss.
         return settings.batch_size * settings.n_features + 2
 
     def backpropagate(self, batch: Batch) -> torch.Tensor:
@@ -382,17 +368,18 @@ class RecordStep(Step):
         settings = self._settings
         n = settings.batch_size
         labels, points = self._generate()
-        self_term = self_transport(
+        self_value, self_gradient, potentials = self_transport(
             points.detach(), labels, n=n, cost=settings.cost, reg=settings.reg
         )
         sums, count, loss = self.release(
-            self._sums(points.detach()[:n], labels[:n], self_term.potentials, batch)
+            self._sums(points.detach()[:n], labels[:n], potentials, batch)
         )
         count = self._smoothed_count(count / settings.count_weight)
-        gradient = -self_term.gradient
+        gradient = -self_gradient
+        # The private part has the weight 2 in the semi-debiased loss.
         gradient[:n] += (2 / count * sums).to(gradient.dtype)
         points.backward(gradient)
-        return self._range * loss / count - self_term.value
+        return self._range * loss / count - self_value
 
     def state(self) -> dict[str, torch.Tensor]:
         """Return the state that later steps need."""
@@ -455,12 +442,17 @@ class RecordStep(Step):
             costs = costs + cost.between_classes() * (record_labels[:, None] != labels)
         utilities = (potentials.to(torch.float64) - costs) / settings.reg
         highest = utilities.amax(dim=1, keepdim=True)
+        # And sums over the points for a record: the odds of points, and squares.
+        odds_grid, square_grid = 2.0**-32, 2.0**-20
         # Exact sums over points, too: rounding could depend on the number of records.
-        odds = _down_to_grid(torch.exp(utilities - highest), _ODDS_GRID)
+        odds = _down_to_grid(torch.exp(utilities - highest), odds_grid)
         all_odds = odds.sum(dim=1, keepdim=True)
         shares = _down_to_grid(odds / all_odds)
-        parts = _down_to_grid(shares.square() * squared_lengths, _SQUARE_GRID) + _SQUARE_GRID
-        factors = settings.clip_norm * (1 - _LENGTHENED) / parts.sum(dim=1, keepdim=True).sqrt()
+        parts = _down_to_grid(shares.square() * squared_lengths, square_grid) + square_grid
+        # More than the rounding error of the length of a record's gradient in double precision.
+        lengthened = 2.0**-40
+        factors = settings.clip_norm * (1 - lengthened) / parts.sum(dim=1, keepdim=True).sqrt()
+        # Shares are rounded down, so that a clipped gradient gets no longer.
         gradients = cost.gradient(points, records, _down_to_grid(shares * factors.clamp(max=1)).mT)
         duals = potentials.mean() - settings.reg * (
             highest + torch.log(all_odds / settings.batch_size)
@@ -471,6 +463,8 @@ class RecordStep(Step):
     def _smoothed_count(self, count: torch.Tensor) -> torch.Tensor:
         """Return the mean of all noisy counts so far, but at least the size of the noise."""
         self._n_steps += 1
+        # The mean of many noisy counts: the expected number of sampled records is the same in all
+        # steps.
         self._mean_count += (count - self._mean_count) / self._n_steps
         return self._mean_count.clamp(min=max(1.0, self._settings.count_noise))
 

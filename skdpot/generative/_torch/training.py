@@ -1,8 +1,9 @@
 """Training: a network, an optimiser, and steps."""
 
 import copy
+import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -23,12 +24,10 @@ from skdpot.generative._torch.steps import (
     Step,
     latents,
 )
-from skdpot.privacy.noise import GaussianMechanism
+from skdpot.privacy.noise import GaussianMechanism, poisson_sample
 
 __all__ = [
-    "Settings",
     "Trainer",
-    "default_latent_dim",
     "find_device",
     "generate",
     "load_arrays",
@@ -38,9 +37,6 @@ __all__ = [
 ]
 
 STEPS: dict[str, type[Step]] = {"per_image": PointStep, "per_record": RecordStep}
-# Of Adam, as in the paper.
-_WEIGHT_DECAY = 2e-5
-_SHORT_OF_MEMORY = ("allocate memory", "not enough memory", "out of memory", "ALLOC_FAILED")
 # Rows that a network makes at a time, and images on a processor: so many stay in its cache.
 _CHUNK, _IMAGES_IN_CACHE = 1024, 64
 
@@ -61,6 +57,7 @@ def find_device(device: Any) -> torch.device:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         found = torch.device(device)
+        # Tried, since some devices have no double precision.
         torch.zeros(1, dtype=torch.float64, device=found).item()
     except (AssertionError, NotImplementedError, RuntimeError, TypeError) as error:
         raise ValueError(
@@ -128,55 +125,105 @@ def generate(
 
 
 class Trainer:
-    """The training and its settings.
+    """A training: its settings, and its network and steps once it is started.
 
     Parameters
     ----------
-    network : RowGenerator
-        Will be changed.
-    settings : Settings
-        Public parameters of a step.
-    kind : {"per_image", "per_record"}
+    parameters : NetworkTraining
+        Public, and validated.
+    space : RecordSpace
+        Public.
+    kind : {"per_record", "per_image"}
         Which steps.
-    optimizer : {"adam", "sgd"}
-        Which optimiser.
-    learning_rate : float
-        Of the optimiser.
-    device : torch.device
-        Where to compute.
-    seed : int
-        Of the public randomness.
+    **vector
+        How a step's vector is made, of `Settings`; for private records.
     """
 
+    network: RowGenerator
+
     def __init__(
-        self,
-        network: RowGenerator,
-        settings: Settings,
-        kind: str,
-        *,
-        optimizer: str,
-        learning_rate: float,
-        device: torch.device,
-        seed: int,
+        self, parameters: Any, space: Any, kind: str = "per_record", **vector: Any
     ) -> None:
-        check_network(network, settings.latent_dim + settings.n_classes)
-        self.network = network.to(device).train()
-        self._settings = settings
-        self._device = device
-        self._generator = torch.Generator(device=device).manual_seed(seed)
-        if optimizer == "adam":
-            self._optimizer: torch.optim.Optimizer = torch.optim.Adam(
-                network.parameters(), learning_rate, weight_decay=_WEIGHT_DECAY
+        self.parameters, self.space, self.kind = parameters, space, kind
+        self.latent_dim = parameters.latent_dim or default_latent_dim(
+            space.n_features, space.image_shape
+        )
+        # The published regularisation, except for sums over records: there a larger one has every
+        # generated point learn from more of them.
+        reg = 0.04 * space.n_features if kind == "per_record" else 0.05
+        unclipped = {"clip_norm": math.inf, "per_point": False, "count_noise": 0.0}
+        self.settings = Settings(
+            n_features=space.n_features,
+            n_classes=space.n_classes,
+            latent_dim=self.latent_dim,
+            batch_size=int(parameters.batch_size),
+            debias=float(parameters.debias),
+            reg=float(parameters.reg or reg),
+            l1_weight=float(parameters.l1_weight),
+            class_scale=float(parameters.class_scale),
+            **{**unclipped, "loss_weight": 1.0, "count_weight": 1.0, **vector},
+        )
+
+    @property
+    def name(self) -> str | None:
+        """Return the name of the network; None for one of the user's own."""
+        network = self.parameters.network
+        return network if isinstance(network, str) else None
+
+    def new_network(self, seed: int) -> RowGenerator:
+        """Return a network with its first weights, or raise where there can be no such one."""
+        return make_network(
+            self.parameters.network,
+            n_features=self.space.n_features,
+            n_classes=self.space.n_classes,
+            latent_dim=self.latent_dim,
+            image_shape=self.space.image_shape,
+            seed=seed,
+        )
+
+    def start(self, network: RowGenerator, seed: int) -> Self:
+        """Train this network, which will be changed, with public randomness from a seed."""
+        check_network(network, self.latent_dim + self.space.n_classes)
+        self._device = find_device(self.parameters.device)
+        self.network = network.to(self._device).train()
+        self._generator = torch.Generator(device=self._device).manual_seed(seed)
+        rate = float(self.parameters.learning_rate)
+        self._optimizer: torch.optim.Optimizer = torch.optim.SGD(network.parameters(), rate)
+        if self.parameters.optimizer == "adam":
+            # The decay of weights is that of the paper.
+            self._optimizer = torch.optim.Adam(network.parameters(), rate, weight_decay=2e-5)
+        no_noise = NoisyRelease(None, None, self._device, secure=False)
+        self._step = STEPS[self.kind](self.settings, self.network, no_noise, self._generator)
+        return self
+
+    def run(
+        self,
+        records: Batch,
+        source: Any,
+        n_steps: int,
+        bar: Any,
+        spent: Callable[[int], dict[str, str]] = lambda n_steps: {},
+    ) -> list[float]:
+        """Make steps, and return their losses."""
+        losses: list[torch.Tensor] = []
+        # A progress bar shows the loss and the amount spent so far twenty times.
+        every = -(-n_steps // 20)
+        for made in range(1, n_steps + 1):
+            sampled = within_memory(
+                poisson_sample, source, len(records.points), float(self.parameters.sampling_rate)
             )
-        else:
-            self._optimizer = torch.optim.SGD(network.parameters(), learning_rate)
-        no_noise = NoisyRelease(None, None, device, secure=False)
-        self._step = STEPS[kind](settings, self.network, no_noise, self._generator)
+            losses.append(self.step(records, sampled))
+            bar.update()
+            if not bar.disable and (made % every == 0 or made == n_steps):
+                last = losses[-every:]
+                loss = sum(map(float, last)) / len(last)
+                bar.set_postfix({"loss": f"{loss:.3g}", **spent(made)})
+        return torch.stack(losses).tolist()
 
     @property
     def vector_size(self) -> int:
         """Return how many numbers a step releases."""
-        return self._step.vector_size(self._settings, self.network)
+        return self._step.vector_size(self.settings, self.network)
 
     def make_private(
         self, mechanism: GaussianMechanism | None, source: Any, *, secure: bool
@@ -216,18 +263,15 @@ class Trainer:
 
         Raises a MemoryError if memory is short.
         """
+        # The same random numbers are drawn again in the first true step.
         state, drawn = self.state(), self._generator.get_state()
         weights = _to_cpu(self.network.state_dict())
-        n = self._settings.batch_size
-        labels = torch.zeros(n, dtype=torch.long) if self._settings.n_classes else None
-        self.step(self.hold(torch.zeros(n, self._settings.n_features), labels), torch.arange(n))
+        n = self.settings.batch_size
+        labels = torch.zeros(n, dtype=torch.long) if self.settings.n_classes else None
+        self.step(self.hold(torch.zeros(n, self.settings.n_features), labels), torch.arange(n))
         self.restore(state)
         self.network.load_state_dict(weights)
         self._generator.set_state(drawn)
-
-    def numbers(self, losses: list[torch.Tensor]) -> list[float]:
-        """Return the results of steps as numbers."""
-        return torch.stack(losses).tolist()
 
     def state(self) -> dict[str, Any]:
         """Return the state from which a training continues, on the CPU."""
@@ -236,6 +280,7 @@ class Trainer:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a state, if there is one."""
         if state:
+            # The learning rate is that of this fit, and not of the one that is continued.
             rate = self._optimizer.param_groups[0]["lr"]
             self._optimizer.load_state_dict(state["optimizer"])
             self._optimizer.param_groups[0]["lr"] = rate
@@ -256,7 +301,8 @@ def _to_cpu(state: Any) -> Any:
 def _is_of_memory(error: Exception) -> bool:
     """Tell whether memory was short: on a CPU only the text of the error shows it."""
     short = isinstance(error, torch.OutOfMemoryError | MemoryError)
-    return short or any(words in str(error) for words in _SHORT_OF_MEMORY)
+    short_of_memory = ("allocate memory", "not enough memory", "out of memory", "ALLOC_FAILED")
+    return short or any(words in str(error) for words in short_of_memory)
 
 
 def _first_line(error: Exception) -> str:

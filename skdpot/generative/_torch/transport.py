@@ -18,14 +18,12 @@ neither depends on the data.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 
 # Entries of the blocks of differences for the l1 part: as many as stay in a processor's cache, and
 # as many as keep a GPU busy (256 MiB in single precision).
 _BLOCK_IN_CACHE = 1 << 18
-_BLOCK_ON_GPU = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -138,7 +136,8 @@ def _weighted_signs(X: torch.Tensor, Y: torch.Tensor, weights: torch.Tensor) -> 
 
 def _blocks(X: torch.Tensor, Y: torch.Tensor) -> Iterator[slice]:
     """Yield rows of X whose differences to all rows of Y are few enough to be kept."""
-    largest = _BLOCK_IN_CACHE if X.device.type == "cpu" else _BLOCK_ON_GPU
+    block_on_gpu = 1 << 26
+    largest = _BLOCK_IN_CACHE if X.device.type == "cpu" else block_on_gpu
     height = max(1, largest // max(1, Y.numel()))
     for start in range(0, len(X), height):
         yield slice(start, start + height)
@@ -150,34 +149,14 @@ def _blocks(X: torch.Tensor, Y: torch.Tensor) -> Iterator[slice]:
 _N_ITER = 16
 # Pairs of updates with the kernel of a round: together about as dear as the kernel.
 _KEPT_UPDATES = 16
-# The part of all rounds in which the regularisation falls.
-_FALLING = 0.8
 _LN2 = math.log(2.0)
 
 
-class SinkhornResult(NamedTuple):
-    """Potentials, their value, and a plan.
-
-    Attributes
-    ----------
-    f, g : torch.Tensor of shape (n,), (m,)
-        Potentials of rows and columns, in units of cost.
-    value : torch.Tensor of shape ()
-        Sum of the means of `f` and `g`. As `f` is the best answer to `g`, this is the dual
-        objective.
-    plan : torch.Tensor of shape (n, m)
-        That of the potentials; the sums of its rows are right.
-    """
-
-    f: torch.Tensor
-    g: torch.Tensor
-    value: torch.Tensor
-    plan: torch.Tensor
-
-
 @torch.no_grad()
-def sinkhorn(costs: torch.Tensor, reg: float, *, n_iter: int = _N_ITER) -> SinkhornResult:
-    r"""Return potentials and a plan for entropic transport between equally weighted points.
+def sinkhorn(
+    costs: torch.Tensor, reg: float, *, n_iter: int = 16, kept_updates: int = 16
+) -> tuple[torch.Tensor, ...]:
+    r"""Return potentials, their value and a plan for transport between equally weighted points.
 
     The value is :math:`\min_P \langle C, P \rangle + reg \, KL(P | \mu \otimes \nu)` over plans
     with these marginals. Nothing is differentiated: its gradient in the costs is the plan.
@@ -185,149 +164,90 @@ def sinkhorn(costs: torch.Tensor, reg: float, *, n_iter: int = _N_ITER) -> Sinkh
     Parameters
     ----------
     costs : torch.Tensor of shape (n, m)
-        Costs, in single or double precision, which is also that of the computation.
+        Costs, in single or double precision, which is also that of the computation. With less, sums
+        over hundreds of pixels could not be compared in units of `reg`.
     reg : float
         Regularisation, above 0, in units of cost.
     n_iter : int, default=16
-        Rounds, each of one pair of updates in the log domain and sixteen with a kept kernel.
+        Rounds, each of one pair of updates in the log domain and further ones with a kept kernel.
+        Between labelled images, 16 leave less than 0.2 % of a plan's mass in the wrong place for 50
+        points on each side, about 1 % for 100, and up to 20 % for 200. The noise of a gradient that
+        is released is larger than the gradient.
+    kept_updates : int, default=16
+        Pairs of updates with the kernel of a round: together about as dear as the kernel.
 
     Returns
     -------
-    SinkhornResult
-        Potentials, value and plan.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of its range, or the costs have less than single precision: sums over
-        hundreds of pixels are to be compared in units of `reg`.
+    f, g : torch.Tensor of shape (n,), (m,)
+        Potentials of rows and columns, in units of cost.
+    value : torch.Tensor of shape ()
+        Sum of the means of `f` and `g`. As `f` is the best answer to `g`, this is the dual
+        objective.
+    plan : torch.Tensor of shape (n, m)
+        That of the potentials; the sums of its rows are right.
 
     Examples
     --------
     >>> import torch
     >>> from skdpot.generative._torch.transport import sinkhorn
-    >>> result = sinkhorn(1 - torch.eye(2, dtype=torch.double), reg=0.1)
-    >>> result.value
+    >>> _, _, value, plan = sinkhorn(1 - torch.eye(2, dtype=torch.double), reg=0.1)
+    >>> value
     tensor(0.0693, dtype=torch.float64)
-    >>> result.plan.sum(dim=0)
+    >>> plan.sum(dim=0)
     tensor([0.5000, 0.5000], dtype=torch.float64)
     """
-    _check(costs, reg, n_iter)
-    iteration = _SinkhornIteration(costs, reg)
-    n_levels = int(_FALLING * n_iter)
-    iteration.anneal(n_levels)
-    iteration.iterate(n_iter - n_levels - 1)
-    return iteration.result()
+    mu, nu = (
+        torch.full((size,), 1 / size, dtype=costs.dtype, device=costs.device)
+        for size in costs.shape
+    )
+    # In single precision 2^-94: what is less is lost in rounding, and would also cost time.
+    lowest_exponent = 0.75 * math.log2(torch.finfo(costs.dtype).tiny)
+    # All rounds write into the same two matrices.
+    scaled, kernel = torch.empty_like(costs), torch.empty_like(costs)
 
+    def answer(potentials: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the best potentials of rows (1) or columns (0), and the sums of the kernel there.
 
-class _SinkhornIteration:
-    """The potentials of one problem, and the updates that raise its dual objective.
-
-    Within a round, potentials are in units in which exponents have the base 2, which is the faster
-    exponential.
-    """
-
-    def __init__(self, costs: torch.Tensor, reg: float) -> None:
-        self._mu, self._nu = (
-            torch.full((size,), 1 / size, dtype=costs.dtype, device=costs.device)
-            for size in costs.shape
-        )
-        self._costs, self._reg = costs, reg
-        low, high = torch.aminmax(costs)
-        self._ratio = ((high - low) / reg).clamp_min(1)
-        # In single precision 2^-94: what is less is lost in rounding, and would also cost time.
-        self._lowest_exponent = 0.75 * math.log2(torch.finfo(costs.dtype).tiny)
-        self._scaled, self._kernel = torch.empty_like(costs), torch.empty_like(costs)
-        self._g = torch.zeros_like(self._nu)
-
-    def anneal(self, n_levels: int) -> None:
-        """Do rounds at regularisations between the range of the costs and the last, and there."""
-        factor = self._ratio ** (-1 / (n_levels + 1))
-        before = None
-        for level in range(n_levels, -1, -1):
-            start = self._g if before is None else self._g + factor * (self._g - before)
-            before = self._g
-            self._do_round(start, self._reg * self._ratio ** (level / (n_levels + 1)))
-
-    def iterate(self, n_rounds: int) -> None:
-        """Do rounds at the last regularisation."""
-        for _ in range(n_rounds):
-            self._do_round(self._g, self._reg)
-
-    def result(self) -> SinkhornResult:
-        """Return the column potentials, the row potentials that answer them, and their plan."""
-        unit = self._reg * _LN2
-        torch.mul(self._costs, 1 / unit, out=self._scaled)
-        f, sums = self._row_answer(self._g / unit)
-        f, g = f * unit, self._g
-        plan = self._kernel * (self._mu / sums)[:, None] * self._nu
-        return SinkhornResult(f, g, torch.dot(self._mu, f) + torch.dot(self._nu, g), plan)
-
-    def _do_round(self, g: torch.Tensor, reg: torch.Tensor | float) -> None:
-        unit = reg * _LN2
-        torch.mul(self._costs, 1 / unit, out=self._scaled)
-        f, _ = self._row_answer(g / unit)
-        g, sums = self._column_answer(f)
-        self._kernel.div_(sums)
-        self._g = unit * (g - self._change_by_kept_updates())
-
-    def _row_answer(self, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return row potentials, and the sums of rows in units of the largest entry of each."""
-        torch.sub(g, self._scaled, out=self._kernel)
-        peaks = self._kernel.amax(dim=1)
-        self._kernel.sub_(peaks[:, None]).clamp_(min=self._lowest_exponent).exp2_()
-        sums = torch.mv(self._kernel, self._nu)
+        Sums are in units of the largest entry. Exponents have the base 2, the faster exponential.
+        """
+        torch.sub(potentials, scaled, out=kernel)
+        peaks = kernel.amax(dim=dim)
+        kernel.sub_(peaks.unsqueeze(dim)).clamp_(min=lowest_exponent).exp2_()
+        sums = torch.mv(kernel, nu) if dim else torch.mv(kernel.mT, mu)
         return -(peaks + sums.log2()), sums
 
-    def _column_answer(self, f: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return column potentials, and the sums of columns in units of the largest entry."""
-        torch.sub(f[:, None], self._scaled, out=self._kernel)
-        peaks = self._kernel.amax(dim=0)
-        self._kernel.sub_(peaks).clamp_(min=self._lowest_exponent).exp2_()
-        sums = torch.mv(self._kernel.mT, self._mu)
-        return -(peaks + sums.log2()), sums
+    def round_at(g: torch.Tensor, level: torch.Tensor | float) -> torch.Tensor:
+        """Return the column potentials after a round at a regularisation."""
+        unit = level * math.log(2.0)
+        torch.mul(costs, 1 / unit, out=scaled)
+        f, _ = answer(g / unit, 1)
+        g, sums = answer(f[:, None], 0)
+        kernel.div_(sums)
+        v = nu
+        for _ in range(kept_updates):
+            u = mu / torch.mv(kernel, v)
+            columns = torch.mv(kernel.mT, u)
+            v = nu / columns
+        return unit * (g - columns.log2())
 
-    def _change_by_kept_updates(self) -> torch.Tensor:
-        """Return by how much the column potentials fall in updates with the kept kernel."""
-        kernel, transposed = self._kernel, self._kernel.mT
-        v = self._nu
-        for _ in range(_KEPT_UPDATES):
-            u = self._mu / torch.mv(kernel, v)
-            columns = torch.mv(transposed, u)
-            v = self._nu / columns
-        return columns.log2()
-
-
-def _check(costs: torch.Tensor, reg: float, n_iter: int) -> None:
-    if costs.dtype not in (torch.float32, torch.float64):
-        raise ValueError(f"costs must have single or double precision, got {costs.dtype}.")
-    if costs.dim() != 2 or 0 in costs.shape:
-        raise ValueError(f"costs must be a matrix with entries, got shape {tuple(costs.shape)}.")
-    if not 0 < reg < math.inf:
-        raise ValueError(f"reg must be a finite number above 0, got {reg!r}.")
-    if n_iter < 1:
-        raise ValueError(f"n_iter must be at least 1, got {n_iter!r}.")
-
-
-class SemiDebiasedLoss(NamedTuple):
-    """The two parts of the loss, ``private_value - public_value``, and the gradient of each.
-
-    Attributes
-    ----------
-    private_value : torch.Tensor of shape ()
-        Twice the entropic cost between the first n generated points and the private ones.
-    public_value : torch.Tensor of shape ()
-        Entropic cost between the first and the last n generated points.
-    private_gradient : torch.Tensor of shape (n, d)
-        Gradient of the private value in the first n generated points. It depends on private data.
-    public_gradient : torch.Tensor of shape (n_points, d)
-        Gradient of minus the public value in all generated points.
-    """
-
-    private_value: torch.Tensor
-    public_value: torch.Tensor
-    private_gradient: torch.Tensor
-    public_gradient: torch.Tensor
+    # Four fifths of the rounds have regularisations that fall from the range of the costs.
+    n_levels = int(0.8 * n_iter)
+    # The range of the costs stays on the device: nothing waits for a number of it.
+    low, high = torch.aminmax(costs)
+    ratio = ((high - low) / reg).clamp_min(1)
+    factor = ratio ** (-1 / (n_levels + 1))
+    g, before = torch.zeros_like(nu), None
+    for level in range(n_levels, -1, -1):
+        start = g if before is None else g + factor * (g - before)
+        before, g = g, round_at(start, reg * ratio ** (level / (n_levels + 1)))
+    for _ in range(n_iter - n_levels - 1):
+        g = round_at(g, reg)
+    unit = reg * math.log(2.0)
+    torch.mul(costs, 1 / unit, out=scaled)
+    f, sums = answer(g / unit, 1)
+    f = f * unit
+    plan = kernel * (mu / sums)[:, None] * nu
+    return f, g, torch.dot(mu, f) + torch.dot(nu, g), plan
 
 
 @torch.no_grad()
@@ -340,8 +260,8 @@ def semi_debiased(
     n: int,
     cost: GroundCost,
     reg: float,
-) -> SemiDebiasedLoss:
-    r"""Return the semi-debiased Sinkhorn loss, and its gradients in generated points.
+) -> tuple[torch.Tensor, ...]:
+    r"""Return the parts of the semi-debiased Sinkhorn loss, and their gradients.
 
     With all points of a side weighted equally, and W the entropic transport cost, it is
     :math:`2 W(X_{0:n}, Y) - W(X_{0:n}, X_{n':n'+n})` for n + n' generated points. The last n of
@@ -366,13 +286,15 @@ def semi_debiased(
 
     Returns
     -------
-    SemiDebiasedLoss
-        Values and gradients. Without private points, those that would depend on them are 0.
-
-    Raises
-    ------
-    ValueError
-        If the number of generated points is not from n to 2 n.
+    private_value : torch.Tensor of shape ()
+        Twice the entropic cost between the first n generated points and the private ones.
+    public_value : torch.Tensor of shape ()
+        Entropic cost between the first and the last n generated points. The loss is the difference.
+    private_gradient : torch.Tensor of shape (n, d)
+        Gradient of the private value in the first n generated points. It depends on private data.
+        Without private points it is 0.
+    public_gradient : torch.Tensor of shape (n_points, d)
+        Gradient of minus the public value in all generated points.
 
     Notes
     -----
@@ -385,47 +307,29 @@ def semi_debiased(
     >>> from skdpot.generative._torch.transport import GroundCost
     >>> from skdpot.generative._torch.transport import semi_debiased
     >>> X, Y = torch.tensor([[0.0], [1.0]]), torch.tensor([[0.5]])
-    >>> loss = semi_debiased(X, None, Y, None, n=1, cost=GroundCost(), reg=0.1)
-    >>> loss.private_value, loss.private_gradient
+    >>> private, public, private_gradient, public_gradient = semi_debiased(
+    ...     X, None, Y, None, n=1, cost=GroundCost(), reg=0.1
+    ... )
+    >>> private, private_gradient
     (tensor(0.5000), tensor([[-2.]]))
-    >>> loss.public_value, loss.public_gradient
+    >>> public, public_gradient
     (tensor(1.), tensor([[ 2.],
             [-2.]]))
     """
-    if not 1 <= n <= len(X) <= 2 * n:
-        raise ValueError(f"n must be at least 1, and X have n to 2 n rows, got {n} and {len(X)}.")
     first, labels = X[:n], None if x_labels is None else x_labels[:n]
     private_value, private_gradient = X.new_zeros(()), torch.zeros_like(first)
     if len(Y):
-        result = sinkhorn(cost.matrix(first, Y, labels, y_labels), reg)
-        private_value = 2 * result.value
-        private_gradient = 2 * cost.gradient(first, Y, result.plan)
-    public = self_transport(X, x_labels, n=n, cost=cost, reg=reg)
-    return SemiDebiasedLoss(private_value, public.value, private_gradient, -public.gradient)
-
-
-class SelfTransport(NamedTuple):
-    """The transport cost among generated points.
-
-    Attributes
-    ----------
-    value : torch.Tensor of shape ()
-        Entropic cost between the first and the last n points.
-    gradient : torch.Tensor of shape (n_points, d)
-        Its gradient in all points.
-    potentials : torch.Tensor of shape (n,)
-        Of the first n points.
-    """
-
-    value: torch.Tensor
-    gradient: torch.Tensor
-    potentials: torch.Tensor
+        _, _, value, plan = sinkhorn(cost.matrix(first, Y, labels, y_labels), reg)
+        private_value = 2 * value
+        private_gradient = 2 * cost.gradient(first, Y, plan)
+    public_value, gradient, _ = self_transport(X, x_labels, n=n, cost=cost, reg=reg)
+    return private_value, public_value, private_gradient, -gradient
 
 
 @torch.no_grad()
 def self_transport(
     X: torch.Tensor, labels: torch.Tensor | None, *, n: int, cost: GroundCost, reg: float
-) -> SelfTransport:
+) -> tuple[torch.Tensor, ...]:
     """Return the transport cost among generated points, its gradient, and potentials.
 
     Parameters
@@ -443,25 +347,28 @@ def self_transport(
 
     Returns
     -------
-    SelfTransport
-        Value, gradient and potentials.
+    value : torch.Tensor of shape ()
+        Entropic cost between the first and the last n points.
+    gradient : torch.Tensor of shape (n_points, d)
+        Its gradient in all points.
+    potentials : torch.Tensor of shape (n,)
+        Of the first n points.
 
     Examples
     --------
     >>> import torch
     >>> from skdpot.generative._torch.transport import GroundCost
     >>> from skdpot.generative._torch.transport import self_transport
-    >>> own = self_transport(torch.tensor([[0.0], [1.0]]), None, n=1, cost=GroundCost(), reg=0.1)
-    >>> own.value, own.gradient
+    >>> X = torch.tensor([[0.0], [1.0]])
+    >>> self_transport(X, None, n=1, cost=GroundCost(), reg=0.1)[:2]
     (tensor(1.), tensor([[-2.],
             [ 2.]]))
     """
     first, last = slice(n), slice(len(X) - n, None)
     sides = (None, None) if labels is None else (labels[first], labels[last])
-    result = sinkhorn(cost.matrix(X[first], X[last], *sides), reg)
-    plan = result.plan
+    potentials, _, value, plan = sinkhorn(cost.matrix(X[first], X[last], *sides), reg)
     gradient = torch.zeros_like(X)
     # A point that is on both sides has two parts.
     gradient[first] += cost.gradient(X[first], X[last], plan)
     gradient[last] += cost.gradient(X[last], X[first], plan.T)
-    return SelfTransport(result.value, gradient, result.f)
+    return value, gradient, potentials
