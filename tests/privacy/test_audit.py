@@ -377,7 +377,6 @@ def test_result_tells_what_was_counted():
     result = audit(randomised_response, True, False, vectorized=True, random_state=0)
     assert isinstance(result, AuditResult)
     hits, false_hits = sorted(result.counts, reverse=True)
-    assert result.rates == (result.counts[0] / 5000, result.counts[1] / 5000)
     assert result.rate_bounds == (
         lower_rate(hits, 5000, 0.025),
         upper_rate(false_hits, 5000, 0.025),
