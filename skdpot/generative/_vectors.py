@@ -474,14 +474,15 @@ class MomentsOfParts(SketchSeries):
             for name, (_, sensitivity, _) in self._layout.items()
         }
         norms = fit_norms(sums["norms"], noise_of["norms"])
-        radius = min(r for r in self.radii if r == 1 or r >= norms.quantiles(_MOST_KEPT)[0])
+        # Nearly no row may be clipped: what clipping takes from sums is not given back.
+        radius = min(r for r in self.radii if r == 1 or r >= norms.quantiles(0.9)[0])
         sizes, n_codes = sums["counts"], self.encoder.n_codes
         sizes = np.maximum(sizes, max(_LEAST_CLASS * sizes.mean(), 1.0))
         units = (radius / RADIUS / sizes)[:, None]
         deviations = noise_of[f"means {radius}"] * units
         means = shrunk_means(sums[f"means {radius}"] * units, deviations**2, sizes, None)
         found = np.stack([as_matrix(entries, n_codes) for entries in sums[f"products {radius}"]])
-        found *= (units * radius / RADIUS)[:, :, None] * norms.lost(np.array([radius]))
+        found *= (units * radius / RADIUS)[:, :, None]
         found -= means[:, :, None] * means[:, None]
         spread = noise_of[f"products {radius}"] / DIAGONAL * units[:, 0] * radius / RADIUS
         own = bool(np.max(deviations) * math.sqrt(n_codes) < _SHARED_COVARIANCES * radius)
