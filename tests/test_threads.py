@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from skdpot import DPSinkhornGenerator, FairBarycenterPreprocessor
+from skdpot import DPSinkhornGenerator
 from skdpot.generative import ImageSketch, TableSketch
 from skdpot.generative import _mixture as latent_classes
 
@@ -19,12 +19,6 @@ def fit_table(rng):
     records = rng.integers(0, 9, (300, 2)).astype(float)
     model = TableSketch(n_components=4, n_iter=20)
     DPSinkhornGenerator(epsilon=4.0, schema=schema, model=model).fit(records)
-
-
-def fit_repair(rng):
-    group = rng.choice(["a", "b"], 400)
-    X = rng.normal(size=(400, 4)) + (group == "a")[:, None]
-    FairBarycenterPreprocessor(method="conditional").fit(X, sensitive_features=group)
 
 
 def test_the_fit_of_a_table_uses_one_thread(monkeypatch):

@@ -22,7 +22,7 @@ from skdpot.generative import _table as table_sketch
 from skdpot.generative import _vectors as vectors
 from skdpot.generative._table_space import People
 from skdpot.generative._torch import steps
-from skdpot.generative._torch.steps import NoisyRelease
+from skdpot.generative._torch.steps import NoisyGradients
 from skdpot.privacy.accounting import calibrate_noise_multiplier
 from skdpot.privacy.audit import audit
 from skdpot.privacy.noise import GaussianMechanism, poisson_sample
@@ -296,7 +296,7 @@ def bound_of_step(values, multiplier, declared, seed, rate=1.0, delta=DELTA):
         centres = np.tile(values[1], (n_trials, 1))
         if has_record:
             centres[poisson_sample(source, n_trials, rate)] = values[0]
-        release = NoisyRelease(mechanism, source, torch.device("cpu"), secure=False)
+        release = NoisyGradients(mechanism, source, torch.device("cpu"), secure=False)
         return release([torch.as_tensor(centres)])[0].numpy()
 
     def ratio(outputs):
