@@ -28,7 +28,7 @@ ROOMS = {
     "model_selection": (480, 560),
     "parts": (700, 700),
     "privacy": (3500, 3750),
-    "published": (900, 960),
+    "published": (900, 970),
     "releases": (1050, 1050),
     "sampling": (850, 1010),
     "tables": (1300, 1400),

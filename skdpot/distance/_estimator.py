@@ -22,10 +22,9 @@ from skdpot._base import PrivateEstimator, count_columns, validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.distance._costs import BoxSpace, SchemaSpace
 from skdpot.distance._releases import CostSettings, CostsRelease, GridRelease, Released, make_grid
-from skdpot.privacy.charging import ReleasePlan
-from skdpot.privacy.preview import ExpectedError, PrivacyGuarantee
-from skdpot.privacy.quotes import shown, without_quotes
-from skdpot.privacy.random import make_source
+from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
+from skdpot.privacy.foreign import shown, without_quotes
+from skdpot.privacy.noise import make_source
 from skdpot.tables import (
     as_numbers,
     check_bounds,

@@ -15,9 +15,7 @@ import numpy as np
 from scipy.special import gammaincinv
 from sklearn.base import BaseEstimator
 
-from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
-from skdpot._threads import one_blas_thread
-from skdpot.generative._budget import PlannedRelease, SketchBudget, SketchSeries, check_noise
+from skdpot._sklearn_compat import Interval, StrOptions, one_blas_thread, validate_parameters
 from skdpot.generative._encoders import Encoder, RecordSpace, make_encoder
 from skdpot.generative._gaussians import (
     BALL,
@@ -43,8 +41,18 @@ from skdpot.generative._gaussians import (
 )
 from skdpot.generative._images import blocks
 from skdpot.generative._network import NetworkTraining, load_engine
-from skdpot.generative._records import Declared, FittedRecords, Points, read_points, unseen_points
-from skdpot.privacy.preview import ExpectedError
+from skdpot.generative._records import (
+    Declared,
+    FittedRecords,
+    PlannedRelease,
+    Points,
+    SketchBudget,
+    SketchSeries,
+    check_noise,
+    read_points,
+    unseen_points,
+)
+from skdpot.privacy.charging import ExpectedError
 from skdpot.privacy.sensitivity import repeated_count_sensitivity
 from skdpot.releases import RADIUS, SketchReleases
 from skdpot.transport import nearest_distribution

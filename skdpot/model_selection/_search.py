@@ -38,12 +38,15 @@ from skdpot._sklearn_compat import (
     validate_nested_parameters,
 )
 from skdpot.model_selection._copies import as_rows, copy_of, make_trial, seed_trial
-from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.charging import (
+    ExpectedError,
+    PrivacyGuarantee,
+    ReleasePlan,
+    allow_useless_releases,
+)
 from skdpot.privacy.choices import SCORE_UNITS, in_units, random_blocks
-from skdpot.privacy.foreign import result_of, silence
-from skdpot.privacy.preview import ExpectedError, PrivacyGuarantee, allow_useless_releases
-from skdpot.privacy.quotes import without_quotes
-from skdpot.privacy.random import make_source
+from skdpot.privacy.foreign import result_of, silence, without_quotes
+from skdpot.privacy.noise import make_source
 from skdpot.privacy.sensitivity import block_score_sensitivity
 from skdpot.releases import ChoiceRelease
 from skdpot.tables import check_index, person_codes

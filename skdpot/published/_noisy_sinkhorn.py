@@ -13,6 +13,7 @@ from skdpot._base import warn_user
 from skdpot._sklearn_compat import Interval, StrOptions
 from skdpot.distance import BaseTransportDistance, CostSettings, LabelledGroups, Layout, Released
 from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of, plan_epsilon
+from skdpot.privacy.charging import ExpectedError, HasExpectedErrors, NoGuaranteeWarning
 from skdpot.privacy.checks import check_count, check_delta, check_positive
 from skdpot.privacy.events import (
     ApproximateDpEvent,
@@ -22,9 +23,7 @@ from skdpot.privacy.events import (
     LaplaceDpEvent,
     PlannedDpEvent,
 )
-from skdpot.privacy.noise import GaussianMechanism, LaplaceMechanism
-from skdpot.privacy.preview import ExpectedError, HasExpectedErrors, NoGuaranteeWarning
-from skdpot.privacy.random import NoiseSource
+from skdpot.privacy.noise import GaussianMechanism, LaplaceMechanism, NoiseSource
 from skdpot.privacy.sensitivity import noisy_sinkhorn_sensitivity, plan_cost_sensitivity
 
 # Maximum number of rounds, unless more are asked for.

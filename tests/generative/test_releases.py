@@ -8,8 +8,7 @@ import torch
 from scipy.stats import halfnorm, kstest, norm
 
 from skdpot.generative._torch.steps import NoisyGradients, clip_rows, clip_whole
-from skdpot.privacy.noise import GaussianMechanism
-from skdpot.privacy.random import NoiseSource, make_source
+from skdpot.privacy.noise import GaussianMechanism, NoiseSource, make_source
 from tests.oracles.devices import DEVICES
 
 pytestmark = pytest.mark.experiment

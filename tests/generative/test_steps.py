@@ -13,8 +13,7 @@ from skdpot.generative._torch.steps import NoisyGradients, _exact_sum
 from skdpot.generative._torch.training import STEPS
 from skdpot.privacy.accounting import epsilon_of
 from skdpot.privacy.events import CentredGaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
-from skdpot.privacy.noise import GaussianMechanism, poisson_sample
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import GaussianMechanism, make_source, poisson_sample
 from skdpot.published._gradient_generator import step_vector
 from tests.oracles.devices import DEVICES
 from tests.oracles.generator_steps import WAYS, batch_of, make_step, vector_for

@@ -23,7 +23,7 @@ from skdpot.fairness.metrics import group_auc
 from skdpot.parts import Agreement, add_parts, make_part
 from skdpot.privacy import BudgetExceededError, allow_useless_releases
 from skdpot.privacy.audit import audit
-from skdpot.privacy.random import keyed_source
+from skdpot.privacy.noise import keyed_source
 from tests.quick import first_quick
 
 OWNERS = ("north", "south", "west")

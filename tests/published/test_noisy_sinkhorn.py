@@ -13,7 +13,7 @@ from scipy.stats import kstest, laplace, norm
 from skdpot.privacy.accounting import epsilon_of, plan_epsilon
 from skdpot.privacy.audit import audit
 from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import make_source
 from skdpot.published import _noisy_sinkhorn
 from skdpot.published._noisy_sinkhorn import (
     SinkhornProblem,

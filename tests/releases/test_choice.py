@@ -13,7 +13,7 @@ from scipy.stats import chisquare, laplace, norm
 from skdpot.privacy import ApproximateDpEvent, LaplaceMechanism, PureDpEvent
 from skdpot.privacy.accounting import gaussian_epsilon
 from skdpot.privacy.choices import SCORE_UNITS, in_units, random_blocks
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import make_source
 from skdpot.releases import ChoiceRelease
 from tests.oracles.given_bits import GivenBits
 from tests.oracles.sensitivities import declared

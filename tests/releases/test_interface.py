@@ -16,7 +16,7 @@ import pytest
 import skdpot
 from skdpot.privacy import sensitivity
 from skdpot.privacy.events import DpEvent
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import make_source
 from skdpot.privacy.sensitivity import (
     ball_sum_sensitivity,
     block_score_sensitivity,

@@ -84,7 +84,7 @@ class NoisyGradients:
     >>> import torch
     >>> from skdpot.generative._torch.steps import NoisyGradients
     >>> from skdpot.privacy import GaussianMechanism
-    >>> from skdpot.privacy.random import make_source
+    >>> from skdpot.privacy.noise import make_source
     >>> mechanism = GaussianMechanism.from_noise_multiplier(1.0, 1.0, n_coordinates=3)
     >>> release = NoisyGradients(mechanism, make_source(0), torch.device("cpu"), secure=False)
     >>> [part.shape for part in release([torch.zeros(2), torch.tensor(1.0)])]
