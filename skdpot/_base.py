@@ -1,10 +1,11 @@
-"""Base of all estimators: the order of every fit, the ledger, and the reading of private data."""
+"""Base of all estimators: the order of every fit, reading of private data, and progress bars."""
 
 import sys
+import threading
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
@@ -15,6 +16,7 @@ import numpy as np
 from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_array, has_fit_parameter, validate_data
+from tqdm.auto import tqdm
 
 from skdpot._sklearn_compat import (
     InvalidParameterError,
@@ -29,7 +31,68 @@ from skdpot.privacy.charging import (
     is_budget_accountant,
     permit_of_process,
 )
-from skdpot.privacy.foreign import shown, silence, without_quotes, without_sizes
+from skdpot.privacy.checks import shown, silence, without_quotes, without_sizes
+
+# Seconds between two looks at the clock.
+_PAUSE = 1.0
+
+
+class _ErrorStream:
+    """The standard error stream, for bars: where it is closed, the release goes on without."""
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            sys.stderr.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            sys.stderr.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
+
+
+def plain_bar(*iterable: Any, **options: Any) -> Any:
+    """Return a bar of tqdm, which may fail to be shown.
+
+    Examples
+    --------
+    >>> from skdpot._base import plain_bar
+    >>> list(plain_bar([1, 2], disable=True))
+    [1, 2]
+    """
+    return tqdm(*iterable, **({"file": _ErrorStream()} | options))
+
+
+@contextmanager
+def progress_bar(*iterable: Any, **options: Any) -> Iterator[Any]:
+    """Show a bar of tqdm, and refresh its clock every second, also during a step.
+
+    Of what is private, the clock shows the running time only, which nothing protects.
+
+    Examples
+    --------
+    >>> from skdpot._base import progress_bar
+    >>> with progress_bar(total=2, disable=True) as bar:
+    ...     _ = bar.update()
+    """
+    over = threading.Event()
+    with plain_bar(*iterable, **options) as bar:
+
+        def refresh() -> None:
+            while not over.wait(_PAUSE):
+                bar.refresh()
+
+        clock = threading.Thread(target=refresh, daemon=True)
+        if not bar.disable:
+            clock.start()
+        try:
+            yield bar
+        finally:
+            over.set()
+            if clock.is_alive():
+                clock.join()
+
 
 Result = TypeVar("Result")
 

@@ -30,7 +30,6 @@ ESTIMATORS_IMPORT = NUMERICS | {
     "skdpot._base",
     "skdpot.tables",
     "skdpot.releases",
-    "skdpot._progress",
     "skdpot._sklearn_compat",
     "skdpot.__version__",
 }
@@ -48,10 +47,9 @@ MAY_IMPORT = {
     # The columns of an agreement are those of a data frame.
     "skdpot.parts": NUMERICS | {"sklearn", "pandas", "skdpot.privacy", "skdpot.__version__"},
     "skdpot.display": NUMERICS | {"matplotlib", "sklearn", "skdpot.tables"},
-    "skdpot._base": NUMERICS | {"sklearn", "skdpot.privacy", "skdpot._sklearn_compat"},
+    "skdpot._base": NUMERICS | {"sklearn", "tqdm", "skdpot.privacy", "skdpot._sklearn_compat"},
     "skdpot.tables": NUMERICS | {"sklearn", "skdpot.privacy"},
     "skdpot._sklearn_compat": NUMERICS | {"sklearn", "threadpoolctl"},
-    "skdpot._progress": {"tqdm"},
 }
 # Modules with a rule of their own instead of their room's.
 MAY_IMPORT_INSTEAD = {

@@ -35,6 +35,7 @@ def test_the_fit_of_a_table_uses_one_thread(monkeypatch):
     assert seen and set(seen[:-2]) == {1}
 
 
+@pytest.mark.experiment
 @pytest.mark.parametrize("encoder", ["dct", "pose"])
 def test_seeded_images_are_the_same_however_many_threads_there_are(encoder):
     images, found = np.random.default_rng(0).random((400, 28 * 28)) ** 4, []

@@ -17,15 +17,15 @@ from sklearn.utils.validation import check_is_fitted
 from skdpot._base import (
     PrivateEstimator,
     count_columns,
+    plain_bar,
     refuse_other_order,
     validate_private_data,
     warn_user,
 )
-from skdpot._progress import plain_bar
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
+from skdpot.privacy.checks import shown
 from skdpot.privacy.events import DpEvent
-from skdpot.privacy.foreign import shown
 from skdpot.privacy.noise import NoiseSource, make_source
 from skdpot.privacy.sensitivity import PROTECTED
 from skdpot.releases import UTILITY_MECHANISMS, Release

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from skdpot.privacy.foreign import result_of, shown, silence
+from skdpot.privacy.checks import result_of, shown, silence
 from skdpot.tables import NOMINAL, NUMERIC, Column, TableSchema
 from skdpot.transport import refuse_degrees
 

@@ -23,7 +23,7 @@ from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.distance._costs import BoxSpace, SchemaSpace
 from skdpot.distance._releases import CostSettings, CostsRelease, GridRelease, Released, make_grid
 from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
-from skdpot.privacy.foreign import shown, without_quotes
+from skdpot.privacy.checks import shown, without_quotes
 from skdpot.privacy.noise import make_source
 from skdpot.tables import (
     as_numbers,

@@ -52,7 +52,7 @@ from skdpot.fairness._predictions import (
 )
 from skdpot.fairness._repair import in_cells, plan_of
 from skdpot.privacy.charging import ExpectedError, ReleasePlan
-from skdpot.privacy.foreign import result_of, silence, without_quotes
+from skdpot.privacy.checks import result_of, silence, without_quotes
 from skdpot.privacy.noise import make_source
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases import VectorRelease, group_weights

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from skdpot._base import refuse_bounds_in_other_order, warn_user
-from skdpot._progress import progress_bar
+from skdpot._base import progress_bar, refuse_bounds_in_other_order, warn_user
 from skdpot._sklearn_compat import MANY_ROWS, one_thread_unless
 from skdpot.fairness._certificate import MOST_ROWS, FairnessCertificate, certify, hold_out
 from skdpot.fairness._conditional import ConditionalMap, ConditionalRepair, fit_conditional
@@ -30,7 +29,7 @@ from skdpot.fairness._supports import (
     uniforms,
 )
 from skdpot.privacy.charging import PrivacyGuarantee, ReleasePlan
-from skdpot.privacy.foreign import silence
+from skdpot.privacy.checks import silence
 from skdpot.privacy.noise import make_source
 from skdpot.releases import HistogramRelease, group_weights, has_grid
 from skdpot.tables import (

@@ -936,3 +936,42 @@ def _variances(n_records, size, n_groups, cell, margin):
     if expected < SEEN_DEVIATIONS * cell**-0.5:
         cell += (PRIOR_SPREAD * expected) ** -2
     return group_variance, 1 / cell
+
+
+def kept_shares(
+    observed: np.ndarray, noise: np.ndarray, groups: np.ndarray, *, sure: bool = False
+) -> np.ndarray:
+    """Return the share of each deviation from a guess that is not noise, estimated by groups.
+
+    `noise` has the variances of the noise of the `observed` deviations, and `groups` the group of
+    each coordinate. If `sure`, the mean square must be above that of the noise by more than chance
+    allows. Deviations are to be multiplied by the results, which are from 0 to 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._counts import kept_shares
+    >>> kept_shares(np.array([2.0, -2.0, 1.0]), np.ones(3), np.array([0, 0, 1]))
+    array([0.75, 0.75, 0.  ])
+    """
+    # Without noise, no division by zero.
+    noise = np.broadcast_to(noise, observed.shape) + 1e-300
+    shares = np.empty(observed.shape)
+    # A value surely exceeds noise if it does so by this many standard errors.
+    errors = 2.0 if sure else 0.0
+    for group in np.unique(groups):
+        members = groups == group
+        group_noise = noise[..., members]
+        variance = excess_over_noise(observed[..., members] ** 2, group_noise, errors)
+        shares[..., members] = variance / (variance + group_noise)
+    return shares
+
+
+def excess_over_noise(squares: np.ndarray, noise: np.ndarray, errors: float = 0.0) -> float:
+    """Return by how much squares exceed the variances of noise, on an average with weights.
+
+    Subtract `errors` standard errors, computed under the hypothesis of pure noise.
+    """
+    weights = (np.min(noise) / noise) ** 2
+    chance = errors * float(np.sqrt(2 * np.sum((weights * noise) ** 2)))
+    return max((float(np.sum(weights * (squares - noise))) - chance) / float(np.sum(weights)), 0.0)

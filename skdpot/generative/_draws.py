@@ -24,8 +24,7 @@ from skdpot.generative._records import (
     wanted_labels,
     with_person,
 )
-from skdpot.privacy.checks import check_count
-from skdpot.privacy.foreign import shown
+from skdpot.privacy.checks import check_count, shown
 from skdpot.tables import NUMERIC, TableSchema, write_table
 
 

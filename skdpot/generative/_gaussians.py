@@ -22,6 +22,7 @@ from scipy.optimize import least_squares
 from scipy.special import gammainc, gammaincc, gammaincinv
 
 from skdpot._sklearn_compat import one_blas_thread
+from skdpot.generative._counts import excess_over_noise, kept_shares
 from skdpot.generative._encoders import Encoder
 from skdpot.generative._images import blocks, intensity_map, mapped
 from skdpot.privacy.sensitivity import (
@@ -36,35 +37,6 @@ from skdpot.releases import RADIUS, ball_points, sum_of_blocks
 # Variances are not below this share of the largest, nor below this, in units of the largest norm.
 _LEAST_SHARE, _LEAST_VARIANCE = 1e-9, 1e-12
 _TINY = 1e-300
-# A value surely exceeds noise if it does so by this many standard errors.
-_SURE = 2.0
-
-
-def kept_shares(
-    observed: np.ndarray, noise: np.ndarray, groups: np.ndarray, *, sure: bool = False
-) -> np.ndarray:
-    """Return the share of each deviation from a guess that is not noise, estimated by groups.
-
-    `noise` has the variances of the noise of the `observed` deviations, and `groups` the group of
-    each coordinate. If `sure`, the mean square must be above that of the noise by more than chance
-    allows. Deviations are to be multiplied by the results, which are from 0 to 1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.generative._gaussians import kept_shares
-    >>> kept_shares(np.array([2.0, -2.0, 1.0]), np.ones(3), np.array([0, 0, 1]))
-    array([0.75, 0.75, 0.  ])
-    """
-    # Without noise, no division by zero.
-    noise = np.broadcast_to(noise, observed.shape) + _TINY
-    shares = np.empty(observed.shape)
-    for group in np.unique(groups):
-        members = groups == group
-        group_noise = noise[..., members]
-        variance = _excess(observed[..., members] ** 2, group_noise, _SURE if sure else 0.0)
-        shares[..., members] = variance / (variance + group_noise)
-    return shares
 
 
 def expected_variances(
@@ -159,7 +131,7 @@ def clean_covariance(seen: np.ndarray, deviation: float, guess: np.ndarray) -> n
         members = block == label
         scales, block_noise = scale[members], noise[members]
         # In units of the scale, so large entries do not dominate small ones.
-        relative = _excess(deviations[members] ** 2 / scales, block_noise / scales)
+        relative = excess_over_noise(deviations[members] ** 2 / scales, block_noise / scales)
         shares[members] = relative * scales / (relative * scales + block_noise)
     return _positive_part(vectors @ (np.diag(values) + shares * deviations) @ vectors.T)
 
@@ -192,16 +164,6 @@ def square_roots(covariances: np.ndarray) -> np.ndarray:
     start = int(np.argmax((remaining > left_out).any(axis=0)))
     roots = np.sqrt(values[:, start:, None]) * vectors.transpose(0, 2, 1)[:, start:]
     return roots[:, ::-1]
-
-
-def _excess(squares: np.ndarray, noise: np.ndarray, errors: float = 0.0) -> float:
-    """Return by how much squares exceed the variances of noise, on an average with weights.
-
-    Subtract `errors` standard errors, computed under the hypothesis of pure noise.
-    """
-    weights = (np.min(noise) / noise) ** 2
-    chance = errors * float(np.sqrt(2 * np.sum((weights * noise) ** 2)))
-    return max((float(np.sum(weights * (squares - noise))) - chance) / float(np.sum(weights)), 0.0)
 
 
 # Entries on and off the diagonal of a symmetric matrix are weighted by integers whose ratio is just

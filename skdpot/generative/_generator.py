@@ -10,8 +10,7 @@ from sklearn.base import DensityMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpot._base import PrivateEstimator
-from skdpot._progress import progress_bar
+from skdpot._base import PrivateEstimator, progress_bar
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.generative._draws import ReleasedTable
 from skdpot.generative._files import load_generator, save_generator

@@ -18,8 +18,7 @@ from itertools import combinations
 import numpy as np
 
 from skdpot._sklearn_compat import one_thread_unless
-from skdpot.generative._counts import mixture_parities, scanned_subsets, standing_out
-from skdpot.generative._gaussians import kept_shares
+from skdpot.generative._counts import kept_shares, mixture_parities, scanned_subsets, standing_out
 from skdpot.tables import TableSchema
 from skdpot.transport import nearest_distribution
 

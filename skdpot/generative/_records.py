@@ -23,9 +23,8 @@ from skdpot.generative._encoders import RecordSpace
 from skdpot.generative._images import blocks, whole_shape
 from skdpot.generative._network import TrainedNetwork
 from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of
-from skdpot.privacy.checks import check_count
+from skdpot.privacy.checks import check_count, shown, without_quotes
 from skdpot.privacy.events import DpEvent, GaussianDpEvent, PlannedDpEvent
-from skdpot.privacy.foreign import shown, without_quotes
 from skdpot.privacy.noise import LARGEST_SCALE
 from skdpot.releases import ReleaseSeries, SketchReleases
 from skdpot.tables import (

@@ -16,6 +16,7 @@ from scipy.special import gammaincinv
 from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, StrOptions, one_blas_thread, validate_parameters
+from skdpot.generative._counts import kept_shares
 from skdpot.generative._encoders import Encoder, RecordSpace, make_encoder
 from skdpot.generative._gaussians import (
     BALL,
@@ -35,7 +36,6 @@ from skdpot.generative._gaussians import (
     clean_covariance,
     expected_variances,
     fit_norms,
-    kept_shares,
     norm_counts,
     square_roots,
 )

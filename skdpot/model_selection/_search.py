@@ -44,8 +44,8 @@ from skdpot.privacy.charging import (
     ReleasePlan,
     allow_useless_releases,
 )
+from skdpot.privacy.checks import result_of, silence, without_quotes
 from skdpot.privacy.choices import SCORE_UNITS, in_units, random_blocks
-from skdpot.privacy.foreign import result_of, silence, without_quotes
 from skdpot.privacy.noise import make_source
 from skdpot.privacy.sensitivity import block_score_sensitivity
 from skdpot.releases import ChoiceRelease

@@ -16,8 +16,8 @@ import numpy as np
 from skdpot import __version__
 from skdpot.parts._agreement import Agreement
 from skdpot.privacy import PrivacyLedger
+from skdpot.privacy.checks import silence
 from skdpot.privacy.events import event_to_json
-from skdpot.privacy.foreign import silence
 from skdpot.privacy.noise import derive_key, keyed_source
 
 _FORMAT = "skdpot part 1"

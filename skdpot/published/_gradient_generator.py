@@ -13,8 +13,7 @@ import numpy as np
 from dp_accounting.rdp import RdpAccountant
 from scipy.optimize import brentq
 
-from skdpot._base import warn_user
-from skdpot._progress import plain_bar
+from skdpot._base import plain_bar, warn_user
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context, validate_parameters
 from skdpot.generative import (
     DEFAULT_BOUNDS,

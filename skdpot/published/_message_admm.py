@@ -22,8 +22,8 @@ from skdpot.allocation import (
     read_ranges,
 )
 from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.checks import silence
 from skdpot.privacy.events import DpEvent
-from skdpot.privacy.foreign import silence
 from skdpot.privacy.noise import make_source
 from skdpot.privacy.sensitivity import marginal_bounds, message_error
 from skdpot.releases import MessageReleases, ReleaseSeries

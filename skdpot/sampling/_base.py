@@ -12,12 +12,11 @@ from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skdpot._base import PrivateEstimator, count_columns
-from skdpot._progress import plain_bar
+from skdpot._base import PrivateEstimator, count_columns, plain_bar
 from skdpot._sklearn_compat import Interval, fit_context, one_blas_thread, validate_parameters
 from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
+from skdpot.privacy.checks import shown
 from skdpot.privacy.events import DpEvent, PureDpEvent, SelfComposedDpEvent
-from skdpot.privacy.foreign import shown
 from skdpot.privacy.noise import NoiseSource, make_source
 from skdpot.transport import check_epsilon
 

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import column_or_1d
 
-from skdpot.privacy.checks import number_of_label
-from skdpot.privacy.foreign import result_of, shown, without_quotes
+from skdpot.privacy.checks import number_of_label, result_of, shown, without_quotes
 
 # Squares of larger numbers, and their sums, could overflow.
 LARGEST_BOUND = 1e150

@@ -17,7 +17,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from scipy import sparse
 
-from skdpot.privacy.foreign import without_quotes
+from skdpot.privacy.checks import without_quotes
 from skdpot.tables._column import is_missing, objects
 
 if TYPE_CHECKING:

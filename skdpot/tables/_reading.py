@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from skdpot.privacy.foreign import result_of, shown
+from skdpot.privacy.checks import result_of, shown
 from skdpot.tables._column import (
     NOMINAL,
     NUMERIC,

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.privacy.foreign import shown
+from skdpot.privacy.checks import shown
 from skdpot.tables._column import (
     LABEL_KEYS,
     LARGEST_BOUND,

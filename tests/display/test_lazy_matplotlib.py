@@ -37,6 +37,7 @@ def test_plotting_without_matplotlib_says_what_to_install(cls, monkeypatch):
         MADE[cls](cls).plot()
 
 
+@pytest.mark.experiment
 def test_importing_displays_does_not_import_matplotlib():
     script = "import sys, skdpot.display; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True, timeout=120)

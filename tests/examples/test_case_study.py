@@ -33,6 +33,7 @@ def test_rounds_without_noise_lead_to_the_best_plan(example):
     assert welfare == pytest.approx(best.welfare_, rel=0.01)
 
 
+@pytest.mark.experiment
 def test_utilities_are_worth_more_than_messages(example, capsys):
     scores = example.compare([10.0], [0.01], n_networks=3)
     ours, one, published, printed = (np.mean(shares) for _, shares in scores.values())

@@ -18,6 +18,7 @@ def results(example):
     )
 
 
+@pytest.mark.experiment
 def test_choices_are_candidates_and_near_their_bounds(results):
     assert results.grid.shape == (120, 2)
     grid = {tuple(point) for point in results.grid}

@@ -22,6 +22,7 @@ def test_a_release_is_charged_and_guaranteed(example, company):
     assert generator.privacy_guarantee_.epsilon == 1.0
 
 
+@pytest.mark.experiment
 def test_people_are_like_the_private_ones(example, company):
     generator, made = example.make(company, 1.0)
     assert len(made) == example.N_DRAWN != len(company)

@@ -268,6 +268,7 @@ def test_a_private_repair_has_no_certificate():
     assert fair.fit(X, sensitive_features=groups).certificate_ is None
 
 
+@pytest.mark.experiment
 def test_the_repair_does_not_depend_on_rows_that_are_held_out(monkeypatch):
     fair = clone(WIDE).set_params(method=ConditionalRepair(tol=0.0))
     X, groups = wide_rows()

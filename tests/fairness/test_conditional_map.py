@@ -60,6 +60,7 @@ def test_where_nothing_depends_on_the_group_nothing_is_moved():
     np.testing.assert_array_equal(identity.images(codes, groups * 0, keys_of(2000)), codes)
 
 
+@pytest.mark.experiment
 def test_groups_have_one_distribution_in_new_rows():
     codes, groups = mixed_table(4000, 0.6)
     repair = fit(codes, groups)
@@ -247,6 +248,7 @@ def test_images_of_scores_have_the_distribution_of_their_group():
             assert ks_2samp(images, own).statistic < 0.07
 
 
+@pytest.mark.experiment
 def test_the_gate_is_shut_where_held_out_rows_do_not_show_a_group():
     codes, groups = mixed_table(600, 0.0, seed=3)
     np.testing.assert_array_equal(fit(codes, groups).images(codes, groups, keys_of(600)), codes)

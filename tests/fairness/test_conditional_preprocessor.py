@@ -73,6 +73,7 @@ def ring_and_blob(n_rows, seed):
     return np.where(group[:, None], 2 * ring + 0.25 * blob, blob), group
 
 
+@pytest.mark.experiment
 def test_groups_are_hidden_by_a_support_alone_where_few_rows_depend_on_them_in_no_simple_way():
     """What the automatic choice takes few numbers to a support for."""
     (rows, group), (new, of_new) = ring_and_blob(300, 0), ring_and_blob(800, 1)
@@ -195,6 +196,7 @@ def test_legitimate_columns_are_left_and_groups_are_alike_given_them():
 # ------
 
 
+@pytest.mark.experiment
 def test_searches_over_methods_and_levels():
     rng = np.random.default_rng(0)
     score = PEOPLE["number"] + 0.3 * PEOPLE["whole"] + (PEOPLE["word"] == "yes")

@@ -190,6 +190,7 @@ def tied_columns(n=3000):
     return np.column_stack([*columns, rng.normal(size=n) + group]), np.array([*"abc"])[group]
 
 
+@pytest.mark.experiment
 def test_a_map_marks_no_group_by_ties_that_the_release_does_not_show():
     X, labels = tied_columns()
     fair = FairBarycenterPreprocessor(
@@ -238,6 +239,7 @@ def test_a_fit_is_reproducible_and_rows_have_the_images_of_their_keys():
     np.testing.assert_array_equal(one.transform(MANY), copied.transform(MANY))
 
 
+@pytest.mark.experiment
 def test_columns_that_are_conditioned_on_are_left():
     rows = transformed(conditional_on=["level", "number"], epsilon=8.0)
     assert (rows["number"].to_numpy() == MANY["number"].to_numpy()).all()
@@ -245,6 +247,7 @@ def test_columns_that_are_conditioned_on_are_left():
     assert (rows["color"].to_numpy() != MANY["color"].to_numpy()).any()
 
 
+@pytest.mark.experiment
 def test_a_group_that_nobody_is_in_has_next_to_no_weight():
     fair = fit(groups=["f", "m", "x"], epsilon=100.0)
     assert fair.group_weights_[2] < 0.01
@@ -274,6 +277,7 @@ def test_the_choice_goes_by_what_is_public():
     assert fair.transform(MANY[:3]).shape == (3, 5)
 
 
+@pytest.mark.experiment
 @pytest.mark.parametrize("delta, outcome", [(DELTA, "conditional"), (None, "4096 cells")])
 def test_too_many_columns_for_a_histogram_need_the_conditional_method(delta, outcome):
     ledger = PrivacyLedger(1.0, DELTA)
@@ -296,6 +300,7 @@ def test_bounds_that_are_ranges_are_bounds_of_supports_too():
     np.testing.assert_array_equal(*found)
 
 
+@pytest.mark.experiment
 def test_arrays_of_many_numbers():
     X, labels = shifted_groups((600, 900), n_columns=6)
     fair = FairBarycenterPreprocessor(

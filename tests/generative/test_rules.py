@@ -77,6 +77,7 @@ def fitted():
     return make(*rules, computed=computed, target="sex", random_state=0).fit(make_table())
 
 
+@pytest.mark.experiment
 @pytest.mark.parametrize(
     "order",
     [

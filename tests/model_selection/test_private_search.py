@@ -31,8 +31,8 @@ from sklearn.tree import DecisionTreeClassifier
 from skdpot import DPSinkhornGenerator, FairBarycenterPreprocessor, PrivacyLedger, PrivateSearchCV
 from skdpot.fairness import FoundGroups
 from skdpot.privacy import BudgetAccountant, BudgetExceededError, PrivacyGuarantee, PureDpEvent
+from skdpot.privacy.checks import silence
 from skdpot.privacy.choices import SCORE_UNITS
-from skdpot.privacy.foreign import silence
 from skdpot.releases import ChoiceRelease
 from tests.oracles.sensitivities import declared
 from tests.oracles.versions import IS_SKLEARN_1_7

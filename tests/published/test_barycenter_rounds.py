@@ -34,6 +34,7 @@ def found_by_rounds(ask=None, **problem):
     return barycenter_rounds(ask, 3, 5, n_features=2, **problem)
 
 
+@pytest.mark.experiment
 @pytest.mark.parametrize("method", ["dual", "bundle"])
 def test_candidates_are_chosen_as_if_all_rows_were_in_one_place(method):
     candidates = np.random.default_rng(9).normal(1.0, 2.0, (20, 2))

@@ -503,6 +503,7 @@ def test_the_published_accounting_warns_of_what_it_guarantees():
             make(**options | {"epsilon": 0.1}, noise_multiplier=noise).fit(X)
 
 
+@pytest.mark.experiment
 @pytest.mark.filterwarnings("ignore::skdpot.privacy.NoGuaranteeWarning")
 def test_the_published_accounting_spends_what_it_claims():
     """By as little noise as the steps need, or as many steps as a given noise allows."""
@@ -623,6 +624,7 @@ def test_short_memory_costs_nothing_at_the_rehearsal_and_tells_nothing_of_record
         assert len(ledger.entries()) == n_charged
 
 
+@pytest.mark.experiment
 def test_without_pytorch_the_way_to_install_it_is_told():
     code = """
 import sys

@@ -120,6 +120,7 @@ def test_repair_is_the_nearest_plan(kind, rng):
         assert farthest - (amounts - plan) @ plan <= 1e-7 * max(scale, 1) ** 2
 
 
+@pytest.mark.experiment
 def test_repair_leaves_plans_alone_and_knows_its_limits(rng):
     network = draw_network("lower bounds", rng)
     plan = repair(network, rng.random(network.n_edges))

@@ -89,6 +89,7 @@ def draw_odd_network(rng):
     return make_network(adjacency, *bounds)
 
 
+@pytest.mark.experiment
 def test_odd_small_networks_have_best_plans_or_none(rng):
     """Nodes that are alone or may have nothing, equal bounds, ties, and utilities below 0."""
     n_refused = 0
