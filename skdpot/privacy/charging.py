@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from skdpot._sklearn_compat import removed_tree_types
 from skdpot.privacy.events import DpEvent, event_to_json
 from skdpot.privacy.filters import sold_pair
 from skdpot.privacy.ledger import PrivacyLedger, Receipt
@@ -319,6 +318,9 @@ def load_accountant(name: str) -> Any:
     (epsilon=1.0, delta=0.0)
     """
     if "diffprivlib" not in sys.modules:
+        # Imported here: the import of scikit-learn takes longer than all else.
+        from skdpot._sklearn_compat import removed_tree_types
+
         # diffprivlib adds filters for its own warnings. scikit-learn would send these to its worker
         # processes, which could not read them without importing diffprivlib.
         with removed_tree_types(), warnings.catch_warnings():
