@@ -30,7 +30,7 @@ ROOMS = {
     "privacy": (3500, 3750),
     "published": (900, 960),
     "releases": (1050, 1050),
-    "sampling": (850, 1010),
+    "sampling": (850, 920),
     "tables": (1300, 1400),
     "transport": (4600, 4452),
 }
