@@ -22,10 +22,14 @@ from skdpot._sklearn_compat import (
     groups_are_lost,
     validate_parameters,
 )
-from skdpot.privacy.charging import DetachedLedger, ReleasePlan, is_budget_accountant
-from skdpot.privacy.foreign import silence
-from skdpot.privacy.preview import Preview, permit_of_process
-from skdpot.privacy.quotes import shown, without_quotes, without_sizes
+from skdpot.privacy.charging import (
+    DetachedLedger,
+    Preview,
+    ReleasePlan,
+    is_budget_accountant,
+    permit_of_process,
+)
+from skdpot.privacy.foreign import shown, silence, without_quotes, without_sizes
 
 Result = TypeVar("Result")
 

@@ -1,4 +1,4 @@
-"""All uses of private parts of scikit-learn; no other module imports them."""
+"""Settings of libraries: private parts of scikit-learn, and threads of linear algebra."""
 
 import sys
 import threading
@@ -21,7 +21,11 @@ if TYPE_CHECKING:
         """Leave the signature of a method as it is, which scikit-learn's own hides."""
 else:
     from sklearn.base import _fit_context as fit_context
+from contextlib import AbstractContextManager
+from functools import cache
+
 from sklearn.utils.validation import _check_method_params as metadata_at
+from threadpoolctl import ThreadpoolController
 
 __all__ = [
     "HasMethods",
@@ -112,3 +116,31 @@ def removed_tree_types() -> Iterator[None]:
         finally:
             for name in missing:
                 vars(_tree).pop(name, None)
+
+
+# Fewer rows are small work for trees and for linear models.
+MANY_ROWS = 10_000
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Return a context in which linear algebra uses one thread."""
+    return _libraries().limit(limits=1, user_api="blas")
+
+
+def one_thread_unless(is_large: bool) -> AbstractContextManager[object]:
+    """Return a context in which linear algebra and trees use one thread, unless work is large.
+
+    In small work, threads mostly wait for each other. On a busy machine they can take a hundred
+    times as long as one thread.
+    """
+    return _libraries().limit(limits=None if is_large else 1)
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """Return the libraries that have threads; finding them takes some milliseconds.
+
+    Python ignores an interruption during the search.
+    """
+    # numpy's and scipy's are loaded by the modules that calculate.
+    return ThreadpoolController()

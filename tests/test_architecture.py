@@ -32,7 +32,6 @@ ESTIMATORS_IMPORT = NUMERICS | {
     "skdpot.releases",
     "skdpot._progress",
     "skdpot._sklearn_compat",
-    "skdpot._threads",
     "skdpot.__version__",
 }
 MAY_IMPORT = {
@@ -51,8 +50,7 @@ MAY_IMPORT = {
     "skdpot.display": NUMERICS | {"matplotlib", "sklearn", "skdpot.tables"},
     "skdpot._base": NUMERICS | {"sklearn", "skdpot.privacy", "skdpot._sklearn_compat"},
     "skdpot.tables": NUMERICS | {"sklearn", "skdpot.privacy"},
-    "skdpot._sklearn_compat": NUMERICS | {"sklearn"},
-    "skdpot._threads": {"threadpoolctl"},
+    "skdpot._sklearn_compat": NUMERICS | {"sklearn", "threadpoolctl"},
     "skdpot._progress": {"tqdm"},
 }
 # Modules with a rule of their own instead of their room's.
@@ -61,16 +59,11 @@ MAY_IMPORT_INSTEAD = {
     "skdpot.generative._torch": {"torch", "skdpot.privacy"},
     # An audit learns to tell releases apart, in parallel.
     "skdpot.privacy.audit": NUMERICS | {"sklearn", "joblib", "tqdm", "skdpot.privacy"},
-    "skdpot.privacy.preview": NUMERICS | {"dp_accounting", "skdpot.privacy"},
     # Charges can be had as a data frame by whoever has pandas.
     "skdpot.privacy.ledger": {"pandas", "skdpot.privacy"},
     # diffprivlib has to be lent names that are private to scikit-learn.
-    "skdpot.privacy.charging": {
-        "diffprivlib",
-        "dp_accounting",
-        "skdpot._sklearn_compat",
-        "skdpot.privacy",
-    },  # fmt: skip
+    "skdpot.privacy.charging": NUMERICS
+    | {"diffprivlib", "dp_accounting", "skdpot._sklearn_compat", "skdpot.privacy"},  # fmt: skip
 }
 MAY_IMPORT_INSTEAD |= {
     # Tables can be frames of pandas, for whoever has it.

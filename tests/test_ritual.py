@@ -38,7 +38,7 @@ from skdpot.privacy import (
     PrivacyLedger,
     charging,
 )
-from skdpot.privacy.random import CryptographicSource
+from skdpot.privacy.noise import CryptographicSource
 from skdpot.published import NoisySinkhornDistance, PrivateMessageADMM, SinkhornGradientGenerator
 
 

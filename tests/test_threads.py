@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from skdpot import DPSinkhornGenerator, FairBarycenterPreprocessor
-from skdpot.fairness import _conditional_models
+from skdpot import DPSinkhornGenerator
 from skdpot.generative import ImageSketch, TableSketch
 from skdpot.generative import _mixture as latent_classes
 
@@ -22,25 +21,16 @@ def fit_table(rng):
     DPSinkhornGenerator(epsilon=4.0, schema=schema, model=model).fit(records)
 
 
-def fit_repair(rng):
-    group = rng.choice(["a", "b"], 400)
-    X = rng.normal(size=(400, 4)) + (group == "a")[:, None]
-    FairBarycenterPreprocessor(method="conditional").fit(X, sensitive_features=group)
-
-
-@pytest.mark.parametrize(
-    ("fit", "module"), [(fit_table, latent_classes), (fit_repair, _conditional_models)]
-)  # fmt: skip
-def test_small_fits_use_one_thread(fit, module, monkeypatch):
-    seen, softmax = [], module.softmax
+def test_the_fit_of_a_table_uses_one_thread(monkeypatch):
+    seen, softmax = [], latent_classes.softmax
 
     def watched(*args):
         seen.append(most_threads())
         return softmax(*args)
 
-    monkeypatch.setattr(module, "softmax", watched)
+    monkeypatch.setattr(latent_classes, "softmax", watched)
     with threadpool_limits(2):
-        fit(np.random.default_rng(0))
+        fit_table(np.random.default_rng(0))
     # The last call of a table's fit comes after its products of matrices.
     assert seen and set(seen[:-2]) == {1}
 

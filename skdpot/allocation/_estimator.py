@@ -23,11 +23,10 @@ from skdpot._base import (
 )
 from skdpot._progress import plain_bar
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
-from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
 from skdpot.privacy.events import DpEvent
-from skdpot.privacy.preview import ExpectedError, PrivacyGuarantee
-from skdpot.privacy.quotes import shown
-from skdpot.privacy.random import NoiseSource, make_source
+from skdpot.privacy.foreign import shown
+from skdpot.privacy.noise import NoiseSource, make_source
 from skdpot.privacy.sensitivity import PROTECTED
 from skdpot.releases import UTILITY_MECHANISMS, Release
 from skdpot.tables import as_numbers

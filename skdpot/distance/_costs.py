@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from skdpot.privacy.foreign import result_of, silence
-from skdpot.privacy.quotes import shown
+from skdpot.privacy.foreign import result_of, shown, silence
 from skdpot.tables import NOMINAL, NUMERIC, Column, TableSchema
 from skdpot.transport import refuse_degrees
 
@@ -300,7 +299,7 @@ class BoxSpace:
 
 
 @dataclass(frozen=True, eq=False)
-class TableSpace:
+class SchemaSpace:
     """Rows of a table, as places on the lines of their columns, in public units.
 
     Attributes
@@ -367,9 +366,9 @@ class TableSpace:
         --------
         >>> import numpy as np
         >>> from skdpot.tables import read_columns, read_schema
-        >>> from skdpot.distance._costs import TableSpace
+        >>> from skdpot.distance._costs import SchemaSpace
         >>> schema = read_schema({"age": {"bounds": (20, 60), "missing": True}, "sex": ["F", "M"]})
-        >>> space = TableSpace(schema)
+        >>> space = SchemaSpace(schema)
         >>> rows = space.points(read_columns([[20, "F"], [30, "M"], [None, "F"]], schema))
         >>> space.cost("cityblock")(rows, rows)
         array([[0.   , 0.625, 0.5  ],

@@ -20,12 +20,11 @@ from sklearn.utils.validation import (
 
 from skdpot._base import PrivateEstimator, count_columns, validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
-from skdpot.distance._costs import BoxSpace, TableSpace
+from skdpot.distance._costs import BoxSpace, SchemaSpace
 from skdpot.distance._releases import CostSettings, CostsRelease, GridRelease, Released, make_grid
-from skdpot.privacy.charging import ReleasePlan
-from skdpot.privacy.preview import ExpectedError, PrivacyGuarantee
-from skdpot.privacy.quotes import shown, without_quotes
-from skdpot.privacy.random import make_source
+from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
+from skdpot.privacy.foreign import shown, without_quotes
+from skdpot.privacy.noise import make_source
 from skdpot.tables import (
     as_numbers,
     check_bounds,
@@ -48,7 +47,7 @@ _INSTEAD = {
 
 
 @dataclass(frozen=True)
-class Groups:
+class LabelledGroups:
     """Records by group.
 
     Attributes
@@ -115,13 +114,15 @@ class Layout(NamedTuple):
     Releases of `n_parts` owners are added up, each with noise of its own.
     """
 
-    space: BoxSpace | TableSpace
-    groups: Groups
+    space: BoxSpace | SchemaSpace
+    groups: LabelledGroups
     n_records: int
     n_parts: int = 1
 
 
-def make_groups(X: np.ndarray, y: Any, *, groups: Any, labels: str, min_group_size: Any) -> Groups:
+def make_groups(
+    X: np.ndarray, y: Any, *, groups: Any, labels: str, min_group_size: Any
+) -> LabelledGroups:
     """Return the groups that y names; raise if something public is wrong.
 
     With private labels errors depend on the shape of y only.
@@ -153,16 +154,16 @@ def make_groups(X: np.ndarray, y: Any, *, groups: Any, labels: str, min_group_si
                 f"min_group_size adds up to {sum(declared.tolist())} records in {len(names)} "
                 f"groups, and there are {len(X)} in all. Declare what every group surely has."
             )
-        return Groups(names, codes, declared.astype(np.int64), labels)
+        return LabelledGroups(names, codes, declared.astype(np.int64), labels)
     # The code of records without a group, -1, is counted first and left out.
     sizes = np.bincount(codes + 1, minlength=len(names) + 1)[1:]
     _check_public(names, given, codes, sizes, declared)
-    return Groups(names, codes, sizes, labels)
+    return LabelledGroups(names, codes, sizes, labels)
 
 
 def declared_groups(
     n_records: int, group_sizes: Any, *, groups: Any, labels: str, min_group_size: Any
-) -> Groups:
+) -> LabelledGroups:
     """Return groups of declared sizes without records, or raise.
 
     Without sizes, two groups or the declared ones have equally many records.
@@ -339,7 +340,7 @@ class BaseTransportDistance(PrivateEstimator):
         load_solver()
         return points, Layout(space, made, len(points))
 
-    def _points(self, X: Any) -> tuple[BoxSpace | TableSpace, np.ndarray]:
+    def _points(self, X: Any) -> tuple[BoxSpace | SchemaSpace, np.ndarray]:
         """Return records as points of the declared space, or raise."""
         if self.schema is None:
             X = validate_private_data(
@@ -364,7 +365,7 @@ class BaseTransportDistance(PrivateEstimator):
                 "bounds and schema are both given. bounds are those of an array of numbers; with "
                 "schema, each column declares its own. Leave bounds out."
             )
-        return TableSpace(read_schema(self.schema))
+        return SchemaSpace(read_schema(self.schema))
 
     def _cost_settings(
         self, layout: Layout, reg: float | None, divergence: str = "ot"

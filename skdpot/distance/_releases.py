@@ -12,7 +12,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 from scipy.spatial import cKDTree
 
 from skdpot._progress import progress_bar
-from skdpot._threads import one_blas_thread
+from skdpot._sklearn_compat import one_blas_thread
 from skdpot.distance._costs import CostFunction
 from skdpot.privacy.sensitivity import (
     cost_vector_sensitivities,
@@ -36,7 +36,7 @@ from skdpot.transport import (
 )
 
 if TYPE_CHECKING:
-    from skdpot.distance._estimator import Groups, Layout
+    from skdpot.distance._estimator import LabelledGroups, Layout
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ class CostsRelease(NoisyRelease):
     ----------
     settings : CostSettings
         The public settings of the cost.
-    groups : "Groups"
+    groups : "LabelledGroups"
         The groups.
     filler : ndarray of shape (n_features,)
         Public point that fills up groups of private size to their declared sizes.
@@ -259,7 +259,7 @@ class CostsRelease(NoisyRelease):
     def __init__(
         self,
         settings: CostSettings,
-        groups: "Groups",
+        groups: "LabelledGroups",
         filler: np.ndarray,
         epsilon: float,
         delta: float,

@@ -24,7 +24,7 @@ from skdpot.fairness._conditional_models import (
     fit_states,
     softmax,
 )
-from skdpot.fairness._rows import mixed, uniforms
+from skdpot.fairness._supports import mixed, uniforms
 from skdpot.tables import Column
 
 

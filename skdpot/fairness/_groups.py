@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
-from skdpot.privacy.quotes import shown
+from skdpot.privacy.foreign import shown
 from skdpot.releases import group_weights
 from skdpot.tables import (
     Table,

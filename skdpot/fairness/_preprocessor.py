@@ -49,10 +49,17 @@ from skdpot.fairness._repair import (
     read_candidates,
     refuse_types,
 )
-from skdpot.fairness._rows import BLEND_DRAW, blend, row_keys, uniforms
-from skdpot.fairness._supports import CandidateSupport, FreeSupport, Support
+from skdpot.fairness._supports import (
+    BLEND_DRAW,
+    CandidateSupport,
+    FreeSupport,
+    Support,
+    blend,
+    row_keys,
+    uniforms,
+)
 from skdpot.privacy.charging import ReleasePlan
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import make_source
 from skdpot.tables import (
     NOMINAL,
     NUMERIC,

@@ -51,11 +51,9 @@ from skdpot.fairness._predictions import (
     shrunk_masses,
 )
 from skdpot.fairness._repair import in_cells, plan_of
-from skdpot.privacy.charging import ReleasePlan
-from skdpot.privacy.foreign import result_of, silence
-from skdpot.privacy.preview import ExpectedError
-from skdpot.privacy.quotes import without_quotes
-from skdpot.privacy.random import make_source
+from skdpot.privacy.charging import ExpectedError, ReleasePlan
+from skdpot.privacy.foreign import result_of, silence, without_quotes
+from skdpot.privacy.noise import make_source
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases import VectorRelease, group_weights
 from skdpot.tables import Table, as_numbers, check_bounds, one_by_one, take_columns, take_rows

@@ -11,12 +11,13 @@ from sklearn.utils import check_random_state
 
 from skdpot._base import refuse_bounds_in_other_order, warn_user
 from skdpot._progress import progress_bar
-from skdpot._threads import MANY_ROWS, one_thread_unless
+from skdpot._sklearn_compat import MANY_ROWS, one_thread_unless
 from skdpot.fairness._certificate import MOST_ROWS, FairnessCertificate, certify, hold_out
 from skdpot.fairness._conditional import ConditionalMap, ConditionalRepair, fit_conditional
 from skdpot.fairness._groups import Groups, doubts_about_small_groups, group_policy
-from skdpot.fairness._rows import BLUR_DRAW, BLURRED_IMAGE_DRAW, row_keys, uniforms
 from skdpot.fairness._supports import (
+    BLUR_DRAW,
+    BLURRED_IMAGE_DRAW,
     LARGEST_AUTOMATIC_SUPPORT,
     ColumnSpace,
     FreeSupport,
@@ -25,11 +26,12 @@ from skdpot.fairness._supports import (
     SupportMap,
     distinct,
     in_own_units,
+    row_keys,
+    uniforms,
 )
-from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.charging import PrivacyGuarantee, ReleasePlan
 from skdpot.privacy.foreign import silence
-from skdpot.privacy.preview import PrivacyGuarantee
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import make_source
 from skdpot.releases import HistogramRelease, group_weights, has_grid
 from skdpot.tables import (
     NOMINAL,

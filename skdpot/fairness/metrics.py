@@ -16,7 +16,7 @@ from sklearn.model_selection import StratifiedKFold, check_cv, cross_val_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from skdpot._threads import MANY_ROWS, one_thread_unless
+from skdpot._sklearn_compat import MANY_ROWS, one_thread_unless
 from skdpot.fairness._certificate import gap_bound, largest_gap
 from skdpot.fairness._groups import Groups, find_groups, labels_of_columns, read_labels
 from skdpot.tables import Table, is_missing, take_rows

@@ -1,7 +1,5 @@
 """Generators of synthetic data, and their parts."""
 
-from ._budget import least_noise as least_noise
-from ._budget import rounded_up as rounded_up
 from ._draws import ReleasedTable as ReleasedTable
 from ._encoders import CosineEncoder, PoseEncoder
 from ._files import load_generator as load_generator
@@ -16,11 +14,13 @@ from ._records import DEFAULT_BOUNDS as DEFAULT_BOUNDS
 from ._records import Declared as Declared
 from ._records import FittedRecords as FittedRecords
 from ._records import Points as Points
+from ._records import least_noise as least_noise
 from ._records import read_points as read_points
+from ._records import rounded_up as rounded_up
+from ._records import schema_template
 from ._records import unseen_points as unseen_points
 from ._table import TableSketch
 from ._table import plan_table as plan_table
-from ._table_space import schema_template
 from ._vectors import ImageSketch, VectorSketch
 
 __all__ = [

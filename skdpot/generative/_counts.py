@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 from scipy.stats import chi2
 
-from skdpot.privacy.preview import ExpectedError
+from skdpot.privacy.charging import ExpectedError
 from skdpot.privacy.sensitivity import cell_count_sensitivity
 from skdpot.releases import SketchReleases
 from skdpot.tables import LOG, NOMINAL, NUMERIC, Column, TableSchema
@@ -833,7 +833,7 @@ def expected_errors(
     >>> from skdpot.generative._counts import expected_errors
     >>> from skdpot.generative._table import share_marginals
     >>> from skdpot.tables import read_schema
-    >>> from skdpot.privacy.random import make_source
+    >>> from skdpot.privacy.noise import make_source
     >>> from skdpot.releases import SketchReleases
     >>> schema = read_schema({"sex": ["F", "M"], "age": range(18, 80)})
     >>> releases = SketchReleases(4.0, share_marginals(schema), "add_remove", make_source(0))

@@ -12,18 +12,20 @@ import numpy as np
 
 from skdpot.generative._counts import merge_cells
 from skdpot.generative._mixture import class_shares
-from skdpot.generative._records import SCORED_ROWS, sinkhorn_divergence, wanted_labels
-from skdpot.generative._table_space import (
+from skdpot.generative._records import (
+    SCORED_ROWS,
     Rules,
     TableSpace,
     computed_values,
     draw_rows,
     draw_sizes,
     frame_of,
+    sinkhorn_divergence,
+    wanted_labels,
     with_person,
 )
 from skdpot.privacy.checks import check_count
-from skdpot.privacy.quotes import shown
+from skdpot.privacy.foreign import shown
 from skdpot.tables import NUMERIC, TableSchema, write_table
 
 

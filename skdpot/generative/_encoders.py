@@ -317,6 +317,18 @@ class CosineEncoder(Encoder):
         return np.stack(parts, axis=1).reshape(-1, self.n_codes)
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
+        """Return the images of codes, within [-1, 1].
+
+        Parameters
+        ----------
+        codes : ndarray of shape (n, n_codes)
+            As of `encode`.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features)
+            The images.
+        """
         points = self._intensities(codes) + self.ground
         # In place, since images may fill most of the memory.
         points *= 2
@@ -327,6 +339,18 @@ class CosineEncoder(Encoder):
         self, codes: np.ndarray, mixture: Any, labels: np.ndarray, clusters: np.ndarray, rng: Any,
         moves: Mapping[str, float] | None,
     ) -> np.ndarray:  # fmt: skip
+        """Return the records of drawn codes; images are moved at random.
+
+        Parameters
+        ----------
+        codes, mixture, labels, clusters, rng, moves : object
+            As of `Encoder.sampled`.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features)
+            The images, within [-1, 1].
+        """
         fine = self._fine_deviations(mixture.mean_squares())
         points = np.empty((len(codes), math.prod(self._shape)))
         fine_variance = np.sum(fine**2) / points.shape[1]
@@ -564,6 +588,18 @@ class PoseEncoder(Encoder):
         self, codes: np.ndarray, mixture: Any, labels: np.ndarray, clusters: np.ndarray, rng: Any,
         moves: Mapping[str, float] | None,
     ) -> np.ndarray:  # fmt: skip
+        """Return the records of drawn codes; images are moved at random.
+
+        Parameters
+        ----------
+        codes, mixture, labels, clusters, rng, moves : object
+            As of `Encoder.sampled`.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features)
+            The images, within [-1, 1].
+        """
         if moves is None:
             return self.decode(codes)
         draws = draw_moves(rng, len(codes))

@@ -21,11 +21,10 @@ from skdpot.generative._draws import ReleasedTable
 from skdpot.generative._encoders import RecordSpace, named_encoders
 from skdpot.generative._gaussians import Mixture, ReleasedVectors
 from skdpot.generative._network import NetworkTraining, TrainedNetwork, training_of
-from skdpot.generative._records import Declared, FittedRecords
+from skdpot.generative._records import Declared, FittedRecords, TableSpace
 from skdpot.generative._table import TableSketch
-from skdpot.generative._table_space import TableSpace
 from skdpot.generative._vectors import ImageSketch, VectorSketch
-from skdpot.privacy.preview import PrivacyGuarantee
+from skdpot.privacy.charging import PrivacyGuarantee
 from skdpot.tables import CONTAINERS, TableSchema, read_schema
 
 _FORMAT, _VERSION = "skdpot generator", 4

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.optimize import least_squares
 from scipy.special import gammainc, gammaincc, gammaincinv
 
-from skdpot._threads import one_blas_thread
+from skdpot._sklearn_compat import one_blas_thread
 from skdpot.generative._encoders import Encoder
 from skdpot.generative._images import blocks, intensity_map, mapped
 from skdpot.privacy.sensitivity import (

@@ -13,19 +13,23 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdpot._base import PrivateEstimator
 from skdpot._progress import progress_bar
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
-from skdpot.generative._budget import sketch_budget
 from skdpot.generative._draws import ReleasedTable
 from skdpot.generative._files import load_generator, save_generator
 from skdpot.generative._network import device_of, learn_from_sketch, training_of
 from skdpot.generative._quality import QualityReport, quality_of
-from skdpot.generative._records import Declared, FittedRecords, Points
+from skdpot.generative._records import (
+    Declared,
+    FittedRecords,
+    Points,
+    TableRecords,
+    read_rules,
+    sketch_budget,
+)
 from skdpot.generative._table import TableSketch
-from skdpot.generative._table_space import TableRecords, read_rules
 from skdpot.generative._vectors import ImageSketch, VectorSketch
-from skdpot.privacy.charging import ReleasePlan, relation_of
+from skdpot.privacy.charging import PrivacyGuarantee, ReleasePlan, relation_of
 from skdpot.privacy.checks import check_count
-from skdpot.privacy.preview import PrivacyGuarantee
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import make_source
 from skdpot.releases import check_exact_sums
 
 # Warnings and errors of floating-point arithmetic may depend on private values.

@@ -17,7 +17,7 @@ from itertools import combinations
 
 import numpy as np
 
-from skdpot._threads import one_thread_unless
+from skdpot._sklearn_compat import one_thread_unless
 from skdpot.generative._counts import mixture_parities, scanned_subsets, standing_out
 from skdpot.generative._gaussians import kept_shares
 from skdpot.tables import TableSchema

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, StrOptions
 from skdpot.generative._encoders import RecordSpace
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import make_source
 
 
 def load_engine() -> Any:

@@ -15,13 +15,6 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, validate_parameters
-from skdpot.generative._budget import (
-    PlannedRelease,
-    SketchBudget,
-    SketchSeries,
-    check_noise,
-    sketch_budget,
-)
 from skdpot.generative._counts import (
     LEAST_NOISE,
     MOST_PARITIES,
@@ -55,17 +48,22 @@ from skdpot.generative._counts import (
 )
 from skdpot.generative._draws import ReleasedTable
 from skdpot.generative._mixture import fit_table
-from skdpot.generative._records import Declared
-from skdpot.generative._table_space import (
+from skdpot.generative._records import (
     LARGEST_WEIGHT,
+    Declared,
     People,
+    PlannedRelease,
+    SketchBudget,
+    SketchSeries,
     TableRecords,
     TableSpace,
+    check_noise,
     read_space,
     release_sizes,
+    sketch_budget,
     taken_out,
 )
-from skdpot.privacy.preview import ExpectedError
+from skdpot.privacy.charging import ExpectedError
 from skdpot.releases import SketchReleases
 from skdpot.tables import Table, TableSchema, check_index, person_codes
 
@@ -476,7 +474,7 @@ def release_marginals(
     >>> import numpy as np
     >>> from skdpot.generative._table import release_marginals, share_marginals
     >>> from skdpot.tables import read_schema
-    >>> from skdpot.privacy.random import make_source
+    >>> from skdpot.privacy.noise import make_source
     >>> from skdpot.releases import SketchReleases
     >>> schema = read_schema({"sex": ["F", "M"], "degree": ["no", "yes"]})
     >>> units = np.repeat([[0, 0], [0, 1], [1, 1]], [300, 500, 200], axis=0)

@@ -15,9 +15,7 @@ import numpy as np
 from scipy.special import gammaincinv
 from sklearn.base import BaseEstimator
 
-from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
-from skdpot._threads import one_blas_thread
-from skdpot.generative._budget import PlannedRelease, SketchBudget, SketchSeries, check_noise
+from skdpot._sklearn_compat import Interval, StrOptions, one_blas_thread, validate_parameters
 from skdpot.generative._encoders import Encoder, RecordSpace, make_encoder
 from skdpot.generative._gaussians import (
     BALL,
@@ -43,8 +41,18 @@ from skdpot.generative._gaussians import (
 )
 from skdpot.generative._images import blocks
 from skdpot.generative._network import NetworkTraining, load_engine
-from skdpot.generative._records import Declared, FittedRecords, Points, read_points, unseen_points
-from skdpot.privacy.preview import ExpectedError
+from skdpot.generative._records import (
+    Declared,
+    FittedRecords,
+    PlannedRelease,
+    Points,
+    SketchBudget,
+    SketchSeries,
+    check_noise,
+    read_points,
+    unseen_points,
+)
+from skdpot.privacy.charging import ExpectedError
 from skdpot.privacy.sensitivity import repeated_count_sensitivity
 from skdpot.releases import RADIUS, SketchReleases
 from skdpot.transport import nearest_distribution
@@ -474,14 +482,15 @@ class MomentsOfParts(SketchSeries):
             for name, (_, sensitivity, _) in self._layout.items()
         }
         norms = fit_norms(sums["norms"], noise_of["norms"])
-        radius = min(r for r in self.radii if r == 1 or r >= norms.quantiles(_MOST_KEPT)[0])
+        # Nearly no row may be clipped: what clipping takes from sums is not given back.
+        radius = min(r for r in self.radii if r == 1 or r >= norms.quantiles(0.9)[0])
         sizes, n_codes = sums["counts"], self.encoder.n_codes
         sizes = np.maximum(sizes, max(_LEAST_CLASS * sizes.mean(), 1.0))
         units = (radius / RADIUS / sizes)[:, None]
         deviations = noise_of[f"means {radius}"] * units
         means = shrunk_means(sums[f"means {radius}"] * units, deviations**2, sizes, None)
         found = np.stack([as_matrix(entries, n_codes) for entries in sums[f"products {radius}"]])
-        found *= (units * radius / RADIUS)[:, :, None] * norms.lost(np.array([radius]))
+        found *= (units * radius / RADIUS)[:, :, None]
         found -= means[:, :, None] * means[:, None]
         spread = noise_of[f"products {radius}"] / DIAGONAL * units[:, 0] * radius / RADIUS
         own = bool(np.max(deviations) * math.sqrt(n_codes) < _SHARED_COVARIANCES * radius)

@@ -17,7 +17,7 @@ from sklearn.base import clone
 
 from skdpot import privacy
 from skdpot.privacy.charging import is_budget_accountant
-from skdpot.privacy.quotes import without_quotes
+from skdpot.privacy.foreign import without_quotes
 from skdpot.tables import objects, take_rows
 
 # Types of values that are kept as they are: they cannot be changed, and refer to no others.

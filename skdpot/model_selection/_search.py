@@ -37,12 +37,15 @@ from skdpot._sklearn_compat import (
     validate_nested_parameters,
 )
 from skdpot.model_selection._copies import as_rows, copy_of, make_trial
-from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.charging import (
+    ExpectedError,
+    PrivacyGuarantee,
+    ReleasePlan,
+    allow_useless_releases,
+)
 from skdpot.privacy.choices import SCORE_UNITS, in_units, random_blocks
-from skdpot.privacy.foreign import result_of, silence
-from skdpot.privacy.preview import ExpectedError, PrivacyGuarantee, allow_useless_releases
-from skdpot.privacy.quotes import without_quotes
-from skdpot.privacy.random import make_source
+from skdpot.privacy.foreign import result_of, silence, without_quotes
+from skdpot.privacy.noise import make_source
 from skdpot.privacy.sensitivity import block_score_sensitivity
 from skdpot.releases import ChoiceRelease
 from skdpot.tables import check_index, person_codes
@@ -257,18 +260,12 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
     """
 
     _parameter_constraints: dict = {
-        # Those that mean the same there; scikit-learn's checks allow no others.
-        **{
-            name: RandomizedSearchCV._parameter_constraints[name]
-            for name in (
-                "estimator",
-                "param_distributions",
-                "n_iter",
-                "cv",
-                "n_jobs",
-                "random_state",
-            )
-        },
+        "estimator": RandomizedSearchCV._parameter_constraints["estimator"],
+        "param_distributions": [dict, list],
+        "n_iter": [Interval(Integral, 1, None, closed="left")],
+        "cv": ["cv_object"],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
         "epsilon": [Interval(Real, 0, None, closed="neither")],
         "scoring": [str, callable, None],
         "score_range": ["array-like"],
@@ -552,14 +549,11 @@ def check_score_range(score_range: Any, scoring: Any, estimator: Any) -> tuple[f
     return low, high
 
 
-def choose_n_blocks(
-    n_blocks: int | None, cv: Any, n_records: int, noise: float, *,
-    wanted_noise: float = 0.01, block_size: int = 50,
-) -> int:  # fmt: skip
+def choose_n_blocks(n_blocks: int | None, cv: Any, n_records: int, noise: float) -> int:
     """Return the number of blocks, from public facts; `noise` is that of a single block.
 
-    By default, there are so many that the noise of a score is `wanted_noise` of its range, as long
-    as a block has at least `block_size` records.
+    By default, there are so many that the noise of a score is 1 % of its range, as long as a block
+    has at least 50 records.
     """
     if not (cv is None or isinstance(cv, Integral) or hasattr(cv, "split")):
         raise ValueError(
@@ -570,8 +564,8 @@ def choose_n_blocks(
     if isinstance(cv, Integral):
         fewest = int(cv)
     if n_blocks is None:
-        wanted = math.ceil(noise / wanted_noise)
-        n_blocks = max(1, min(wanted, n_records // max(block_size, fewest)))
+        wanted = math.ceil(noise / 0.01)
+        n_blocks = max(1, min(wanted, n_records // max(50, fewest)))
     if n_records < n_blocks * fewest:
         raise ValueError(
             f"n_blocks={n_blocks} with at least {fewest} records each, to be divided by cv, "

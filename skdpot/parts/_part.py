@@ -18,7 +18,7 @@ from skdpot.parts._agreement import Agreement
 from skdpot.privacy import PrivacyLedger
 from skdpot.privacy.events import event_to_json
 from skdpot.privacy.foreign import silence
-from skdpot.privacy.random import derive_key, keyed_source
+from skdpot.privacy.noise import derive_key, keyed_source
 
 _FORMAT = "skdpot part 1"
 

@@ -5,6 +5,12 @@ from typing import TYPE_CHECKING, Any
 # The function `audit` stays in its module, which has that name.
 from skdpot.privacy import audit
 from skdpot.privacy.accounting import calibrate_noise_multiplier, delta_of, epsilon_of, plan_epsilon
+from skdpot.privacy.charging import (
+    NoGuaranteeWarning,
+    Preview,
+    PrivacyGuarantee,
+    allow_useless_releases,
+)
 from skdpot.privacy.events import (
     ApproximateDpEvent,
     CentredGaussianDpEvent,
@@ -19,12 +25,6 @@ from skdpot.privacy.events import (
 )
 from skdpot.privacy.ledger import PrivacyLedger, Receipt
 from skdpot.privacy.noise import GaussianMechanism, LaplaceMechanism
-from skdpot.privacy.preview import (
-    NoGuaranteeWarning,
-    Preview,
-    PrivacyGuarantee,
-    allow_useless_releases,
-)
 from skdpot.privacy.records import BudgetExceededError, LedgerError, LedgerTamperedError
 
 if TYPE_CHECKING:

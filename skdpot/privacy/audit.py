@@ -18,7 +18,7 @@ from tqdm.auto import tqdm
 
 from skdpot.privacy.checks import check_delta, check_probability
 from skdpot.privacy.choices import exceeds_exp
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import make_source
 
 __all__ = ["audit", "exact_audit"]
 

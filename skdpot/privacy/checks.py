@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.privacy.quotes import shown, without_quotes
+from skdpot.privacy.foreign import shown, without_quotes
 
 # All integers up to here are doubles.
 _LARGEST_EXACT = 2**53

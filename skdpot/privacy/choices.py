@@ -30,7 +30,7 @@ def random_blocks(source: Any, n_records: int, n_blocks: int) -> list[np.ndarray
     Examples
     --------
     >>> from skdpot.privacy.choices import random_blocks
-    >>> from skdpot.privacy.random import make_source
+    >>> from skdpot.privacy.noise import make_source
     >>> [block.tolist() for block in random_blocks(make_source(0), 7, 3)]
     [[0, 3, 5], [1, 2], [6, 4]]
     """
@@ -297,7 +297,7 @@ class CapRejection:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.privacy.random import make_source
+    >>> from skdpot.privacy.noise import make_source
     >>> from skdpot.privacy.choices import CapRejection
     >>> mechanism = CapRejection(3, epsilon=2.0, threshold=0.25)
     >>> round(mechanism.n_proposals, 3)
@@ -388,7 +388,7 @@ class CapConstruction:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.privacy.random import make_source
+    >>> from skdpot.privacy.noise import make_source
     >>> from skdpot.privacy.choices import CapConstruction
     >>> mechanism = CapConstruction(3, epsilon=2.0, threshold=0.25)
     >>> mechanism.draw(np.eye(3)[:1], [make_source(0)], n_samples=2).shape

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.privacy.quotes import without_quotes
+from skdpot.privacy.foreign import without_quotes
 from skdpot.transport.barycenter import BarycenterResult, PointGroup, solve
 
 

@@ -31,7 +31,13 @@ from skdpot.generative import (
     unseen_points,
 )
 from skdpot.privacy.accounting import epsilon_of
-from skdpot.privacy.charging import ReleasePlan, relation_of
+from skdpot.privacy.charging import (
+    HasExpectedErrors,
+    NoGuaranteeWarning,
+    PrivacyGuarantee,
+    ReleasePlan,
+    relation_of,
+)
 from skdpot.privacy.checks import check_count, check_delta, check_positive
 from skdpot.privacy.events import (
     CentredGaussianDpEvent,
@@ -42,9 +48,7 @@ from skdpot.privacy.events import (
     SelfComposedDpEvent,
     check_event,
 )
-from skdpot.privacy.noise import GaussianMechanism
-from skdpot.privacy.preview import HasExpectedErrors, NoGuaranteeWarning, PrivacyGuarantee
-from skdpot.privacy.random import NoiseSource, make_source
+from skdpot.privacy.noise import GaussianMechanism, NoiseSource, make_source
 from skdpot.privacy.sensitivity import clipped_gradient_sensitivity, clipped_sum_sensitivity
 
 

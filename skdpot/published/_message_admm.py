@@ -24,7 +24,7 @@ from skdpot.allocation import (
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.foreign import silence
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import make_source
 from skdpot.privacy.sensitivity import marginal_bounds, message_error
 from skdpot.releases import MessageReleases, ReleaseSeries
 from skdpot.transport.consensus import (

@@ -11,8 +11,9 @@ import numpy as np
 
 from skdpot._base import warn_user
 from skdpot._sklearn_compat import Interval, StrOptions
-from skdpot.distance import BaseTransportDistance, CostSettings, Groups, Layout, Released
+from skdpot.distance import BaseTransportDistance, CostSettings, LabelledGroups, Layout, Released
 from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of, plan_epsilon
+from skdpot.privacy.charging import ExpectedError, HasExpectedErrors, NoGuaranteeWarning
 from skdpot.privacy.checks import check_count, check_delta, check_positive
 from skdpot.privacy.events import (
     ApproximateDpEvent,
@@ -22,9 +23,7 @@ from skdpot.privacy.events import (
     LaplaceDpEvent,
     PlannedDpEvent,
 )
-from skdpot.privacy.noise import GaussianMechanism, LaplaceMechanism
-from skdpot.privacy.preview import ExpectedError, HasExpectedErrors, NoGuaranteeWarning
-from skdpot.privacy.random import NoiseSource
+from skdpot.privacy.noise import GaussianMechanism, LaplaceMechanism, NoiseSource
 from skdpot.privacy.sensitivity import noisy_sinkhorn_sensitivity, plan_cost_sensitivity
 
 # Maximum number of rounds, unless more are asked for.
@@ -35,7 +34,7 @@ _ARITHMETIC_SHARE = 2.0**-44
 _MARGIN = 1e-12
 
 
-class Problem(NamedTuple):
+class SinkhornProblem(NamedTuple):
     """Sizes of two samples, the range of costs, and the regularisation.
 
     Potentials are clipped to the range of costs, R, before they are used. Without noise that
@@ -64,14 +63,16 @@ class Problem(NamedTuple):
         return self.cost_range / self.reg
 
 
-def check_problem(n_samples: Any, cost_range: Any, reg: Any) -> Problem:
+def check_problem(n_samples: Any, cost_range: Any, reg: Any) -> SinkhornProblem:
     """Return the public quantities, or raise."""
     # One number stands for two samples of a size.
     sizes = n_samples if isinstance(n_samples, (tuple, list)) else (n_samples, n_samples)
     if len(sizes) != 2:
         raise ValueError(f"n_samples must be one size for both samples, or two, got {n_samples!r}.")
     n, m = (check_count("n_samples", size) for size in sizes)
-    return Problem(n, m, check_positive("cost_range", cost_range), check_positive("reg", reg))
+    return SinkhornProblem(
+        n, m, check_positive("cost_range", cost_range), check_positive("reg", reg)
+    )
 
 
 def published_privacy(
@@ -214,7 +215,7 @@ class NoisySinkhornPlan:
     released. The first epsilon is the price of the potentials at delta.
     """
 
-    problem: Problem
+    problem: SinkhornProblem
     n_iter: int
     noise_variance: float
     granularity: float
@@ -249,7 +250,7 @@ class NoisySinkhornPlan:
 def plan_noisy_sinkhorn(
     epsilon: float,
     delta: float,
-    problem: Problem,
+    problem: SinkhornProblem,
     *,
     n_iter: int | None = None,
     noise_variance: float | None = None,
@@ -348,7 +349,7 @@ def run_noisy_sinkhorn(
     return plan.cost_mechanism.release(value, source), phi, psi
 
 
-def read_costs(cost: Any, problem: Problem) -> np.ndarray:
+def read_costs(cost: Any, problem: SinkhornProblem) -> np.ndarray:
     """Return costs as doubles, or raise if the plan is for other costs."""
     costs = np.asarray(cost, dtype=np.float64)
     if costs.shape != (problem.n, problem.m):
@@ -390,7 +391,7 @@ def _rounds(n_iter: Any, deviations: float) -> int:
     return int(min(max(deviations**2, 1), MOST_ROUNDS))
 
 
-def _round_sensitivity(problem: Problem, granularity: float = 0.0) -> float:
+def _round_sensitivity(problem: SinkhornProblem, granularity: float = 0.0) -> float:
     """Return how much a record moves a round that is computed and rounded to a grid."""
     arithmetic = _ARITHMETIC_SHARE * (2 * problem.cost_range + problem.reg)
     return problem.round_sensitivity(granularity + arithmetic)
@@ -428,7 +429,7 @@ class PaperSinkhornPlan:
     The claims are the epsilons of the potentials and of the cost of the plan.
     """
 
-    problem: Problem
+    problem: SinkhornProblem
     n_iter: int
     noise_variance: float
     adaptive_noise: float
@@ -444,7 +445,7 @@ class PaperSinkhornPlan:
 def plan_paper_sinkhorn(
     epsilon: float,
     delta: float,
-    problem: Problem,
+    problem: SinkhornProblem,
     *,
     n_iter: int = MOST_ROUNDS,
     noise_variance: float | None = None,
@@ -537,7 +538,7 @@ class NoisySinkhornRuns(HasExpectedErrors):
     """A run of noisy Sinkhorn for every pair of groups, and the event of all runs."""
 
     settings: CostSettings
-    groups: Groups
+    groups: LabelledGroups
     plans: list[Any]
     event: DpEvent | None
 

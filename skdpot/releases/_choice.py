@@ -79,7 +79,7 @@ class ChoiceRelease(Release):
     Examples
     --------
     >>> from functools import partial
-    >>> from skdpot.privacy.random import make_source
+    >>> from skdpot.privacy.noise import make_source
     >>> from skdpot.privacy.sensitivity import block_score_sensitivity
     >>> from skdpot.releases import ChoiceRelease
     >>> selection = ChoiceRelease(10, 1.0, partial(block_score_sensitivity, n_units=1))

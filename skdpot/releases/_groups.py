@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.privacy.preview import ExpectedError
+from skdpot.privacy.charging import ExpectedError
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases._sums import NoisyRelease, VectorRelease
 

@@ -25,8 +25,13 @@ from skdpot.privacy.events import (
     PureDpEvent,
     SelfComposedDpEvent,
 )
-from skdpot.privacy.noise import LARGEST_SCALE, rounded_gaussian, rounded_laplace
-from skdpot.privacy.random import NoiseSource, make_source
+from skdpot.privacy.noise import (
+    LARGEST_SCALE,
+    NoiseSource,
+    make_source,
+    rounded_gaussian,
+    rounded_laplace,
+)
 from skdpot.privacy.sensitivity import (
     PROTECTED,
     computed_message_sensitivity,
@@ -589,7 +594,7 @@ class UtilityNoise(UtilityRelease):
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.privacy.random import make_source
+    >>> from skdpot.privacy.noise import make_source
     >>> from skdpot.releases import UtilityNoise
     >>> noise = UtilityNoise(2.0, low=1.0, high=5.0, degrees=[2, 1])
     >>> noise.event
@@ -727,7 +732,7 @@ class UtilityResponse(UtilityRelease):
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.privacy.random import make_source
+    >>> from skdpot.privacy.noise import make_source
     >>> from skdpot.releases import UtilityResponse
     >>> response = UtilityResponse(4.0, low=1.0, high=5.0, degrees=[2, 3])
     >>> response.n_levels

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from skdpot.privacy.accounting import check_relation
+from skdpot.privacy.charging import HasExpectedErrors
 from skdpot.privacy.events import DpEvent, GaussianDpEvent, PlannedDpEvent
-from skdpot.privacy.noise import GaussianMechanism, LaplaceMechanism
-from skdpot.privacy.preview import HasExpectedErrors
-from skdpot.privacy.random import NoiseSource
+from skdpot.privacy.noise import GaussianMechanism, LaplaceMechanism, NoiseSource
 
 # Half widths of the intervals that hold unit noise with a probability of 95 %.
 _LAPLACE_QUANTILE = math.log(20.0)
@@ -322,7 +321,7 @@ class SketchReleases(ReleaseSeries):
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.privacy.random import make_source
+    >>> from skdpot.privacy.noise import make_source
     >>> from skdpot.privacy.sensitivity import cell_count_sensitivity
     >>> from skdpot.releases import SketchReleases
     >>> releases = SketchReleases(3.0, {"size": 0.25, "sums": 0.75}, "add_remove", make_source())

@@ -13,13 +13,11 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skdpot._base import PrivateEstimator, count_columns
-from skdpot._sklearn_compat import Interval, fit_context, validate_parameters
-from skdpot._threads import one_blas_thread
-from skdpot.privacy.charging import ReleasePlan
+from skdpot._sklearn_compat import Interval, fit_context, one_blas_thread, validate_parameters
+from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
 from skdpot.privacy.events import DpEvent, PureDpEvent, SelfComposedDpEvent
-from skdpot.privacy.preview import ExpectedError, PrivacyGuarantee
-from skdpot.privacy.quotes import shown
-from skdpot.privacy.random import NoiseSource, make_source
+from skdpot.privacy.foreign import shown
+from skdpot.privacy.noise import NoiseSource, make_source
 from skdpot.transport import check_epsilon
 
 

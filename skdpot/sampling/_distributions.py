@@ -16,8 +16,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_array
 
 from skdpot._base import refuse_other_order, validate_private_data
-from skdpot._sklearn_compat import Interval, StrOptions
-from skdpot._threads import one_blas_thread
+from skdpot._sklearn_compat import Interval, StrOptions, one_blas_thread
 from skdpot.privacy.choices import WEIGHT_BITS, BoundedRatioMechanism
 from skdpot.privacy.sensitivity import cost_score_sensitivity
 from skdpot.sampling._base import BaseLocalSampler, UserSamples

@@ -28,7 +28,7 @@ import skdpot
 from skdpot.privacy import PrivacyLedger, Receipt
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import event_to_json
-from skdpot.privacy.random import KeyedSource, derive_key, make_source
+from skdpot.privacy.noise import KeyedSource, derive_key, make_source
 from skdpot.sampling._base import BaseLocalSampler, check_n_samples
 
 # What is written over a key.

@@ -7,7 +7,7 @@ import numpy as np
 from skdpot._base import validate_private_data
 from skdpot._sklearn_compat import StrOptions
 from skdpot.privacy.choices import CapConstruction, CapRejection, rejection_is_affordable
-from skdpot.privacy.random import NoiseSource
+from skdpot.privacy.noise import NoiseSource
 from skdpot.sampling._base import BaseLocalSampler, UserSamples
 from skdpot.transport import sphere_base_measure, sphere_cap_cost
 

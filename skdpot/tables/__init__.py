@@ -1,13 +1,18 @@
 """Tables as they are read: columns, kinds, bounds, labels, missing values, and data frames."""
 
-from skdpot.tables._column import LOG, NOMINAL, NUMERIC, ORDINAL, Column, place_of
-from skdpot.tables._declared import (
+from skdpot.tables._column import (
+    LOG,
+    NOMINAL,
+    NUMERIC,
+    ORDINAL,
+    Column,
     check_bounds,
     declared_labels,
     is_missing,
     label_codes,
     objects,
     one_by_one,
+    place_of,
 )
 from skdpot.tables._frames import (
     CONTAINERS,

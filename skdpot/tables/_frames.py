@@ -17,8 +17,8 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from scipy import sparse
 
-from skdpot.privacy.quotes import without_quotes
-from skdpot.tables._declared import is_missing, objects
+from skdpot.privacy.foreign import without_quotes
+from skdpot.tables._column import is_missing, objects
 
 if TYPE_CHECKING:
     from skdpot.tables._column import Column

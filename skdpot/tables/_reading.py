@@ -11,10 +11,17 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from skdpot.privacy.foreign import result_of
-from skdpot.privacy.quotes import shown
-from skdpot.tables._column import NOMINAL, NUMERIC, ORDINAL, Column, numbers_of_dates
-from skdpot.tables._declared import declared_labels, is_missing, objects
+from skdpot.privacy.foreign import result_of, shown
+from skdpot.tables._column import (
+    NOMINAL,
+    NUMERIC,
+    ORDINAL,
+    Column,
+    declared_labels,
+    is_missing,
+    numbers_of_dates,
+    objects,
+)
 from skdpot.tables._frames import (
     Table,
     as_array,

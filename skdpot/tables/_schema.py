@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.privacy.quotes import shown
+from skdpot.privacy.foreign import shown
 from skdpot.tables._column import (
     LABEL_KEYS,
+    LARGEST_BOUND,
     LINEAR,
     LOG,
     NOMINAL,
@@ -26,11 +27,13 @@ from skdpot.tables._column import (
     UNITS,
     Column,
     date_number,
+    declared_labels,
     is_date,
+    is_missing,
     last_number,
+    objects,
     says_time,
 )
-from skdpot.tables._declared import LARGEST_BOUND, declared_labels, is_missing, objects
 from skdpot.tables._frames import Table, categories_type, make_table
 
 # Placeholder of a template for values that must be declared.

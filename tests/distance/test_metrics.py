@@ -12,7 +12,7 @@ from scipy.spatial.distance import cdist
 
 from skdpot import PrivateSinkhornDistance
 from skdpot.distance import _releases
-from skdpot.distance._costs import TableSpace, make_cost
+from skdpot.distance._costs import SchemaSpace, make_cost
 from skdpot.distance._releases import CostSettings, pairwise_costs
 from skdpot.privacy.sensitivity import transport_cost_sensitivity
 from skdpot.tables import read_columns, read_schema
@@ -324,8 +324,8 @@ def test_solvers_leave_open_no_more_than_the_noise_pays_for(monkeypatch, reg, so
 def test_costs_of_many_rows_are_those_of_single_rows(metric):
     X, y = make_tables(400, 200)
     schema = read_schema(SCHEMA)
-    rows = TableSpace(schema).points(read_columns(X, schema))
-    A, B, cost = rows[y == "a"], rows[y == "b"], TableSpace(schema).cost(metric)
+    rows = SchemaSpace(schema).points(read_columns(X, schema))
+    A, B, cost = rows[y == "a"], rows[y == "b"], SchemaSpace(schema).cost(metric)
     assert np.array_equal(cost(A, B), np.vstack([cost(row, B) for row in A[:, None]]))
 
 
@@ -334,14 +334,14 @@ def test_costs_are_metrics_with_values_from_0_to_1(metric):
     schema = read_schema(SCHEMA)
     X, _ = make_tables(30, 20)
     X.loc[0] = [10**6, np.inf, "unknown", None]
-    places = TableSpace(schema).points(read_columns(X, schema))
-    costs = TableSpace(schema).cost(metric)(places, places)
+    places = SchemaSpace(schema).points(read_columns(X, schema))
+    costs = SchemaSpace(schema).cost(metric)(places, places)
     np.testing.assert_array_equal(costs, costs.T)
     np.testing.assert_array_equal(np.diag(costs), 0.0)
     assert 0 < costs.max() <= 1
     distances = np.sqrt(costs) if metric == "sqeuclidean" else costs
     assert (distances[:, None] <= distances[:, :, None] + distances[None] + 1e-12).all()
     ends = [[20, 0, "low", "office"], [60, 10, "high", "home"], [40, None, None, None]]
-    places = TableSpace(schema).points(read_columns(ends, schema))
-    costs = TableSpace(schema).cost(metric)(places, places)
+    places = SchemaSpace(schema).points(read_columns(ends, schema))
+    costs = SchemaSpace(schema).cost(metric)(places, places)
     assert costs[0, 1] == pytest.approx(1.0, abs=1e-15)

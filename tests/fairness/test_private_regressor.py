@@ -21,7 +21,7 @@ from skdpot.fairness._predictions import (
 from skdpot.fairness._regressor import private_counts
 from skdpot.fairness.metrics import ks_between_groups
 from skdpot.privacy import BudgetExceededError
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import make_source
 
 DELTA = 1e-5
 

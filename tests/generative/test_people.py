@@ -16,7 +16,7 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 
 from skdpot import DPSinkhornGenerator, PrivacyLedger
 from skdpot.generative import TableSketch
-from skdpot.generative._table_space import People
+from skdpot.generative._records import People
 from tests.oracles.people import SCHEMA, SMALL, fit_people, make_people, refused
 from tests.oracles.sketch import moved_by, squared_mu, transcript_of
 from tests.quick import first_quick

@@ -7,9 +7,8 @@ import pytest
 import torch
 from scipy.stats import halfnorm, kstest, norm
 
-from skdpot.generative._torch.steps import NoisyRelease, clip_rows, clip_whole
-from skdpot.privacy.noise import GaussianMechanism
-from skdpot.privacy.random import NoiseSource, make_source
+from skdpot.generative._torch.steps import NoisyGradients, clip_rows, clip_whole
+from skdpot.privacy.noise import GaussianMechanism, NoiseSource, make_source
 from tests.oracles.devices import DEVICES
 
 pytestmark = pytest.mark.experiment
@@ -81,7 +80,7 @@ def make_release(multiplier, sensitivity, n_coordinates, source, *, device="cpu"
     mechanism = GaussianMechanism.from_noise_multiplier(
         multiplier, sensitivity, n_coordinates=n_coordinates
     )
-    return NoisyRelease(mechanism, source, torch.device(device), secure), mechanism
+    return NoisyGradients(mechanism, source, torch.device(device), secure), mechanism
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -9,12 +9,11 @@ from scipy.stats import halfnorm, kstest, norm
 
 from skdpot import PrivacyLedger
 from skdpot.generative._torch import training
-from skdpot.generative._torch.steps import NoisyRelease, _exact_sum
+from skdpot.generative._torch.steps import NoisyGradients, _exact_sum
 from skdpot.generative._torch.training import STEPS
 from skdpot.privacy.accounting import epsilon_of
 from skdpot.privacy.events import CentredGaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
-from skdpot.privacy.noise import GaussianMechanism, poisson_sample
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import GaussianMechanism, make_source, poisson_sample
 from skdpot.published._gradient_generator import step_vector
 from tests.oracles.devices import DEVICES
 from tests.oracles.generator_steps import WAYS, batch_of, make_step, vector_for
@@ -338,7 +337,7 @@ def test_what_has_not_gone_through_the_noise_is_on_no_gradient(way):
 # -------------------
 
 
-class Watched(NoisyRelease):
+class Watched(NoisyGradients):
     """Keeps what is released, with and without noise."""
 
     values, noisy = [], []
@@ -358,7 +357,7 @@ def watched(monkeypatch):
     class Fresh(Watched):
         values, noisy = [], []
 
-    monkeypatch.setattr(training, "NoisyRelease", Fresh)
+    monkeypatch.setattr(training, "NoisyGradients", Fresh)
     return Fresh
 
 
@@ -414,13 +413,13 @@ def contents(thing):
 @pytest.mark.parametrize("labelled", [False, True])
 def test_a_fitted_generator_is_a_function_of_what_was_released(way, labelled, monkeypatch):
     """Whatever the records, how many, and how often they were sampled: to the last bit."""
-    monkeypatch.setattr(NoisyRelease, "_with_noise", lambda self, values: self.given.draw(values))
+    monkeypatch.setattr(NoisyGradients, "_with_noise", lambda self, values: self.given.draw(values))
     left = []
     for size, low, high in ((1, 0, 1), (30, 0, 1), (30, -5, 0), (7, 1, 1e300)):
         rng = np.random.default_rng(size)
         X = rng.uniform(size=(size, 3)) * (high - low) + low
         y = rng.integers(0, 3, size) if labelled else None
-        monkeypatch.setattr(NoisyRelease, "given", Drawn(), raising=False)
+        monkeypatch.setattr(NoisyGradients, "given", Drawn(), raising=False)
         generator = make_gradient_generator(
             gradient=WAYS[way],
             classes=[0, 1, 2] if labelled else None, n_iter=4,
@@ -449,7 +448,7 @@ def short_of_memory(*_):
 @by_way
 def test_memory_that_is_short_in_a_step_tells_no_sizes(way, monkeypatch):
     """Not even in what the error came from, which tracebacks show."""
-    monkeypatch.setattr(NoisyRelease, "_with_noise", short_of_memory)
+    monkeypatch.setattr(NoisyGradients, "_with_noise", short_of_memory)
     monkeypatch.setattr(training.Trainer, "dry_run", lambda trainer: None)
     generator = make_gradient_generator(
         gradient=WAYS[way], sampling_rate=1.0, n_iter=2, network=torch.nn.Linear
@@ -479,7 +478,7 @@ def test_the_noise_of_a_gpu_is_normal_and_seeded_by_the_source(seed):
     values = torch.zeros(20_000, dtype=torch.float64)
 
     def noise(source):
-        release = NoisyRelease(mechanism, source, torch.device("cpu"), secure=False)
+        release = NoisyGradients(mechanism, source, torch.device("cpu"), secure=False)
         return release._integer_noise(values) / mechanism.grid_scale
 
     first = noise(make_source(seed))

@@ -12,7 +12,6 @@ from skdpot import DPSinkhornGenerator
 from skdpot.generative import TableSketch
 from skdpot.generative import _counts as parities
 from skdpot.generative import _table as marginals
-from skdpot.generative._budget import sketch_budget
 from skdpot.generative._counts import (
     _equations,
     _nonnegative,
@@ -26,9 +25,9 @@ from skdpot.generative._counts import (
     with_totals,
 )
 from skdpot.generative._mixture import JointTable, fit_mixture, fit_table
+from skdpot.generative._records import TableSpace, sketch_budget
 from skdpot.generative._table import TableReleases, release_marginals, share_marginals
-from skdpot.generative._table_space import TableSpace
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import make_source
 from skdpot.releases import SketchReleases
 from skdpot.tables import read_schema
 from tests.oracles.sketch import moved_by, transcript_of

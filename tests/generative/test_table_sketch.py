@@ -15,7 +15,7 @@ from skdpot.generative._counts import cut_cells, empty_tails
 from skdpot.generative._draws import sample_units
 from skdpot.generative._mixture import fit_mixture, fit_table, pool_classes
 from skdpot.generative._table import release_marginals, share_marginals
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import make_source
 from skdpot.releases import SketchReleases
 from skdpot.tables import read_schema, read_units, write_table
 from tests.quick import first_quick

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import make_source
 
 
 class _Listener:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skdpot.privacy.random import NoiseSource
+from skdpot.privacy.noise import NoiseSource
 
 
 class GivenBits(NoiseSource):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import make_source
 from skdpot.releases import HistogramRelease, UnitLayout
 
 DELTA = 1e-5

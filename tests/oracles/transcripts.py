@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from skdpot.privacy.random import NoiseSource
+from skdpot.privacy.noise import NoiseSource
 from skdpot.releases import Release
 from skdpot.releases._sums import ReleaseSeries
 

@@ -16,8 +16,7 @@ from scipy.stats import chisquare, laplace, norm
 
 from skdpot.privacy.accounting import epsilon_of
 from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent
-from skdpot.privacy.noise import GaussianMechanism, LaplaceMechanism
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import GaussianMechanism, LaplaceMechanism, make_source
 
 # Levels of tests: of draws that are the same in every run, and of draws that are not.
 RARE, NEVER = 1e-4, 1e-9

@@ -32,7 +32,7 @@ from skdpot.privacy import (
     SelfComposedDpEvent,
 )
 from skdpot.privacy.charging import DetachedLedger, ReleasePlan
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import make_source
 
 PROJECT = Path(__file__).parents[2]
 X = np.eye(4)

@@ -27,8 +27,7 @@ from skdpot import (
 )
 from skdpot.privacy.audit import audit, exact_audit
 from skdpot.privacy.choices import BoundedRatioMechanism
-from skdpot.privacy.noise import GaussianMechanism, LaplaceMechanism
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import GaussianMechanism, LaplaceMechanism, make_source
 from skdpot.privacy.sensitivity import ball_sum_sensitivity, message_sensitivity
 from skdpot.releases import (
     ChoiceRelease,

@@ -13,8 +13,7 @@ from scipy.special import ndtri
 from scipy.stats import chisquare, kstest, laplace, norm
 
 from skdpot.privacy import noise as exact_noise
-from skdpot.privacy.noise import rounded_gaussian, rounded_laplace
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import make_source, rounded_gaussian, rounded_laplace
 from tests.oracles.given_bits import GivenBits
 
 # Levels of tests: of draws that are the same in every run, and of draws that are not.

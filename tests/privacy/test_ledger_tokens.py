@@ -18,7 +18,7 @@ from skdpot.privacy import (
 )
 from skdpot.privacy import ledger as ledger_module
 from skdpot.privacy.charging import ReleasePlan
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import make_source
 from skdpot.privacy.records import Chain
 
 RECORD = {"unit": "record", "label": "a mean"}

@@ -15,7 +15,7 @@ from skdpot.privacy.choices import (
     exceeds_exp,
     scaled_exp,
 )
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import make_source
 from tests.oracles.exponential import exp_bounds
 
 EPSILONS = [1e-6, 0.5, math.log(3), 4.0, 40.0, 43.0, 700.0]

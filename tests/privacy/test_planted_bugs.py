@@ -20,13 +20,12 @@ from skdpot.generative import TableSketch
 from skdpot.generative import _gaussians as gaussians
 from skdpot.generative import _table as table_sketch
 from skdpot.generative import _vectors as vectors
-from skdpot.generative._table_space import People
+from skdpot.generative._records import People
 from skdpot.generative._torch import steps
-from skdpot.generative._torch.steps import NoisyRelease
+from skdpot.generative._torch.steps import NoisyGradients
 from skdpot.privacy.accounting import calibrate_noise_multiplier
 from skdpot.privacy.audit import audit
-from skdpot.privacy.noise import GaussianMechanism, poisson_sample
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import GaussianMechanism, make_source, poisson_sample
 from skdpot.published import published_epsilon, sound_epsilon
 from skdpot.releases import RADIUS, SketchReleases
 from tests.oracles import distance_releases
@@ -296,7 +295,7 @@ def bound_of_step(values, multiplier, declared, seed, rate=1.0, delta=DELTA):
         centres = np.tile(values[1], (n_trials, 1))
         if has_record:
             centres[poisson_sample(source, n_trials, rate)] = values[0]
-        release = NoisyRelease(mechanism, source, torch.device("cpu"), secure=False)
+        release = NoisyGradients(mechanism, source, torch.device("cpu"), secure=False)
         return release([torch.as_tensor(centres)])[0].numpy()
 
     def ratio(outputs):

@@ -31,7 +31,7 @@ from skdpot.generative import TableSketch, VectorSketch
 from skdpot.generative._table import release_marginals
 from skdpot.privacy import PureDpEvent
 from skdpot.privacy.events import event_to_json
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import make_source
 from skdpot.published import NoisySinkhornDistance, PrivateMessageADMM
 from skdpot.releases import HistogramRelease, UnitLayout, UtilityNoise, UtilityResponse
 from tests.quick import first_quick

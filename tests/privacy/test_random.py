@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chisquare, kstest, norm
 
-from skdpot.privacy.noise import poisson_sample
-from skdpot.privacy.random import (
+from skdpot.privacy.noise import (
     CryptographicSource,
     NoiseSource,
     derive_key,
     keyed_source,
     make_source,
+    poisson_sample,
 )
 from tests.oracles.given_bits import GivenBits
 
@@ -144,7 +144,7 @@ def test_cryptographic_source_never_repeats():
 def test_cryptographic_source_differs_after_a_fork():
     script = """
 import os
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import make_source
 source = make_source()
 source.bits(62, 1)
 child = os.fork()

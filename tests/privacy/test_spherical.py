@@ -15,7 +15,7 @@ from skdpot.privacy.choices import (
     exceeds_exp,
     rejection_is_affordable,
 )
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import make_source
 from skdpot.transport import sphere_base_measure
 from tests.oracles.sphere import cap_mechanism_cdf, unit_vectors
 from tests.quick import first_quick

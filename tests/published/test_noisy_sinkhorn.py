@@ -13,10 +13,10 @@ from scipy.stats import kstest, laplace, norm
 from skdpot.privacy.accounting import epsilon_of, plan_epsilon
 from skdpot.privacy.audit import audit
 from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import make_source
 from skdpot.published import _noisy_sinkhorn
 from skdpot.published._noisy_sinkhorn import (
-    Problem,
+    SinkhornProblem,
     _laplace,
     half_step,
     run_noisy_sinkhorn,
@@ -37,12 +37,12 @@ RARE = 1e-4
 
 def plan_noisy_sinkhorn(epsilon, delta, *sizes, **options):
     """Return a plan of the corrected version for a problem that is given by its parts."""
-    return _noisy_sinkhorn.plan_noisy_sinkhorn(epsilon, delta, Problem(*sizes), **options)
+    return _noisy_sinkhorn.plan_noisy_sinkhorn(epsilon, delta, SinkhornProblem(*sizes), **options)
 
 
 def plan_paper_sinkhorn(epsilon, delta, *sizes, **options):
     """Return a plan of the published version for a problem that is given by its parts."""
-    return _noisy_sinkhorn.plan_paper_sinkhorn(epsilon, delta, Problem(*sizes), **options)
+    return _noisy_sinkhorn.plan_paper_sinkhorn(epsilon, delta, SinkhornProblem(*sizes), **options)
 
 
 def half_steps(cost, psi, reg, bound):

@@ -10,7 +10,7 @@ from scipy.stats import chisquare, laplace
 
 from skdpot.privacy import LaplaceMechanism, PureDpEvent
 from skdpot.privacy.choices import SCORE_UNITS, in_units, random_blocks
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import make_source
 from skdpot.releases import ChoiceRelease
 from tests.oracles.given_bits import GivenBits
 from tests.oracles.sensitivities import declared

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent, PlannedDpEvent
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import make_source
 from skdpot.releases import HistogramRelease, UnitLayout, group_weights
 from tests.oracles.private_groups import (
     DELTA,

@@ -12,7 +12,7 @@ from scipy.stats import beta, chi, gamma, kstest
 from skdpot.privacy.accounting import plan_epsilon
 from skdpot.privacy.audit import exact_audit
 from skdpot.privacy.events import LaplaceDpEvent, PlannedDpEvent, PureDpEvent, SelfComposedDpEvent
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import make_source
 from skdpot.privacy.sensitivity import message_sensitivity
 from skdpot.releases import MessageReleases, UtilityNoise, UtilityResponse, _nodes
 from skdpot.releases._nodes import explained_share, random_lengths, spherical_slack

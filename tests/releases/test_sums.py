@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of, plan_epsilon
 from skdpot.privacy.events import ComposedDpEvent, GaussianDpEvent
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import make_source
 from skdpot.privacy.sensitivity import ball_sum_sensitivity
 from skdpot.releases import RADIUS, SketchReleases, ball_points, check_exact_sums, sum_of_blocks
 from skdpot.releases import _sums as record_sums

@@ -8,7 +8,7 @@ from scipy.stats import laplace, norm
 
 from skdpot.privacy.accounting import calibrate_noise_multiplier
 from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent, PlannedDpEvent
-from skdpot.privacy.random import make_source
+from skdpot.privacy.noise import make_source
 from skdpot.releases import VectorRelease
 from tests.oracles.sensitivities import declared
 

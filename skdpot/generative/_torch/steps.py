@@ -64,7 +64,7 @@ def clip_rows(gradient: torch.Tensor, clip_norm: float) -> torch.Tensor:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NoisyRelease:
+class NoisyGradients:
     """Gaussian noise on the vectors that the steps of a training release.
 
     Parameters
@@ -82,11 +82,11 @@ class NoisyRelease:
     Examples
     --------
     >>> import torch
-    >>> from skdpot.generative._torch.steps import NoisyRelease
+    >>> from skdpot.generative._torch.steps import NoisyGradients
     >>> from skdpot.privacy import GaussianMechanism
-    >>> from skdpot.privacy.random import make_source
+    >>> from skdpot.privacy.noise import make_source
     >>> mechanism = GaussianMechanism.from_noise_multiplier(1.0, 1.0, n_coordinates=3)
-    >>> release = NoisyRelease(mechanism, make_source(0), torch.device("cpu"), secure=False)
+    >>> release = NoisyGradients(mechanism, make_source(0), torch.device("cpu"), secure=False)
     >>> [part.shape for part in release([torch.zeros(2), torch.tensor(1.0)])]
     [torch.Size([2]), torch.Size([])]
     """
@@ -234,7 +234,7 @@ def latents(
     return torch.cat([uniform, torch.nn.functional.one_hot(labels, n_classes)], dim=1)
 
 
-class Step(ABC):
+class TrainingStep(ABC):
     """A training step, used for all steps of one training.
 
     Parameters
@@ -243,7 +243,7 @@ class Step(ABC):
         Public parameters.
     network : torch.nn.Module
         The network to train.
-    release : NoisyRelease
+    release : NoisyGradients
         Adds the noise. It may be replaced.
     generator : torch.Generator
         Source of public randomness: latent vectors and labels of generated points.
@@ -253,7 +253,7 @@ class Step(ABC):
         self,
         settings: Settings,
         network: torch.nn.Module,
-        release: NoisyRelease,
+        release: NoisyGradients,
         generator: torch.Generator,
     ) -> None:
         self._settings = settings
@@ -305,7 +305,7 @@ class Step(ABC):
         return 2 * self._settings.largest_loss / self._settings.loss_weight
 
 
-class PointStep(Step):
+class PointStep(TrainingStep):
     """The gradient at the generated points, clipped: algorithm 1 of the paper.
 
     The plan depends on the batch as a whole, so one more record may change all entries of the
@@ -342,7 +342,7 @@ class PointStep(Step):
         return self._range * share - public_value
 
 
-class RecordStep(Step):
+class RecordStep(TrainingStep):
     """Sums over records of bounded terms.
 
     Given public potentials of the generated points, a record's shares in these points are a

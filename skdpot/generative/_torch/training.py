@@ -17,11 +17,11 @@ from skdpot.generative._torch.networks import (
 )
 from skdpot.generative._torch.steps import (
     Batch,
-    NoisyRelease,
+    NoisyGradients,
     PointStep,
     RecordStep,
     Settings,
-    Step,
+    TrainingStep,
     latents,
 )
 from skdpot.privacy.noise import GaussianMechanism, poisson_sample
@@ -36,7 +36,7 @@ __all__ = [
     "within_memory",
 ]
 
-STEPS: dict[str, type[Step]] = {"per_image": PointStep, "per_record": RecordStep}
+STEPS: dict[str, type[TrainingStep]] = {"per_image": PointStep, "per_record": RecordStep}
 # Rows that a network makes at a time, and images on a processor: so many stay in its cache.
 _CHUNK, _IMAGES_IN_CACHE = 1024, 64
 
@@ -192,7 +192,7 @@ class Trainer:
         if self.parameters.optimizer == "adam":
             # The decay of weights is that of the paper.
             self._optimizer = torch.optim.Adam(network.parameters(), rate, weight_decay=2e-5)
-        no_noise = NoisyRelease(None, None, self._device, secure=False)
+        no_noise = NoisyGradients(None, None, self._device, secure=False)
         self._step = STEPS[self.kind](self.settings, self.network, no_noise, self._generator)
         return self
 
@@ -229,7 +229,7 @@ class Trainer:
         self, mechanism: GaussianMechanism | None, source: Any, *, secure: bool
     ) -> None:
         """Set the mechanism by which steps release; None adds no noise."""
-        self._step.release = NoisyRelease(mechanism, source, self._device, secure)
+        self._step.release = NoisyGradients(mechanism, source, self._device, secure)
 
     def hold(self, points: Any, labels: Any) -> Batch:
         """Return records on the device.
