@@ -220,7 +220,7 @@ MISTAKES = {
         ("as many places as columns", lambda book: fitted_sampler(book(), input_points=PLACES[:2]),
          "input_points has 2 rows but X has 3 features", "one input point per column of X"),
         ("points of two spaces", lambda book: fitted_sampler(book(), output_points=[[0.0], [1.0]]),
-         "2 coordinates but output_points have 1", "give points of one space, or a cost_matrix"),
+         "does not measure distances between these points", "Give another .*, or a cost_matrix"),
         ("a base measure that leaves no choice",
          lambda book: fitted_sampler(book(), base_measure=1.0),
          "every user would get the same", "multiply a probability vector"),

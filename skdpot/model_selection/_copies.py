@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 
-from skdpot.privacy import PrivacyLedger
+from skdpot import privacy
 from skdpot.privacy.charging import is_budget_accountant
 from skdpot.privacy.checks import without_quotes
 from skdpot.tables import objects, take_rows
@@ -230,7 +230,8 @@ def make_trial(candidate: Any) -> Any:
         if name in ("ledger", "memory"):
             changes[path] = None
         elif name == "accountant":
-            changes[path] = _accountant_of_its_own()
+            # diffprivlib's models would charge the default one otherwise.
+            changes[path] = privacy.BudgetAccountant()
         elif name == "verbose" and value:
             changes[path] = False
         elif not hasattr(value, "get_params"):
@@ -238,19 +239,12 @@ def make_trial(candidate: Any) -> Any:
     return trial.set_params(**changes)
 
 
-def _accountant_of_its_own() -> Any:
-    # diffprivlib's models would charge the default one otherwise. Few trials need diffprivlib.
-    from skdpot.privacy import BudgetAccountant
-
-    return BudgetAccountant()
-
-
 def _charging_nobody(value: Any) -> Any:
     """Return a parameter's value without ledgers, also within containers such as a grid."""
-    if isinstance(value, PrivacyLedger):
+    if isinstance(value, privacy.PrivacyLedger):
         return None
     if is_budget_accountant(value):
-        return _accountant_of_its_own()
+        return privacy.BudgetAccountant()
     if type(value) is dict:
         return {key: _charging_nobody(inside) for key, inside in value.items()}
     if type(value) in (list, tuple):
@@ -258,18 +252,3 @@ def _charging_nobody(value: Any) -> Any:
     if hasattr(value, "get_params") and not isinstance(value, type):
         return make_trial(value)
     return value
-
-
-def seed_trial(trial: Any, seed: int) -> None:
-    """Seed the open random states of a trial from the seed of its block.
-
-    So the randomness of a block does not depend on earlier trials, nor on how many processes share
-    the work.
-    """
-    open_states = [
-        path
-        for path, value in sorted(trial.get_params(deep=True).items())
-        if path.rpartition("__")[2] == "random_state" and value is None
-    ]
-    numbers = np.random.SeedSequence(seed).generate_state(len(open_states), np.uint32) >> 1
-    trial.set_params(**dict(zip(open_states, numbers.tolist(), strict=True)))

@@ -16,7 +16,7 @@ from joblib import effective_n_jobs, parallel_config
 from joblib.parallel import get_active_backend
 from sklearn import get_config
 from sklearn.base import clone
-from sklearn.metrics import check_scoring, get_scorer_names
+from sklearn.metrics import check_scoring
 from sklearn.model_selection import (
     ParameterGrid,
     ParameterSampler,
@@ -31,13 +31,12 @@ from sklearn.utils.validation import has_fit_parameter
 from skdpot._base import LOST_GROUPS, PrivateEstimator
 from skdpot._sklearn_compat import (
     Interval,
-    StrOptions,
     fit_context,
     metadata_at,
     rows_at,
     validate_nested_parameters,
 )
-from skdpot.model_selection._copies import as_rows, copy_of, make_trial, seed_trial
+from skdpot.model_selection._copies import as_rows, copy_of, make_trial
 from skdpot.privacy.charging import (
     ExpectedError,
     PrivacyGuarantee,
@@ -129,7 +128,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
     random to one of many blocks. Candidates are trained and scored in each block separately, and
     noise is added to their mean scores. The estimator and the scoring may be anything.
 
-    **What is protected.** Every record, with epsilon (and delta), for one call of :meth:`fit`: you
+    **What is protected.** Every record, with epsilon, for one call of :meth:`fit`: you
     may publish the chosen parameters `best_params_` and their score `best_score_`. A record is a
     row with its target and its fit parameters; it may be replaced by any other. If metadata
     routing passes `groups` to the estimator, *people* are protected, each with all of their rows,
@@ -155,15 +154,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         The *expected* number of candidates. The actual number is random and never shown. A
         candidate is trained once for every fold of every block: with 80 blocks and 5 folds, 10
         candidates are 4,000 fits, each to a small part of the records.
-    shape : float, default=1.0
-        Shape of the distribution of the number of candidates, from 0 (logarithmic) to 1
-        (geometric). A smaller shape needs less noise, but more often tries few candidates, and
-        sometimes very many.
     epsilon : float, default=1.0
         Privacy parameter of the whole search, at least 1e-4.
-    delta : float, default=0.0
-        From 0 to less than 1. The noise is Laplace noise, which spends no delta, unless Gaussian
-        noise is smaller; this needs a delta of some per cent.
     scoring : str or callable, default=None
         One score, higher is better, as in scikit-learn; None is the estimator's own. If a callable
         does not return a number, the candidate fails.
@@ -271,17 +263,15 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         "estimator": RandomizedSearchCV._parameter_constraints["estimator"],
         "param_distributions": [dict, list],
         "n_iter": [Interval(Integral, 1, None, closed="left")],
-        "shape": [Interval(Real, 0, 1, closed="both")],
+        "cv": ["cv_object"],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
         "epsilon": [Interval(Real, 0, None, closed="neither")],
-        "delta": [Interval(Real, 0, 1, closed="left")],
-        "scoring": [StrOptions(set(get_scorer_names())), callable, None],
+        "scoring": [str, callable, None],
         "score_range": ["array-like"],
         "n_blocks": [Interval(Integral, 1, None, closed="left"), None],
-        "cv": ["cv_object"],
         "refit": ["boolean"],
-        "n_jobs": [Integral, None],
         "ledger": "no_validation",
-        "random_state": ["random_state"],
     }
 
     def __init__(
@@ -290,9 +280,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         param_distributions,
         *,
         n_iter=10,
-        shape=1.0,
         epsilon=1.0,
-        delta=0.0,
         scoring=None,
         score_range=(0.0, 1.0),
         n_blocks=None,
@@ -305,9 +293,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         self.estimator = estimator
         self.param_distributions = param_distributions
         self.n_iter = n_iter
-        self.shape = shape
         self.epsilon = epsilon
-        self.delta = delta
         self.scoring = scoring
         self.score_range = score_range
         self.n_blocks = n_blocks
@@ -416,13 +402,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
 
     def _plan(self, data):
         low, high = check_score_range(self.score_range, self.scoring, self.estimator)
-        selection = ChoiceRelease(
-            self.n_iter,
-            self.epsilon,
-            self.delta,
-            partial(block_score_sensitivity, n_units=SCORE_UNITS),
-            shape=self.shape,
-        )
+        sensitivity = partial(block_score_sensitivity, n_units=SCORE_UNITS)
+        selection = ChoiceRelease(self.n_iter, self.epsilon, sensitivity)
         # In shares of the range of scores, for a single block.
         noise = selection.standard_deviation / SCORE_UNITS
         n_blocks = choose_n_blocks(self.n_blocks, self.cv, data.n_units, noise)
@@ -447,7 +428,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         unit, units = ("record", "records") if data.person is None else ("user", "people")
         guarantee = PrivacyGuarantee(
             epsilon=selection.epsilon,
-            delta=selection.delta,
+            delta=0.0,
             # Blocks are equally large, so that their sizes say how many records there are.
             neighbouring="replace_one",
             unit=unit,
@@ -472,8 +453,12 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         trials = list(search.trials.values())
         judged = trials, search.scoring, search.cv, search.score_range, os.getpid()
         with silence():
+            # Threads share numpy's global random numbers, so those of a block would depend on the
+            # concurrent work on other blocks, which have other records.
+            backend, _ = get_active_backend()
+            n_jobs = 1 if getattr(backend, "supports_sharedmem", False) else self.n_jobs
             # Without max_nbytes=None, joblib would write large blocks, which are private, to files.
-            scores = Parallel(n_jobs=_processes(self.n_jobs), max_nbytes=None, verbose=0)(
+            scores = Parallel(n_jobs=n_jobs, max_nbytes=None, verbose=0)(
                 delayed(score_block)(*judged, data.subset(rows), seed)
                 for rows, seed in zip(blocks, seeds, strict=True)
             )
@@ -534,16 +519,6 @@ def _takes_groups(estimator):
     return any(hasattr(part, "fit") and has_fit_parameter(part, "groups") for part in parts)
 
 
-def _processes(n_jobs):
-    """Return how many processes share the blocks: one, if joblib uses threads.
-
-    Threads share numpy's global random numbers, so those of a block would depend on the concurrent
-    work on other blocks, which have other records.
-    """
-    backend, _ = get_active_backend()
-    return 1 if getattr(backend, "supports_sharedmem", False) else n_jobs
-
-
 def check_score_range(score_range: Any, scoring: Any, estimator: Any) -> tuple[float, float]:
     """Return the ends of the range of scores, or raise if it does not fit the scoring."""
     try:
@@ -574,29 +549,23 @@ def check_score_range(score_range: Any, scoring: Any, estimator: Any) -> tuple[f
     return low, high
 
 
-def choose_n_blocks(
-    n_blocks: int | None, cv: Any, n_records: int, noise: float, *,
-    wanted_noise: float = 0.01, block_size: int = 50,
-) -> int:  # fmt: skip
+def choose_n_blocks(n_blocks: int | None, cv: Any, n_records: int, noise: float) -> int:
     """Return the number of blocks, from public facts; `noise` is that of a single block.
 
-    By default, there are so many that the noise of a score is `wanted_noise` of its range, as long
-    as a block has at least `block_size` records.
+    By default, there are so many that the noise of a score is 1 % of its range, as long as a block
+    has at least 50 records.
     """
-    if cv is None:
-        # The default of cross_validate.
-        fewest = 5
-    elif isinstance(cv, Integral):
-        fewest = int(cv)
-    elif hasattr(cv, "split"):
-        fewest = 2
-    else:
+    if not (cv is None or isinstance(cv, Integral) or hasattr(cv, "split")):
         raise ValueError(
             "cv must be an integer or splitter: positions of records make no sense in a block."
         )
+    # None is 5 folds, the default of cross_validate; a splitter needs a record for each part.
+    fewest = 5 if cv is None else 2
+    if isinstance(cv, Integral):
+        fewest = int(cv)
     if n_blocks is None:
-        wanted = math.ceil(noise / wanted_noise)
-        n_blocks = max(1, min(wanted, n_records // max(block_size, fewest)))
+        wanted = math.ceil(noise / 0.01)
+        n_blocks = max(1, min(wanted, n_records // max(50, fewest)))
     if n_records < n_blocks * fewest:
         raise ValueError(
             f"n_blocks={n_blocks} with at least {fewest} records each, to be divided by cv, "
@@ -665,8 +634,20 @@ def score_block(
 def _score(trial: Any, scoring: Any, cv: Any, records: SearchRecords, seed: int) -> Any:
     # Nothing of a fit may stay on the trial, which goes to the next block.
     trial = clone(trial)
-    seed_trial(trial, seed)
-    _seed_globals(seed)
+    # Open random states are seeded from the seed of the block. So its randomness does not depend on
+    # earlier trials, nor on how many processes share the work.
+    open_states = [
+        path
+        for path, value in sorted(trial.get_params(deep=True).items())
+        if path.rpartition("__")[2] == "random_state" and value is None
+    ]
+    numbers = np.random.SeedSequence(seed).generate_state(len(open_states), np.uint32) >> 1
+    trial.set_params(**dict(zip(open_states, numbers.tolist(), strict=True)))
+    # Estimators without a random_state draw from the generators of the process.
+    np.random.seed(seed)
+    random.seed(seed)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(seed)
     # Copies: candidates and blocks must neither affect nor see each other.
     scoring, cv, public = copy.deepcopy((scoring, cv, records.public))
     X, y, groups = map(copy_of, (records.X, records.y, records.groups))
@@ -678,12 +659,3 @@ def _score(trial: Any, scoring: Any, cv: Any, records: SearchRecords, seed: int)
             trial, X, y, groups=groups, scoring=scoring, cv=cv, params=params, error_score="raise"
         )
         return np.mean(found["test_score"])
-
-
-def _seed_globals(seed: int) -> None:
-    """Seed the global random number generators of the process."""
-    # Estimators without a random_state draw from these.
-    np.random.seed(seed)
-    random.seed(seed)
-    if "torch" in sys.modules:
-        sys.modules["torch"].manual_seed(seed)

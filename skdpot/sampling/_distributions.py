@@ -93,7 +93,6 @@ class BaseDistributionSampler(BaseLocalSampler):
         n_jobs=None,
         ledger=None,
         random_state=None,
-        verbose=0,
     ) -> None:
         self.epsilon = epsilon
         self.input_points = input_points
@@ -105,7 +104,6 @@ class BaseDistributionSampler(BaseLocalSampler):
         self.n_jobs = n_jobs
         self.ledger = ledger
         self.random_state = random_state
-        self.verbose = verbose
 
     @abstractmethod
     def _plan_projection(
@@ -117,14 +115,7 @@ class BaseDistributionSampler(BaseLocalSampler):
         _validate_weights(self, X, reset=True)
 
     def _plan_mechanism(self, epsilon):
-        inputs, outputs, cost = make_geometry(
-            self.input_points,
-            self.output_points,
-            self.cost_matrix,
-            self.metric,
-            self.order,
-            n_inputs=self.n_features_in_,
-        )
+        inputs, outputs, cost = self._make_geometry()
         with one_blas_thread():
             project, base, further = self._plan_projection(cost, epsilon)
         draws = BoundedRatioMechanism(base, epsilon)
@@ -139,6 +130,38 @@ class BaseDistributionSampler(BaseLocalSampler):
             project,
             inputs,
         )
+
+    def _make_geometry(self) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
+        """Return input points, output points and costs; no inputs without a space; or raise."""
+        n_inputs, metric, order = self.n_features_in_, self.metric, self.order
+        points = {"input_points": self.input_points, "output_points": self.output_points}
+        inputs, outputs = (
+            None if given is None else check_array(given, dtype=np.float64, input_name=name)
+            for name, given in points.items()
+        )
+        if inputs is not None and len(inputs) != n_inputs:
+            raise ValueError(
+                f"input_points has {len(inputs)} rows but X has {n_inputs} features; there must "
+                "be one input point per column of X."
+            )
+        # Without any geometry, columns are ordered bins at 0, 1, 2, ...
+        if self.cost_matrix is None:
+            inputs = np.arange(float(n_inputs))[:, None] if inputs is None else inputs
+            outputs = inputs if outputs is None else outputs
+            return inputs, outputs, power_of_distances(inputs, outputs, metric, order)
+        cost = check_cost_matrix(self.cost_matrix)
+        shape = (n_inputs, cost.shape[1] if outputs is None else len(outputs))
+        if cost.shape != shape:
+            raise ValueError(
+                f"cost_matrix has shape {cost.shape}; with {n_inputs} features of X and these "
+                f"output points, it must be {shape}."
+            )
+        if outputs is None and inputs is not None and cost.shape[1] == n_inputs:
+            outputs = inputs
+        # Costs alone say nothing about a space that both kinds of points are in.
+        elif outputs is None:
+            inputs, outputs = None, np.arange(float(cost.shape[1]))[:, None]
+        return inputs, outputs, cost
 
     def _validate_users(self, X):
         # Imported before the charge, since an import may fail.
@@ -214,7 +237,10 @@ class BaseDistributionSampler(BaseLocalSampler):
             If a row of X is not a distribution.
         """
         rows = self._read_users(X)
-        score = partial(_transport_costs, self._fitted.project, self._score_cost())
+        inputs, outputs, cost = self._fitted.input_points, self.output_points_, self.cost_matrix_
+        if inputs is not None and inputs.shape[1] == outputs.shape[1]:
+            cost = power_of_distances(inputs, outputs, self.metric, 1)
+        score = partial(_transport_costs, self._fitted.project, cost)
         return -float(np.mean(self._map(score, self._plan_chunks(rows.shape[0]), rows)))
 
     def __sklearn_tags__(self):
@@ -226,12 +252,6 @@ class BaseDistributionSampler(BaseLocalSampler):
     @property
     def _n_features_out(self):
         return self.output_points_.shape[1] if self.output == "points" else 1
-
-    def _score_cost(self):
-        inputs, outputs = self._fitted.input_points, self.output_points_
-        if inputs is None or inputs.shape[1] != outputs.shape[1]:
-            return self.cost_matrix_
-        return power_of_distances(inputs, outputs, self.metric, 1)
 
 
 def _draw(
@@ -288,7 +308,7 @@ def _validate_weights(estimator, X, reset):
         ),
     }
     refuse_other_order("input_points", estimator.input_points, names)
-    check_row_names(estimator.cost_matrix, names)
+    refuse_other_order("cost_matrix", estimator.cost_matrix, names)
     X = validate_private_data(
         estimator, X, instead=instead, accept_sparse="csr", dtype=np.float64, reset=reset
     )
@@ -364,7 +384,6 @@ class WassersteinProjectionSampler(BaseDistributionSampler):
     {n_jobs}
     {ledger}
     {random_state}
-    {verbose}
 
     Attributes
     ----------
@@ -447,12 +466,11 @@ class WassersteinProjectionSampler(BaseDistributionSampler):
         n_jobs=None,
         ledger=None,
         random_state=None,
-        verbose=0,
     ) -> None:
         super().__init__(
             epsilon, input_points=input_points, output_points=output_points, metric=metric,
             order=order, cost_matrix=cost_matrix, output=output, n_jobs=n_jobs, ledger=ledger,
-            random_state=random_state, verbose=verbose,
+            random_state=random_state,
         )  # fmt: skip
         self.base_measure = base_measure
         self.solver = solver
@@ -513,7 +531,6 @@ class KLProjectionSampler(BaseDistributionSampler):
     {n_jobs}
     {ledger}
     {random_state}
-    {verbose}
 
     Attributes
     ----------
@@ -575,12 +592,11 @@ class KLProjectionSampler(BaseDistributionSampler):
         n_jobs=None,
         ledger=None,
         random_state=None,
-        verbose=0,
     ) -> None:
         super().__init__(
             epsilon, input_points=input_points, output_points=output_points, metric=metric,
             order=order, cost_matrix=cost_matrix, output=output, n_jobs=n_jobs, ledger=ledger,
-            random_state=random_state, verbose=verbose,
+            random_state=random_state,
         )  # fmt: skip
         self.base_measure = base_measure
 
@@ -622,7 +638,6 @@ class ExponentialMechanismSampler(BaseDistributionSampler):
     {n_jobs}
     {ledger}
     {random_state}
-    {verbose}
 
     Attributes
     ----------
@@ -665,7 +680,16 @@ class ExponentialMechanismSampler(BaseDistributionSampler):
 
     def _plan_projection(self, cost, epsilon):
         sensitivity = cost_score_sensitivity(cost)
-        logits = -0.5 * epsilon * _relative_costs(cost, sensitivity)
+        # Costs of outputs beyond an input's lowest cost, in units of the sensitivity.
+        relative = cost - cost.min(axis=1, keepdims=True)
+        # Without a sensitivity all inputs have the same utilities: there is nothing to protect.
+        if sensitivity == 0:
+            relative[:] = 0.0
+        else:
+            # Finite after products and sums, and far beyond any cost at which an output is drawn.
+            with np.errstate(over="ignore"):
+                relative = np.minimum(relative / sensitivity, 1e300)
+        logits = -0.5 * epsilon * relative
         # By concavity, the smallest probability over all users is at one of the points.
         base = softmax(logits, axis=1).min(axis=0)
         base = check_base_measure(base, epsilon, len(base))
@@ -677,99 +701,6 @@ def _exponential_projection(logits, base_measure, epsilon, rows):
     return clip_to_polytope(softmax(rows @ logits, axis=1), base_measure, epsilon)
 
 
-def _relative_costs(cost_matrix, sensitivity):
-    """Return the costs of outputs minus an input's lowest cost, in units of the sensitivity."""
-    if sensitivity == 0:
-        # All inputs have the same utilities: there is nothing to protect.
-        return np.zeros_like(cost_matrix)
-    beyond = cost_matrix - cost_matrix.min(axis=1, keepdims=True)
-    # Finite after products and sums, and far beyond any cost at which an output could be drawn.
-    with np.errstate(over="ignore"):
-        return np.minimum(beyond / sensitivity, 1e300)
-
-
-def make_geometry(
-    input_points: Any,
-    output_points: Any,
-    cost_matrix: Any,
-    metric: Any,
-    order: float,
-    *,
-    n_inputs: int,
-) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
-    """Return input points, output points and costs; no inputs without a space; or raise."""
-    inputs = _check_points(input_points, "input_points")
-    outputs = _check_points(output_points, "output_points")
-    if inputs is not None and len(inputs) != n_inputs:
-        raise ValueError(
-            f"input_points has {len(inputs)} rows but X has {n_inputs} features; there must "
-            "be one input point per column of X."
-        )
-    # Without any geometry, columns are ordered bins at 0, 1, 2, ...
-    if cost_matrix is None:
-        inputs = _bins(n_inputs) if inputs is None else inputs
-        outputs = inputs if outputs is None else outputs
-        return inputs, outputs, power_of_distances(inputs, outputs, metric, order)
-    cost = _check_cost_shape(cost_matrix, n_inputs, outputs)
-    if outputs is None and inputs is not None and cost.shape[1] == n_inputs:
-        outputs = inputs
-    # Costs alone say nothing about a space that both kinds of points are in.
-    elif outputs is None:
-        inputs, outputs = None, _bins(cost.shape[1])
-    return inputs, outputs, cost
-
-
-def _check_points(points, name):
-    if points is None:
-        return None
-    if np.ndim(points) != 2:
-        raise ValueError(
-            f"{name} must have shape (n_points, n_coordinates), got an array of "
-            f"{np.ndim(points)} dimension(s). Give points on a line as a column: "
-            "array.reshape(-1, 1)."
-        )
-    points = check_array(points, dtype=np.float64, ensure_all_finite=False, input_name=name)
-    if not np.isfinite(points).all():
-        raise ValueError(
-            f"{name} contains NaN or infinity. Every coordinate must be a finite number."
-        )
-    return points
-
-
-def _bins(count):
-    return np.arange(float(count))[:, None]
-
-
-def _check_cost_shape(cost_matrix, n_inputs, outputs):
-    cost = check_cost_matrix(cost_matrix)
-    if cost.shape[0] != n_inputs:
-        raise ValueError(
-            f"cost_matrix has {cost.shape[0]} rows but X has {n_inputs} features; it must have "
-            "shape (n_inputs, n_outputs)."
-        )
-    if outputs is not None and cost.shape[1] != len(outputs):
-        raise ValueError(
-            f"cost_matrix has {cost.shape[1]} columns but output_points has {len(outputs)} rows; "
-            "they must agree."
-        )
-    return cost
-
-
-def check_row_names(cost_matrix: Any, names: list[Any]) -> None:
-    """Raise if rows of costs and columns of X have other names, or the same in another order."""
-    if not names or not hasattr(cost_matrix, "iloc"):
-        return
-    # Only names of text say which column is meant; numbers may be mere positions.
-    rows = list(cost_matrix.index)
-    are_words = all(isinstance(name, str) for name in rows + names)
-    if rows != names and (are_words or set(rows) == set(names)):
-        raise ValueError(
-            "rows of cost_matrix have other names than the columns of X. They are matched by "
-            "position: reindex it with cost.loc[X.columns], or with cost.loc[X.columns, X.columns] "
-            "if the columns of X can be released."
-        )
-
-
 def _for_metric(points, metric):
     """Return booleans for a metric of sets, which would warn about floats."""
     is_of_sets = isinstance(metric, str) and metric in PAIRWISE_BOOLEAN_FUNCTIONS
@@ -778,11 +709,6 @@ def _for_metric(points, metric):
 
 def power_of_distances(inputs, outputs, metric, order):
     """Return costs: a power of distances between points; or raise if they are invalid."""
-    if inputs.shape[1] != outputs.shape[1]:
-        raise ValueError(
-            f"input_points have {inputs.shape[1]} coordinates but output_points have "
-            f"{outputs.shape[1]}; give points of one space, or a cost_matrix."
-        )
     if isinstance(metric, str) and metric == "precomputed":
         raise ValueError('metric="precomputed" has no meaning here; give costs as cost_matrix.')
     refuse_degrees(metric, [inputs, outputs])

@@ -68,7 +68,6 @@ def release_files(
     n_samples=1,
     partition="files",
     read=None,
-    write=None,
 ) -> list[ReleasedFile]:
     """Release private samples of all users in many files, each file exactly once.
 
@@ -93,7 +92,8 @@ def release_files(
         Files of users. Each user is in exactly one file, and it is public which one. Files with
         the same content have independent noise.
     targets : sequence of str or Path
-        Files for the samples, one for each source and in the same order. They must not exist.
+        Files for the samples, ".npy", one for each source and in the same order. They must not
+        exist.
     ledger : PrivacyLedger
         Is charged for every file before the first sample is drawn. Give it a `path`: the key beside
         it is needed to resume.
@@ -111,9 +111,6 @@ def release_files(
     read : callable, default=None
         ``read(path)`` returns one row per user, as ``pandas.read_parquet`` does. None reads ".npy"
         (arrays) and ".npz" (sparse matrices of SciPy).
-    write : callable, default=None
-        ``write(samples, path)`` writes the samples, the same ones as the same bytes. None writes
-        ".npy" and ".npz" (the array "samples").
 
     Returns
     -------
@@ -161,8 +158,8 @@ def release_files(
     """
     plan = _plan(sampler, ledger, n_samples)
     # Everything that can be wrong with arguments is refused before a file is read.
-    names, files = _check_files(sources, targets, read, write)
-    quiet = copy.copy(sampler).set_params(ledger=None, random_state=None, verbose=0)
+    names, files = _check_files(sources, targets, read)
+    quiet = copy.copy(sampler).set_params(ledger=None, random_state=None)
     facts = {
         "version": skdpot.__version__,
         # A copy of the key beside another ledger would charge there what is drawn here.
@@ -183,7 +180,6 @@ def release_files(
     name = hashlib.sha256(f"{ledger.identity} {partition}".encode()).hexdigest()[:16]
     settings: dict[str, Any] = {
         "read": read or _read_users,
-        "write": write or _write_samples,
         "n_samples": int(n_samples),
         "prefix": f".unfinished-{name}-",
     }
@@ -343,9 +339,7 @@ def _plan(sampler: Any, ledger: Any, n_samples: Any) -> ReleasePlan:
     return plan
 
 
-def _check_files(
-    sources: Any, targets: Any, read: Any, write: Any
-) -> tuple[list[str], list[list[str]]]:
+def _check_files(sources: Any, targets: Any, read: Any) -> tuple[list[str], list[list[str]]]:
     """Return the names of sources, and the paths of all sources and targets, or raise."""
     names = [os.fspath(source) for source in sources]
     origins, places = ([os.path.abspath(path) for path in paths] for paths in (names, targets))
@@ -356,14 +350,15 @@ def _check_files(
             "sources and targets must be as many, at least one, and all different; got "
             f"{len(names)} sources and {len(places)} targets."
         )
-    for function, name, known_by in ((read, "read", origins), (write, "write", places)):
-        # Before the key is made: a worker would fail after the charge.
-        unknown = {Path(path).suffix for path in known_by} - {".npy", ".npz"}
-        if function is None and unknown:
-            raise ValueError(
-                f"files end with .npy or .npz; for {', '.join(map(repr, sorted(unknown)))}, pass a "
-                f"function as {name}."
-            )
+    # Before the key is made: a worker would fail after the charge.
+    unknown = {Path(path).suffix for path in origins} - {".npy", ".npz"}
+    if read is None and unknown:
+        raise ValueError(
+            f"files end with .npy or .npz; for {', '.join(map(repr, sorted(unknown)))}, pass a "
+            "function as read."
+        )
+    if {Path(path).suffix for path in places} != {".npy"}:
+        raise ValueError("samples are arrays of NumPy: targets must end with .npy.")
     return names, [list(pair) for pair in zip(origins, places, strict=True)]
 
 
@@ -385,7 +380,7 @@ class FileTask:
 
 
 def _work(
-    sampler: bytes, task: FileTask, *, read: Any, write: Any, n_samples: int, prefix: str
+    sampler: bytes, task: FileTask, *, read: Any, n_samples: int, prefix: str
 ) -> tuple[int, Any]:
     """Return the number of a file, and its token and users; or the digest of its samples.
 
@@ -410,11 +405,10 @@ def _work(
         chunks = estimator._plan_chunks(users.shape[0], n_samples)
         samples = replace(estimator._fitted, n_samples=n_samples, chunks=chunks)
         drawn = estimator._release(estimator._plan_samples(samples, source), users)
-        folder, name = os.path.split(task.target)
         # Two workers may draw one file at the same time: each has a draft of its own.
-        unique = f"{prefix}{task.number}-{secrets.token_hex(8)}{os.path.splitext(name)[1]}"
-        draft = os.path.join(folder, unique)
-        write(drawn, draft)
+        unique = f"{prefix}{task.number}-{secrets.token_hex(8)}.npy"
+        draft = os.path.join(os.path.dirname(task.target), unique)
+        np.save(draft, drawn)
         return task.number, _settle(draft, task)
     except Exception as error:
         error.add_note(f"The file is {task.source}.")
@@ -433,9 +427,8 @@ def _settle(draft: str, task: FileTask) -> str:
     digest = _digest_of(draft)
     if digest != (task.digest or digest):
         raise RuntimeError(
-            f"{task.target} was released with other bytes than those that were drawn now: write "
-            "must write the same samples as the same bytes, with the same versions of libraries. "
-            "Put the released file back."
+            f"{task.target} was released with other bytes than those that were drawn now, perhaps "
+            "with other versions of libraries. Put the released file back."
         )
     try:
         # Unlike a rename, a link never replaces a file.
@@ -603,10 +596,3 @@ def _open_key(path: str, flags: int) -> int:
 
 def _read_users(path: str) -> Any:
     return sparse.load_npz(path) if path.endswith(".npz") else np.load(path, allow_pickle=False)
-
-
-def _write_samples(samples: np.ndarray, path: str) -> None:
-    if path.endswith(".npz"):
-        np.savez(path, samples=samples)
-    else:
-        np.save(path, samples)

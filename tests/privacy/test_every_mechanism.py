@@ -279,25 +279,21 @@ def on_the_sphere(method):
     )  # fmt: skip
 
 
-def score_of_a_choice(delta):
+def score_of_a_choice():
     """Return the noisy score of the candidate that is chosen, of one with the score 7."""
 
     def run(data, epsilon, n, seed):
-        release = ChoiceRelease(10, epsilon, delta, declared(SCORES))
+        release = ChoiceRelease(10, epsilon, declared(SCORES))
         source = make_source(seed)
         return np.array([release.run([data], source)[1] for _ in range(n)])
 
     def law(epsilon):
-        release = ChoiceRelease(10, epsilon, delta, declared(SCORES))
-        if delta:
-            mu = 1 / release.mechanism.noise_multiplier
-            assert release.count.gaussian_price(mu, delta) == pytest.approx(epsilon, rel=1e-6)
-            return halfnorm(scale=SCORES / mu).cdf
+        release = ChoiceRelease(10, epsilon, declared(SCORES))
         run_epsilon = 1 / release.mechanism.noise_multiplier
-        assert release.count.pure_price(run_epsilon) == pytest.approx(epsilon, rel=1e-6)
+        assert release.price(run_epsilon) == pytest.approx(epsilon, rel=1e-6)
         return expon(scale=SCORES / run_epsilon).cdf
 
-    return Mechanism(run, (7, 7), law, delta=delta, planted={}, n_draws=4000, n_trials=0)
+    return Mechanism(run, (7, 7), law, planted={}, n_draws=8000, n_trials=0)
 
 
 SCORES = 1000
@@ -305,7 +301,7 @@ SCORES = 1000
 
 def choice(scores, epsilon, n, seed, select=None):
     """Return which of two candidates is chosen, where a record exchanges their scores."""
-    release, chosen = ChoiceRelease(10, epsilon, 0.0, declared(4)), []
+    release, chosen = ChoiceRelease(10, epsilon, declared(4)), []
     source = make_source(seed)
     for _ in range(n):
         candidates = source.bits(1, release.draw_count(source))
@@ -535,8 +531,7 @@ MECHANISMS = {
     "exponential mechanism of a sampler": sampler(ExponentialMechanismSampler),
     "sphere, rejection": on_the_sphere("rejection"),
     "sphere, direct": on_the_sphere("direct"),
-    "score of a choice, Laplace noise": score_of_a_choice(0.0),
-    "score of a choice, Gaussian noise": score_of_a_choice(DELTA),
+    "score of a choice": score_of_a_choice(),
     "choice among a random number": Mechanism(
         choice, ((4, 0), (0, 4)), finds=0.0, n_trials=1500,
         planted={"no noise": partial(choice, select=first_best), "a fifth of the noise": 5.0},

@@ -6,12 +6,9 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from dp_accounting import dp_event
-from dp_accounting.rdp import RdpAccountant
-from scipy.stats import chisquare, laplace, norm
+from scipy.stats import chisquare, laplace
 
-from skdpot.privacy import ApproximateDpEvent, LaplaceMechanism, PureDpEvent
-from skdpot.privacy.accounting import gaussian_epsilon
+from skdpot.privacy import LaplaceMechanism, PureDpEvent
 from skdpot.privacy.choices import SCORE_UNITS, in_units, random_blocks
 from skdpot.privacy.noise import make_source
 from skdpot.releases import ChoiceRelease
@@ -22,29 +19,21 @@ pytestmark = pytest.mark.experiment
 
 # Of the tests that accept: their seeds are made of their names.
 RARE = 1e-4
-SHAPES = [0.0, 0.5, 1.0]
 
 
 def probabilities(law, n):
-    """Return the probabilities of 1 to n, as the law was published."""
-    stop, shape = float(law.stop), float(law.shape)
-    if stop == 1:
-        first = 1.0
-    elif shape == 0:
-        first = (1 - stop) / -math.log(stop)
-    else:
-        first = shape * (1 - stop) / (stop**-shape - 1)
-    k = np.arange(1, n)
-    return first * np.append(1.0, np.cumprod((1 - stop) * (k + shape) / (k + 1)))
+    """Return the probabilities of 1 to n, of a geometric distribution."""
+    stop = float(law.stop)
+    return stop * (1 - stop) ** np.arange(n)
 
 
 # How many
 # --------
 
 
-def count_of(mean, shape=1.0):
-    """Return the number of candidates of a selection."""
-    return ChoiceRelease(mean, 1.0, 0.0, declared(1), shape=shape).count
+def count_of(mean):
+    """Return a selection that tries so many candidates on average."""
+    return ChoiceRelease(mean, 1.0, declared(1))
 
 
 @pytest.mark.parametrize("mean", [3, 10])
@@ -54,19 +43,18 @@ def test_a_run_is_the_last_with_exactly_its_probability(mean):
     second = rest * 2**62 // 1
     for words in ([digit - 1], [digit, second - 1]):
         source = GivenBits(*words)
-        assert count_of(mean).draw(source) == 1
+        assert count_of(mean).draw_count(source) == 1
         assert set(source.asked) == {(62, ())}
     # Another word is asked for, whether there is to be a second candidate.
     for words in ([digit + 1], [digit, second + 1]):
         with pytest.raises(IndexError):
-            count_of(mean).draw(GivenBits(*words))
+            count_of(mean).draw_count(GivenBits(*words))
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_the_number_of_candidates_follows_its_law(shape, seed):
-    law = count_of(4, shape)
+def test_the_number_of_candidates_follows_its_law(seed):
+    law = count_of(4)
     source = make_source(seed % 2**32)
-    drawn = np.array([law.draw(source) for _ in range(3000)])
+    drawn = np.array([law.draw_count(source) for _ in range(3000)])
     counts = np.bincount(np.minimum(drawn, 12), minlength=13)[1:]
 
     def p_value(law):
@@ -74,30 +62,8 @@ def test_the_number_of_candidates_follows_its_law(shape, seed):
         return chisquare(counts, 3000 * np.append(expected, 1 - expected.sum())).pvalue
 
     assert p_value(law) > RARE
-    for wrong in (count_of(3, shape), count_of(5, shape)):
+    for wrong in (count_of(3), count_of(5)):
         assert p_value(wrong) < RARE
-    assert p_value(count_of(4, 1 - shape if shape != 0.5 else 0.0)) < RARE
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("mean", [1, 2, 10, 100])
-def test_the_mean_is_what_was_asked_for_and_its_generating_function_that_of_the_proof(mean, shape):
-    law = count_of(mean, shape)
-    assert mean * (1 - 1e-7) <= law.mean <= mean * (1 + 1e-8)
-    p = probabilities(law, 20_000)
-    k = np.arange(1, len(p) + 1)
-    assert p.sum() == pytest.approx(1, abs=1e-6)
-    assert p @ k == pytest.approx(law.mean, rel=1e-4)
-    # The derivative at x is as (1 - (1 - g) x) ** -(1 + s), which all prices rest on.
-    x = np.array([0.2, 0.7])
-    slopes = [(p * k * float(at) ** (k - 1)).sum() for at in x]
-    assert math.log(slopes[1] / slopes[0]) == pytest.approx(law.log_density_ratio(*(1 - x[::-1])))
-
-
-@pytest.mark.parametrize("mean, shape", [(10, -0.1), (10, 1.1), (0, 1.0), (10, math.nan)])
-def test_laws_that_are_none_are_refused(mean, shape):
-    with pytest.raises(ValueError, match="must be"):
-        count_of(mean, shape)
 
 
 # What a pure run costs
@@ -121,15 +87,14 @@ def worst_run(epsilon, n_atoms=300):
     return np.repeat([high, low], n_atoms) / n_atoms, np.repeat([low, high], n_atoms) / n_atoms
 
 
-@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("mean, epsilon", [(1, 1.0), (3, 0.3), (10, 1.0), (30, 3.0)])
-def test_the_pure_price_is_exact(mean, shape, epsilon):
-    law = count_of(mean, shape)
+def test_the_price_is_exact(mean, epsilon):
+    law = count_of(mean)
     one, other = (selected(law, run) for run in worst_run(epsilon))
     loss = np.abs(np.log(one / other)).max()
-    price = law.pure_price(epsilon)
+    price = law.price(epsilon)
     assert 0.99 * price < loss <= price
-    assert price < (2 + shape) * epsilon * (1 + 1e-9)
+    assert price < 3 * epsilon * (1 + 1e-9)
 
 
 def noisy_run(selection, scores):
@@ -139,7 +104,7 @@ def noisy_run(selection, scores):
     """
     at = np.arange(-150, 160)
     scale = selection.mechanism.grid_scale
-    law = laplace(scale=scale) if isinstance(selection.event, PureDpEvent) else norm(scale=scale)
+    law = laplace(scale=scale)
     noise = [law.cdf(at - score + 0.5) - law.cdf(at - score - 0.5) for score in scores]
     return np.column_stack(noise).ravel() / len(scores)
 
@@ -150,11 +115,10 @@ NEIGHBOURS = [([4, 0], [0, 4]), ([4, 4, 0], [4, 0, 4]), ([4], [0]), ([4, 3, 1], 
 
 
 @pytest.mark.parametrize("scores", NEIGHBOURS)
-@pytest.mark.parametrize("shape", SHAPES)
-def test_a_whole_selection_keeps_to_epsilon(shape, scores):
+def test_a_whole_selection_keeps_to_epsilon(scores):
     """Candidates that tie are in a fixed order here, and in the order of their draws there."""
-    selection = ChoiceRelease(8, 1.0, 0.0, declared(4), shape=shape)
-    one, other = (selected(selection.count, noisy_run(selection, of)) for of in scores)
+    selection = ChoiceRelease(8, 1.0, declared(4))
+    one, other = (selected(selection, noisy_run(selection, of)) for of in scores)
     seen = (one > 1e-12) & (other > 1e-12)
     loss = np.abs(np.log(one[seen] / other[seen])).max()
     assert loss <= 1.0 + 1e-6
@@ -163,25 +127,25 @@ def test_a_whole_selection_keeps_to_epsilon(shape, scores):
 
 def test_the_noise_of_a_single_run_is_too_little():
     """What the exact distribution above would show of a selection that paid for one run only."""
-    selection = ChoiceRelease(30, 1.0, 0.0, declared(4))
-    selection.mechanism = ChoiceRelease(1, 1.0, 0.0, declared(4)).mechanism
-    one, other = (selected(selection.count, noisy_run(selection, of)) for of in ([4], [0]))
+    selection = ChoiceRelease(30, 1.0, declared(4))
+    selection.mechanism = ChoiceRelease(1, 1.0, declared(4)).mechanism
+    one, other = (selected(selection, noisy_run(selection, of)) for of in ([4], [0]))
     seen = (one > 1e-9) & (other > 1e-9)
     assert np.abs(np.log(one[seen] / other[seen])).max() > 1.5
 
 
 def test_half_of_the_noise_is_too_little():
-    selection = ChoiceRelease(8, 1.0, 0.0, declared(4))
+    selection = ChoiceRelease(8, 1.0, declared(4))
     selection.mechanism = LaplaceMechanism(
         2 * selection.mechanism.epsilon, 4, granularity=1.0, on_grid=True
     )
-    one, other = (selected(selection.count, noisy_run(selection, of)) for of in WORST)
+    one, other = (selected(selection, noisy_run(selection, of)) for of in WORST)
     seen = (one > 1e-12) & (other > 1e-12)
     assert np.abs(np.log(one[seen] / other[seen])).max() > 1.5
 
 
 def test_a_number_of_candidates_that_is_known_costs_more():
-    selection = ChoiceRelease(8, 1.0, 0.0, declared(4))
+    selection = ChoiceRelease(8, 1.0, declared(4))
     runs = [noisy_run(selection, of) for of in ([4, 4, 0], [0, 0, 0])]
     count = 40
     one, other = (np.diff(np.append(0.0, np.cumsum(run)) ** count) for run in runs)
@@ -189,67 +153,15 @@ def test_a_number_of_candidates_that_is_known_costs_more():
     assert np.abs(np.log(one[seen] / other[seen])).max() > 1.5
 
 
-# What a Gaussian run costs
-# -------------------------
-
-
-def delta_of_selection(law, run, other, epsilon):
-    one, two = selected(law, run), selected(law, other)
-    return max((one - math.exp(epsilon) * two).clip(0).sum(), 0.0)
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("mu, delta", [(0.2, 1e-2), (1.0, 1e-3)])
-def test_the_gaussian_price_covers_a_whole_selection(shape, mu, delta):
-    law = count_of(8, shape)
-    at = np.linspace(-8, 9, 1001)
-    noise = [np.diff(norm.cdf(at, loc=mu * shift)) for shift in (0, 1)]
-    mixed = [np.column_stack(pair).ravel() / 2 for pair in (noise, noise[::-1])]
-    epsilon = law.gaussian_price(mu, delta)
-    for one, other in [noise, noise[::-1], mixed, mixed[::-1]]:
-        assert delta_of_selection(law, one, other, epsilon) <= delta
-    assert delta_of_selection(law, *mixed, epsilon / 3) > delta
-
-
-@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("mean", [1, 10])
-def test_prices_are_rounded_up(mean, shape):
-    law = count_of(mean, shape)
-    for mu in (0.01, 0.3, 2.0):
-        one_run = gaussian_epsilon(1e-6 / law.mean, mu)
-        assert law.gaussian_price(mu, 1e-6) > one_run + law._gaussian_ranks(mu)
+def test_prices_are_rounded_up(mean):
+    law = count_of(mean)
     with mpmath.workdps(60):
         stop = mpmath.mpf(float(law.stop))
         for epsilon in (1e-4, 0.3, 0.999, 1.0, 5.0, 400.0, 1e4):
             power = mpmath.exp(epsilon)
             ratio = mpmath.log((power + stop) / (1 + stop * power))
-            assert law.pure_price(epsilon) > epsilon + (1 + mpmath.mpf(shape)) * ratio
-
-
-@pytest.mark.parametrize("mean", [1, 10])
-def test_ranks_of_gaussian_runs_differ_by_at_most_what_is_priced(mean):
-    law = count_of(mean, 0.5)
-    threshold = np.linspace(-12, 12, 20_001)
-    for mu in (1e-3, 0.3, 2.0, 30.0):
-        found = law.log_density_ratio(norm.cdf(threshold), norm.cdf(threshold + mu)).max()
-        assert law._gaussian_ranks(mu) == pytest.approx(found, rel=1e-4, abs=1e-12)
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("mu, delta", [(0.05, 1e-5), (0.3, 1e-6), (1.0, 1e-3)])
-def test_prices_are_below_those_of_published_renyi_bounds(shape, mu, delta):
-    law = count_of(10, shape)
-
-    def published(event):
-        whole = dp_event.RepeatAndSelectDpEvent(event, law.mean, shape)
-        return RdpAccountant().compose(whole).get_epsilon(delta)
-
-    ours = law.gaussian_price(mu, delta)
-    theirs = published(dp_event.GaussianDpEvent(1 / mu))
-    assert 0.25 * theirs < ours < theirs
-    # At their largest orders, the bound for Laplace noise is that of pure runs.
-    theirs = published(dp_event.LaplaceDpEvent(1 / mu))
-    assert law.pure_price(mu) < theirs + 0.02
+            assert law.price(epsilon) > epsilon + 2 * ratio
 
 
 # Noise and the choice
@@ -257,29 +169,18 @@ def test_prices_are_below_those_of_published_renyi_bounds(shape, mu, delta):
 
 
 @pytest.mark.parametrize("n_iter", [1, 2, 10])
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("epsilon", [1e-4, 0.5, 20.0])
-def test_the_budget_is_used_and_not_exceeded(n_iter, shape, epsilon):
-    selection = ChoiceRelease(n_iter, epsilon, 0.0, declared(SCORE_UNITS), shape=shape)
+@pytest.mark.parametrize("epsilon", [1e-4, 0.5, 20.0, 1e4])
+def test_the_budget_is_used_and_not_exceeded(n_iter, epsilon):
+    selection = ChoiceRelease(n_iter, epsilon, declared(SCORE_UNITS))
     run_epsilon = 1 / selection.mechanism.noise_multiplier
-    assert epsilon * (1 - 1e-8) < selection.count.pure_price(run_epsilon) <= epsilon
+    assert epsilon * (1 - 1e-8) < selection.price(run_epsilon) <= epsilon
     assert selection.event == PureDpEvent(epsilon)
-
-
-def test_normal_noise_is_taken_where_it_is_less():
-    pure = ChoiceRelease(10, 1.0, 1e-6, declared(SCORE_UNITS))
-    assert pure.event == PureDpEvent(1.0)
-    normal = ChoiceRelease(10, 1.0, 0.1, declared(SCORE_UNITS))
-    assert normal.event == ApproximateDpEvent(1.0, 0.1)
-    assert normal.standard_deviation < pure.standard_deviation
-    price = normal.count.gaussian_price(1 / normal.mechanism.noise_multiplier, 0.1)
-    assert 1 - 1e-6 < price <= 1.0
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1e-5, -1.0, math.nan])
 def test_budgets_for_noise_alone_are_refused(epsilon):
     with pytest.raises(ValueError, match="epsilon must be at least"):
-        ChoiceRelease(10, epsilon, 0.0, declared(1))
+        ChoiceRelease(10, epsilon, declared(1))
 
 
 # Blocks

@@ -75,7 +75,7 @@ RELEASES = {
         [1.0, 2.0, 3.0],
     ),
     ChoiceRelease: (
-        lambda delta: ChoiceRelease(10, 1.0, delta, partial(block_score_sensitivity, n_units=8)),
+        lambda delta: ChoiceRelease(10, 1.0, partial(block_score_sensitivity, n_units=8)),
         [3, 5, 4],
     ),
 }
@@ -254,7 +254,7 @@ POSITIONS = {
     "from_noise_multiplier": 1,
     "VectorRelease": 2,
     "SumRelease": 1,
-    "ChoiceRelease": 3,
+    "ChoiceRelease": 2,
 }
 KEYWORDS = {"sensitivity", "sensitivities", "l1", "l2"}
 # Claims of papers, which no noise of a sound release is scaled to.

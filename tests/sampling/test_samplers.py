@@ -232,9 +232,9 @@ def test_seeded_results_do_not_depend_on_the_division_of_work(sampler_class):
     sampler = sampler_class(random_state=5).fit(X)
     expected, score = sampler.sample(X, 2), sampler.score(X)
     projections = sampler.project(X) if sampler_class in LOCAL_SAMPLERS else None
-    # There are as many chunks as jobs, or with a bar as users.
-    for n_jobs, verbose in ((2, 0), (5, 0), (1, 1)):
-        sampler.set_params(n_jobs=n_jobs, verbose=verbose)
+    # There are as many chunks as jobs.
+    for n_jobs in (2, 5):
+        sampler.set_params(n_jobs=n_jobs)
         assert sampler.score(X) == score
         if projections is not None:
             np.testing.assert_array_equal(sampler.project(X), projections)
@@ -262,19 +262,6 @@ def test_seeded_results_do_not_depend_on_processes(other_processes):
         sampler.set_params(n_jobs=2, ledger=ledger)
         np.testing.assert_array_equal(sampler.sample(X, 2), expected)
         assert ledger.spent()[0] == 2.0
-
-
-@pytest.mark.parametrize("n_jobs", [1, 2])
-@pytest.mark.parametrize("sampler_class", SAMPLERS)
-def test_progress_bar_changes_nothing(sampler_class, n_jobs, capsys):
-    X = make_input(sampler_class)
-    sampler = sampler_class(random_state=0, n_jobs=n_jobs).fit(X)
-    expected = sampler.transform(X)
-    assert capsys.readouterr().err == ""
-    np.testing.assert_array_equal(sampler.set_params(verbose=1).transform(X), expected)
-    printed = capsys.readouterr()
-    assert sampler_class.__name__ in printed.err and "100%" in printed.err
-    assert printed.out == ""
 
 
 # What an estimator holds
@@ -336,7 +323,7 @@ def test_rows_of_a_cost_frame_are_the_columns_of_X(sampler_class):
     fitted = sampler_class(cost_matrix=cost).fit(X)
     np.testing.assert_array_equal(fitted.cost_matrix_, line_cost(5))
     alphabetical = cost.sort_index().sort_index(axis=1)
-    with pytest.raises(ValueError, match=r"have other names .* cost.loc\[X.columns, X.columns\]"):
+    with pytest.raises(ValueError, match="cost_matrix has the names of X in another order"):
         sampler_class(cost_matrix=alphabetical).fit(X)
     reindexed = sampler_class(cost_matrix=alphabetical.loc[names, names]).fit(X)
     np.testing.assert_array_equal(reindexed.cost_matrix_, line_cost(5))
@@ -543,16 +530,19 @@ def test_wasserstein_projection_has_the_best_score_of_all():
 
 BAD_GEOMETRY = [
     ({"input_points": [[0], [1]]}, "input_points has 2 rows but X has 5 features"),
-    ({"input_points": [0, 1, 2, 3, 4]}, r"input_points must have shape .*reshape\(-1, 1\)"),
-    ({"output_points": [0, 1, 2, 3, 4]}, r"output_points must have shape"),
+    ({"input_points": [0, 1, 2, 3, 4]}, r"Expected 2D array(.|\n)*reshape\(-1, 1\)"),
+    ({"output_points": [0, 1, 2, 3, 4]}, "Expected 2D array, got 1D array instead"),
     ({"input_points": [[0], [1], [2], [3], [np.nan]]}, "input_points contains NaN"),
-    ({"output_points": np.zeros((5, 2))}, "give points of one space, or a cost_matrix"),
+    (
+        {"output_points": np.zeros((5, 2))},
+        "measure distances between these points .*, or a cost_matrix",
+    ),
     ({"cost_matrix": np.full((5, 5), np.nan)}, "cost_matrix contains NaN or infinity"),
-    ({"cost_matrix": np.ones((4, 5))}, "cost_matrix has 4 rows but X has 5 features"),
+    ({"cost_matrix": np.ones((4, 5))}, r"cost_matrix has shape \(4, 5\); with 5 features"),
     ({"cost_matrix": np.ones(5)}, r"cost_matrix must be .* of shape \(n_inputs, n_outputs\)"),
     (
         {"cost_matrix": np.ones((5, 4)), "output_points": np.zeros((3, 1))},
-        "cost_matrix has 4 columns but output_points has 3 rows",
+        r"cost_matrix has shape \(5, 4\); .* must be \(5, 3\)",
     ),
     ({"metric": "crow"}, "metric='crow' does not measure .*[Mm]etric.*Give another metric"),
     ({"metric": "precomputed"}, "give costs as cost_matrix"),
@@ -738,7 +728,6 @@ def test_bad_numbers_of_samples_are_refused_before_the_charge(sampler_class, n_s
         ({"n_jobs": "2"}, "'n_jobs' parameter"),
         ({"random_state": "seed"}, "'random_state' parameter"),
         ({"epsilon": -1.0}, "'epsilon' parameter"),
-        ({"verbose": -1}, "'verbose' parameter"),
         ({"output": "label"}, "'output' parameter"),
     ],
 )
