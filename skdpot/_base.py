@@ -143,10 +143,13 @@ def validate_private_data(
     return checked
 
 
-def refuse_other_order(name: str, table: Any, names: Any, axis: str = "index") -> None:
+def refuse_other_order(
+    name: str, table: Any, names: Any, axis: str = "index", *, words: bool = False
+) -> None:
     """Raise if a frame or series has the names of X in another order.
 
-    It is matched with X by position. Other names say nothing about the order.
+    It is matched with X by position. Other names say nothing about the order. With `words`, other
+    names of text are refused as well.
 
     Examples
     --------
@@ -161,10 +164,11 @@ def refuse_other_order(name: str, table: Any, names: Any, axis: str = "index") -
         return
     # Other names, or none, say nothing about the order.
     labels, names = list(getattr(table, axis, ())), list(names)
-    if labels != names and set(labels) == set(names):
+    others = words and bool(names) and all(isinstance(each, str) for each in labels + names)
+    if labels != names and (others or set(labels) == set(names)):
         raise ValueError(
-            f"{name} has the names of X in another order, and is read by position. Put it in the "
-            "order of X, as by reindex."
+            f"{name} has {'other names than X, or the same' if others else 'the names of X'} in "
+            "another order, and is read by position. Put it in the order of X, as by reindex."
         )
 
 

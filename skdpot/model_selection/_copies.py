@@ -6,8 +6,6 @@ has, the memory of a larger array, the width of its longest text.
 
 import datetime
 import decimal
-import fractions
-import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,7 +21,7 @@ from skdpot.tables import objects, take_rows
 # Types of values that are kept as they are: they cannot be changed, and refer to no others.
 _KEPT = {
     type(None), bool, int, float, complex, str, bytes, datetime.date, datetime.datetime,
-    datetime.time, datetime.timedelta, decimal.Decimal, fractions.Fraction, uuid.UUID,
+    datetime.time, datetime.timedelta, decimal.Decimal,
     *(set(np.sctypeDict.values()) - {np.void, np.object_}),
 }  # fmt: skip
 

@@ -12,7 +12,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skdpot._base import PrivateEstimator, count_columns
+from skdpot._base import PrivateEstimator, count_columns, plain_bar
 from skdpot._sklearn_compat import Interval, fit_context, one_blas_thread, validate_parameters
 from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
 from skdpot.privacy.checks import shown
@@ -86,6 +86,8 @@ class BaseLocalSampler(
     random_state : int or RandomState, default=None
         None uses the operating system's cryptographic source. Seeded samples can be reproduced, so
         they are *not private*: use seeds for tests and teaching only.
+    verbose : int, default=0
+        Whether to show a progress bar over chunks of users.
 
     Attributes
     ----------
@@ -103,6 +105,7 @@ class BaseLocalSampler(
         "n_jobs": [Integral, None],
         "ledger": "no_validation",
         "random_state": ["random_state"],
+        "verbose": ["verbose"],
     }
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -278,9 +281,10 @@ class BaseLocalSampler(
 
         Raises if joblib does not understand `n_jobs`, so that this is known before a charge.
         """
-        # The work on a chunk takes up to 1 MiB.
+        # A progress bar is shown over a hundred chunks, and the work on one takes up to 1 MiB.
+        n_chunks = max(effective_n_jobs(self.n_jobs), 100 if self.verbose else 1)
         in_cache = (1 << 17) // self._doubles_per_user(n_samples)
-        size = max(1, min(in_cache, -(-n_users // effective_n_jobs(self.n_jobs))))
+        size = max(1, min(in_cache, -(-n_users // n_chunks)))
         return tuple(slice(start, start + size) for start in range(0, n_users, size))
 
     def _map(self, function: Callable[..., Any], chunks: Any, *per_user: Any) -> np.ndarray:
@@ -291,8 +295,9 @@ class BaseLocalSampler(
         # Without max_nbytes=None, joblib would write large chunks, which are private, to files.
         parallel = Parallel(n_jobs=self.n_jobs, prefer="threads", max_nbytes=None)
         tasks = (delayed(function)(*(array[chunk] for array in per_user)) for chunk in chunks)
-        with one_blas_thread():
-            return np.concatenate(parallel(tasks))
+        bar = {"desc": type(self).__name__, "total": len(chunks), "disable": not self.verbose}
+        with one_blas_thread(), plain_bar(tasks, **bar) as watched:
+            return np.concatenate(parallel(watched))
 
 
 def check_n_samples(n_samples: Any) -> int:

@@ -93,6 +93,7 @@ class BaseDistributionSampler(BaseLocalSampler):
         n_jobs=None,
         ledger=None,
         random_state=None,
+        verbose=0,
     ) -> None:
         self.epsilon = epsilon
         self.input_points = input_points
@@ -104,6 +105,7 @@ class BaseDistributionSampler(BaseLocalSampler):
         self.n_jobs = n_jobs
         self.ledger = ledger
         self.random_state = random_state
+        self.verbose = verbose
 
     @abstractmethod
     def _plan_projection(
@@ -308,7 +310,7 @@ def _validate_weights(estimator, X, reset):
         ),
     }
     refuse_other_order("input_points", estimator.input_points, names)
-    refuse_other_order("cost_matrix", estimator.cost_matrix, names)
+    refuse_other_order("cost_matrix", estimator.cost_matrix, names, words=True)
     X = validate_private_data(
         estimator, X, instead=instead, accept_sparse="csr", dtype=np.float64, reset=reset
     )
@@ -384,6 +386,7 @@ class WassersteinProjectionSampler(BaseDistributionSampler):
     {n_jobs}
     {ledger}
     {random_state}
+    {verbose}
 
     Attributes
     ----------
@@ -466,11 +469,12 @@ class WassersteinProjectionSampler(BaseDistributionSampler):
         n_jobs=None,
         ledger=None,
         random_state=None,
+        verbose=0,
     ) -> None:
         super().__init__(
             epsilon, input_points=input_points, output_points=output_points, metric=metric,
             order=order, cost_matrix=cost_matrix, output=output, n_jobs=n_jobs, ledger=ledger,
-            random_state=random_state,
+            random_state=random_state, verbose=verbose,
         )  # fmt: skip
         self.base_measure = base_measure
         self.solver = solver
@@ -531,6 +535,7 @@ class KLProjectionSampler(BaseDistributionSampler):
     {n_jobs}
     {ledger}
     {random_state}
+    {verbose}
 
     Attributes
     ----------
@@ -592,11 +597,12 @@ class KLProjectionSampler(BaseDistributionSampler):
         n_jobs=None,
         ledger=None,
         random_state=None,
+        verbose=0,
     ) -> None:
         super().__init__(
             epsilon, input_points=input_points, output_points=output_points, metric=metric,
             order=order, cost_matrix=cost_matrix, output=output, n_jobs=n_jobs, ledger=ledger,
-            random_state=random_state,
+            random_state=random_state, verbose=verbose,
         )  # fmt: skip
         self.base_measure = base_measure
 
@@ -638,6 +644,7 @@ class ExponentialMechanismSampler(BaseDistributionSampler):
     {n_jobs}
     {ledger}
     {random_state}
+    {verbose}
 
     Attributes
     ----------

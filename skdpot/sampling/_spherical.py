@@ -43,6 +43,7 @@ class SphericalProjectionSampler(BaseLocalSampler):
     {n_jobs}
     {ledger}
     {random_state}
+    {verbose}
 
     Attributes
     ----------
@@ -94,14 +95,16 @@ class SphericalProjectionSampler(BaseLocalSampler):
     }
 
     def __init__(
-        self, epsilon=1.0, *, order=1, method="auto", n_jobs=None, ledger=None, random_state=None
-    ) -> None:
+        self, epsilon=1.0, *, order=1, method="auto", n_jobs=None, ledger=None,
+        random_state=None, verbose=0,
+    ) -> None:  # fmt: skip
         self.epsilon = epsilon
         self.order = order
         self.method = method
         self.n_jobs = n_jobs
         self.ledger = ledger
         self.random_state = random_state
+        self.verbose = verbose
 
     def _validate(self, X):
         validate_private_data(self, X, dtype=np.float64, reset=True)

@@ -264,6 +264,18 @@ def test_seeded_results_do_not_depend_on_processes(other_processes):
         assert ledger.spent()[0] == 2.0
 
 
+@pytest.mark.parametrize("sampler_class", SAMPLERS)
+def test_progress_bar_changes_nothing(sampler_class, capsys):
+    X = make_input(sampler_class)
+    sampler = sampler_class(random_state=0).fit(X)
+    expected = sampler.transform(X)
+    assert capsys.readouterr().err == ""
+    np.testing.assert_array_equal(sampler.set_params(verbose=1).transform(X), expected)
+    printed = capsys.readouterr()
+    assert sampler_class.__name__ in printed.err and "100%" in printed.err
+    assert printed.out == ""
+
+
 # What an estimator holds
 # -----------------------
 
@@ -323,8 +335,10 @@ def test_rows_of_a_cost_frame_are_the_columns_of_X(sampler_class):
     fitted = sampler_class(cost_matrix=cost).fit(X)
     np.testing.assert_array_equal(fitted.cost_matrix_, line_cost(5))
     alphabetical = cost.sort_index().sort_index(axis=1)
-    with pytest.raises(ValueError, match="cost_matrix has the names of X in another order"):
+    with pytest.raises(ValueError, match="cost_matrix has other names than X, or the same"):
         sampler_class(cost_matrix=alphabetical).fit(X)
+    with pytest.raises(ValueError, match="cost_matrix has other names than X"):
+        sampler_class(cost_matrix=cost.set_axis(list("vwxyz"))).fit(X)
     reindexed = sampler_class(cost_matrix=alphabetical.loc[names, names]).fit(X)
     np.testing.assert_array_equal(reindexed.cost_matrix_, line_cost(5))
     # Where either side has no names, there is nothing to compare.
