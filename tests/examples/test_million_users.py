@@ -37,7 +37,7 @@ def example(monkeypatch):
 
 
 def samples_of(paths):
-    return [np.load(path)["samples"][:, 0] for path in paths]
+    return [np.load(path)[:, 0] for path in paths]
 
 
 def test_every_user_is_charged_once_and_released_once(example, tmp_path):
