@@ -90,7 +90,7 @@ def releases(example, folder, n_files, base_measure="balanced", **options):
         sources = [new / path.name for path in real]
         for path, source in zip(real, sources, strict=True):
             os.link(path, source)
-        targets = [source.with_name(source.name.replace("real", "made")) for source in sources]
+        targets = [new / f"made-{number}.npy" for number in range(n_files)]
         ledger = PrivacyLedger(epsilon=EPSILON, path=new / "ledger")
         release_files(sampler, sources, targets, ledger=ledger, **options)
         shutil.rmtree(new)
