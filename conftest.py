@@ -1,8 +1,12 @@
 """Import of the package's modules for their doctests."""
 
 import importlib
+import os
 from contextlib import suppress
 from pathlib import Path
+
+# Workers take all cores: a second level of threads would only get in their way.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 PROJECT = Path(__file__).parent
 
