@@ -30,6 +30,7 @@ def test_choices_are_candidates_and_near_their_bounds(results):
     assert len(results.ten.groups) == len(results.ten.weights) == 10
 
 
+@pytest.mark.experiment
 def test_skewed_weights_pull_the_barycenter_to_their_group(example, results):
     centres = np.array([one.support.mean(axis=0) for one in results.five])
     expected = np.array(example.WEIGHTINGS) @ example.MEANS

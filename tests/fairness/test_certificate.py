@@ -260,6 +260,7 @@ def test_a_repair_without_held_out_rows_has_no_certificate(parameters):
     assert fair.fit(X, sensitive_features=groups).certificate_ is None
 
 
+@pytest.mark.experiment
 def test_a_private_repair_has_no_certificate():
     X, groups = wide_rows(n=190)
     fair = FairBarycenterPreprocessor(

@@ -12,6 +12,7 @@ from skdpot import FairBarycenterPreprocessor, tables
 from skdpot.fairness import CandidateSupport, FreeSupport
 from skdpot.tables import Table, find_columns
 from tests.oracles.fair_tables import in_polars, mixed_frame, transport_cost
+from tests.quick import first_quick
 
 MIXED = mixed_frame()
 FEATURES = MIXED.columns.drop("group")
@@ -266,7 +267,7 @@ def test_the_objective_is_that_of_numbers_ranks_and_categories(scale):
 # --------------
 
 
-@pytest.mark.parametrize("support", [FreeSupport(), CandidateSupport(method="bundle")])
+@pytest.mark.parametrize("support", first_quick([FreeSupport(), CandidateSupport(method="bundle")]))
 def test_repaired_rows_are_valid_and_keep_their_types(support):
     options = {"method": support.set_params(n_support=40)}
     fair, _ = repair(MIXED, **options)

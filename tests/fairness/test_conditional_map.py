@@ -97,6 +97,7 @@ def test_a_number_that_a_fifteenth_of_the_rows_have_stays_one():
     assert np.mean(~none & (images[:, 1] < new[new > 0].min())) < 0.005
 
 
+@pytest.mark.experiment
 def test_values_stay_on_their_lattice_and_in_their_range():
     codes, groups = mixed_table(1200, 0.8)
     images = fit(codes, groups).images(codes, groups, keys_of(1200))
@@ -107,6 +108,7 @@ def test_values_stay_on_their_lattice_and_in_their_range():
     assert (images.max(axis=0) <= codes.max(axis=0)).all()
 
 
+@pytest.mark.experiment
 def test_images_depend_on_the_row_and_its_key_alone():
     # More rows than are moved at a time.
     codes, groups = mixed_table(2000, 0.6)
@@ -129,6 +131,7 @@ def test_rows_without_a_group_and_fixed_columns_are_left_as_they_are():
     assert (images[700:] != codes[700:]).mean() > 0.2
 
 
+@pytest.mark.experiment
 def test_given_a_fixed_column_groups_have_one_distribution():
     codes, groups = mixed_table(6000, 0.6)
     repair = fit(codes, groups, fixed=(3,))
@@ -151,6 +154,7 @@ def test_missing_values_have_one_share_in_all_groups():
     assert not np.isnan(images[:, 1:]).any()
 
 
+@pytest.mark.experiment
 def test_values_that_the_fit_has_not_seen_get_images_too():
     codes, groups = mixed_table(600, 0.6)
     repair = fit(codes, groups)

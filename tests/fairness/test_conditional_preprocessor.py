@@ -86,6 +86,7 @@ def test_groups_are_hidden_by_a_support_alone_where_few_rows_depend_on_them_in_n
     assert areas["auto"] < 0.65 < 0.75 < areas["conditional"]
 
 
+@pytest.mark.experiment
 def test_types_values_and_the_index_are_kept(fitted):
     repaired = fitted.transform(PEOPLE)
     assert repaired.columns.tolist() == FEATURES == fitted.get_feature_names_out().tolist()

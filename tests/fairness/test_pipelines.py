@@ -62,6 +62,7 @@ def assert_finds_the_difference(results):
     assert accuracy[0] > 0.65 and accuracy[1] > 0.5
 
 
+@pytest.mark.experiment
 def test_a_search_with_the_attribute_as_a_column(people):
     X, y = people
     scoring = {

@@ -67,6 +67,7 @@ def test_the_guarantee():
     assert fit().privacy_guarantee_ is None
 
 
+@pytest.mark.experiment
 def test_weights_are_released_and_there_is_no_certificate():
     """The purity test holds that the map is fitted to drawn rows alone."""
     fitted = fit(MANY)
@@ -166,6 +167,7 @@ def test_groups_are_harder_to_find_and_columns_keep_their_kinds():
     assert abs(np.subtract(*rows.groupby(MANY["group"])["number"].mean())) < 0.2
 
 
+@pytest.mark.experiment
 def test_with_a_small_budget_rows_are_left_as_they_are():
     """Nothing is moved rather than by what noise says, be it of few rows or of little budget."""
     for frame, epsilon in ((MANY, 0.02), (mixed_frame(120)[COLUMNS], 2.0)):

@@ -65,6 +65,7 @@ def test_each_row_is_drawn_by_its_own_coupling():
     np.testing.assert_allclose(images.mean(axis=0), mean, atol=0.05)
 
 
+@pytest.mark.experiment
 def test_new_rows_have_one_law_up_to_sampling():
     X, labels = shifted_groups((400, 500))
     new, groups = shifted_groups((400, 500), seed=1)

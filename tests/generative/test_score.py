@@ -53,6 +53,7 @@ def test_a_score_can_be_repeated_with_a_seed_and_varies_without():
     assert fitted.score(X) != fitted.score(X)
 
 
+@pytest.mark.experiment
 def test_labels_count_in_the_score():
     """Records are generated for the labels of the given ones, whatever shares the classes have."""
     rng = np.random.default_rng(0)

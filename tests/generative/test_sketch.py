@@ -77,6 +77,7 @@ def assert_same_samples(one, other):
 # -----------------
 
 
+@pytest.mark.experiment
 def test_digits_are_learned():
     X, y = load_digits(return_X_y=True)
     rows = np.random.default_rng(0).permutation(len(X))

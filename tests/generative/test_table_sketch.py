@@ -125,6 +125,7 @@ def test_marginals_without_noise_are_the_counts():
     assert begin == len(released["pairs"])
 
 
+@pytest.mark.experiment
 @pytest.mark.parametrize("target", first_quick(["age", "gain", "wage"], 1))
 def test_a_band_of_a_target_of_numbers_is_in_its_class_alone(target):
     schema = read_schema(SCHEMA, target)

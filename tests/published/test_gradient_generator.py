@@ -517,6 +517,7 @@ def test_the_published_accounting_spends_what_it_claims():
     assert spent[0] <= 3.0 < spent[1]
 
 
+@pytest.mark.experiment
 @pytest.mark.parametrize("n_iter", [1, 45])
 def test_progress_ends_with_the_budget(n_iter, capsys, monkeypatch):
     # To which tqdm would cut what it shows.
