@@ -24,7 +24,7 @@ from joblib import Parallel, delayed, wrap_non_picklable_objects
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-import skdpot
+from skdpot import __version__
 from skdpot.privacy import PrivacyLedger, Receipt
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import event_to_json
@@ -161,7 +161,7 @@ def release_files(
     names, files = _check_files(sources, targets, read)
     quiet = copy.copy(sampler).set_params(ledger=None, random_state=None)
     facts = {
-        "version": skdpot.__version__,
+        "version": __version__,
         # A copy of the key beside another ledger would charge there what is drawn here.
         "ledger": ledger.identity,
         "partition": partition,

@@ -189,7 +189,6 @@ def test_audit_refuses_what_are_no_weights(weights):
         {"base_measure": np.array([0.2, 0.0, 0.1, 0.0, 0.2, 1e-300, 0.1])},
         {"solver": "exact"},
         {"solver": "entropic", "tol": 0.5},
-        {"solver": "entropic", "max_iter": 1},
         {"order": 3},
     ],
     ids=lambda parameters: " ".join(parameters),

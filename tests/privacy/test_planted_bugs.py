@@ -368,7 +368,7 @@ def test_as_many_generated_points_as_records_are_noticed(planted, seed, monkeypa
 
     def release(records, random_state):
         source = make_source(random_state)
-        step, vector, recorder = make_step("joint", batch_size=4, reg=5.0)
+        step, vector, recorder = make_step("per image", batch_size=4, reg=5.0)
         sampled = poisson_sample(source, len(records), 0.95)
         step.backpropagate(batch_of(np.reshape(records, (-1, 2))[sampled]))
         mechanism = GaussianMechanism.from_noise_multiplier(

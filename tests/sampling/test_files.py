@@ -11,7 +11,6 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
-import skdpot
 from skdpot import (
     PrivacyLedger,
     SphericalProjectionSampler,
@@ -388,12 +387,12 @@ def test_another_call_is_told_apart(setting, monkeypatch):
         with pytest.raises(ValueError, match=f"differs in {what}"):
             setting.release(**changed)
     with monkeypatch.context() as patched:
-        patched.setattr(skdpot, "__version__", "9.0")
+        patched.setattr("skdpot.sampling._files.__version__", "9.0")
         with pytest.raises(ValueError, match="differs in version"):
             setting.release()
     released = setting.release()
     # Nothing is drawn any more, by whatever version.
-    monkeypatch.setattr(skdpot, "__version__", "9.0")
+    monkeypatch.setattr("skdpot.sampling._files.__version__", "9.0")
     assert setting.release() == released
     # A copy of the key is of no use to another ledger or partition.
     (setting.folder / "other.files.key").write_bytes(key)
