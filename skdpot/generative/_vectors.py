@@ -52,6 +52,7 @@ from skdpot.generative._records import (
     read_points,
     unseen_points,
 )
+from skdpot.generative._table import SumsOfParts
 from skdpot.privacy.charging import ExpectedError
 from skdpot.privacy.sensitivity import repeated_count_sensitivity
 from skdpot.releases import RADIUS, SketchReleases
@@ -476,14 +477,15 @@ class MomentsOfParts(SketchSeries):
 
     def read(self, total: np.ndarray) -> FittedRecords:
         """Return the sketch of the sum of all parts: one cluster for each class."""
-        releases, sums = self._releases(None), self._by_release(total)
+        of_all, sums = self._of_all_owners, self._by_release(total)
         noise_of = {
-            name: math.sqrt(self.n_parts) * releases.standard_deviation(name, sensitivity)
+            name: of_all.standard_deviation(name, sensitivity)
             for name, (_, sensitivity, _) in self._layout.items()
         }
         norms = fit_norms(sums["norms"], noise_of["norms"])
         # Nearly no row may be clipped: what clipping takes from sums is not given back.
-        radius = min(r for r in self.radii if r == 1 or r >= norms.quantiles(0.9)[0])
+        least = norms.quantiles(0.9)[0]
+        radius = min(r for r in self.radii if r == 1 or r >= least)
         sizes, n_codes = sums["counts"], self.encoder.n_codes
         sizes = np.maximum(sizes, max(_LEAST_CLASS * sizes.mean(), 1.0))
         units = (radius / RADIUS / sizes)[:, None]
@@ -511,11 +513,15 @@ class MomentsOfParts(SketchSeries):
         return FittedRecords(self.space, sketch, None)
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
-        """Return the standard errors of the size and of the mean of a class, of one owner."""
+        """Return the standard errors of the size and of the mean of a class, of all owners."""
         class_size = n_records / max(self.space.n_classes, 1)
         return errors_of_classes(
-            self._releases(None), class_size, self.encoder.n_codes, f"means {self.radii[0]}"
+            self._of_all_owners, class_size, self.encoder.n_codes, f"means {self.radii[0]}"
         )
+
+    @property
+    def _of_all_owners(self) -> SumsOfParts:
+        return SumsOfParts(self._releases(None), self.n_parts, None, noisy=False)
 
     def run(self, records: Any, source: Any) -> FittedRecords:
         """Return the sketch of one owner alone."""
@@ -533,7 +539,7 @@ class MomentsOfParts(SketchSeries):
 
 
 def errors_of_classes(
-    releases: SketchReleases, class_size: float, n_codes: int, means: str = "means"
+    releases: SketchReleases | SumsOfParts, class_size: float, n_codes: int, means: str = "means"
 ) -> tuple[ExpectedError, ...]:
     """Return the standard errors of the size and of the mean of a class.
 

@@ -24,6 +24,7 @@ from skdpot.parts import Agreement, add_parts, make_part
 from skdpot.privacy import BudgetExceededError, allow_useless_releases
 from skdpot.privacy.audit import audit
 from skdpot.privacy.noise import keyed_source
+from skdpot.releases import RADIUS
 from tests.quick import first_quick
 
 OWNERS = ("north", "south", "west")
@@ -440,6 +441,15 @@ def test_parts_of_vectors_have_the_noise_that_their_shares_buy():
     spent = np.sqrt(sum(shares)) * plan.event.event.noise_multiplier
     for scale, accepted in SCALES:
         assert (abs(spent / scale - 1) < 0.1) == accepted
+
+
+def test_errors_that_are_shown_before_a_charge_are_those_of_the_sum():
+    release = agreed_vectors()._planned()[1].release
+    one = release._releases(None)
+    for error, name in zip(release.expected_errors(9 * N), ("counts", "means 1.0"), strict=True):
+        of_owner = one.standard_deviation(name, release._layout[name][1])
+        share = {"counts": 1.0, "means 1.0": np.sqrt(2) / RADIUS / (4.5 * N)}[name]
+        assert error.error == pytest.approx(np.sqrt(3) * of_owner * share)
 
 
 def test_no_record_moves_the_sums_of_vectors_further_than_declared():
