@@ -10,7 +10,7 @@ from scipy import sparse
 from scipy.spatial.distance import cdist
 
 from skdpot.transport import TransportConvergenceWarning, exact_transport
-from skdpot.transport.barycenter import CandidateBarycenter, PointGroup, candidate_barycenter
+from skdpot.transport.barycenter import BarycenterResult, PointGroup, candidate_barycenter
 from tests.oracles.barycenter import best_choice, capped_barycenter_value, objective_of
 
 MEANS = np.array([(-2, -2), (2, 2), (2, -2), (-2, 2), (0, 0)])
@@ -45,7 +45,7 @@ def random_problem(n_groups, n, n_candidates, n_features=2, order=2, seed=0):
 
 def assert_consistent(result, costs, weights, n_support, masses=None):
     """Check everything that a result says about itself by means of other solvers."""
-    assert isinstance(result, CandidateBarycenter)
+    assert isinstance(result, BarycenterResult)
     n_candidates = np.shape(costs[0])[1]
     scale = max(np.ptp(cost) for cost in costs) + 1e-3 * max(np.abs(cost).max() for cost in costs)
     scale = scale or 1e-9

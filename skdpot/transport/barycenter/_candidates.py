@@ -11,17 +11,25 @@ import math
 import operator
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment, linprog
 
 from ..base_measure import TransportConvergenceWarning
-from ..exact import TransportResult, exact_transport
 from ..polytope import check_masses, check_numbers, check_range, check_weights
-from ._relaxation import METHODS, Arrays, Group, Relaxation, Rounds, ask, drive, into_capped_simplex
+from ._relaxation import (
+    METHODS,
+    BarycenterResult,
+    Group,
+    Relaxation,
+    Rounds,
+    ask,
+    coupling_of_choice,
+    drive,
+    into_capped_simplex,
+)
 
 # The largest number of couplings and shares. For larger programs, HiGHS takes minutes.
 LARGEST_EXACT = 200_000
@@ -29,41 +37,10 @@ LARGEST_EXACT = 200_000
 _MOST_PARTS = 16
 # Beyond this number of pairs, an optimal assignment would take longer than the solver did.
 _LARGEST_ASSIGNMENT = 2_000_000
-
-
-@dataclass(frozen=True, eq=False)
-class CandidateBarycenter:
-    """A barycenter on candidates, with a certificate.
-
-    Attributes
-    ----------
-    chosen : ndarray of shape (n_support,)
-        Indices of the chosen candidates, distinct and in ascending order.
-    objective : float
-        Weighted sum of the groups' exact transport costs to equal masses on the chosen candidates.
-    shares : ndarray of shape (n_candidates,)
-        Solution of the relaxed problem: non-negative masses of at most ``1 / n_support``, sum 1.
-    relaxed_objective : float
-        Weighted sum of the groups' exact transport costs to `shares`: an upper bound on the
-        optimum of the relaxed problem.
-    lower_bound : float
-        Lower bound on the optimum of the relaxed problem, and so on the objective of any choice.
-    n_iter : int
-        Number of rounds: one message of n_candidates numbers from each group, and one to all.
-    converged : bool
-        Whether ``relaxed_objective - lower_bound`` is at most `tol` times `relaxed_objective`.
-    plans : list of scipy.sparse.csr_array of shape (n_s, n_support)
-        Optimal couplings of the groups with the chosen candidates.
-    """
-
-    chosen: np.ndarray
-    objective: float
-    shares: np.ndarray
-    relaxed_objective: float
-    lower_bound: float
-    n_iter: int
-    converged: bool
-    plans: list[sparse.csr_array]
+# Bounds on the objective of a choice, and a function that returns the costs of all candidates for
+# each point, of shape (n_support, n_candidates), up to a constant of each row, with the present
+# couplings.
+Placement = tuple[float, float, Callable[[], np.ndarray]]
 
 
 def candidate_barycenter(
@@ -79,7 +56,7 @@ def candidate_barycenter(
     batches: Iterable[Any] | None = None,
     primal_recovery: int | None = None,
     callback: Callable[[int, float, float], Any] | None = None,
-) -> CandidateBarycenter:
+) -> BarycenterResult:
     r"""Choose candidates whose uniform distribution is a barycenter of several groups.
 
     The objective is the weighted sum of the groups' exact transport costs to equal masses on the
@@ -118,7 +95,7 @@ def candidate_barycenter(
 
     Returns
     -------
-    CandidateBarycenter
+    BarycenterResult
         The choice, the solution of the relaxation, its certificate, and couplings.
 
     Raises
@@ -198,7 +175,7 @@ def candidate_barycenter(
     # A slice is no copy of a large matrix; a mask is.
     kept = [slice(None) if mass.all() else mass > 0 for mass in checked]
     groups = [
-        _CostGroup(np.ascontiguousarray(cost[used]), mass[used], weight, n_weighted)
+        Group(np.ascontiguousarray(cost[used]), mass[used], weight, n_weighted)
         for cost, mass, weight, used in zip(arrays, checked, weights, kept, strict=True)
         if weight > 0
     ]
@@ -208,11 +185,11 @@ def candidate_barycenter(
     _relax(relaxation, method, options, groups)
     shape = relaxation.n_support, relaxation.n_candidates
 
-    def place(chosen: np.ndarray) -> Rounds[Choice]:
+    def place(chosen: np.ndarray) -> Rounds[Placement]:
         (answer,) = yield from ask("choice", 1 + math.prod(shape), chosen=chosen)
-        return Choice(float(answer[0]), -math.inf, lambda: answer[1:].reshape(shape))
+        return float(answer[0]), -math.inf, lambda: answer[1:].reshape(shape)
 
-    chosen, _ = drive(choose(place, relaxation.shares, points, n_support), groups)
+    chosen, *_ = drive(choose(place, relaxation.shares, points, n_support), groups)
     if not relaxation.converged:
         warnings.warn(
             f"candidate_barycenter stopped after {relaxation.n_iter} rounds with a gap of "
@@ -222,8 +199,11 @@ def candidate_barycenter(
             TransportConvergenceWarning,
             stacklevel=2,
         )
-    couplings = [_coupling(cost, mass, chosen) for cost, mass in zip(arrays, checked, strict=True)]
-    return CandidateBarycenter(
+    couplings = [
+        coupling_of_choice(cost, mass, chosen) for cost, mass in zip(arrays, checked, strict=True)
+    ]
+    return BarycenterResult(
+        support=points[chosen],
         chosen=chosen,
         objective=math.fsum(weights * [coupling.cost for coupling in couplings]),
         shares=relaxation.shares,
@@ -236,7 +216,7 @@ def candidate_barycenter(
 
 
 def _relax(
-    relaxation: Relaxation, method: str, options: dict[str, Any], groups: "list[_CostGroup]"
+    relaxation: Relaxation, method: str, options: dict[str, Any], groups: list[Group]
 ) -> None:
     """Close the gap of the relaxation, or use up the rounds."""
     # Below this number of pairs of points and candidates, HiGHS needs a fraction of a second.
@@ -260,29 +240,12 @@ def _relax(
         drive(iterate(relaxation, **options), groups, n_parts)
 
 
-class _CostGroup(Group):
-    """A group of this process, with any costs, which answers choices of candidates, too."""
-
-    def answer_choice(self, arrays: Arrays) -> np.ndarray:
-        """Answer the cost of a choice, and its cost with any other candidates for its points."""
-        result = _coupling(self.cost, self.masses, arrays["chosen"])
-        elsewhere = result.plan.T @ self.cost
-        return np.concatenate([[result.cost], elsewhere.ravel()])
-
-
-def _coupling(cost: np.ndarray, masses: np.ndarray, chosen: np.ndarray) -> TransportResult:
-    """Return the optimal coupling of a group with equal masses on a choice."""
-    # Every chosen candidate is one point of the barycenter.
-    equal = np.full(len(chosen), 1.0 / len(chosen))
-    return exact_transport(cost[:, chosen], masses, equal)
-
-
 def _bounds_of(costs: Sequence[np.ndarray]) -> tuple[float, float]:
     """Return the smallest and the largest cost."""
     return float(min(cost.min() for cost in costs)), float(max(cost.max() for cost in costs))
 
 
-def _solve_program(groups: "list[_CostGroup]", n_support: int) -> np.ndarray | None:
+def _solve_program(groups: list[Group], n_support: int) -> np.ndarray | None:
     """Solve the whole linear program by HiGHS: return shares, and set the groups' potentials.
 
     None if the solver fails. Variables are couplings, group by group, then shares. The smallest
@@ -361,25 +324,13 @@ def systematic_choice(shares: np.ndarray, order: np.ndarray, n_support: int) -> 
     return np.sort(np.concatenate([chosen, others[: n_support - len(chosen)]]))
 
 
-class Choice(NamedTuple):
-    """Bounds on the objective of a choice, and the costs of other points.
-
-    `elsewhere` returns the costs of all candidates for each point, of shape (n_support,
-    n_candidates), up to a constant of each row, with the present couplings.
-    """
-
-    upper: float
-    lower: float
-    elsewhere: Callable[[], np.ndarray]
-
-
 def choose(
-    place: Callable[[np.ndarray], Rounds[Choice]],
+    place: Callable[[np.ndarray], Rounds[Placement]],
     shares: np.ndarray,
     points: np.ndarray,
     n_support: int,
-) -> Rounds[tuple[np.ndarray, Choice]]:
-    """Return a choice of candidates near the shares that no relocation improves much.
+) -> Rounds[tuple[np.ndarray, float, float]]:
+    """Return a choice of candidates near the shares that no relocation improves much, and bounds.
 
     Every relocation lowers the objective: it makes the present couplings cheaper, and new couplings
     are cheaper still. `points` are coordinates of the candidates.
@@ -388,25 +339,25 @@ def choose(
     # Relative: a smaller gain is not worth its time.
     smallest_gain = 3e-4
     chosen = systematic_choice(shares, space_filling_order(points, shares), n_support)
-    best = yield from place(chosen)
+    upper, lower, elsewhere = yield from place(chosen)
     # Where shares are nearly a choice already, the largest are it.
     largest = np.sort(np.argsort(-shares, kind="stable")[:n_support])
     if not (chosen == largest).all():
-        trial = yield from place(largest)
-        if trial.upper < best.upper:
-            chosen, best = largest, trial
+        trial, *others = yield from place(largest)
+        if trial < upper:
+            chosen, upper, (lower, elsewhere) = largest, trial, others
     for _ in range(most_moves):
         # Couplings stay as they are, and every point may move at once.
-        moved = relocated(chosen, best.elsewhere())
+        moved = relocated(chosen, elsewhere())
         if (moved == chosen).all():
             break
-        before = best.upper
-        trial = yield from place(moved)
-        if trial.upper < best.upper:
-            chosen, best = moved, trial
-        if not before - trial.upper > smallest_gain * abs(trial.upper):
+        before = upper
+        trial, *others = yield from place(moved)
+        if trial < upper:
+            chosen, upper, (lower, elsewhere) = moved, trial, others
+        if not before - trial > smallest_gain * abs(trial):
             break
-    return chosen, best
+    return chosen, upper, lower
 
 
 def relocated(chosen: np.ndarray, costs: np.ndarray) -> np.ndarray:

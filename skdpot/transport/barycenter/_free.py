@@ -3,7 +3,6 @@
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -14,37 +13,7 @@ from scipy.spatial.distance import cdist
 from ..base_measure import TransportConvergenceWarning
 from ..exact import TransportAgain, TransportResult, common_masses, exact_transport
 from ..polytope import check_masses, check_numbers, check_weights
-
-
-@dataclass(frozen=True, eq=False)
-class FreeBarycenter:
-    """A barycenter with free support, with bounds on its distance from the optimum.
-
-    Attributes
-    ----------
-    support : ndarray of shape (n_support, n_features)
-        Support points, each of mass ``1 / n_support``.
-    objective : float
-        Weighted sum of the groups' squared Wasserstein distances of order 2 to this support.
-    gap : float
-        Certified: that weighted sum is at least ``objective - gap``.
-    lower_bound : float
-        Lower bound on the objective of every distribution, with any support and masses.
-    n_iter : int
-        Number of sweeps over the groups.
-    converged : bool
-        Whether the last sweep lowered the objective by no more than the tolerance.
-    plans : list of scipy.sparse.csr_array of shape (n_s, n_support)
-        Optimal couplings of the groups with the support.
-    """
-
-    support: np.ndarray
-    objective: float
-    gap: float
-    lower_bound: float
-    n_iter: int
-    converged: bool
-    plans: list[sparse.csr_array]
+from ._relaxation import BarycenterResult
 
 
 def free_support_barycenter(
@@ -57,7 +26,7 @@ def free_support_barycenter(
     max_iter: int = 100,
     bound: str = "moments",
     callback: Callable[[int, np.ndarray, float], None] | None = None,
-) -> FreeBarycenter:
+) -> BarycenterResult:
     r"""Return a barycenter of order 2 of groups of points, with support points that move freely.
 
     It lowers :math:`\sum_s \lambda_s W_2^2(Q_s, q)` over distributions q of a given number of
@@ -89,7 +58,7 @@ def free_support_barycenter(
 
     Returns
     -------
-    FreeBarycenter
+    BarycenterResult
         Support, objective, bounds and plans.
 
     Raises
@@ -211,7 +180,7 @@ def free_support_barycenter(
     lower, upper = weights @ np.array(bounds)
     objective = between + float(scale**2 * upper)
     between_pairs = scale**2 * _bound_of_pairs(moving, bound)
-    return FreeBarycenter(
+    return BarycenterResult(
         support=origin + mean + scale * shape,
         objective=objective,
         gap=float(scale**2 * (upper - lower)),

@@ -2,40 +2,13 @@
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..exact import common_masses
 from ..polytope import check_masses, check_numbers, check_range, check_weights
-
-
-@dataclass(frozen=True, eq=False)
-class QuantileBarycenter:
-    """A barycenter on a line.
-
-    Attributes
-    ----------
-    support : ndarray of shape (n_support,)
-        Its points, in ascending order; some may be equal.
-    masses : ndarray of shape (n_support,)
-        Their masses, positive with sum 1.
-    levels : ndarray of shape (n_support,)
-        The largest level for which each point is the quantile: ``support[np.searchsorted(levels,
-        u)]`` is the quantile of level u, for 0 < u <= 1. The last one is 1.
-    objective : float
-        Weighted sum of the groups' transport costs to it, ``sum_s lambda_s W_2(Q_s, q)**2``.
-    lower_bound : float
-        Smallest value of that sum for any distribution; without a given number of support points
-        it equals `objective`.
-    """
-
-    support: np.ndarray
-    masses: np.ndarray
-    levels: np.ndarray
-    objective: float
-    lower_bound: float
+from ._relaxation import BarycenterResult
 
 
 def quantile_barycenter(
@@ -44,7 +17,7 @@ def quantile_barycenter(
     *,
     masses: Sequence[Any] | None = None,
     n_support: int | None = None,
-) -> QuantileBarycenter:
+) -> BarycenterResult:
     r"""Return the barycenter of groups of numbers, exactly.
 
     It minimises :math:`\sum_s \lambda_s W_2^2(Q_s, q)` over all distributions q, or over those of
@@ -64,8 +37,9 @@ def quantile_barycenter(
 
     Returns
     -------
-    QuantileBarycenter
-        Support, masses and objective.
+    BarycenterResult
+        With ``support``, ``masses``, ``levels`` and ``objective``. Without a given number of points
+        ``lower_bound`` equals the objective.
 
     Raises
     ------
@@ -138,7 +112,7 @@ def quantile_barycenter(
     point_ends = ends if n_support is None else cuts[0]
     points = np.searchsorted(point_ends, ends)
     support = best if n_support is None else _means(quantiles, weights, lengths, points)
-    return QuantileBarycenter(
+    return BarycenterResult(
         support=support,
         masses=np.diff(point_ends, prepend=0) / ends[-1],
         levels=point_ends / ends[-1],

@@ -1,4 +1,4 @@
-r"""The relaxed barycenter on candidates: rounds of sums, planes, certificate, and two methods.
+r"""The relaxed barycenter on candidates: rounds, planes, certificate, two methods, and results.
 
 With groups of masses a_s and weights lambda_s, costs c_s to the candidates and M points to choose,
 the relaxed problem is to minimise ``F(q) = sum_s lambda_s OT_s(q)`` over the capped simplex
@@ -35,15 +35,74 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+from scipy import sparse
 from scipy.optimize import linprog
 
-from ..exact import certifiable_gap, exact_transport
+from ..exact import TransportResult, certifiable_gap, exact_transport
 from ..kernels import kernel
 
 _EPS = float(np.finfo(np.float64).eps)
 
 Arrays = dict[str, np.ndarray]
 _Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, eq=False)
+class BarycenterResult:
+    """A barycenter with what is known of it: what a method does not find is NaN, None or 0.
+
+    Attributes
+    ----------
+    support : ndarray of shape (n_support, n_features) or (n_support,)
+        Its points; on a line in ascending order, and some may be equal.
+    objective : float
+        Weighted sum of the groups' exact transport costs to it: squared Wasserstein distances of
+        order 2, unless other costs to candidates were given.
+    gap : float
+        Certified: that sum is at least ``objective - gap``.
+    lower_bound : float
+        Lower bound on the objective of every distribution, with any support and masses. For
+        candidates it is one on the optimum of the relaxed problem, and so on the objective of any
+        choice.
+    relaxed_objective : float
+        Weighted sum of the groups' exact transport costs to `shares`: an upper bound on the
+        optimum of the relaxed problem.
+    converged : bool
+        Whether the tolerance was reached. For candidates: whether ``relaxed_objective -
+        lower_bound`` is at most `tol` times `relaxed_objective`; for points that move freely:
+        whether the last sweep lowered the objective by no more than the tolerance.
+    n_iter : int
+        Number of rounds: one message of n_candidates numbers from each group, and one to all. For
+        points that move freely, number of sweeps over the groups.
+    n_rounds : int
+        Number of all steps, which the coordinator counts.
+    chosen : ndarray of shape (n_support,) or None
+        Indices of the chosen candidates, distinct and in ascending order.
+    shares : ndarray of shape (n_candidates,) or None
+        Solution of the relaxed problem: non-negative masses of at most ``1 / n_support``, sum 1.
+    masses : ndarray of shape (n_support,) or None
+        Masses of the points, positive with sum 1. None stands for ``1 / n_support``.
+    levels : ndarray of shape (n_support,) or None
+        On a line, the largest level for which each point is the quantile:
+        ``support[np.searchsorted(levels, u)]`` is the quantile of level u, for 0 < u <= 1. The last
+        one is 1.
+    plans : list of scipy.sparse.csr_array of shape (n_s, n_support) or None
+        Optimal couplings of the groups with the support.
+    """
+
+    support: np.ndarray
+    objective: float
+    gap: float = math.nan
+    lower_bound: float = math.nan
+    relaxed_objective: float = math.nan
+    converged: bool = True
+    n_iter: int = 0
+    n_rounds: int = 0
+    chosen: np.ndarray | None = None
+    shares: np.ndarray | None = None
+    masses: np.ndarray | None = None
+    levels: np.ndarray | None = None
+    plans: list[sparse.csr_array] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +184,13 @@ def rounding_allowance(
     spread = max(float(np.ptp(potential)) for potential in potentials)
     largest = max(float(np.abs(potential).max()) for potential in potentials)
     return _EPS * (n_terms * (high - low + spread) + 16 * (max(abs(low), abs(high)) + largest))
+
+
+def coupling_of_choice(cost: np.ndarray, masses: np.ndarray, chosen: np.ndarray) -> TransportResult:
+    """Return the optimal coupling of a group with equal masses on a choice."""
+    # Every chosen candidate is one point of the barycenter.
+    equal = np.full(len(chosen), 1.0 / len(chosen))
+    return exact_transport(cost[:, chosen], masses, equal)
 
 
 class Group:
@@ -225,6 +291,12 @@ class Group:
         prices, points = answering(cost, potential)
         self.state["points_that_serve"] = points.astype(np.int64)
         return -(prices + math.fsum(self.masses * potential)) / int(self.state["n_support"][0])
+
+    def answer_choice(self, arrays: Arrays) -> np.ndarray:
+        """Answer the cost of a choice, and its cost with any other candidates for its points."""
+        result = coupling_of_choice(self.cost, self.masses, arrays["chosen"])
+        elsewhere = result.plan.T @ self.cost
+        return np.concatenate([[result.cost], elsewhere.ravel()])
 
     def _ascend(self, arrays: Arrays) -> None:
         """Take a step along a subgradient: points to serve candidates by, less those that do.

@@ -8,8 +8,7 @@ constant.
 
 import math
 import operator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -17,9 +16,9 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from ..polytope import check_numbers, check_weights
-from ._candidates import Choice, choose
+from ._candidates import Placement, choose
 from ._free import PlacedPoints
-from ._relaxation import METHODS, Arrays, Group, Relaxation, Rounds, ask
+from ._relaxation import METHODS, Arrays, BarycenterResult, Group, Relaxation, Rounds, ask
 
 
 class PointGroup(Group):
@@ -128,45 +127,6 @@ class PointGroup(Group):
     def _measure_candidates(self) -> None:
         """Compute the costs, which are no state: candidates are, and points are kept elsewhere."""
         self.measure(cdist(self.points, self.state["candidates"], "sqeuclidean"))
-
-
-@dataclass(frozen=True, eq=False)
-class BarycenterResult:
-    """A barycenter, and its certified bounds.
-
-    Attributes
-    ----------
-    support : ndarray of shape (n_support, n_features)
-        Its points, each of mass ``1 / n_support``.
-    objective : float
-        Weighted sum of the groups' squared Wasserstein distances of order 2 to the support.
-    gap : float
-        Certified: that sum is at least ``objective - gap``.
-    converged : bool
-        Whether the tolerance was reached.
-    relaxed_objective : float
-        Upper bound on the optimum of the relaxed problem. NaN if points moved freely.
-    lower_bound : float
-        Lower bound on that optimum, and so on the objective of any choice. NaN if points moved
-        freely.
-    chosen : ndarray of shape (n_support,) or None
-        Indices of the candidates that these are, ascending. None if they moved freely.
-    shares : ndarray of shape (n_candidates,) or None
-        Solution of the relaxed problem, in which no candidate gets more than ``1 / n_support``.
-        None if points moved freely.
-    n_rounds : int
-        Number of all steps, which the coordinator counts.
-    """
-
-    support: np.ndarray
-    objective: float
-    gap: float
-    converged: bool
-    relaxed_objective: float = math.nan
-    lower_bound: float = math.nan
-    chosen: np.ndarray | None = None
-    shares: np.ndarray | None = None
-    n_rounds: int = 0
 
 
 def solve(
@@ -293,56 +253,48 @@ def solve(
     else:
         yield from METHODS[method][0](relaxation)
 
-    def place(chosen: np.ndarray) -> Rounds[Choice]:
-        at = yield from _place_support(candidates[chosen])
-        return Choice(
-            at.upper, at.lower, lambda: cdist(at.images, candidates, "sqeuclidean") / len(chosen)
-        )
+    def place(chosen: np.ndarray) -> Rounds[Placement]:
+        upper, lower, images = yield from _place_support(candidates[chosen])
+        return upper, lower, lambda: cdist(images, candidates, "sqeuclidean") / len(chosen)
 
-    chosen, best = yield from choose(place, relaxation.shares, candidates, n_support)
+    chosen, upper, lower = yield from choose(place, relaxation.shares, candidates, n_support)
     return BarycenterResult(
         support=candidates[chosen],
         chosen=chosen,
         shares=relaxation.shares,
-        objective=best.upper,
-        gap=best.upper - best.lower,
+        objective=upper,
+        gap=upper - lower,
         relaxed_objective=relaxation.upper,
         lower_bound=relaxation.lower,
         converged=relaxation.converged,
     )
 
 
-class _Placed(NamedTuple):
-    """A support, bounds on its objective, and the weighted sum of the groups' images."""
-
-    support: np.ndarray
-    upper: float
-    lower: float
-    images: np.ndarray
-
-
-def _place_support(support: np.ndarray) -> Rounds[_Placed]:
-    """Let groups couple with a support."""
+def _place_support(support: np.ndarray) -> Rounds[tuple[float, float, np.ndarray]]:
+    """Let groups couple with a support: return bounds on its objective, and the mean images."""
     (answer,) = yield from ask("images", 2 + support.size, support=support)
     upper, lower = float(answer[0]), float(answer[1])
-    return _Placed(support, upper, lower, answer[2:].reshape(support.shape))
+    return upper, lower, answer[2:].reshape(support.shape)
 
 
-def _move_freely(start: np.ndarray, tol: float, max_iter: int) -> Rounds[BarycenterResult]:
+def _move_freely(support: np.ndarray, tol: float, max_iter: int) -> Rounds[BarycenterResult]:
     """Move points to the sums of their images until the objective hardly falls.
 
     Each round lowers the objective: the sums are the best points for the present couplings, and
     new couplings are cheaper.
     """
-    best = yield from _place_support(start)
+    upper, lower, images = yield from _place_support(support)
     converged = False
     for _ in range(max_iter - 1):
-        trial = yield from _place_support(best.images)
-        gained, best = best.upper - trial.upper, min(best, trial, key=lambda one: one.upper)
-        converged = gained <= tol * best.upper
+        before = upper
+        trial, *others = yield from _place_support(images)
+        # Only rounding lets the objective rise, and then the points stay.
+        if trial < upper:
+            support, upper, (lower, images) = images, trial, others
+        converged = before - trial <= tol * upper
         if converged:
             break
-    return BarycenterResult(best.support, best.upper, best.upper - best.lower, converged)
+    return BarycenterResult(support, upper, gap=upper - lower, converged=converged)
 
 
 def _moments_support(n_support: int, n_features: int, told: Arrays) -> Rounds[np.ndarray]:
