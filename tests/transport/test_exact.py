@@ -17,11 +17,11 @@ from scipy.stats import wasserstein_distance
 
 from skdpot.transport import exact as exact_module
 from skdpot.transport.exact import (
-    TransportAgain,
     certifiable_gap,
     common_masses,
     exact_transport,
     monotone_transport,
+    repeated_transport,
 )
 
 EPS = np.finfo(np.float64).eps
@@ -321,7 +321,7 @@ def test_transport_again_is_that_of_a_first_time(shape):
     """For costs that change little, much, and to ties; plans are optimal and have the masses."""
     rng = np.random.default_rng(0)
     weights = np.full(shape[0], 1 / shape[0]), rng.dirichlet(np.ones(shape[1]))
-    again = TransportAgain(*weights)
+    again = repeated_transport(*weights)
     x, y = rng.normal(size=(shape[0], 2)), rng.normal(size=(shape[1], 2))
     for move in (0.0, 0.0, 0.01, 3.0, 1e-9, np.inf):
         x = np.zeros_like(x) if move == np.inf else x + move * rng.normal(size=x.shape)

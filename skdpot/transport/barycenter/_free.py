@@ -11,7 +11,7 @@ from scipy import sparse
 from scipy.spatial.distance import cdist
 
 from ..base_measure import TransportConvergenceWarning
-from ..exact import TransportAgain, TransportResult, common_masses, exact_transport
+from ..exact import TransportResult, common_masses, exact_transport, repeated_transport
 from ..polytope import check_masses, check_numbers, check_weights
 from ._relaxation import BarycenterResult
 
@@ -191,58 +191,58 @@ def free_support_barycenter(
     )
 
 
-class PlacedPoints:
-    """A group's points, to be coupled with supports of one size.
+def with_mass(masses: np.ndarray, n_support: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the equal masses of a support, which points to couple with it, and their masses.
 
     Points far away, of masses that are rounded to nothing, would spoil the precision of all.
     """
-
-    def __init__(self, points: np.ndarray, masses: np.ndarray, n_support: int) -> None:
-        self.equal = np.full(n_support, 1.0 / n_support)
-        columns = common_masses([self.equal, masses])[1]
-        self.used = np.flatnonzero(columns)
-        self.points, self.masses = points[self.used], columns[self.used] / columns.sum()
-
-    def couple(
-        self, support: np.ndarray, solve: Callable[[np.ndarray], TransportResult] | None = None
-    ) -> tuple[sparse.csr_array, float, float]:
-        """Return an optimal coupling of a support, in rows, and bounds on its cost."""
-        cost = cdist(support, self.points, "sqeuclidean")
-        found = solve(cost) if solve else exact_transport(cost, self.equal, self.masses)
-        # Measured on the plan itself, as the result's cost is a lower bound.
-        upper = float(found.plan.data @ cost[found.plan.nonzero()])
-        # The gap exceeds all that rounding may do.
-        return found.plan, min(found.cost - found.gap, upper), upper
-
-    def images(self, plan: sparse.csr_array) -> tuple[np.ndarray, float]:
-        """Return the images of the support points, and the scatter of the mass about them."""
-        image = len(self.equal) * (plan @ self.points)
-        rows, columns = plan.nonzero()
-        # As differences, since a difference of squares would cancel far from the origin.
-        about = self.points[columns] - image[rows]
-        return image, float(plan.data @ (about**2).sum(axis=1))
+    equal = np.full(n_support, 1.0 / n_support)
+    columns = common_masses([equal, masses])[1]
+    used = np.flatnonzero(columns)
+    return equal, used, columns[used] / columns.sum()
 
 
-class _FreeGroup(PlacedPoints):
+def couple(
+    support: np.ndarray, points: np.ndarray, solve: Callable[[np.ndarray], TransportResult]
+) -> tuple[sparse.csr_array, float, float]:
+    """Return an optimal coupling of a support, in rows, and bounds on its cost.
+
+    `solve` returns the exact transport between their masses for a matrix of costs.
+    """
+    cost = cdist(support, points, "sqeuclidean")
+    found = solve(cost)
+    # Measured on the plan itself, as the result's cost is a lower bound.
+    upper = float(found.plan.data @ cost[found.plan.nonzero()])
+    # The gap exceeds all that rounding may do.
+    return found.plan, min(found.cost - found.gap, upper), upper
+
+
+def images_of(plan: sparse.csr_array, points: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return the images of the support points, and the scatter of the mass about them."""
+    image = plan.shape[0] * (plan @ points)
+    rows, columns = plan.nonzero()
+    # As differences, since a difference of squares would cancel far from the origin.
+    about = points[columns] - image[rows]
+    return image, float(plan.data @ (about**2).sum(axis=1))
+
+
+class _FreeGroup:
     """A group's points about their mean, and the images that the last coupling gave the support."""
 
     def __init__(
         self, points: np.ndarray, masses: np.ndarray, weight: float, n_support: int
     ) -> None:
-        super().__init__(points, masses, n_support)
         self.n_points, self.weight = len(points), weight
-        self.mean = self.masses @ self.points
-        self.points = self.points - self.mean
+        equal, self.used, self.masses = with_mass(masses, n_support)
+        self.mean = self.masses @ points[self.used]
+        self.points = points[self.used] - self.mean
         # Supports move little from one coupling to the next.
-        self._solve = TransportAgain(self.equal, self.masses)
-
-    def couple(self, support, solve=None):
-        return super().couple(support, solve or self._solve)
+        self._solve = repeated_transport(equal, self.masses)
 
     def place(self, support: np.ndarray) -> float:
         """Couple with a support, take the images of its points, and return the weighted cost."""
-        plan, _, upper = self.couple(support)
-        self.image, self.scatter = self.images(plan)
+        plan, _, upper = couple(support, self.points, self._solve)
+        self.image, self.scatter = images_of(plan, self.points)
         return self.weight * upper
 
     def reconsider(self, support: np.ndarray) -> None:
@@ -258,14 +258,15 @@ class _FreeGroup(PlacedPoints):
         now = beside(self.image, self.scatter)
         # The second coupling never raises the objective, and is tried only if the first does.
         for targets in (support,) if alone else (rest, support):
-            proposal = self.images(self.couple(targets)[0])
+            plan, *_ = couple(targets, self.points, self._solve)
+            proposal = images_of(plan, self.points)
             if beside(*proposal) < now:
                 self.image, self.scatter = proposal
                 return
 
     def optimal_plan(self, support: np.ndarray) -> tuple[sparse.csr_array, list[float]]:
         """Return an optimal coupling with the support, and bounds on its cost."""
-        coupling, *bounds = self.couple(support)
+        coupling, *bounds = couple(support, self.points, self._solve)
         rows, columns = coupling.nonzero()
         where = (self.used[columns], rows)
         plan = sparse.csr_array((coupling.data, where), shape=(self.n_points, len(support)))
@@ -324,7 +325,7 @@ def _bound_of_pairs(groups: Sequence[_FreeGroup], bound: str) -> float:
     )
 
 
-def _moment_distance(one: PlacedPoints, other: PlacedPoints) -> float:
+def _moment_distance(one: _FreeGroup, other: _FreeGroup) -> float:
     """Return the bound that covariances S and T imply.
 
     The nuclear norm of S^(1/2) T^(1/2) is that of R Q' for any S = R'R and T = Q'Q: these have as
@@ -338,7 +339,7 @@ def _moment_distance(one: PlacedPoints, other: PlacedPoints) -> float:
     return float(traces - 2 * np.linalg.norm(roots[0] @ roots[1].T, "nuc"))
 
 
-def _pair_distance(one: PlacedPoints, other: PlacedPoints) -> float:
+def _pair_distance(one: _FreeGroup, other: _FreeGroup) -> float:
     """Return the bound that exact transport implies, minus the largest effect of rounding."""
     cost = cdist(one.points, other.points, "sqeuclidean")
     found = exact_transport(cost, one.masses, other.masses)

@@ -15,9 +15,10 @@ from scipy.spatial.distance import cdist
 from scipy.special import ndtri
 from scipy.stats import qmc
 
+from ..exact import exact_transport
 from ..polytope import check_numbers, check_weights
 from ._candidates import Placement, choose
-from ._free import PlacedPoints
+from ._free import couple, images_of, with_mass
 from ._relaxation import METHODS, Arrays, BarycenterResult, Group, Relaxation, Rounds, ask
 
 
@@ -107,12 +108,15 @@ class PointGroup(Group):
     def answer_images(self, arrays: Arrays) -> np.ndarray:
         """Answer bounds on the cost of a support, and the means of the mass its points receive."""
         support = np.ascontiguousarray(arrays["support"], dtype=np.float64)
-        placed = PlacedPoints(self.points, self.masses, len(support))
-        plan, lower, upper = placed.couple(support)
+        equal, used, masses = with_mass(self.masses, len(support))
+        points = self.points[used]
+        plan, lower, upper = couple(
+            support, points, lambda cost: exact_transport(cost, equal, masses)
+        )
         rounding = self.relative_rounding
         # Sums over groups are rounded, too, and bounds must hold for those.
         bounds = [upper * (1 + rounding), max(lower, 0.0) * (1 - rounding)]
-        return np.concatenate([bounds, placed.images(plan)[0].ravel()])
+        return np.concatenate([bounds, images_of(plan, points)[0].ravel()])
 
     def put_away(self) -> Arrays:
         """Return copies of the arrays that the next answers depend on, besides the points."""
