@@ -343,19 +343,19 @@ def choose(
     # Where shares are nearly a choice already, the largest are it.
     largest = np.sort(np.argsort(-shares, kind="stable")[:n_support])
     if not (chosen == largest).all():
-        trial, *others = yield from place(largest)
-        if trial < upper:
-            chosen, upper, (lower, elsewhere) = largest, trial, others
+        trial = yield from place(largest)
+        if trial[0] < upper:
+            chosen, (upper, lower, elsewhere) = largest, trial
     for _ in range(most_moves):
         # Couplings stay as they are, and every point may move at once.
         moved = relocated(chosen, elsewhere())
         if (moved == chosen).all():
             break
-        before = upper
-        trial, *others = yield from place(moved)
-        if trial < upper:
-            chosen, upper, (lower, elsewhere) = moved, trial, others
-        if not before - trial > smallest_gain * abs(trial):
+        trial = yield from place(moved)
+        before, reached = upper, trial[0]
+        if reached < before:
+            chosen, (upper, lower, elsewhere) = moved, trial
+        if not before - reached > smallest_gain * abs(reached):
             break
     return chosen, upper, lower
 

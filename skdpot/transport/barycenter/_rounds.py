@@ -290,12 +290,12 @@ def _move_freely(support: np.ndarray, tol: float, max_iter: int) -> Rounds[Baryc
     upper, lower, images = yield from _place_support(support)
     converged = False
     for _ in range(max_iter - 1):
-        before = upper
-        trial, *others = yield from _place_support(images)
+        trial = yield from _place_support(images)
+        before, reached = upper, trial[0]
         # Only rounding lets the objective rise, and then the points stay.
-        if trial < upper:
-            support, upper, (lower, images) = images, trial, others
-        converged = before - trial <= tol * upper
+        if reached < before:
+            support, (upper, lower, images) = images, trial
+        converged = before - reached <= tol * upper
         if converged:
             break
     return BarycenterResult(support, upper, gap=upper - lower, converged=converged)
