@@ -22,7 +22,6 @@ from skdpot.privacy.sensitivity import (
 from skdpot.releases import NoisyRelease, VectorRelease
 from skdpot.transport import (
     Costs,
-    EntropicResult,
     FunctionCosts,
     MatrixCosts,
     PointCosts,
@@ -336,7 +335,7 @@ def map_along_plan(
     settings: CostSettings,
     support: np.ndarray,
     histograms: np.ndarray,
-    transport: EntropicResult | TransportResult,
+    transport: TransportResult,
     X: np.ndarray,
 ) -> np.ndarray:
     """Return the mean images of points of the first group, in the box, under a coupling.
@@ -348,7 +347,7 @@ def map_along_plan(
     # Potentials of cells without mass are not determined, and no mass may go there.
     target = np.flatnonzero(histograms[1] > 0)
     places, prices = support[target], transport.column_potential[target]
-    if isinstance(transport, TransportResult):
+    if transport.plan is not None:
         cells = cKDTree(support).query(X)[1]
         plan = transport.plan.toarray()
         mass = plan.sum(axis=1)
@@ -473,7 +472,7 @@ def released_on_grid(
     first = found[0, 1]
     # Dual potentials of costs that begin at `low`: the rows' take the constant.
     rows, columns = first.row_potential + low, first.column_potential
-    if isinstance(first, TransportResult):
+    if first.plan is not None:
         plan = first.plan.toarray()
     else:
         exponents = (rows[:, None] + columns - cost - low) / settings.reg
@@ -487,7 +486,7 @@ def released_on_grid(
 
 def _transport(
     cost: np.ndarray, a: np.ndarray, b: np.ndarray, settings: CostSettings
-) -> EntropicResult | TransportResult:
+) -> TransportResult:
     if settings.reg == 0:
         return exact_transport(cost, a, b)
     cost_range, reg = settings.cost_range, settings.reg

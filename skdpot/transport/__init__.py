@@ -30,7 +30,6 @@ from .polytope import (
 from .projection import ProjectionResult, Projector, transport_costs, wasserstein_projection
 from .sinkhorn import (
     Costs,
-    EntropicResult,
     FunctionCosts,
     MatrixCosts,
     PointCosts,

@@ -27,28 +27,33 @@ _EPS = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True, eq=False)
 class TransportResult:
-    """The result of an exact solver: a bound on the cost, its gap, and potentials.
+    """The result of an exact or entropic solver: a bound on the cost, its gap, and potentials.
 
     Attributes
     ----------
     cost : float
-        Lower bound on the transport cost, up to rounding: the dual value of the potentials, or a
-        better bound.
+        Lower bound on the transport cost, or on the entropic one, up to rounding: the dual value of
+        the potentials, or a better bound.
     gap : float
-        Certified: the transport cost is at most ``cost + gap``. Both bounds include the effect of
-        rounding.
+        Certified: that cost is at most ``cost + gap``. Both bounds include the effect of rounding.
     row_potential, column_potential : ndarray of shape (n,), (m,)
-        Dual potentials, also of points without weight: no sum ``row_potential[i] +
-        column_potential[j]`` is above ``cost[i, j]`` by more than rounding.
-    plan : scipy.sparse.csr_array of shape (n, m)
-        The coupling that was found, optimal up to the gap: n + m - 1 entries at most.
+        Dual potentials, also of points without weight. Of an exact solver no sum
+        ``row_potential[i] + column_potential[j]`` is above ``cost[i, j]`` by more than rounding. Of
+        the entropic one ``exp((f_i + g_j - c_ij) / reg)`` is the plan's density with respect to the
+        product of the weights.
+    plan : scipy.sparse.csr_array of shape (n, m) or None
+        The coupling that an exact solver found, optimal up to the gap: n + m - 1 entries at most.
+        None for the entropic solver, whose potentials describe its plan.
+    n_iter : int
+        Passes of the entropic solver over the costs, or over the plan.
     """
 
     cost: float
     gap: float
     row_potential: np.ndarray
     column_potential: np.ndarray
-    plan: sparse.csr_array
+    plan: Any = None
+    n_iter: int = 0
 
 
 def certifiable_gap(n_rows: int, n_columns: int, low: float, high: float) -> float:

@@ -97,6 +97,7 @@ def _lesser(_, one, other):
     return one(one, one), emit
 
 
+# Nobody calls it by name: it is what Numba compiles where kernels call `lesser`.
 @overload(lesser, inline="always")
 def _compiled_lesser(one, other):
     return lambda one, other: _lesser(one, other)

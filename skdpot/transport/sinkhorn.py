@@ -34,12 +34,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from .exact import TransportResult
 from .kernels import kernel, part
 from .polytope import check_numbers, check_weights
 
@@ -462,32 +462,6 @@ def _run(work: Callable[[int], None], count: int, executor: Any) -> None:
         pass
 
 
-@dataclass(frozen=True, eq=False)
-class EntropicResult:
-    """The result of the entropic solver: a bound on the cost, its gap, and potentials.
-
-    Attributes
-    ----------
-    cost : float
-        Lower bound on the entropic transport cost, up to rounding: the dual objective at the
-        potentials.
-    gap : float
-        Certified: the entropic transport cost is at most ``cost + gap``. Both bounds include the
-        effect of rounding.
-    row_potential, column_potential : ndarray of shape (n,), (m,)
-        Dual potentials. The plan has the density ``exp((f_i + g_j - c_ij) / reg)`` with respect to
-        the product of the weights.
-    n_iter : int
-        Passes over the costs, or over the plan.
-    """
-
-    cost: float
-    gap: float
-    row_potential: np.ndarray
-    column_potential: np.ndarray
-    n_iter: int
-
-
 def smallest_tolerance(n_rows: int, n_columns: int, cost_range: float, reg: float) -> float:
     """Return the smallest gap that the entropic solver can certify in double precision.
 
@@ -514,7 +488,7 @@ def smallest_tolerance(n_rows: int, n_columns: int, cost_range: float, reg: floa
 
 def entropic_transport(
     cost: Any, a: np.ndarray, b: np.ndarray, reg: float, tol: float, *, n_threads: int = 1
-) -> EntropicResult:
+) -> TransportResult:
     r"""Return the entropic transport cost between two weighted samples, with a certificate.
 
     The cost is :math:`\min_\pi \langle c, \pi \rangle + \mathrm{reg} \cdot
@@ -536,8 +510,8 @@ def entropic_transport(
 
     Returns
     -------
-    EntropicResult
-        Cost, certified gap, and potentials.
+    TransportResult
+        Cost, certified gap, potentials, and the number of passes.
 
     Raises
     ------
@@ -643,7 +617,7 @@ class _Ascent:
         rounding = _rounding_allowance(sum(self.costs.shape), both_ranges, self.reg)
         return 0.5 * both_ranges * self.error + rounding + _EPS * abs(self.costs.low)
 
-    def result(self) -> EntropicResult:
+    def result(self) -> TransportResult:
         """Return the row potentials, the column potentials that answer them, and the objective."""
         # The answer to the rows, so that both potentials belong to one plan.
         g = self.g + self.update
@@ -651,7 +625,7 @@ class _Ascent:
         if not self._support.all():
             # An empty column has no part in the objective; this is its answer to the rows.
             g[~self._support] = self._column_answer()[~self._support]
-        return EntropicResult(
+        return TransportResult(
             cost=self.costs.low + objective,
             gap=self.certified_gap(),
             row_potential=self.costs.low + self.f * self.reg,

@@ -9,7 +9,7 @@ price. The price is raised until there is no shortage.
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -40,26 +40,32 @@ _HISTORY = ("n_iter", "eta", "shift", "primal_residual", "dual_residual", "welfa
 
 
 @dataclass(frozen=True, eq=False)
-class ConsensusResult:
-    """Result of the rounds.
+class NetworkPlan:
+    """A feasible plan of a network, and a bound on the welfare of all plans.
 
     Attributes
     ----------
     plan : ndarray of shape (n_edges,)
-        Feasible plan, in the order of the targets: the best that was found or, without a
-        tolerance, the one nearest to `agreed`.
-    agreed : ndarray of shape (n_edges,)
-        Amounts that targets and sources agreed on, feasible only in the limit.
+        Amounts, in the order of the targets, with the same precision of feasibility as
+        :func:`repair`. Of rounds it is the best that was found or, without a tolerance, the one
+        nearest to `agreed`.
     prices : ndarray of shape (n_edges,)
-        Dual variables alpha: prices that targets pay to sources.
+        Dual variables alpha: prices of a unit that targets pay to sources. Those of the optimal
+        plan prove `bound`; the price of an edge without an amount is then the middle of all valid
+        prices.
     welfare : float
         Sum of all utilities of `plan`.
     bound : float
-        Upper bound of the welfare of all plans: the smallest that was proved or, without a
-        tolerance, that of `prices`.
+        Upper bound of the welfare of all plans. Of rounds it is the smallest that was proved or,
+        without a tolerance, that of `prices`.
+    n_programs : int
+        Number of programs solved for the optimal plan: more than one if the price of a shortage was
+        raised.
+    agreed : ndarray of shape (n_edges,) or None
+        Amounts that targets and sources agreed on in rounds, feasible only in the limit.
     primal_residual, dual_residual : float
-        Euclidean norms, as last measured: of the difference of the two sides' amounts, and of eta
-        times the last change of their mean.
+        Euclidean norms, as last measured in rounds: of the difference of the two sides' amounts,
+        and of eta times the last change of their mean.
     n_iter : int
         Number of rounds.
     converged : bool
@@ -70,15 +76,16 @@ class ConsensusResult:
     """
 
     plan: np.ndarray
-    agreed: np.ndarray
     prices: np.ndarray
     welfare: float
     bound: float
-    primal_residual: float
-    dual_residual: float
-    n_iter: int
-    converged: bool
-    history: dict[str, np.ndarray]
+    n_programs: int = 0
+    agreed: Any = None
+    primal_residual: float = math.nan
+    dual_residual: float = math.nan
+    n_iter: int = 0
+    converged: bool = True
+    history: dict[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def gap(self) -> float:
@@ -118,7 +125,7 @@ def consensus(
     max_iter: int = 1000,
     release: Release | None = None,
     n_threads: int = 2,
-) -> ConsensusResult:
+) -> NetworkPlan:
     """Find a plan with nearly the largest welfare, by messages between targets and sources.
 
     In every round each target and each source sends the amounts that are best for itself, near
@@ -153,7 +160,7 @@ def consensus(
 
     Returns
     -------
-    ConsensusResult
+    NetworkPlan
         The plan, its welfare, prices, and a bound on the welfare of any plan.
 
     Raises
@@ -232,7 +239,7 @@ def consensus(
         best.keep(best.repairer(agreed))
     if tol is None:
         best.prove()
-    return ConsensusResult(
+    return NetworkPlan(
         plan=best.plan,
         agreed=agreed,
         prices=targets.prices.copy(),
@@ -377,39 +384,9 @@ class _Pace:
             self.eta /= factor
 
 
-@dataclass(frozen=True, eq=False)
-class OptimalPlan:
-    """A plan with the largest welfare, and prices that prove it.
-
-    Attributes
-    ----------
-    plan : ndarray of shape (n_edges,)
-        Amounts, in the order of the targets, with the same precision of feasibility as
-        :func:`repair`.
-    prices : ndarray of shape (n_edges,)
-        Prices of a unit that targets pay to sources; they prove `bound`. The price of an edge
-        without an amount is the middle of all valid prices.
-    welfare, bound : float
-        Sum of all utilities of `plan`, and an upper bound for all plans.
-    n_programs : int
-        Number of solved programs: more than one if the price of a shortage was raised.
-    """
-
-    plan: np.ndarray
-    prices: np.ndarray
-    welfare: float
-    bound: float
-    n_programs: int
-
-    @property
-    def gap(self) -> float:
-        """Return the largest possible distance of the welfare from the optimum, per bound."""
-        return (self.bound - self.welfare) / max(abs(self.bound), 1e-300)
-
-
 def optimal_plan(
     network: BipartiteNetwork, target_utility: Any, source_utility: Any
-) -> OptimalPlan:
+) -> NetworkPlan:
     """Return a plan with the largest welfare for linear utilities, computed centrally.
 
     Parameters
@@ -422,7 +399,7 @@ def optimal_plan(
 
     Returns
     -------
-    OptimalPlan
+    NetworkPlan
         The plan, and prices that prove that it is the best one: its gap is at most 1e-9, from
         rounding. It is private only if the utilities were released.
 
@@ -472,7 +449,7 @@ def optimal_plan(
         plan, _ = rounded(network, amounts, worth, None, source_levels)
     if plan is None:
         plan = repair(network, amounts)
-    return OptimalPlan(
+    return NetworkPlan(
         plan=plan,
         prices=prices,
         welfare=welfare(target_utility, source_utility, plan),
