@@ -275,7 +275,7 @@ def repeated_transport(a: np.ndarray, b: np.ndarray) -> Callable[[np.ndarray], T
     def solve(cost: np.ndarray) -> TransportResult:
         unit = float(cost.max())
         scaled, n_quanta = cost / (unit or 1.0), math.floor(LARGEST_COST / (sum(cost.shape) + 2))
-        # All mass flows at the end of a call, so none does before the first one.
+        # At the end of a call all mass flows: where none does yet, this is the first one.
         run(
             transport_again, 1e-4 * cost.size, np.rint(n_quanta * scaled), *masses,
             not flow.any(), tree, flow, at_root, arc_cost, prices,
