@@ -555,15 +555,15 @@ def map_of_counts(
     fair: Any, release: HistogramRelease, rows: RepairRows, counts: np.ndarray
 ) -> FairMap:
     """Return the map to the barycenter of groups with released counts."""
-    released = release.groups_of(counts)
+    sizes, points, masses = release.groups_of(counts)
     _, space, low, high = _scales(rows)
     found = []
-    for units, masses in zip(released.points, released.masses, strict=True):
+    for units, of_units in zip(points, masses, strict=True):
         # Released points are in units of the bounds.
         raw = units.copy()
         raw[:, : len(low)] = low + (high - low) * raw[:, : len(low)]
-        found.append(distinct((raw - space.origin) * space.factor, masses))
-    groups = replace(rows.groups, sizes=released.sizes)
+        found.append(distinct((raw - space.origin) * space.factor, of_units))
+    groups = replace(rows.groups, sizes=sizes)
     rng = check_random_state(fair.random_state)
     return map_of_groups(fair, rows, groups, space, found, LARGEST_AUTOMATIC_SUPPORT, rng)
 

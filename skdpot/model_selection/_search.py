@@ -483,7 +483,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         self.scorer_ = search.scorer
         self.multimetric_ = False
         # These names belong to the model of the last fit.
-        vars(self).pop("feature_names_in_", None)
+        self.__dict__.pop("feature_names_in_", None)
 
     def _route(self, params):
         """Return the parameters of the refit and of blocks, and the groups for splitters."""
