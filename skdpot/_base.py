@@ -38,18 +38,24 @@ _PAUSE = 1.0
 
 
 class _ErrorStream:
-    """The standard error stream, for bars: where it is closed, the release goes on without."""
+    """The standard error stream, for bars: where it is closed, the release goes on without.
+
+    It is that of the time when the bar is made, so that a bar is seen during silent steps.
+    """
+
+    def __init__(self) -> None:
+        self._stream = sys.stderr
 
     def write(self, text: str) -> None:
         with suppress(OSError):
-            sys.stderr.write(text)
+            self._stream.write(text)
 
     def flush(self) -> None:
         with suppress(OSError):
-            sys.stderr.flush()
+            self._stream.flush()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(sys.stderr, name)
+        return getattr(self._stream, name)
 
 
 def plain_bar(*iterable: Any, **options: Any) -> Any:

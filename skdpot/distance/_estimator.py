@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -48,7 +48,7 @@ _INSTEAD = {
 
 @dataclass(frozen=True)
 class LabelledGroups:
-    """Records by group.
+    """Records by group, and the public facts that a release is planned from.
 
     Attributes
     ----------
@@ -60,12 +60,18 @@ class LabelledGroups:
         Public: how many records a group has, or at least how many it is filled up to.
     labels : {"public", "private"}
         Whether the group of a record is public.
+    n_records : int
+        Public: how many records there are, in a group or in none.
+    n_parts : int
+        Releases of so many owners are added up, each with noise of its own.
     """
 
     names: np.ndarray
     codes: np.ndarray
     sizes: np.ndarray
     labels: str
+    n_records: int
+    n_parts: int = 1
 
     def cost_errors(
         self, errors: Iterable[float], cost_range: float, note: str = ""
@@ -81,15 +87,15 @@ class LabelledGroups:
             for (g, h), error in zip(pairs, errors, strict=True)
         )
 
-    def largest_pair(self, n_records: int) -> tuple[int, int]:
-        """Return the public largest sizes of two groups, given the total number of records."""
+    def largest_pair(self) -> tuple[int, int]:
+        """Return the public largest sizes of two groups."""
         if self.labels == "public":
             second, first = np.sort(self.sizes)[-2:]
             return int(first), int(second)
         # The group of each record is private: the product of two sizes is largest if they are
         # equal.
         # Filling up adds at most the declared sizes of two groups.
-        filled = n_records + int(np.sort(self.sizes)[-2:].sum())
+        filled = self.n_records + int(np.sort(self.sizes)[-2:].sum())
         return -(-filled // 2), -(-filled // 2)
 
     def split(self, X: np.ndarray, filler: np.ndarray) -> list[np.ndarray]:
@@ -106,18 +112,6 @@ class LabelledGroups:
             np.vstack([sample, np.tile(filler, (max(size - len(sample), 0), 1))])
             for sample, size in zip(samples, self.sizes, strict=True)
         ]
-
-
-class Layout(NamedTuple):
-    """The public facts about records that a release is planned from: space, groups and number.
-
-    Releases of `n_parts` owners are added up, each with noise of its own.
-    """
-
-    space: BoxSpace | SchemaSpace
-    groups: LabelledGroups
-    n_records: int
-    n_parts: int = 1
 
 
 def make_groups(
@@ -154,11 +148,11 @@ def make_groups(
                 f"min_group_size adds up to {sum(declared.tolist())} records in {len(names)} "
                 f"groups, and there are {len(X)} in all. Declare what every group surely has."
             )
-        return LabelledGroups(names, codes, declared.astype(np.int64), labels)
+        return LabelledGroups(names, codes, declared.astype(np.int64), labels, len(X))
     # The code of records without a group, -1, is counted first and left out.
     sizes = np.bincount(codes + 1, minlength=len(names) + 1)[1:]
     _check_public(names, given, codes, sizes, declared)
-    return LabelledGroups(names, codes, sizes, labels)
+    return LabelledGroups(names, codes, sizes, labels, len(X))
 
 
 def declared_groups(
@@ -307,8 +301,8 @@ class BaseTransportDistance(PrivateEstimator):
 
     def _declared(
         self, n_records: int, columns: Any, group_sizes: Any = None
-    ) -> tuple[np.ndarray, Layout]:
-        """Return declared records with a known layout and unknown values."""
+    ) -> tuple[np.ndarray, Any, LabelledGroups]:
+        """Return no records, their declared space, and declared groups."""
         d = count_columns(columns, default=np.max([np.size(end) for end in self.bounds or (0, 1)]))
         made = declared_groups(
             n_records,
@@ -317,10 +311,10 @@ class BaseTransportDistance(PrivateEstimator):
             labels=self.labels,
             min_group_size=self.min_group_size,
         )
-        return np.empty((0, d)), Layout(self._space(d), made, n_records)
+        return np.empty((0, d)), self._space(d), made
 
-    def _validate(self, X: Any, y: Any) -> tuple[np.ndarray, Layout]:
-        """Return records within their box, and their layout.
+    def _validate(self, X: Any, y: Any) -> tuple[np.ndarray, Any, LabelledGroups]:
+        """Return records within their space, the space, and their groups.
 
         Errors are raised here. No private value decides whether one is.
         """
@@ -338,7 +332,7 @@ class BaseTransportDistance(PrivateEstimator):
         effective_n_jobs(self.n_jobs)
         load_compiler()
         load_solver()
-        return points, Layout(space, made, len(points))
+        return points, space, made
 
     def _points(self, X: Any) -> tuple[BoxSpace | SchemaSpace, np.ndarray]:
         """Return records as points of the declared space, or raise."""
@@ -368,23 +362,23 @@ class BaseTransportDistance(PrivateEstimator):
         return SchemaSpace(read_schema(self.schema))
 
     def _cost_settings(
-        self, layout: Layout, reg: float | None, divergence: str = "ot"
+        self, space: BoxSpace | SchemaSpace, reg: float | None, divergence: str = "ot"
     ) -> CostSettings:
         """Return the settings of the cost; the default of `reg` depends on the range of costs."""
-        cost = layout.space.cost(self.metric, self.cost_range)
+        cost = space.cost(self.metric, self.cost_range)
         low, high = cost.range
         # Published iterations lose all to noise with less regularisation than this.
         reg = high - low if reg is None else float(reg)
         title = type(self).__name__ if self.verbose else None
         return CostSettings(cost, reg, divergence, self.n_jobs, title)
 
-    def _plan(self, data: tuple[np.ndarray, Layout]) -> ReleasePlan:
-        _, layout = data
-        release = self._plan_release(layout)
-        return replace(self._plan_of(release), n_records=layout.n_records)
+    def _plan(self, data: tuple[np.ndarray, Any, LabelledGroups]) -> ReleasePlan:
+        _, space, groups = data
+        release = self._plan_release(space, groups)
+        return replace(self._plan_of(release), n_records=groups.n_records)
 
     @abstractmethod
-    def _plan_release(self, layout: Layout) -> Any:
+    def _plan_release(self, space: Any, groups: LabelledGroups) -> Any:
         """Return the planned release, made of public quantities, or raise."""
 
     def _plan_of(self, release: Any) -> ReleasePlan:
@@ -406,8 +400,8 @@ class BaseTransportDistance(PrivateEstimator):
             parameters=("accounting",) if hasattr(self, "accounting") else (),
         )
 
-    def _run(self, plan: ReleasePlan, data: tuple[np.ndarray, Layout]) -> Released:
-        X, _ = data
+    def _run(self, plan: ReleasePlan, data: tuple[np.ndarray, Any, LabelledGroups]) -> Released:
+        X, _, _ = data
         return plan.release.run(X, plan.source)
 
     def _keep(self, plan: ReleasePlan, released: Released) -> None:
@@ -681,28 +675,26 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
 
     def _plan_of_parts(self, n_records, columns, n_parts) -> ReleasePlan:
         """Return the plan of the release of each of so many owners, or raise."""
-        nothing, layout = self._declared(n_records, columns)
-        return self._plan((nothing, layout._replace(n_parts=n_parts)))
+        nothing, space, groups = self._declared(n_records, columns)
+        return self._plan((nothing, space, replace(groups, n_parts=n_parts)))
 
     def _private_sums(self, plan, data) -> np.ndarray:
         """Return an owner's counts without noise: private."""
-        X, layout = data
-        return plan.release.values(X, layout.groups.codes)
+        X, _, groups = data
+        return plan.release.values(X, groups.codes)
 
     def _keep_parts(self, plan, total, columns) -> None:
         """Fit to the sum of all parts."""
         validate_data(self, columns, skip_check_array=True)
         self._replace_fit(plan, plan.release.read(total))
 
-    def _plan_release(self, layout):
-        settings = self._cost_settings(layout, self.reg, self.divergence)
+    def _plan_release(self, space, groups):
+        settings = self._cost_settings(space, self.reg, self.divergence)
         if self.mechanism == "output":
             # The filler is public, and within the bounds of every cost.
-            filler = layout.space.middle
-            release = CostsRelease(settings, layout.groups, filler, self.epsilon, self.delta)
+            release = CostsRelease(settings, groups, space.middle, self.epsilon, self.delta)
             settings.check_divergence()
-            largest = layout.groups.largest_pair(layout.n_records)
-            settings.check_tolerance(release.tolerances.min(), largest)
+            settings.check_tolerance(release.tolerances.min(), groups.largest_pair())
             return release
         settings.check_divergence()
         if self.schema is not None:
@@ -711,9 +703,9 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
                 "no grid. Use mechanism='output'; or DPSinkhornGenerator(schema=...), which makes "
                 "records like those of a table."
             )
-        support = make_grid(layout.space.low, layout.space.high, layout, self.epsilon)
+        support = make_grid(space.low, space.high, groups, self.epsilon)
         settings.check_tolerance(1e-3 * settings.cost_range, (len(support), len(support)))
-        return GridRelease(settings, layout, support, self.epsilon, self.delta)
+        return GridRelease(settings, groups, support, self.epsilon, self.delta)
 
 
 # Set after the class body: decorators within it would be hidden by the set_output wrappers.

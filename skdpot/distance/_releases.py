@@ -35,7 +35,7 @@ from skdpot.transport import (
 )
 
 if TYPE_CHECKING:
-    from skdpot.distance._estimator import LabelledGroups, Layout
+    from skdpot.distance._estimator import LabelledGroups
 
 
 @dataclass(frozen=True)
@@ -307,7 +307,11 @@ class CostsRelease(NoisyRelease):
 
 
 def make_grid(
-    low: np.ndarray, high: np.ndarray, layout: "Layout", epsilon: float, most_cells: int = 1024
+    low: np.ndarray,
+    high: np.ndarray,
+    groups: "LabelledGroups",
+    epsilon: float,
+    most_cells: int = 1024,
 ) -> np.ndarray:
     """Return the points of a public grid: the middles of cells of equal width, in a box.
 
@@ -323,7 +327,7 @@ def make_grid(
             "or mechanism='output'."
         )
     # With less than one record's worth of signal, the coarsest grid is taken.
-    heard = epsilon * layout.n_records / math.sqrt(layout.n_parts)
+    heard = epsilon * groups.n_records / math.sqrt(groups.n_parts)
     balanced = max(heard, 1.0) ** (1.0 / (d + 1))
     n_cells = int(max(min(balanced, most_cells ** (1.0 / d) + 1e-9), 2))
     # Middles halve the largest distance of a record from its point, compared with corners.
@@ -372,7 +376,7 @@ class GridRelease(NoisyRelease):
     ----------
     settings : CostSettings
         The public settings of the cost.
-    layout : "Layout"
+    groups : "LabelledGroups"
         The groups, the number of records, and of parts that are added up.
     support : ndarray of shape (n_cells, n_features)
         Points of the grid; public.
@@ -383,20 +387,19 @@ class GridRelease(NoisyRelease):
     def __init__(
         self,
         settings: CostSettings,
-        layout: "Layout",
+        groups: "LabelledGroups",
         support: np.ndarray,
         epsilon: float,
         delta: float,
     ) -> None:
-        self.settings, self.groups, self.support = settings, layout.groups, support
-        self.n_parts = layout.n_parts
+        self.settings, self.groups, self.support = settings, groups, support
         self._noise = VectorRelease(
             epsilon,
             delta,
             histogram_sensitivities,
             # All counts are one vector: a record moves two of them, however many groups there are.
             n_coordinates=len(self.groups.names) * len(support),
-            largest=float(layout.n_records),
+            largest=float(groups.n_records),
             # Integers on a grid of width 1: noise is rounded to integers, too.
             counts=True,
         )
@@ -413,7 +416,7 @@ class GridRelease(NoisyRelease):
         if self.groups.labels == "private":
             sizes = np.full(len(sizes), n_records / len(sizes))
         # Each owner of parts adds noise of her own, and variances add up.
-        deviation = self._noise.standard_deviation * math.sqrt(self.n_parts)
+        deviation = self._noise.standard_deviation * math.sqrt(self.groups.n_parts)
         of_count = deviation * math.sqrt(len(self.support) / 12.0)
         of_group = of_count / sizes * largest
         errors = (math.hypot(*pair) for pair in combinations(of_group.tolist(), 2))

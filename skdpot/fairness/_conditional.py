@@ -1,5 +1,6 @@
 """The sequential conditional repair of a table: one-dimensional conditional transports, in turn."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
@@ -272,6 +273,7 @@ def fit_conditional(
     fixed: tuple[int, ...] = (),
     tol: float = 0.02,
     max_rows: int = 100_000,
+    callback: Callable[[], object] = lambda: None,
 ) -> ConditionalMap:
     """Return the sequential conditional repair of a table.
 
@@ -295,6 +297,8 @@ def fit_conditional(
         under the curve that is above 0.5 + tol, by more than chance. 0 moves whatever is found.
     max_rows : int
         Maximum number of rows, drawn at random.
+    callback : callable
+        Called after every column.
     """
     # In random order, since some models are fitted to the first rows alone.
     rows = rng.permutation(np.flatnonzero(groups >= 0))[:max_rows]
@@ -334,6 +338,7 @@ def fit_conditional(
             steps.append(ColumnStep(position, part, of_states, of_numbers, first, moves))
             part.write_features(known[first : first + part.width], states, scores)
             first += part.width
+            callback()
         # Moving rows costs information, so it must be worth it.
         if any(step.moves for step in steps) and not groups_are_told_apart(known.T, groups, tol):
             steps = [replace(step, moves=False) for step in steps]

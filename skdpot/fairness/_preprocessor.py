@@ -177,6 +177,9 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         Seed for the draws of rows, starts and images. With an integer, a row has the same image in
         every table; if rows of a table are equal, the first one has this image. With epsilon it
         also seeds the noise, and then nothing is private.
+    verbose : int, default=0
+        Whether to show a progress bar, over the rounds of the search for a support, or over the
+        columns of a conditional repair, once or twice each.
 
     Attributes
     ----------
@@ -300,6 +303,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         "ledger": "no_validation",
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
+        "verbose": ["verbose"],
     }  # fmt: skip
 
     _fitted: FairMap
@@ -327,6 +331,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         ledger=None,
         n_jobs=None,
         random_state=None,
+        verbose=0,
     ) -> None:
         self.sensitive_features = sensitive_features
         self.method = method
@@ -344,6 +349,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         self.ledger = ledger
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, *, sensitive_features=None) -> Self:

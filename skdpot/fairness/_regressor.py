@@ -50,7 +50,7 @@ from skdpot.fairness._predictions import (
     share_of_ties,
     shrunk_masses,
 )
-from skdpot.fairness._repair import in_cells, plan_of
+from skdpot.fairness._repair import in_cells, plan_of, progress_of
 from skdpot.privacy.charging import ExpectedError, ReleasePlan
 from skdpot.privacy.checks import result_of, silence, without_quotes
 from skdpot.privacy.noise import make_source
@@ -156,6 +156,8 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         Seed for the folds, and for the ranks of equal predictions. An integer gives the same
         predictions for the same X; None makes new draws in every call. With epsilon it also seeds
         the noise, and then nothing is private.
+    verbose : int, default=0
+        Whether to show a progress bar over the fits of the estimator: to all rows, and in folds.
 
     Attributes
     ----------
@@ -303,6 +305,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         "ledger": "no_validation",
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
+        "verbose": ["verbose"],
     }
 
     # Default routing of the attribute.
@@ -327,6 +330,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         ledger=None,
         n_jobs=None,
         random_state=None,
+        verbose=0,
     ) -> None:
         self.estimator = estimator
         self.sensitive_features = sensitive_features
@@ -342,6 +346,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         self.ledger = ledger
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
 
     # The nested estimator is validated, since its parameters are the user's own.
     @fit_context(prefer_skip_nested_validation=False)
@@ -592,32 +597,9 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
     def _run(self, plan, data):
         if self.epsilon is not None:
             return self.estimator, data.groups, *release_predictions(self, plan, data), None
-        groups, method = data.groups, self._response_method
-        try:
-            estimator = clone(self._estimator).fit(data.X, data.y, **data.params)
-        except ValueError as error:
-            if "could not convert string" not in str(error):
-                raise
-            raise ValueError(
-                f"{type(self._estimator).__name__} does not accept text ({error}). Encode columns "
-                "of text in a pipeline with it, and y before the fit. The sensitive columns of X "
-                "are left out with sensitive_in_estimator=False."
-            ) from error
-        # Of the final estimator: its ties decide whether folds can stand for it.
-        scores = one_score_per_row(estimator, method, data.X)
-        cv = self.cv
-        if isinstance(cv, str):
-            # Other folds would have other values, and ties of the final estimator no mass.
-            cv = None if share_of_ties(scores, groups.codes) > 0.1 else 5
-        if cv is not None:
-            is_class = is_classifier(self._estimator)
-            folds = make_folds(cv, data.y, groups.codes, is_class, self.random_state)
-            found = Parallel(n_jobs=self.n_jobs)(
-                delayed(scores_of_fold)(self._estimator, method, data, *fold) for fold in folds
-            )
-            scores = np.empty(data.n_records)
-            for (_, test), of_fold in zip(folds, found, strict=True):
-                scores[test] = of_fold
+        groups = data.groups
+        with progress_of(self, unit=" fits") as bar:
+            estimator, scores = self._fit_openly(data, bar)
         samples = [scores[groups.codes == g] for g in range(len(groups.names))]
         weights = group_weights(self.weights, groups.sizes, groups.names)
         way = PredictionBarycenter.from_scores(samples, weights, self.n_quantiles)
@@ -628,6 +610,40 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
             shifts = [group.largest_shift() for group in way.groups]
             certificate = certify_ranks(groups.names.tolist(), sizes, shifts)
         return estimator, groups, weights, way, certificate
+
+    def _fit_openly(self, data, bar):
+        """Return the fitted estimator, and the predictions that distributions are learned from."""
+        method = self._response_method
+        try:
+            estimator = clone(self._estimator).fit(data.X, data.y, **data.params)
+        except ValueError as error:
+            if "could not convert string" not in str(error):
+                raise
+            raise ValueError(
+                f"{type(self._estimator).__name__} does not accept text ({error}). Encode columns "
+                "of text in a pipeline with it, and y before the fit. The sensitive columns of X "
+                "are left out with sensitive_in_estimator=False."
+            ) from error
+        bar.update()
+        # Of the final estimator: its ties decide whether folds can stand for it.
+        scores = one_score_per_row(estimator, method, data.X)
+        cv = self.cv
+        if isinstance(cv, str):
+            # Other folds would have other values, and ties of the final estimator no mass.
+            cv = None if share_of_ties(scores, data.groups.codes) > 0.1 else 5
+        if cv is None:
+            return estimator, scores
+        is_class = is_classifier(self._estimator)
+        folds = make_folds(cv, data.y, data.groups.codes, is_class, self.random_state)
+        bar.total = 1 + len(folds)
+        found = Parallel(n_jobs=self.n_jobs, return_as="generator")(
+            delayed(scores_of_fold)(self._estimator, method, data, *fold) for fold in folds
+        )
+        scores = np.empty(data.n_records)
+        for (_, test), of_fold in zip(folds, found, strict=True):
+            scores[test] = of_fold
+            bar.update()
+        return estimator, scores
 
     def _keep(self, plan, released):
         self.estimator_, groups, self.group_weights_, way, self.certificate_ = released

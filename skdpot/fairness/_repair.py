@@ -452,6 +452,11 @@ def private_units(rows: RepairRows, schema: TableSchema) -> np.ndarray:
 # --------------------------------------------------------------- from rows to groups to a map
 
 
+def progress_of(fair: Any, **options: Any) -> Any:
+    """Return a progress bar of an estimator, which is shown if its `verbose` says so."""
+    return progress_bar(desc=type(fair).__name__, disable=not fair.verbose, **options)
+
+
 def plan_repair(fair: Any, rows: RepairRows) -> ReleasePlan:
     """Return the plan of the release of a private fit, from public facts; or raise."""
     groups, delta = rows.groups, float(fair.delta or 0.0)
@@ -459,8 +464,8 @@ def plan_repair(fair: Any, rows: RepairRows) -> ReleasePlan:
         # Imported here: open repairs, and repairs by supports, need no generators.
         from skdpot.generative import plan_table
 
-        schema, hidden = _schema_of(rows, fair.bounds), partial(progress_bar, disable=True)
-        release: Any = plan_table(schema, fair.epsilon, delta, "replace_one", hidden)
+        schema, progress = _schema_of(rows, fair.bounds), partial(progress_of, fair)
+        release: Any = plan_table(schema, fair.epsilon, delta, "replace_one", progress)
         what = release.label
     else:
         _check_extent(rows)
@@ -550,15 +555,15 @@ def map_of_counts(
     fair: Any, release: HistogramRelease, rows: RepairRows, counts: np.ndarray
 ) -> FairMap:
     """Return the map to the barycenter of groups with released counts."""
-    released = release.groups_of(counts)
+    sizes, points, masses = release.groups_of(counts)
     _, space, low, high = _scales(rows)
     found = []
-    for units, masses in zip(released.points, released.masses, strict=True):
+    for units, of_units in zip(points, masses, strict=True):
         # Released points are in units of the bounds.
         raw = units.copy()
         raw[:, : len(low)] = low + (high - low) * raw[:, : len(low)]
-        found.append(distinct((raw - space.origin) * space.factor, masses))
-    groups = replace(rows.groups, sizes=released.sizes)
+        found.append(distinct((raw - space.origin) * space.factor, of_units))
+    groups = replace(rows.groups, sizes=sizes)
     rng = check_random_state(fair.random_state)
     return map_of_groups(fair, rows, groups, space, found, LARGEST_AUTOMATIC_SUPPORT, rng)
 
@@ -645,9 +650,17 @@ def map_of_groups(
     """
     weights = group_weights(fair.weights, groups.sizes, groups.names)
     n_support = rows.method.n_support or n_support
-    transport = rows.method._solve(
-        space, found, weights, n_support, rows.candidates, rng, fair.n_jobs
-    )
+    with progress_of(fair, unit=" rounds") as bar:
+        transport = rows.method._solve(
+            space,
+            found,
+            weights,
+            n_support,
+            rows.candidates,
+            rng,
+            fair.n_jobs,
+            lambda n_rounds, *_: bar.update(n_rounds - bar.n),
+        )
     return FairMap(rows.columns, rows.box, groups, weights, transport)
 
 
@@ -675,16 +688,18 @@ def map_of_rows(
         held_out = hold_out(groups.codes, method.held_out, generator)
     tol, certificate = float(method.tol), None
     with one_thread_unless(len(codes) >= MANY_ROWS):
-        transport = fit_conditional(
-            rows.columns,
-            codes,
-            np.where(held_out, -1, groups.codes),
-            weights,
-            generator,
-            fixed=rows.fixed,
-            tol=max(tol, min(shown, 0.5)) if tol > 0 else tol,
-            max_rows=method._most_rows(),
-        )
+        with progress_of(fair, unit=" columns") as bar:
+            transport = fit_conditional(
+                rows.columns,
+                codes,
+                np.where(held_out, -1, groups.codes),
+                weights,
+                generator,
+                fixed=rows.fixed,
+                tol=max(tol, min(shown, 0.5)) if tol > 0 else tol,
+                max_rows=method._most_rows(),
+                callback=bar.update,
+            )
         if held_out.any():
             seed = int(generator.integers(2**63))
 

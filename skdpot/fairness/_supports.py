@@ -1,7 +1,7 @@
 """Rows as points, the support of their barycenter, and the groups' couplings with it."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
@@ -410,13 +410,17 @@ class Support(BaseEstimator):
         candidates: np.ndarray | None,
         rng: Any,
         n_jobs: Any,
+        callback: Callable[..., object],
     ) -> SupportMap:
         """Return the barycenter of groups; no row is read.
 
         `weights` have the sum 1, and `candidates` are rows to choose from as codes, if they were
-        given. `rng` draws starts, candidates and categories of averages.
+        given. `rng` draws starts, candidates and categories of averages. `callback` is called with
+        the number of rounds, and more, after each of them.
         """
-        codes, lower_bound, n_iter = self._find(space, groups, weights, n_support, candidates, rng)
+        codes, lower_bound, n_iter = self._find(
+            space, groups, weights, n_support, candidates, rng, callback
+        )
         # Of valid rows: categories and levels of averages were rounded, so couplings are new ones.
         support = space.encode(codes)
 
@@ -487,7 +491,7 @@ class FreeSupport(Support):
         self.max_iter = max_iter
         self.max_rows = max_rows
 
-    def _find(self, space, groups, weights, n_support, candidates, rng):
+    def _find(self, space, groups, weights, n_support, candidates, rng, callback):
         points, masses = ([group[i] for group in groups] for i in (0, 1))
         # On a line the barycenter has a closed form.
         if points[0].shape[1] == 1:
@@ -502,6 +506,7 @@ class FreeSupport(Support):
             masses=masses,
             tol=self.tol,
             max_iter=self.max_iter,
+            callback=callback,
         )
         uniforms = rng.uniform(size=(n_support, len(space.layout.blocks)))
         return space.decode(result.support, uniforms), result.lower_bound, result.n_iter
@@ -577,7 +582,7 @@ class CandidateSupport(Support):
         self.max_iter = max_iter
         self.max_rows = max_rows
 
-    def _find(self, space, groups, weights, n_support, candidates, rng):
+    def _find(self, space, groups, weights, n_support, candidates, rng, callback):
         if candidates is None:
             # Two for each support point: a choice, and yet not too large a problem.
             drawn = drawn_points(groups, weights, rng, 2 * n_support, each_once=True)
@@ -591,6 +596,7 @@ class CandidateSupport(Support):
             method=self.method,
             candidates=points,
             tol=self.tol,
+            callback=callback,
             **({} if self.max_iter is None else {"max_iter": self.max_iter}),
         )
         return candidates[result.chosen], result.lower_bound, result.n_iter

@@ -1,9 +1,7 @@
 """A randomized search for hyperparameters with a differentially private choice."""
 
-import contextlib
 import copy
 import math
-import os
 import random
 import sys
 from dataclasses import dataclass
@@ -28,7 +26,7 @@ from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import has_fit_parameter
 
-from skdpot._base import LOST_GROUPS, PrivateEstimator
+from skdpot._base import LOST_GROUPS, PrivateEstimator, plain_bar
 from skdpot._sklearn_compat import (
     Interval,
     fit_context,
@@ -181,6 +179,9 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
     random_state : int or RandomState, default=None
         None uses the operating system's cryptographic source. Seeded searches can be reproduced,
         so they are *not private*: use seeds for tests and teaching only.
+    verbose : int, default=0
+        Whether to show a progress bar over blocks. It shows no times, because the running time
+        would reveal the number of candidates to those who read it later.
 
     Attributes
     ----------
@@ -216,9 +217,9 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
 
     Notes
     -----
-    *There is no* ``cv_results_``, and no progress is shown: the other candidates and their number
-    are secret. *The running time reveals the number of candidates,* and depends on the records.
-    If an observer can measure it, this is a side channel.
+    *There is no* ``cv_results_``, and progress is shown over blocks only: the other candidates and
+    their number are secret. *The running time reveals the number of candidates,* and depends on
+    the records. If an observer can measure it, this is a side channel.
 
     *Failures are not visible.* Errors, warnings and output of candidates are suppressed, because
     they could reveal information about the records. So first test the estimator on synthetic
@@ -260,18 +261,17 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
     """
 
     _parameter_constraints: dict = {
-        "estimator": RandomizedSearchCV._parameter_constraints["estimator"],
-        "param_distributions": [dict, list],
-        "n_iter": [Interval(Integral, 1, None, closed="left")],
-        "cv": ["cv_object"],
-        "n_jobs": [Integral, None],
-        "random_state": ["random_state"],
+        **{
+            name: RandomizedSearchCV._parameter_constraints[name]
+            for name in ("estimator", "param_distributions", "n_iter", "cv", "n_jobs", "verbose")
+        },
         "epsilon": [Interval(Real, 0, None, closed="neither")],
         "scoring": [str, callable, None],
         "score_range": ["array-like"],
         "n_blocks": [Interval(Integral, 1, None, closed="left"), None],
         "refit": ["boolean"],
         "ledger": "no_validation",
+        "random_state": ["random_state"],
     }
 
     def __init__(
@@ -289,6 +289,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         n_jobs=None,
         ledger=None,
         random_state=None,
+        verbose=0,
     ):
         self.estimator = estimator
         self.param_distributions = param_distributions
@@ -302,6 +303,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         self.n_jobs = n_jobs
         self.ledger = ledger
         self.random_state = random_state
+        self.verbose = verbose
 
     # Nested estimators are validated with the parameters of their candidates.
     @fit_context(prefer_skip_nested_validation=False)
@@ -451,8 +453,13 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         # A block has a seed of its own, so that its scores depend on no other block.
         seeds = source.bits(31, search.n_blocks).tolist()
         trials = list(search.trials.values())
-        judged = trials, search.scoring, search.cv, search.score_range, os.getpid()
-        with silence():
+        judged = trials, search.scoring, search.cv, search.score_range
+        # What is printed is a function of the number of blocks: one line for each, without times.
+        counts: dict[str, Any] = {"bar_format": "{l_bar}{bar}| {n_fmt}/{total_fmt}{unit}"}
+        counts |= {"mininterval": 0, "miniters": 1, "disable": not self.verbose}
+        title = type(self).__name__
+        watched = plain_bar(blocks, title, len(blocks), unit=" blocks", **counts)
+        with watched, silence():
             # Threads share numpy's global random numbers, so those of a block would depend on the
             # concurrent work on other blocks, which have other records.
             backend, _ = get_active_backend()
@@ -460,7 +467,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             # Without max_nbytes=None, joblib would write large blocks, which are private, to files.
             scores = Parallel(n_jobs=n_jobs, max_nbytes=None, verbose=0)(
                 delayed(score_block)(*judged, data.subset(rows), seed)
-                for rows, seed in zip(blocks, seeds, strict=True)
+                for rows, seed in zip(watched, seeds, strict=True)
             )
         sums = dict(zip(search.trials, np.sum(scores, axis=0), strict=True))
         best, score = search.selection.run([sums[id(params)] for params in search.drawn], source)
@@ -476,8 +483,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         self.scorer_ = search.scorer
         self.multimetric_ = False
         # These names belong to the model of the last fit.
-        if "feature_names_in_" in vars(self):
-            del self.feature_names_in_
+        self.__dict__.pop("feature_names_in_", None)
 
     def _route(self, params):
         """Return the parameters of the refit and of blocks, and the groups for splitters."""
@@ -613,18 +619,15 @@ def make_candidate(estimator: Any, params: dict[str, Any]) -> Any:
 
 
 def score_block(
-    trials: list[Any], scoring: Any, cv: Any, score_range: Any, process: int,
-    records: SearchRecords, seed: int,
+    trials: list[Any], scoring: Any, cv: Any, score_range: Any, records: SearchRecords, seed: int
 ) -> list[int]:  # fmt: skip
     """Return the private scores of candidates in a block, in units of the range of scores.
 
     `trials` are from `make_trial`; `scoring` and `cv` are as in `cross_validate`. The mean over the
     splits of the block is clipped to `score_range`. A candidate that fails has the lowest score.
-    `process` is the number of the process in which the search runs.
     """
-    # The process of the search is silent already. Others work on one block at a time.
-    elsewhere = os.getpid() != process
-    with silence() if elsewhere else contextlib.nullcontext():
+    # The process of the search is silent already, but others may work on this block.
+    with silence():
         scores = [
             result_of(partial(_score, trial, scoring, cv, records, seed), None) for trial in trials
         ]

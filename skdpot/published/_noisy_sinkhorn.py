@@ -2,16 +2,16 @@
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from skdpot._base import warn_user
 from skdpot._sklearn_compat import Interval, StrOptions
-from skdpot.distance import BaseTransportDistance, CostSettings, LabelledGroups, Layout, Released
+from skdpot.distance import BaseTransportDistance, CostSettings, LabelledGroups, Released
 from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of, plan_epsilon
 from skdpot.privacy.charging import ExpectedError, HasExpectedErrors, NoGuaranteeWarning
 from skdpot.privacy.checks import check_count, check_delta, check_positive
@@ -34,45 +34,16 @@ _ARITHMETIC_SHARE = 2.0**-44
 _MARGIN = 1e-12
 
 
-class SinkhornProblem(NamedTuple):
-    """Sizes of two samples, the range of costs, and the regularisation.
-
-    Potentials are clipped to the range of costs, R, before they are used. Without noise that
-    changes nothing: exact ones are below R.
-    """
-
-    n: int
-    m: int
-    cost_range: float
-    reg: float
-
-    @property
-    def smaller(self) -> int:
-        """Return the size of the smaller sample."""
-        return min(self.n, self.m)
-
-    def round_sensitivity(self, rounding: float = 0.0) -> float:
-        """Return how much a record moves everything that a round releases."""
-        return noisy_sinkhorn_sensitivity(
-            self.cost_range, self.reg, self.n, self.m, self.cost_range, rounding=rounding
-        )
-
-    @property
-    def ratio(self) -> float:
-        """Return the range of costs over the regularisation."""
-        return self.cost_range / self.reg
-
-
-def check_problem(n_samples: Any, cost_range: Any, reg: Any) -> SinkhornProblem:
-    """Return the public quantities, or raise."""
+def check_problem(
+    n_samples: Any, cost_range: Any, reg: Any
+) -> tuple[tuple[int, int], float, float]:
+    """Return the sizes of two samples, the range of costs and the regularisation, or raise."""
     # One number stands for two samples of a size.
     sizes = n_samples if isinstance(n_samples, (tuple, list)) else (n_samples, n_samples)
     if len(sizes) != 2:
         raise ValueError(f"n_samples must be one size for both samples, or two, got {n_samples!r}.")
     n, m = (check_count("n_samples", size) for size in sizes)
-    return SinkhornProblem(
-        n, m, check_positive("cost_range", cost_range), check_positive("reg", reg)
-    )
+    return (n, m), check_positive("cost_range", cost_range), check_positive("reg", reg)
 
 
 def published_privacy(
@@ -136,12 +107,12 @@ def published_privacy(
     >>> sound_privacy(1, 0.02, 1e-5, **settings) > 54
     True
     """
-    problem = check_problem(n_samples, cost_range, reg)
+    sizes, cost_range, reg = check_problem(n_samples, cost_range, reg)
     n_iter = check_count("n_iter", n_iter)
     noise_variance = check_positive("noise_variance", noise_variance)
     # In logarithms, since the exponential of the claim overflows for a small regularisation.
-    log_term = math.log(4 * problem.reg * problem.cost_range / problem.smaller)
-    constant = problem.reg / 2 * float(np.logaddexp(0.0, log_term + 6 * problem.ratio))
+    log_term = math.log(4 * reg * cost_range / min(sizes))
+    constant = reg / 2 * float(np.logaddexp(0.0, log_term + 6 * (cost_range / reg)))
     price = n_iter * constant / noise_variance
     return price + math.sqrt(price * -math.log(check_delta(delta)))
 
@@ -199,10 +170,12 @@ def sound_privacy(
     >>> round(sound_privacy(1, 16.0, 1e-5, n_samples=1000, cost_range=1.0, reg=1.0), 2)
     1.0
     """
-    problem = check_problem(n_samples, cost_range, reg)
+    sizes, cost_range, reg = check_problem(n_samples, cost_range, reg)
     n_iter = check_count("n_iter", n_iter)
     noise_variance = check_positive("noise_variance", noise_variance)
-    multiplier = math.sqrt(noise_variance / n_iter) / problem.round_sensitivity()
+    # Potentials are clipped to the range of costs: exact ones are below it.
+    moved = noisy_sinkhorn_sensitivity(cost_range, reg, *sizes, cost_range)
+    multiplier = math.sqrt(noise_variance / n_iter) / moved
     return epsilon_of(multiplier, check_delta(delta))
 
 
@@ -215,7 +188,9 @@ class NoisySinkhornPlan:
     released. The first epsilon is the price of the potentials at delta.
     """
 
-    problem: SinkhornProblem
+    n_samples: tuple[int, int]
+    cost_range: float
+    reg: float
     n_iter: int
     noise_variance: float
     granularity: float
@@ -237,7 +212,7 @@ class NoisySinkhornPlan:
         return GaussianMechanism.from_noise_multiplier(
             of_a_round,
             math.sqrt(self.noise_variance) / of_a_round,
-            n_coordinates=max(self.problem.n, self.problem.m),
+            n_coordinates=max(self.n_samples),
             granularity=self.granularity,
         )
 
@@ -250,8 +225,10 @@ class NoisySinkhornPlan:
 def plan_noisy_sinkhorn(
     epsilon: float,
     delta: float,
-    problem: SinkhornProblem,
     *,
+    n_samples: Any,
+    cost_range: float,
+    reg: float,
     n_iter: int | None = None,
     noise_variance: float | None = None,
 ) -> NoisySinkhornPlan:
@@ -264,47 +241,50 @@ def plan_noisy_sinkhorn(
     Examples
     --------
     >>> from skdpot.published._noisy_sinkhorn import plan_noisy_sinkhorn
-    >>> from skdpot.published._noisy_sinkhorn import check_problem
-    >>> plan = plan_noisy_sinkhorn(1.0, 1e-5, check_problem(1000, cost_range=1.0, reg=1.0))
+    >>> problem = {"n_samples": 1000, "cost_range": 1.0, "reg": 1.0}
+    >>> plan = plan_noisy_sinkhorn(1.0, 1e-5, **problem)
     >>> plan.n_iter, round(plan.first_epsilon, 3), round(plan.second_epsilon, 3)
     (1, 0.5, 0.5)
     >>> round(plan.noise_variance), round(plan.cost_mechanism.scale, 4)
     (57, 0.0054)
     """
     epsilon, delta = check_positive("epsilon", epsilon), check_gaussian_delta(delta)
+    sizes, cost_range, reg = check_problem(n_samples, cost_range, reg)
     # A larger budget is not spent, since noise can hardly be smaller.
     epsilon = min(epsilon, 1e30)
+    of_a_round = partial(_round_sensitivity, sizes, cost_range, reg)
     # With this deviation, a single round costs half of epsilon.
-    half = calibrate_noise_multiplier(epsilon / 2, delta) * _round_sensitivity(problem)
+    half = calibrate_noise_multiplier(epsilon / 2, delta) * of_a_round()
     # The budget decides on the rounds, and the rounds on the noise.
     if noise_variance is None:
         # More rounds lose more by noise than they gain by convergence, unless the standard
         # deviation is below a fiftieth of the bound on potentials (tried for regularisations of 0.2
         # to 1 times R).
-        n_iter = _rounds(n_iter, 0.02 * problem.cost_range / half)
+        n_iter = _rounds(n_iter, 0.02 * cost_range / half)
         noise_variance = n_iter * half**2
     else:
         noise_variance = check_positive("noise_variance", noise_variance)
         n_iter = _rounds(n_iter, math.sqrt(noise_variance) / half)
     # Rounding to the grid adds at most a share of 2**-20 to a round's sensitivity, or of 2**-27 to
     # the noise, whichever is more: the noise must span fewer than 2**40 points.
-    rounding = max(2.0**-20 * _round_sensitivity(problem), 2.0**-27 * math.sqrt(noise_variance))
-    rounding /= math.sqrt(max(problem.n, problem.m))
+    rounding = max(2.0**-20 * of_a_round(), 2.0**-27 * math.sqrt(noise_variance))
+    rounding /= math.sqrt(max(sizes))
     granularity = math.ldexp(0.5, math.frexp(rounding)[1])
-    of_all_rounds = math.sqrt(n_iter) * _round_sensitivity(problem, granularity)
+    of_all_rounds = math.sqrt(n_iter) * of_a_round(granularity)
     multiplier = math.sqrt(noise_variance) / of_all_rounds * (1 - _MARGIN)
     first_epsilon = epsilon_of(multiplier, delta)
     left = _what_is_left(epsilon, delta, multiplier, first_epsilon)
-    n, m, cost_range, reg = problem
-    moved = plan_cost_sensitivity(cost_range, reg, n, m, cost_range, rounding=_ARITHMETIC_SHARE)
+    moved = plan_cost_sensitivity(cost_range, reg, *sizes, cost_range, rounding=_ARITHMETIC_SHARE)
     # Larger exponents than 700, or their products with costs, could overflow.
-    if not (2 * problem.ratio <= 700.0 and math.isfinite(moved)):
+    if not (2 * (cost_range / reg) <= 700.0 and math.isfinite(moved)):
         raise ValueError(
             f"reg={reg!r} is too small for potentials up to {cost_range!r}: the cost of their plan "
             "may be beyond the range of doubles. Choose a larger reg."
         )
     plan = NoisySinkhornPlan(
-        problem=problem,
+        n_samples=sizes,
+        cost_range=cost_range,
+        reg=reg,
         n_iter=n_iter,
         noise_variance=noise_variance,
         granularity=granularity,
@@ -314,7 +294,7 @@ def plan_noisy_sinkhorn(
         first_epsilon=first_epsilon,
         # With more, the grid of the second stage, which is finer than its noise, would not reach
         # the largest cost of a plan.
-        second_epsilon=min(left, 2.0**39 / problem.smaller),
+        second_epsilon=min(left, 2.0**39 / min(sizes)),
     )
     # Computed now, since they raise if the noise is out of range.
     plan.potential_mechanism, plan.cost_mechanism  # noqa: B018
@@ -331,29 +311,28 @@ def run_noisy_sinkhorn(
     record, except for arithmetic errors below ``2**-46 R``. The cost of the plan is ``sum_ij c_ij
     exp((phi_i + psi_j - c_ij) / reg) / (n m)`` for the clipped potentials, with Laplace noise.
     """
-    problem, mechanism = plan.problem, plan.potential_mechanism
-    costs = read_costs(cost, problem)
-    largest = problem.cost_range
+    mechanism, largest = plan.potential_mechanism, plan.cost_range
+    costs = read_costs(cost, plan.n_samples)
     with np.errstate(all="ignore"):
         costs = np.clip(np.where(np.isnan(costs), largest, costs), 0.0, largest)
-        psi = np.zeros(problem.m)
+        psi = np.zeros(costs.shape[1])
         for _ in range(plan.n_iter):
-            answer = half_step(costs, np.clip(psi, -largest, largest), problem.reg)
+            answer = half_step(costs, np.clip(psi, -largest, largest), plan.reg)
             # Released before it is used: all that follows from it costs nothing.
             phi = mechanism.release(answer - answer.mean(), source)
-            answer = half_step(costs.T, np.clip(phi, -largest, largest), problem.reg)
+            answer = half_step(costs.T, np.clip(phi, -largest, largest), plan.reg)
             psi = mechanism.release(answer, source)
         phi_used, psi_used = np.clip(phi, -largest, largest), np.clip(psi, -largest, largest)
         # The second stage: the cost still depends on the records, given the potentials.
-        value = plan_cost(costs, phi_used, psi_used, problem.reg)
+        value = plan_cost(costs, phi_used, psi_used, plan.reg)
     return plan.cost_mechanism.release(value, source), phi, psi
 
 
-def read_costs(cost: Any, problem: SinkhornProblem) -> np.ndarray:
+def read_costs(cost: Any, n_samples: tuple[int, int]) -> np.ndarray:
     """Return costs as doubles, or raise if the plan is for other costs."""
     costs = np.asarray(cost, dtype=np.float64)
-    if costs.shape != (problem.n, problem.m):
-        raise ValueError(f"costs must have shape {problem.n, problem.m}, got {costs.shape}.")
+    if costs.shape != n_samples:
+        raise ValueError(f"costs must have shape {n_samples}, got {costs.shape}.")
     return costs
 
 
@@ -391,10 +370,16 @@ def _rounds(n_iter: Any, deviations: float) -> int:
     return int(min(max(deviations**2, 1), MOST_ROUNDS))
 
 
-def _round_sensitivity(problem: SinkhornProblem, granularity: float = 0.0) -> float:
-    """Return how much a record moves a round that is computed and rounded to a grid."""
-    arithmetic = _ARITHMETIC_SHARE * (2 * problem.cost_range + problem.reg)
-    return problem.round_sensitivity(granularity + arithmetic)
+def _round_sensitivity(
+    n_samples: tuple[int, int], cost_range: float, reg: float, granularity: float = 0.0
+) -> float:
+    """Return how much a record moves a round that is computed and rounded to a grid.
+
+    Potentials are clipped to the range of costs before they are used. Without noise that changes
+    nothing: exact ones are below it.
+    """
+    rounding = granularity + _ARITHMETIC_SHARE * (2 * cost_range + reg)
+    return noisy_sinkhorn_sensitivity(cost_range, reg, *n_samples, cost_range, rounding=rounding)
 
 
 def _what_is_left(epsilon: float, delta: float, multiplier: float, first_epsilon: float) -> float:
@@ -429,7 +414,9 @@ class PaperSinkhornPlan:
     The claims are the epsilons of the potentials and of the cost of the plan.
     """
 
-    problem: SinkhornProblem
+    n_samples: tuple[int, int]
+    cost_range: float
+    reg: float
     n_iter: int
     noise_variance: float
     adaptive_noise: float
@@ -445,8 +432,10 @@ class PaperSinkhornPlan:
 def plan_paper_sinkhorn(
     epsilon: float,
     delta: float,
-    problem: SinkhornProblem,
     *,
+    n_samples: Any,
+    cost_range: float,
+    reg: float,
     n_iter: int = MOST_ROUNDS,
     noise_variance: float | None = None,
     adaptive_noise: float = 0.0,
@@ -460,32 +449,29 @@ def plan_paper_sinkhorn(
     Examples
     --------
     >>> from skdpot.published._noisy_sinkhorn import plan_paper_sinkhorn
-    >>> from skdpot.published._noisy_sinkhorn import check_problem
-    >>> problem = check_problem(10_000, cost_range=1.0, reg=5.0)
-    >>> plan = plan_paper_sinkhorn(8.0, 1e-5, problem, n_iter=1, noise_variance=0.02)
+    >>> problem = {"n_samples": 10_000, "cost_range": 1.0, "reg": 5.0}
+    >>> plan = plan_paper_sinkhorn(8.0, 1e-5, **problem, n_iter=1, noise_variance=0.02)
     >>> round(plan.first_claim, 2), round(plan.first_claim + plan.second_claim, 2)
     (3.91, 8.0)
     """
     epsilon, delta = check_positive("epsilon", epsilon), check_gaussian_delta(delta)
-    of_problem: dict[str, Any] = {
-        "n_samples": (problem.n, problem.m),
-        "cost_range": problem.cost_range,
-        "reg": problem.reg,
-    }
+    sizes, cost_range, reg = check_problem(n_samples, cost_range, reg)
+    claim = partial(published_privacy, delta=delta, n_samples=sizes, cost_range=cost_range, reg=reg)
     if noise_variance is None:
         # The claim depends only on K C / M.
-        with_unit_variance = published_privacy(n_iter, 1.0, delta, **of_problem)
-        noise_variance = _rate(with_unit_variance, delta) / _rate(epsilon / 2, delta)
-    first_claim = published_privacy(n_iter, noise_variance, delta, **of_problem)
+        noise_variance = _rate(claim(n_iter, 1.0), delta) / _rate(epsilon / 2, delta)
+    first_claim = claim(n_iter, noise_variance)
     if first_claim >= epsilon:
         raise nothing_left(epsilon, first_claim)
     # Lemma 5, on how much a record moves the cost of the optimal plan. The smallest of three bounds
     # is never one whose exponential is cut off.
-    largest, n = problem.cost_range, problem.smaller
-    stability = largest * math.sqrt(problem.ratio / (2 * n)) * math.exp(min(problem.ratio, 700.0))
-    sensitivity = 2 * largest / n + min(problem.reg * math.log(n), largest, stability)
+    n, ratio = min(sizes), cost_range / reg
+    stability = cost_range * math.sqrt(ratio / (2 * n)) * math.exp(min(ratio, 700.0))
+    sensitivity = 2 * cost_range / n + min(reg * math.log(n), cost_range, stability)
     return PaperSinkhornPlan(
-        problem=problem,
+        n_samples=sizes,
+        cost_range=cost_range,
+        reg=reg,
         n_iter=n_iter,
         noise_variance=noise_variance,
         adaptive_noise=adaptive_noise,
@@ -504,19 +490,19 @@ def run_paper_sinkhorn(
     Line 5 of Algorithm 1 answers a ``phi`` that line 8 only defines. Here it is the one before the
     noise, as in the operator T of the proof of Theorem 2.
     """
-    problem = plan.problem
-    costs = read_costs(cost, problem)
-    phi, psi = np.zeros(problem.n), np.zeros(problem.m)
+    n, m = plan.n_samples
+    costs = read_costs(cost, plan.n_samples)
+    phi, psi = np.zeros(n), np.zeros(m)
     with np.errstate(all="ignore"):
         for _ in range(plan.n_iter):
-            answer = half_step(costs, psi, problem.reg)
+            answer = half_step(costs, psi, plan.reg)
             new_phi = answer - answer.mean()
-            new_psi = half_step(costs.T, new_phi, problem.reg)
+            new_psi = half_step(costs.T, new_phi, plan.reg)
             step = np.sum((new_phi - phi) ** 2) + np.sum((new_psi - psi) ** 2)
             deviation = math.sqrt(plan.adaptive_noise * step + plan.noise_variance)
-            phi = new_phi + deviation * source.normal(problem.n)
-            psi = new_psi + deviation * source.normal(problem.m)
-        value = plan_cost(costs, phi, psi, problem.reg)
+            phi = new_phi + deviation * source.normal(n)
+            psi = new_psi + deviation * source.normal(m)
+        value = plan_cost(costs, phi, psi, plan.reg)
     return value + plan.cost_noise_scale * float(_laplace(source, ())), phi, psi
 
 
@@ -703,13 +689,14 @@ class NoisySinkhornDistance(BaseTransportDistance):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _plan_release(self, layout: Layout) -> NoisySinkhornRuns:
-        settings, groups = self._cost_settings(layout, self.reg), layout.groups
+    def _plan_release(self, space: Any, groups: LabelledGroups) -> NoisySinkhornRuns:
+        settings = self._cost_settings(space, self.reg)
         # Each record is in so many of the pairs, and the budget is for a record.
         others = len(groups.sizes) - 1
         budget = (self.epsilon / others, self.delta / others)
         options = {"n_iter": self.n_iter, "noise_variance": self.noise_variance}
         options = {name: value for name, value in options.items() if value is not None}
+        options |= {"cost_range": settings.cost_range, "reg": settings.reg}
         if self.accounting == "paper":
             warn_user(
                 "accounting='paper' scales noise by a published proof that does not hold: the "
@@ -730,12 +717,11 @@ class NoisySinkhornDistance(BaseTransportDistance):
                     f"noisy Sinkhorn between {n} and {m} records needs too much memory. Use "
                     "PrivateSinkhornDistance, which also has far less noise."
                 )
-            problem = check_problem((n, m), settings.cost_range, settings.reg)
             if self.accounting == "paper":
                 options["adaptive_noise"] = self.adaptive_noise
-                plans.append(plan_paper_sinkhorn(*budget, problem, **options))
+                plans.append(plan_paper_sinkhorn(*budget, n_samples=(n, m), **options))
             else:
-                plans.append(plan_noisy_sinkhorn(*budget, problem, **options))
+                plans.append(plan_noisy_sinkhorn(*budget, n_samples=(n, m), **options))
         event = plans[0].event
         if event is not None and len(plans) > 1:
             # The pairs (epsilon, delta) of the runs with one record add up.

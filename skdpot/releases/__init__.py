@@ -4,14 +4,12 @@ from skdpot.releases._choice import ChoiceRelease
 from skdpot.releases._groups import (
     LARGEST_GRID,
     HistogramRelease,
-    ReleasedGroups,
     UnitLayout,
     group_weights,
     has_grid,
 )
 from skdpot.releases._nodes import (
     UTILITY_MECHANISMS,
-    MessageRelease,
     MessageReleases,
     UtilityNoise,
     UtilityRelease,

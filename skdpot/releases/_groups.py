@@ -156,26 +156,6 @@ def _nearest_level(numbers: np.ndarray, levels: int) -> np.ndarray:
     return np.floor(numbers * (levels - 1.0) + 0.5) / (levels - 1.0) if levels > 1 else numbers
 
 
-@dataclass(frozen=True, eq=False)
-class ReleasedGroups:
-    """Publishable groups: functions of a release and of public quantities.
-
-    Attributes
-    ----------
-    sizes : ndarray of shape (n_groups,)
-        About how many records every group has; at least 1.
-    points : list of ndarray of shape (n_points, n_coordinates)
-        Valid points of every group, in unit coordinates; of a `GroupRelease` with bounds, in the
-        features' own units.
-    masses : list of ndarray of shape (n_points,)
-        Their weights in every group, above 0, with sum 1.
-    """
-
-    sizes: np.ndarray
-    points: list[np.ndarray]
-    masses: list[np.ndarray]
-
-
 class HistogramRelease(NoisyRelease):
     """A grid, and the noise of the counts in its cells; made of public quantities.
 
@@ -297,8 +277,10 @@ class HistogramRelease(NoisyRelease):
         """Release counts, of all records or of one owner's, with all the noise that they need."""
         return self._noise.run(values, source)
 
-    def run(self, values: tuple[np.ndarray, np.ndarray], source: Any) -> ReleasedGroups:
-        """Release the groups of records ``(V, codes)``, all in one process."""
+    def run(
+        self, values: tuple[np.ndarray, np.ndarray], source: Any
+    ) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
+        """Release the groups of records ``(V, codes)``, all in one process, as `groups_of` does."""
         return self.groups_of(self.add_noise(self.values(*values), source))
 
     # ------------------------------------------------------------------- post-processing
@@ -322,10 +304,11 @@ class HistogramRelease(NoisyRelease):
                 numbers[:, j] = (indices[j] + 0.5) / n_bins
         return self.layout.points(numbers, list(indices[d:]))
 
-    def groups_of(self, noisy: np.ndarray) -> ReleasedGroups:
-        """Return groups with these counts.
+    def groups_of(self, noisy: np.ndarray) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
+        """Return the sizes of groups with these counts, their points, and the masses of these.
 
-        A size is the sum of a group's counts, raised to 1. If that sum is below two standard
+        Points are valid, in unit coordinates. Masses are above 0, with sum 1 in every group. A size
+        is the sum of a group's counts, raised to 1. If that sum is below two standard
         deviations of its noise, the group is uniform over all cells; otherwise its masses are those
         of :func:`denoised`.
         """
@@ -335,11 +318,8 @@ class HistogramRelease(NoisyRelease):
         masses = denoised(noisy, deviation, self.layout.n_numbers).reshape(self.n_groups, -1)
         masses[totals < _DEVIATIONS * deviation * math.sqrt(n_cells)] = 1.0 / n_cells
         middles = self.middles
-        return ReleasedGroups(
-            np.maximum(totals, 1.0),
-            [middles[row > 0] for row in masses],
-            [row[row > 0] for row in masses],
-        )
+        points = [middles[row > 0] for row in masses]
+        return np.maximum(totals, 1.0), points, [row[row > 0] for row in masses]
 
 
 def has_grid(layout: UnitLayout) -> bool:

@@ -3,7 +3,6 @@
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -57,46 +56,28 @@ _BITS = 62
 _ROUNDING = 2.0**-40
 
 
-@dataclass(frozen=True)
-class NodeBudgets:
-    """The epsilons of nodes, and their Gaussian noise.
+def node_budgets(
+    epsilon: Any, delta: Any, factors: Any, n_nodes: int
+) -> tuple[np.ndarray, float, np.ndarray]:
+    """Return the total epsilon of each node, the delta of all, and a multiplier for each node.
 
-    Attributes
-    ----------
-    epsilons : ndarray of shape (n_nodes,)
-        Total epsilon of each node.
-    delta : float
-        The same for all; 0 for noise without one.
-    multipliers : ndarray of shape (n_nodes,)
-        With a delta, of Gaussian noise in a single release. Without one, ``1 / epsilons``.
+    Nodes have shares of the total, at most all of it. With a delta, the multiplier is that of
+    Gaussian noise in a single release; without one, it is one over epsilon.
     """
-
-    epsilons: np.ndarray
-    delta: float
-    multipliers: np.ndarray
-
-    @classmethod
-    def divide(cls, epsilon: Any, delta: Any, factors: Any, n_nodes: int) -> "NodeBudgets":
-        """Return the budgets of nodes that each have a share of the total, at most all of it."""
-        epsilon = check_positive("epsilon", epsilon)
-        delta = check_delta(delta) if delta else 0.0
-        shares = np.broadcast_to(np.asarray(factors, dtype=np.float64), (n_nodes,))
-        if not ((shares > 0) & (shares <= 1)).all():
-            raise ValueError("factors must be above 0 and at most 1.")
-        epsilons = epsilon * shares
-        if not (epsilons > _LEAST_EPSILON).all():
-            raise ValueError(f"epsilon must be above {_LEAST_EPSILON:g} for every node.")
-        each, where = np.unique(epsilons, return_inverse=True)
-        if delta == 0:
-            found = np.array([inverse_rounded_up(value) for value in each.tolist()])
-        else:
-            found = np.array([calibrate_noise_multiplier(value, delta) for value in each.tolist()])
-        return cls(epsilons, delta, found[where.reshape(n_nodes)])
-
-    @property
-    def worst(self) -> int:
-        """Return the node with the largest epsilon."""
-        return int(np.argmax(self.epsilons))
+    epsilon = check_positive("epsilon", epsilon)
+    delta = check_delta(delta) if delta else 0.0
+    shares = np.broadcast_to(np.asarray(factors, dtype=np.float64), (n_nodes,))
+    if not ((shares > 0) & (shares <= 1)).all():
+        raise ValueError("factors must be above 0 and at most 1.")
+    epsilons = epsilon * shares
+    if not (epsilons > _LEAST_EPSILON).all():
+        raise ValueError(f"epsilon must be above {_LEAST_EPSILON:g} for every node.")
+    each, where = np.unique(epsilons, return_inverse=True)
+    if delta == 0:
+        found = np.array([inverse_rounded_up(value) for value in each.tolist()])
+    else:
+        found = np.array([calibrate_noise_multiplier(value, delta) for value in each.tolist()])
+    return epsilons, delta, found[where.reshape(n_nodes)]
 
 
 def check_degrees(degrees: Any) -> np.ndarray:
@@ -301,7 +282,8 @@ class MessageReleases(ReleaseSeries):
     ) -> None:
         self._degrees = check_degrees(degrees)
         n_nodes = len(self._degrees)
-        self._budgets = NodeBudgets.divide(epsilon, delta, factors, n_nodes)
+        budgets = node_budgets(epsilon, delta, factors, n_nodes)
+        self._epsilons, self._delta, self._total_multipliers = budgets
         self._n_rounds = check_count("n_rounds", n_rounds)
         self._source = check_source(source, n_nodes)
         given = {"utility_range": utility_range, "cap": cap, "least": least, "curvature": curvature}
@@ -322,34 +304,28 @@ class MessageReleases(ReleaseSeries):
     @property
     def epsilons(self) -> np.ndarray:
         """Return the total epsilon of each node."""
-        return self._budgets.epsilons.copy()
+        return self._epsilons.copy()
 
     @property
     def event(self) -> DpEvent:
-        return self.node_event(self._budgets.worst)
-
-    def round_event(self, node: int) -> DpEvent:
-        """Return the event of one round of a node."""
-        if self._budgets.delta:
-            return GaussianDpEvent(float(self._multipliers[node]))
-        share = rounded_down_share(self._budgets.epsilons[node], self._n_rounds)
-        return PureDpEvent(float(share))
+        return self.node_event(int(np.argmax(self._epsilons)))
 
     def node_event(self, node: int) -> DpEvent:
         """Return the event of all rounds of a node."""
-        if self._budgets.delta:
+        if self._delta:
             # Several Gaussian releases are one, with this multiplier.
-            single = GaussianDpEvent(float(self._budgets.multipliers[node]))
-            return PlannedDpEvent(single, self._budgets.delta)
-        return SelfComposedDpEvent(self.round_event(node), self._n_rounds)
+            single = GaussianDpEvent(float(self._total_multipliers[node]))
+            return PlannedDpEvent(single, self._delta)
+        share = rounded_down_share(self._epsilons[node], self._n_rounds)
+        return SelfComposedDpEvent(PureDpEvent(float(share)), self._n_rounds)
 
-    def sensitivities(self, eta: Any, relation: str = "replace_one") -> np.ndarray:
+    def sensitivities(self, eta: Any) -> np.ndarray:
         """Return how much an exact message of each node may move, for a penalty."""
         bounds = message_sensitivity(
             _number_per_node("eta", eta, len(self._degrees), above=True),
             degree=self._degrees,
             protect=self._protect,
-            relation=relation,
+            relation="replace_one",
             **self._given,
         )
         return np.asarray(bounds)
@@ -360,35 +336,46 @@ class MessageReleases(ReleaseSeries):
         It is public, and 0 for nodes without private utilities.
         """
         units, scales = self._grids(eta, 0.0)
-        if not self._budgets.delta:
+        if not self._delta:
             scales = scales * np.sqrt(self._degrees + 1.0)
         return units * scales
 
-    def round(self, eta: Any, error: Any = 0.0) -> "MessageRelease":
-        """Return the release of one round; the round counts when it is run.
+    def run(self, messages: Any, eta: Any, *, error: Any = 0.0) -> np.ndarray:
+        """Return the noisy messages of the next round, which may be negative or above the cap.
+
+        Messages are those of all nodes, one after another, of shape (n_edges,), and are clipped to
+        ``[0, cap]``. For a node without private utilities the result is its public amounts.
 
         All that the penalty `eta` depends on is public. `error` is how far a computed message may
         be from the exact minimiser in the l2 norm, if that is more than ``2**-30`` of the
         sensitivity: see :func:`~skdpot.privacy.sensitivity.message_error`. It may depend on
         released messages.
         """
-        return MessageRelease(self, eta, *self._grids(eta, error))
-
-    def run(self, messages: Any, eta: Any, *, error: Any = 0.0) -> np.ndarray:
-        """Return the noisy messages of the next round, see `round` and `MessageRelease`."""
-        return self.round(eta, error).run(messages, self._source)
-
-    def _take_round(self) -> None:
-        """Count a round, or raise if all were made."""
+        degrees = self._degrees
+        units_of_nodes, scales = self._grids(eta, error)
+        messages = check_values(messages, int(degrees.sum()))
         if self.n_released == self._n_rounds:
             raise RuntimeError(f"all {self._n_rounds} rounds that the budget was for were made.")
         self.n_released += 1
+        of_edge = np.repeat(np.arange(len(degrees)), degrees)
+        caps, units = self._given["cap"][of_edge], units_of_nodes[of_edge]
+        integers = grid_values(messages, 0.0, caps, units)
+        noise = draw_for_nodes(
+            self._source,
+            degrees,
+            lambda stream, nodes, edges: self._draw(stream, scales[nodes], degrees[nodes]),
+        )
+        sums = np.clip(integers + noise, -LARGEST_SUM, LARGEST_SUM)
+        # The minimiser is public if its bounds leave no choice, or if utilities are not secret.
+        public = np.where(self._given["utility_range"][of_edge] > 0, caps, messages)
+        hidden = (self.sensitivities(eta) > 0)[of_edge]
+        return np.where(hidden, sums * units, public)
 
     def _multipliers_of_a_round(self) -> np.ndarray:
         """Return the multipliers of the sensitivity: of Gaussian noise, or one over its rate."""
-        if self._budgets.delta:
-            return self._budgets.multipliers * math.sqrt(self._n_rounds) * RAISED
-        share = rounded_down_share(self._budgets.epsilons, self._n_rounds)
+        if self._delta:
+            return self._total_multipliers * math.sqrt(self._n_rounds) * RAISED
+        share = rounded_down_share(self._epsilons, self._n_rounds)
         left = share - spherical_slack(self._degrees)
         if (left < share / 2).any():
             raise ValueError(
@@ -405,7 +392,7 @@ class MessageReleases(ReleaseSeries):
         # A length of Gaussian coordinates exceeds its mean by more with a probability of
         # exp(-2000).
         longest = 64.0
-        lengths = 1.0 if self._budgets.delta else np.sqrt(degrees + 1.0) + longest
+        lengths = 1.0 if self._delta else np.sqrt(degrees + 1.0) + longest
         if (self._multipliers * moved * lengths > LARGEST_SCALE / 2).any():
             raise ValueError("noise would be too large: choose a larger epsilon or fewer rounds.")
 
@@ -430,56 +417,13 @@ class MessageReleases(ReleaseSeries):
 
     def _draw(self, source: NoiseSource, scales: np.ndarray, degrees: np.ndarray) -> np.ndarray:
         """Return noise for some nodes, in units of their grids."""
-        if not self._budgets.delta:
+        if not self._delta:
             scales = scales * random_lengths(source, degrees)
             # Lengths that reach the limit have a probability below exp(-2000).
             scales = np.minimum(scales, LARGEST_SCALE)
         # A node with nothing to hide draws noise, too, and does not use it.
         each = np.repeat(np.where(scales > 0, scales, 1.0), degrees)
         return rounded_gaussian(source, each, each.shape)
-
-
-class MessageRelease(Release):
-    """The release of the messages of one round, made by `MessageReleases.round`.
-
-    The released values are the messages of all nodes, one after another, of shape (n_edges,). They
-    are clipped to ``[0, cap]``.
-    """
-
-    def __init__(
-        self, series: MessageReleases, eta: Any, units: np.ndarray, scales: np.ndarray
-    ) -> None:
-        self._series, self._eta = series, eta
-        self._units, self._scales = units, scales
-
-    @property
-    def event(self) -> DpEvent:
-        return self._series.round_event(self._series._budgets.worst)
-
-    def sensitivity(self, relation: str) -> float:
-        return float(self._series.sensitivities(self._eta, relation).max())
-
-    def run(self, values: Any, source: Any) -> np.ndarray:
-        """Return noisy messages, which may be negative or above the cap.
-
-        For a node without private utilities these are its public amounts.
-        """
-        series, degrees = self._series, self._series._degrees
-        messages = check_values(values, int(degrees.sum()))
-        series._take_round()
-        of_edge = np.repeat(np.arange(len(degrees)), degrees)
-        caps, units = series._given["cap"][of_edge], self._units[of_edge]
-        integers = grid_values(messages, 0.0, caps, units)
-        noise = draw_for_nodes(
-            source,
-            degrees,
-            lambda stream, nodes, edges: series._draw(stream, self._scales[nodes], degrees[nodes]),
-        )
-        sums = np.clip(integers + noise, -LARGEST_SUM, LARGEST_SUM)
-        # The minimiser is public if its bounds leave no choice, or if utilities are not secret.
-        public = np.where(series._given["utility_range"][of_edge] > 0, caps, messages)
-        hidden = (series.sensitivities(self._eta) > 0)[of_edge]
-        return np.where(hidden, sums * units, public)
 
 
 def _number_per_node(name: str, values: Any, n_nodes: int, *, above: bool = False) -> np.ndarray:
@@ -513,7 +457,8 @@ class UtilityRelease(Release):
         self._degrees = check_degrees(degrees)
         check_choice("protect", protect, PROTECTED)
         self._protect = protect
-        self._budgets = NodeBudgets.divide(epsilon, 0.0, factors, len(self._degrees))
+        budgets = node_budgets(epsilon, 0.0, factors, len(self._degrees))
+        self._epsilons, _, self._multipliers = budgets
         self._of_edge = np.repeat(np.arange(len(self._degrees)), self._degrees)
         self._prepare()
 
@@ -524,7 +469,7 @@ class UtilityRelease(Release):
     @property
     def epsilons(self) -> np.ndarray:
         """Return the epsilon of each node."""
-        return self._budgets.epsilons.copy()
+        return self._epsilons.copy()
 
     @property
     def spread(self) -> float:
@@ -608,7 +553,7 @@ class UtilityNoise(UtilityRelease):
 
     def _prepare(self) -> None:
         # In units of the range.
-        multipliers = self._budgets.multipliers * self._moved(1.0, "replace_one")
+        multipliers = self._multipliers * self._moved(1.0, "replace_one")
         n_units = fineness(multipliers)
         self._units = (self._high - self._low) / n_units
         self._grid_scales = multipliers * n_units * RAISED
@@ -626,10 +571,10 @@ class UtilityNoise(UtilityRelease):
 
     @property
     def event(self) -> DpEvent:
-        return self.node_event(self._budgets.worst)
+        return self.node_event(int(np.argmax(self._epsilons)))
 
     def node_event(self, node: int) -> DpEvent:
-        return LaplaceDpEvent(float(self._budgets.multipliers[node]))
+        return LaplaceDpEvent(float(self._multipliers[node]))
 
     @property
     def standard_error(self) -> float:
@@ -749,13 +694,13 @@ class UtilityResponse(UtilityRelease):
             counts = [
                 _best_answers(value, degree)
                 for value, degree in zip(
-                    self._budgets.epsilons.tolist(), self._degrees.tolist(), strict=True
+                    self._epsilons.tolist(), self._degrees.tolist(), strict=True
                 )
             ]
             self.n_answers = np.array(counts, dtype=np.int64)
         else:
             self.n_answers = self._degrees.copy()
-        self._shares = rounded_down_share(self._budgets.epsilons, self._moved("replace_one"))
+        self._shares = rounded_down_share(self._epsilons, self._moved("replace_one"))
         levels = [_best_levels(value) for value in self._shares.tolist()]
         self.n_levels = np.array(levels, dtype=np.int64)
         self._keep = _kept(self._shares, self.n_levels) * (1.0 - _ROUNDING)
@@ -770,7 +715,7 @@ class UtilityResponse(UtilityRelease):
     @property
     def event(self) -> DpEvent:
         # Nodes with one budget may divide it differently, and a node without edges has no answers.
-        return PureDpEvent(float(self._budgets.epsilons.max()))
+        return PureDpEvent(float(self._epsilons.max()))
 
     def node_event(self, node: int) -> DpEvent:
         answer = PureDpEvent(float(self._shares[node]))

@@ -25,6 +25,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from skdpot import __version__
+from skdpot._base import plain_bar
 from skdpot.privacy import PrivacyLedger, Receipt
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import event_to_json
@@ -68,6 +69,7 @@ def release_files(
     n_samples=1,
     partition="files",
     read=None,
+    verbose=0,
 ) -> list[ReleasedFile]:
     """Release private samples of all users in many files, each file exactly once.
 
@@ -111,6 +113,8 @@ def release_files(
     read : callable, default=None
         ``read(path)`` returns one row per user, as ``pandas.read_parquet`` does. None reads ".npy"
         (arrays) and ".npz" (sparse matrices of SciPy).
+    verbose : int, default=0
+        Whether to show progress bars over files, one as they are checked and one as they are drawn.
 
     Returns
     -------
@@ -159,7 +163,7 @@ def release_files(
     plan = _plan(sampler, ledger, n_samples)
     # Everything that can be wrong with arguments is refused before a file is read.
     names, files = _check_files(sources, targets, read)
-    quiet = copy.copy(sampler).set_params(ledger=None, random_state=None)
+    quiet = copy.copy(sampler).set_params(ledger=None, random_state=None, verbose=0)
     facts = {
         "version": __version__,
         # A copy of the key beside another ledger would charge there what is drawn here.
@@ -183,6 +187,7 @@ def release_files(
         "n_samples": int(n_samples),
         "prefix": f".unfinished-{name}-",
     }
+    run = partial(_results, client, n_jobs, not verbose)
     with _held_key(ledger.path, partition) as keys:
         is_new = not keys.claim
         if is_new:
@@ -194,7 +199,7 @@ def release_files(
             chosen = pickle.dumps(wrap_non_picklable_objects(quiet, keep_wrapper=False))
             tasks = [_task(keys, facts, number) for number in range(len(files))]
             # Workers report in any order, and a task may have run twice.
-            found = dict(_results(client, n_jobs, partial(_work, chosen, **settings), tasks))
+            found = dict(run(partial(_work, chosen, **settings), tasks, "files checked"))
             keys.write(
                 {
                     "facts": facts,
@@ -214,7 +219,7 @@ def release_files(
             raise
         try:
             work = partial(_work, base64.b64decode(keys.claim["sampler"]), **settings)
-            _finish(keys, facts, settings["prefix"], partial(_results, client, n_jobs, work))
+            _finish(keys, facts, settings["prefix"], partial(run, work))
         except BaseException as error:
             error.add_note(
                 "All files are charged. Call release_files again with the same arguments: it goes "
@@ -280,7 +285,7 @@ def _finish(keys: "KeyFile", facts: dict[str, Any], prefix: str, run: Any) -> No
     for folder in folders:
         # Made here, as workers on other machines may race to make it.
         os.makedirs(folder, exist_ok=True)
-    for number, digest in run(tasks):
+    for number, digest in run(tasks, "files drawn"):
         keys.record(number, digest)
     for folder in folders:
         # What workers left that were killed.
@@ -291,15 +296,17 @@ def _finish(keys: "KeyFile", facts: dict[str, Any], prefix: str, run: Any) -> No
     keys.finish()
 
 
-def _results(client: Any, n_jobs: Any, work: Any, tasks: list["FileTask"]) -> Iterator[Any]:
-    """Return the results of all tasks, in any order."""
+def _results(
+    client: Any, n_jobs: Any, is_hidden: bool, work: Any, tasks: list["FileTask"], title: str
+) -> Iterator[Any]:
+    """Return the results of all tasks, in any order, and show a progress bar unless hidden."""
     if client is None:
         found = Parallel(n_jobs, return_as="generator")(delayed(work)(task) for task in tasks)
     else:
         # Functions of scripts and notebooks reach other processes, too.
         found = client(wrap_non_picklable_objects(work, keep_wrapper=False), tasks)
     came = set()
-    for number, result in found:
+    for number, result in plain_bar(found, title, len(tasks), unit=" files", disable=is_hidden):
         came.add(number)
         yield number, result
     if len(came) < len(tasks):

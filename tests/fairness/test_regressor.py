@@ -342,3 +342,16 @@ def test_texts_need_no_columns():
     groups = ["x", "y"] * 10
     fair.fit(texts, np.arange(20.0), sensitive_features=groups)
     assert fair.predict(texts, sensitive_features=groups).shape == (20,)
+
+
+def test_progress_is_shown_over_fits(capsys):
+    X, y = load_diabetes(return_X_y=True, as_frame=True)
+    fair = FairBarycenterRegressor(sensitive_features="sex", cv=3, random_state=0)
+    expected = fair.fit(X, y).predict(X)
+    assert capsys.readouterr() == ("", "")
+    np.testing.assert_array_equal(fair.set_params(verbose=1).fit(X, y).predict(X), expected)
+    printed = capsys.readouterr()
+    last = printed.err.split("\r")[-1]
+    assert printed.out == ""
+    # To all rows, and in three folds.
+    assert last.startswith("FairBarycenterRegressor: 100%") and "| 4/4 [" in last

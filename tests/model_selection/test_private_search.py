@@ -420,6 +420,24 @@ def test_nothing_tells_how_many_candidates_are_made(records, sums, capsys):
     np.testing.assert_array_equal(np.random.get_state()[1], state)
 
 
+def test_the_progress_bar_tells_nothing_but_the_number_of_blocks(records, sums, capsys):
+    X, y = records
+    shown = set()
+    for n_iter in (1, 20):
+        tree, grid = DecisionTreeClassifier(), {"max_depth": [1, 2, 3]}
+        search = odd_search(estimator=tree, grid=grid, n_iter=n_iter, random_state=2, refit=False)
+        expected = search.fit(X, y).best_score_
+        capsys.readouterr()
+        assert clone(search).set_params(verbose=1).fit(X, y).best_score_ == expected
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        shown.add(printed.err)
+    # The same text, for any number of candidates and any running time.
+    assert len({len(scores) for scores in sums}) > 1 and len(shown) == 1
+    lines = shown.pop().split("\r")
+    assert lines[-1].startswith("PrivateSearchCV: 100%") and lines[-1].endswith("| 6/6 blocks\n")
+
+
 def test_silence_lasts_until_the_last_has_left(capsys):
     first, second = silence(), silence()
     first.__enter__()
@@ -499,14 +517,16 @@ def test_good_candidates_are_found(records):
 
 
 @pytest.mark.experiment
-def test_results_do_not_depend_on_jobs(records):
+def test_results_do_not_depend_on_jobs(records, capsys):
     X, y = records
     grid = {"max_features": [1, 2, 3], "max_depth": [1, 3]}
     search = odd_search(estimator=DecisionTreeClassifier(), grid=grid, n_blocks=3, refit=False)
     expected = search.fit(X, y).best_score_
     with joblib.parallel_config("threading"):
         assert clone(search).set_params(n_jobs=3).fit(X, y).best_score_ == expected
-    assert clone(search).set_params(n_jobs=2).fit(X, y).best_score_ == expected
+    shown = clone(search).set_params(n_jobs=2, verbose=1)
+    assert shown.fit(X, y).best_score_ == expected
+    assert capsys.readouterr().err.endswith("| 3/3 blocks\n")
 
 
 def test_it_stands_in_for_a_randomized_search(records):

@@ -363,11 +363,11 @@ def groups_of_released_rows():
     for shape, seed in product(shapes, range(12)):
         rows = np.sort(np.clip(shape, 0, 1))
         values = (np.tile(rows, 2)[:, None], np.repeat([0, 1], n))
-        of = release.run(values, make_source(seed))
-        order = np.argsort(of.points[0][:, 0])
-        ranks = np.cumsum(of.masses[0][order])
+        _, points, masses = release.run(values, make_source(seed))
+        order = np.argsort(points[0][:, 0])
+        ranks = np.cumsum(masses[0][order])
         places = np.searchsorted(ranks, (np.arange(n) + 0.5) / n).clip(max=len(order) - 1)
-        moved.append(rows - of.points[0][order, 0][places])
+        moved.append(rows - points[0][order, 0][places])
     return [(root_mean_square(moved), release.expected_errors(2 * n)[0].error)]
 
 

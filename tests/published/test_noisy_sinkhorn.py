@@ -16,7 +16,6 @@ from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent
 from skdpot.privacy.noise import make_source
 from skdpot.published import _noisy_sinkhorn
 from skdpot.published._noisy_sinkhorn import (
-    SinkhornProblem,
     _laplace,
     half_step,
     run_noisy_sinkhorn,
@@ -35,14 +34,18 @@ CONFIDENCE = 1 - 0.05 / AUDITS
 RARE = 1e-4
 
 
+def problem_of(n, m, cost_range, reg):
+    return {"n_samples": (n, m), "cost_range": cost_range, "reg": reg}
+
+
 def plan_noisy_sinkhorn(epsilon, delta, *sizes, **options):
     """Return a plan of the corrected version for a problem that is given by its parts."""
-    return _noisy_sinkhorn.plan_noisy_sinkhorn(epsilon, delta, SinkhornProblem(*sizes), **options)
+    return _noisy_sinkhorn.plan_noisy_sinkhorn(epsilon, delta, **problem_of(*sizes), **options)
 
 
 def plan_paper_sinkhorn(epsilon, delta, *sizes, **options):
     """Return a plan of the published version for a problem that is given by its parts."""
-    return _noisy_sinkhorn.plan_paper_sinkhorn(epsilon, delta, SinkhornProblem(*sizes), **options)
+    return _noisy_sinkhorn.plan_paper_sinkhorn(epsilon, delta, **problem_of(*sizes), **options)
 
 
 def half_steps(cost, psi, reg, bound):
@@ -373,7 +376,7 @@ def likelihood_ratio(pair, plan, used):
 
     `used` is what the release is thought to do; `plan` says how large its noise is.
     """
-    n, m, bound, reg = used.problem
+    (n, m), bound, reg = used.n_samples, used.cost_range, used.reg
 
     def log_density(cost, outputs):
         phi, psi, value = outputs[:, :n], outputs[:, n:-1], outputs[:, -1]
@@ -388,7 +391,7 @@ def likelihood_ratio(pair, plan, used):
 
 def attack(plan, seed, run=None, n_trials=600):
     """Audit one round where a record's costs, which are all others' largest ones, fall to zero."""
-    far = np.full((plan.problem.n, plan.problem.m), plan.problem.cost_range)
+    far = np.full(plan.n_samples, plan.cost_range)
     near = far.copy()
     near[0] = 0.0
     run = plan if run is None else run
@@ -435,7 +438,7 @@ def test_the_same_attack_refutes_noise_without_the_own_potential():
 def test_the_same_attack_refutes_potentials_that_are_not_clipped():
     plan = plan_of_one_round(0.5, 0.5, 4, 4, 1.0, 0.3)
     # Its costs are within the old range, so only potentials are clipped to another bound.
-    beyond_the_bound = replace(plan, problem=plan.problem._replace(cost_range=5.0))
+    beyond_the_bound = replace(plan, cost_range=5.0)
     assert attack(plan, 1, beyond_the_bound, n_trials=400).exceeds(0.5)
     assert attack(plan, 1, n_trials=400).epsilon_lower <= 0.5
 
@@ -503,7 +506,7 @@ def test_published_claim_is_refuted_by_one_potential():
     n = 10_000
     plan = plan_paper_sinkhorn(4.0, DELTA, n, n, 1.0, 5.0, n_iter=1, noise_variance=0.02)
     assert plan.first_claim == pytest.approx(3.91, abs=0.005)
-    whole = release_of(run_paper_sinkhorn, replace(plan, problem=plan.problem._replace(m=1)))
+    whole = release_of(run_paper_sinkhorn, replace(plan, n_samples=(n, 1)))
     at_zero, one_moved = np.zeros((n, 1)), np.zeros((n, 1))
     one_moved[0] = 1.0
     noise = []

@@ -25,7 +25,6 @@ from skdpot.privacy.sensitivity import (
 from skdpot.releases import (
     ChoiceRelease,
     HistogramRelease,
-    MessageRelease,
     MessageReleases,
     Release,
     ReleaseSeries,
@@ -62,12 +61,6 @@ RELEASES = {
     SumRelease: (
         lambda delta: SumRelease(2.0, partial(ball_sum_sensitivity, radius=5.0), "replace_one"),
         np.array([3, 4]),
-    ),
-    MessageRelease: (
-        lambda delta: MessageReleases(
-            4.0, delta, n_rounds=2, utility_range=4.0, cap=5.0, **NODES
-        ).round(8.0),
-        [1.0, 2.0, 3.0],
     ),
     UtilityNoise: (lambda delta: UtilityNoise(1.0, low=1.0, high=5.0, **NODES), [1.0, 2.0, 3.0]),
     UtilityResponse: (
@@ -131,13 +124,9 @@ def test_a_release_has_an_event_a_sensitivity_and_a_run(kind, delta):
     assert math.isfinite(release.sensitivity("replace_one"))
     parameters = list(inspect.signature(kind.run).parameters)
     assert parameters == ["self", "values", "source"]
-    released = [flat(make(delta).run(values, make_source(seed))) for seed in (0, 0, 1)]
+    released = [repr(make(delta).run(values, make_source(seed))) for seed in (0, 0, 1)]
     assert released[0] == released[1]
     assert kind in (UtilityResponse, ChoiceRelease) or released[0] != released[2]
-
-
-def flat(released):
-    return repr(vars(released) if hasattr(released, "masses") else released)
 
 
 @pytest.mark.parametrize("kind", RELEASES, ids=lambda kind: kind.__name__)
@@ -264,7 +253,7 @@ PLANNED = {
     "_noisy_sinkhorn.py": (
         "math.sqrt(self.noise_variance) / of_a_round",
         # What Lemma 5 of the paper claims.
-        "2 * largest / n + min(problem.reg * math.log(n), largest, stability)",
+        "2 * cost_range / n + min(reg * math.log(n), cost_range, stability)",
     )
 }
 

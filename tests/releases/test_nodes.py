@@ -82,8 +82,8 @@ def test_noise_follows_the_penalty_of_the_round_and_of_the_node():
 def test_roundings_of_computed_messages_do_not_show_in_the_noise(delta):
     bound = of_messages(delta=delta).sensitivities(8.0)
     released = [
-        of_messages(delta=delta).round(8.0, *error).run(np.full(6, 2.0), make_source(3))
-        for error in ([], [0.0], [2.0**-31 * bound])
+        of_messages(delta=delta, source=3).run(np.full(6, 2.0), 8.0, **error)
+        for error in ({}, {"error": 0.0}, {"error": 2.0**-31 * bound})
     ]
     np.testing.assert_array_equal(released[0], released[1])
     np.testing.assert_array_equal(released[0], released[2])

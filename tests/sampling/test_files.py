@@ -106,6 +106,18 @@ def test_every_user_is_released_and_charged_once(setting):
     assert setting.contents() == before
 
 
+def test_progress_is_shown_over_files(setting, capsys):
+    released = setting.release(verbose=1)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    for title in ("files checked", "files drawn"):
+        assert f"{title}: 100%" in printed.err and "| 3/3 [" in printed.err
+    # Nothing is drawn any more, and it does not matter whether the sampler itself shows bars.
+    setting.sampler.set_params(verbose=1)
+    assert setting.release() == released
+    assert capsys.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize("n_files", [0, 2])
 def test_a_killed_call_is_resumed(setting, n_files):
     """What is done is not done again; samples that were sent come again as they were."""
