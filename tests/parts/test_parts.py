@@ -233,9 +233,9 @@ import os, signal, sys
 import numpy as np
 from skdpot import PrivacyLedger
 from skdpot.parts import Agreement, make_part
-from tests.parts.test_parts import rows_of
 
 folder, stop = sys.argv[1], int(sys.argv[2])
+X, group = np.load(folder + "/X.npy"), np.load(folder + "/group.npy")
 agreement = Agreement.load(folder + "/agreement.json")
 ledger = PrivacyLedger.open(folder + "/north.sqlite")
 left = [stop]
@@ -246,7 +246,7 @@ def dies(event, arguments):
         os.kill(os.getpid(), signal.SIGKILL)
 
 sys.addaudithook(dies)
-make_part(agreement, "north", *rows_of(0), ledger=ledger, path=folder + "/north.part")
+make_part(agreement, "north", X, group, ledger=ledger, path=folder + "/north.part")
 """
 
 
@@ -255,6 +255,8 @@ def test_a_process_that_is_killed_is_charged_once_and_writes_the_same_file(stop,
     """It dies when it opens or renames a file; the next one goes on."""
     agreement = agreed()
     agreement.save(tmp_path / "agreement.json")
+    for name, values in zip(("X", "group"), rows_of(0), strict=True):
+        np.save(tmp_path / f"{name}.npy", values)
     ledger = make.ledgers["north"] = PrivacyLedger(4.0, 1e-6, path=tmp_path / "north.sqlite")
     subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), str(stop)], timeout=120)
     left = [path.read_bytes() for path in tmp_path.glob("north.part")]
