@@ -9,6 +9,7 @@ import re
 import sys
 import tokenize
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,7 @@ def place(file, node):
     return f"{file.relative_to(PROJECT)}:{node.lineno}"
 
 
+@cache
 def code_lines(file, tree):
     """Return how many lines hold code: no docstrings, comments or blanks."""
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

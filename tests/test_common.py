@@ -52,7 +52,7 @@ ESTIMATORS = [
     PrivateSinkhornDistance(bounds=BOX),
     NoisySinkhornDistance(bounds=BOX),
     FairBarycenterRegressor(sensitive_features=0, **ANY_GROUPS),
-    FairBarycenterPreprocessor([0], random_state=0, **ANY_GROUPS),
+    FairBarycenterPreprocessor([0], method=FreeSupport(n_support=20), random_state=0, **ANY_GROUPS),
     DPSinkhornGenerator(classes=[-1, 0, 1, 2, 3], bounds=BOX),
     SinkhornGradientGenerator(classes=[-1, 0, 1, 2, 3], **TINY_GENERATOR),
     PrivateADMMTransport(10.0, **ALLOCATION),
@@ -60,6 +60,8 @@ ESTIMATORS = [
 ]
 # Other forms of some of them.
 VARIANTS = [
+    # Its default method takes longer.
+    FairBarycenterPreprocessor([0], random_state=0, **ANY_GROUPS),
     PrivateSinkhornDistance(bounds=BOX, mechanism="histogram"),
     # Of all that the labels may be, it takes two for groups, and so maps between these.
     PrivateSinkhornDistance(
@@ -115,11 +117,14 @@ def applies(check, estimator):
 
 
 FURTHER_PAIRS = [
-    pytest.param(estimator, check, id=f"{type(estimator).__name__}-{i}-{check.__name__}")
-    for i, estimator in enumerate(ESTIMATORS)
+    pytest.param(
+        estimator, check, id=f"{type(estimator).__name__}-{i}-{check.__name__}",
+        marks=[pytest.mark.experiment] if estimator is VARIANTS[0] else [],
+    )
+    for i, estimator in enumerate([*ESTIMATORS, VARIANTS[0]])
     for check in FURTHER_CHECKS
     if applies(check, estimator)
-]
+]  # fmt: skip
 
 
 @pytest.mark.filterwarnings("ignore:all rows are in one group:UserWarning")

@@ -15,9 +15,10 @@ from tests.conformance import expected_failed_checks
 SMALL = {"n_iter": 2, "cv": 2, "n_blocks": 2}
 ESTIMATORS = [
     PrivateSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, **SMALL),
-    PrivateSearchCV(Ridge(), {"alpha": [0.1, 1.0]}, **SMALL),
     PrivateSearchCV(PCA(n_components=1), {"whiten": [True, False]}, **SMALL),
 ]
+# Another one that predicts.
+REGRESSION = PrivateSearchCV(Ridge(), {"alpha": [0.1, 1.0]}, **SMALL)
 
 
 # A check that is listed as failing, and that passes all the same, is an error.
@@ -26,7 +27,13 @@ def test_generated_checks(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.experiment
+@parametrize_with_checks([REGRESSION], expected_failed_checks=expected_failed_checks)
+def test_generated_checks_of_a_regression(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("estimator", [*ESTIMATORS, REGRESSION])
 @pytest.mark.parametrize(
     "check", [check_dataframe_column_names_consistency, check_param_validation]
 )

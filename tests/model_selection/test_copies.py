@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from skdpot import PrivacyLedger, PrivateSearchCV
 
-N, BLOCKS, PLACE = 60, 6, 17
+N, BLOCKS, PLACE = 60, 3, 17
 # A record has one of these: the first is looked for, and the second is in a neighbouring table.
 WORDS, FLOATS, INTEGERS = ("s3cret77", "b"), (7777.25, 0.5), (7_777_777, 1)
 MARKS = (

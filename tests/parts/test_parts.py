@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -233,9 +234,9 @@ import os, signal, sys
 import numpy as np
 from skdpot import PrivacyLedger
 from skdpot.parts import Agreement, make_part
-from tests.parts.test_parts import rows_of
 
 folder, stop = sys.argv[1], int(sys.argv[2])
+X, group = np.load(folder + "/X.npy"), np.load(folder + "/group.npy")
 agreement = Agreement.load(folder + "/agreement.json")
 ledger = PrivacyLedger.open(folder + "/north.sqlite")
 left = [stop]
@@ -246,7 +247,7 @@ def dies(event, arguments):
         os.kill(os.getpid(), signal.SIGKILL)
 
 sys.addaudithook(dies)
-make_part(agreement, "north", *rows_of(0), ledger=ledger, path=folder + "/north.part")
+make_part(agreement, "north", X, group, ledger=ledger, path=folder + "/north.part")
 """
 
 
@@ -255,6 +256,8 @@ def test_a_process_that_is_killed_is_charged_once_and_writes_the_same_file(stop,
     """It dies when it opens or renames a file; the next one goes on."""
     agreement = agreed()
     agreement.save(tmp_path / "agreement.json")
+    for name, values in zip(("X", "group"), rows_of(0), strict=True):
+        np.save(tmp_path / f"{name}.npy", values)
     ledger = make.ledgers["north"] = PrivacyLedger(4.0, 1e-6, path=tmp_path / "north.sqlite")
     subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), str(stop)], timeout=120)
     left = [path.read_bytes() for path in tmp_path.glob("north.part")]
@@ -295,15 +298,18 @@ def test_an_audit_of_parts_finds_a_planted_bug(plant, refuted, monkeypatch):
     estimator, plan = agreement._planned()
     key = iter(range(10**6))
 
-    def release(X):
-        group = np.repeat(["f", "m"], [2, 1])
-        values = estimator._private_sums(plan, estimator._validate(X, group))
+    @cache
+    def exact(first):
+        X, group = np.array([[first], [0.1], [0.9]]), np.repeat(["f", "m"], [2, 1])
+        return estimator._private_sums(plan, estimator._validate(X, group))
+
+    def release(first):
+        values = exact(first)
         what = b"" if plant else values.tobytes()
         secret = (0 if plant else next(key)).to_bytes(32, "big")
         return plan.release.add_noise(values, keyed_source(secret, what)).ravel()
 
-    here, there = np.array([[0.1], [0.1], [0.9]]), np.array([[0.9], [0.1], [0.9]])
-    found = audit(release, here, there, n_trials=600)
+    found = audit(release, 0.1, 0.9, n_trials=600)
     assert bool(found.epsilon_lower > 4.0) is refuted
 
 

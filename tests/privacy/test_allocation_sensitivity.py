@@ -81,7 +81,7 @@ def climb(distance, start, rng, n_steps):
 def test_no_search_finds_a_worse_case(family, unit, rng):
     """Over z and the multipliers of the round, utilities, bounds, degrees and penalties."""
     shares = []
-    for _ in range(25):
+    for _ in range(12):
         d, eta = int(rng.integers(1, 6)), float(np.exp(rng.uniform(-1, 2)))
         cap = float(np.exp(rng.uniform(-1, 1)))
         least = cap * rng.choice([0.0, 0.4, 1.0])

@@ -378,7 +378,7 @@ charges = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(
     st.sampled_from(["replace_one", "add_remove"]),
     st.sampled_from([None, 0.0, 5e-6]),
