@@ -16,7 +16,6 @@ import math
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -33,8 +32,10 @@ from skdpot.privacy.checks import check_count, check_delta, check_positive, priv
 from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent
 
 
-class NoiseSource(ABC):
-    """A source of uniform bits, and of noise made from them.
+class NoiseSource:
+    """The operating system's cryptographic source of uniform bits, and of noise made from them.
+
+    Nothing about it can be reproduced. Derived classes draw their words from reproducible streams.
 
     Attributes
     ----------
@@ -42,7 +43,7 @@ class NoiseSource(ABC):
         Whether the draws can be reproduced, so that releases made with them are not private.
     """
 
-    seeded: bool
+    seeded = False
 
     def bits(self, n_bits: int, size: Any) -> np.ndarray:
         """Return independent uniform integers below ``2 ** n_bits``, for 1 to 63 bits.
@@ -68,28 +69,16 @@ class NoiseSource(ABC):
         """Return the number of words drawn, if it determines the next ones."""
         return 0
 
-    def skip(self, n_words: int) -> None:  # noqa: B027
+    def skip(self, n_words: int) -> None:
         """Skip words that another process has drawn, if they determine the next ones."""
 
-    @abstractmethod
     def for_user(self, index: int) -> "NoiseSource":
         """Return the source of one user's noise, independent of the order of users."""
-
-    @abstractmethod
-    def _words(self, count: int) -> np.ndarray:
-        """Return `count` uniform 64-bit words."""
-
-
-class CryptographicSource(NoiseSource):
-    """The operating system's cryptographic source; nothing about it can be reproduced."""
-
-    seeded = False
-
-    def for_user(self, index: int) -> "CryptographicSource":
-        """Return this source: its draws are independent for all users."""
+        # Its draws are independent for all users.
         return self
 
     def _words(self, count: int) -> np.ndarray:
+        """Return `count` uniform 64-bit words."""
         return np.frombuffer(secrets.token_bytes(8 * count), dtype=np.uint64)
 
 
@@ -149,8 +138,6 @@ class KeyedSource(NoiseSource):
     key : bytes
         The key.
     """
-
-    seeded = False
 
     def __init__(self, key: bytes) -> None:
         self._key, self._n_words = key, 0
@@ -233,7 +220,7 @@ def make_source(random_state: Any = None) -> NoiseSource:
     if isinstance(random_state, NoiseSource):
         return random_state
     if random_state is None:
-        return CryptographicSource()
+        return NoiseSource()
     # scikit-learn takes the module for its global state.
     if random_state is np.random:
         random_state = np.random.mtrand._rand
@@ -297,7 +284,7 @@ def rounded_gaussian(source: Any, scale: Any, size: Any) -> np.ndarray:
     >>> rounded_gaussian(make_source(0), 1000.0, 4).tolist()
     [2456, 1132, 720, 1688]
     """
-    return _rounded(source, scale, size, _GAUSSIAN)
+    return _rounded(source, scale, size, *_GAUSSIAN)
 
 
 def rounded_laplace(source: Any, scale: Any, size: Any) -> np.ndarray:
@@ -313,29 +300,30 @@ def rounded_laplace(source: Any, scale: Any, size: Any) -> np.ndarray:
     >>> rounded_laplace(make_source(0), 1000.0, 4).tolist()
     [4264, 1356, 752, 2392]
     """
-    return _rounded(source, scale, size, _LAPLACE)
+    return _rounded(source, scale, size, *_LAPLACE)
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """A symmetric distribution: the magnitude for a tail probability, and the reverse.
+def _rounded(
+    source: Any,
+    scale: Any,
+    size: Any,
+    quantile: Callable[[np.ndarray], np.ndarray],
+    quantile_of_log: Callable[[float], float],
+    tail_bounds: Callable[[Fraction, int], tuple[int, int]],
+) -> np.ndarray:
+    """Return rounded variables of a symmetric distribution.
 
-    Attributes
+    Parameters
     ----------
+    source, scale, size
+        As for :func:`rounded_gaussian`.
     quantile : callable
         The magnitude that goes with tail probabilities, in doubles.
     quantile_of_log : callable
         The same for the logarithm of one tail probability, however small.
-    tail : callable
+    tail_bounds : callable
         Integers that enclose ``2**n_bits`` times the probability to exceed a rational magnitude.
     """
-
-    quantile: Callable[[np.ndarray], np.ndarray]
-    quantile_of_log: Callable[[float], float]
-    tail: Callable[[Fraction, int], tuple[int, int]]
-
-
-def _rounded(source: Any, scale: Any, size: Any, kind: _Kind) -> np.ndarray:
     scales = np.asarray(scale, dtype=np.float64)
     refused = scales[~((scales > 0) & (scales <= LARGEST_SCALE))]
     if refused.size:
@@ -345,7 +333,7 @@ def _rounded(source: Any, scale: Any, size: Any, kind: _Kind) -> np.ndarray:
     words = source.bits(_TAIL_BITS + 1, size)
     scales = np.broadcast_to(scales, words.shape).ravel()
     tails = words.ravel() >> 1
-    quantiles = kind.quantile((tails + 0.5) * 2.0**-_TAIL_BITS)
+    quantiles = quantile((tails + 0.5) * 2.0**-_TAIL_BITS)
     values = scales * quantiles
     nearest = np.rint(values)
     # The undrawn bits leave the magnitude open by a little less than 1 / (tails + 1).
@@ -354,21 +342,25 @@ def _rounded(source: Any, scale: Any, size: Any, kind: _Kind) -> np.ndarray:
     unclear = (np.abs(values - nearest) >= 0.5 - uncertain) | (tails < 1 << 10)
     magnitudes = nearest.astype(np.int64)
     for index in np.flatnonzero(unclear):
-        magnitudes[index] = _decide(source, Fraction(scales[index]), int(tails[index]), kind)
+        magnitudes[index] = _decide(
+            source, Fraction(scales[index]), int(tails[index]), quantile_of_log, tail_bounds
+        )
     return magnitudes.reshape(words.shape) * (1 - 2 * (words & 1))
 
 
-def _decide(source: Any, scale: Fraction, tail: int, kind: _Kind) -> int:
+def _decide(
+    source: Any, scale: Fraction, tail: int, quantile_of_log: Callable, tail_bounds: Callable
+) -> int:
     """Return the magnitude of the variable whose tail probability begins with these bits."""
     n_bits = _TAIL_BITS
 
     def guess() -> int:
         log_tail = math.log(2 * tail + 1) - (n_bits + 1) * math.log(2)
-        return round(float(scale) * kind.quantile_of_log(log_tail))
+        return round(float(scale) * quantile_of_log(log_tail))
 
     def exceeds(magnitude: int) -> bool | None:
         """Tell whether the variable lies above a number; None if the bits do not decide it."""
-        low, high = kind.tail(Fraction(2 * magnitude + 1, 2) / scale, n_bits)
+        low, high = tail_bounds(Fraction(2 * magnitude + 1, 2) / scale, n_bits)
         if tail + 1 <= low:
             return True
         return False if tail >= high else None
@@ -460,16 +452,13 @@ def _pi(digits: int) -> decimal.Decimal:
     return exact_context(digits + 10).scaleb(decimal.Decimal(scaled), -(digits + 10))
 
 
-_GAUSSIAN = _Kind(
-    quantile=lambda tail: -ndtri(0.5 * tail),
-    quantile_of_log=lambda log_tail: float(-ndtri_exp(log_tail - math.log(2))),
-    tail=_gaussian_tail,
+# The quantile, quantile_of_log and tail_bounds of `_rounded`.
+_GAUSSIAN = (
+    lambda tail: -ndtri(0.5 * tail),
+    lambda log_tail: float(-ndtri_exp(log_tail - math.log(2))),
+    _gaussian_tail,
 )
-_LAPLACE = _Kind(
-    quantile=lambda tail: -np.log(tail),
-    quantile_of_log=lambda log_tail: -log_tail,
-    tail=_laplace_tail,
-)
+_LAPLACE = (lambda tail: -np.log(tail), lambda log_tail: -log_tail, _laplace_tail)
 
 
 # Laplace and Gaussian noise on integers, private also in finite arithmetic.
