@@ -30,13 +30,7 @@ from skdpot.generative import (
     unseen_points,
 )
 from skdpot.privacy.accounting import epsilon_of
-from skdpot.privacy.charging import (
-    ExpectedError,
-    NoGuaranteeWarning,
-    PrivacyGuarantee,
-    ReleasePlan,
-    relation_of,
-)
+from skdpot.privacy.charging import NoGuaranteeWarning, PrivacyGuarantee, ReleasePlan, relation_of
 from skdpot.privacy.checks import check_count, check_delta, check_positive
 from skdpot.privacy.events import (
     CentredGaussianDpEvent,
@@ -285,7 +279,7 @@ class GradientSteps:
             step = PoissonSampledDpEvent(self.sampling_rate, step)
         return PlannedDpEvent(SelfComposedDpEvent(step, self.n_steps), self.delta)
 
-    def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
+    def expected_errors(self, n_records: int) -> tuple[()]:
         """Return none: the errors of a training are unknown."""
         return ()
 
