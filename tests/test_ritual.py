@@ -38,7 +38,7 @@ from skdpot.privacy import (
     PrivacyLedger,
     charging,
 )
-from skdpot.privacy.noise import CryptographicSource
+from skdpot.privacy.noise import NoiseSource
 from skdpot.published import NoisySinkhornDistance, PrivateMessageADMM, SinkhornGradientGenerator
 
 
@@ -322,9 +322,7 @@ def test_a_refit_that_is_interrupted_keeps_the_earlier_fit(case, step, monkeypat
     before, charged = state(estimator), n_charges(ledger)
     # The source of noise is used by what releases, and a fit is kept at its end.
     method = "fit" if step == "_keep" else case.release
-    monkeypatch.setattr(
-        CryptographicSource if step == "_words" else type(estimator), step, interrupt
-    )
+    monkeypatch.setattr(NoiseSource if step == "_words" else type(estimator), step, interrupt)
     with pytest.raises(Interrupted):
         getattr(estimator, method)(*case.data())
     assert state(estimator) == before
@@ -363,7 +361,7 @@ def test_the_charge_comes_before_the_release(case, monkeypatch):
     estimator = case.make(ledger=ledger)
     watch(PrivacyLedger, "charge")
     watch(type(estimator), "_run")
-    watch(CryptographicSource, "_words")
+    watch(NoiseSource, "_words")
     case.run(estimator)
     if case.draws_in_plan:
         steps = steps[steps.index("charge") :]

@@ -145,7 +145,7 @@ class QualityReport(Report):
         verdict = _verdict_on_classes(self.classes) if self.classes else self._verdict_on_fits()
         about = f"About {self.n_records:,} {self.counted}. Guarantee: {self.guarantee}."
         records = "synthetic records" if self.classes else "a synthetic table"
-        yield Section(f"Quality of {records}", [about, verdict])
+        yield f"Quality of {records}", [about, verdict], ()
         if self.classes:
             table = _table_of_classes(self.classes[:_MOST_SHOWN])
             about_classes = (
@@ -153,7 +153,7 @@ class QualityReport(Report):
                 "spread of the class. Noise hides the variance along other directions."
             )
             paragraphs = [f"Encoder: {self.encoder}.", about_classes]
-            yield Section(_titled("Classes", self.classes), paragraphs, table)
+            yield _titled("Classes", self.classes), paragraphs, table
         if self.columns:
             about_fits = (
                 "The distance of the model from the released counts, in total variation; what "
@@ -161,9 +161,9 @@ class QualityReport(Report):
                 "association of two columns (of one, with the target) by the counts and by the "
                 "model, as a distance from independence."
             )
-            yield Section(_titled("Columns", self.columns), [about_fits], _table(self.columns))
+            yield _titled("Columns", self.columns), [about_fits], _table(self.columns)
         if self.pairs:
-            yield Section(_titled("Pairs of columns", self.pairs), [], _table(self.pairs))
+            yield _titled("Pairs of columns", self.pairs), [], _table(self.pairs)
 
     def _verdict_on_fits(self) -> str:
         wrong = [fit for fit in (*self.columns, *self.pairs) if not fit.fits]

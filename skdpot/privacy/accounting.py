@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache, reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from dp_accounting import NeighboringRelation
@@ -532,72 +532,69 @@ def _epsilon_from_renyi(divergences: np.ndarray, delta: float) -> float:
     return max(0.0, float(epsilons.min()))
 
 
-class _Loss(NamedTuple):
-    """The pair of distributions that dominates a release, perhaps of a Poisson sample.
+# The pair of distributions that dominates a release, perhaps of a Poisson sample: its kind, its
+# size, and the rate of the sample. The kind is "gaussian" noise or "centred" Gaussian noise with mu
+# as its size, or "laplace" noise or a randomised "response" with epsilon as its size.
+_Loss = tuple[str, float, float]
 
-    Its kind is "gaussian" noise or "centred" Gaussian noise with mu as its size, or "laplace" noise
-    or a randomised "response" with epsilon as its size.
-    """
 
-    kind: str
-    size: float
-    rate: float = 1.0
+def _spread(kind: str, size: float, rate: float) -> float:
+    """Return about the standard deviation of the loss."""
+    if rate == 1:
+        return size
+    # As if the loss of the whole were Gaussian: from the chi-square divergence. That is too
+    # much where losses are rare and large.
+    size = max(size / 2 if kind == "centred" else size, 1e-150)
+    log_chi_square = size**2 + math.log(-math.expm1(-(size**2)))
+    squared = float(np.logaddexp(0, 2 * math.log(rate) + log_chi_square))
+    large = max(size**2 / 2 + math.log(rate), 0.0)
+    return min(math.sqrt(squared), math.sqrt(rate) * math.hypot(large, 2 * size))
 
-    def spread(self) -> float:
-        """Return about the standard deviation of the loss."""
-        if self.rate == 1:
-            return self.size
-        # As if the loss of the whole were Gaussian: from the chi-square divergence. That is too
-        # much where losses are rare and large.
-        size = max(self.size / 2 if self.kind == "centred" else self.size, 1e-150)
-        log_chi_square = size**2 + math.log(-math.expm1(-(size**2)))
-        squared = float(np.logaddexp(0, 2 * math.log(self.rate) + log_chi_square))
-        large = max(size**2 / 2 + math.log(self.rate), 0.0)
-        return min(math.sqrt(squared), math.sqrt(self.rate) * math.hypot(large, 2 * size))
 
-    def highest(self) -> float:
-        """Return a loss that is exceeded with negligible probability."""
-        is_normal = self.kind in ("gaussian", "centred")
-        highest = self.size**2 / 2 + 10 * self.size if is_normal else self.size
-        if self.rate == 1:
-            return highest
-        return float(np.logaddexp(math.log1p(-self.rate), math.log(self.rate) + highest))
+def _highest(kind: str, size: float, rate: float) -> float:
+    """Return a loss that is exceeded with negligible probability."""
+    is_normal = kind in ("gaussian", "centred")
+    highest = size**2 / 2 + 10 * size if is_normal else size
+    if rate == 1:
+        return highest
+    return float(np.logaddexp(math.log1p(-rate), math.log(rate) + highest))
 
-    def on_grid(self, step: float, neighbouring: str) -> Any:
-        """Return dp_accounting's distribution of the loss, on a grid of this width."""
-        sampled = {"sampling_prob": self.rate, "value_discretization_interval": step}
-        if self.kind == "centred":
-            # Its sensitivity is that of a record which is added, half of ours.
-            return privacy_loss_distribution.from_gaussian_mechanism(
-                1 / self.size,
-                sensitivity=0.5,
-                neighboring_relation=NeighboringRelation.REPLACE_ONE,
-                **sampled,
-            )
-        if self.kind == "response":
-            highest = self.size
 
-            def deltas(epsilons: np.ndarray) -> np.ndarray:
-                return -np.expm1(np.minimum(epsilons - highest, 0)) / (1 + math.exp(-highest))
-
-        elif neighbouring == "add_remove" and self.kind == "laplace":
-            return privacy_loss_distribution.from_laplace_mechanism(1 / self.size, **sampled)
-        elif neighbouring == "add_remove":
-            return privacy_loss_distribution.from_gaussian_mechanism(1 / self.size, **sampled)
-        else:
-            kind = LaplacePrivacyLoss if self.kind == "laplace" else GaussianPrivacyLoss
-            loss = kind(1 / self.size, sampling_prob=self.rate)
-            highest, deltas = loss.connect_dots_bounds().epsilon_upper, loss.get_delta_for_epsilon
-        # A symmetric pair: the deltas above 0 are those of a record that is removed, and those
-        # below 0 follow (:ref:`proof-accounting`).
-        last = max(math.ceil(highest / step), 1)
-        epsilons = np.arange(last + 1) * step
-        above = deltas(epsilons)
-        below = -np.expm1(-epsilons) + np.exp(-epsilons) * above
-        both = np.clip(np.concatenate([below[:0:-1], above]), 0.0, 1.0)
-        return privacy_loss_distribution.PrivacyLossDistribution(
-            pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(step, -last, last, both)
+def _on_grid(kind: str, size: float, rate: float, step: float, neighbouring: str) -> Any:
+    """Return dp_accounting's distribution of the loss, on a grid of this width."""
+    sampled = {"sampling_prob": rate, "value_discretization_interval": step}
+    if kind == "centred":
+        # Its sensitivity is that of a record which is added, half of ours.
+        return privacy_loss_distribution.from_gaussian_mechanism(
+            1 / size,
+            sensitivity=0.5,
+            neighboring_relation=NeighboringRelation.REPLACE_ONE,
+            **sampled,
         )
+    if kind == "response":
+        highest = size
+
+        def deltas(epsilons: np.ndarray) -> np.ndarray:
+            return -np.expm1(np.minimum(epsilons - highest, 0)) / (1 + math.exp(-highest))
+
+    elif neighbouring == "add_remove" and kind == "laplace":
+        return privacy_loss_distribution.from_laplace_mechanism(1 / size, **sampled)
+    elif neighbouring == "add_remove":
+        return privacy_loss_distribution.from_gaussian_mechanism(1 / size, **sampled)
+    else:
+        noise = LaplacePrivacyLoss if kind == "laplace" else GaussianPrivacyLoss
+        loss = noise(1 / size, sampling_prob=rate)
+        highest, deltas = loss.connect_dots_bounds().epsilon_upper, loss.get_delta_for_epsilon
+    # A symmetric pair: the deltas above 0 are those of a record that is removed, and those
+    # below 0 follow (:ref:`proof-accounting`).
+    last = max(math.ceil(highest / step), 1)
+    epsilons = np.arange(last + 1) * step
+    above = deltas(epsilons)
+    below = -np.expm1(-epsilons) + np.exp(-epsilons) * above
+    both = np.clip(np.concatenate([below[:0:-1], above]), 0.0, 1.0)
+    return privacy_loss_distribution.PrivacyLossDistribution(
+        pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(step, -last, last, both)
+    )
 
 
 def _losses_of(event: ev.DpEvent, amplified: bool) -> tuple[Counter[_Loss], float, float]:
@@ -610,18 +607,18 @@ def _losses_of(event: ev.DpEvent, amplified: bool) -> tuple[Counter[_Loss], floa
     squared_mu = rho = xi = 0.0
     for leaf, count in _unsampled(event, amplified):
         match leaf:
-            case _Loss():
+            case tuple():
                 losses[leaf] += count
             case ev.GaussianDpEvent():
                 squared_mu += count * leaf.noise_multiplier**-2.0
             case ev.LaplaceDpEvent():
-                losses[_Loss("laplace", 1 / leaf.noise_multiplier)] += count
+                losses["laplace", 1 / leaf.noise_multiplier, 1.0] += count
             case ev.ZCDpEvent(rho=more) if more > 0:
                 rho, xi = rho + count * more, xi + count * leaf.xi
             case _ if (epsilon := pure_epsilon(leaf)) > 0:
-                losses[_Loss("response", epsilon)] += count
+                losses["response", epsilon, 1.0] += count
     if squared_mu:
-        losses[_Loss("gaussian", math.sqrt(squared_mu))] += 1
+        losses["gaussian", math.sqrt(squared_mu), 1.0] += 1
     return losses, rho, xi
 
 
@@ -654,11 +651,11 @@ def _sampled(rate: float, event: Any, amplified: bool) -> Iterator[tuple[Any, in
     elif rate == 1:
         yield from _unsampled(event, amplified)
     elif isinstance(event, ev.LaplaceDpEvent):
-        yield _Loss("laplace", 1 / event.noise_multiplier, max(rate, _RAREST)), 1
+        yield ("laplace", 1 / event.noise_multiplier, max(rate, _RAREST)), 1
     elif single and pure_epsilon(event) < math.inf:
-        yield _Loss("response", amplified_epsilon(pure_epsilon(event), rate)), 1
+        yield ("response", amplified_epsilon(pure_epsilon(event), rate), 1.0), 1
     elif (is_normal or amplified) and 0 < mu < math.inf:
-        yield _Loss("centred" if is_centred else "gaussian", mu, max(rate, _RAREST)), 1
+        yield ("centred" if is_centred else "gaussian", mu, max(rate, _RAREST)), 1
     else:
         yield from _unsampled(event, amplified)
 
@@ -681,14 +678,14 @@ def _composed_epsilon(losses: Counter[_Loss], delta: float, neighbouring: str) -
 def _composed(losses: tuple[tuple[_Loss, int], ...], neighbouring: str) -> Any:
     """Return the distribution of the sum of losses; None if they are too far apart for a grid."""
     known = []
-    for loss, count in losses:
+    for (kind, size, rate), count in losses:
         # An added record moves a centred sum like any other one.
-        if neighbouring == "add_remove" and loss.kind == "centred":
-            loss = loss._replace(kind="gaussian")
-        known.append((loss._replace(size=max(loss.size, 1e-20)), count))
+        if neighbouring == "add_remove" and kind == "centred":
+            kind = "gaussian"
+        known.append(((kind, max(size, 1e-20), rate), count))
     n_losses = sum(count for _, count in known)
-    spread = math.sqrt(sum(count * loss.spread() ** 2 for loss, count in known))
-    widest = 2 * max(loss.highest() for loss, _ in known)
+    spread = math.sqrt(sum(count * _spread(*loss) ** 2 for loss, count in known))
+    widest = 2 * max(_highest(*loss) for loss, _ in known)
     # Losses that are further apart have no price by a grid.
     if widest > 1e5:
         return None
@@ -698,7 +695,7 @@ def _composed(losses: tuple[tuple[_Loss, int], ...], neighbouring: str) -> Any:
     # At most 2**17 points of one release, and 2**19 of a composition: a second or less.
     step = max(wanted, widest / 2**17, 20 * spread / 2**19)
     with np.errstate(all="ignore"):
-        several = [loss.on_grid(step, neighbouring).self_compose(count) for loss, count in known]
+        several = [_on_grid(*loss, step, neighbouring).self_compose(count) for loss, count in known]
         return reduce(lambda composed, more: composed.compose(more), several)
 
 
@@ -954,7 +951,7 @@ def _sampled_steps(
     noise_multiplier: float, sampling_rate: float, steps: int, centred: bool
 ) -> Counter[_Loss]:
     kind = "centred" if centred else "gaussian"
-    return Counter({_Loss(kind, 1 / noise_multiplier, max(sampling_rate, _RAREST)): int(steps)})
+    return Counter({(kind, 1 / noise_multiplier, max(sampling_rate, _RAREST)): int(steps)})
 
 
 def _check_steps(sampling_rate: Any, steps: Any, neighbouring: Any, centred: Any) -> None:

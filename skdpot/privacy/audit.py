@@ -76,44 +76,22 @@ def epsilon_from_counts(
         return np.log(np.maximum(ratio, 0.0))
 
 
-@dataclass(frozen=True)
-class Event:
-    """A set of outputs: those whose statistic is at least, or at most, a threshold.
-
-    Attributes
-    ----------
-    threshold : float
-        Where the event begins.
-    tail : {"upper", "lower"}
-        Whether scores of at least or at most the threshold belong to it.
-    likelier_on : {"data", "neighbour"}
-        The data set on which it is expected more often.
-    """
-
-    threshold: float
-    tail: str
-    likelier_on: str
-
-    def count(self, scores: np.ndarray) -> int:
-        """Return the number of outputs in the event."""
-        inside = scores >= self.threshold if self.tail == "upper" else scores <= self.threshold
-        return int(np.count_nonzero(inside))
-
-
 def choose_event(
     data_scores: np.ndarray, neighbour_scores: np.ndarray, delta: float, confidence: float
-) -> tuple[Event, float]:
-    """Return the event with the largest expected bound of epsilon, and that bound.
+) -> tuple[float, float, str, str]:
+    """Return the largest expected bound of epsilon, and the event that has it.
 
-    Count it among *other* outputs than these.
+    An event is a set of outputs: those whose score is at least ("upper" tail) or at most ("lower"
+    tail) a threshold. It is named by its threshold, its tail, and the data set on which it is
+    expected more often ("data" or "neighbour"). Count it among *other* outputs than these.
 
     Examples
     --------
     >>> import numpy as np
     >>> from skdpot.privacy.audit import choose_event
-    >>> event, _ = choose_event(np.arange(100.0), np.arange(50.0, 150.0), 0.0, 0.95)
+    >>> _, *event = choose_event(np.arange(100.0), np.arange(50.0, 150.0), 0.0, 0.95)
     >>> event
-    Event(threshold=100.0, tail='upper', likelier_on='neighbour')
+    [100.0, 'upper', 'neighbour']
     """
     n_trials = len(data_scores)
     # A hundredth of the risk. With the full risk, the luckiest of many thresholds would too often
@@ -121,7 +99,7 @@ def choose_event(
     cautious = 1.0 - 0.01 * (1.0 - confidence)
     data_sorted, neighbour_sorted = np.sort(data_scores), np.sort(neighbour_scores)
     thresholds = _thresholds(np.concatenate([data_scores, neighbour_scores]))
-    best, best_bound = Event(float(thresholds[0]), "upper", "data"), -math.inf
+    best = -math.inf, float(thresholds[0]), "upper", "data"
     for tail in ("upper", "lower"):
         data_counts = _tail_counts(data_sorted, thresholds, tail)
         neighbour_counts = _tail_counts(neighbour_sorted, thresholds, tail)
@@ -131,10 +109,9 @@ def choose_event(
         ):
             bounds = epsilon_from_counts(hits, false_hits, n_trials, delta, cautious)
             position = int(np.argmax(bounds))
-            if bounds[position] > best_bound:
-                best_bound = float(bounds[position])
-                best = Event(float(thresholds[position]), tail, likelier_on)
-    return best, best_bound
+            if bounds[position] > best[0]:
+                best = float(bounds[position]), float(thresholds[position]), tail, likelier_on
+    return best
 
 
 def _thresholds(scores: np.ndarray, n_ranks: int = 300) -> np.ndarray:
@@ -702,10 +679,11 @@ def audit(
     half = n_trials // 2
     first = tuple(part[:half] for part in outcomes)
     held_out = tuple(part[half:] for part in outcomes)
-    name, score, event = _choose(first, delta, confidence, log_density_ratio)
+    name, score, threshold, tail, likelier_on = _choose(first, delta, confidence, log_density_ratio)
     scores = [score(part) for part in held_out]
-    counts = tuple(event.count(part) for part in scores)
-    hits, false_hits = counts if event.likelier_on == "data" else counts[::-1]
+    inside = [part >= threshold if tail == "upper" else part <= threshold for part in scores]
+    counts = tuple(int(np.count_nonzero(part)) for part in inside)
+    hits, false_hits = counts if likelier_on == "data" else counts[::-1]
     bound = epsilon_from_counts(hits, false_hits, n_trials - half, delta, confidence)
     return AuditResult(
         epsilon_lower=max(float(bound), 0.0),
@@ -713,9 +691,9 @@ def audit(
         confidence=float(confidence),
         n_trials=int(n_trials),
         statistic=name,
-        threshold=event.threshold,
-        tail=event.tail,
-        likelier_on=event.likelier_on,
+        threshold=threshold,
+        tail=tail,
+        likelier_on=likelier_on,
         n_held_out=int(n_trials - half),
         counts=(counts[0], counts[1]),
         data_scores=scores[0],
@@ -725,13 +703,16 @@ def audit(
 
 def _choose(
     pair: tuple[Outcomes, ...], delta: float, confidence: float, ratio: Any
-) -> tuple[str, Callable[[Outcomes], np.ndarray], Event]:
-    """Return the name, score and event that do best on outputs that are not counted later."""
+) -> tuple[str, Callable[[Outcomes], np.ndarray], float, str, str]:
+    """Return the name, score and event that do best on outputs that are not counted later.
+
+    The event is its threshold, its tail, and the data set on which it is likelier.
+    """
     known = ("likelihood_ratio", _by_ratio(ratio))
     alike = len({kind for part in pair for kind in part.kinds}) == 1
     if ratio is not None and alike and all(np.isfinite(part.numbers).all() for part in pair):
         scores = [known[1](part) for part in pair]
-        return *known, choose_event(scores[0], scores[1], delta, confidence)[0]
+        return *known, *choose_event(scores[0], scores[1], delta, confidence)[1:]
     quarter = len(pair[0]) // 2
     learn, choose = ([part[:quarter] for part in pair], [part[quarter:] for part in pair])
     tried = candidates(*learn)
@@ -742,8 +723,8 @@ def _choose(
     for name, score in tried:
         scores = [score(part) for part in choose]
         # Chosen on other outputs than the score has learned from.
-        event, bound = choose_event(scores[0], scores[1], delta, confidence)
-        found.append((bound, name, score, event))
+        bound, threshold, tail, likelier_on = choose_event(scores[0], scores[1], delta, confidence)
+        found.append((bound, name, score, threshold, tail, likelier_on))
     return max(found, key=lambda each: each[0])[1:]
 
 

@@ -164,25 +164,6 @@ class ExpectedError:
         return f"{self.quantity}: {self.error:.3g} {told}"
 
 
-class HasExpectedErrors:
-    """A release whose errors can be predicted from public quantities."""
-
-    def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
-        """Return the expected errors of the release; empty if they are unknown.
-
-        Parameters
-        ----------
-        n_records : int
-            Number of records; public, or a guess.
-
-        Returns
-        -------
-        tuple of ExpectedError
-            One for each kind of quantity.
-        """
-        return ()
-
-
 @dataclass(frozen=True)
 class Price:
     """The cost of a release, in the terms of a ledger.

@@ -173,50 +173,50 @@ def _torch_restorer() -> Callable[[], None]:
     return restore
 
 
-class _Silence:
-    """Hides all output and warnings inside, until the last of those inside has left.
+# How many `silence` blocks are open, in all threads: a list of one number. And what the last one
+# undoes.
+_inside = [0]
+_counting = threading.Lock()
+_undo = contextlib.ExitStack()
+
+
+@contextlib.contextmanager
+def silence() -> Iterator[None]:
+    """Hide all output and warnings inside, until the last of those inside has left.
+
+    These are warnings, prints and logs, which may depend on private values; random states, which
+    foreign code may change, are restored. Output of compiled code that bypasses Python is not
+    caught.
 
     Streams, warnings and logs belong to the process: with several threads, the first one silences
     them and the last one restores them, with the global random states.
     """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._inside = 0
-        self._undo = contextlib.ExitStack()
-
-    @contextlib.contextmanager
-    def __call__(self) -> Iterator[None]:
-        with self._lock:
-            if self._inside == 0:
-                self._hush()
-            self._inside += 1
-        try:
-            # Settings of floating-point errors are those of a thread, and not of the process.
-            with np.errstate():
-                yield
-        finally:
-            with self._lock:
-                self._inside -= 1
-                if self._inside == 0:
-                    self._undo.close()
-
-    def _hush(self) -> None:
-        self._undo.callback(np.random.set_state, np.random.get_state())
-        self._undo.callback(random.setstate, random.getstate())
-        self._undo.callback(_torch_restorer())
-        self._undo.callback(logging.disable, logging.root.manager.disable)
-        logging.disable(sys.maxsize)
-        self._undo.enter_context(contextlib.redirect_stdout(io.StringIO()))
-        self._undo.enter_context(contextlib.redirect_stderr(io.StringIO()))
-        # Recorded, as foreign code may show warnings again that are ignored here.
-        self._undo.enter_context(warnings.catch_warnings(record=True))
-        warnings.simplefilter("ignore")
+    with _counting:
+        if _inside[0] == 0:
+            _hush()
+        _inside[0] += 1
+    try:
+        # Settings of floating-point errors are those of a thread, and not of the process.
+        with np.errstate():
+            yield
+    finally:
+        with _counting:
+            _inside[0] -= 1
+            if _inside[0] == 0:
+                _undo.close()
 
 
-# Hides warnings, prints and logs, which may depend on private values, and restores random states,
-# which foreign code may change. Output of compiled code that bypasses Python is not caught.
-silence = _Silence()
+def _hush() -> None:
+    _undo.callback(np.random.set_state, np.random.get_state())
+    _undo.callback(random.setstate, random.getstate())
+    _undo.callback(_torch_restorer())
+    _undo.callback(logging.disable, logging.root.manager.disable)
+    logging.disable(sys.maxsize)
+    _undo.enter_context(contextlib.redirect_stdout(io.StringIO()))
+    _undo.enter_context(contextlib.redirect_stderr(io.StringIO()))
+    # Recorded, as foreign code may show warnings again that are ignored here.
+    _undo.enter_context(warnings.catch_warnings(record=True))
+    warnings.simplefilter("ignore")
 
 
 def result_of(call: Callable[[], Any], default: Any) -> Any:

@@ -34,7 +34,6 @@ from skdpot.privacy.records import (
     Entry,
     History,
     LedgerTamperedError,
-    Link,
     Record,
     charge_body,
     content_of,
@@ -508,7 +507,7 @@ class PrivacyLedger:
         pair = sold_pair(event, self.neighbouring) or self._pair_for(event, unit)
         body = charge_body(unit, "", event_to_json(event), pair, False, self._part)
         # As a charge does, on a history that is dropped afterwards.
-        after = before.after(self._chain.after(before.link, [body]))
+        after = before.after(self._chain.after(before.last, [body]))
         self._check_budget(event, pair, unit, after)
         return after.rule.spent(after.combined(unit))
 
@@ -561,7 +560,7 @@ class PrivacyLedger:
         with self._appending() as records:
             if name not in self._known[0].partitions:
                 body = {"kind": "partition", "name": name, **declared}
-                records += self._chain.after(self._known[0].link, [body])
+                records += self._chain.after(self._known[0].last, [body])
         found = self._known[0].partitions[name]
         found = {**found, "parts": list(found["parts"])}
         if found != declared:
@@ -675,7 +674,7 @@ class PrivacyLedger:
         relation = self._known[0].settings["neighbouring"]
         pairs = {key: sold_pair(event, relation) for key, event in plain.items()}
         label = ": ".join((*self._labels, label))
-        found: dict[_Place, Link] = {}
+        found: dict[_Place, tuple[int, str]] = {}
         bodies = {}
         with self._appending() as records:
             known = self._known[0]
@@ -690,29 +689,30 @@ class PrivacyLedger:
                     bodies[place] = body
                     continue
                 # Its release was charged then. Another one under this name would be free.
-                found[place], content = known.tokens[tokens[place]]
+                (number, digest), content = known.tokens[tokens[place]]
+                found[place] = number, digest
                 if content != content_of(body):
                     raise ValueError(
-                        f"the token {tokens[place]!r} is that of record {found[place].number}, "
+                        f"the token {tokens[place]!r} is that of record {number}, "
                         f"which is another release: {_format_content(content)}, and not "
                         f"{_format_content(content_of(body))}. Nothing was charged. Give what is "
                         "released now another token; or, if it is to be the release of that "
                         "record, repeat it with the same settings."
                     )
             # They are written together when the block ends, or none is.
-            records += self._chain.after(known.link, bodies.values())
+            records += self._chain.after(known.last, bodies.values())
             if records:
                 dearest = max(plain, key=lambda key: pairs[key] or (math.inf, 0.0))
                 after = known.after(records)
                 self._check_budget(plain[dearest], pairs[dearest], unit, after)
-        found.update(zip(bodies, (Link(each.number, each.digest) for each in records), strict=True))
+        found.update(zip(bodies, ((each.number, each.digest) for each in records), strict=True))
         return {place: Receipt(self.identity, *found[place]) for place in events}
 
     @contextlib.contextmanager
     def _appending(self) -> Iterator[list[Record]]:
         """Give the list of the records to append, once all that others have recorded is known."""
         with one_at_a_time:
-            with self._chain.appending(self._known[0].link) as (news, records):
+            with self._chain.appending(self._known[0].last) as (news, records):
                 self._learn(news)
                 yield records
             # Not before: only what is on disk is known.
@@ -1004,14 +1004,14 @@ class PrivacyLedger:
 
     def _refresh(self) -> History:
         """Read new records, and return all known facts."""
-        self._learn(self._chain.read(self._known[0].link))
+        self._learn(self._chain.read(self._known[0].last))
         return self._known[0]
 
     def _learn(self, records: Iterable[Record]) -> None:
         """Add facts of the file, unless another thread has read further by now."""
         with one_at_a_time:
             known = self._known[0]
-            news = [record for record in records if record.number > known.link.number]
+            news = [record for record in records if record.number > known.last.number]
             if news:
                 history = known.after(news)
                 if history.settings["identity"] != self.identity:

@@ -16,9 +16,8 @@ import math
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -33,16 +32,35 @@ from skdpot.privacy.checks import check_count, check_delta, check_positive, priv
 from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent
 
 
-class NoiseSource(ABC):
-    """A source of uniform bits, and of noise made from them.
+def _system_words(_n_drawn: int, count: int) -> np.ndarray:
+    return np.frombuffer(secrets.token_bytes(8 * count), dtype=np.uint64)
 
-    Attributes
+
+class NoiseSource:
+    """A source of uniform bits, and of noise made from them: see `make_source`.
+
+    Parameters
     ----------
-    seeded : bool
+    words : callable, default=_system_words
+        Returns the next uniform 64-bit words, for the number of those that were drawn before and
+        the number of new ones. By default they are those of the operating system's cryptographic
+        source, and nothing about them can be reproduced.
+    of_user : callable, default=None
+        Returns the source of one user's noise, for the position of the user in the batch. None is
+        this source, whose draws are independent for all users.
+    seeded : bool, default=False
         Whether the draws can be reproduced, so that releases made with them are not private.
     """
 
-    seeded: bool
+    def __init__(
+        self,
+        words: Callable[[int, int], np.ndarray] = _system_words,
+        of_user: "Callable[[int], NoiseSource] | None" = None,
+        *,
+        seeded: bool = False,
+    ) -> None:
+        self._next_words, self._of_user, self.seeded = words, of_user, seeded
+        self._n_drawn = 0
 
     def bits(self, n_bits: int, size: Any) -> np.ndarray:
         """Return independent uniform integers below ``2 ** n_bits``, for 1 to 63 bits.
@@ -63,38 +81,19 @@ class NoiseSource(ABC):
         """Return standard Gaussian doubles."""
         return ndtri(self.uniform(size))
 
-    @property
-    def n_words(self) -> int:
-        """Return the number of words drawn, if it determines the next ones."""
-        return 0
-
-    def skip(self, n_words: int) -> None:  # noqa: B027
-        """Skip words that another process has drawn, if they determine the next ones."""
-
-    @abstractmethod
     def for_user(self, index: int) -> "NoiseSource":
         """Return the source of one user's noise, independent of the order of users."""
+        return self if self._of_user is None else self._of_user(index)
 
-    @abstractmethod
     def _words(self, count: int) -> np.ndarray:
         """Return `count` uniform 64-bit words."""
+        # No two draws begin at the same word.
+        start, self._n_drawn = self._n_drawn, self._n_drawn + count
+        return self._next_words(start, count)
 
 
-class CryptographicSource(NoiseSource):
-    """The operating system's cryptographic source; nothing about it can be reproduced."""
-
-    seeded = False
-
-    def for_user(self, index: int) -> "CryptographicSource":
-        """Return this source: its draws are independent for all users."""
-        return self
-
-    def _words(self, count: int) -> np.ndarray:
-        return np.frombuffer(secrets.token_bytes(8 * count), dtype=np.uint64)
-
-
-class SeededSource(NoiseSource):
-    """A counter-based stream (Philox), determined by a seed: for tests and teaching.
+def seeded_source(key: Any, stream: int = 0) -> NoiseSource:
+    """Return a counter-based stream (Philox), determined by a seed: for tests and teaching.
 
     Parameters
     ----------
@@ -103,36 +102,24 @@ class SeededSource(NoiseSource):
     stream : int
         Number of the stream: 0 for a whole batch, ``1 + index`` for one user.
     """
-
-    seeded = True
-
-    def __init__(self, key: Any, stream: int = 0) -> None:
-        self.key = tuple(int(word) for word in key)
-        self._generator = np.random.Philox(
-            key=np.array(self.key, dtype=np.uint64),
-            # A stream has 2**128 blocks before the counter reaches the next one.
-            counter=np.array([0, 0, stream, 0], dtype=np.uint64),
-        )
-        self._n_words = 0
-
-    @property
-    def n_words(self) -> int:
-        return self._n_words
-
-    def skip(self, n_words: int) -> None:
-        self._words(n_words)
-
-    def for_user(self, index: int) -> "SeededSource":
-        """Return the stream of the user with this position in the batch."""
-        return SeededSource(self.key, 1 + index)
-
-    def _words(self, count: int) -> np.ndarray:
-        self._n_words += count
-        return np.asarray(self._generator.random_raw(count), dtype=np.uint64)
+    generator = np.random.Philox(
+        key=np.array([int(word) for word in key], dtype=np.uint64),
+        # A stream has 2**128 blocks before the counter reaches the next one.
+        counter=np.array([0, 0, stream, 0], dtype=np.uint64),
+    )
+    return NoiseSource(partial(_philox_words, generator), partial(_seeded_user, key), seeded=True)
 
 
-class KeyedSource(NoiseSource):
-    """A stream of SHAKE-256, determined by a secret key of 32 random bytes.
+def _philox_words(generator: np.random.Philox, _n_drawn: int, count: int) -> np.ndarray:
+    return np.asarray(generator.random_raw(count), dtype=np.uint64)
+
+
+def _seeded_user(key: Any, index: int) -> NoiseSource:
+    return seeded_source(key, 1 + index)
+
+
+def source_of_key(key: bytes) -> NoiseSource:
+    """Return a stream of SHAKE-256, determined by a secret key of 32 random bytes.
 
     *Statement* (:ref:`keyed-noise`). If SHAKE-256 behaves as a random function, the words of all
     keys, users and places in a stream are independent and uniform for everybody who does not have
@@ -143,34 +130,17 @@ class KeyedSource(NoiseSource):
     The holder of the key makes the same release again. She must never make two different releases,
     or one release of two data sets, with one stream: name in :func:`keyed_source` all that a
     release depends on.
-
-    Parameters
-    ----------
-    key : bytes
-        The key.
     """
+    return NoiseSource(partial(_shake_words, key), partial(_user_of_key, key))
 
-    seeded = False
 
-    def __init__(self, key: bytes) -> None:
-        self._key, self._n_words = key, 0
+def _shake_words(key: bytes, n_drawn: int, count: int) -> np.ndarray:
+    words = _shake(8 * count, b"words", key, n_drawn.to_bytes(8, "big"))
+    return np.frombuffer(words, dtype="<u8")
 
-    @property
-    def n_words(self) -> int:
-        return self._n_words
 
-    def skip(self, n_words: int) -> None:
-        self._n_words += n_words
-
-    def for_user(self, index: int) -> "KeyedSource":
-        """Return the stream of the user with this position in the batch."""
-        return keyed_source(self._key, b"user", int(index).to_bytes(8, "big"))
-
-    def _words(self, count: int) -> np.ndarray:
-        # No two draws begin at the same word.
-        start, self._n_words = self._n_words, self._n_words + count
-        words = _shake(8 * count, b"words", self._key, start.to_bytes(8, "big"))
-        return np.frombuffer(words, dtype="<u8")
+def _user_of_key(key: bytes, index: int) -> NoiseSource:
+    return keyed_source(key, b"user", int(index).to_bytes(8, "big"))
 
 
 def derive_key(key: bytes, *what: bytes) -> bytes:
@@ -183,7 +153,7 @@ def derive_key(key: bytes, *what: bytes) -> bytes:
     return _shake(32, b"key", key, *what)
 
 
-def keyed_source(key: bytes, *what: bytes) -> KeyedSource:
+def keyed_source(key: bytes, *what: bytes) -> NoiseSource:
     """Return the source of noise that a secret key and the name of a release determine.
 
     Parameters
@@ -204,7 +174,7 @@ def keyed_source(key: bytes, *what: bytes) -> KeyedSource:
     >>> bool((may.bits(62, 3) == june.bits(62, 3)).any())
     False
     """
-    return KeyedSource(derive_key(key, *what))
+    return source_of_key(derive_key(key, *what))
 
 
 def _shake(size: int, *parts: bytes) -> bytes:
@@ -233,14 +203,14 @@ def make_source(random_state: Any = None) -> NoiseSource:
     if isinstance(random_state, NoiseSource):
         return random_state
     if random_state is None:
-        return CryptographicSource()
+        return NoiseSource()
     # scikit-learn takes the module for its global state.
     if random_state is np.random:
         random_state = np.random.mtrand._rand
     if isinstance(random_state, np.random.RandomState):
-        return SeededSource(random_state.randint(0, 2**63, size=2, dtype=np.int64))
+        return seeded_source(random_state.randint(0, 2**63, size=2, dtype=np.int64))
     if isinstance(random_state, (int, np.integer)) and random_state >= 0:
-        return SeededSource(np.random.SeedSequence(int(random_state)).generate_state(2, np.uint64))
+        return seeded_source(np.random.SeedSequence(int(random_state)).generate_state(2, np.uint64))
     raise ValueError(
         "random_state must be None, a non-negative integer, a numpy RandomState or a NoiseSource, "
         f"got {random_state!r}."
@@ -297,7 +267,7 @@ def rounded_gaussian(source: Any, scale: Any, size: Any) -> np.ndarray:
     >>> rounded_gaussian(make_source(0), 1000.0, 4).tolist()
     [2456, 1132, 720, 1688]
     """
-    return _rounded(source, scale, size, _GAUSSIAN)
+    return _rounded(source, scale, size, *_GAUSSIAN)
 
 
 def rounded_laplace(source: Any, scale: Any, size: Any) -> np.ndarray:
@@ -313,29 +283,30 @@ def rounded_laplace(source: Any, scale: Any, size: Any) -> np.ndarray:
     >>> rounded_laplace(make_source(0), 1000.0, 4).tolist()
     [4264, 1356, 752, 2392]
     """
-    return _rounded(source, scale, size, _LAPLACE)
+    return _rounded(source, scale, size, *_LAPLACE)
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """A symmetric distribution: the magnitude for a tail probability, and the reverse.
+def _rounded(
+    source: Any,
+    scale: Any,
+    size: Any,
+    quantile: Callable[[np.ndarray], np.ndarray],
+    quantile_of_log: Callable[[float], float],
+    tail_bounds: Callable[[Fraction, int], tuple[int, int]],
+) -> np.ndarray:
+    """Return rounded variables of a symmetric distribution.
 
-    Attributes
+    Parameters
     ----------
+    source, scale, size
+        As for :func:`rounded_gaussian`.
     quantile : callable
         The magnitude that goes with tail probabilities, in doubles.
     quantile_of_log : callable
         The same for the logarithm of one tail probability, however small.
-    tail : callable
+    tail_bounds : callable
         Integers that enclose ``2**n_bits`` times the probability to exceed a rational magnitude.
     """
-
-    quantile: Callable[[np.ndarray], np.ndarray]
-    quantile_of_log: Callable[[float], float]
-    tail: Callable[[Fraction, int], tuple[int, int]]
-
-
-def _rounded(source: Any, scale: Any, size: Any, kind: _Kind) -> np.ndarray:
     scales = np.asarray(scale, dtype=np.float64)
     refused = scales[~((scales > 0) & (scales <= LARGEST_SCALE))]
     if refused.size:
@@ -345,7 +316,7 @@ def _rounded(source: Any, scale: Any, size: Any, kind: _Kind) -> np.ndarray:
     words = source.bits(_TAIL_BITS + 1, size)
     scales = np.broadcast_to(scales, words.shape).ravel()
     tails = words.ravel() >> 1
-    quantiles = kind.quantile((tails + 0.5) * 2.0**-_TAIL_BITS)
+    quantiles = quantile((tails + 0.5) * 2.0**-_TAIL_BITS)
     values = scales * quantiles
     nearest = np.rint(values)
     # The undrawn bits leave the magnitude open by a little less than 1 / (tails + 1).
@@ -354,21 +325,25 @@ def _rounded(source: Any, scale: Any, size: Any, kind: _Kind) -> np.ndarray:
     unclear = (np.abs(values - nearest) >= 0.5 - uncertain) | (tails < 1 << 10)
     magnitudes = nearest.astype(np.int64)
     for index in np.flatnonzero(unclear):
-        magnitudes[index] = _decide(source, Fraction(scales[index]), int(tails[index]), kind)
+        magnitudes[index] = _decide(
+            source, Fraction(scales[index]), int(tails[index]), quantile_of_log, tail_bounds
+        )
     return magnitudes.reshape(words.shape) * (1 - 2 * (words & 1))
 
 
-def _decide(source: Any, scale: Fraction, tail: int, kind: _Kind) -> int:
+def _decide(
+    source: Any, scale: Fraction, tail: int, quantile_of_log: Callable, tail_bounds: Callable
+) -> int:
     """Return the magnitude of the variable whose tail probability begins with these bits."""
     n_bits = _TAIL_BITS
 
     def guess() -> int:
         log_tail = math.log(2 * tail + 1) - (n_bits + 1) * math.log(2)
-        return round(float(scale) * kind.quantile_of_log(log_tail))
+        return round(float(scale) * quantile_of_log(log_tail))
 
     def exceeds(magnitude: int) -> bool | None:
         """Tell whether the variable lies above a number; None if the bits do not decide it."""
-        low, high = kind.tail(Fraction(2 * magnitude + 1, 2) / scale, n_bits)
+        low, high = tail_bounds(Fraction(2 * magnitude + 1, 2) / scale, n_bits)
         if tail + 1 <= low:
             return True
         return False if tail >= high else None
@@ -460,16 +435,13 @@ def _pi(digits: int) -> decimal.Decimal:
     return exact_context(digits + 10).scaleb(decimal.Decimal(scaled), -(digits + 10))
 
 
-_GAUSSIAN = _Kind(
-    quantile=lambda tail: -ndtri(0.5 * tail),
-    quantile_of_log=lambda log_tail: float(-ndtri_exp(log_tail - math.log(2))),
-    tail=_gaussian_tail,
+# The quantile, quantile_of_log and tail_bounds of `_rounded`.
+_GAUSSIAN = (
+    lambda tail: -ndtri(0.5 * tail),
+    lambda log_tail: float(-ndtri_exp(log_tail - math.log(2))),
+    _gaussian_tail,
 )
-_LAPLACE = _Kind(
-    quantile=lambda tail: -np.log(tail),
-    quantile_of_log=lambda log_tail: -log_tail,
-    tail=_laplace_tail,
-)
+_LAPLACE = (lambda tail: -np.log(tail), lambda log_tail: -log_tail, _laplace_tail)
 
 
 # Laplace and Gaussian noise on integers, private also in finite arithmetic.

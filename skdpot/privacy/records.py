@@ -76,22 +76,16 @@ _APPLICATION_ID = 0x736B6470
 _PATIENCE = 120.0
 
 
-class Link(NamedTuple):
-    """A place in the chain: the number of a record and its digest."""
-
-    number: int
-    digest: str
-
-
 class Record(NamedTuple):
-    """A record as it is in the file."""
+    """A record as it is in the file, and its place in the chain."""
 
     number: int
     body: str
     digest: str
 
 
-ORIGIN = Link(-1, "")
+# Before the first record.
+ORIGIN = Record(-1, "", "")
 
 
 class Chain:
@@ -142,14 +136,14 @@ class Chain:
             with contextlib.suppress(OSError):
                 draft.unlink()
 
-    def read(self, after: Link = ORIGIN) -> list[Record]:
-        """Return the records after a link, checked to follow it."""
+    def read(self, after: Record = ORIGIN) -> list[Record]:
+        """Return the records after another one, checked to follow it."""
         with self._open() as file:
             return self._follow(file, after)
 
     @contextlib.contextmanager
-    def appending(self, after: Link) -> Iterator[tuple[list[Record], list[Record]]]:
-        """Keep all other writers out; give what is new after a link, and a list of what to append.
+    def appending(self, after: Record) -> Iterator[tuple[list[Record], list[Record]]]:
+        """Keep all other writers out; give what is new after a record, and a list to append.
 
         The records in that list are on disk when the block ends. If anything raises before, none
         is.
@@ -172,7 +166,7 @@ class Chain:
                 raise LedgerError("a process that forks while it charges has charged nothing.")
             file.execute("COMMIT")
 
-    def after(self, previous: Link, bodies: Iterable[Any]) -> list[Record]:
+    def after(self, previous: Record, bodies: Iterable[Any]) -> list[Record]:
         """Return the records of bodies, or of their texts, each of which follows the one before."""
         records, last = [], previous
         for body in bodies:
@@ -186,8 +180,8 @@ class Chain:
             else:
                 # Nobody without the key can continue the chain, or write another one.
                 digest = hmac.new(self.key, message, hashlib.sha256).hexdigest()
-            last = Link(last.number + 1, digest)
-            records.append(Record(last.number, text, digest))
+            last = Record(last.number + 1, text, digest)
+            records.append(last)
         return records
 
     @contextlib.contextmanager
@@ -231,7 +225,7 @@ class Chain:
                 "be charged unnoticed. Remove that name."
             )
 
-    def _follow(self, file: sqlite3.Connection, after: Link) -> list[Record]:
+    def _follow(self, file: sqlite3.Connection, after: Record) -> list[Record]:
         records = [
             Record(*row)
             for row in file.execute(
@@ -241,7 +235,7 @@ class Chain:
         ]
         if after != ORIGIN:
             first = records.pop(0) if records else None
-            if first is None or (first.number, first.digest) != after:
+            if first != after:
                 raise LedgerTamperedError(
                     f"the ledger at {self.path} does not hold record {after.number} any more as it "
                     "was read before: records were removed or rewritten, or an old copy was put in "
@@ -416,9 +410,9 @@ class History:
     ----------
     settings : dict or None
         The first record.
-    link : Link
+    last : Record
         The last record read.
-    last_charge : Link or None
+    last_charge : Record or None
         The last record that is a charge.
     rule : PairFilter or MixtureFilter
         The filter that admits charges; pairs are added until the first charge decides.
@@ -431,7 +425,7 @@ class History:
     partitions : dict
         The declaration of each partition, by its name.
     tokens : dict
-        The record with a token, and its content.
+        The number and digest of the record with a token, and its content.
     totals : dict
         The cost of the charges for a unit to a part of a partition, by (unit, partition, part).
     """
@@ -440,12 +434,12 @@ class History:
         self.settings: Any = None
         if settings is not None:
             self._set(settings)
-        self.link = ORIGIN
-        self.last_charge: Link | None = None
+        self.last = ORIGIN
+        self.last_charge: Record | None = None
         self.anchors: tuple[dict[str, Any], ...] = ()
         self.corrected = 0
         self.partitions: dict[str | None, Any] = {}
-        self.tokens: dict[str | None, tuple[Link, tuple]] = {}
+        self.tokens: dict[str | None, tuple[tuple[int, str], tuple]] = {}
         self.totals: dict[tuple[str, str | None, str | None], Total] = {}
         # Shared with all histories that follow.
         self.prices: dict[tuple, Total] = {}
@@ -475,7 +469,6 @@ class History:
     def _read(self, record: Record) -> None:
         # The chain proves that no record was changed. This proves that a ledger writes such
         # records.
-        link = Link(record.number, record.digest)
         try:
             body = json.loads(record.body)
             if (body["kind"] == "ledger") != (record.number == 0):
@@ -495,11 +488,11 @@ class History:
                     }
                 case "charge":
                     self._add_charge(body)
-                    self.last_charge = link
+                    self.last_charge = record
                     if (token := body.get("token")) is not None:
                         if token in self.tokens:
                             raise ValueError("a token that another record has")
-                        self.tokens[token] = (link, content_of(body))
+                        self.tokens[token] = (record.number, record.digest), content_of(body)
                 case "anchor":
                     self.anchors = (*self.anchors, body)
                 case _:
@@ -508,7 +501,7 @@ class History:
             raise LedgerTamperedError(
                 f"record {record.number} is not one that a ledger writes ({error})."
             ) from error
-        self.link = link
+        self.last = record
 
     def _add_charge(self, body: dict[str, Any]) -> None:
         place = body["unit"], body["partition"], body["part"]

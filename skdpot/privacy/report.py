@@ -11,20 +11,14 @@ from datetime import datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from skdpot.privacy.events import event_to_json
 from skdpot.privacy.filters import Pair
 from skdpot.privacy.records import Entry, json_number
 
-
-class Section(NamedTuple):
-    """A title, paragraphs, and a table, whose first row may name its columns."""
-
-    title: str
-    paragraphs: Sequence[str]
-    table: Sequence[Sequence[str]] = ()
-    has_header: bool = True
+# A title, paragraphs, and a table, whose first row names its columns; empty without one.
+Section = tuple[str, Sequence[str], Sequence[Sequence[str]]]
 
 
 class Report(ABC):
@@ -43,19 +37,19 @@ class Report(ABC):
 
     def __str__(self) -> str:
         lines: list[str] = []
-        for section in self._sections():
-            lines += [section.title, "-" * len(section.title)]
-            for paragraph in section.paragraphs:
+        for title, paragraphs, table in self._sections():
+            lines += [title, "-" * len(title)]
+            for paragraph in paragraphs:
                 lines += textwrap.wrap(paragraph, self._width)
-            lines += [*_in_columns(section.table), ""]
+            lines += [*_in_columns(table), ""]
         return "\n".join(lines).rstrip()
 
     def _repr_html_(self) -> str:
-        return "".join(_as_html(section) for section in self._sections())
+        return "".join(_as_html(*section) for section in self._sections())
 
     def to_html(self) -> str:
         """Return the report as a page."""
-        title = next(iter(self._sections())).title
+        title, *_ = next(iter(self._sections()))
         style = (
             "body{font-family:sans-serif;max-width:60em;margin:2em auto}"
             "td,th{text-align:left;padding:.1em .8em .1em 0;vertical-align:top}"
@@ -100,16 +94,16 @@ def _in_columns(table: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def _as_html(section: Section) -> str:
+def _as_html(title: str, paragraphs: Sequence[str], table: Sequence[Sequence[str]]) -> str:
     # Labels are text of users, and no markup.
-    said = "".join(f"<p>{escape(paragraph)}</p>" for paragraph in section.paragraphs)
-    kinds = ["th" if section.has_header else "td"] + ["td"] * len(section.table)
+    said = "".join(f"<p>{escape(paragraph)}</p>" for paragraph in paragraphs)
+    kinds = ["th"] + ["td"] * len(table)
     header, *rows = [
         "<tr>" + "".join(f"<{kind}>{escape(cell)}</{kind}>" for cell in row) + "</tr>"
-        for row, kind in zip(section.table, kinds, strict=False)
+        for row, kind in zip(table, kinds, strict=False)
     ] or [""]
-    table = f"<table><thead>{header}</thead><tbody>{''.join(rows)}</tbody></table>"
-    return f"<h3>{escape(section.title)}</h3>{said}" + (table if section.table else "")
+    tagged = f"<table><thead>{header}</thead><tbody>{''.join(rows)}</tbody></table>"
+    return f"<h3>{escape(title)}</h3>{said}" + (tagged if table else "")
 
 
 @dataclass(frozen=True)
@@ -187,16 +181,17 @@ class LedgerReport(Report):
 
     def _sections(self) -> list[Section]:
         return [
-            Section(
+            (
                 f"Privacy report of {day(self.time)}",
                 [
                     f"On all that is recorded in ledger {self.identity}, in {self.place}. Amounts "
                     "that are spent are rounded up, and what is left is rounded down."
                 ],
+                (),
             ),
-            Section("Who is protected, and against what", self._who()),
+            ("Who is protected, and against what", self._who(), ()),
             self._what(),
-            Section("What is left", self._left()),
+            ("What is left", self._left(), ()),
             self._appendix(),
         ]
 
@@ -247,13 +242,13 @@ class LedgerReport(Report):
 
     def _what(self) -> Section:
         if not self.entries:
-            return Section("What was released", ["Nothing was released."])
+            return "What was released", ["Nothing was released."], ()
         rows: list[tuple[str, ...]]
         rows = [("when", "what", "for", "times", "epsilon of each", "delta of each")]
         rows += [_row(releases) for releases in _grouped(self.entries)]
         count = f"{len(self.entries):,} release" + ("s" if len(self.entries) > 1 else "")
         said = [f"{count}, {_period(self.entries[0], self.entries[-1])}:"]
-        return Section("What was released", said, rows)
+        return "What was released", said, rows
 
     def _left(self) -> list[str]:
         if not math.isfinite(self.epsilon):
@@ -291,7 +286,7 @@ class LedgerReport(Report):
             *exact,
             *([about_sensitivities] if self.entries else []),
         ]
-        return Section("Technical appendix", said, rows if self.entries else ())
+        return "Technical appendix", said, rows if self.entries else ()
 
 
 def _grouped(entries: Iterable[Entry]) -> list[list[Entry]]:

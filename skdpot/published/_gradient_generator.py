@@ -30,13 +30,7 @@ from skdpot.generative import (
     unseen_points,
 )
 from skdpot.privacy.accounting import epsilon_of
-from skdpot.privacy.charging import (
-    HasExpectedErrors,
-    NoGuaranteeWarning,
-    PrivacyGuarantee,
-    ReleasePlan,
-    relation_of,
-)
+from skdpot.privacy.charging import NoGuaranteeWarning, PrivacyGuarantee, ReleasePlan, relation_of
 from skdpot.privacy.checks import check_count, check_delta, check_positive
 from skdpot.privacy.events import (
     CentredGaussianDpEvent,
@@ -248,7 +242,7 @@ def step_vector(
 
 
 @dataclass(frozen=True, eq=False)
-class GradientSteps(HasExpectedErrors):
+class GradientSteps:
     """The release of a training: its planned steps, which are public, and its network.
 
     `noise_multiplier` is the standard deviation of the noise over the l2 sensitivity of all that a
@@ -284,6 +278,10 @@ class GradientSteps(HasExpectedErrors):
         if self.sampling_rate < 1:
             step = PoissonSampledDpEvent(self.sampling_rate, step)
         return PlannedDpEvent(SelfComposedDpEvent(step, self.n_steps), self.delta)
+
+    def expected_errors(self, n_records: int) -> tuple[()]:
+        """Return none: the errors of a training are unknown."""
+        return ()
 
     def epsilon_after(self, n_steps: int) -> float:
         """Return the epsilon of the first steps."""

@@ -13,7 +13,7 @@ from skdpot._base import warn_user
 from skdpot._sklearn_compat import Interval, StrOptions
 from skdpot.distance import BaseTransportDistance, CostSettings, LabelledGroups, Released
 from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of, plan_epsilon
-from skdpot.privacy.charging import ExpectedError, HasExpectedErrors, NoGuaranteeWarning
+from skdpot.privacy.charging import ExpectedError, NoGuaranteeWarning
 from skdpot.privacy.checks import check_count, check_delta, check_positive
 from skdpot.privacy.events import (
     ApproximateDpEvent,
@@ -520,7 +520,7 @@ def _rate(claim: float, delta: float) -> float:
 
 
 @dataclass(frozen=True)
-class NoisySinkhornRuns(HasExpectedErrors):
+class NoisySinkhornRuns:
     """A run of noisy Sinkhorn for every pair of groups, and the event of all runs."""
 
     settings: CostSettings

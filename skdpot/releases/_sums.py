@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.privacy.accounting import check_relation
-from skdpot.privacy.charging import HasExpectedErrors
+from skdpot.privacy.charging import ExpectedError
 from skdpot.privacy.events import DpEvent, GaussianDpEvent, PlannedDpEvent
 from skdpot.privacy.noise import GaussianMechanism, LaplaceMechanism, NoiseSource
 
@@ -30,17 +30,43 @@ _MOST_PRODUCTS, _MOST_RECORDS = 2**53 // RADIUS**2, 2**62 // RADIUS**2
 _LARGEST_PRODUCT = 2**55
 
 
-class Release(HasExpectedErrors, ABC):
-    """A release of private values, planned from public quantities only.
+class ReleaseSeries(ABC):
+    """One or several releases for one budget, made in turn from one source of noise.
 
-    The event is charged first; then it is run, once. The sensitivity is computed by a function of
-    :mod:`skdpot.privacy.sensitivity`, which states the proof.
+    Each is a :class:`Release`, and may depend on earlier releases.
     """
 
     @property
     @abstractmethod
     def event(self) -> DpEvent | None:
-        """Return the event that is charged before the release is run; None without a guarantee."""
+        """Return the event charged for all before the first run; None without a guarantee."""
+
+    @abstractmethod
+    def run(self, *args: Any, **options: Any) -> Any:
+        """Run the next release, once; subclasses define the arguments."""
+
+    def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
+        """Return the expected errors of the releases; empty if they are unknown.
+
+        Parameters
+        ----------
+        n_records : int
+            Number of records; public, or a guess.
+
+        Returns
+        -------
+        tuple of ExpectedError
+            One for each kind of quantity.
+        """
+        return ()
+
+
+class Release(ReleaseSeries):
+    """A release of private values, planned from public quantities only: a series of one.
+
+    The event is charged first; then it is run, once. The sensitivity is computed by a function of
+    :mod:`skdpot.privacy.sensitivity`, which states the proof.
+    """
 
     @abstractmethod
     def sensitivity(self, relation: str) -> float:
@@ -65,22 +91,6 @@ class NoisyRelease(Release):
 
     def sensitivity(self, relation: str) -> float:
         return self._noise.sensitivity(relation)
-
-
-class ReleaseSeries(HasExpectedErrors, ABC):
-    """Several releases for one budget, made in turn from one source of noise.
-
-    Each is a :class:`Release`, and may depend on earlier releases.
-    """
-
-    @property
-    @abstractmethod
-    def event(self) -> DpEvent | None:
-        """Return the event charged for all before the first run; None without a guarantee."""
-
-    @abstractmethod
-    def run(self, *args: Any, **options: Any) -> Any:
-        """Run the next release, once; subclasses define the arguments."""
 
 
 class VectorRelease(Release):

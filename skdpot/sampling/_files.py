@@ -29,7 +29,7 @@ from skdpot._base import plain_bar
 from skdpot.privacy import PrivacyLedger, Receipt
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import event_to_json
-from skdpot.privacy.noise import KeyedSource, derive_key, make_source
+from skdpot.privacy.noise import derive_key, make_source, source_of_key
 from skdpot.sampling._base import BaseLocalSampler, check_n_samples
 
 # What is written over a key.
@@ -408,7 +408,7 @@ def _work(
             return task.number, (token, users.shape[0])
         if token != task.token:
             raise RuntimeError("the file has changed since it was charged; put the old one back.")
-        source = KeyedSource(key) if task.seed is None else make_source(task.seed)
+        source = source_of_key(key) if task.seed is None else make_source(task.seed)
         chunks = estimator._plan_chunks(users.shape[0], n_samples)
         samples = replace(estimator._fitted, n_samples=n_samples, chunks=chunks)
         drawn = estimator._release(estimator._plan_samples(samples, source), users)
