@@ -318,9 +318,9 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         """Validate, plan, charge, run and keep."""
         if isinstance(beside, str):
             raise ValueError(
-                "fit needs one value for each row of X, and got a text. If it is the name of a "
-                "column of X, pass the values of this column, and X without it; or name it in the "
-                "constructor, as the target of a generator, or as sensitive_features."
+                "fit needs one value for each row of X, got a single string. If it is the name of "
+                "a column of X, pass the values of this column, and X without it; or name it in "
+                "the constructor, as the target of a generator, or as sensitive_features."
             )
 
         def steps() -> Any:

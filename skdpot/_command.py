@@ -52,7 +52,7 @@ def _demo(options: argparse.Namespace) -> None:
     from skdpot import DPSinkhornGenerator, PrivateSinkhornDistance
 
     rng = np.random.default_rng(0)
-    # So many that the demo's numbers are clear of noise.
+    # Enough records that the demo's numbers are clear of noise.
     year = np.repeat([2024, 2025], 3000)
     age = np.clip(np.round(rng.normal(np.where(year == 2024, 40, 46), 9)), 18, 90)
     table = np.column_stack([age, age > 60])

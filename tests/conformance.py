@@ -28,7 +28,7 @@ MORE_THAN_TWO_GROUPS = dict.fromkeys(
         "check_fit_score_takes_y",
         *ORDERS,
     ),
-    "its labels name more than two groups, and a map exists only between two",
+    "a map exists for two groups only, and the check passes more",
 )
 DRAWN_IMAGES = dict.fromkeys(
     ORDERS, "equal rows get different random images, which depend on the order of the rows"

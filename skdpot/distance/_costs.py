@@ -408,7 +408,7 @@ def _places_in(column: Column, values: np.ndarray, units: np.ndarray) -> np.ndar
 
 def _costs_of_places(exponent: float, root: float, A: np.ndarray, B: np.ndarray) -> np.ndarray:
     costs = np.zeros((len(A), len(B)))
-    # So many costs (256 KiB) stay in the cache while columns are added to them.
+    # 32,768 costs (256 KiB) stay in the cache while columns are added to them.
     height = max(1, (1 << 15) // max(1, len(B)))
     # One buffer for all columns: temporaries of each would leave the cache.
     buffer, lines = np.empty((height, len(B))), np.ascontiguousarray(B.T)

@@ -350,7 +350,7 @@ class BaseTransportDistance(PrivateEstimator):
         return space, space.points(columns)
 
     def _space(self, n_features: int) -> Any:
-        """Return the declared space of records with so many features, or raise."""
+        """Return the declared space of records with this many features, or raise."""
         if self.schema is None:
             why = "They give the range of the cost, which the noise is scaled to."
             return BoxSpace(*check_bounds(self.bounds, n_features, why))
@@ -674,7 +674,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         return clone(self).set_params(labels="private", min_group_size=1)
 
     def _plan_of_parts(self, n_records, columns, n_parts) -> ReleasePlan:
-        """Return the plan of the release of each of so many owners, or raise."""
+        """Return the plan of the release of each owner, or raise."""
         nothing, space, groups = self._declared(n_records, columns)
         return self._plan((nothing, space, replace(groups, n_parts=n_parts)))
 

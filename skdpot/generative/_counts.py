@@ -86,9 +86,9 @@ ROUNDS = ("cells 1", "cells 2", "cells 3")
 # With fewer records in a cell on average than this number of deviations of the noise, cells are
 # made wider by this factor.
 _HIDDEN_DEVIATIONS, WIDENING = 0.5, 4
-# A cell is cut if its count is above this number of deviations, and above the smaller share of all
-# records. It is also so large that the noise of its final count is below this part of the sampling
-# error, unless it has more than the larger share.
+# A cell is cut if its count exceeds this number of deviations of the noise, and a share of all
+# records. Unless the count also exceeds a larger share, the noise of its final count must be below
+# a fraction of the sampling error.
 CUT_DEVIATIONS = 4.0
 
 
@@ -582,7 +582,7 @@ _RECORDS_OF_BLOCK, _TESTS_OF_BLOCK = 2**16, 512
 
 
 def are_scanned(n_columns: int) -> bool:
-    """Tell whether so many columns have parities, and not too many of them.
+    """Tell whether this many columns have parities, and not too many of them.
 
     Examples
     --------
@@ -788,7 +788,7 @@ def standing_out(
     # A smaller error is not worth more components.
     least_excess = 0.35
     excess[np.sqrt(np.average(differences**2, axis=1, weights=sizes)) < least_excess] = 0.0
-    # A table without any has this chance to show one, and shows no more than so many.
+    # The probability that a table without any shows one.
     false_alarm = 0.01
     least = chi2.isf(false_alarm / len(seen), len(deviations))
     columns = [tuple(subset) for group in subsets for subset in group.tolist()]

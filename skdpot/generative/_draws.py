@@ -469,7 +469,7 @@ class ReleasedTable:
         return schema.columns[schema.target].presented(plain[schema.target])
 
     def sample_users(self, n_users: Any, rng: Any) -> Any:
-        """Return the rows of so many people, with a column of their person."""
+        """Return the rows of this many people, with a column of their person."""
         if self.space.user is None:
             raise ValueError("n_users is for a generator that was fitted with groups=.")
         sizes = draw_sizes(self.statistics, n_users, rng)

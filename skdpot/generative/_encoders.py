@@ -61,7 +61,7 @@ class RecordSpace:
         return np.clip(low + (points + 1) / 2 * (high - low), low, high)
 
     def points(self, records: np.ndarray) -> np.ndarray:
-        """Return records scaled to [-1, 1]; numbers outside are moved there, and NaN to 0."""
+        """Return records scaled to [-1, 1]; numbers outside are clipped, and NaN becomes 0."""
         low, high = self.box
         scaled = np.clip(2 * ((records - low) / (high - low)) - 1, -1, 1)
         return np.nan_to_num(scaled, copy=False, nan=0.0)
@@ -286,9 +286,9 @@ class CosineEncoder(Encoder):
         assert space.image_shape is not None
         height, width, channels = space.image_shape
         if self.n_coefficients is None and ample:
-            # So many coefficients along either side where the budget is ample: of gray images, and
-            # of colours. Then noise leaves each class of photographs a covariance of its own, which
-            # is worth more than fine structure.
+            # Numbers of coefficients along either side where the budget is ample: of gray images,
+            # and of colours. Then noise leaves each class of photographs a covariance of its own,
+            # which is worth more than fine structure.
             fine, colours = 22, 10
             self.n_coefficients = min(height, width, colours if channels == 3 else fine)
         self._kept = kept_coefficients(space.image_shape, self.n_coefficients)
@@ -675,7 +675,7 @@ class PoseEncoder(Encoder):
 
 def _is_small(height: int, width: int) -> bool:
     """Tell whether moments of images of this size are exact."""
-    # Moments of so many pixels, times the square of the longer side, are integers below 2**53.
+    # Moments of this many pixels, times the square of the longer side, are integers below 2**53.
     largest = 2**36
     return height * width * max(height, width) ** 2 <= largest
 

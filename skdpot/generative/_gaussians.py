@@ -338,7 +338,7 @@ class Centres:
         self.reg = reg
 
     def move(self, sums: np.ndarray, deviation: float, n_records: float) -> None:
-        """Take in the released sums of a round of about so many records.
+        """Take in the released sums of a round of about this many records.
 
         `sums` of shape (k, 1 + r) are those of `ClassRows.round_sums`, with noise of this standard
         deviation.

@@ -501,7 +501,7 @@ class DPSinkhornGenerator(BaseGenerator):
         return clone(self).set_params(neighbouring=neighbouring)
 
     def _plan_of_parts(self, n_records, columns, n_parts) -> ReleasePlan:
-        """Return the plan of the release of each of so many owners, or raise."""
+        """Return the plan of the release of each owner, or raise."""
         plan = self._plan(self._declared(n_records, columns))
         return replace(plan, release=plan.release.for_parts(n_parts, columns))
 

@@ -12,7 +12,7 @@ import numpy as np
 # errors in any order of summation.
 PIXEL = 2.0**-16
 _ENTRY = 2.0**-20
-# Images of a block have about so many pixels, so that memory is bounded.
+# Number of pixels in the images of a block, about: memory is bounded.
 _BLOCK = 2**18
 
 
@@ -223,7 +223,7 @@ def kept_coefficients(
     Raises
     ------
     ValueError
-        If there are not so many.
+        If there are fewer.
 
     Examples
     --------
@@ -361,7 +361,7 @@ def jitter(
     return moved
 
 
-# Bends are made of so many of the slowest waves along either side.
+# Bends are made of this number of the slowest waves along either side.
 _WAVES = 4
 
 

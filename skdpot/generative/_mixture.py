@@ -142,7 +142,7 @@ class JointTable:
 
 
 def penalty_of(n_columns):
-    """Return how strongly components of so many columns are pulled together.
+    """Return how strongly components of this many columns are pulled together.
 
     Few columns have few pairs, which must show strong dependence.
 
@@ -283,7 +283,7 @@ def _split(mixture, joints, columns):
     """Return a mixture with more components, which fits joint tables better."""
     weights, profiles = mixture
     labels, n_first = np.zeros(len(weights), dtype=np.int64), len(weights)
-    # A mixture that is split has so many components more, at most, and no table takes more of it.
+    # Largest number of components that a split adds, and largest share that a table splits.
     most_added = 300
     most_split = 0.9
     least_split = 0.02
@@ -572,7 +572,7 @@ def fit_table(
     n_iter : int, default=600
         Number of steps of the fit of a mixture.
     pooled : bool, default=False
-        Whether differences of classes that noise and chance explain are removed. The mixtures of
+        Whether class differences that noise or sampling can explain are removed. The mixtures of
         all classes then have equally many components, and start from the same ones.
 
     Returns

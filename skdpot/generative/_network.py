@@ -238,7 +238,7 @@ def learn_from_sketch(
     """Return a network that was trained on records of a sketch, which costs nothing."""
     space, sketch = fitted.space, fitted.sketch
     trainer = load_engine().Trainer(parameters, space)
-    # From so many records of a sketch a network learns.
+    # A network learns from 20,000 records of a sketch.
     labels = sketch.drawn_labels(20_000, rng)
     rows = sketch.rows(labels, rng)
     source = make_source(int(rng.integers(2**31))).for_user(0)

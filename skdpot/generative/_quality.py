@@ -13,7 +13,7 @@ from skdpot.generative._draws import ReleasedTable
 from skdpot.generative._records import FittedRecords
 from skdpot.privacy.report import Report, Section
 
-# So many columns, pairs of columns or classes are shown, the worst: a report fits on a screen.
+# Only this number of the worst columns, pairs or classes is shown: a report fits on a screen.
 _MOST_SHOWN = 8
 
 

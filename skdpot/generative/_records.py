@@ -114,7 +114,7 @@ def least_noise(epsilon: float, delta: float, **options: Any) -> float:
 
 
 def rounded_up(epsilon: float, n_digits: int) -> float:
-    """Return a number of so many digits, or about so many, that is not below this one."""
+    """Round a number up to this number of digits, or about as many."""
     places = n_digits - 1 - math.floor(math.log10(epsilon))
     return math.ceil(epsilon * 10**places) / 10**places
 
@@ -187,7 +187,7 @@ class Declared:
                 )
 
     def space(self, n_features: int) -> RecordSpace:
-        """Return the declaration of records with so many features, or raise."""
+        """Return the declaration of records with this many features, or raise."""
         shape = None if self.image_shape is None else whole_shape(self.image_shape, n_features)
         classes = read_classes(self.classes)
         of_images = DEFAULT_BOUNDS if shape is not None and self.bounds is None else self.bounds
@@ -403,7 +403,7 @@ def wanted_labels(n_samples, y, classes, rng, counts=None):
     return np.repeat(codes, counts)
 
 
-# More are represented by so many when a score is computed.
+# If there are more, a score is computed from this number of them.
 SCORED_ROWS = 2000
 
 
@@ -529,7 +529,7 @@ class People(NamedTuple):
 
 
 def release_sizes(sizes: np.ndarray, releases: SketchReleases) -> np.ndarray:
-    """Release how many people have so many rows, in cells; a person is in one of them.
+    """Release how many people have each number of rows, in cells; a person is in one of them.
 
     Counts are 0 beyond the last cell that is clear of noise: otherwise noise alone would make
     people with hundreds of rows.
@@ -547,7 +547,7 @@ def release_sizes(sizes: np.ndarray, releases: SketchReleases) -> np.ndarray:
 
 
 def draw_sizes(statistics: Mapping[str, np.ndarray], n_users: int, rng: Any) -> np.ndarray:
-    """Return the numbers of rows of so many people, from released counts."""
+    """Return the numbers of rows of this many people, from released counts."""
     counts = np.maximum(statistics["sizes"], 0.0)
     shares = counts / counts.sum() if counts.any() else np.full(len(counts), 1 / len(counts))
     cells = rng.choice(len(shares), n_users, p=shares)
@@ -681,7 +681,7 @@ def draw_rows(
     """
     broken, n_tried, n_idle = np.flatnonzero(~kept(rows)), 0, 0
     # A broken row is drawn anew 1, 4, 16, ... times in a round, within a number of rows at once.
-    # After so many rounds in a row that mend no row, there is an error.
+    # After `idle_rounds` rounds in a row that repair no row, there is an error.
     factor, at_once, idle_rounds = 4, 2**16, 10
     while len(broken):
         if n_idle == idle_rounds:
@@ -788,8 +788,8 @@ class TableSpace:
         """
         if self.apart != (y is not None):
             raise ValueError(
-                "y must be given if classes were declared, or a target that is no column of X, and "
-                "only then: with one label for each row of X."
+                "pass y (one label for each row of X) exactly if the schema declares classes, or a "
+                "target that is not a column of X."
             )
         schema = self.schema
         table = Table(X)

@@ -70,7 +70,7 @@ _MOST_KEPT, _HALF_KEPT = 0.8, 0.5
 
 
 class MixturePlan(NamedTuple):
-    """What is released of about so many records: public.
+    """What is released of about this many records: public.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ class VectorReleases(SketchSeries):
         check_noise(self.budget, *(self.planned(self.sizes(n)) for n in sizes))
 
     def sizes(self, n_records: float) -> MixturePlan:
-        """Return what is released of about so many records."""
+        """Return what is released of about this many records."""
         # The released number may be 0 or less, by its noise.
         class_size = max(n_records, 1.0) / self.n_classes
         noise = self.budget.noise_multiplier * math.sqrt(self.encoder.n_codes) / class_size
@@ -151,7 +151,7 @@ class VectorReleases(SketchSeries):
         if n_clusters is None:
             # Clusters are as many as this over the noise, and no more than these.
             clusters_at, most_clusters = 0.25, 30
-            # A cluster has at least so many records on an average.
+            # A cluster has at least this many records on average.
             records_of_cluster = 30
             affordable = min(clusters_at / max(noise, 1e-9), class_size / records_of_cluster)
             n_clusters = max(1, min(int(affordable), most_clusters))

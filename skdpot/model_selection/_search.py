@@ -558,7 +558,7 @@ def check_score_range(score_range: Any, scoring: Any, estimator: Any) -> tuple[f
 def choose_n_blocks(n_blocks: int | None, cv: Any, n_records: int, noise: float) -> int:
     """Return the number of blocks, from public facts; `noise` is that of a single block.
 
-    By default, there are so many that the noise of a score is 1 % of its range, as long as a block
+    By default, there are enough that the noise of a score is 1 % of its range, as long as a block
     has at least 50 records.
     """
     if not (cv is None or isinstance(cv, Integral) or hasattr(cv, "split")):

@@ -310,7 +310,7 @@ class CapRejection:
         self.n_features = n_features
         self.epsilon = float(epsilon)
         self.n_proposals = mean_proposals(n_features, epsilon, threshold)
-        # So many Gaussian variables for one sample take hours.
+        # More than 2**36 Gaussian variables for one sample take hours.
         if self.n_proposals * n_features > 2**36 or epsilon > _LARGEST_EPSILON:
             raise ValueError(
                 f"rejection is out of reach at epsilon={epsilon:g} with n_features={n_features}: "

@@ -900,8 +900,8 @@ class PrivacyLedger:
         >>> receipt = ledger.charge(PureDpEvent(0.5), unit="user", label="a sample")
         >>> report = ledger.report()
         >>> print(report.as_dict()["units"][0]["sentence"])
-        Every user is protected: of all that was released, no outcome was more than 1.65 times as
-        probable with the data of one user as with any other data in their place (epsilon 0.50).
+        Every user is protected: replacing the data of one user changes the probability of any
+        outcome of all releases by a factor of at most 1.65 (epsilon 0.50).
         """
         records = self._chain.read()
         history = self._refresh()

@@ -363,7 +363,7 @@ def _decide(
 
 
 def exact_context(digits: int) -> decimal.Context:
-    """Return a context with so many digits, without traps, that rounds to nearest.
+    """Return a context with this number of digits, without traps, that rounds to nearest.
 
     It is independent of the context that the caller's thread happens to be in.
     """

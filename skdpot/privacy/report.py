@@ -184,8 +184,8 @@ class LedgerReport(Report):
             (
                 f"Privacy report of {day(self.time)}",
                 [
-                    f"On all that is recorded in ledger {self.identity}, in {self.place}. Amounts "
-                    "that are spent are rounded up, and what is left is rounded down."
+                    f"Based on every entry of ledger {self.identity}, in {self.place}. Spent "
+                    "amounts are rounded up, remaining ones down."
                 ],
                 (),
             ),
@@ -219,21 +219,20 @@ class LedgerReport(Report):
         if not math.isfinite(epsilon):
             return f"No {unit} is protected: what was released has no finite epsilon."
         seeded = self._seeded(unit)
-        in_place = {
-            "replace_one": "as with any other data in their place",
-            "add_remove": "as without them, or the other way round",
-        }[self.neighbouring]
-        who = f"Every {unit} is protected: of"
+        changing = {"replace_one": "replacing", "add_remove": "adding or removing"}[
+            self.neighbouring
+        ]
+        who = f"Every {unit} is protected:"
         if seeded:
             who = (
                 f"No {unit} is protected from whoever knows the seed of {seeded} of the releases, "
-                "which can be reproduced from it. For all others: of"
+                "which can be reproduced from it. For all others:"
             )
         plus = f", but for an added probability of {chance_up(delta)} (delta)" if delta else ""
         only = f" for the unit {unit}" if len(self.units) > 1 else ""
         return (
-            f"{who} all that was released{only}, no outcome was more than {factor(epsilon)} times "
-            f"as probable with the data of one {unit} {in_place} (epsilon "
+            f"{who} {changing} the data of one {unit} changes the probability of any outcome of "
+            f"all releases{only} by a factor of at most {factor(epsilon)} (epsilon "
             f"{amount_up(epsilon)}){plus}."
         )
 
@@ -252,7 +251,7 @@ class LedgerReport(Report):
 
     def _left(self) -> list[str]:
         if not math.isfinite(self.epsilon):
-            return ["There is no budget: this ledger records releases and refuses none."]
+            return ["No budget is set: releases are recorded, and none is refused."]
         budget = f"epsilon {amount_up(self.epsilon)} and delta {chance_up(self.delta)}"
         if not self.units:
             return [f"All of the budget: {budget} for every unit."]

@@ -572,7 +572,7 @@ class SinkhornGradientGenerator(BaseGenerator):
                     "accounting='paper' needs gradient='per_image', neighbouring='add_remove' and "
                     "an epsilon."
                 )
-            # The paper's noise scale is for the gradient of one of so many points.
+            # The paper's noise scale is for the gradient of one of `batch_size` points.
             count: dict[str, Any] = {"batch_size": batch_size, "sampling_rate": rate}
             scale, epsilon = self.noise_multiplier, float(self.epsilon)
             if scale is None:

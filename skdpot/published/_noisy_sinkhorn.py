@@ -691,7 +691,7 @@ class NoisySinkhornDistance(BaseTransportDistance):
 
     def _plan_release(self, space: Any, groups: LabelledGroups) -> NoisySinkhornRuns:
         settings = self._cost_settings(space, self.reg)
-        # Each record is in so many of the pairs, and the budget is for a record.
+        # Each record is in as many pairs as there are other groups, and the budget is for a record.
         others = len(groups.sizes) - 1
         budget = (self.epsilon / others, self.delta / others)
         options = {"n_iter": self.n_iter, "noise_variance": self.noise_variance}
@@ -711,7 +711,7 @@ class NoisySinkhornDistance(BaseTransportDistance):
         plans: list[Any] = []
         # A record takes part in k - 1 of the runs, each of which gets that part of the budget.
         for n, m in combinations(groups.sizes.tolist(), 2):
-            # A few matrices with so many costs are held in memory.
+            # A few matrices of n * m costs are held in memory.
             if n * m > 1 << 26:
                 raise ValueError(
                     f"noisy Sinkhorn between {n} and {m} records needs too much memory. Use "

@@ -199,7 +199,7 @@ def check_exact_sums(n_records: int) -> None:
     """Raise for more than 68 billion records, since their sums would not be exact.
 
     The error does not reveal a private number of records, because no table that fits into memory
-    has so many.
+    has more.
     """
     if n_records > _MOST_RECORDS:
         raise ValueError(

@@ -173,7 +173,7 @@ class BaseDistributionSampler(BaseLocalSampler):
         return rows
 
     def _prepare_work(self, n_points: np.ndarray) -> None:  # noqa: B027
-        """Compile the kernels for users with so many points, before the charge."""
+        """Compile the kernels for users with this many points, before the charge."""
 
     def _doubles_per_user(self, n_samples):
         return len(self.output_points_)
@@ -264,7 +264,7 @@ def _draw(
     with np.errstate(all="ignore"):
         probabilities = project(rows)
     outputs = np.empty(np.shape(integers), dtype=np.intp)
-    # So many weights are rounded at a time: the processor's cache holds them.
+    # 65,536 weights are rounded at a time: the processor's cache holds them.
     height = max(1, (1 << 16) // probabilities.shape[1])
     for users in gen_batches(len(outputs), height):
         weights = draws.integer_weights(probabilities[users])

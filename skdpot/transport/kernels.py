@@ -120,7 +120,7 @@ def load_compiler() -> None:
 
 
 def prepare(kernel, seconds, *arguments) -> bool:
-    """Compile a kernel for such arguments unless work of so many `seconds` is done sooner without.
+    """Compile a kernel for such arguments unless the interpreter finishes sooner.
 
     Tell whether it is compiled. `seconds` is the time that the interpreter would take.
     """
@@ -143,7 +143,7 @@ def prepare(kernel, seconds, *arguments) -> bool:
 
 
 def run(kernel, seconds, *arguments):
-    """Call a kernel, or let the interpreter do its work of so many `seconds`, as `prepare` says."""
+    """Call a kernel, or let the interpreter do its work of `seconds`, as `prepare` says."""
     if prepare(kernel, seconds, *arguments):
         return kernel(*arguments)
     start = time.perf_counter()

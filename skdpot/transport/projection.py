@@ -514,7 +514,7 @@ class Projector:
         )
 
     def prepare(self, n_points):
-        """Compile the kernels that `project` needs for users with so many points each.
+        """Compile the kernels that `project` needs for users with this many points each.
 
         Then nothing is compiled after a charge.
         """

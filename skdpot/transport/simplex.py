@@ -549,7 +549,7 @@ def _optimise(
     Prices of leaves are set once a round and may be stale after a pivot. Violations are checked
     again, and missed ones are found in the next round.
     """
-    # The most violated arc of so many enters.
+    # The most violated arc of each block of this size enters.
     pricing_block = 20
     # Prices are rounded, so an arc may stay violated for ever.
     pivots_per_node = 200

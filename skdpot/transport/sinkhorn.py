@@ -45,9 +45,9 @@ from .polytope import check_numbers, check_weights
 
 # Where the regularisation is below this part of the costs' range, it is lowered in steps.
 _FIRST_REG = 1.0 / 16.0
-# Plans of up to so many entries (256 MiB) are kept.
+# Plans of up to this many entries (256 MiB) are kept.
 _LARGEST_PLAN = 1 << 25
-# Hessians of up to so many entries (128 MiB) are used.
+# Hessians of up to this many entries (128 MiB) are used.
 _LARGEST_HESSIAN = 1 << 24
 _EPS = float(np.finfo(np.float64).eps)
 # Doubles of a panel of costs that is computed on the fly: 8 MiB.
@@ -204,7 +204,7 @@ class Costs(ABC):
 
     def panels(self) -> list[slice]:
         """Return the slices of rows that are worked on one at a time; the shape decides."""
-        # Where costs need no memory, so many panels keep this many threads busy.
+        # Where costs need no memory, 16 panels keep as many threads busy.
         n_panels = 16
         height = -(-self.shape[0] // n_panels)
         return [slice(start, start + height) for start in range(0, self.shape[0], height)]
@@ -576,7 +576,7 @@ class _Ascent:
         self._solved: list[tuple[float, np.ndarray]] = []
         n, m = costs.shape
         self._plan = KeptPlan(costs, a, b, executor) if n * m <= _LARGEST_PLAN else None
-        # After so many passes, they have taken about as long as a Hessian.
+        # After this number of passes, they have taken about as long as a Hessian.
         has_hessian = self._plan is not None and m * m <= _LARGEST_HESSIAN
         self._patience = 10 + m * (n + m) // (32 * n) if has_hessian else math.inf
 

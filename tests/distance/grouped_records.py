@@ -5,7 +5,6 @@ import math
 import numpy as np
 import ot
 import pandas as pd
-from scipy.stats import kstest
 
 from skdpot import PrivateSinkhornDistance
 from tests.oracles import distance_releases
@@ -88,13 +87,6 @@ def gower(rows, columns, exponent=1):
 def emd(cost):
     """Return the exact cost of transport between samples, as POT finds it."""
     return ot.emd2(np.full(len(cost), 1 / len(cost)), np.full(len(cost.T), 1 / len(cost.T)), cost)
-
-
-def assert_scale(noise, law, scale, off=0.1):
-    """Accept the scale of noise, and reject ones that are a tenth off, or as much as it says."""
-    assert kstest(noise / scale, law.cdf).pvalue > RARE
-    for factor in (1 - off, 1 + off):
-        assert kstest(noise / (factor * scale), law.cdf).pvalue < RARE
 
 
 def noise_of(estimator, X, y, n_releases=20_000):

@@ -102,7 +102,7 @@ def test_days_are_labels_whatever_holds_them():
         (FRAME, None, [1.0, np.inf, 2.0] * 2, "contains infinity"),
         (FRAME, None, ["f", "m"], "has 2 rows, and X has 6"),
         (FRAME, None, np.zeros((6, 1, 1)), "of shape"),
-        (FRAME, None, "fmf", "got a text"),
+        (FRAME, None, "fmf", "got a single string"),
         (FRAME, None, [[1], {}, [2]] * 2, "argument must be a string, a number"),
         (FRAME.to_numpy(), "sex", None, "X is no data frame"),
         (np.arange(3.0), 0, None, "Reshape your data"),

@@ -7,7 +7,6 @@ import warnings
 import joblib
 import numpy as np
 import pytest
-from scipy.stats import halfnorm, kstest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -410,51 +409,6 @@ def test_records_are_found_again_in_any_units(scale, encoder, rng):
 
 # Noise of fits
 # -------------
-
-
-def noise_by_kind(transcripts, rng):
-    """Return all noise, in units of what it should be, by kinds of releases."""
-    kinds = {}
-    for name, made in (item for transcript in transcripts for item in transcript.items()):
-        spread = rng.uniform(-0.5, 0.5, made.sums.shape)
-        noise = (made.released - made.sums + spread) / made.deviation
-        kinds.setdefault(name.rstrip("0123456789 "), []).append(noise.ravel())
-    return {kind: np.concatenate(noise) for kind, noise in kinds.items()}
-
-
-@pytest.mark.experiment
-def test_noise_of_every_release_has_the_scale_that_is_accounted_for(rng, seed):
-    """A scale of 0.9 or 1.1 of it is refused for each kind."""
-
-    def fit(X, y, random_state=seed, **options):
-        generator = make_sketch_generator(10.0, random_state=random_state, **options)
-        return transcript_of(lambda: generator.fit(X, y))
-
-    many, images = 4800, 250
-    rows = rng.uniform(size=(80 * images, 4))
-    transcripts = [
-        fit(rng.uniform(size=(many, 1)), np.arange(many), classes=range(many), n_clusters=1),
-        fit(
-            rows, np.arange(len(rows)) % images, classes=range(images), n_clusters=4,
-            image_shape=(2, 2), encoder="pose", n_coefficients=1,
-        ),
-        fit(rng.uniform(size=(50, 105)), None, n_clusters=2),
-    ]  # fmt: skip
-    # A fit has one histogram of intensities, of twenty numbers.
-    transcripts += [
-        fit(rng.uniform(size=(50, 4)), None, random_state, n_clusters=1, image_shape=(2, 2))
-        for random_state in range(seed + 1, seed + 241)
-    ]
-    noise = noise_by_kind(transcripts, rng)
-    # Of the number of records there is one: tests/releases/test_sums.py.
-    noise.pop("size")
-    assert len(noise) == 10
-    for kind, found in noise.items():
-        assert len(found) > 4500, kind
-        sample = np.abs(rng.permutation(found)[:8000])
-        for share, fits in ((0.9, False), (1.0, True), (1.1, False)):
-            pvalue = kstest(sample, halfnorm(scale=share).cdf).pvalue
-            assert pvalue > RARE if fits else pvalue < 1e-5, kind
 
 
 def test_the_scale_that_is_accounted_for_is_that_of_the_budget(rng):

@@ -5,16 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy.stats import halfnorm, kstest, norm
 
 from skdpot import PrivacyLedger
 from skdpot.generative._torch import training
 from skdpot.generative._torch.steps import NoisyGradients, _exact_sum
 from skdpot.generative._torch.training import STEPS
-from skdpot.privacy.accounting import epsilon_of
 from skdpot.privacy.events import CentredGaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 from skdpot.privacy.noise import GaussianMechanism, make_source, poisson_sample
-from skdpot.published._gradient_generator import step_vector
 from tests.oracles.devices import DEVICES
 from tests.oracles.generator_steps import WAYS, batch_of, make_step, vector_for
 from tests.oracles.gradient_generators import make_gradient_generator
@@ -333,62 +330,6 @@ def test_what_has_not_gone_through_the_noise_is_on_no_gradient(way):
     assert all(parameter.grad is None for parameter in step._network.parameters())
 
 
-# Noise of a training
-# -------------------
-
-
-class Watched(NoisyGradients):
-    """Keeps what is released, with and without noise."""
-
-    values, noisy = [], []
-
-    def _with_noise(self, values):
-        released = super()._with_noise(values)
-        if self.mechanism is not None:
-            self.values.append(values.cpu().numpy().copy())
-            self.noisy.append(released.cpu().numpy().copy())
-        return released
-
-
-@pytest.fixture
-def watched(monkeypatch):
-    """Return the class that keeps what is released, in place of that which does not."""
-
-    class Fresh(Watched):
-        values, noisy = [], []
-
-    monkeypatch.setattr(training, "NoisyGradients", Fresh)
-    return Fresh
-
-
-@pytest.mark.parametrize(
-    "way, neighbouring", [*((way, "add_remove") for way in WAYS), ("per record", "replace_one")]
-)
-def test_noise_of_a_training_has_the_scale_that_is_accounted_for(way, neighbouring, watched, seed):
-    """The largest that the plan allows for the declared sensitivity, on the loss, too."""
-    X = np.random.default_rng(0).uniform(size=(20, 8))
-    n_iter = 80
-    generator = make_gradient_generator(
-        epsilon=4.0, delta=1e-5, gradient=WAYS[way],
-        neighbouring=neighbouring, clip_norm=0.7, n_iter=n_iter, sampling_rate=1.0,
-        batch_size=8, network=torch.nn.Linear, random_state=seed,
-    ).fit(X)  # fmt: skip
-    multiplier = generator.noise_multiplier_
-    assert epsilon_of(multiplier, 1e-5, steps=n_iter) == pytest.approx(4.0, rel=1e-6)
-    sensitivity = step_vector(WAYS[way], 0.7, 8, neighbouring)[0]
-    noise = (np.array(watched.noisy) - np.array(watched.values)) / (multiplier * sensitivity)
-    assert len(noise) == generator.n_iter_ == n_iter
-    sample = np.random.default_rng(0).permutation(noise.ravel())[:8000]
-    assert kstest(sample, norm.cdf).pvalue > RARE
-    for share, fits in ((0.9, False), (1.0, True), (1.1, False)):
-        pvalue = kstest(np.abs(sample), halfnorm(scale=share).cdf).pvalue
-        assert pvalue > RARE if fits else pvalue < 1e-5
-    losses = np.abs(noise[:, -1])
-    assert kstest(losses, halfnorm.cdf).pvalue > RARE
-    assert kstest(losses, halfnorm(scale=0.5).cdf).pvalue < 1e-3
-    assert kstest(losses, halfnorm(scale=2.0).cdf).pvalue < 1e-3
-
-
 # Whole trainings
 # ---------------
 
@@ -472,18 +413,15 @@ def test_memory_that_is_short_for_a_sample_tells_no_sizes(monkeypatch):
     assert error.value.__context__ is None
 
 
-def test_the_noise_of_a_gpu_is_normal_and_seeded_by_the_source(seed):
+def test_the_noise_of_a_gpu_is_seeded_by_the_source(seed):
     """Its path, on the generator that every machine has."""
-    mechanism = GaussianMechanism.from_noise_multiplier(1.0, 1.0, n_coordinates=20_000)
-    values = torch.zeros(20_000, dtype=torch.float64)
+    mechanism = GaussianMechanism.from_noise_multiplier(1.0, 1.0, n_coordinates=1000)
 
     def noise(source):
         release = NoisyGradients(mechanism, source, torch.device("cpu"), secure=False)
-        return release._integer_noise(values) / mechanism.grid_scale
+        return release._integer_noise(torch.zeros(1000, dtype=torch.float64))
 
-    first = noise(make_source(seed))
-    assert torch.equal(first, noise(make_source(seed)))
-    assert kstest(first, "norm").pvalue > 1e-4 > kstest(first / 1.1, "norm").pvalue
+    assert torch.equal(noise(make_source(seed)), noise(make_source(seed)))
     source = make_source(seed)
     assert not torch.equal(noise(source), noise(source))
 

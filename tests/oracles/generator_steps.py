@@ -2,16 +2,23 @@
 
 import math
 from types import SimpleNamespace
+from unittest import mock
 
+import numpy as np
 import torch
 
+from skdpot.generative._torch import training
 from skdpot.generative._torch.networks import RowGenerator
-from skdpot.generative._torch.steps import Batch, Settings
+from skdpot.generative._torch.steps import Batch, NoisyGradients, Settings
 from skdpot.generative._torch.training import STEPS
+from skdpot.privacy.noise import GaussianMechanism
 from skdpot.published._gradient_generator import step_vector
+from tests.oracles.gradient_generators import make_gradient_generator
 
 # What is released.
 WAYS = {"per image": "per_image", "per record": "per_record"}
+# All points are near the first, and far from the second.
+NEAR, FAR = [-1.0, -1.0], [1.0, 1.0]
 
 
 class Recorder:
@@ -99,3 +106,52 @@ def vector_for(way, points, labels=None, **options):
     step.backpropagate(batch_of(points, labels))
     (released,) = recorder.vectors
     return released.numpy(), vector
+
+
+def values_of(way, records, **options):
+    """Return what a step near one corner hands to its noise, and the declared sensitivity."""
+    clip_norm = 0.05 if way == "per record" else 1e-3
+    near = {"clip_norm": clip_norm, "batch_size": 3, "centre": -0.9, "spread": 0.0}
+    released, vector = vector_for(way, np.reshape(records, (-1, 2)), **near | options)
+    return released, vector.sensitivity
+
+
+def with_noise(rows, multiplier, sensitivity, source, *, on_gpu=False, secure=False):
+    """Return vectors with the noise of steps.
+
+    Without a GPU, noise that is drawn on one is drawn by the generator that every machine has.
+    """
+    mechanism = GaussianMechanism.from_noise_multiplier(
+        multiplier, sensitivity, n_coordinates=rows.size
+    )
+    has_gpu = on_gpu and torch.cuda.is_available()
+    release = NoisyGradients(mechanism, source, torch.device("cuda" if has_gpu else "cpu"), secure)
+    values = torch.as_tensor(rows, device=release.device)
+    if has_gpu or not on_gpu:
+        return release([values])[0].cpu().numpy()
+    granularity = mechanism.granularity
+    whole = torch.floor(values / granularity + 0.5).reshape(-1) + release._integer_noise(
+        values.reshape(-1)
+    )
+    return (whole * granularity).reshape(values.shape).numpy()
+
+
+def noise_of_training(way, neighbouring, epsilon, delta, n_steps, seed):
+    """Return the noise of all steps of a training, in units of the declared sensitivity."""
+    noise = []
+
+    class Watched(NoisyGradients):
+        def _with_noise(self, values):
+            released = super()._with_noise(values)
+            if self.mechanism is not None:
+                noise.append((released - values).numpy())
+            return released
+
+    with mock.patch.object(training, "NoisyGradients", Watched):
+        make_gradient_generator(
+            epsilon=epsilon, delta=delta, gradient=WAYS[way], neighbouring=neighbouring,
+            clip_norm=0.7, n_iter=n_steps, sampling_rate=1.0, batch_size=8,
+            network=torch.nn.Linear, random_state=seed,
+        ).fit(np.random.default_rng(0).uniform(size=(20, 8)))  # fmt: skip
+    assert len(noise) == n_steps
+    return np.ravel(noise) / step_vector(WAYS[way], 0.7, 8, neighbouring)[0]

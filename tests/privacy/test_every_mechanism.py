@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -197,17 +198,26 @@ def records_of(d):
     return (values, groups), (values, np.where(np.arange(6) == 0, 1, groups))
 
 
-def share_of_a_budget(epsilon, n, seed):
-    """Return the releases of a sketch that has half of a budget for a sum."""
+SHARES = {"a": 0.2, "b": 0.8}
+
+
+def shares_of_a_budget(epsilon, seed):
+    """Return the releases of a sketch, which has two shares of a budget for two sums."""
     multiplier = 1 / gaussian_mu(epsilon, DELTA)
-    return SketchReleases(multiplier, {"a": 0.5, "b": 0.5}, "add_remove", make_source(seed))
+    return SketchReleases(multiplier, SHARES, "add_remove", make_source(seed))
 
 
 def sums(data, epsilon, n, seed):
-    """Return two sums of vectors in a ball, with both halves of a budget."""
-    releases, bound = share_of_a_budget(epsilon, n, seed), partial(ball_sum_sensitivity, radius=50)
-    rows = np.tile(data, (n, 1)).astype(np.int64)
-    return np.column_stack([releases.run(name, rows[:, i], bound) for i, name in enumerate("ab")])
+    """Return two sums of vectors in a ball, in units in which their noise is equally large."""
+    releases, bound = shares_of_a_budget(epsilon, seed), partial(ball_sum_sensitivity, radius=5000)
+    return np.column_stack([
+        releases.run(name, np.full(n, data, dtype=np.int64), bound) * math.sqrt(share)
+        for name, share in SHARES.items()
+    ])  # fmt: skip
+
+
+def scaled_sums(data):
+    return data * np.sqrt([*SHARES.values()])
 
 
 # Choices
@@ -446,7 +456,9 @@ def differ(x, y):
     return float((x != y).any())
 
 
-def distance(*sizes, private_labels=False, delta=0.0, sensitivity=None, is_slow=False, **params):
+def distance(
+    *sizes, private_labels=False, delta=0.0, sensitivity=None, epsilon=1.0, is_slow=False, **params
+):
     """Return distances between groups at two ends, where a record goes to the other end or group.
 
     With private labels all other records are in no group, and so groups are filled up with what is
@@ -482,15 +494,17 @@ def distance(*sizes, private_labels=False, delta=0.0, sensitivity=None, is_slow=
 
     def numbers(outputs, data, epsilon):
         release, exact = values(data, epsilon)
-        # Costs are released in units of what a record moves them by.
-        return ((outputs - exact) * release.sensitivities).ravel()
+        # Costs, not counts, are released in units of what a record moves them by.
+        units = 1.0 if "mechanism" in params else release.sensitivities
+        return ((outputs - exact) * units).ravel()
 
     def ratio(outputs):
         return closer_to([values(data, 1.0)[1] for data in pair], delta)(outputs)
 
     law = magnitude(sensitivity, delta) if sensitivity else None
     return Mechanism(
-        run, pair, law, numbers, ratio, delta=delta, n_trials=20_000, is_slow=is_slow
+        run, pair, law, numbers, ratio, delta=delta, epsilon=epsilon,
+        n_draws=4000 if "mechanism" in params else 20_000, n_trials=20_000, is_slow=is_slow,
     )  # fmt: skip
 
 
@@ -510,10 +524,94 @@ def fair_predictions(n_first, epsilon, n, seed, delta=0.0):
     return np.array(found)
 
 
+def counts_of_predictions(delta):
+    """Return the counts of which fair predictions are made; a record changes its group."""
+    pair = np.array([[1.0, 0.0], [0.0, 0.0]]), np.array([[0.0, 0.0], [0.0, 1.0]])
+
+    def run(data, epsilon, n, seed):
+        fair = FairBarycenterRegressor(
+            LINE, sensitive_features=1, sensitive_in_estimator=False, epsilon=epsilon, delta=delta,
+            bounds=(0, 1), groups=[0, 1], n_quantiles=2,
+        )  # fmt: skip
+        rows = fair._validate(np.zeros((60, 2)), np.zeros(60), None, {})
+        release = fair._plan(rows).release
+        release._mechanism.n_coordinates = n * data.size
+        return release.run(np.broadcast_to(data, (n, *data.shape)), make_source(seed))
+
+    law = magnitude(math.sqrt(2.0) if delta else 2.0, delta)
+    # Noise that is so large does not show that it is rounded.
+    return Mechanism(
+        run, pair, law, ratio=closer_to(pair, delta), delta=delta, epsilon=0.2, n_trials=60_000
+    )  # fmt: skip
+
+
 def unchanged(outputs):
     return outputs
 
 
+# Trainings
+# ---------
+
+
+def step_of_a_training(way, **options):
+    """Return a step with a record that is far from all points, or without it."""
+    from tests.oracles import generator_steps as steps
+
+    def values(has_record, **clip):
+        records = [steps.NEAR, steps.FAR] if has_record else [steps.NEAR]
+        return steps.values_of(way, records, **clip)[0]
+
+    _, declared = steps.values_of(way, [steps.NEAR])
+
+    def run(has_record, epsilon, n, seed, **clip):
+        rows = np.tile(values(has_record, **clip), (n, 1))
+        multiplier = 1 / gaussian_mu(epsilon, DELTA)
+        return steps.with_noise(rows, multiplier, declared, make_source(seed), **options)
+
+    def numbers(outputs, has_record, epsilon):
+        return (outputs - values(has_record)).ravel()
+
+    ratio = closer_to((values(True), values(False)), DELTA)
+    # Without a clip, the noise is for steps with one.
+    planted = {"half of the noise": 2.0, "no clip": partial(run, clip_norm=1.0)}
+    return Mechanism(
+        run, (True, False), magnitude(declared, DELTA), numbers, ratio, DELTA, planted,
+        n_draws=2000, n_trials=30_000, is_slow=True,
+    )  # fmt: skip
+
+
+def whole_training(way, neighbouring, n_steps=80):
+    """Return the noise of all steps, which have the budget together."""
+    from tests.oracles.generator_steps import noise_of_training
+
+    def run(data, epsilon, n, seed):
+        return noise_of_training(way, neighbouring, epsilon, 1e-5, n_steps, seed)
+
+    return Mechanism(
+        run, (None, None), magnitude(math.sqrt(n_steps), 1e-5),
+        lambda outputs, data, epsilon: outputs, planted={}, epsilon=4.0, n_trials=0,
+    )  # fmt: skip
+
+
+def rows_of_trainings():
+    import torch
+
+    # Without a GPU, noise that it would be sent from the CPU cannot be tried.
+    on_gpu = [False, True] if torch.cuda.is_available() else [False]
+    return {
+        **{f"step of a training, {way}": step_of_a_training(way) for way in WAYS},
+        **{
+            f"step of a training, on a GPU, secure: {secure}": step_of_a_training(
+                "per record", on_gpu=True, secure=secure
+            )
+            for secure in on_gpu
+        },
+        **{f"training, {way}": whole_training(way, "add_remove") for way in WAYS},
+        "training, a record replaced": whole_training("per record", "replace_one"),
+    }
+
+
+WAYS = ("per image", "per record")
 MECHANISMS = {
     "Laplace noise": noise_on(0.0, 1),
     "Laplace noise on a vector": noise_on(0.0, 5),
@@ -524,8 +622,9 @@ MECHANISMS = {
     "Laplace noise on groups": noise_on_groups(UnitLayout((0,), ()), records_of(1), 0.0),
     "Gaussian noise on groups": noise_on_groups(UnitLayout((0, 0), ()), records_of(2), DELTA),
     "sums that share a budget": Mechanism(
-        sums, (np.zeros(2), np.full(2, 50.0)), magnitude(50.0 * math.sqrt(2.0), DELTA),
-        ratio=closer_to((np.zeros(2), np.full(2, 50.0)), DELTA), delta=DELTA,
+        sums, (0, 5000), magnitude(5000.0, DELTA),
+        lambda outputs, data, epsilon: outputs.ravel(),
+        closer_to((scaled_sums(0), scaled_sums(5000)), DELTA), delta=DELTA,
     ),
     "bounded ratio": Mechanism(
         bounded_ratio, (0, 1), lambda epsilon: at_the_bounds(epsilon)[1][0],
@@ -562,10 +661,15 @@ MECHANISMS = {
     ),
     # A record takes part in the distances to two other groups.
     "distance, three groups": distance(20, 20, 20, sensitivity=2 / 20, is_slow=True),
-    "distance, histogram": distance(6, 4, mechanism="histogram"),
+    "distance, histogram": distance(6, 4, mechanism="histogram", sensitivity=2, epsilon=0.2),
+    "distance, histogram, Gaussian noise": distance(
+        6, 4, mechanism="histogram", delta=DELTA, sensitivity=math.sqrt(2), epsilon=0.2
+    ),
     "distance, histogram, private labels": distance(
         6, 4, private_labels=True, mechanism="histogram"
     ),
+    "counts of predictions": counts_of_predictions(0.0),
+    "counts of predictions, Gaussian noise": counts_of_predictions(DELTA),
     "fair predictions": Mechanism(
         fair_predictions, (51, 50), ratio=unchanged, planted={"an eighth of the noise": 8.0},
         finds=0.0, n_trials=400, is_slow=True,
@@ -575,6 +679,9 @@ MECHANISMS = {
         planted={"a fraction of the noise": 8.0}, finds=0.0, n_trials=400, is_slow=True,
     ),
 }  # fmt: skip
+# Without PyTorch there are no trainings.
+if find_spec("torch"):
+    MECHANISMS |= rows_of_trainings()
 BUGS = [(name, bug) for name, row in MECHANISMS.items() for bug in row.planted]
 EPSILONS = [1.0, 0.5, 4.0]
 CONFIDENCE = 1 - 0.05 / (len(MECHANISMS) * len(EPSILONS) + len(BUGS))
@@ -593,10 +700,10 @@ def of_rows(cases, quick=lambda *case: True):
 def p_value(outputs, law, rng):
     """Return the p-value of numbers, or of outputs, if this were their law."""
     if callable(law):
-        # Integers are spread out, as the variables are that were rounded to them.
-        whole = (outputs == np.rint(outputs)).all()
-        spread = outputs + whole * rng.uniform(-0.5, 0.5, outputs.shape)
-        return kstest(np.abs(spread), law).pvalue
+        # Integers stand for all numbers that are rounded to them.
+        size, half = np.abs(outputs), 0.5 * (outputs == np.rint(outputs)).all()
+        low, high = law(np.maximum(size - half, 0.0)), law(size + half)
+        return kstest(rng.uniform(low, high), "uniform").pvalue
     counts = np.bincount(outputs, minlength=len(law))
     return chisquare(counts, law / law.sum() * len(outputs)).pvalue
 

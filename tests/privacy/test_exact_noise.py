@@ -199,6 +199,7 @@ def test_frequencies_are_the_exact_probabilities(law, scale, seed):
 @pytest.mark.parametrize("seeded", [True, False])
 @pytest.mark.parametrize("scale", [2.0**20, 2.0**35])
 def test_noise_on_a_fine_grid_has_this_scale_and_no_other(law, seeded, scale, seed):
+    """No row of test_every_mechanism.py: nothing is claimed of draws without a mechanism."""
     draw, _, real = LAWS[law]
     noise = draw(make_source(seed if seeded else None), scale, 100_000)
     rare = RARE if seeded else NEVER

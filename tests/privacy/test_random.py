@@ -52,6 +52,9 @@ def first_words(source, count=8):
     return source.bits(63, count).tolist()
 
 
+# No rows of test_every_mechanism.py: nothing is claimed of draws without a mechanism.
+
+
 def test_uniforms_are_uniform(source):
     draws = source.uniform(N_DRAWS)
     assert kstest(draws, "uniform").pvalue > RARE

@@ -78,9 +78,9 @@ class TestWords:
         report = ledger.report()
         text, html = " ".join(str(report).split()), report._repr_html_()
         for said in (
-            "no outcome was more than 2.72 times as probable with the data of one user as with any "
-            "other data in their place (epsilon 1.00), but for an added probability of 0.000001 (1 "
-            "in 1,000,000) (delta).",
+            "replacing the data of one user changes the probability of any outcome of all releases "
+            "by a factor of at most 2.72 (epsilon 1.00), but for an added probability of 0.000001 "
+            "(1 in 1,000,000) (delta).",
             "4 releases, ",
             "Of the budget of epsilon 3.00 and delta 0.00001 (1 in 100,000) for every user, "
             "epsilon 1.00 and delta 0.000001 (1 in 1,000,000) are spent.",
@@ -108,7 +108,7 @@ class TestWords:
         ledger = PrivacyLedger(epsilon=1.0, neighbouring="add_remove")
         ledger.charge(PureDpEvent(1.0), unit="record", label="x")
         text = " ".join(str(ledger.report()).split())
-        assert "with the data of one record as without them, or the other way round" in text
+        assert "adding or removing the data of one record changes the probability" in text
         assert "A person with several records is protected less" in text
         assert "epsilon 1.00 and delta 0 are spent. Another release may cost at most" in text
         assert "epsilon 0.00 and delta 0." in text
@@ -122,7 +122,7 @@ class TestWords:
 
     def test_without_releases_or_limits_it_says_so(self):
         assert "Nothing was released." in str(PrivacyLedger().report())
-        assert "this ledger records releases and refuses none" in str(PrivacyLedger().report())
+        assert "releases are recorded, and none is refused" in str(PrivacyLedger().report())
         assert "All of the budget: epsilon 2.00" in str(PrivacyLedger(2.0).report())
         ledger = PrivacyLedger()
         ledger.charge(GaussianDpEvent(1.0), **USER)

@@ -315,7 +315,11 @@ def test_declared_sensitivity_of_the_cost_is_reached(n, m, reg):
 
 
 def assert_scale(noise, law, scale):
-    """Accept the scale of noise, and reject ones that are a tenth off."""
+    """Accept the scale of noise, and reject ones that are a tenth off.
+
+    No row of tests/privacy/test_every_mechanism.py: the scale is no formula of epsilon, but what
+    the search of a plan has found.
+    """
     assert kstest(noise / scale, law.cdf).pvalue > RARE
     for factor in (0.9, 1.1):
         assert kstest(noise / (factor * scale), law.cdf).pvalue < RARE

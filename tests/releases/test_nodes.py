@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.stats import beta, chi, gamma, kstest
+from scipy.stats import beta, chi, kstest
 
 from skdpot.privacy.accounting import plan_epsilon
 from skdpot.privacy.audit import exact_audit
@@ -27,22 +27,13 @@ def of_messages(epsilon=1.0, delta=DELTA, degrees=(3, 1, 2), source=0, **setting
     return MessageReleases(epsilon, delta, degrees=degrees, source=source, **(SETTINGS | settings))
 
 
-def accepted_only(values, law, scale):
-    """Tell whether a scale is accepted, and both 0.9 and 1.1 of it are refused."""
-    pvalues = [kstest(values / (scale * factor), law).pvalue for factor in (0.9, 1.0, 1.1)]
-    return pvalues[0] < 1e-5 and pvalues[1] > RARE and pvalues[2] < 1e-5
-
-
 @pytest.mark.parametrize("degree, n_rounds", [(1, 3), (5, 1)])
-def test_spherical_noise_has_the_radius_of_a_gamma_variable_and_any_direction(
-    degree, n_rounds, seed
-):
+def test_spherical_noise_has_its_standard_deviation_and_any_direction(degree, n_rounds, seed):
     eta, n = 2.0, 12_000
     noise = of_messages(2.0, 0.0, degrees=[degree] * n, n_rounds=n_rounds, source=seed)
     released = noise.run(np.full(n * degree, 1.0), eta).reshape(n, degree) - 1.0
     radii = np.linalg.norm(released, axis=1)
     scale = message_sensitivity(eta, 4.0, 5.0, degree) * n_rounds / 2.0
-    assert accepted_only(radii, gamma(degree).cdf, scale)
     expected = scale * math.sqrt(degree + 1)
     assert noise.standard_deviations(eta)[0] == pytest.approx(expected, rel=6e-3)
     assert released.std() == pytest.approx(expected, rel=0.05)

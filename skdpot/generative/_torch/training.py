@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 STEPS: dict[str, type[TrainingStep]] = {"per_image": PointStep, "per_record": RecordStep}
-# Rows that a network makes at a time, and images on a processor: so many stay in its cache.
+# Rows that a network makes at a time, and images on a processor, whose cache they fit.
 _CHUNK, _IMAGES_IN_CACHE = 1024, 64
 
 

@@ -178,7 +178,7 @@ def answering(cost: np.ndarray, potential: np.ndarray) -> tuple[np.ndarray, np.n
 def rounding_allowance(
     n_terms: int, low: float, high: float, potentials: Sequence[np.ndarray]
 ) -> float:
-    """Return the rounding error of so many terms in a bound, for costs in `low` to `high`."""
+    """Return the rounding error of this many terms in a bound, for costs in `low` to `high`."""
     # For the few operations beside the sums.
     n_terms += 16
     spread = max(float(np.ptp(potential)) for potential in potentials)
@@ -220,7 +220,7 @@ class Group:
         self.cost, self.low, self.high = cost, float(cost.min()), float(cost.max())
 
     def enter(self, weight: float, n_groups: int) -> None:
-        """Begin anew, with a weight among so many groups; `state` is all that steps change."""
+        """Begin anew, with a weight among all groups; `state` is all that steps change."""
         # As arrays: a group that is put away between two steps is a file of these.
         self.state: Arrays = {"weight": np.array([weight]), "n_groups": np.array([n_groups])}
 

@@ -304,8 +304,8 @@ def rounded(
     soon, a search for paths ends only where there are none, and shortages within the tolerance of
     feasibility are accepted.
     """
-    # The search for augmenting paths stops after so many visits to every edge, but not before so
-    # many visits in total.
+    # The search for augmenting paths stops after `max_looks` visits to every edge on average, but
+    # not before `free_looks` visits in total.
     max_looks, free_looks = 5, 1_000_000
     # Accepted violation as a share of the total: the totals of both sides' bounds may differ by as
     # much if they should be equal.
@@ -432,8 +432,8 @@ def _augment(
     """Serve all nodes below their bounds along shortest paths; return whether all are served.
 
     If one cannot be, `reached` marks the nodes to which its search led: together they must have
-    more than all their neighbours may give. The search is given up after so many looks at edges. A
-    node takes from a giver. The giver has capacity, or takes as much back from another node. That
+    more than all their neighbours may give. The search is given up after a number of looks.
+    A node takes from a giver. The giver has capacity, or takes as much back from another node. That
     node can spare it, or takes from another giver, and so on.
     """
     n_nodes = len(lower)

@@ -223,7 +223,7 @@ def make_utility(family: Any, values: np.ndarray, scale: np.ndarray) -> Any:
         return QuadraticUtility(values, scale)
     if family == "log":
         return LogUtility(values, scale)
-    # Of a user's own class, nothing but its methods is known.
+    # Of a user's own class, only its methods are known.
     found = family(values)
     _check_methods(found, "what a callable utility returns")
     return found
