@@ -360,7 +360,7 @@ def test_as_many_generated_points_as_records_are_noticed(planted, seed, monkeypa
         honest = steps.PointStep.backpropagate
 
         def follows_the_sample(step, batch):
-            size = max(1, len(batch.points))
+            size = max(1, len(batch[0]))
             step._settings = dataclasses.replace(step._settings, batch_size=size)
             return honest(step, batch)
 
