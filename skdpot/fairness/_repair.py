@@ -511,7 +511,7 @@ def private_repair(fair: Any, plan: ReleasePlan, rows: RepairRows) -> FairMap:
     if isinstance(rows.method, ConditionalRepair):
         # The sketch of the columns and the group. Its own recipe divides the budget, and says by
         # how much each of its counts and sums may change.
-        records = SimpleNamespace(points=private_units(rows, release.space.schema))
+        records = SimpleNamespace(values=private_units(rows, release.space.schema))
         return map_of_table(fair, release, public, release.run(records, source))
     # Counts by group and cell. A replaced record leaves one of them and joins another: they change
     # by 2 in the l1 norm and by sqrt(2) in the l2 norm, as `histogram_sensitivities` proves.

@@ -11,9 +11,8 @@ from ._network import load_engine as load_engine
 from ._network import trained_network as trained_network
 from ._network import training_of as training_of
 from ._records import DEFAULT_BOUNDS as DEFAULT_BOUNDS
-from ._records import Declared as Declared
 from ._records import FittedRecords as FittedRecords
-from ._records import Points as Points
+from ._records import PrivateRecords as PrivateRecords
 from ._records import least_noise as least_noise
 from ._records import read_points as read_points
 from ._records import rounded_up as rounded_up

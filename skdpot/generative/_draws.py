@@ -28,130 +28,125 @@ from skdpot.privacy.checks import check_count, shown
 from skdpot.tables import NUMERIC, TableSchema, write_table
 
 
-class IndependentDraws:
-    """Draws of records that do not depend on each other.
+def draw_uniforms(rows: np.ndarray, rng: Any, *, evenly: bool = False) -> np.ndarray:
+    """Return a number from 0 to 1 for each record.
 
-    Parameters
-    ----------
-    rng : RandomState
-        Source of randomness.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.generative._draws import IndependentDraws
-    >>> draws = IndependentDraws(np.random.RandomState(0))
-    >>> draws.entries(np.array([[0.0, 1.0], [2.0, 0.0]]), np.array([0, 1, 1]))
-    array([1, 0, 0])
+    If `evenly`, numbers are evenly spread over the records of each row; otherwise they are
+    independent of each other.
     """
-
-    def __init__(self, rng: np.random.RandomState) -> None:
-        self._rng = rng
-
-    def uniforms(self, rows: np.ndarray) -> np.ndarray:
-        """Return a number from 0 to 1 for each record."""
-        return self._rng.uniform(size=len(rows))
-
-    def entries(self, weights: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return an entry for each record, with a probability proportional to those of its row."""
-        cumulated = np.cumsum(weights, axis=1)
-        totals = cumulated[:, -1:]
-        # One search for all: each row is moved to an interval of its own.
-        ladder = (
-            cumulated / np.where(totals > 0, totals, 1.0) + 2 * np.arange(len(weights))[:, None]
-        )
-        ladder[:, -1] = 2 * np.arange(len(weights)) + 2
-        largest_uniform = 1 - 2.0**-30
-        # Rounding moves no number to the next integer, where entries of no weight are.
-        places = np.minimum(self.uniforms(rows), largest_uniform) + 2 * rows
-        positions = np.searchsorted(ladder.ravel(), places, side="right")
-        return positions - rows * weights.shape[1]
+    if not evenly:
+        return rng.uniform(size=len(rows))
+    sizes = np.bincount(rows)
+    order = rng.permutation(len(rows))
+    # Short integers are sorted in linear time.
+    keys = rows.astype(np.uint16) if len(sizes) <= 2**16 else rows
+    order = order[np.argsort(keys[order], kind="stable")]
+    starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
+    offsets = np.repeat(rng.uniform(size=len(sizes)), sizes)
+    uniforms = np.empty(len(rows))
+    uniforms[order] = (np.arange(len(rows)) - starts + offsets) / np.repeat(sizes, sizes)
+    return uniforms
 
 
-class EvenDraws(IndependentDraws):
-    """Draws whose totals are as expected: of each entry in each row, and of each entry in all rows.
-
-    They differ by few records at most. Each record is drawn almost as if it were the only one.
+def draw_entries(
+    weights: np.ndarray,
+    rows: np.ndarray,
+    rng: Any,
+    *,
+    evenly: bool = False,
+    row_shares: np.ndarray | None = None,
+) -> np.ndarray:
+    """Return an entry for each record, with a probability proportional to those of its row.
 
     Parameters
     ----------
+    weights : ndarray of shape (n_rows, n_entries)
+        Of the entries of each row.
+    rows : ndarray of shape (n,)
+        The row of each record.
     rng : RandomState
         Source of randomness.
+    evenly : bool, default=False
+        Whether totals are as expected: of each entry in each row, and of each entry in all rows.
+        They differ by few records at most, and each record is drawn almost as if it were the only
+        one. Otherwise records do not depend on each other.
     row_shares : ndarray of shape (n_rows,), default=None
-        The share of the records that each row is expected to have. None is for the share it has.
+        The share of the records that each row is expected to have, for even draws. None is for the
+        share it has.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Entries.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.generative._draws import EvenDraws
+    >>> from skdpot.generative._draws import draw_entries
+    >>> rng = np.random.RandomState(0)
+    >>> draw_entries(np.array([[0.0, 1.0], [2.0, 0.0]]), np.array([0, 1, 1]), rng)
+    array([1, 0, 0])
     >>> weights, rows = np.full((50, 2), 0.5), np.arange(50)
-    >>> np.bincount(EvenDraws(np.random.RandomState(0)).entries(weights, rows))
+    >>> np.bincount(draw_entries(weights, rows, rng, evenly=True))
     array([25, 25])
     """
-
-    def __init__(self, rng: np.random.RandomState, row_shares: np.ndarray | None = None) -> None:
-        super().__init__(rng)
-        self._row_shares = row_shares
-
-    def uniforms(self, rows: np.ndarray) -> np.ndarray:
-        """Return numbers from 0 to 1, evenly spread over the records of each row."""
-        sizes = np.bincount(rows)
-        order = self._rng.permutation(len(rows))
-        # Short integers are sorted in linear time.
-        keys = rows.astype(np.uint16) if len(sizes) <= 2**16 else rows
-        order = order[np.argsort(keys[order], kind="stable")]
-        starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
-        offsets = np.repeat(self._rng.uniform(size=len(sizes)), sizes)
-        uniforms = np.empty(len(rows))
-        uniforms[order] = (np.arange(len(rows)) - starts + offsets) / np.repeat(sizes, sizes)
-        return uniforms
-
-    def entries(self, weights: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return an entry for each record, with a probability proportional to those of its row."""
-        entries = super().entries(weights, rows)
-        n_entries = weights.shape[1]
-        shares = shares_of_rows(weights)
-        sizes = np.bincount(rows, minlength=len(weights))
-        expected = (sizes if self._row_shares is None else len(rows) * self._row_shares) @ shares
-        # One offset for all rounds each total up or down, so that it is as expected on average.
-        wanted = np.diff(np.floor(np.cumsum(expected) + self._rng.uniform()), prepend=0)
-        surplus = (np.bincount(entries, minlength=n_entries) - wanted).astype(np.int64)
-        keys = rows * n_entries + entries
-        counts = np.bincount(keys, minlength=weights.size).reshape(weights.shape)
-        moved, takers = self._moves(surplus, counts, shares)
-        entries[self._some_records(keys, moved, weights.size)] = takers
+    n_entries = weights.shape[1]
+    cumulated = np.cumsum(weights, axis=1)
+    totals = cumulated[:, -1:]
+    # One search for all: each row is moved to an interval of its own.
+    ladder = cumulated / np.where(totals > 0, totals, 1.0) + 2 * np.arange(len(weights))[:, None]
+    ladder[:, -1] = 2 * np.arange(len(weights)) + 2
+    largest_uniform = 1 - 2.0**-30
+    # Rounding moves no number to the next integer, where entries of no weight are.
+    uniforms = draw_uniforms(rows, rng, evenly=evenly)
+    places = np.minimum(uniforms, largest_uniform) + 2 * rows
+    entries = np.searchsorted(ladder.ravel(), places, side="right") - rows * n_entries
+    if not evenly:
         return entries
+    shares = shares_of_rows(weights)
+    sizes = np.bincount(rows, minlength=len(weights))
+    expected = (sizes if row_shares is None else len(rows) * row_shares) @ shares
+    # One offset for all rounds each total up or down, so that it is as expected on average.
+    wanted = np.diff(np.floor(np.cumsum(expected) + rng.uniform()), prepend=0)
+    surplus = (np.bincount(entries, minlength=n_entries) - wanted).astype(np.int64)
+    keys = rows * n_entries + entries
+    counts = np.bincount(keys, minlength=weights.size).reshape(weights.shape)
+    moved, takers = _moves(surplus, counts, shares, rng)
+    entries[_some_records(keys, moved, weights.size, rng)] = takers
+    return entries
 
-    def _moves(self, surplus, counts, shares):
-        """Return from which entries of which rows records are moved, in order, and where to.
 
-        Records move to an entry that is near in the order, which rows that have the first are
-        likely to have. A row is chosen with the probability with which independent draws would make
-        this move. The opposite move is about as likely, so rows hardly gain entries on average.
-        """
-        givers, takers = (
-            np.repeat(np.arange(len(surplus)), np.maximum(sign * surplus, 0)) for sign in (1, -1)
-        )
-        moves = []
-        # No record is moved to an entry that fewer than this number would have, if all records of
-        # its entry were drawn again.
-        least_chance = 0.1
-        for giver, taker in zip(givers, takers, strict=False):
-            ladder = np.cumsum(counts[:, giver] * shares[:, taker])
-            if ladder[-1] >= least_chance:
-                row = np.searchsorted(ladder, self._rng.uniform() * ladder[-1], side="right")
-                counts[row, giver] -= 1
-                moves.append((row * len(surplus) + giver, taker))
-        return np.array(sorted(moves), dtype=np.int64).reshape(-1, 2).T
+def _moves(surplus, counts, shares, rng):
+    """Return from which entries of which rows records are moved, in order, and where to.
 
-    def _some_records(self, keys, wanted, n_keys):
-        """Return a record of each wanted key, at random and all different; keys are sorted."""
-        is_wanted = np.zeros(n_keys, dtype=bool)
-        is_wanted[wanted] = True
-        records = self._rng.permutation(np.flatnonzero(is_wanted[keys]))
-        records = records[np.argsort(keys[records], kind="stable")]
-        ranks = np.arange(len(wanted)) - np.searchsorted(wanted, wanted)
-        return records[np.searchsorted(keys[records], wanted) + ranks]
+    Records move to an entry that is near in the order, which rows that have the first are likely to
+    have. A row is chosen with the probability with which independent draws would make this move.
+    The opposite move is about as likely, so rows hardly gain entries on average.
+    """
+    givers, takers = (
+        np.repeat(np.arange(len(surplus)), np.maximum(sign * surplus, 0)) for sign in (1, -1)
+    )
+    moves = []
+    # No record is moved to an entry that fewer than this number would have, if all records of its
+    # entry were drawn again.
+    least_chance = 0.1
+    for giver, taker in zip(givers, takers, strict=False):
+        ladder = np.cumsum(counts[:, giver] * shares[:, taker])
+        if ladder[-1] >= least_chance:
+            row = np.searchsorted(ladder, rng.uniform() * ladder[-1], side="right")
+            counts[row, giver] -= 1
+            moves.append((row * len(surplus) + giver, taker))
+    return np.array(sorted(moves), dtype=np.int64).reshape(-1, 2).T
+
+
+def _some_records(keys, wanted, n_keys, rng):
+    """Return a record of each wanted key, at random and all different; keys are sorted."""
+    is_wanted = np.zeros(n_keys, dtype=bool)
+    is_wanted[wanted] = True
+    records = rng.permutation(np.flatnonzero(is_wanted[keys]))
+    records = records[np.argsort(keys[records], kind="stable")]
+    ranks = np.arange(len(wanted)) - np.searchsorted(wanted, wanted)
+    return records[np.searchsorted(keys[records], wanted) + ranks]
 
 
 def shares_of_rows(weights):
@@ -257,13 +252,10 @@ def sample_units(
     # Trees find a parity because, by chance, a column or a pair is slightly informative about the
     # target.
     even_components = evenly and "n_parities" not in model
-    components = (EvenDraws if even_components else IndependentDraws)(rng).entries(
-        of_labels, labels
-    )
+    components = draw_entries(of_labels, labels, rng, evenly=even_components)
     component_shares = (
         np.bincount(labels, minlength=len(of_labels)) / max(len(labels), 1) @ of_labels
     )
-    draws = EvenDraws(rng, component_shares) if evenly else IndependentDraws(rng)
     # Records are drawn faster in the order of their components.
     order = np.argsort(components, kind="stable")
     components = components[order]
@@ -273,12 +265,15 @@ def sample_units(
     for j, span in columns.items():
         cells, column = model["cells"][:, span], schema.columns[j]
         units[order, j] = draw_column(
-            column, cell_ends[j], cells, prior, components, draws, conditions.get(j)
-        )
+            column, cell_ends[j], cells, prior, components, rng, conditions.get(j),
+            evenly=evenly, row_shares=component_shares,
+        )  # fmt: skip
     return units
 
 
-def draw_column(column, ends, cells, weights, rows, draws, intervals=None):
+def draw_column(
+    column, ends, cells, weights, rows, rng, intervals=None, *, evenly=False, row_shares=None
+):
     """Return a unit of a column for each record.
 
     Parameters
@@ -293,10 +288,12 @@ def draw_column(column, ends, cells, weights, rows, draws, intervals=None):
         The frequency of each distribution.
     rows : ndarray of shape (n,)
         The distribution of each record.
-    draws : IndependentDraws or EvenDraws
-        How records are drawn.
+    rng : RandomState
+        Source of randomness.
     intervals : list of (int, int), default=None
         The allowed units; None for all.
+    evenly, row_shares : object
+        As of `draw_entries`.
 
     Returns
     -------
@@ -306,21 +303,22 @@ def draw_column(column, ends, cells, weights, rows, draws, intervals=None):
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.generative._draws import IndependentDraws
     >>> from skdpot.generative._draws import draw_column
     >>> from skdpot.tables import read_schema
     >>> column = read_schema({"age": range(10)}).columns[0]
     >>> ends, cells = (np.array([0, 9]), np.array([9, 10])), np.array([[0.0, 1.0], [0.5, 0.5]])
-    >>> draws = IndependentDraws(np.random.RandomState(0))
-    >>> draw_column(column, ends, cells, np.ones(2), np.array([0, 0, 1]), draws, [(8, 10)])
+    >>> rows, rng = np.array([0, 0, 1]), np.random.RandomState(0)
+    >>> draw_column(column, ends, cells, np.ones(2), rows, rng, [(8, 10)])
     array([9, 9, 9])
     """
     starts, stops = ends
     allowed = _allowed_shares(starts, stops, intervals)
     # A row without any allowed cell gets all allowed units with equal probability.
-    chosen = draws.entries(_with_fallback(cells * allowed, allowed * (stops - starts)), rows)
+    entry_weights = _with_fallback(cells * allowed, allowed * (stops - starts))
+    chosen = draw_entries(entry_weights, rows, rng, evenly=evenly, row_shares=row_shares)
     heaps = _heaps(column, starts, stops, weights @ cells)[chosen]
-    units = draw_units(starts[chosen], stops[chosen], intervals, draws.uniforms(chosen))
+    uniforms = draw_uniforms(chosen, rng, evenly=evenly)
+    units = draw_units(starts[chosen], stops[chosen], intervals, uniforms)
     return units if intervals is not None else np.where(heaps < 0, units, heaps)
 
 

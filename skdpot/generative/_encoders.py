@@ -60,12 +60,6 @@ class RecordSpace:
         low, high = self.box
         return np.clip(low + (points + 1) / 2 * (high - low), low, high)
 
-    def points(self, records: np.ndarray) -> np.ndarray:
-        """Return records scaled to [-1, 1]; numbers outside are clipped, and NaN becomes 0."""
-        low, high = self.box
-        scaled = np.clip(2 * ((records - low) / (high - low)) - 1, -1, 1)
-        return np.nan_to_num(scaled, copy=False, nan=0.0)
-
 
 class Encoder(BaseEstimator, ABC):
     """An encoder of records as vectors of bounded norm, and back.
@@ -163,7 +157,7 @@ class Encoder(BaseEstimator, ABC):
 
         Parameters
         ----------
-        points : ndarray or ScaledRecords of shape (n, n_features)
+        points : ndarray or PrivateRecords of shape (n, n_features)
             Private, scaled to [-1, 1].
 
         Returns
@@ -216,6 +210,13 @@ class Encoder(BaseEstimator, ABC):
         ndarray of shape (n, n_features)
             Within [-1, 1].
         """
+        return self._sampled(codes, mixture, labels, clusters, rng, moves)
+
+    def _sampled(
+        self, codes: np.ndarray, mixture: Any, labels: np.ndarray, clusters: np.ndarray, rng: Any,
+        moves: Mapping[str, float] | None,
+    ) -> np.ndarray:  # fmt: skip
+        """Return the records of drawn codes, as of `sampled`; images are moved once decoded."""
         rows = self.decode(codes)
         if moves is None or self.image_shape is None:
             return rows
@@ -335,22 +336,10 @@ class CosineEncoder(Encoder):
         points -= 1
         return np.clip(points, -1, 1, out=points)
 
-    def sampled(
+    def _sampled(
         self, codes: np.ndarray, mixture: Any, labels: np.ndarray, clusters: np.ndarray, rng: Any,
         moves: Mapping[str, float] | None,
     ) -> np.ndarray:  # fmt: skip
-        """Return the records of drawn codes; images are moved at random.
-
-        Parameters
-        ----------
-        codes, mixture, labels, clusters, rng, moves : object
-            As of `Encoder.sampled`.
-
-        Returns
-        -------
-        ndarray of shape (n, n_features)
-            The images, within [-1, 1].
-        """
         fine = self._fine_deviations(mixture.mean_squares())
         points = np.empty((len(codes), math.prod(self._shape)))
         fine_variance = np.sum(fine**2) / points.shape[1]
@@ -584,22 +573,10 @@ class PoseEncoder(Encoder):
             points[rows] = np.clip(2 * images - 1, -1, 1).reshape(len(images), -1)
         return points
 
-    def sampled(
+    def _sampled(
         self, codes: np.ndarray, mixture: Any, labels: np.ndarray, clusters: np.ndarray, rng: Any,
         moves: Mapping[str, float] | None,
     ) -> np.ndarray:  # fmt: skip
-        """Return the records of drawn codes; images are moved at random.
-
-        Parameters
-        ----------
-        codes, mixture, labels, clusters, rng, moves : object
-            As of `Encoder.sampled`.
-
-        Returns
-        -------
-        ndarray of shape (n, n_features)
-            The images, within [-1, 1].
-        """
         if moves is None:
             return self.decode(codes)
         draws = draw_moves(rng, len(codes))

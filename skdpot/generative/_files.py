@@ -21,7 +21,7 @@ from skdpot.generative._draws import ReleasedTable
 from skdpot.generative._encoders import RecordSpace, named_encoders
 from skdpot.generative._gaussians import Mixture, ReleasedVectors
 from skdpot.generative._network import NetworkTraining, TrainedNetwork, training_of
-from skdpot.generative._records import Declared, FittedRecords, TableSpace
+from skdpot.generative._records import FittedRecords, TableSpace, record_space
 from skdpot.generative._table import TableSketch
 from skdpot.generative._vectors import ImageSketch, VectorSketch
 from skdpot.privacy.charging import PrivacyGuarantee
@@ -149,9 +149,7 @@ def _restored_records(
 ) -> tuple[FittedRecords, dict[str, Any]]:
     """Return a sketch or a network of records, and the parameters that it stands for, or raise."""
     fitted, classes = content["fitted"], content["fitted"].space.classes
-    space = Declared(fitted.space.box, classes, fitted.space.image_shape).space(
-        content["n_features"]
-    )
+    space = record_space(content["n_features"], fitted.space.box, classes, fitted.space.image_shape)
     # A bound that is the same for all features is one number.
     bounds = [bound[0] if (bound == bound[0]).all() else bound for bound in space.box]
     parameters = {

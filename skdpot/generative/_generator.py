@@ -1,6 +1,6 @@
 """The generator of private synthetic data, as an estimator; and the base of generators."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -16,14 +16,7 @@ from skdpot.generative._draws import ReleasedTable
 from skdpot.generative._files import load_generator, save_generator
 from skdpot.generative._network import device_of, learn_from_sketch, training_of
 from skdpot.generative._quality import QualityReport, quality_of
-from skdpot.generative._records import (
-    Declared,
-    FittedRecords,
-    Points,
-    TableRecords,
-    read_rules,
-    sketch_budget,
-)
+from skdpot.generative._records import FittedRecords, PrivateRecords, read_rules, sketch_budget
 from skdpot.generative._table import TableSketch
 from skdpot.generative._vectors import ImageSketch, VectorSketch
 from skdpot.privacy.charging import PrivacyGuarantee, ReleasePlan, relation_of
@@ -194,12 +187,8 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         return tags
 
 
-@dataclass(frozen=True, eq=False)
-class _Data:
-    """Private records, and how they are sketched."""
-
-    model: VectorSketch | TableSketch
-    records: Points | TableRecords
+# How private records are sketched, and these records.
+_Data = tuple[VectorSketch | TableSketch, PrivateRecords]
 
 
 class DPSinkhornGenerator(BaseGenerator):
@@ -437,42 +426,38 @@ class DPSinkhornGenerator(BaseGenerator):
 
     def _validate(self, X: Any, y: Any, groups: Any = None) -> _Data:
         # Declarations are read first: what is wrong with them is said without a look at records.
-        declared, model = self._read_model(by_person=groups is not None)
+        model = self._read_model(by_person=groups is not None)
         by_person = {} if groups is None else {"groups": groups}
         private = self.epsilon is not None
-        records = model._read(self, X, y, declared, reset=True, private=private, **by_person)
-        check_exact_sums(len(records.points))
-        return _Data(model, records)
+        records = model._read(self, X, y, reset=True, private=private, **by_person)
+        check_exact_sums(len(records))
+        return model, records
 
     def _declared(self, n_records: int, columns: Any, groups: Any = None) -> _Data:
         """Return a sketch of records that are known only by their declaration."""
-        declared, model = self._read_model(by_person=groups is not None)
+        model = self._read_model(by_person=groups is not None)
         by_person = {} if groups is None else {"by_person": True}
-        return _Data(model, model._unseen(declared, columns, **by_person))
+        return model, model._unseen(self, columns, **by_person)
 
-    def _read_model(self, *, by_person: bool) -> tuple[Declared, Any]:
-        """Return the declaration of records and the plan of their sketch, or raise."""
-        declared = Declared(
-            self.bounds, self.classes, self.image_shape, self.schema, self.target, self.rules,
-            self.computed,
-        )  # fmt: skip
+    def _read_model(self, *, by_person: bool) -> Any:
+        """Return the model of what the parameters declare, or raise."""
         model = self.model
         if model == "auto":
             tabular, images = self.schema is not None, self.image_shape is not None
             model = TableSketch() if tabular else ImageSketch() if images else VectorSketch()
-        model._check(declared)
+        model._check(self)
         if by_person and not isinstance(model, TableSketch):
             raise ValueError("groups are for tables with a schema: declare schema={column: ...}.")
-        return declared, model
+        return model
 
     def _plan(self, data: _Data) -> ReleasePlan:
-        relation = relation_of(self.ledger, self.neighbouring)
+        (model, records), relation = data, relation_of(self.ledger, self.neighbouring)
         # A network that learns afterwards has random numbers of its own, for_user(1).
         source = make_source(self.random_state).for_user(0)
         budget = sketch_budget(self.epsilon, self.delta, relation)
-        space: Any = data.records.space
+        space: Any = records.space
         training = None if self.network is None else training_of(self.network)
-        release = data.model._plan(space, budget, training, self._bar)
+        release = model._plan(space, budget, training, self._bar)
         unit = "record" if getattr(space, "user", None) is None else "user"
         return ReleasePlan(
             release,
@@ -482,12 +467,13 @@ class DPSinkhornGenerator(BaseGenerator):
             PrivacyGuarantee(float(self.epsilon or 0), float(self.delta), relation, unit),
             neighbouring=relation,
             unit=unit,
-            n_records=data.records.n_read if relation == "replace_one" else None,
+            n_records=records.n_read if relation == "replace_one" else None,
             parameters=("neighbouring",),
         )
 
     def _run(self, plan: ReleasePlan, data: _Data) -> FittedRecords | ReleasedTable:
-        return plan.release.run(data.records, plan.source)
+        _, records = data
+        return plan.release.run(records, plan.source)
 
     def _keep(self, plan: ReleasePlan, released: FittedRecords | ReleasedTable) -> None:
         self._set_fitted(released, plan.release.budget.noise_multiplier)
@@ -507,7 +493,8 @@ class DPSinkhornGenerator(BaseGenerator):
 
     def _private_sums(self, plan, data) -> np.ndarray:
         """Return an owner's counts without noise: private."""
-        return plan.release.values(data.records)
+        _, records = data
+        return plan.release.values(records)
 
     def _keep_parts(self, plan, total, columns) -> None:
         """Fit to the sum of all parts."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.metrics.pairwise import euclidean_distances
@@ -19,7 +19,7 @@ from sklearn.utils.validation import validate_data
 
 from skdpot._base import count_columns, validate_private_data
 from skdpot.generative._counts import release_tables, tables_sensitivity
-from skdpot.generative._encoders import RecordSpace
+from skdpot.generative._encoders import Encoder, RecordSpace
 from skdpot.generative._images import blocks, whole_shape
 from skdpot.generative._network import TrainedNetwork
 from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of
@@ -165,114 +165,109 @@ def check_noise(plan: SketchBudget, *alternatives: Mapping[str, PlannedRelease])
 DEFAULT_BOUNDS = (0, 1)
 
 
-@dataclass(frozen=True)
-class Declared:
-    """Users' declarations of records: public, and read once the number of features is known."""
+def refuse_declared(estimator: Any, by: str, *names: str) -> None:
+    """Raise where an estimator's parameters declare something that a model is not for."""
+    for name in names:
+        if getattr(estimator, name) is not None:
+            raise ValueError(
+                f"{name} is declared, but {by} is for records without {name}. Leave it out, or "
+                "choose another model (model='auto' chooses by the declarations)."
+            )
 
-    bounds: Any = None
-    classes: Any = None
-    image_shape: Any = None
-    schema: Any = None
-    target: Any = None
-    rules: Any = None
-    computed: Any = None
 
-    def refuse(self, by: str, *names: str) -> None:
-        """Raise where something is declared that a model is not for."""
-        for name in names:
-            if getattr(self, name) is not None:
-                raise ValueError(
-                    f"{name} is declared, but {by} is for records without {name}. Leave it out, or "
-                    "choose another model (model='auto' chooses by the declarations)."
-                )
-
-    def space(self, n_features: int) -> RecordSpace:
-        """Return the declaration of records with this many features, or raise."""
-        shape = None if self.image_shape is None else whole_shape(self.image_shape, n_features)
-        classes = read_classes(self.classes)
-        of_images = DEFAULT_BOUNDS if shape is not None and self.bounds is None else self.bounds
-        why_bounds = (
-            "Records are scaled by them, and cut to them: grey values have (0, 1), or (0, 255), "
-            "people's heights and weights ([100, 30], [220, 200]). For a table declare "
-            "schema={column: ...} instead."
-        )
-        box = check_bounds(of_images, n_features, why_bounds)
-        return RecordSpace(box, shape, None if classes is None else classes[0])
+def record_space(n_features: int, bounds: Any, classes: Any, image_shape: Any) -> RecordSpace:
+    """Return the declaration of records with this many features, or raise."""
+    shape = None if image_shape is None else whole_shape(image_shape, n_features)
+    declared = read_classes(classes)
+    of_images = DEFAULT_BOUNDS if shape is not None and bounds is None else bounds
+    why_bounds = (
+        "Records are scaled by them, and cut to them: grey values have (0, 1), or (0, 255), "
+        "people's heights and weights ([100, 30], [220, 200]). For a table declare "
+        "schema={column: ...} instead."
+    )
+    box = check_bounds(of_images, n_features, why_bounds)
+    return RecordSpace(box, shape, None if declared is None else declared[0])
 
 
 @dataclass(frozen=True, eq=False)
-class ScaledRecords:
-    """Private records that are scaled to [-1, 1] where they are asked for.
+class PrivateRecords:
+    """Private records that were read.
 
-    Scaled copies of all of them at once may need several times their memory.
+    Vectors are scaled to [-1, 1] where rows of them are asked for by their positions: scaled copies
+    of all of them at once may need several times their memory.
 
     Attributes
     ----------
-    space : RecordSpace
+    space : RecordSpace or TableSpace
         Public.
-    records : ndarray of shape (n_records, n_features)
-        Private, in the units and the type of the data.
+    values : ndarray of shape (n_records, n_features)
+        Private: vectors with a declared label, in the units and the type of the data; or the whole
+        numbers of the rows of a table whose values all have a place. Others count nowhere.
+    n_read : int
+        How many were read, also of those that count nowhere. If people have several rows, this is
+        the number of people.
+    labels : ndarray of shape (n_records,), default=None
+        Private: the number of the label of each vector. None means that there are no labels.
+    persons : ndarray of shape (n_records,), default=None
+        Private: the number of the person of each row of a table. None means one row per person.
 
     Examples
     --------
     >>> import numpy as np
     >>> from skdpot.generative._encoders import RecordSpace
-    >>> from skdpot.generative._records import ScaledRecords
+    >>> from skdpot.generative._records import PrivateRecords
     >>> space = RecordSpace((np.zeros(2), np.full(2, 255.0)))
-    >>> scaled = ScaledRecords(space, np.array([[0, 255], [51, 0]], dtype=np.uint8))
-    >>> scaled[1:]
+    >>> records = PrivateRecords(space, np.array([[0, 255], [51, 0]], dtype=np.uint8), 2)
+    >>> records[1:]
     array([[-0.6, -1. ]])
     """
 
-    space: RecordSpace
-    records: np.ndarray
+    space: Any
+    values: np.ndarray
+    n_read: int
+    labels: np.ndarray | None = None
+    persons: np.ndarray | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
         """Return the numbers of records and of features."""
-        n_records, n_features = self.records.shape
+        n_records, n_features = self.values.shape
         return n_records, n_features
 
     def __len__(self) -> int:
-        return len(self.records)
+        return len(self.values)
 
     def __getitem__(self, rows: Any) -> np.ndarray:
-        return self.space.points(self.records[rows])
+        # Numbers outside of [-1, 1] are moved there, and NaN to 0.
+        low, high = self.space.box
+        scaled = np.clip(2 * ((self.values[rows] - low) / (high - low)) - 1, -1, 1)
+        return np.nan_to_num(scaled, copy=False, nan=0.0)
 
+    def codes_of_classes(self, encoder: Encoder) -> list[np.ndarray]:
+        """Return the codes of the vectors of each class; all are of one without labels.
 
-@dataclass(frozen=True, eq=False)
-class Points:
-    """Private records that were read.
-
-    Attributes
-    ----------
-    space : RecordSpace
-        Public.
-    points : ScaledRecords
-        Private: those with a declared label. Others count nowhere.
-    codes : ndarray of shape (n_records,) or None
-        Private: the codes of their labels.
-    n_read : int
-        How many were read, also of those that count nowhere.
-    """
-
-    space: RecordSpace
-    points: ScaledRecords
-    codes: np.ndarray | None
-    n_read: int
-
-    @property
-    def labels(self) -> np.ndarray:
-        """Return the codes, which are all 0 without labels."""
-        return np.zeros(len(self.points), dtype=np.intp) if self.codes is None else self.codes
+        Norms are at most one, so that no square overflows.
+        """
+        codes = encoder.encode(self)
+        codes /= encoder.largest_norm
+        labels = np.zeros(len(self), dtype=np.intp) if self.labels is None else self.labels
+        return [codes[labels == c] for c in range(max(self.space.n_classes, 1))]
 
 
 def read_points(
-    estimator: Any, X: Any, y: Any, declared: Declared, *, reset: bool, private: bool = False
-) -> Points:
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    reset: bool,
+    private: bool = False,
+    space: RecordSpace | None = None,
+) -> PrivateRecords:
     """Return records and labels, or raise; if `private`, no value decides about an error.
 
-    Then NaN stands for values that are no numbers, and records with undeclared labels are left out.
+    They are declared by the parameters of the estimator, but for a `space` of an earlier fit. If
+    `private`, NaN stands for values that are no numbers, and records with undeclared labels are
+    left out.
     """
     read = as_numbers if private else None
     # Numbers of these types are read without a copy; others become the first.
@@ -295,17 +290,19 @@ def read_points(
         message = f"{str(error).removesuffix('.')}; for a table declare schema={{column: ...}}."
     else:
         n_read = len(numbers)
-        codes = _read_labels(estimator, y, declared.classes, n_read, private)
+        classes = estimator.classes if space is None else space.classes
+        codes = _read_labels(estimator, y, classes, n_read, private)
         # Left out and not refused: an error would tell of a single record.
         if codes is not None and (codes < 0).any():
             numbers, codes = numbers[codes >= 0], codes[codes >= 0]
-        space = declared.space(numbers.shape[1])
-        if reset and declared.bounds is None and getattr(X, "dtype", np.dtype(float)).kind in "iu":
+        if space is None:
+            space = record_space(numbers.shape[1], estimator.bounds, classes, estimator.image_shape)
+        if reset and estimator.bounds is None and getattr(X, "dtype", np.dtype(float)).kind in "iu":
             raise ValueError(
                 "images of integers need bounds, since the default is (0, 1) and larger values "
                 "would be clipped: declare bounds=(0, 255) for 8 bits, or bounds=(0, 1) for masks."
             )
-        return Points(space, ScaledRecords(space, numbers), codes, n_read)
+        return PrivateRecords(space, numbers, n_read, codes)
     # Outside of the handler, so that no error with private values is the context of this one.
     raise ValueError(message)
 
@@ -327,11 +324,12 @@ def _read_labels(estimator, y, classes, n_records, private):
     return read_codes(y, read_classes(classes)[1], n_records, private)
 
 
-def unseen_points(declared: Declared, columns: Any) -> Points:
+def unseen_points(estimator: Any, columns: Any) -> PrivateRecords:
     """Return records that are known only by their declaration, or raise."""
-    d = None if declared.image_shape is None else int(np.prod(declared.image_shape))
-    space = declared.space(count_columns(columns, d))
-    return Points(space, ScaledRecords(space, np.empty((0, 0))), None, 0)
+    shape = estimator.image_shape
+    d = count_columns(columns, None if shape is None else int(np.prod(shape)))
+    space = record_space(d, estimator.bounds, estimator.classes, shape)
+    return PrivateRecords(space, np.empty((0, 0)), 0)
 
 
 def read_codes(y, number, n_records, private):
@@ -479,11 +477,9 @@ class FittedRecords:
 
     def score(self, estimator: Any, X: Any, y: Any, reg: float, rng: Any, device: Any) -> float:
         """Return minus how far generated records are from given ones."""
-        # No image_shape: a score compares pixels, whatever their places are.
-        declared = Declared(self.space.box, self.classes)
-        given = read_points(estimator, X, y, declared, reset=False)
-        kept = rng.permutation(len(given.points))[:SCORED_ROWS]
-        points, codes = given.points[kept], None if given.codes is None else given.codes[kept]
+        given = read_points(estimator, X, y, reset=False, space=self.space)
+        kept = rng.permutation(len(given))[:SCORED_ROWS]
+        points, codes = given[kept], None if given.labels is None else given.labels[kept]
         rows = self._rows(len(kept), codes, rng, device)
         return -sinkhorn_divergence(rows, points, codes, codes, reg=reg)
 
@@ -501,31 +497,23 @@ LARGEST_WEIGHT = 2**20
 SIZE_EDGES = np.unique(np.ceil(1.4 ** np.arange(21)).astype(np.int64).clip(max=1001))
 
 
-class People(NamedTuple):
-    """The people of a private table: the weight of each row, and each person's number of rows."""
+def weigh_rows(persons: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the weight of each row, and each person's number of rows, which are both private.
 
-    weights: np.ndarray
-    sizes: np.ndarray
+    Notes
+    -----
+    The weights of a person's rows are ``LARGEST_WEIGHT // k`` for `k` rows, which add up to at most
+    LARGEST_WEIGHT. They depend on no other person.
 
-    @classmethod
-    def of(cls, codes: np.ndarray) -> "People":
-        """Return the people of rows, by the number of each row's person.
-
-        Notes
-        -----
-        The weights of a person's rows are ``LARGEST_WEIGHT // k`` for `k` rows, which add up to at
-        most LARGEST_WEIGHT. They depend on no other person.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skdpot.generative._records import People
-        >>> people = People.of(np.array([0, 1, 0, 0]))
-        >>> people.weights, people.sizes
-        (array([ 349525, 1048576,  349525,  349525]), array([3, 1]))
-        """
-        _, person, sizes = np.unique(codes, return_inverse=True, return_counts=True)
-        return cls((LARGEST_WEIGHT // sizes)[person], sizes)
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._records import weigh_rows
+    >>> weigh_rows(np.array([0, 1, 0, 0]))
+    (array([ 349525, 1048576,  349525,  349525]), array([3, 1]))
+    """
+    _, person, sizes = np.unique(persons, return_inverse=True, return_counts=True)
+    return (LARGEST_WEIGHT // sizes)[person], sizes
 
 
 def release_sizes(sizes: np.ndarray, releases: SketchReleases) -> np.ndarray:
@@ -811,37 +799,24 @@ class TableSpace:
         return np.column_stack([units, codes])
 
 
-@dataclass(frozen=True, eq=False)
-class TableRecords:
-    """A private table that was read.
-
-    `points` has a row of whole numbers for each record whose values all have a place. Others, which
-    are among the `n_read`, count nowhere. If people have several rows, `n_read` is their number.
-    """
-
-    space: TableSpace
-    points: np.ndarray
-    n_read: int
-    people: People | None = None
-
-
-def read_space(declared: Declared, container: str, *, apart: bool) -> TableSpace:
-    """Return the declaration of a table, or raise."""
-    declared.refuse("a table", "image_shape")
-    if declared.schema is None:
+def read_space(estimator: Any, container: str, *, apart: bool) -> TableSpace:
+    """Return the declaration of a table by the parameters of an estimator, or raise."""
+    refuse_declared(estimator, "a table", "image_shape")
+    if estimator.schema is None:
         raise ValueError("TableSketch is for tables: declare schema={column: ...}.")
-    if declared.bounds is not None:
+    if estimator.bounds is not None:
         raise ValueError("bounds are for records without a schema. Give them in the schema.")
-    features = read_schema(declared.schema, declared.target)
-    named = apart and declared.classes is None and features.target is not None
-    if not named and apart != (declared.classes is not None):
+    classes, target = estimator.classes, estimator.target
+    features = read_schema(estimator.schema, target)
+    named = apart and classes is None and features.target is not None
+    if not named and apart != (classes is not None):
         raise ValueError(
             "y and classes go together: give the labels of records as y, and all possible labels "
             "as classes=[...]. Or declare y in the schema, and name it as target; then it is a "
             "column of the table."
         )
-    rules = read_rules(declared.rules, declared.computed)
-    columns = [column for column in features.names if column != declared.target]
+    rules = read_rules(estimator.rules, estimator.computed)
+    columns = [column for column in features.names if column != target]
     if unknown := [name for name in rules.formulas if name not in columns]:
         raise ValueError(
             f"computed has {unknown}: these are no columns of the schema but the target, which are "
@@ -853,13 +828,13 @@ def read_space(declared: Declared, container: str, *, apart: bool) -> TableSpace
         return TableSpace(features, container, False)
     if named:
         return TableSpace(_with_target_last(features), container, True, named=True)
-    if declared.target is not None:
+    if target is not None:
         raise ValueError("target is of the schema, and classes are of a y that is not: use one.")
     plain, name = features.plain()["columns"], "y"
     # No other column has the name of the labels.
     while name in {column["name"] for column in plain}:
         name += "_"
-    labels = {"name": name, "categories": read_classes(declared.classes)[0].tolist()}
+    labels = {"name": name, "categories": read_classes(classes)[0].tolist()}
     schema = read_schema({"columns": [*plain, labels], "target": name})
     return TableSpace(schema.computing(rules.formulas), container, True)
 

@@ -50,18 +50,17 @@ from skdpot.generative._draws import ReleasedTable
 from skdpot.generative._mixture import fit_table
 from skdpot.generative._records import (
     LARGEST_WEIGHT,
-    Declared,
-    People,
     PlannedRelease,
+    PrivateRecords,
     SketchBudget,
     SketchSeries,
-    TableRecords,
     TableSpace,
     check_noise,
     read_space,
     release_sizes,
     sketch_budget,
     taken_out,
+    weigh_rows,
 )
 from skdpot.privacy.charging import ExpectedError
 from skdpot.releases import SketchReleases
@@ -101,43 +100,41 @@ class TableSketch(BaseEstimator):
         self.n_components = n_components
         self.n_iter = n_iter
 
-    def _check(self, declared: Declared) -> None:
+    def _check(self, estimator: Any) -> None:
         """Raise where parameters are wrong."""
         validate_parameters(self)
 
     def _read(
-        self, estimator: Any, X: Any, y: Any, declared: Declared, *, reset: bool, private: bool,
+        self, estimator: Any, X: Any, y: Any, *, reset: bool, private: bool,
         groups: Any = None,
-    ) -> "TableRecords":  # fmt: skip
+    ) -> PrivateRecords:  # fmt: skip
         """Return a private table, or raise; with `groups`, that of their people."""
         if groups is None:
-            space = self._space_of(X, y, declared)
+            space = self._space_of(X, y, estimator)
             units = space.read(estimator, X, y, reset=reset, private=private)
-            return TableRecords(space, units[(units >= 0).all(axis=1)], len(units))
+            return PrivateRecords(space, units[(units >= 0).all(axis=1)], len(units))
         X, groups, user = taken_out(X, groups)
         check_index(X, groups)
-        space = self._space_of(X, y, declared).by_person(user)
+        space = self._space_of(X, y, estimator).by_person(user)
         units = space.read(estimator, X, y, reset=reset, private=private)
         codes, names = person_codes(groups, len(units), leave_out=private)
         # A row without a person, or with an undeclared value, counts nowhere: an error would tell
         # of it.
         kept = (codes >= 0) & (units >= 0).all(axis=1)
-        return TableRecords(space, units[kept], len(names), People.of(codes[kept]))
+        return PrivateRecords(space, units[kept], len(names), persons=codes[kept])
 
-    def _space_of(self, X: Any, y: Any, declared: Declared) -> "TableSpace":
+    def _space_of(self, X: Any, y: Any, estimator: Any) -> "TableSpace":
         """Return the declaration of a table, with the types of a frame, or raise."""
         table = Table(X)
-        space = read_space(declared, table.container, apart=y is not None)
+        space = read_space(estimator, table.container, apart=y is not None)
         return replace(space, schema=space.schema.typed(table))
 
-    def _unseen(
-        self, declared: Declared, columns: Any, *, by_person: bool = False
-    ) -> "TableRecords":
+    def _unseen(self, estimator: Any, columns: Any, *, by_person: bool = False) -> PrivateRecords:
         """Return no records of the declared table, or raise."""
-        space = read_space(declared, "array", apart=declared.classes is not None)
+        space = read_space(estimator, "array", apart=estimator.classes is not None)
         if by_person:
             space = space.by_person("user")
-        return TableRecords(space, np.empty((0, 0)), 0)
+        return PrivateRecords(space, np.empty((0, 0)), 0)
 
     def _plan(
         self, space: "TableSpace", budget: SketchBudget, training: Any,
@@ -203,7 +200,7 @@ class TableReleases(SketchSeries):
     def values(self, records: Any) -> np.ndarray:
         """Return the sums of one owner without noise: private. They depend on no other release."""
         sums = self._of_parts()
-        release_marginals(records.points, self.space.schema, sums, **self._options)
+        release_marginals(records.values, self.space.schema, sums, **self._options)
         return np.concatenate(sums.made)
 
     def add_noise(self, values: np.ndarray, source: Any) -> np.ndarray:
@@ -229,13 +226,12 @@ class TableReleases(SketchSeries):
 
     def run(self, records: Any, source: Any) -> "ReleasedTable":
         """Release the counts of the points of records, and fit the model to them."""
-        schema, shares = self.space.schema, self._shares
-        releases, points = self._releases(source), records.points
+        shares, releases = self._shares, self._releases(source)
         # One step for each release, and one for the fit of the model.
         with self.progress(total=len(shares) + 1, unit=" parts") as bar:
             released = release_marginals(
-                points, schema, releases, **self._options,
-                people=None if self.space.user is None else records.people,
+                records.values, self.space.schema, releases, **self._options,
+                persons=None if self.space.user is None else records.persons,
             )  # fmt: skip
             bar.update(len(shares))
             fitted = self._fitted(released)
@@ -343,7 +339,7 @@ def plan_table(
     -------
     TableReleases
         Its ``event`` is charged, then ``run(records, source)`` returns a `ReleasedTable`. Of
-        `records` it reads the attribute ``points``, as of `TableRecords`. Records that are not
+        `records` it reads the attribute ``values``, as of `PrivateRecords`. Records that are not
         declared may be left out there: they count nowhere then.
 
     Raises
@@ -418,7 +414,7 @@ def release_marginals(
     parities: bool = False,
     totals: bool = False,
     by_cell: bool = False,
-    people: People | None = None,
+    persons: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
     """Release the counts of single columns and of all pairs, within each class.
 
@@ -436,8 +432,8 @@ def release_marginals(
         Whether pairs are counted by single cells, and not by groups of cells, which are functions
         of earlier releases. Then all sums are functions of the records alone, if no column is
         refined and there are no parities.
-    people : People, default=None
-        Private. The people of rows. None means one row per person.
+    persons : ndarray of shape (n,), default=None
+        Private. The number of the person of each row. None means one row per person.
 
     Returns
     -------
@@ -486,7 +482,9 @@ def release_marginals(
     True
     """
     features, n_classes = schema.features, schema.n_classes
-    weights, whole = (None, 1) if people is None else (people.weights, LARGEST_WEIGHT)
+    weights, sizes_of_people, whole = None, None, 1
+    if persons is not None:
+        whole, (weights, sizes_of_people) = LARGEST_WEIGHT, weigh_rows(persons)
     classes = np.zeros(len(units), dtype=np.int64)
     if schema.target is not None:
         classes = schema.classes_of(units[:, schema.target])
@@ -543,9 +541,9 @@ def release_marginals(
     tails = empty_tails(sums, starts, schema, [noise.max() for noise in noise_of_sums])
 
     further: dict[str, np.ndarray] = {}
-    if people is not None:
+    if sizes_of_people is not None:
         # How many rows has a person?
-        further["sizes"] = release_sizes(people.sizes, releases)
+        further["sizes"] = release_sizes(sizes_of_people, releases)
 
     # What do columns tell of each other? Pairs of columns are counted in groups of cells.
     known: list[Any] = [

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import gammaincinv
@@ -42,14 +42,14 @@ from skdpot.generative._gaussians import (
 from skdpot.generative._images import blocks
 from skdpot.generative._network import NetworkTraining, load_engine
 from skdpot.generative._records import (
-    Declared,
     FittedRecords,
     PlannedRelease,
-    Points,
+    PrivateRecords,
     SketchBudget,
     SketchSeries,
     check_noise,
     read_points,
+    refuse_declared,
     unseen_points,
 )
 from skdpot.generative._table import SumsOfParts
@@ -67,28 +67,6 @@ _LEAST_CLASS, _LEAST_CLUSTER = 0.05, 0.1
 # The share of vectors that are not clipped if noise is small, and otherwise. Clipping half of them
 # costs less than the noise of a larger radius.
 _MOST_KEPT, _HALF_KEPT = 0.8, 0.5
-
-
-class MixturePlan(NamedTuple):
-    """What is released of about this many records: public.
-
-    Parameters
-    ----------
-    n_clusters : int
-        Of a class.
-    own_histograms, own_covariances : bool
-        Whether every class has its own, or all have one in common.
-    least_own : float
-        Of images: a class of fewer records has the common covariance within clusters.
-    level : float
-        The share of vectors that are not clipped.
-    """
-
-    n_clusters: int
-    own_histograms: bool
-    own_covariances: bool
-    least_own: float
-    level: float
 
 
 @dataclass(frozen=True)
@@ -140,35 +118,35 @@ class VectorReleases(SketchSeries):
         # For all of these numbers of records there must be noise enough; the releases depend on
         # them.
         sizes = np.logspace(0, 12, 61)
-        check_noise(self.budget, *(self.planned(self.sizes(n)) for n in sizes))
+        check_noise(self.budget, *map(self.planned, sizes))
 
-    def sizes(self, n_records: float) -> MixturePlan:
-        """Return what is released of about this many records."""
+    def class_size(self, n_records: float) -> float:
+        """Return the mean size of a class, of about this many records."""
         # The released number may be 0 or less, by its noise.
-        class_size = max(n_records, 1.0) / self.n_classes
-        noise = self.budget.noise_multiplier * math.sqrt(self.encoder.n_codes) / class_size
-        n_clusters = self.n_clusters
-        if n_clusters is None:
-            # Clusters are as many as this over the noise, and no more than these.
-            clusters_at, most_clusters = 0.25, 30
-            # A cluster has at least this many records on average.
-            records_of_cluster = 30
-            affordable = min(clusters_at / max(noise, 1e-9), class_size / records_of_cluster)
-            n_clusters = max(1, min(int(affordable), most_clusters))
-        images = self.encoder.frequencies is not None
-        # The least noise at which a small class of images has only the common covariance, and the
-        # part of the mean size below which a class is small.
-        shared_by_small, small = 0.02, 0.5
-        return MixturePlan(
-            n_clusters,
-            own_histograms=noise < _SHARED_HISTOGRAMS,
-            own_covariances=noise < (_SHARED_BY_IMAGES if images else _SHARED_COVARIANCES),
-            least_own=min(noise / shared_by_small, small) * class_size,
-            level=_MOST_KEPT if noise < _SHARED_COVARIANCES else _HALF_KEPT,
-        )
+        return max(n_records, 1.0) / self.n_classes
 
-    def planned(self, plan: MixturePlan) -> dict[str, PlannedRelease]:
-        """Return the releases after that of the size, with their shares and sensitivities."""
+    def noise_of_mean(self, n_records: float) -> float:
+        """Return the noise of a class's mean in units of a radius, of about this many records."""
+        noise = self.budget.noise_multiplier * math.sqrt(self.encoder.n_codes)
+        return noise / self.class_size(n_records)
+
+    def clusters_of_class(self, n_records: float) -> int:
+        """Return the number of clusters of a class, of about this many records."""
+        if self.n_clusters is not None:
+            return self.n_clusters
+        # Clusters are as many as this over the noise, and no more than these.
+        clusters_at, most_clusters = 0.25, 30
+        # A cluster has at least this many records on average.
+        records_of_cluster = 30
+        noise, size = self.noise_of_mean(n_records), self.class_size(n_records)
+        affordable = min(clusters_at / max(noise, 1e-9), size / records_of_cluster)
+        return max(1, min(int(affordable), most_clusters))
+
+    def planned(self, n_records: float) -> dict[str, PlannedRelease]:
+        """Return the releases after that of the size, with their shares and sensitivities.
+
+        They are public functions of the released number of records.
+        """
         # Where noise leaves little of a class but its mean, where it leaves more, and where there
         # is next to none.
         shares = {
@@ -181,8 +159,9 @@ class VectorReleases(SketchSeries):
             "assignments": (0.0, 0.10, 0.10),
             "clusters": (0.0, 0.27, 0.20),
         }
-        noise_is = 0 if plan.n_clusters == 1 else 2 if plan.level == _MOST_KEPT else 1
-        clustered = plan.n_clusters > 1
+        clustered = self.clusters_of_class(n_records) > 1
+        is_precise = self.noise_of_mean(n_records) < _SHARED_COVARIANCES
+        noise_is = 0 if not clustered else 2 if is_precise else 1
         radii = ["norms of records", "norms of residuals", "norms within clusters"]
         groups: dict[str, tuple[list[str], Any]] = {
             "counts": (["counts"], COUNTED),
@@ -204,7 +183,7 @@ class VectorReleases(SketchSeries):
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return the standard errors of the size and of the mean of a class."""
         releases = self._releases(None)
-        self._divide(releases, self.sizes(n_records))
+        self._divide(releases, n_records)
         return errors_of_classes(releases, n_records / self.n_classes, self.encoder.n_codes)
 
     def for_parts(self, n_parts: int, columns: Any) -> "MomentsOfParts":
@@ -220,12 +199,12 @@ class VectorReleases(SketchSeries):
         stages = {"size": 0.002, "sketch": 0.998}
         return SketchReleases(budget.noise_multiplier, stages, budget.neighbouring, source)
 
-    def _divide(self, releases: SketchReleases, plan: MixturePlan) -> None:
+    def _divide(self, releases: SketchReleases, n_records: float) -> None:
         """Divide the budget, given an estimate of the number of records."""
-        planned = self.planned(plan)
+        planned = self.planned(n_records)
         releases.divide("sketch", {name: share for name, (share, _) in planned.items()})
 
-    def run(self, records: Points, source: Any) -> FittedRecords:
+    def run(self, records: PrivateRecords, source: Any) -> FittedRecords:
         """Release the sketch: all that is private, in order. Shares are those of `planned`.
 
         Notes
@@ -249,31 +228,32 @@ class VectorReleases(SketchSeries):
                 return released, releases.standard_deviation(name, sensitivity)
 
             # How many records are there? The budget of all else is divided by it.
-            size = float(release("size", np.array(len(records.points)), COUNTED)[0])
-            plan = self.sizes(size)
-            self._divide(releases, plan)
+            size = float(release("size", np.array(len(records)), COUNTED)[0])
+            self._divide(releases, size)
+            n_clusters, noise_of_mean = self.clusters_of_class(size), self.noise_of_mean(size)
+            # Does every class have its own histograms and covariances, or all one in common?
+            own_histograms = noise_of_mean < _SHARED_HISTOGRAMS
+            most = _SHARED_COVARIANCES if frequencies is None else _SHARED_BY_IMAGES
+            own_covariances = noise_of_mean < most
+            # The share of vectors that are not clipped.
+            level = _MOST_KEPT if noise_of_mean < _SHARED_COVARIANCES else _HALF_KEPT
 
             # How bright are pixels? A record has one intensity for each pixel. Of all classes
             # together: with intensities of each class, pixels alone would distinguish classes.
             intensities = None
             if self.n_pixels:
-                sums = intensity_counts(records.points)
+                sums = intensity_counts(records)
                 noisy, deviation = release("intensities", sums, self.intensity_sensitivity)
                 intensities = nearest_distribution(noisy / max(noisy.sum(), 1.0))
                 noise_of_share = deviation / (max(size, 1.0) * self.n_pixels)
                 encoder = encoder_on_ground(encoder, intensities, noise_of_share)
 
-            # Norms are at most one, so that no square overflows.
-            codes = encoder.encode(records.points)
-            codes /= encoder.largest_norm
-            rows = [ClassRows(codes[records.labels == c]) for c in range(n_classes)]
-            # This array is as large as the copies of its parts.
-            del codes
+            rows = [ClassRows(codes) for codes in records.codes_of_classes(encoder)]
 
             def norms_of_rows(name: str) -> NormDistributions:
                 """Release histograms of norms. A record adds one to a bin."""
                 counts = np.stack([of_class.norm_counts() for of_class in rows])
-                if not plan.own_histograms:
+                if not own_histograms:
                     counts = counts.sum(axis=0, keepdims=True)
                 return fit_norms(*release(name, counts, COUNTED)).of(n_classes)
 
@@ -285,22 +265,22 @@ class VectorReleases(SketchSeries):
 
             def products(name: str, norms: NormDistributions) -> tuple[np.ndarray, ...]:
                 """Release mean products. A record adds those of a vector in the ball."""
-                radii = norms.quantiles(plan.level)
-                if not plan.own_covariances:
+                radii = norms.quantiles(level)
+                if not own_covariances:
                     # Radii are the same for all classes where their covariance is.
                     radii = np.full_like(radii, radii.max())
                 units = clipped_to(radii)
                 lost = norms.lost(radii) if undo_clipping else np.ones(n_classes)
                 sums = np.stack([of_class.symmetric_sums() for of_class in rows])
-                if not plan.own_covariances:
+                if not own_covariances:
                     sums = sums.sum(axis=0, keepdims=True)
                 noisy, deviation = release(name, sums, SYMMETRIC)
-                sizes = counts if plan.own_covariances else counts.sum(keepdims=True)
+                sizes = counts if own_covariances else counts.sum(keepdims=True)
                 squared_units = units[: len(sizes)] ** 2
                 found = np.stack([as_matrix(entries, n_codes) for entries in noisy])
                 found *= (squared_units / sizes)[:, None, None]
                 deviations = deviation / DIAGONAL * squared_units / sizes
-                own = plan.own_covariances
+                own = own_covariances
                 cleaned = cleaned_covariances(found, deviations, sizes, frequencies, own=own)
                 # The part that clipping took is given back equally along all directions.
                 restored = lost if own else np.average(lost, weights=counts, keepdims=True)
@@ -317,7 +297,7 @@ class VectorReleases(SketchSeries):
             noise = {"size": np.full(n_classes, deviation)}
 
             # Where is each class? A record adds a vector in the ball to the sum of its own.
-            radii = norms_of_rows("norms of records").quantiles(plan.level)
+            radii = norms_of_rows("norms of records").quantiles(level)
             units = (clipped_to(radii) / counts)[:, None]
             noisy, deviation = release(
                 "means", np.stack([of_class.sums() for of_class in rows]), BALL
@@ -331,7 +311,7 @@ class VectorReleases(SketchSeries):
             # Before clusters are released, each class has one, around its mean.
             weights, centres = np.ones((n_classes, 1)), np.zeros((n_classes, 1, n_codes))
             norms = norms_of_rows("norms of residuals")
-            if plan.n_clusters > 1:
+            if n_clusters > 1:
                 # Along which directions do its records differ?
                 covariances, _, units = products("covariances", norms)
                 by_class = [covariances[c % len(covariances)] for c in range(n_classes)]
@@ -351,7 +331,7 @@ class VectorReleases(SketchSeries):
                     # number.
                     of_class.project(vectors[:, leading], unit, radius)
                     scale *= RADIUS / radius
-                    start = rng.standard_normal((plan.n_clusters, len(scale))) * scale
+                    start = rng.standard_normal((n_clusters, len(scale))) * scale
                     moving.append(Centres(start, reg * np.mean(scale**2)))
                     bases.append(vectors[:, leading].T * (radius / RADIUS))
                 for t in range(_N_ROUNDS):
@@ -368,17 +348,18 @@ class VectorReleases(SketchSeries):
 
                 # Where are these, and how large? A record adds a count, and a vector in the ball.
                 norms = norms_of_rows("norms within clusters")
-                units = clipped_to(norms.quantiles(plan.level))[:, None]
-                sums = np.stack([one.counts_and_sums(plan.n_clusters) for one in rows])
+                units = clipped_to(norms.quantiles(level))[:, None]
+                sums = np.stack([one.counts_and_sums(n_clusters) for one in rows])
                 noisy, deviation = release("clusters", sums, WITH_COUNT)
                 # Noise may make the count of a cluster small or negative, and means are divided by
                 # it.
                 sizes = noisy[..., 0] / COUNT
-                sizes = np.maximum(sizes, _LEAST_CLUSTER * counts[:, None] / plan.n_clusters)
+                sizes = np.maximum(sizes, _LEAST_CLUSTER * counts[:, None] / n_clusters)
                 weights, units = sizes / sizes.sum(axis=1, keepdims=True), units / sizes
                 moved = centres + noisy[..., 1:] * units[..., None]
                 pooled = np.tensordot(counts / counts.sum(), np.stack(by_class), 1)
-                shrunk = shrunk_centres(moved, (deviation * units) ** 2, pooled, plan)
+                variances = (deviation * units) ** 2
+                shrunk = shrunk_centres(moved, variances, pooled, leading=own_histograms)
                 for of_class, step in zip(rows, shrunk - centres, strict=True):
                     of_class.subtract_nearest(step)
                 centres = shrunk
@@ -388,14 +369,18 @@ class VectorReleases(SketchSeries):
 
         # From here on, all is computed from released and public numbers.
         with one_blas_thread():
-            if frequencies is not None and plan.own_covariances:
+            if frequencies is not None and own_covariances:
                 alike = np.average(kernels, axis=0, weights=counts)
                 # Half of the covariance within clusters is common to all classes. A covariance of
                 # one class would give its images a texture that reveals the class, and that real
                 # images do not have. In small classes, where noise makes this worse, all of it is.
-                in_common = np.where(counts < plan.least_own, 1.0, 0.5)
+                # The least noise at which a small class has only the common covariance, and the
+                # part of the mean size below which a class is small.
+                shared_by_small, small = 0.02, 0.5
+                least_own = min(noise_of_mean / shared_by_small, small) * self.class_size(size)
+                in_common = np.where(counts < least_own, 1.0, 0.5)
                 kernels += in_common[:, None, None] * (alike - kernels)
-            if plan.n_clusters > 1 and undo_clipping:
+            if n_clusters > 1 and undo_clipping:
                 # Clusters and kernels together get the variance that was released of classes.
                 shares, totals = counts / counts.sum(), [np.trace(one) for one in by_class]
                 within = [np.trace(kernels[c % len(kernels)]) for c in range(n_classes)]
@@ -453,12 +438,9 @@ class MomentsOfParts(SketchSeries):
             layout[f"products {radius}"] = (n_classes, n_codes * (n_codes + 1) // 2), SYMMETRIC, 0.7
         return layout
 
-    def values(self, records: Points) -> np.ndarray:
+    def values(self, records: PrivateRecords) -> np.ndarray:
         """Return the sums of one owner without noise: private. A record is in one class."""
-        codes = self.encoder.encode(records.points)
-        codes /= self.encoder.largest_norm
-        n_classes = max(self.space.n_classes, 1)
-        rows = [ClassRows(codes[records.labels == c]) for c in range(n_classes)]
+        rows = [ClassRows(codes) for codes in records.codes_of_classes(self.encoder)]
         counts = np.array([len(of_class) for of_class in rows], dtype=np.int64)
         sums = [counts, np.sum([of_class.norm_counts() for of_class in rows], axis=0)]
         for radius in self.radii:
@@ -614,14 +596,17 @@ def cleaned_covariances(
 
 
 def shrunk_centres(
-    centres: np.ndarray, variances: np.ndarray, covariance: np.ndarray, plan: MixturePlan
+    centres: np.ndarray, variances: np.ndarray, covariance: np.ndarray, *, leading: bool
 ) -> np.ndarray:
-    """Return means of clusters, around those of classes, without noise as far as possible."""
+    """Return means of clusters, around those of classes, without noise as far as possible.
+
+    With `leading`, so little noise is left that more directions are shrunk one by one.
+    """
     vectors = np.linalg.eigh(covariance)[1][:, ::-1]
     along, ranks = centres @ vectors, np.arange(len(vectors))
     # Leading directions, which are the most informative, are shrunk one by one.
     groups = np.minimum(ranks, 4 + (2 * np.log2(ranks + 1)).astype(int))
-    if plan.own_histograms:
+    if leading:
         # The number of leading directions that are shrunk one by one; others are shrunk by tens.
         first = 30
         groups = np.minimum(ranks, first + ranks // 10)
@@ -674,10 +659,11 @@ class VectorSketch(BaseEstimator):
     _read = staticmethod(read_points)
     _unseen = staticmethod(unseen_points)
 
-    def _check(self, declared: Declared) -> None:
+    def _check(self, estimator: Any) -> None:
         """Raise where parameters are wrong, or something is declared that this is not for."""
         validate_parameters(self)
-        declared.refuse("VectorSketch", "image_shape", "schema", "target", "rules", "computed")
+        names = ("image_shape", "schema", "target", "rules", "computed")
+        refuse_declared(estimator, "VectorSketch", *names)
 
     def _plan(
         self,
@@ -743,10 +729,11 @@ class ImageSketch(VectorSketch):
         super().__init__(encoder, n_clusters=n_clusters)
         self.augment = augment
 
-    def _check(self, declared: Declared) -> None:
+    def _check(self, estimator: Any) -> None:
         validate_parameters(self)
-        declared.refuse("ImageSketch", "schema", "target", "rules", "computed")
-        if declared.image_shape is None:
+        names = ("schema", "target", "rules", "computed")
+        refuse_declared(estimator, "ImageSketch", *names)
+        if estimator.image_shape is None:
             raise ValueError("ImageSketch is for images, and needs an image_shape.")
 
     def _moves(self, encoder: Encoder) -> dict[str, float] | None:

@@ -18,7 +18,6 @@ from skdpot._sklearn_compat import Interval, StrOptions, fit_context, validate_p
 from skdpot.generative import (
     DEFAULT_BOUNDS,
     BaseGenerator,
-    Declared,
     FittedRecords,
     least_noise,
     load_engine,
@@ -527,13 +526,12 @@ class SinkhornGradientGenerator(BaseGenerator):
         return self._fit(X, y)
 
     def _validate(self, X: Any, y: Any) -> tuple[GradientSteps, Any, NoiseSource]:
-        declared = Declared(self.bounds, self.classes, self.image_shape)
         load_engine()
         # A copy, so that later changes of the parameters do not affect this plan.
         parameters = copy.copy(training_of(self.network))
         # Its own parameters are checked by no scikit-learn, which sees one nested object.
         validate_parameters(parameters)
-        records = read_points(self, X, y, declared, reset=True, private=self.epsilon is not None)
+        records = read_points(self, X, y, reset=True, private=self.epsilon is not None)
         steps = self._steps(parameters, records.space)
         training, source = steps.training, make_source(self.random_state).for_user(0)
 
@@ -543,7 +541,7 @@ class SinkhornGradientGenerator(BaseGenerator):
 
         within = load_engine().within_memory
         trainer = within(make_trainer)
-        held = within(trainer.hold, records.points[:], records.codes)
+        held = within(trainer.hold, records[:], records.labels)
         # A step on other records: what would fail in the first step is refused before the charge.
         within(trainer.dry_run)
         bar = partial(plain_bar, desc=type(self).__name__, unit=" steps", disable=not self.verbose)
@@ -551,11 +549,10 @@ class SinkhornGradientGenerator(BaseGenerator):
 
     def _declared(self, n_records: int, columns: Any) -> tuple[GradientSteps, Any, NoiseSource]:
         """Return the planned steps, without records and without a network."""
-        declared = Declared(self.bounds, self.classes, self.image_shape)
         load_engine()
         parameters = training_of(self.network)
         validate_parameters(parameters)
-        steps = self._steps(parameters, unseen_points(declared, columns).space)
+        steps = self._steps(parameters, unseen_points(self, columns).space)
         return steps, None, make_source(self.random_state)
 
     def _steps(self, parameters: Any, space: Any) -> GradientSteps:

@@ -14,8 +14,8 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.metadata_routing import get_routing_for_object
 
 from skdpot import DPSinkhornGenerator, PrivacyLedger
-from skdpot.generative import TableSketch
-from skdpot.generative._records import People
+from skdpot.generative import TableSketch, _table
+from skdpot.generative._records import weigh_rows
 from tests.oracles.people import SCHEMA, SMALL, fit_people, make_people, refused
 from tests.oracles.sketch import moved_by, squared_mu, transcript_of
 from tests.quick import first_quick
@@ -70,9 +70,8 @@ def test_a_person_moves_no_release_further_than_declared_however_many_rows_she_h
 
 def test_weights_that_are_forgotten_would_be_seen(monkeypatch):
     """The mistake that is planted: every row adds what a person may add."""
-    honest = People.of
     monkeypatch.setattr(
-        People, "of", lambda codes: honest(codes)._replace(weights=np.full(len(codes), 2**20))
+        _table, "weigh_rows", lambda persons: (np.full(len(persons), 2**20), weigh_rows(persons)[1])
     )
     with pytest.raises(AssertionError):
         farthest([PERSONS["two rows"]])

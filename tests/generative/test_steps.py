@@ -453,7 +453,7 @@ def test_records_are_in_no_step_before_they_are_charged(monkeypatch):
     ledger = PrivacyLedger(10.0, 1e-3, neighbouring="add_remove")
 
     def watched(trainer, records, sampled):
-        made.append((len(ledger.entries()), bool(records.points.any())))
+        made.append((len(ledger.entries()), bool(records[0].any())))
         return step(trainer, records, sampled)
 
     monkeypatch.setattr(training.Trainer, "step", watched)

@@ -569,7 +569,7 @@ def test_even_draws_have_even_totals_and_no_bias():
     rows = np.repeat(np.arange(30), sizes)
     counts, errors, n_tables = np.zeros((30, 40)), [], 300
     for _ in range(n_tables):
-        entries = draws.EvenDraws(rng).entries(weights, rows)
+        entries = draws.draw_entries(weights, rows, rng, evenly=True)
         counts += np.bincount(rows * 40 + entries, minlength=1200).reshape(30, 40)
         errors.append(np.bincount(entries, minlength=40) - sizes @ weights)
     # Independent draws have a mean error of 3.6.
@@ -580,8 +580,8 @@ def test_even_draws_have_even_totals_and_no_bias():
     # With shares of rows, totals are those of all rows that might have been drawn.
     row_shares, errors = sizes / sizes.sum(), []
     for _ in range(20):
-        drawn = np.sort(draws.IndependentDraws(rng).entries(row_shares[None], 0 * rows))
-        entries = draws.EvenDraws(rng, row_shares).entries(weights, drawn)
+        drawn = np.sort(draws.draw_entries(row_shares[None], 0 * rows, rng))
+        entries = draws.draw_entries(weights, drawn, rng, evenly=True, row_shares=row_shares)
         errors.append(np.bincount(entries, minlength=40) - sizes @ weights)
     assert np.abs(errors).mean() < 1
 
@@ -592,7 +592,7 @@ def test_no_sample_has_what_has_no_weight():
     )
     weights = np.tile([0.5, 0.5, 0.0], (3000, 1))
     rows = np.arange(3000)
-    assert (draws.IndependentDraws(certain).entries(weights, rows) == 1).all()
+    assert (draws.draw_entries(weights, rows, certain) == 1).all()
     weights = np.tile([[0.5, 0.5, 0.0], [0.0, 0.3, 0.7]], (1500, 1))
-    entries = draws.EvenDraws(np.random.RandomState(0)).entries(weights, rows)
+    entries = draws.draw_entries(weights, rows, np.random.RandomState(0), evenly=True)
     assert (weights[rows, entries] > 0).all()

@@ -9,7 +9,7 @@ import torch
 
 from skdpot.generative._torch import training
 from skdpot.generative._torch.networks import RowGenerator
-from skdpot.generative._torch.steps import Batch, NoisyGradients, Settings
+from skdpot.generative._torch.steps import NoisyGradients, Settings
 from skdpot.generative._torch.training import STEPS
 from skdpot.privacy.noise import GaussianMechanism
 from skdpot.published._gradient_generator import step_vector
@@ -97,7 +97,7 @@ def batch_of(points, labels=None, device="cpu"):
     """Return a batch of records; one without records is as wide as the others."""
     rows = torch.as_tensor(points, dtype=torch.float32, device=device)
     codes = None if labels is None else torch.as_tensor(labels, dtype=torch.long, device=device)
-    return Batch(rows, codes)
+    return rows, codes
 
 
 def vector_for(way, points, labels=None, **options):

@@ -19,7 +19,7 @@ from skdpot.generative import TableSketch
 from skdpot.generative import _gaussians as gaussians
 from skdpot.generative import _table as table_sketch
 from skdpot.generative import _vectors as vectors
-from skdpot.generative._records import People
+from skdpot.generative._records import weigh_rows
 from skdpot.generative._torch import steps
 from skdpot.privacy.accounting import calibrate_noise_multiplier
 from skdpot.privacy.audit import audit
@@ -254,9 +254,10 @@ def test_parities_for_free_are_noticed(seed):
 @of_tables
 def test_weights_of_people_that_are_forgotten_are_noticed(seed, monkeypatch):
     """The mistake that is planted: every row adds what a person may add."""
-    honest = People.of
     monkeypatch.setattr(
-        People, "of", lambda codes: honest(codes)._replace(weights=np.full(len(codes), 2**20))
+        table_sketch,
+        "weigh_rows",
+        lambda persons: (np.full(len(persons), 2**20), weigh_rows(persons)[1]),
     )
     assert attack_on_fits(TableFits(1.0, of_people=True), seed, 300) > 1.0
 
@@ -315,7 +316,7 @@ def test_as_many_generated_points_as_records_are_noticed(planted, seed, monkeypa
         honest = steps.PointStep.backpropagate
 
         def follows_the_sample(step, batch):
-            size = max(1, len(batch.points))
+            size = max(1, len(batch[0]))
             step._settings = dataclasses.replace(step._settings, batch_size=size)
             return honest(step, batch)
 

@@ -196,20 +196,9 @@ class Settings:
         return loss_share * self.cost.largest(self.n_features, self.n_classes > 0)
 
 
-@dataclass(frozen=True)
-class Batch:
-    """A sample of records: private.
-
-    Attributes
-    ----------
-    points : Tensor of shape (n_sampled, n_features)
-        Records, scaled to [-1, 1].
-    labels : Tensor of shape (n_sampled,) or None
-        Codes of their labels.
-    """
-
-    points: torch.Tensor
-    labels: torch.Tensor | None
+# A sample of records, which are private: points of shape (n_sampled, n_features) that are scaled to
+# [-1, 1], and the codes of their labels, or None.
+Batch = tuple[torch.Tensor, torch.Tensor | None]
 
 
 def latents(
@@ -320,15 +309,15 @@ class PointStep(TrainingStep):
 
     def backpropagate(self, batch: Batch) -> torch.Tensor:
         """Set the gradients of the network's parameters, and return the loss, both with noise."""
-        settings = self._settings
+        settings, (records, record_labels) = self._settings, batch
         n = settings.batch_size
         labels, points = self._generate()
         private_value, public_value, private_gradient, public_gradient = semi_debiased(
-            points.detach(), labels, batch.points, batch.labels, n=n, cost=settings.cost,
+            points.detach(), labels, records, record_labels, n=n, cost=settings.cost,
             reg=settings.reg,
         )  # fmt: skip
         # Without records, only noise is released.
-        public = public_gradient[:n] if len(batch.points) else torch.zeros_like(points[:n])
+        public = public_gradient[:n] if len(records) else torch.zeros_like(points[:n])
         clip = clip_rows if settings.per_point else clip_whole
         gradient = clip(private_gradient + public, settings.clip_norm)
         loss_share = (private_value.to(torch.float64) / self._range).clamp(0, settings.loss_weight)
@@ -400,20 +389,20 @@ class RecordStep(TrainingStep):
         In all bits, a record's terms are functions of the record and of public values. They lie on
         grids, so one record changes the sums by its own terms only.
         """
-        settings, n_records = self._settings, len(batch.points)
+        settings, (records, record_labels) = self._settings, batch
         points = _on_grid(points.to(torch.float64), _POINT_GRID)
         blocks = [
             self._sums_of_block(
                 points,
                 labels,
                 potentials,
-                batch.points[start : start + _BLOCK],
-                None if batch.labels is None else batch.labels[start : start + _BLOCK],
+                records[start : start + _BLOCK],
+                None if record_labels is None else record_labels[start : start + _BLOCK],
             )
-            for start in range(0, max(n_records, 1), _BLOCK)
+            for start in range(0, max(len(records), 1), _BLOCK)
         ]
         gradients, losses = zip(*blocks, strict=True)
-        count = torch.full((), n_records, device=points.device, dtype=torch.float64)
+        count = torch.full((), len(records), device=points.device, dtype=torch.float64)
         return [
             _exact_sum(gradients, _TERM_GRID),
             settings.count_weight * count,

@@ -210,7 +210,7 @@ class Trainer:
         every = -(-n_steps // 20)
         for made in range(1, n_steps + 1):
             sampled = within_memory(
-                poisson_sample, source, len(records.points), float(self.parameters.sampling_rate)
+                poisson_sample, source, len(records[0]), float(self.parameters.sampling_rate)
             )
             losses.append(self.step(records, sampled))
             bar.update()
@@ -232,14 +232,14 @@ class Trainer:
         self._step.release = NoisyGradients(mechanism, source, self._device, secure)
 
     def hold(self, points: Any, labels: Any) -> Batch:
-        """Return records on the device.
+        """Return the points and labels of records on the device.
 
         `points` of shape (n_records, n_features) are scaled to [-1, 1], and `labels` are codes or
         None.
         """
         held = torch.as_tensor(points, dtype=torch.float32).to(self._device)
         codes = None if labels is None else torch.as_tensor(labels).to(self._device)
-        return Batch(held, codes)
+        return held, codes
 
     def step(self, records: Batch, sampled: Any) -> torch.Tensor:
         """Make one step with the records that were sampled; return the loss, with noise.
@@ -252,9 +252,10 @@ class Trainer:
     def _step_with(self, records: Batch, where: torch.Tensor) -> torch.Tensor:
         if self._device.type == "cuda":
             where = where.pin_memory().to(self._device, non_blocking=True)
-        labels = None if records.labels is None else records.labels[where]
+        points, labels = records
+        sampled = points[where], None if labels is None else labels[where]
         self._optimizer.zero_grad(set_to_none=True)
-        loss = self._step.backpropagate(Batch(records.points[where], labels))
+        loss = self._step.backpropagate(sampled)
         self._optimizer.step()
         return loss
 
