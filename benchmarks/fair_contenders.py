@@ -1,11 +1,11 @@
-"""Repairs of rows, and fair decisions and scores: ours, fairlearn's, AIF360's and EquiPy's.
+"""Repairs of rows, and fair decisions and scores: ours, fairlearn's and EquiPy's.
 
 A repair changes rows, or weighs them, before a model is trained. A correction changes what a model
-decides or scores, and needs the group of new rows. Each is tried at the levels that it has.
+decides or scores, and needs the group of new rows.
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -14,14 +14,14 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
+from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder
 
 from benchmarks.fair_tables import FairTable
-from skdpot import FairBarycenterPreprocessor, FairBarycenterRegressor
+from skdpot import FairBarycenterClassifier, FairBarycenterPreprocessor, FairBarycenterRegressor
+from skdpot.fairness.metrics import ks_between_groups
 
-FULL = 1.0
-LEVELS = (FULL, 0.75, 0.5, 0.25)
 # Words that fewer training rows have are one column of the encoded table.
 _RARE = 10
 _FOLDS = 3
@@ -39,7 +39,7 @@ class Half:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Training rows and test rows of a table; numbers that are missing are medians."""
+    """Training rows and test rows of a table."""
 
     train: Half
     test: Half
@@ -69,64 +69,69 @@ class Corrected:
     scores: np.ndarray
 
 
-def split_table(table: FairTable, n_rows: int, seed: int) -> Split:
-    """Draw at most so many rows, of which a third is for tests."""
-    rows = np.random.default_rng(seed).permutation(len(table))[:n_rows]
-    n_test = len(rows) // 3
-    sides = rows[n_test:], rows[:n_test]
-    X = table.X
-    numbers = [name for name in X if pd.api.types.is_numeric_dtype(X[name])]
-    words = [name for name in X if name not in numbers]
-    medians = X[numbers].iloc[sides[0]].median()
-    X = X.fillna({**medians, **dict.fromkeys(words, "")}).astype(dict.fromkeys(numbers, float))
+def split_at(
+    table: FairTable, sides: tuple[np.ndarray, np.ndarray], seed: int, numeric: Any
+) -> Split:
+    """Return training rows and test rows; a transformer encodes the numbers, which come first."""
+    numbers = [name for name in table.X if pd.api.types.is_numeric_dtype(table.X[name])]
+    words = [name for name in table.X if name not in numbers]
     rare = OneHotEncoder(
         min_frequency=_RARE, handle_unknown="infrequent_if_exist", sparse_output=False
     )
-    encoder = ColumnTransformer([("numbers", StandardScaler(), numbers), ("words", rare, words)])
-    encoder.fit(X.iloc[sides[0]])
+    encoder = ColumnTransformer([("numbers", numeric, numbers), ("words", rare, words)])
+
+    def plain(frame):
+        present = {name: frame[name].astype(object).fillna("") for name in words}
+        return frame.astype(dict.fromkeys(numbers, float)).assign(**present)
 
     def encode(frame):
         with warnings.catch_warnings(action="ignore", category=UserWarning):
-            return encoder.transform(frame)
+            return encoder.transform(plain(frame))
 
+    frames = [table.X.iloc[side].reset_index(drop=True) for side in sides]
+    encoder.fit(plain(frames[0]))
     halves = [
-        Half(
-            X.iloc[side].reset_index(drop=True),
-            encode(X.iloc[side]),
-            table.groups[side].astype(str),
-            table.target[side],
-        )
-        for side in sides
+        Half(frame, encode(frame), table.groups[side].astype(str), table.target[side])
+        for frame, side in zip(frames, sides, strict=True)
     ]
     return Split(*halves, encode, table.is_regression, seed)
 
 
-# Repairs: each yields rows at the levels that are asked for, in their order.
+def judge(split: Split, decisions: np.ndarray, scores: np.ndarray, least: int = 1) -> dict:
+    """Return utility on test rows, and parity between groups of at least so many of these."""
+    target = split.test.target
+    of = {"sensitive_features": split.test.groups, "min_group_size": least}
+    if split.is_regression:
+        utility = {"R2": r2_score(target, scores)}
+        decisions = scores > np.median(split.train.target)
+    else:
+        utility = {
+            "accuracy": accuracy_score(target, decisions),
+            "AUC": roc_auc_score(target, scores),
+        }
+    gap = ks_between_groups(decisions.astype(int), **of)
+    return {
+        "utility": utility,
+        "parity": {"decisions": gap, "scores": ks_between_groups(scores, **of)},
+    }
 
 
-def untouched(split: Split, _: Sequence[float]) -> Iterator[Repaired]:
-    yield Repaired(split.train.encoded, split.test.encoded)
+# Repairs: each returns the rows of both sides.
 
 
-def _ours(split, levels, **options):
-    fair = FairBarycenterPreprocessor(missing="category", random_state=split.seed, **options)
+def untouched(split: Split) -> Repaired:
+    return Repaired(split.train.encoded, split.test.encoded)
+
+
+def by_default(split: Split) -> Repaired:
+    fair = FairBarycenterPreprocessor(missing="category", random_state=split.seed)
     fair.set_output(transform="pandas")
     fair.fit(split.train.X, sensitive_features=split.train.groups)
-    for level in levels:
-        fair.set_params(repair_level=level)
-        moved = [fair.transform(half.X, sensitive_features=half.groups) for half in split.halves]
-        yield Repaired(*map(split.encode, moved))
+    moved = [fair.transform(half.X, sensitive_features=half.groups) for half in split.halves]
+    return Repaired(*map(split.encode, moved))
 
 
-def by_default(split: Split, levels: Sequence[float]) -> Iterator[Repaired]:
-    return _ours(split, levels)
-
-
-def by_support(split: Split, levels: Sequence[float]) -> Iterator[Repaired]:
-    return _ours(split, levels, method="support")
-
-
-def by_correlation(split: Split, levels: Sequence[float]) -> Iterator[Repaired]:
+def by_correlation(split: Split) -> Repaired:
     """Remove correlations with the groups: one column for each group but one."""
     from fairlearn.preprocessing import CorrelationRemover
 
@@ -137,62 +142,11 @@ def by_correlation(split: Split, levels: Sequence[float]) -> Iterator[Repaired]:
     ]
     width = split.train.encoded.shape[1]
     sensitive = list(range(width, width + len(names)))
-    for level in levels:
-        remover = CorrelationRemover(sensitive_feature_ids=sensitive, alpha=level).fit(both[0])
-        yield Repaired(*map(remover.transform, both))
+    remover = CorrelationRemover(sensitive_feature_ids=sensitive).fit(both[0])
+    return Repaired(*map(remover.transform, both))
 
 
-def _in_aif360(half, names):
-    """Return rows as AIF360 takes them: the group is a number, and the first name is privileged."""
-    from aif360.datasets import BinaryLabelDataset
-
-    columns = [f"column {k}" for k in range(half.encoded.shape[1])]
-    frame = pd.DataFrame(half.encoded, columns=columns)
-    codes = (half.groups[:, None] == names).argmax(1)
-    # The label of a regression is not read by a repair of rows.
-    label = (half.target > np.median(half.target)) if _has_numbers(half) else half.target
-    frame = frame.assign(group=codes.astype(float), label=np.asarray(label, dtype=float))
-    return BinaryLabelDataset(df=frame, label_names=["label"], protected_attribute_names=["group"])
-
-
-def _has_numbers(half):
-    return len(np.unique(half.target)) > 2
-
-
-def _largest_first(groups):
-    names, sizes = np.unique(groups, return_counts=True)
-    return names[np.argsort(-sizes)]
-
-
-def by_disparate_impact(split: Split, levels: Sequence[float]) -> Iterator[Repaired]:
-    """Repair each side on its own, since the remover has no way to transform new rows."""
-    from aif360.algorithms.preprocessing import DisparateImpactRemover
-
-    names = _largest_first(split.train.groups)
-    width = split.train.encoded.shape[1]
-    for level in levels:
-        yield Repaired(
-            *(
-                DisparateImpactRemover(repair_level=level, sensitive_attribute="group")
-                .fit_transform(_in_aif360(half, names))
-                .features[:, :width]
-                for half in split.halves
-            )
-        )
-
-
-def by_weights(split: Split, _: Sequence[float]) -> Iterator[Repaired]:
-    """Weigh rows; where there are more than two groups, the largest is privileged."""
-    from aif360.algorithms.preprocessing import Reweighing
-
-    names = _largest_first(split.train.groups)
-    others = [{"group": float(k)} for k in range(1, len(names))]
-    reweighing = Reweighing(unprivileged_groups=others, privileged_groups=[{"group": 0.0}])
-    weighted = reweighing.fit_transform(_in_aif360(split.train, names))
-    yield Repaired(split.train.encoded, split.test.encoded, weighted.instance_weights)
-
-
-# Corrections: each yields decisions and scores at the levels that are asked for.
+# Corrections: each returns decisions and scores of test rows.
 
 
 def scores_of(model: Any, X: np.ndarray) -> np.ndarray:
@@ -206,7 +160,7 @@ def decisions_of(split: Split, scores: np.ndarray) -> np.ndarray:
     return scores if split.is_regression else scores > 0.5
 
 
-def by_thresholds(split: Split, model: Any, _: Sequence[float]) -> Iterator[Corrected]:
+def by_thresholds(split: Split, model: Any) -> Corrected:
     from fairlearn.postprocessing import ThresholdOptimizer
 
     optimizer = ThresholdOptimizer(
@@ -219,21 +173,7 @@ def by_thresholds(split: Split, model: Any, _: Sequence[float]) -> Iterator[Corr
     )
     # How likely a yes is, which is randomised, is the only score that there is.
     scores = optimizer._pmf_predict(test.encoded, sensitive_features=test.groups)[:, 1]
-    yield Corrected(decisions.astype(bool), scores)
-
-
-def by_reduction(split: Split, model: Any, levels: Sequence[float]) -> Iterator[Corrected]:
-    """Reduce to weighted problems; a level of repair l is a bound of 0.01 + (1 - l) / 4."""
-    from fairlearn.reductions import DemographicParity, ExponentiatedGradient
-
-    train, test = split.halves
-    for level in levels:
-        gradient = ExponentiatedGradient(
-            clone(model), DemographicParity(difference_bound=0.01 + (1 - level) / 4), max_iter=10
-        )
-        gradient.fit(train.encoded, train.target, sensitive_features=train.groups)
-        decisions = gradient.predict(test.encoded, random_state=split.seed)
-        yield Corrected(decisions.astype(bool), gradient._pmf_predict(test.encoded)[:, 1])
+    return Corrected(decisions.astype(bool), scores)
 
 
 def _folds(split):
@@ -242,7 +182,7 @@ def _folds(split):
     return list(folds.split(split.train.encoded, split.train.groups))
 
 
-def by_equipy(split: Split, model: Any, levels: Sequence[float]) -> Iterator[Corrected]:
+def by_equipy(split: Split, model: Any) -> Corrected:
     """Move scores; distributions are learned from scores of folds, as ours are."""
     from equipy.fairness import FairWasserstein
 
@@ -255,19 +195,19 @@ def by_equipy(split: Split, model: Any, levels: Sequence[float]) -> Iterator[Cor
     scores = scores_of(clone(model).fit(train.encoded, train.target), test.encoded)
     wasserstein = FairWasserstein()
     wasserstein.fit(held_out, train.groups)
-    for level in levels:
-        moved = wasserstein.transform(scores, test.groups, epsilon=1 - level)
-        yield Corrected(decisions_of(split, moved), moved)
+    moved = wasserstein.transform(scores, test.groups)
+    return Corrected(decisions_of(split, moved), moved)
 
 
-def by_fair_predictions(split: Split, model: Any, levels: Sequence[float]) -> Iterator[Corrected]:
+def by_fair_predictions(split: Split, model: Any) -> Corrected:
     train, test = split.halves
-    fair = FairBarycenterRegressor(model, cv=_folds(split), random_state=split.seed)
+    made = FairBarycenterRegressor if split.is_regression else FairBarycenterClassifier
+    fair = made(model, cv=_FOLDS, random_state=split.seed)
     fair.fit(train.encoded, train.target, sensitive_features=train.groups)
-    for level in levels:
-        fair.set_params(repair_level=level)
-        moved = fair.predict(test.encoded, sensitive_features=test.groups)
-        yield Corrected(decisions_of(split, moved), moved)
+    predict = fair.predict if split.is_regression else fair.predict_proba
+    moved = predict(test.encoded, sensitive_features=test.groups)
+    moved = moved if split.is_regression else moved[:, 1]
+    return Corrected(decisions_of(split, moved), moved)
 
 
 @dataclass(frozen=True)
@@ -275,8 +215,7 @@ class Contender:
     """One way to be fair: who offers it, how it is done, and where it applies."""
 
     name: str
-    run: Callable[..., Iterator]
-    levels: tuple[float, ...] = (FULL,)
+    run: Callable[..., Repaired | Corrected]
     is_ours: bool = False
     package: str | None = None
     for_numbers: bool = True
@@ -287,23 +226,3 @@ class Contender:
 
     def applies_to(self, table: FairTable) -> bool:
         return self.is_installed and (self.for_numbers or not table.is_regression)
-
-
-REPAIRS = (
-    Contender("no repair", untouched),
-    Contender("FairBarycenterPreprocessor", by_default, LEVELS, is_ours=True),
-    Contender("FairBarycenterPreprocessor, support", by_support, is_ours=True),
-    Contender("fairlearn, CorrelationRemover", by_correlation, LEVELS, package="fairlearn"),
-    Contender("AIF360, DisparateImpactRemover", by_disparate_impact, LEVELS, package="aif360"),
-    Contender("AIF360, Reweighing", by_weights, package="aif360", for_numbers=False),
-)
-CORRECTIONS = (
-    Contender("FairBarycenterRegressor", by_fair_predictions, LEVELS, is_ours=True),
-    Contender(
-        "fairlearn, ThresholdOptimizer", by_thresholds, package="fairlearn", for_numbers=False
-    ),
-    Contender(
-        "fairlearn, ExponentiatedGradient", by_reduction, package="fairlearn", for_numbers=False
-    ),
-    Contender("EquiPy, FairWasserstein", by_equipy, LEVELS, package="equipy"),
-)

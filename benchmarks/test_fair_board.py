@@ -1,71 +1,24 @@
-"""The board of fair tables: mixtures of levels, leads at equal parity, files that are kept."""
+"""The board of fair tables: its peers and attackers, verdicts, and the tables of its page."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from benchmarks.fair_board import (
-    UNTOUCHED,
-    Board,
-    Result,
-    brief,
-    frontier_of,
-    page_of,
-    shares_at,
-    summary_of,
-    table_of,
+from benchmarks.fair_board import UNTOUCHED, brief
+from benchmarks.fair_repairs import (
+    OURS,
+    REPAIRS,
+    add,
+    by_columns,
+    draw,
+    harms_of,
+    load,
+    measure,
+    verdicts_of,
+    with_ratios,
+    write,
 )
-from benchmarks.fair_tables import SOURCES, load_fair_table
-
-
-def result(
-    contender, accuracy, gap, *, kind="repair", ours=False, level=1.0, split=0, table="made"
-):
-    return Result(
-        *(table, contender, kind, ours, level, "linear", split),
-        utility={"accuracy": accuracy, "AUC": 0.7},
-        parity={"decisions": gap, "scores": gap},
-        group_auc={"boosting": 0.5, "forest": 0.6} if level == 1.0 else {},
-        seconds=1.0,
-    )
-
-
-def board_with(peer_accuracy, peer_gap):
-    """Return a board where ours goes from .9 with a gap of .3 to .8 with none."""
-    of_split = [
-        [
-            result(UNTOUCHED, 0.9 + shift, 0.3, split=split),
-            result("ours", 0.8 + shift, 0.0, ours=True, split=split),
-            result("ours", 0.7, 0.29, ours=True, level=0.5, split=split),
-            result("peer", peer_accuracy + shift, peer_gap, split=split),
-        ]
-        for split, shift in enumerate([0.0, 0.01])
-    ]
-    return Board([one for results in of_split for one in results])
-
-
-def test_mixtures_reach_the_hull():
-    gaps, utilities = np.array([0.3, 0.0, 0.29]), np.array([0.9, 0.8, 0.7])
-    np.testing.assert_allclose(shares_at(gaps, utilities, 0.15), [0.5, 0.5, 0])
-    np.testing.assert_allclose(shares_at(gaps, utilities, 0.3), [1, 0, 0])
-    np.testing.assert_allclose(shares_at(gaps, utilities, 0.5), [1, 0, 0])
-    np.testing.assert_allclose(shares_at(gaps, utilities, -0.1), [0, 1, 0])
-
-
-def test_a_loss_and_a_lead_at_equal_parity():
-    lost = board_with(0.89, 0.14).verdict("made", "linear", "accuracy", "ours", "repair")
-    # With the tolerance, ours mixes half of each: .85.
-    assert lost.lead == pytest.approx(-0.04)
-    assert lost.is_lost
-    assert lost.reached
-    assert lost.words.startswith("**-0.040")
-    led = board_with(0.82, 0.14).verdict("made", "linear", "accuracy", "ours", "repair")
-    assert led.lead == pytest.approx(0.03)
-    assert not led.is_lost
-
-
-def test_peers_of_another_kind_do_not_count():
-    board = board_with(0.89, 0.14)
-    assert board.verdict("made", "linear", "accuracy", "ours", "correction") is None
+from benchmarks.fair_tables import SOURCES, FairTable, load_fair_table
 
 
 def test_numbers_carry_their_standard_error():
@@ -75,32 +28,67 @@ def test_numbers_carry_their_standard_error():
     assert brief([12.0, 12.0], 1) == "12.0(0)"
 
 
-def test_lists_of_the_documentation():
-    board = board_with(0.89, 0.14)
-    lines = table_of(board, "made")
-    assert lines[0] == ".. list-table::"
-    assert "     - .805(5)" in lines
-    assert "     - .50(0) / .60(0)" in lines
-    summary = summary_of(board)
-    peer = summary.index("   * - peer")
-    assert summary[peer + 1 : peer + 6] == [
-        f"     - {n}" for n in (".895", ".700", ".140", ".140", ".60")
-    ]
-    shown = frontier_of(board, [("ours", "repair"), ("ours", "correction")])
-    assert any("**-0.040" in line for line in shown)
-    page = page_of(board, [("ours", "repair")], {"made": "A made table"}).splitlines()
-    assert page[0] == "Where ours loses"
-    assert "     - -0.040 ± 0.000" in page
-    assert page[page.index("A made table") + 1] == "~" * 12
-    assert "None." in page_of(board_with(0.82, 0.14), [("ours", "repair")], {"made": ""})
+def table_of_two(n=2000):
+    rng = np.random.default_rng(0)
+    group, age = rng.integers(0, 2, n), rng.integers(20, 60, n)
+    age = age + 5 * group
+    word = np.where(rng.random(n) < 0.3 + 0.4 * group, "yes", "no")
+    X = pd.DataFrame({"age": age, "square": age**2, "word": word})
+    X.loc[(group == 1) & (rng.random(n) < 0.3), "age"] = np.nan
+    return FairTable("adult", X, group.astype(str), (age + rng.normal(size=n) > 42).astype(int))
 
 
-def test_a_later_run_replaces_its_own_tables(tmp_path):
-    path = tmp_path / "report" / "fair_tables.json"
-    Board([result("ours", 0.1, 0.0), result("ours", 0.2, 0.0, table="other")]).save(path)
-    Board([result("ours", 0.3, 0.0)]).save(path)
-    found = {one.table: one.utility["accuracy"] for one in Board.load(path).results}
-    assert found == {"made": 0.3, "other": 0.2}
+def test_a_map_by_column_makes_every_column_alike():
+    split = draw(table_of_two(20_000), 10_000, 0)
+    repaired = by_columns(split)
+    for column in repaired.test.T:
+        means = [column[split.test.groups == group].mean() for group in "01"]
+        assert np.ptp(means) < 0.12 * column.std()
+
+
+def test_a_broken_identity_is_seen():
+    X = np.random.default_rng(0).uniform(1, 3, (200, 3))
+    X[:, 2] = X[:, 0] / X[:, 1]
+    # Three columns, and a difference and two ratios of each pair come first.
+    assert np.ptp(with_ratios(X, [0, 1, 2])[:, 12]) < 1e-4
+    X[0, 2] += 1
+    assert np.ptp(with_ratios(X, [0, 1, 2])[:, 12]) > 0.5
+
+
+def test_results_of_repairs_are_kept_and_compared(tmp_path):
+    table, path = table_of_two(), tmp_path / "results.json"
+    for contender in REPAIRS[:3]:
+        add(path, list(measure(table, 500, draw(table, 500, 0), contender)))
+    results = load(path)
+    assert len(results) == 6
+    assert harms_of(results)[500, "adult"] < 0.1
+    verdicts = verdicts_of(results)
+    assert set(verdicts["comparison"]) <= {"rows, by group AUC", "rows, by KS"}
+    # A peer that is far better, and reaches the same gap.
+    better = results[results["contender"] == OURS].assign(contender="peer", AUC=1.0, is_ours=False)
+    verdicts = verdicts_of(pd.concat([results, better]))
+    assert set(verdicts["peer"]) == {"peer"}
+    assert set(verdicts["verdict"]) == {"LOST"}
+
+
+def test_the_tables_of_the_page_are_written(tmp_path):
+    results = pd.DataFrame(
+        [
+            {
+                **{"n_rows": 500, "table": "adult", "contender": name, "kind": "repair"},
+                **{"is_ours": name == OURS, "model": model, "split": 0, "accuracy": 0.8},
+                **{"AUC": utility, "gap": 0.1, "KS": 0.2, "group": 0.6},
+            }
+            for name, utility in ((UNTOUCHED, 0.9), (OURS, 0.8))
+            for model in ("linear", "boosting")
+        ]
+    )
+    write(results, tmp_path)
+    means = (tmp_path / "fair_tables_500.csv").read_text().splitlines()
+    assert means[1] == "no repair,.900 / .900,.800 / .800,.100 / .100,.200 / .200,.600,1"
+    assert "adult,500,.900 / .900,.800 / .800" in (tmp_path / "fair_tables.csv").read_text()
+    lost = (tmp_path / "fair_tables_lost.csv").read_text().splitlines()
+    assert lost[1] == '500,adult,linear,"rows, by group AUC",-.100,no repair'
 
 
 @pytest.mark.parametrize("name", SOURCES)

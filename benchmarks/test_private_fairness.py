@@ -23,7 +23,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from benchmarks.fair_tables import load_fair_table
 from benchmarks.private_regression import PublishedRegression
-from skdpot import FairBarycenterRegressor
+from skdpot import FairBarycenterClassifier, FairBarycenterRegressor
 from skdpot.fairness.metrics import ks_between_groups
 
 pytestmark = pytest.mark.benchmark
@@ -121,12 +121,15 @@ def test_private_predictions(name, epsilon):
             found.setdefault(method, []).append(judge(predictions, y[test], groups[test]))
 
         keep("the model's own", scores[test])
-        fair = FairBarycenterRegressor(
+        made = FairBarycenterClassifier if is_classifier else FairBarycenterRegressor
+        fair = made(
             FrozenEstimator(model), epsilon=epsilon, groups=range(groups.max() + 1),
             bounds=None if is_classifier else bounds, random_state=seed,
         )  # fmt: skip
         fair.fit(X.iloc[fit], y[fit], sensitive_features=groups[fit])
-        keep("ours", fair.predict(X.iloc[test], sensitive_features=groups[test]))
+        predict = fair.predict_proba if is_classifier else fair.predict
+        moved = predict(X.iloc[test], sensitive_features=groups[test])
+        keep("ours", moved[:, 1] if is_classifier else moved)
         for n_bins in BINS:
             published = PublishedRegression(bounds, n_bins, epsilon)
             published.fit(scores[fit], groups[fit], rng)

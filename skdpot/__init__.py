@@ -7,6 +7,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DPSinkhornGenerator",
     "ExponentialMechanismSampler",
+    "FairBarycenterClassifier",
     "FairBarycenterPreprocessor",
     "FairBarycenterRegressor",
     "KLProjectionSampler",
@@ -25,7 +26,11 @@ __all__ = [
 if TYPE_CHECKING:
     from skdpot.allocation import PrivateADMMTransport
     from skdpot.distance import PrivateSinkhornDistance, private_ot_cost
-    from skdpot.fairness import FairBarycenterPreprocessor, FairBarycenterRegressor
+    from skdpot.fairness import (
+        FairBarycenterClassifier,
+        FairBarycenterPreprocessor,
+        FairBarycenterRegressor,
+    )
     from skdpot.generative import DPSinkhornGenerator
     from skdpot.model_selection import PrivateSearchCV
     from skdpot.privacy import PrivacyLedger
@@ -44,7 +49,11 @@ else:
         "allocation": ["PrivateADMMTransport"],
         "display": [],
         "distance": ["PrivateSinkhornDistance", "private_ot_cost"],
-        "fairness": ["FairBarycenterPreprocessor", "FairBarycenterRegressor"],
+        "fairness": [
+            "FairBarycenterClassifier",
+            "FairBarycenterPreprocessor",
+            "FairBarycenterRegressor",
+        ],
         "parts": [],
         "generative": ["DPSinkhornGenerator"],
         "model_selection": ["PrivateSearchCV"],

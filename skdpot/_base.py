@@ -184,14 +184,26 @@ def refuse_bounds_in_other_order(bounds: Any, names: Any) -> None:
         refuse_other_order("bounds", end, names)
 
 
+# What was told within folds, and where.
+_TOLD: set[Any] = set()
+
+
 def warn_user(message: str | None, category: type[Warning] = UserWarning) -> None:
     """Warn at the user's line, about something public or not private; do nothing if it is None."""
     if message is None:
         return
     # The first frame that is neither ours nor of a library that calls us is the user's.
-    frame, level = sys._getframe(1), 2
+    frame, level, in_folds = sys._getframe(1), 2, False
     while frame.f_back is not None and _is_library(frame.f_back):
         frame, level = frame.f_back, level + 1
+        in_folds |= frame.f_globals["__name__"].startswith("sklearn.model_selection")
+    # Python shows a warning once for each line. Searches and cross-validation set filters anew for
+    # each fold, and it would forget.
+    told = message, frame.f_back and (frame.f_back.f_code, frame.f_back.f_lineno)
+    if in_folds and told in _TOLD:
+        return
+    if in_folds:
+        _TOLD.add(told)
     warnings.warn(message, category, stacklevel=level + 1)
 
 

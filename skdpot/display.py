@@ -232,7 +232,7 @@ class SampleGridDisplay:
         for place, mosaic, (_, names), label in zip(
             self.axes_, mosaics, blocks, self.labels, strict=True
         ):
-            self.images_.append(_show(place, mosaic, (low, high)))
+            self.images_.append(_show(place, mosaic, low, high))
             # A label stands over the middle of its column; pixels are centred at whole numbers.
             middles = gap + np.arange(len(names)) * (shape[1] + gap) + (shape[1] - 1) / 2
             place.set_xticks(middles, names)
@@ -335,9 +335,8 @@ def _mosaic(columns: Sequence[np.ndarray], gap: int) -> np.ndarray:
     return np.pad(mosaic, [(0, gap), (0, gap), (0, 0)], constant_values=np.nan)
 
 
-def _show(place: Any, mosaic: np.ndarray, limits: tuple[float, float]) -> Any:
+def _show(place: Any, mosaic: np.ndarray, low: float, high: float) -> Any:
     """Draw a mosaic, with NaN in white."""
-    low, high = limits
     if mosaic.shape[2] == 1:
         return place.imshow(mosaic[:, :, 0], cmap="gray", vmin=low, vmax=high)
     # matplotlib scales images of one channel itself, and takes others from 0 to 1.
@@ -513,9 +512,8 @@ class GroupDistributionDisplay:
                 f"{sizes[0]}, {sizes[1]} and {sizes[2]}."
             )
         features = []
-        for pair, name in zip(zip(self.before, self.after, strict=True), self.feature_names,
-                              strict=True):  # fmt: skip
-            values = [np.asarray(column) for column in pair]
+        for before, after, name in zip(self.before, self.after, self.feature_names, strict=True):
+            values = [np.asarray(before), np.asarray(after)]
             if any(column.shape != groups.shape for column in values):
                 raise ValueError(f"column {name!r} must have {len(groups)} rows, like groups.")
             features.append(_as_one_type(values, name))
@@ -532,9 +530,7 @@ def _columns_of(table: Any) -> list[np.ndarray]:
 
 def _labels(sensitive_features: Any) -> np.ndarray:
     """Return a label for each row; labels of several attributes are joined."""
-    columns = [
-        [str(value) for value in column.tolist()] for column in _columns_of(sensitive_features)
-    ]
+    columns = [map(str, column.tolist()) for column in _columns_of(sensitive_features)]
     return np.array([", ".join(row) for row in zip(*columns, strict=True)])
 
 
@@ -719,9 +715,8 @@ class FrontierDisplay:
         ValueError
             If there is not one row of scores for each cost, or a cost cannot be drawn.
         """
-        costs, repeats = (
-            [mean_and_spread[k] for mean_and_spread in scores.values()] for k in (0, 1)
-        )
+        costs = [of_points for of_points, _ in scores.values()]
+        repeats = [of_points for _, of_points in scores.values()]
         return cls(costs, repeats, labels=list(scores), **options).plot(ax)
 
     def plot(self, ax: Any = None) -> "FrontierDisplay":
@@ -946,7 +941,23 @@ class LedgerDisplay:
             [0, *places], levels, where="post", color=GREY, linewidth=1.0, zorder=1
         )
         self._plot_charges(places, levels)
-        self._finish(len(spent))
+        highest, self.limit_ = levels[-1], None
+        if self.epsilon is not None and np.isfinite(self.epsilon):
+            text = rf"budget: $\varepsilon$ = {self.epsilon:g}"
+            text += rf", $\delta$ = {self.delta:g}" if self.delta else ""
+            self.limit_ = ax.axhline(self.epsilon, color="black", linestyle="--", label=text)
+            highest = max(highest, self.epsilon)
+        # From 0, so that heights compare; and with room for the line of the limit.
+        ax.set(ylim=(0, 1.08 * highest or 1.0), ylabel=r"$\varepsilon$ spent")
+        ax.set_xlabel("Charge" if self.unit is None else f"Charge, unit: {self.unit}")
+        ax.set_xlim(0, len(spent) + 0.7)
+        # Charges are counted: there is no charge 1.5.
+        ax.xaxis.get_major_locator().set_params(integer=True)
+        ax.grid(axis="y", alpha=0.3)
+        if not len(spent):
+            ax.text(0.5, 0.5, "nothing was released", transform=ax.transAxes, ha="center")
+        if self.charges_ or self.limit_ is not None:
+            ax.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
         return self
 
     def _plot_charges(self, places: np.ndarray, levels: np.ndarray) -> None:
@@ -964,25 +975,6 @@ class LedgerDisplay:
             self.charges_[label] = self.ax_.vlines(xs, levels[chosen], levels[1:][chosen], **style)
             # A mark shows charges that add nothing.
             self.ax_.scatter(xs, levels[1:][chosen], s=width**2, marker="_", color=colour, zorder=3)
-
-    def _finish(self, n_charges: int) -> None:
-        ax, highest, self.limit_ = self.ax_, self.line_.get_ydata()[-1], None
-        if self.epsilon is not None and np.isfinite(self.epsilon):
-            text = rf"budget: $\varepsilon$ = {self.epsilon:g}"
-            text += rf", $\delta$ = {self.delta:g}" if self.delta else ""
-            self.limit_ = ax.axhline(self.epsilon, color="black", linestyle="--", label=text)
-            highest = max(highest, self.epsilon)
-        # From 0, so that heights compare; and with room for the line of the limit.
-        ax.set(ylim=(0, 1.08 * highest or 1.0), ylabel=r"$\varepsilon$ spent")
-        ax.set_xlabel("Charge" if self.unit is None else f"Charge, unit: {self.unit}")
-        ax.set_xlim(0, n_charges + 0.7)
-        # Charges are counted: there is no charge 1.5.
-        ax.xaxis.get_major_locator().set_params(integer=True)
-        ax.grid(axis="y", alpha=0.3)
-        if not n_charges:
-            ax.text(0.5, 0.5, "nothing was released", transform=ax.transAxes, ha="center")
-        if self.charges_ or self.limit_ is not None:
-            ax.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 def load_pyplot() -> Any:

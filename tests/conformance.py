@@ -20,16 +20,6 @@ NO_REFUSED_VALUES = {
     "check_dtype_object": "the check puts an object that is no number into X, and expects an "
     "error; with epsilon no value of a record raises one, since that would reveal it"
 }
-MORE_THAN_TWO_GROUPS = dict.fromkeys(
-    (
-        "check_dict_unchanged",
-        "check_dtype_object",
-        "check_f_contiguous_array_estimator",
-        "check_fit_score_takes_y",
-        *ORDERS,
-    ),
-    "a map exists for two groups only, and the check passes more",
-)
 DRAWN_IMAGES = dict.fromkeys(
     ORDERS, "equal rows get different random images, which depend on the order of the rows"
 )
@@ -75,10 +65,7 @@ def expected_failed_checks(estimator):
     if isinstance(estimator, SAMPLERS):
         return FRESH_NOISE | EMPTY_ROW
     if isinstance(estimator, BaseTransportDistance):
-        is_mapped = getattr(estimator, "mechanism", "output") == "output" or (
-            estimator.groups is not None and len(estimator.groups) == 2
-        )
-        return {**({} if is_mapped else MORE_THAN_TWO_GROUPS), **NO_REFUSED_VALUES}
+        return NO_REFUSED_VALUES
     if isinstance(estimator, GENERATORS + ALLOCATIONS):
         of_nodes = FITTED_TARGETS if isinstance(estimator, ALLOCATIONS) else {}
         return {**of_nodes, **({} if estimator.epsilon is None else NO_REFUSED_VALUES)}

@@ -15,11 +15,14 @@ from scipy import sparse
 from sklearn.cluster import KMeans
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.naive_bayes import GaussianNB
+from sklearn.svm import LinearSVC
 
 import skdpot
 from skdpot import (
     DPSinkhornGenerator,
     ExponentialMechanismSampler,
+    FairBarycenterClassifier,
     FairBarycenterPreprocessor,
     FairBarycenterRegressor,
     KLProjectionSampler,
@@ -126,6 +129,12 @@ def fitted_repair():
 def regressor(**options):
     defaults = {"sensitive_features": "sex", "sensitive_in_estimator": False}
     return FairBarycenterRegressor(**{"estimator": Ridge()} | defaults | options)
+
+
+def classifier(model):
+    return FairBarycenterClassifier(
+        model, sensitive_features="sex", sensitive_in_estimator=False, cv=None
+    )
 
 
 def private_regressor(ledger, **options):
@@ -340,7 +349,7 @@ MISTAKES = {
          r"declared for the columns \['city'\]", r"declare categories={column: \[labels\]}"),
         ("a new group",
          lambda book: fitted_repair().transform(NUMBERS, sensitive_features=["x"] * 60),
-         "groups that no row of the fit was in: 'x'", r"unknown='nearest'\) .* leave out"),
+         "neither declared nor in the fit: 'x'", r"unknown='nearest'\) .* leave out"),
         ("no fit", lambda book: repair().transform(PEOPLE), *FITTED_FIRST),
     ],
     FairBarycenterRegressor: [
@@ -356,13 +365,25 @@ MISTAKES = {
          "Ridge does not accept text",
          "Encode columns of text in a pipeline .* sensitive_in_estimator=False"),
         ("a clusterer", lambda book: regressor(estimator=KMeans(2)).fit(NUMBERS_AND_SEX, WAGE),
-         "which predicts no target", "estimator must be a regressor or a classifier"),
+         "estimator must be a regressor", "that predicts y, got KMeans"),
+        ("a classifier", lambda book: regressor(estimator=GaussianNB()).fit(NUMBERS_AND_SEX, WAGE),
+         "estimator must be a regressor", "FairBarycenterClassifier makes its probabilities fair"),
         ("a response that there is not",
          lambda book: regressor(cv="parity").fit(NUMBERS_AND_SEX, WAGE),
          "Got 'parity' instead", "must be a str among"),
         ("epsilon for a model of the same rows",
          lambda book: private_regressor(book(), estimator=Ridge()).fit(NUMBERS_AND_SEX, WAGE),
          "would reveal them", "must be a sklearn.frozen.FrozenEstimator"),
+    ],
+    FairBarycenterClassifier: [
+        ("no probabilities", lambda book: classifier(LinearSVC()).fit(NUMBERS_AND_SEX, WAGE > 0),
+         r"must be a classifier with predict_proba, got LinearSVC\(\)", "CalibratedClassifierCV"),
+        ("a regressor", lambda book: classifier(Ridge()).fit(NUMBERS_AND_SEX, WAGE > 0),
+         "must be a classifier", "FairBarycenterRegressor takes regressors"),
+        ("numbers as targets", lambda book: classifier(GaussianNB()).fit(NUMBERS_AND_SEX, WAGE),
+         "type of the target is continuous", "FairBarycenterRegressor takes numbers"),
+        ("one class", lambda book: classifier(GaussianNB()).fit(NUMBERS_AND_SEX, WAGE > 1e9),
+         "y has one class", "a classifier needs two"),
     ],
     DPSinkhornGenerator: [
         ("None among the categories of a schema",
@@ -515,7 +536,7 @@ MISTAKES = {
     metrics.make_fairness_scorer: [
         ("no attribute",
          lambda book: parity_scorer()(Ridge().fit(NUMBERS, WAGE), NUMBERS, WAGE),
-         "has the name .sex.", "X has no column .sex.. Its columns are"),
+         "sensitive_features names no column", "X has no column .sex.. Its columns are"),
     ],
     optimal_base_measure: [
         ("a vector of costs", lambda book: optimal_base_measure([1.0, 2.0], 1.0),

@@ -20,6 +20,7 @@ from sklearn.utils.estimator_checks import (
 from skdpot import (
     DPSinkhornGenerator,
     ExponentialMechanismSampler,
+    FairBarycenterClassifier,
     FairBarycenterPreprocessor,
     FairBarycenterRegressor,
     KLProjectionSampler,
@@ -52,6 +53,7 @@ ESTIMATORS = [
     PrivateSinkhornDistance(bounds=BOX),
     NoisySinkhornDistance(bounds=BOX),
     FairBarycenterRegressor(sensitive_features=0, **ANY_GROUPS),
+    FairBarycenterClassifier(sensitive_features=0, **ANY_GROUPS),
     FairBarycenterPreprocessor([0], method=FreeSupport(n_support=20), random_state=0, **ANY_GROUPS),
     DPSinkhornGenerator(classes=[-1, 0, 1, 2, 3], bounds=BOX),
     SinkhornGradientGenerator(classes=[-1, 0, 1, 2, 3], **TINY_GENERATOR),
@@ -63,7 +65,6 @@ VARIANTS = [
     # Its default method takes longer.
     FairBarycenterPreprocessor([0], random_state=0, **ANY_GROUPS),
     PrivateSinkhornDistance(bounds=BOX, mechanism="histogram"),
-    # Of all that the labels may be, it takes two for groups, and so maps between these.
     PrivateSinkhornDistance(
         bounds=BOX, mechanism="histogram",
         labels="private", groups=[0, 1], min_group_size=2,

@@ -18,6 +18,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from skdpot import (
     DPSinkhornGenerator,
+    FairBarycenterClassifier,
     FairBarycenterPreprocessor,
     FairBarycenterRegressor,
     PrivacyLedger,
@@ -25,7 +26,7 @@ from skdpot import (
     PrivateSearchCV,
     PrivateSinkhornDistance,
 )
-from skdpot.fairness import ConditionalRepair, FreeSupport, _regressor, _repair
+from skdpot.fairness import ConditionalRepair, FreeSupport, _models, _repair
 from skdpot.releases import VectorRelease
 from tests.oracles.transcripts import Transcript, differences, on_transcript
 
@@ -147,7 +148,8 @@ LINE = LinearRegression().fit([[0.0], [1.0]], [0.0, 1.0])
 
 
 def premium(model, **options):
-    return FairBarycenterRegressor(
+    fair = FairBarycenterClassifier if model is SCORER else FairBarycenterRegressor
+    return fair(
         FrozenEstimator(model),
         sensitive_features=1,
         sensitive_in_estimator=False,
@@ -313,7 +315,7 @@ def test_exact_sizes_as_weights_of_predictions_are_found():
     """A planted bug: groups have the weights of their exact sizes."""
     case = CASES["premium, a regressor"]
     with on_transcript(Transcript()) as transcript, pytest.MonkeyPatch.context() as patch:
-        sizes, count, weigh = [], _regressor.private_counts, _regressor.group_weights
+        sizes, count, weigh = [], _models.private_counts, _models.group_weights
 
         def counted(*args):
             counts = count(*args)
@@ -323,8 +325,8 @@ def test_exact_sizes_as_weights_of_predictions_are_found():
         def weights_of_sizes(weights, _, names):
             return weigh(weights, np.array(sizes or [1.0, 1.0]), names)
 
-        patch.setattr(_regressor, "private_counts", counted)
-        patch.setattr(_regressor, "group_weights", weights_of_sizes)
+        patch.setattr(_models, "private_counts", counted)
+        patch.setattr(_models, "group_weights", weights_of_sizes)
         (one, _), (other, _) = fits_to_neighbours(case, transcript)
     assert differences(one.group_weights_, other.group_weights_)
 

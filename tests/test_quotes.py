@@ -21,6 +21,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from skdpot import (
     DPSinkhornGenerator,
     ExponentialMechanismSampler,
+    FairBarycenterClassifier,
     FairBarycenterPreprocessor,
     FairBarycenterRegressor,
     KLProjectionSampler,
@@ -123,7 +124,8 @@ def repair(method, **options):
 def premium(**options):
     model = LogisticRegression() if options else LinearRegression()
     bounds = None if options else (0, 1)
-    return FairBarycenterRegressor(
+    fair = FairBarycenterClassifier if options else FairBarycenterRegressor
+    return fair(
         FrozenEstimator(model.fit(X, Y)), epsilon=1.0, groups=["f", "m"], bounds=bounds, **options
     )
 
@@ -147,15 +149,14 @@ def sampling(sampler, X):
     return Case(lambda X: fit().sample(X), (X,))
 
 
-DRIFT = fitted(partial(PrivateSinkhornDistance, 1.0, bounds=(0, 1), mechanism="histogram"), X, Y)
 VECTORS = fitted(partial(DPSinkhornGenerator, bounds=(0, 1), classes=[0, 1]), X, Y)
 ROWS = fitted(partial(DPSinkhornGenerator, schema=SCHEMA, target="g"), TABLE)
 FREE = fitted(partial(repair, FreeSupport(n_support=4), sensitive_features="g"), TABLE)
 SCORES = fitted(premium, X, Y, GROUPS)
+CLASSES = fitted(lambda: premium(delta=1e-5), X, Y, GROUPS)
 FEW = FreeSupport(n_support=4)
 CASES = {
     "distance": Case(lambda X, y: distance(bounds=(0, 1)).fit(X, y), (X, Y)),
-    "distance, transform": Case(lambda X: DRIFT().transform(X), (X,)),
     "cost": Case(lambda X, Y: private_ot_cost(X, Y, bounds=(0, 1)), (X, X)),
     "repair, free": Case(
         lambda X: repair(FreeSupport(n_support=4), sensitive_features="g").fit(X), (TABLE,)
@@ -167,6 +168,12 @@ CASES = {
     "premium, predict": Case(lambda X, s: SCORES().predict(X, sensitive_features=s), (X, GROUPS)),
     "premium, score": Case(
         lambda X, y, w, s: SCORES().score(X, y, w, sensitive_features=s), (X, Y, WEIGHTS, GROUPS)
+    ),
+    "classes, predict_proba": Case(
+        lambda X, s: CLASSES().predict_proba(X, sensitive_features=s), (X, GROUPS)
+    ),
+    "classes, score": Case(
+        lambda X, y, w, s: CLASSES().score(X, y, w, sensitive_features=s), (X, Y, WEIGHTS, GROUPS)
     ),
     "vectors, score": Case(lambda X, y: VECTORS().score(X, y), (X, Y)),
     "rows": Case(lambda X: DPSinkhornGenerator(schema=SCHEMA, target="g").fit(X), (TABLE,)),

@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from skdpot import (
     DPSinkhornGenerator,
     ExponentialMechanismSampler,
+    FairBarycenterClassifier,
     FairBarycenterPreprocessor,
     FairBarycenterRegressor,
     KLProjectionSampler,
@@ -170,6 +171,19 @@ def make_premium(**params):
     )
 
 
+def make_classes(**params):
+    model = LogisticRegression().fit([[0.0, 0.0], [1.0, 0.0]], [False, True])
+    declared = {"groups": [0, 1]} if params.get("epsilon", 1.0) else {}
+    return FairBarycenterClassifier(
+        FrozenEstimator(model), sensitive_features=[1], **{"epsilon": 1.0} | declared | params
+    )
+
+
+def a_table_and_classes():
+    (table,) = a_table()
+    return table, table[:, 0] > np.median(table[:, 0])
+
+
 def a_table_and_targets():
     (table,) = a_table()
     return table, table[:, 0]
@@ -213,6 +227,12 @@ CASES = {
         make_premium,
         a_table_and_targets,
         lambda: (a_table()[0], a_table()[0][1:, 0]),
+        without_guarantee={"epsilon": None},
+    ),
+    "FairBarycenterClassifier": Case(
+        make_classes,
+        a_table_and_classes,
+        lambda: (a_table()[0], a_table()[0][1:, 0] > 0.5),
         without_guarantee={"epsilon": None},
     ),
     "FairBarycenterPreprocessor, conditional": Case(

@@ -322,7 +322,7 @@ def draw(all_results):
 # many people work exactly 40 hours. Noise in empty cells raises the cost, because a count cannot
 # fall below empty, so mass is spread. On COMPAS the two errors have opposite signs and partly
 # cancel. In return for the accuracy, a histogram answers more questions: the plan, the potentials,
-# a map between the groups, and anything else computed from it, at no further cost.
+# and anything else computed from it, at no further cost.
 #
 # *diffprivlib and POT* use counts in which negative values were set to 0, so hundreds of empty
 # cells hold mass that is not in the data. The histograms of this package are the distributions

@@ -16,7 +16,6 @@ from scipy.spatial.distance import cdist
 
 from skdpot.privacy.checks import result_of, shown, silence
 from skdpot.tables import NOMINAL, NUMERIC, Column, TableSchema
-from skdpot.transport import refuse_degrees
 
 # Within these limits, costs, their squares and quotients neither overflow nor underflow.
 SMALLEST_RANGE, LARGEST_RANGE = 1e-150, 1e300
@@ -26,17 +25,7 @@ _LARGEST: dict[str, Callable[..., float]] = {
     "euclidean": lambda widths: math.hypot(*widths),
     "cityblock": np.sum,
     "chebyshev": np.max,
-    "haversine": lambda widths: math.pi,
 }
-
-
-def _haversine(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    latitudes, longitudes = A[:, None, 0] - B[:, 0], A[:, None, 1] - B[:, 1]
-    both = np.cos(A[:, None, 0]) * np.cos(B[:, 0])
-    # The haversine formula keeps digits of near points, which an arccosine would lose.
-    share = np.sin(latitudes / 2) ** 2 + both * np.sin(longitudes / 2) ** 2
-    # Rounding may lead out of [0, 1], where the root and the arcsine are NaN.
-    return 2 * np.arcsin(np.sqrt(np.clip(share, 0.0, 1.0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +85,8 @@ def make_cost(metric: Any, low: Any, high: Any, *, cost_range: Any = None) -> Co
     Parameters
     ----------
     metric : str or callable
-        "sqeuclidean", "euclidean", "cityblock", "chebyshev" or "haversine", or a function of two
-        one-dimensional arrays that returns a number.
+        "sqeuclidean", "euclidean", "cityblock" or "chebyshev", or a function of two one-dimensional
+        arrays that returns a number.
     low, high : ndarray of shape (n_features,)
         Bounds of the box.
     cost_range : tuple of float, default=None
@@ -117,11 +106,9 @@ def make_cost(metric: Any, low: Any, high: Any, *, cost_range: Any = None) -> Co
 
     Notes
     -----
-    Proven ranges, for a box of widths w in d dimensions. All begin at 0, at equal points.
-
-    - sqeuclidean, euclidean, cityblock, chebyshev: they grow with every
-      :math:`|x_k - y_k| \le w_k`, so that they are largest between opposite corners.
-    - haversine: two arcsines of at most :math:`\pi / 2`.
+    Proven ranges, for a box of widths w in d dimensions: they begin at 0, at equal points. All of
+    these costs grow with every :math:`|x_k - y_k| \le w_k`, so that they are largest between
+    opposite corners.
 
     References
     ----------
@@ -148,29 +135,18 @@ def make_cost(metric: Any, low: Any, high: Any, *, cost_range: Any = None) -> Co
             f"metric={metric!r} is not known. Give one of: {known}; or a function of two points, "
             "with its cost_range."
         )
-    # Degrees would give wrong distances, within the same range.
-    if metric == "haversine":
-        if len(low) != 2:
-            raise ValueError(
-                "metric='haversine' is about two features, latitude and longitude in radians, and "
-                f"the bounds have {len(low)}."
-            )
-        refuse_degrees("haversine", (low, high))
     with np.errstate(all="ignore"):
         largest = float(_LARGEST[metric](high - low))
     # Other costs overflow or underflow.
     proven = (0.0, largest) if SMALLEST_RANGE <= largest <= LARGEST_RANGE else None
     bounds = range_within(metric, proven, cost_range)
     unclipped = bounds == proven
-    # On a line, all but the square and the sphere's are multiples of one distance. Formulas with
-    # powers would underflow, and the sorted order is optimal only for convex costs.
+    # On a line, all but the square are multiples of one distance. Formulas with powers would
+    # underflow, and the sorted order is optimal only for convex costs.
     is_line = len(low) == 1 and unclipped
-    if metric == "haversine":
-        matrix: Callable[..., np.ndarray] = _haversine
-    elif is_line and metric != "sqeuclidean":
+    matrix: Callable[..., np.ndarray] = partial(cdist, metric=metric)
+    if is_line and metric != "sqeuclidean":
         matrix = partial(_multiples, bounds[1] / (high - low)[0])
-    else:
-        matrix = partial(cdist, metric=metric)
     # Solvers compute these two from coordinates, without a matrix; a clipped cost has another
     # formula.
     kind = metric if unclipped and metric in ("sqeuclidean", "euclidean") else None

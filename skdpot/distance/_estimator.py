@@ -9,14 +9,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import (
-    check_consistent_length,
-    check_is_fitted,
-    column_or_1d,
-    validate_data,
-)
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from skdpot._base import PrivateEstimator, count_columns, validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
@@ -151,8 +145,9 @@ def make_groups(
         return LabelledGroups(names, codes, declared.astype(np.int64), labels, len(X))
     # The code of records without a group, -1, is counted first and left out.
     sizes = np.bincount(codes + 1, minlength=len(names) + 1)[1:]
-    _check_public(names, given, codes, sizes, declared)
-    return LabelledGroups(names, codes, sizes, labels, len(X))
+    made = LabelledGroups(names, codes, sizes, labels, len(X))
+    _check_public(made, given, declared)
+    return made
 
 
 def declared_groups(
@@ -211,13 +206,8 @@ def _check_sizes(min_group_size: Any, n_groups: int) -> np.ndarray:
     return np.broadcast_to(sizes, n_groups)
 
 
-def _check_public(
-    names: np.ndarray,
-    given: np.ndarray,
-    codes: np.ndarray,
-    sizes: np.ndarray,
-    declared: np.ndarray | None,
-) -> None:
+def _check_public(made: LabelledGroups, given: np.ndarray, declared: np.ndarray | None) -> None:
+    names, codes, sizes = made.names, made.codes, made.sizes
     if (codes < 0).any():
         raise ValueError(
             f"y holds {given[codes < 0].tolist()[0]!r}, which is not one of the declared groups "
@@ -375,14 +365,6 @@ class BaseTransportDistance(PrivateEstimator):
     def _plan(self, data: tuple[np.ndarray, Any, LabelledGroups]) -> ReleasePlan:
         _, space, groups = data
         release = self._plan_release(space, groups)
-        return replace(self._plan_of(release), n_records=groups.n_records)
-
-    @abstractmethod
-    def _plan_release(self, space: Any, groups: LabelledGroups) -> Any:
-        """Return the planned release, made of public quantities, or raise."""
-
-    def _plan_of(self, release: Any) -> ReleasePlan:
-        """Return the plan of a release for the budget of a fit."""
         public = ("the group of each record", "the size of each group")
         return ReleasePlan(
             release,
@@ -398,7 +380,12 @@ class BaseTransportDistance(PrivateEstimator):
             ),
             neighbouring="replace_one",
             parameters=("accounting",) if hasattr(self, "accounting") else (),
+            n_records=groups.n_records,
         )
+
+    @abstractmethod
+    def _plan_release(self, space: Any, groups: LabelledGroups) -> Any:
+        """Return the planned release, made of public quantities, or raise."""
 
     def _run(self, plan: ReleasePlan, data: tuple[np.ndarray, Any, LabelledGroups]) -> Released:
         X, _, _ = data
@@ -406,21 +393,12 @@ class BaseTransportDistance(PrivateEstimator):
 
     def _keep(self, plan: ReleasePlan, released: Released) -> None:
         self.groups_ = plan.release.groups.names
-        self._fitted = released.transport
         shown = released.attributes | released.distances(self.order, len(self.groups_))
         for name, value in shown.items():
             setattr(self, name, value)
 
 
-def _releases_histograms(estimator):
-    if estimator.mechanism != "histogram":
-        raise AttributeError(
-            "only mechanism='histogram' releases a plan, along which rows can be transformed."
-        )
-    return True
-
-
-class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransportDistance):
+class PrivateSinkhornDistance(BaseTransportDistance):
     """Distance between groups of private records: optimal transport with noise.
 
     It releases the cost of transporting one group's distribution to another's under central
@@ -469,10 +447,9 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         warning. With public labels, smaller groups are refused.
     metric : str or callable, default="sqeuclidean"
         Cost between two records: ``"sqeuclidean"``, ``"euclidean"``, ``"cityblock"``,
-        ``"chebyshev"``, ``"haversine"`` (of latitudes and longitudes in radians), or a function of
-        two vectors that returns a number. If it fails for some values, their cost is the largest
-        one, without a warning. With a `schema` it is ``"sqeuclidean"``, ``"euclidean"`` or
-        ``"cityblock"``.
+        ``"chebyshev"``, or a function of two vectors that returns a number. If it fails for some
+        values, their cost is the largest one, without a warning. With a `schema` it is
+        ``"sqeuclidean"``, ``"euclidean"`` or ``"cityblock"``.
     cost_range : tuple (low, high), default=None
         Public. Costs are clipped to this range. It is required for callables.
     reg : float, default=0.0
@@ -483,8 +460,8 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         0 between equal distributions for any `reg` above 0, and needs twice the noise.
     mechanism : {"output", "histogram"}, default="output"
         Which values get noise. ``"output"``: the cost itself, with by far the least noise.
-        ``"histogram"``: counts on a public grid, which also give a plan, potentials and a map at
-        no further cost; not with a `schema`. The number of records, of features and epsilon choose
+        ``"histogram"``: counts on a public grid, which also give a plan and potentials at no
+        further cost; not with a `schema`. The number of records, of features and epsilon choose
         the grid.
     order : float, default=None
         Distances are the `order`-th roots of the costs, at no privacy cost. Use 2 for the
@@ -635,35 +612,6 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         self.random_state = random_state
         self.verbose = verbose
 
-    def transform(self, X) -> Any:
-        """Map rows of the first group to the distribution of the second, by the private plan.
-
-        The map is a function of released histograms. It does not protect the rows that you map:
-        their images are as sensitive as they are.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-            Rows, which are first clipped to the bounds.
-
-        Returns
-        -------
-        ndarray of shape (n_rows, n_features)
-            Their images: means of points of the grid.
-
-        Raises
-        ------
-        ValueError
-            If the rows are not finite numbers, or there are more than two groups.
-        """
-        check_is_fitted(self, "histograms_")
-        X = validate_private_data(self, X, as_numbers=as_numbers, dtype=np.float64, reset=False)
-        if len(self.groups_) > 2:
-            raise ValueError(
-                f"rows can be mapped between two groups, and there are {len(self.groups_)}."
-            )
-        return self._fitted(self._space(X.shape[1]).moved_inside(X))
-
     def _for_parts(self) -> Any:
         """Return what owners agree on: histograms of declared groups, whose labels are private."""
         if self.mechanism != "histogram" or self.groups is None:
@@ -690,13 +638,12 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
 
     def _plan_release(self, space, groups):
         settings = self._cost_settings(space, self.reg, self.divergence)
+        settings.check_divergence()
         if self.mechanism == "output":
             # The filler is public, and within the bounds of every cost.
             release = CostsRelease(settings, groups, space.middle, self.epsilon, self.delta)
-            settings.check_divergence()
             settings.check_tolerance(release.tolerances.min(), groups.largest_pair())
             return release
-        settings.check_divergence()
         if self.schema is not None:
             raise ValueError(
                 "mechanism='histogram' is for numbers within bounds, and a table with a schema has "
@@ -706,12 +653,6 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         support = make_grid(space.low, space.high, groups, self.epsilon)
         settings.check_tolerance(1e-3 * settings.cost_range, (len(support), len(support)))
         return GridRelease(settings, groups, support, self.epsilon, self.delta)
-
-
-# Set after the class body: decorators within it would be hidden by the set_output wrappers.
-for _name in ("transform", "fit_transform"):
-    _method = getattr(PrivateSinkhornDistance, _name)
-    setattr(PrivateSinkhornDistance, _name, available_if(_releases_histograms)(_method))
 
 
 def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options) -> float:

@@ -51,15 +51,12 @@ class Released:
         %; NaN if unknown.
     attributes : dict
         Further fitted attributes, by name.
-    transport : object, default=None
-        The map between two groups, where one was released.
     """
 
     costs: np.ndarray
     standard_errors: Any = math.nan
     half_widths: Any = math.nan
     attributes: dict[str, Any] = field(default_factory=dict)
-    transport: Any = None
 
     def distances(self, order: float | None, n_groups: int) -> dict[str, Any]:
         """Return the fitted attributes about distances, as roots of a degree if it is not None.
@@ -138,12 +135,8 @@ class CostSettings:
         # Threads: kernels release the interpreter, and private samples need not be copied.
         parallel = Parallel(n_jobs=self.n_jobs, require="sharedmem")
         tasks = (delayed(function)(*arguments) for function, *arguments in calls)
-        with (
-            one_blas_thread(),
-            progress_bar(
-                tasks, desc=self.title, total=len(calls), disable=self.title is None
-            ) as watched,
-        ):
+        bar = progress_bar(tasks, desc=self.title, total=len(calls), disable=self.title is None)
+        with one_blas_thread(), bar as watched:
             return parallel(watched)
 
     def check_divergence(self) -> None:
@@ -335,37 +328,6 @@ def make_grid(
     return low + (high - low) * np.array(list(product(middles, repeat=d)))
 
 
-def map_along_plan(
-    settings: CostSettings,
-    support: np.ndarray,
-    histograms: np.ndarray,
-    transport: TransportResult,
-    X: np.ndarray,
-) -> np.ndarray:
-    """Return the mean images of points of the first group, in the box, under a coupling.
-
-    Images are as sensitive as the points. For reg > 0 the weights are those of the entropic plan,
-    extended to all points by its potentials. For reg = 0 a point has the image of its cell; that of
-    an empty cell is the cheapest by the dual prices.
-    """
-    # Potentials of cells without mass are not determined, and no mass may go there.
-    target = np.flatnonzero(histograms[1] > 0)
-    places, prices = support[target], transport.column_potential[target]
-    if transport.plan is not None:
-        cells = cKDTree(support).query(X)[1]
-        plan = transport.plan.toarray()
-        mass = plan.sum(axis=1)
-        # A cell that no record was counted in has no row of the plan to follow.
-        cheapest = places[np.argmin(settings.cost(support, places) - prices, axis=1)]
-        means = plan @ support / np.where(mass > 0, mass, 1.0)[:, None]
-        return np.where(mass[:, None] > 0, means, cheapest)[cells]
-    exponents = (prices - settings.cost(X, places)) / settings.reg
-    # The largest weight is 1, so that none overflows and not all underflow.
-    exponents -= exponents.max(axis=1, keepdims=True)
-    weights = histograms[1][target] * np.exp(exponents)
-    return weights @ places / weights.sum(axis=1, keepdims=True)
-
-
 class GridRelease(NoisyRelease):
     """Noisy counts of all groups and cells, and the results computed from them.
 
@@ -482,9 +444,7 @@ def released_on_grid(
         # Exponents are far below this where both weights are positive.
         plan = histograms[0][:, None] * histograms[1] * np.exp(np.minimum(exponents, 700.0))
     shown |= {"plan_": plan, "potentials_": (rows, columns)}
-    # The map is a function of the release.
-    along = partial(map_along_plan, settings, support, histograms, first)
-    return Released(costs, attributes=shown, transport=along)
+    return Released(costs, attributes=shown)
 
 
 def _transport(

@@ -2,14 +2,15 @@
 
 from skdpot.fairness._conditional import ConditionalRepair
 from skdpot.fairness._groups import DeclaredGroups, FoundGroups
+from skdpot.fairness._models import FairBarycenterClassifier, FairBarycenterRegressor
 from skdpot.fairness._preprocessor import FairBarycenterPreprocessor
-from skdpot.fairness._regressor import FairBarycenterRegressor
 from skdpot.fairness._supports import CandidateSupport, FreeSupport
 
 __all__ = [
     "CandidateSupport",
     "ConditionalRepair",
     "DeclaredGroups",
+    "FairBarycenterClassifier",
     "FairBarycenterPreprocessor",
     "FairBarycenterRegressor",
     "FoundGroups",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import combinations
 from numbers import Integral, Real
 from typing import Any
 
@@ -13,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skdpot._sklearn_compat import Interval
+from skdpot._sklearn_compat import Interval, StrOptions
 from skdpot.fairness._conditional_models import (
     UNKNOWN,
     ColumnParts,
@@ -49,6 +50,11 @@ class ConditionalRepair(BaseEstimator):
         Share of each group's rows that the fit holds out for ``certificate_``: at most 10,000 rows
         of all groups, and none of groups with fewer than 25 rows to hold out. With 0 there is no
         certificate.
+    coupling : {"monotone", "common"}, default="monotone"
+        How values move to the common distribution. With ``"monotone"`` they keep their ranks, and
+        the common distribution is the average of quantiles. With ``"common"`` it is the mixture,
+        and a value stays with the largest possible probability: the fewest cells change, but these
+        may change by much (:ref:`proof <proof-common-part>`).
 
     See Also
     --------
@@ -73,15 +79,17 @@ class ConditionalRepair(BaseEstimator):
         "tol": [Interval(Real, 0, 0.5, closed="both")],
         "max_rows": [Interval(Integral, 1, None, closed="left"), None],
         "held_out": [Interval(Real, 0, 0.9, closed="both")],
+        "coupling": [StrOptions({"monotone", "common"})],
     }
 
     # A conditional repair has no candidates.
     candidates = None
 
-    def __init__(self, *, tol=0.02, max_rows=None, held_out=0.2) -> None:
+    def __init__(self, *, tol=0.02, max_rows=None, held_out=0.2, coupling="monotone") -> None:
         self.tol = tol
         self.max_rows = max_rows
         self.held_out = held_out
+        self.coupling = coupling
 
     def _check(self, epsilon: float | None, delta: float | None) -> None:
         """Raise if parameters do not fit a private fit, or an open one."""
@@ -138,14 +146,20 @@ class ConditionalMap:
     ----------
     steps : tuple of ColumnStep
         The columns, in the order of the sequence.
-    weights : ndarray of shape (n_groups,)
-        Weights of groups.
+    weights : ndarray of shape (n_maps,)
+        Weights of the maps: the sums of those of their groups.
+    shared : ndarray of shape (n_groups,)
+        The map of each group. Groups that no classifier tells apart share one.
+    coupling : {"monotone", "common"}
+        How values and their images are coupled.
     then : ConditionalMap or None
         A second map, which is applied to the images.
     """
 
     steps: tuple[ColumnStep, ...]
     weights: np.ndarray
+    shared: np.ndarray
+    coupling: str = "monotone"
     then: "ConditionalMap | None" = None
 
     method = "conditional"
@@ -154,6 +168,11 @@ class ConditionalMap:
     def moves(self) -> bool:
         """Tell whether any row may get another value."""
         return any(step.moves for step in self.steps)
+
+    def at_rest(self) -> "ConditionalMap":
+        """Return the map that moves no row."""
+        steps = tuple(replace(step, moves=False) for step in self.steps)
+        return replace(self, steps=steps, then=None)
 
     def images(
         self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, n_jobs: Any = None
@@ -174,7 +193,7 @@ class ConditionalMap:
         chunk = 1536
         parts = [rows[start : start + chunk] for start in range(0, len(rows), chunk)]
         found = Parallel(n_jobs=n_jobs, prefer="threads")(
-            delayed(self._images)(codes[whole], groups[whole], keys[whole])
+            delayed(self._images)(codes[whole], self.shared[groups[whole]], keys[whole])
             # The last part repeats its rows; the images of copies are dropped.
             for whole in (np.resize(part, chunk) for part in parts)
         )
@@ -194,28 +213,37 @@ class ConditionalMap:
     @np.errstate(all="ignore")
     def _images(self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray) -> np.ndarray:
         images = np.array(codes, dtype=np.float64)
-        # Features of the rows' images in every group, filled in column by column.
-        # Features before rows, so that each feature is contiguous.
-        features = np.empty((len(self.weights), self.steps[-1].last, len(codes)))
+        # Features of the rows' images in every group, or of the rows and their images, filled in
+        # column by column. Features before rows, so that each feature is contiguous.
+        shares = self.weights if self.coupling == "monotone" else np.array([0.0, 1.0])
+        features = np.empty((len(shares), self.steps[-1].last, len(codes)))
         for step in self.steps:
             # Contiguous, for the searches and comparisons of its values.
             column = np.ascontiguousarray(images[:, step.position])
             place = uniforms(keys, first_draw(step.position, "place"))
             states, scores = read(step.parts, column, place)
             if step.moves:
-                states, scores = _moved(step, states, scores, features, groups, keys)
-                combined = step.parts.combined(states, scores, self.weights)
-                images[:, step.position] = step.parts.resolved(combined, column, place)
+                stays = np.zeros(len(codes), dtype=bool)
+                if self.coupling == "monotone":
+                    states, scores = _moved(step, states, scores, features, groups, keys)
+                else:
+                    states, scores, stays = _in_common(
+                        step, (states, scores), features, self.weights, groups, keys
+                    )
+                draws = uniforms(keys, first_draw(step.position, "missing"))
+                combined = step.parts.combined(states, scores, shares, draws)
+                moved = step.parts.resolved(combined, column, place)
+                images[:, step.position] = np.where(stays, column, moved)
             step.parts.write_features(features[:, step.first : step.last], states, scores)
         return images
 
 
 def first_draw(position: int, what: str) -> int:
-    """Return the number of a column's first draw: a place in its cell, a rank, or a state.
+    """Return the number of a column's first draw: of its place in a cell, its rank, or others.
 
     Many draws are reserved for each column, as states need one more than there are of them.
     """
-    return 1 + position * (1 << 20) + ("place", "rank", "state").index(what)
+    return 1 + position * (1 << 20) + ("place", "rank", "missing", "state").index(what)
 
 
 def read(parts: ColumnParts, codes: np.ndarray, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -223,8 +251,7 @@ def read(parts: ColumnParts, codes: np.ndarray, place: np.ndarray) -> tuple[np.n
     states, scores = parts.states(codes), np.full(len(codes), np.nan)
     if parts.scale is not None:
         regular = states == 0
-        spread = parts.scale.spread(codes[regular], place[regular])
-        scores[regular] = parts.scale.score(spread)
+        scores[regular] = parts.scale.score(codes[regular], place[regular])
     return states, scores
 
 
@@ -238,9 +265,16 @@ def _moved(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return states and scores of rows in every group."""
     earlier = features[:, : step.first]
+    order, draw = step.parts.order, first_draw(step.position, "state")
     in_groups = np.zeros((len(features), len(states)), dtype=np.int8)
     if step.states is not None:
-        in_groups = _coupled(step, states, step.states.of(earlier), groups, keys)
+        logits = step.states.of(earlier)
+        if order is None:
+            in_groups = gumbel_max_coupling(states, logits, groups, keys, draw)
+        else:
+            # The last entry is for rows with an unknown state.
+            places = np.append(np.argsort(order), UNKNOWN)[states]
+            in_groups = order[monotone_coupling(places, logits[:, order], groups, keys, draw)]
     if step.numbers is None:
         return in_groups, np.full(in_groups.shape, np.nan)
     means = step.numbers.lines.of(earlier)[:, 0]
@@ -248,19 +282,54 @@ def _moved(
     return in_groups, step.numbers.move(scores, means, groups, ranks)
 
 
-def _coupled(
-    step: ColumnStep, states: np.ndarray, logits: np.ndarray, groups: np.ndarray, keys: np.ndarray
-) -> np.ndarray:
-    """Return coupled states of rows in every group, along their order if they have one."""
-    order, draw = step.parts.order, first_draw(step.position, "state")
-    if order is None:
-        return gumbel_max_coupling(states, logits, groups, keys, draw)
-    if step.parts.scale is None:
-        return monotone_coupling(states, logits, groups, keys, draw)
-    # The last entry is for rows with an unknown state.
-    ranks = np.append(np.argsort(order), UNKNOWN)
-    coupled = monotone_coupling(ranks[states], logits[:, order], groups, keys, draw)
-    return order[coupled]
+def _in_common(
+    step: ColumnStep,
+    own: tuple[np.ndarray, np.ndarray],
+    features: np.ndarray,
+    weights: np.ndarray,
+    groups: np.ndarray,
+    keys: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return states and scores of rows and of their images, and which rows keep their values.
+
+    The cells of a column are its states, of which that of regular numbers is empty, and then the
+    cells of these numbers.
+    """
+    (states, scores), numbers, earlier = own, step.numbers, features[:, None, : step.first]
+    cells, n_states, draw = states, step.parts.n_states, first_draw(step.position, "state")
+    masses, moved = np.ones((1, 2, len(weights), len(groups))), scores
+    if step.states is not None:
+        masses = softmax(np.moveaxis(step.states.of(earlier), 2, 0))
+    if numbers is not None:
+        of_numbers = masses[0] * numbers.masses(numbers.lines.of(earlier)[:, :, 0])
+        masses = np.concatenate([0.0 * masses[:1], masses[1:], of_numbers])
+        cells = np.where(states == 0, n_states + numbers.cells(scores), states)
+    of_rows = masses[:, 0, groups, np.arange(len(groups))]
+    of_images = (masses[:, 1] * weights[:, None]).sum(axis=1)
+    found, stays = maximal_coupling(cells, of_rows, of_images, keys, draw)
+    if numbers is not None:
+        moved = np.where(stays, scores, numbers.drawn(found - n_states, uniforms(keys, draw + 2)))
+    found = np.where(found < n_states, found, 0)
+    return np.stack([states, found]), np.stack([scores, moved]), stays
+
+
+def maximal_coupling(
+    cells: np.ndarray, own: np.ndarray, target: np.ndarray, keys: np.ndarray, draw: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return cells with the probabilities `target`, and which rows stay in theirs.
+
+    Rows have their cells with the probabilities `own`, or an unknown one. The others keep their
+    rank: what their probabilities exceed the target by is coupled with what the target exceeds
+    them by, in the order of the cells. Proof: :ref:`proof-common-part`.
+    """
+    rows, known = np.arange(len(cells)), cells != UNKNOWN
+    stays = known & (uniforms(keys, draw) * own[cells, rows] <= target[cells, rows])
+    less = np.maximum(own - target, 0.0)
+    more = np.where(known, np.maximum(target - own, 0.0), target).cumsum(axis=0)
+    place, running = uniforms(keys, draw + 1), less.cumsum(axis=0)
+    ranks = (running[cells, rows] - place * less[cells, rows]) / running[-1]
+    found = (more < np.where(known, ranks, place) * more[-1]).sum(axis=0)
+    return np.where(stays, cells, found), stays
 
 
 def fit_conditional(
@@ -273,6 +342,7 @@ def fit_conditional(
     fixed: tuple[int, ...] = (),
     tol: float = 0.02,
     max_rows: int = 100_000,
+    coupling: str = "monotone",
     callback: Callable[[], object] = lambda: None,
 ) -> ConditionalMap:
     """Return the sequential conditional repair of a table.
@@ -297,59 +367,62 @@ def fit_conditional(
         under the curve that is above 0.5 + tol, by more than chance. 0 moves whatever is found.
     max_rows : int
         Maximum number of rows, drawn at random.
+    coupling : {"monotone", "common"}
+        How values and their images are coupled.
     callback : callable
         Called after every column.
     """
     # In random order, since some models are fitted to the first rows alone.
     rows = rng.permutation(np.flatnonzero(groups >= 0))[:max_rows]
-    codes, groups = codes[rows], groups[rows]
+    codes, groups, weights = codes[rows], groups[rows], np.asarray(weights, dtype=np.float64)
 
-    def one_pass(codes: np.ndarray, tol: float) -> ConditionalMap:
-        """Return the map of one pass over the columns; the identity if no group is found."""
-        folds = deal_folds(groups, rng)
+    def one_pass(codes: np.ndarray, tol: float, shared: np.ndarray) -> ConditionalMap:
+        """Return the map of one pass over the columns; the identity if no group is found.
+
+        Groups that share one of `shared` do so here, too.
+        """
         keys = rng.integers(2**63, size=len(groups), dtype=np.uint64)
-        free = [j for j in range(len(columns)) if j not in fixed]
-        parts = [fit_parts(columns[j], codes[:, j], groups) for j in range(len(columns))]
-        known = np.empty((sum(part.width for part in parts), len(groups)))
-        first = 0
-        steps: list[ColumnStep] = []
-        for position in (*fixed, *free):
-            is_free, part = position not in fixed, parts[position]
+        order = (*fixed, *(j for j in range(len(columns)) if j not in fixed))
+        parts = [fit_parts(columns[j], codes[:, j], groups) for j in order]
+        *starts, n_features = np.cumsum([0, *(part.width for part in parts)]).tolist()
+        known, read_columns = np.empty((n_features, len(groups))), []
+        for position, part, first in zip(order, parts, starts, strict=True):
             place = uniforms(keys, first_draw(position, "place"))
-            states, scores = read(part, codes[:, position], place)
-            of_states, of_numbers, earlier = None, None, known[:first]
-            if is_free and part.n_states > 1:
-                of_states = fit_states(states, earlier, groups, folds, len(weights), part.n_states)
-            if is_free and part.scale is not None:
-                is_regular = states == 0
-                of_numbers = fit_numbers(
-                    scores[is_regular],
-                    earlier[:, is_regular],
-                    groups[is_regular],
-                    folds[is_regular],
-                    len(weights),
-                )
-            # A column that does not depend on the group still moves with those it depends on.
-            differs = (of_states is not None and of_states.differ) or (
-                of_numbers is not None and of_numbers.differs
-            )
-            moved_before = any(step.moves for step in steps)
-            moves = is_free and part.width > 0 and (differs or moved_before)
-            steps.append(ColumnStep(position, part, of_states, of_numbers, first, moves))
-            part.write_features(known[first : first + part.width], states, scores)
-            first += part.width
-            callback()
+            read_columns.append(read(part, codes[:, position], place))
+            part.write_features(known[first : first + part.width], *read_columns[-1])
         # Moving rows costs information, so it must be worth it.
-        if any(step.moves for step in steps) and not groups_are_told_apart(known.T, groups, tol):
-            steps = [replace(step, moves=False) for step in steps]
-        return ConditionalMap(tuple(steps), np.asarray(weights, dtype=np.float64))
+        shared = shared_maps(known.T, shared[groups], int(shared.max()) + 1, tol)[shared]
+        maps, n_maps = shared[groups], int(shared.max()) + 1
+        folds = deal_folds(maps, rng)
+        steps: list[ColumnStep] = []
+        every = zip(order, parts, starts, read_columns, strict=True)
+        for position, part, first, (states, scores) in every:
+            moves, of_states, of_numbers = False, None, None
+            if position not in fixed and part.width > 0 and n_maps > 1:
+                earlier = known[:first]
+                if part.n_states > 1:
+                    of_states = fit_states(states, earlier, maps, folds, n_maps, part.n_states)
+                if part.scale is not None:
+                    regular = states == 0
+                    of_numbers = fit_numbers(
+                        scores[regular], earlier[:, regular], maps[regular], folds[regular], n_maps
+                    )
+                # A column that does not depend on the group moves with those it depends on.
+                moves = (
+                    any(step.moves for step in steps)
+                    or (of_states is not None and of_states.differ)
+                    or (of_numbers is not None and of_numbers.differs)
+                )
+            steps.append(ColumnStep(position, part, of_states, of_numbers, first, moves))
+            callback()
+        return ConditionalMap(tuple(steps), np.bincount(shared, weights), shared, coupling)
 
-    first = one_pass(codes, tol)
+    first = one_pass(codes, tol, np.arange(len(weights)))
     if not first.moves:
         return first
     keys = rng.integers(2**63, size=len(rows), dtype=np.uint64)
     # Moved rows are moved again only if a group is found clearly: errors of the first map are not.
-    second = one_pass(first.images(codes, groups, keys), max(tol, 0.02))
+    second = one_pass(first.images(codes, groups, keys), max(tol, 0.02), first.shared)
     return replace(first, then=second) if second.moves else first
 
 
@@ -365,18 +438,14 @@ def monotone_coupling(
     logits -= logits.max(axis=1, keepdims=True)
     running = np.exp(logits, out=logits)
     share = running[groups, states, rows]
-    for state in range(1, running.shape[1]):
-        running[:, state] += running[:, state - 1]
+    np.cumsum(running, axis=1, out=running)
     totals = running[:, -1]
     total = totals[groups, rows]
     # The rank is drawn within the mass of the row's own state; for an unknown one, within all.
     high = np.where(known, running[groups, states, rows], total)
     low = np.where(known, high - share, 0.0)
     ranks = (low + uniforms(keys, draw) * (high - low)) / total
-    wanted = ranks * totals
-    found = np.zeros(wanted.shape, dtype=np.int8)
-    for state in range(running.shape[1] - 1):
-        found += running[:, state] < wanted
+    found = (running[:, :-1] < (ranks * totals)[:, None]).sum(axis=1, dtype=np.int8)
     return _with_own(found, states, groups)
 
 
@@ -397,11 +466,7 @@ def gumbel_max_coupling(
     clocks = drawn[:-1] + np.where(known, first, 0.0)
     clocks[states[known], rows[known]] = first[states[known], rows[known]]
     logits -= np.log(clocks)
-    found, best = np.zeros((len(logits), len(states)), dtype=np.int8), logits[:, 0].copy()
-    for state in range(1, n_states):
-        np.copyto(found, state, where=logits[:, state] > best)
-        np.maximum(best, logits[:, state], out=best)
-    return _with_own(found, states, groups)
+    return _with_own(logits.argmax(axis=1).astype(np.int8), states, groups)
 
 
 def _with_own(found: np.ndarray, states: np.ndarray, groups: np.ndarray) -> np.ndarray:
@@ -412,51 +477,65 @@ def _with_own(found: np.ndarray, states: np.ndarray, groups: np.ndarray) -> np.n
     return found
 
 
-def groups_are_told_apart(
-    features: np.ndarray,
-    groups: np.ndarray,
-    tol: float,
-    *,
-    most_rows: int = 6000,
-    rows_per_cell: int = 10,
-    n_parts: int = 3,
-    n_trees: int = 60,
-    standard_errors: float = 1.5,
-) -> bool:
-    """Tell whether a classifier finds a group in held-out rows.
+def shared_maps(features: np.ndarray, groups: np.ndarray, n_groups: int, tol: float) -> np.ndarray:
+    """Return the number of a map for each group: groups that no classifier tells apart share one.
 
-    It does if the area under the curve, for one group against the others, exceeds 0.5 + tol by more
-    than `standard_errors`, which is chance. A linear classifier is tried first, then boosted trees,
-    on `most_rows`, or on `rows_per_cell` for each feature and group if that is more.
+    Two groups are told apart if the area under the curve in held-out rows exceeds 0.5 + tol by more
+    than 1.5 standard errors, which is chance. Two maps of such groups would differ by errors alone,
+    and so make the groups easier to find. The pair that is told apart least is joined first, until
+    all others are told apart. A linear classifier is tried first, then boosted trees, on 6000 rows,
+    or on ten for each feature and group if that is more.
     """
+    shared = np.arange(n_groups)
     if tol <= 0:
-        return True
-    n_groups = int(groups.max()) + 1
-    most = max(most_rows, rows_per_cell * features.shape[1] * n_groups)
+        return shared
+    most = max(6000, 10 * features.shape[1] * n_groups)
     features, groups = features[:most], groups[:most]
-    parts = np.arange(len(groups)) % n_parts
     # Penalties of ten rows, and at least ten trees of each group: few rows tell of a small one.
     linear = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=1000))
     boosted = HistGradientBoostingClassifier(
-        max_iter=max(10, n_trees // n_groups), max_leaf_nodes=15, early_stopping=False,
+        max_iter=max(10, 60 // n_groups), max_leaf_nodes=15, early_stopping=False,
         random_state=0,
     )  # fmt: skip
-    for classifier in (linear, boosted):
-        scores = np.zeros((len(groups), n_groups))
-        for part in range(n_parts):
-            trained, tested = parts != part, parts == part
-            if tested.any() and len(np.unique(groups[trained])) > 1:
-                known = features[trained], groups[trained]
-                scores[tested] = group_probabilities(classifier, known, features[tested], n_groups)
-        for g in range(n_groups):
-            positive = groups == g
-            if 0 < positive.sum() < len(groups):
-                pairs = positive.sum() * (~positive).sum()
-                error = np.sqrt((len(groups) + 1) / (12 * pairs))
-                found = area(scores[~positive, g], scores[positive, g])
-                if found - standard_errors * error > 0.5 + tol:
-                    return True
-    return False
+    found = [_held_out_scores(linear, features, groups, n_groups)]
+    while shared.max() > 0:
+        excess = {
+            pair: max(_excess(scores, groups, shared, *pair) for scores in found)
+            for pair in combinations(range(shared.max() + 1), 2)
+        }
+        least = min(excess, key=excess.__getitem__)
+        if excess[least] > tol:
+            break
+        if len(found) == 1:
+            found.append(_held_out_scores(boosted, features, groups, n_groups))
+            continue
+        shared = np.unique(np.where(shared == least[1], least[0], shared), return_inverse=True)[1]
+    return shared
+
+
+def _held_out_scores(
+    classifier: Any, features: np.ndarray, groups: np.ndarray, n_groups: int
+) -> np.ndarray:
+    """Return the probabilities of groups for all rows, each by a classifier of other rows."""
+    parts, scores = np.arange(len(groups)) % 3, np.zeros((len(groups), n_groups))
+    for part in range(3):
+        trained, tested = parts != part, parts == part
+        if tested.any() and len(np.unique(groups[trained])) > 1:
+            known = features[trained], groups[trained]
+            scores[tested] = group_probabilities(classifier, known, features[tested], n_groups)
+    return scores
+
+
+def _excess(scores: np.ndarray, groups: np.ndarray, shared: np.ndarray, a: int, b: int) -> float:
+    """Return by how much the AUC of two maps' groups exceeds 1/2, less 1.5 standard errors."""
+    maps = shared[groups]
+    of_a, of_b = (scores[:, shared == each].sum(axis=1) for each in (a, b))
+    ratio = of_a / np.maximum(of_a + of_b, 1e-300)
+    x, y = ratio[maps == b], ratio[maps == a]
+    if not len(x) or not len(y):
+        return 0.0
+    error = np.sqrt((len(x) + len(y) + 1) / (12 * len(x) * len(y)))
+    return area(x, y) - 0.5 - 1.5 * float(error)
 
 
 def group_probabilities(

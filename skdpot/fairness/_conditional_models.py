@@ -9,7 +9,6 @@ have probabilities, and scores a mean and a distribution of residuals, given ear
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from scipy import linalg, optimize
@@ -38,8 +37,6 @@ class Scale:
         Knots: ends of cells where values are tied, otherwise quantiles.
     lattice : ndarray of shape (n_values,) or None
         The values that occur, where they are tied.
-    middles : ndarray of shape (n_values,) or None
-        The score by which a value of the lattice is known to models of later columns.
     decimals : int
         Number of decimals of values without ties.
     """
@@ -47,35 +44,24 @@ class Scale:
     values: np.ndarray
     scores: np.ndarray
     lattice: np.ndarray | None
-    middles: np.ndarray | None
     decimals: int
 
-    def spread(self, values: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-        """Return values spread within their cells; values beyond the range go to its ends."""
-        if self.lattice is None:
-            return np.clip(values, self.values[0], self.values[-1])
-        cell = _cells(self.values, values)
-        return self.values[cell] + uniforms * (self.values[cell + 1] - self.values[cell])
-
-    def score(self, spread: np.ndarray) -> np.ndarray:
-        """Return the scores of spread values."""
-        return np.interp(spread, self.values, self.scores)
+    def score(self, values: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+        """Return the scores of values, spread within their cells; beyond the range, of its ends."""
+        if self.lattice is not None:
+            cell = _cells(self.values, values)
+            values = self.values[cell] + uniforms * (self.values[cell + 1] - self.values[cell])
+        return np.interp(values, self.values, self.scores)
 
     def value(self, scores: np.ndarray) -> np.ndarray:
         """Return the spread values of scores."""
         return np.interp(scores, self.scores, self.values)
 
-    def put_back(self, spread: np.ndarray) -> np.ndarray:
-        """Return values on the lattice, or with as many decimals as values have."""
-        if self.lattice is not None:
-            return self.lattice[_cells(self.values, spread)]
-        return np.round(spread, self.decimals) if self.decimals < _MOST_DECIMALS else spread
-
     def middle(self, scores: np.ndarray) -> np.ndarray:
-        """Return the scores that models of later columns are given."""
-        if self.lattice is None or self.middles is None:
+        """Return the scores that models of later columns are given: one for each tied value."""
+        if self.lattice is None:
             return np.clip(scores, self.scores[0], self.scores[-1])
-        return self.middles.take(_cells(self.scores, scores))
+        return np.interp(self.lattice[_cells(self.scores, scores)], self.values, self.scores)
 
 
 def _cells(ends: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -97,21 +83,18 @@ def fit_scale(
         shares = np.linspace(0, 1, min(n_knots, len(lattice)))
         ends = np.unique(np.quantile(values, shares))
         scores = _best_scores(ends, values, values, groups)
-        return Scale(ends, scores, None, None, _decimals(lattice))
+        # The least number of decimals that represents all values.
+        exact = (d for d in range(_MOST_DECIMALS) if (np.round(lattice, d) == lattice).all())
+        return Scale(ends, scores, None, next(exact, _MOST_DECIMALS))
     # Cells end halfway between values, so that a moved score is put back on the nearest one.
-    ends = np.r_[
-        1.5 * lattice[0] - 0.5 * lattice[1],
-        (lattice[1:] + lattice[:-1]) / 2,
-        1.5 * lattice[-1] - 0.5 * lattice[-2],
-    ]
+    wider = np.r_[2 * lattice[0] - lattice[1], lattice, 2 * lattice[-1] - lattice[-2]]
+    ends = (wider[1:] + wider[:-1]) / 2
     # Values are spread within their cells, here at equal distances: multiples of the golden ratio
     # fill any interval evenly, whatever rows lie between.
     place = (np.arange(len(values)) * 0.6180339887) % 1.0
     cell = np.searchsorted(lattice, values)
     spread = ends[cell] + place * (ends[cell + 1] - ends[cell])
-    scores = _best_scores(ends, spread, values, groups)
-    middles = np.interp(lattice, ends, scores)
-    return Scale(ends, scores, lattice, middles, _MOST_DECIMALS)
+    return Scale(ends, _best_scores(ends, spread, values, groups), lattice, _MOST_DECIMALS)
 
 
 def _best_scores(
@@ -161,18 +144,8 @@ def _candidates(
         yield np.log(above), 0
         yield np.sqrt(above), 0
     running = np.r_[0, np.histogram(spread, ends)[0].cumsum()] / len(values)
-    yield _score(running, len(values)), len(ends)
-
-
-def _decimals(values: np.ndarray) -> int:
-    """Return the least number of decimals that represents all values."""
-    candidates = range(_MOST_DECIMALS)
-    return next((d for d in candidates if (np.round(values, d) == values).all()), _MOST_DECIMALS)
-
-
-def _score(shares: np.ndarray, n_rows: int) -> np.ndarray:
-    """Return Gaussian quantiles that are finite at 0 and 1."""
-    return ndtri(np.clip(shares, 0.25 / n_rows, 1 - 0.25 / n_rows))
+    # Gaussian quantiles that are finite at 0 and 1.
+    yield ndtri(np.clip(running, 0.25 / len(values), 1 - 0.25 / len(values))), len(ends)
 
 
 # The state of a row whose value does not occur in the fit.
@@ -196,21 +169,27 @@ class ColumnParts:
         Whether the states have an order.
     positions : ndarray of shape (n_states,)
         Standardised values of ordered states, 0 where missing.
+    distinct : ndarray of shape (n_values,)
+        The distinct numbers or levels of the fit, increasing.
     scale : Scale or None
         The scale of regular numbers, which are state 0.
     corners : tuple of float
         Where functions of the score bend.
     rare : ndarray of shape (n_rows,)
         The rare categories of rows of the fit, which are one state together.
+    lacking : int or None
+        The state of a missing value, if there are any.
     """
 
     values: np.ndarray
     missing: float
     ordered: bool
     positions: np.ndarray
+    distinct: np.ndarray
     scale: Scale | None
     corners: tuple[float, ...]
     rare: np.ndarray
+    lacking: int | None
 
     @property
     def n_states(self) -> int:
@@ -228,12 +207,6 @@ class ColumnParts:
         if self.scale is not None:
             return 1 + len(self.corners)
         return int(self.ordered and self.n_states > 2)
-
-    @property
-    def averages(self) -> bool:
-        """Tell whether the values of a row in all groups are averaged."""
-        # The mean of two or three levels would mostly be the middle one, which few rows may have.
-        return self.scale is not None or (self.ordered and self.n_states >= 4)
 
     @property
     def order(self) -> np.ndarray | None:
@@ -259,9 +232,7 @@ class ColumnParts:
             states[is_it] = state
         return states
 
-    def write_features(
-        self, out: np.ndarray, states: np.ndarray, scores: np.ndarray | None
-    ) -> None:
+    def write_features(self, out: np.ndarray, states: np.ndarray, scores: np.ndarray) -> None:
         """Write the features for models of later columns, from states and scores.
 
         `out` has an axis of features before that of rows, which the other arrays lack.
@@ -270,62 +241,54 @@ class ColumnParts:
         first = self._n_numbers
         for state in range(self.width - first):
             np.equal(states, state, out=out[..., first + state, :])
-        if self.scale is not None and scores is not None:
+        if self.scale is not None:
             is_regular = states == 0
-            all_are = is_regular.all()
-            middles = self.scale.middle(scores if all_are else np.where(is_regular, scores, 0.0))
+            middles = self.scale.middle(np.where(is_regular, scores, 0.0))
             out[..., 0, :] = middles
             for i, corner in enumerate(self.corners, 1):
                 np.maximum(middles - corner, 0, out=out[..., i, :])
-            if not all_are:
-                out[..., :first, :] *= is_regular[..., None, :]
+            out[..., :first, :] *= is_regular[..., None, :]
         elif first:
             out[..., 0, :] = np.append(self.positions, 0.0)[states]
 
-    def combined(self, states: np.ndarray, scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def combined(
+        self, states: np.ndarray, scores: np.ndarray, weights: np.ndarray, draws: np.ndarray
+    ) -> np.ndarray:
         """Return one value for each row from its states and scores in every group.
 
-        It is the state that most groups have, by their weights. Numbers are averaged over the
-        groups in which the row has one.
+        A value is missing with the probability of the groups in which it is, by their weights and
+        by `draws`, uniform numbers that do not depend on the group. So the share of missing values
+        is the mean of those of the groups; by a vote it would be that of the largest one. Else the
+        state is the one that most of the other groups have, and numbers are averaged over these.
         """
-        if not self.averages:
-            return self._codes[self._chosen(states, weights)]
-        shares, numbers = weights[:, None], self._numbers(states, scores)
-        if not self._may_lack:
-            return self._put_back((shares * numbers).sum(axis=0) / shares.sum(axis=0))
-        # Of groups in which the row has a missing value there is nothing to average.
-        lacks, chosen = states == self.n_states - 1, self._chosen(states, weights)
-        averaged, shares = chosen != self.n_states - 1, shares * ~lacks
-        sums = (shares * np.where(lacks, 0.0, numbers)).sum(axis=0)
-        means = sums / np.where(averaged, shares.sum(axis=0), 1.0)
-        return np.where(averaged, self._put_back(means), self.missing)
+        shares = np.broadcast_to(weights[:, None], states.shape)
+        codes = np.where(np.isnan(self.values), self.missing, self.values)
+        if self.lacking is not None:
+            lacks = states == self.lacking
+            is_missing = (shares * lacks).sum(axis=0) > draws * shares.sum(axis=0)
+            shares = np.where(is_missing, shares, shares * ~lacks)
+        # The mean of two or three levels would mostly be the middle one, which few rows may have.
+        if self.scale is not None or (self.ordered and self.n_states >= 4):
+            found = self._average(states, scores, shares)
+        else:
+            votes = [(shares * (states == state)).sum(axis=0) for state in range(self.n_states)]
+            found = codes[np.argmax(votes, axis=0)]
+        if self.lacking is None:
+            return found
+        return np.where(is_missing, codes[self.lacking], found)
 
-    @cached_property
-    def _codes(self) -> np.ndarray:
-        return np.where(np.isnan(self.values), self.missing, self.values)
-
-    @cached_property
-    def _may_lack(self) -> bool:
-        """Tell whether the last state is a missing value."""
-        return bool(np.isnan(self.values[self.scale is not None :]).any())
-
-    def _chosen(self, states: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Return the state that most groups have, by weight."""
-        chosen, most = np.zeros(states.shape[1], dtype=np.int8), np.full(states.shape[1], -np.inf)
-        for state in range(self.n_states):
-            votes = (weights[:, None] * (states == state)).sum(axis=0)
-            np.copyto(chosen, state, where=votes > most)
-            np.maximum(most, votes, out=most)
-        return chosen
-
-    def _numbers(self, states: np.ndarray, scores: np.ndarray) -> np.ndarray:
-        """Return the numbers of states and scores, in every group; any for a missing value."""
-        if self.scale is None:
-            return self.values.take(states)
-        regular = self.scale.value(scores)
-        if self.n_states == 1:
-            return regular
-        return np.where(states == 0, regular, self.values.take(states))
+    def _average(self, states: np.ndarray, scores: np.ndarray, shares: np.ndarray) -> np.ndarray:
+        """Return the value that is nearest to the mean, or a mean with as many decimals."""
+        numbers = self.values.take(states)
+        if self.scale is not None:
+            numbers = np.where(states == 0, self.scale.value(scores), numbers)
+        numbers = np.where(shares > 0, numbers, 0.0)
+        means = (shares * numbers).sum(axis=0) / shares.sum(axis=0)
+        if self.scale is None or self.scale.lattice is not None:
+            between = (self.distinct[1:] + self.distinct[:-1]) / 2
+            return self.distinct[np.searchsorted(between, means)]
+        decimals = self.scale.decimals
+        return np.round(means, decimals) if decimals < _MOST_DECIMALS else means
 
     def resolved(self, combined: np.ndarray, codes: np.ndarray, places: np.ndarray) -> np.ndarray:
         """Return values in which merged rare categories are told apart: own or drawn ones."""
@@ -334,21 +297,6 @@ class ColumnParts:
         drawn = self.rare[(places * len(self.rare)).astype(np.int64)]
         found = np.where(np.isin(codes, self.rare), codes, drawn)
         return np.where(combined == _RARE, found, combined)
-
-    def _put_back(self, means: np.ndarray) -> np.ndarray:
-        """Return the nearest values of the column, or values with as many decimals."""
-        if self.scale is not None and self.scale.lattice is None:
-            return self.scale.put_back(means)
-        values, between = self._lattice
-        return values[np.searchsorted(between, means)]
-
-    @cached_property
-    def _lattice(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the distinct values of the column, and the midpoints between them."""
-        values = self.values[~np.isnan(self.values)]
-        if self.scale is not None and self.scale.lattice is not None:
-            values = np.union1d(self.scale.lattice, values)
-        return values, (values[1:] + values[:-1]) / 2
 
 
 def fit_parts(
@@ -378,9 +326,14 @@ def fit_parts(
         spread = np.std(present) if len(values) > 1 else 1.0
         ordered = column.kind != NOMINAL
         positions = np.zeros(len(values) + len(lacking))
-        if ordered:
+        if ordered and len(values):
             positions[: len(values)] = (values - np.mean(present)) / spread
-        return ColumnParts(np.r_[values, lacking], missing, ordered, positions, None, (), rare)
+        states = np.r_[values, lacking]
+        # Among labels, a missing one is None. Labels of users are not asked what they equal.
+        code = next((i for i, label in enumerate(column.values) if label is None), missing)
+        places = np.flatnonzero(np.isnan(states) if np.isnan(code) or code < 0 else states == code)
+        no_value = int(places[0]) if len(places) else None
+        return ColumnParts(states, missing, ordered, positions, values, None, (), rare, no_value)
     # A number with five times the share of an average number is a state of its own: spread over a
     # cell, its rows would move apart by group.
     share = min(max(5.0 / len(values), 0.05), 0.1)
@@ -394,7 +347,10 @@ def fit_parts(
     by_rows = ((4000, (-0.8, 0.0, 0.8)), (1000, (0.0,)), (0, ()))
     corners = next(corners for least, corners in by_rows if len(codes) >= least)
     states = np.r_[np.nan, atoms, lacking]
-    return ColumnParts(states, missing, False, np.zeros(len(states)), scale, corners, rare)
+    no_value = len(states) - 1 if lacking else None
+    return ColumnParts(
+        states, missing, False, np.zeros(len(states)), values, scale, corners, rare, no_value
+    )
 
 
 def _is_missing(codes: np.ndarray, missing: float) -> np.ndarray:
@@ -412,11 +368,8 @@ def moments(table: np.ndarray, parts: np.ndarray, n_groups: int) -> np.ndarray:
     """
     width = len(table)
     sums = np.zeros((N_FOLDS * n_groups, width, width))
-    # Sorted, so that each product is one call of BLAS on adjacent columns.
-    order = np.argsort(parts, kind="stable")
-    ends = np.searchsorted(parts[order], np.arange(len(sums) + 1))
-    for part, (start, end) in enumerate(zip(ends[:-1], ends[1:], strict=True)):
-        rows = table[:, order[start:end]]
+    for part in range(len(sums)):
+        rows = table[:, parts == part]
         sums[part] = rows @ rows.T
     return sums.reshape(N_FOLDS, n_groups, width, width)
 
@@ -471,7 +424,7 @@ _Within = tuple[np.ndarray, np.ndarray, np.ndarray]
 def fit_lines(
     by_fold: np.ndarray,
     *,
-    common_penalties: tuple[float, ...] = (1.0, 10.0, 100.0, 1000.0),
+    common_penalties: tuple[float, ...] = (1.0, 10.0, 100.0, 1000.0, 1e6),
     penalties_by_group: tuple[float, ...] = (3.0, 10.0, 30.0, 100.0, 300.0),
     n_differing: tuple[int, ...] = (4, 12, 48),
     least_gain: float = 2.0,
@@ -574,13 +527,16 @@ class NumberModel:
         The mean.
     knots : ndarray of shape (n_knots,)
         Quantiles of all residuals.
-    running : ndarray of shape (n_groups, n_bins + 1)
-        Distribution functions of the pooled rank, at equal distances.
+    running : ndarray of shape (n_groups, n_knots)
+        Distribution functions of residuals in groups, at the knots.
+    quantiles : ndarray of shape (16 * n_cells + 1,)
+        Quantiles of all scores, of which every sixteenth is the end of a cell.
     """
 
     lines: Linear
     knots: np.ndarray
     running: np.ndarray
+    quantiles: np.ndarray
 
     @property
     def differs(self) -> bool:
@@ -597,19 +553,32 @@ class NumberModel:
         """
         rows, known = np.arange(len(scores)), ~np.isnan(scores)
         residuals = scores - means[groups, rows]
-        grid, bins = (np.linspace(0, 1, n) for n in (len(self.knots), self.running.shape[1]))
-        inside = np.clip(residuals, self.knots[0], self.knots[-1])
-        pooled, ranks = np.interp(inside, self.knots, grid), uniforms.copy()
+        inside, ranks = np.clip(residuals, self.knots[0], self.knots[-1]), uniforms.copy()
         for group, running in enumerate(self.running):
             own = known & (groups == group)
             # Ranks stay below 1, so that the highest one is where the last rows are.
-            ranks[own] = np.minimum(np.interp(pooled[own], bins, running), 1.0 - 1e-12)
+            ranks[own] = np.minimum(np.interp(inside[own], self.knots, running), 1.0 - 1e-12)
         # Beyond the knots nothing is known: there, a residual keeps its distance from them.
         moved = means + np.nan_to_num(residuals - inside)
         for group, running in enumerate(self.running):
-            moved[group] += np.interp(np.interp(ranks, running, bins), grid, self.knots)
+            moved[group] += np.interp(ranks, running, self.knots)
         moved[groups[known], rows[known]] = scores[known]
         return moved
+
+    def masses(self, means: np.ndarray) -> np.ndarray:
+        """Return the probabilities of cells, for means of shape (2, n_groups, n_rows)."""
+        below = self.quantiles[16:-1:16, None, None, None] - means
+        for group, running in enumerate(self.running):
+            below[:, :, group] = np.interp(below[:, :, group], self.knots, running)
+        return np.diff(below, axis=0, prepend=0.0, append=1.0)
+
+    def cells(self, scores: np.ndarray) -> np.ndarray:
+        """Return the cells of scores."""
+        return _cells(self.quantiles[::16], scores)
+
+    def drawn(self, cells: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+        """Return scores in cells, distributed as all scores are."""
+        return np.interp(16 * (cells + uniforms), np.arange(len(self.quantiles)), self.quantiles)
 
 
 def fit_numbers(
@@ -632,7 +601,9 @@ def fit_numbers(
     lines = fit_lines(moments(table, folds * n_groups + groups, n_groups))
     residuals = scores - lines.of(features)[groups, 0, np.arange(len(scores))]
     grid = np.linspace(0, 1, n_knots)
-    knots = _increasing(np.quantile(residuals, grid))
+    knots = np.maximum.accumulate(np.quantile(residuals, grid))
+    # At least a minimum distance apart, as equal knots would make ranks of residuals ambiguous.
+    knots += 1e-9 * max(knots[-1] - knots[0], 1.0) * np.arange(n_knots)
     bins = (np.interp(residuals, knots, grid) * n_bins).astype(np.int64)
     # One fold is held out: the number of pseudo rows is a single choice among few.
     trained = folds != N_FOLDS - 1
@@ -646,7 +617,10 @@ def fit_numbers(
         return float((sizes * (_running(training, pseudo)[:, 1:] - found) ** 2).sum())
 
     best = min((np.inf, *pseudo_rows), key=error)
-    return NumberModel(lines, knots, _running(training + tested, best))
+    quantiles = np.quantile(scores, np.linspace(0, 1, 16 * n_bins + 1))
+    ends, found = np.linspace(0, 1, n_bins + 1), _running(training + tested, best)
+    running = np.array([np.interp(grid, ends, of_group) for of_group in found])
+    return NumberModel(lines, knots, running, quantiles)
 
 
 def _running(counts: np.ndarray, pseudo: float) -> np.ndarray:
@@ -661,13 +635,6 @@ def _running(counts: np.ndarray, pseudo: float) -> np.ndarray:
     return running / running[:, -1:]
 
 
-def _increasing(knots: np.ndarray) -> np.ndarray:
-    """Return knots that are at least a minimum distance apart."""
-    # Equal knots would make ranks of residuals ambiguous.
-    least = 1e-9 * max(knots[-1] - knots[0], 1.0)
-    return np.maximum.accumulate(knots) + least * np.arange(len(knots))
-
-
 # ----------------------------------------------------------------------------- states
 
 # Added to probabilities, so that one that is rounded to 0 has a logarithm.
@@ -680,16 +647,12 @@ def minimise(
     offset: np.ndarray,
     penalties: np.ndarray,
     start: np.ndarray | None = None,
-    *,
-    max_iter: int = 60,
-    last_gain: float = 0.005,
 ) -> tuple[np.ndarray, float]:
     """Return the slopes that minimise the penalised loss, and their loss without the penalty.
 
     `features` have one row per feature; `offset` and slopes have one per state. Slopes are found in
     coordinates in which the curvature is nearly the identity. If all rows have the same
-    probabilities, the curvature is a product of a matrix of states and one of features. Iterations
-    end when they gain less than `last_gain`: a hundredth of what a parameter gains by chance.
+    probabilities, the curvature is a product of a matrix of states and one of features.
     """
     n_states, n_rows = offset.shape
     width, rows = len(features), np.arange(n_rows)
@@ -720,10 +683,10 @@ def minimise(
         return penalised, (turns @ (axes.T @ gradient)[:, :, None]).ravel()
 
     first = np.zeros((n_states, width)) if start is None else start
-    result = optimize.minimize(
-        evaluated, ((axes.T @ first)[:, None] @ roots).ravel(), jac=True, method="L-BFGS-B",
-        options={"maxiter": max_iter, "maxcor": 8, "ftol": last_gain / n_rows},
-    )  # fmt: skip
+    flat = ((axes.T @ first)[:, None] @ roots).ravel()
+    # Iterations end when they gain a hundredth of what a parameter gains by chance.
+    options = {"maxiter": 60, "maxcor": 8, "ftol": 0.005 / n_rows}
+    result = optimize.minimize(evaluated, flat, jac=True, method="L-BFGS-B", options=options)
     slopes = slopes_at(result.x)
     return slopes, float(result.fun - 0.5 * (penalties * slopes**2).sum())
 
@@ -749,24 +712,36 @@ def fit_states(
     n_states: int,
     *,
     penalty: float = 3.0,
+    penalties_by_loss: tuple[float, ...] = (3.0, 30.0, 300.0, 1e6),
+    few_rows: int = 3000,
     most_rows: int = 20_000,
     rows_per_slope: int = 20,
 ) -> Linear:
     """Return the logits of states; slopes differ between groups if that lowers the held-out loss.
 
-    `features` have one row per feature; the `penalty` of common slopes is in rows. The model is
+    `features` have one row per feature; the `penalty` of common slopes is in rows. Up to `few_rows`
+    it is the one of `penalties_by_loss` with the least loss on held-out rows: with eight tables of
+    500 rows, this kept .003 more of the AUC of a target at the same AUC of the group. The model is
     fitted to at most `most_rows`, or to `rows_per_slope` for each feature and group if that is
     more.
     """
-    if n_states == 1:
-        return Linear(np.zeros((n_groups, 1)), np.zeros((1, 1, len(features))), False)
     # Half a row more of each, so that a state without rows has a logarithm.
     counts = np.bincount(states, minlength=n_states) + 0.5
     level = np.log(counts / counts.sum())
     few = slice(0, max(most_rows, rows_per_slope * n_groups * len(features)))
     states, features, groups, folds = states[few], features[:, few], groups[few], folds[few]
-    width, penalties = len(features), np.full(len(features), penalty)
-    offset = np.broadcast_to(level[:, None], (n_states, len(states)))
+    width, offset = len(features), np.broadcast_to(level[:, None], (n_states, len(states)))
+    trained, tested = folds != N_FOLDS - 1, folds == N_FOLDS - 1
+    known = features[:, trained], states[trained]
+    new = features[:, tested], states[tested]
+    if width and len(states) <= few_rows:
+        # With few rows slopes are mostly chance, and a column may depend on no other.
+        def held_out_loss(penalty: float) -> float:
+            slopes = minimise(*known, offset[:, trained], np.full(width, penalty))[0]
+            return _loss(Linear(level[None], slopes[None], False), *new, 0 * groups[tested])
+
+        penalty = min(penalties_by_loss, key=held_out_loss)
+    penalties = np.full(width, penalty)
     slopes, loss = minimise(features, states, offset, penalties)
     shifts = np.zeros((n_groups, n_states))
     if n_groups > 1:
@@ -780,18 +755,17 @@ def fit_states(
         if support > 0:
             slopes, shifts = found[:, :width], support * found[:, width:].T
     model = Linear(level + shifts, slopes[None], bool(shifts.any()))
-    trained, tested = folds != N_FOLDS - 1, folds == N_FOLDS - 1
     if n_groups == 1 or not width or not tested.any() or not trained.any():
         return model
-    tilted = _tilted(model, states[trained], features[:, trained], groups[trained])
-    rows = states[tested], features[:, tested], groups[tested]
+    tilted = _tilted(model, *known, groups[trained])
+    new_groups = groups[tested]
     # A gain of 1 in the logarithm of the likelihood is little, but of rows that were held out.
-    if _loss(tilted, *rows) < _loss(model, *rows) - 1.0:
-        return _tilted(model, states, features, groups)
+    if _loss(tilted, *new, new_groups) < _loss(model, *new, new_groups) - 1.0:
+        return _tilted(model, features, states, groups)
     return model
 
 
-def _tilted(model: Linear, states: np.ndarray, features: np.ndarray, groups: np.ndarray) -> Linear:
+def _tilted(model: Linear, features: np.ndarray, states: np.ndarray, groups: np.ndarray) -> Linear:
     """Return the model with group-specific slopes in addition to common ones."""
     # Of slopes, in rows; more than of common ones, as fewer rows tell of them.
     penalties = np.r_[np.full(len(features), 20.0), _INTERCEPTS]
@@ -805,7 +779,7 @@ def _tilted(model: Linear, states: np.ndarray, features: np.ndarray, groups: np.
     return Linear(both[:, :, -1], both[:, :, :-1], True)
 
 
-def _loss(model: Linear, states: np.ndarray, features: np.ndarray, groups: np.ndarray) -> float:
+def _loss(model: Linear, features: np.ndarray, states: np.ndarray, groups: np.ndarray) -> float:
     """Return the sum of logarithmic losses of rows in their own groups."""
     found = np.empty(len(states))
     for group, intercepts in enumerate(model.intercepts):

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -23,8 +23,16 @@ from skdpot.tables import (
     refuse_other_labels,
 )
 
-# Default advice for missing labels.
+# Advice for missing labels: by default, in a fit, and in new rows.
 _LEAVE_OUT = "Leave out these rows, or give them their own label, such as 'unknown'."
+_MISSING_IN_FIT = (
+    "FoundGroups(small='drop') leaves them as they are, and small='merge' counts them as a small "
+    "group; or leave out these rows, or give them their own label, such as 'unknown'."
+)
+_UNKNOWN_IN_NEW_ROWS = (
+    "FoundGroups(unknown='nearest') and DeclaredGroups(..., unknown='nearest') assign the group "
+    "with the most similar label; or leave out these rows."
+)
 
 
 def split_attribute(
@@ -51,11 +59,12 @@ def split_attribute(
     columns, reader_name = reader.sensitive_features, type(reader).__name__
     policy, private = group_policy(reader.groups), reader.epsilon is not None
     if fitted is not None:
-        may_miss, remedy = policy.unknown != "error" or fitted.take_missing, MISSING_IN_NEW_ROWS
-        declared = ()
+        remedy, declared = _UNKNOWN_IN_NEW_ROWS, ()
+        # Rows of the fit without a label may have had a place among the groups.
+        may_miss = policy.unknown != "error" or any(map(is_unlabelled, fitted.number))
     else:
+        remedy = _MISSING_IN_FIT
         may_miss = private or getattr(policy, "small", "error") != "error"
-        remedy = MISSING_IN_FIT
         # Columns without rows may stand for any.
         declared = getattr(policy, "labels", ()) if private and len(table) else ()
     how: dict[str, Any] = {"check": not private, "may_miss": may_miss, "remedy": remedy}
@@ -82,36 +91,13 @@ def split_attribute(
 
 
 def labels_of_columns(
-    table: Table,
-    columns: Any,
-    declared: Any = (),
-    *,
-    check: bool = True,
-    may_miss: bool = False,
-    remedy: str = _LEAVE_OUT,
+    table: Table, columns: Any, declared: Any = (), **how: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the label of every row from columns, and the positions of the other columns.
 
-    The options are those of `read_labels`; the types of columns must fit to `declared` groups.
+    Columns are given by names or positions, and their types must fit to `declared` groups. The
+    options are those of `_combined`.
     """
-    positions = attribute_positions(table, columns)
-    _refuse_other_types([table.series(j) for j in positions], declared)
-    labels = _combined([table.column(j).tolist() for j in positions], check=check)
-    if not may_miss:
-        names = [f"the sensitive attribute {table.names[j]!r}" for j in positions]
-        _refuse_missing(labels, names, remedy, counted=check)
-    return labels, np.setdiff1d(np.arange(table.X.shape[1]), positions)
-
-
-def _refuse_other_types(columns: list[Any], declared: Any) -> None:
-    """Raise if types of attributes show that no row is in a declared group."""
-    groups = [label if isinstance(label, tuple) else (label,) for label in declared]
-    for column, labels in zip(columns, zip(*groups, strict=False), strict=False):
-        refuse_other_labels(column, labels, "sensitive_features")
-
-
-def attribute_positions(table: Table, columns: Any) -> list[int]:
-    """Return the positions of columns that are given by names or positions."""
     shape = table.X.shape
     if len(shape) != 2:
         raise ValueError(
@@ -131,22 +117,25 @@ def attribute_positions(table: Table, columns: Any) -> list[int]:
             "sensitive_features must name one column of X, or several different ones, got "
             f"{columns!r}."
         )
-    return positions
+    _refuse_other_types([table.series(j) for j in positions], declared)
+    names = [f"the sensitive attribute {table.names[j]!r}" for j in positions]
+    labels = _combined([table.column(j).tolist() for j in positions], names, **how)
+    return labels, np.setdiff1d(np.arange(shape[1]), positions)
+
+
+def _refuse_other_types(columns: list[Any], declared: Any) -> None:
+    """Raise if types of attributes show that no row is in a declared group."""
+    groups = [label if isinstance(label, tuple) else (label,) for label in declared]
+    for column, labels in zip(columns, zip(*groups, strict=False), strict=False):
+        refuse_other_labels(column, labels, "sensitive_features")
 
 
 def read_labels(
-    values: Any,
-    name: str = "sensitive_features",
-    *,
-    check: bool = True,
-    may_miss: bool = False,
-    remedy: str = _LEAVE_OUT,
+    values: Any, name: str = "sensitive_features", *, check: bool = True, **how: Any
 ) -> np.ndarray:
     """Return the label of every row, or the tuple of its labels for several attributes.
 
-    Missing labels are None, and raise unless they are allowed. With `check`, infinite labels and
-    lists raise as well; without it, errors do not count rows. Errors use `name` for the labels, and
-    `remedy` as the advice about missing ones.
+    Errors use `name` for the labels, and the options are those of `_combined`.
 
     Examples
     --------
@@ -158,22 +147,18 @@ def read_labels(
     if not hasattr(values, "shape") and not np.isscalar(values) and values is not None:
         rows = [_label_of_row(row) for row in values] if not check else list(values)
         values = objects(rows) if not check else np.asarray(rows, dtype=object)
-    shape, names = np.shape(values), [name]
+    shape = np.shape(values)
     if len(shape) == 1:
-        labels = _combined([plain_values(values).tolist()], name, check)
-    elif len(shape) == 2 and shape[1] > 0:
-        table = Table(values)
-        labels = _combined([table.column(j).tolist() for j in range(shape[1])], name, check)
-        if shape[1] > 1:
-            names = [f"column {column!r} of {name}" for column in table.names]
-    else:
+        return _combined([plain_values(values).tolist()], [name], check=check, **how)
+    if len(shape) != 2 or not shape[1]:
         raise ValueError(
             f"{name} must have one label, or one row of labels, for every row of X; got an object "
             f"of shape {shape}. An estimator takes the name of a column in its constructor."
         )
-    if not may_miss:
-        _refuse_missing(labels, names, remedy, counted=check)
-    return labels
+    table = Table(values)
+    names = [f"column {column!r} of {name}" for column in table.names]
+    columns = [table.column(j).tolist() for j in range(shape[1])]
+    return _combined(columns, names, check=check, **how)
 
 
 def is_unlabelled(label: Any) -> bool:
@@ -188,72 +173,73 @@ def is_unlabelled(label: Any) -> bool:
     return label is None or (isinstance(label, tuple) and any(part is None for part in label))
 
 
-def _refuse_missing(labels: np.ndarray, names: list[str], remedy: str, *, counted: bool) -> None:
-    """Raise if labels are missing, and name the attribute and the number of rows."""
-    for place, name in enumerate(names):
-        parts = labels.tolist() if len(names) == 1 else [label[place] for label in labels.tolist()]
-        missing = [i for i, part in enumerate(parts) if part is None]
-        if not missing:
-            continue
-        where = "some rows"
-        if counted:
-            where = f"{len(missing)} of {len(parts)} rows, the first at position {missing[0]}"
-        raise ValueError(
-            f"{name} contains NaN or None: it is missing in {where}, so that these are in no "
-            f"group. {remedy}"
-        )
-
-
 def _position(table: Table, column: Any) -> int:
     """Return the position of a column, given its name or its position."""
-    n_columns = table.X.shape[1]
+    names = table.names
     # True is an integer in Python, and is more likely meant as a mask.
-    if isinstance(column, Integral) and not isinstance(column, bool | np.bool_):
-        if not -n_columns <= column < n_columns:
-            raise ValueError(
-                f"sensitive_features has the position {column}, and X has {n_columns} columns."
-            )
-        return int(column) % n_columns
-    if not isinstance(column, str):
+    if isinstance(column, bool | np.bool_) or not isinstance(column, Integral | str):
         raise ValueError(
             f"sensitive_features must be names or positions of columns of X, got {shown(column)}."
         )
-    if table.container == "array":
+    if isinstance(column, str) and column in names:
+        return names.index(column)
+    if isinstance(column, Integral) and -len(names) <= int(column) < len(names):
+        return int(column) % len(names)
+    if isinstance(column, str) and table.container == "array":
         raise ValueError(
             f"sensitive_features has the name {column!r}, and X is no data frame with names of "
             "columns. Use positions; or, in a pipeline, set_output(transform='pandas')."
         )
-    names = list(table.names)
-    if column not in names:
-        raise ValueError(
-            f"sensitive_features has the name {column!r}. {no_such_column(column, names)}"
-        )
-    return names.index(column)
+    raise ValueError(f"sensitive_features names no column. {no_such_column(column, names)}")
 
 
 def _combined(
-    columns: list[list[Any]], name: str = "sensitive_features", check: bool = True
+    columns: list[list[Any]],
+    names: list[str],
+    *,
+    check: bool = True,
+    may_miss: bool = False,
+    remedy: str = _LEAVE_OUT,
 ) -> np.ndarray:
-    """Return the labels of the intersections of columns, or raise if a label is missing."""
+    """Return the labels of the intersections of columns with these names, or raise.
+
+    Missing labels are None, and raise unless they are allowed; `remedy` is the advice about them.
+    With `check`, infinite labels and lists raise as well; without it, errors do not count rows.
+    """
     columns = [[None if is_missing(value) else value for value in one] for one in columns]
-    for column in columns if check else ():
-        try:
-            # Groups are found by hashing: what cannot be hashed is no label.
-            different = set(column)
-        except TypeError as error:
-            raise TypeError(
-                f"{name} holds what cannot be a label: the argument must be a string, a number, or "
-                "the like."
-            ) from error
-        if any(isinstance(value, float) and math.isinf(value) for value in different):
+    for column, name in zip(columns, names, strict=True):
+        if check:
+            _refuse_odd(column, name)
+        missing = [i for i, label in enumerate(column) if label is None]
+        if missing and not may_miss:
+            where = "some rows"
+            if check:
+                where = f"{len(missing)} of {len(column)} rows, the first at position {missing[0]}"
             raise ValueError(
-                f"{name} contains infinity for some rows. It is not a label. Leave out these rows, "
-                "or give them a label."
+                f"{name} contains NaN or None: it is missing in {where}, so that these are in no "
+                f"group. {remedy}"
             )
     # A tuple of one label would be another label than the scalar that a user declares.
     if len(columns) == 1:
         return objects(columns[0])
     return objects(list(zip(*columns, strict=True)))
+
+
+def _refuse_odd(labels: list[Any], name: str) -> None:
+    """Raise if labels are infinite, or lists and the like."""
+    try:
+        # Groups are found by hashing: what cannot be hashed is no label.
+        different = set(labels)
+    except TypeError as error:
+        raise TypeError(
+            f"{name} holds what cannot be a label: the argument must be a string, a number, or "
+            "the like."
+        ) from error
+    if any(isinstance(value, float) and math.isinf(value) for value in different):
+        raise ValueError(
+            f"{name} contains infinity for some rows. It is not a label. Leave out these rows, or "
+            "give them a label."
+        )
 
 
 def _label_of_row(row: Any) -> Any:
@@ -268,16 +254,6 @@ def _label_of_row(row: Any) -> Any:
 # The name of the group that small groups are merged into.
 OTHER = "other"
 _POLICIES = [StrOptions({"error", "nearest"})]
-
-# Advice for missing labels, in a fit and in new rows.
-MISSING_IN_FIT = (
-    "FoundGroups(small='drop') leaves them as they are, and small='merge' counts them as a small "
-    "group; or leave out these rows, or give them their own label, such as 'unknown'."
-)
-MISSING_IN_NEW_ROWS = (
-    "FoundGroups(unknown='nearest') and DeclaredGroups(..., unknown='nearest') assign the group "
-    "with the most similar label; or leave out these rows."
-)
 
 
 class FoundGroups(BaseEstimator):
@@ -367,13 +343,8 @@ class DeclaredGroups(BaseEstimator):
     def _make_groups(self, labels: np.ndarray) -> "Groups":
         """Return the declared groups with their rows; raise if either is without the other."""
         groups = declare_groups(self.labels)
-        missing = [label for label in dict.fromkeys(labels.tolist()) if label not in groups.number]
-        if missing:
-            raise ValueError(
-                f"{_unknown_rows(labels, groups.number)}, are in groups that were not declared: "
-                f"{_listed(missing)}. Declare these by groups, or leave out their rows."
-            )
-        codes = groups.encode(labels)
+        remedy = "Declare these by groups, or leave out their rows."
+        codes = groups.encode(labels, quoted=True, remedy=remedy)
         sizes = np.bincount(codes, minlength=len(groups.names))
         # A single row has no distribution.
         if (sizes < 2).any():
@@ -381,22 +352,15 @@ class DeclaredGroups(BaseEstimator):
                 f"the declared group {groups.names.tolist()[int(np.argmin(sizes))]!r} has fewer "
                 "than 2 rows. Declare only groups that have rows."
             )
-        return Groups(groups.names, codes, sizes, groups.number)
+        return replace(groups, codes=codes, sizes=sizes)
 
 
-def doubts_about_small_groups(
-    policy: FoundGroups | DeclaredGroups,
-    groups: "Groups",
-    *,
-    largest_error: float = 0.2,
-    probability: float = 0.05,
-    many_rows: int = 200,
-) -> str | None:
+def doubts_about_small_groups(policy: FoundGroups | DeclaredGroups, groups: "Groups") -> str | None:
     """Return a warning about groups that are too small for their distribution, or None.
 
     Rows are not private. By the inequality of Dvoretzky, Kiefer, Wolfowitz and Massart, shares of n
     rows below any value are off by at most ``sqrt(log(2 / q) / (2 n))``, except with probability q.
-    There is no warning if the user sets `min_size`, nor for fewer than `many_rows`, which are taken
+    There is no warning if the user sets `min_size`, nor for fewer than 200 rows, which are taken
     for an example.
 
     Examples
@@ -404,28 +368,40 @@ def doubts_about_small_groups(
     >>> import numpy as np
     >>> from skdpot.fairness._groups import FoundGroups, find_groups, doubts_about_small_groups
     >>> groups = find_groups(np.repeat(["a", "b"], [500, 12]))
-    >>> doubts_about_small_groups(FoundGroups(), groups).partition(", and")[0]
-    "the group 'b' has 12 rows"
+    >>> doubts_about_small_groups(FoundGroups(), groups)
+    "the group 'b' has fewer than the 47 rows that are needed to know its distribution: ...
     """
+    largest_error, probability = 0.2, 0.05
     needed = math.ceil(math.log(2 / probability) / (2 * largest_error**2))
     small = [g for g, size in enumerate(groups.sizes.tolist()) if 0 < size < needed]
-    if not small or getattr(policy, "min_size", 2) > 2 or groups.sizes.sum() < many_rows:
+    if not small or getattr(policy, "min_size", 2) > 2 or groups.sizes.sum() < 200:
         return None
     g = min(small, key=lambda g: groups.sizes[g])
-    others = f", and {len(small) - 1} further groups are as small" if len(small) > 1 else ""
+    others = ", and other groups are as small" if len(small) > 1 else ""
+    # No numbers of rows: a text that differs in each fold would be shown for each.
     return (
-        f"the group {groups.names.tolist()[g]!r} has {groups.sizes[g]} rows, and {needed} are "
-        "needed to know its distribution: then the share of rows below any value is off by at most "
+        f"the group {groups.names.tolist()[g]!r} has fewer than the {needed} rows that are needed "
+        "to know its distribution: then the share of rows below any value is off by at most "
         f"{largest_error} (with a probability of {100 * (1 - probability):.0f} %){others}. "
         "What is fair for such a group in these rows may not be in new ones. Merge small groups by "
         f"FoundGroups(min_size={needed}, small='merge'), or accept them by min_size."
+        + _hint_to_bands(groups.names.tolist())
+    )
+
+
+def _hint_to_bands(labels: list[Any], *, most_codes: int = 20) -> str:
+    """Return advice for an attribute that is a number, such as an age; empty for others."""
+    if len(labels) <= most_codes or not all(isinstance(label, Real) for label in labels):
+        return ""
+    return (
+        f" The attribute has {len(labels)} different numbers, each of which is a group: make bands "
+        "of it first, for example with pandas.cut."
     )
 
 
 def group_policy(groups: Any) -> FoundGroups | DeclaredGroups:
     """Return the policy of a parameter `groups` (None, labels, or a policy), or raise."""
-    if groups is None:
-        groups = FoundGroups()
+    groups = FoundGroups() if groups is None else groups
     if not isinstance(groups, FoundGroups | DeclaredGroups):
         groups = DeclaredGroups(groups)
     validate_parameters(groups)
@@ -453,30 +429,25 @@ class Groups:
     sizes: np.ndarray
     number: dict[Any, int]
 
-    @property
-    def take_missing(self) -> bool:
-        """Tell whether rows of the fit without a label had a place among the groups."""
-        return any(map(is_unlabelled, self.number))
-
     def encode(
-        self, labels: np.ndarray, unknown: str = "error", *, quoted: bool = False
+        self, labels: np.ndarray, unknown="error", *, quoted=False, remedy=_UNKNOWN_IN_NEW_ROWS
     ) -> np.ndarray:
         """Return the group number of each label, -1 for one that is left out; or raise.
 
-        For labels that no row of the fit had, `unknown` is ``"error"``, which raises, or
-        ``"nearest"``, the group of the label that differs in the fewest attributes, among those the
-        one with the closest numbers, and among those the merged or else the largest group. With
-        `quoted`, an error may name the unknown labels.
+        For labels that no row of the fit had, `unknown` is ``"error"``, which raises with a
+        `remedy`, or ``"nearest"``, the group of the label that differs in the fewest attributes,
+        among those the one with the closest numbers, and among those the merged or else the largest
+        group. With `quoted`, an error may name the unknown labels.
         """
-        missing = [label for label in dict.fromkeys(labels.tolist()) if label not in self.number]
+        rows = [i for i, label in enumerate(labels.tolist()) if label not in self.number]
+        missing = list(dict.fromkeys(labels[rows].tolist()))
         if missing and unknown == "error":
             # Labels of private rows are not quoted.
-            names = f": {_listed(missing)}" if quoted else ""
+            listed = [repr(label) for label in missing[:5]] + ["..."] * (len(missing) > 5)
+            names = f": {', '.join(listed)}" if quoted else ""
             raise ValueError(
-                f"{_unknown_rows(labels, self.number)}, are in groups that no row of the fit was "
-                f"in{names}. FoundGroups(unknown='nearest') and DeclaredGroups(..., "
-                "unknown='nearest') assign the group with the most similar label; or leave out "
-                "these rows."
+                f"{len(rows)} rows, the first at position {rows[0]}, are in groups that were "
+                f"neither declared nor in the fit{names}. {remedy}"
             )
         number = self.number | {label: self._nearest(label) for label in missing}
         return np.array([number[label] for label in labels.tolist()], dtype=np.intp)
@@ -523,7 +494,6 @@ def find_groups(
     """
     counts = Counter(labels.tolist())
     small = [label for label in counts if counts[label] < min_group_size or is_unlabelled(label)]
-    target: dict[Any, Any] = {label: label for label in counts}
     if small_groups != "drop" and len(labels) < min_group_size:
         raise ValueError(f"n_samples={len(labels)} is fewer than min_size={min_group_size}.")
     if small and small_groups == "error":
@@ -531,16 +501,19 @@ def find_groups(
             f"{len(small)} of {len(counts)} groups have fewer than {min_group_size} rows, the "
             f"smallest {min(counts.values())}. Merge them with FoundGroups(small='merge'), leave "
             "their rows as they are with small='drop', or use a smaller min_size."
+            + _hint_to_bands(list(counts))
         )
+    kept = sorted((label for label in counts if label not in small), key=label_order)
+    name_of = {label: label for label in kept}
     if small and small_groups == "merge":
-        target |= dict.fromkeys(small, _merged_into(counts, small, min_group_size))
-    elif small:
-        target = {label: label for label in counts if label not in small}
-    names = sorted(set(target.values()), key=label_order)
-    place = {name: g for g, name in enumerate(names)}
-    number = {label: place[target[label]] if label in target else -1 for label in counts}
+        enough = sum(counts[label] for label in {*small, OTHER}) >= min_group_size
+        # Where all groups are small there is no larger one to join.
+        merged = OTHER if enough or not kept else max(kept, key=counts.__getitem__)
+        name_of |= dict.fromkeys(small, merged)
+    names = sorted(set(name_of.values()), key=label_order)
     # New rows may also be labelled by the name of a merged group.
-    number |= place
+    place = {name: g for g, name in enumerate(names)}
+    number = dict.fromkeys(counts, -1) | {label: place[name_of[label]] for label in name_of} | place
     codes = np.array([number[label] for label in labels.tolist()], dtype=np.intp)
     sizes = np.bincount(codes + 1, minlength=len(names) + 1)[1:]
     return Groups(objects(names), codes, sizes, number)
@@ -555,39 +528,11 @@ def declare_groups(groups: Any) -> Groups:
     >>> declare_groups([("f", 1), ("m", 1)]).number
     {('f', 1): 0, ('m', 1): 1}
     """
-    if groups is None:
-        raise ValueError(
-            "groups must be declared: with epsilon, pass all labels as groups=[...] or "
-            "DeclaredGroups([...]). They may not be learned from private data."
-        )
     labels = read_labels(groups, "groups")
     number = {label: g for g, label in enumerate(labels.tolist())}
     if len(number) < len(labels) or not len(labels):
         raise ValueError(f"groups must be a list of different labels, got {shown(groups)}.")
-    nothing = np.empty(0, dtype=np.intp)
-    return Groups(labels, nothing, np.zeros(len(labels), dtype=np.intp), number)
-
-
-def _unknown_rows(labels: np.ndarray, number: dict[Any, int]) -> str:
-    rows = [i for i, label in enumerate(labels.tolist()) if label not in number]
-    return f"{len(rows)} rows, the first at position {rows[0]}"
-
-
-def _listed(labels: list[Any]) -> str:
-    """Return labels for an error message: not too many."""
-    return ", ".join(map(repr, labels[:5])) + (", ..." if len(labels) > 5 else "")
-
-
-def _merged_into(counts: Counter, small: list[Any], min_group_size: int) -> Any:
-    """Return the name of the group that all small ones are merged into."""
-    together = sum(counts[label] for label in {*small, OTHER})
-    # Where all groups are small there is no larger one to join.
-    if together >= min_group_size or len(small) == len(counts):
-        return OTHER
-    return min(
-        (label for label in counts if label not in small),
-        key=lambda x: (-counts[x], label_order(x)),
-    )
+    return Groups(labels, np.empty(0, np.intp), np.zeros(len(labels), np.intp), number)
 
 
 def _difference(label: Any, other: Any) -> tuple[int, float]:
@@ -602,7 +547,12 @@ def _difference(label: Any, other: Any) -> tuple[int, float]:
 
 def read_groups(policy: FoundGroups | DeclaredGroups, weights: Any) -> Groups:
     """Return the declared groups; raise if they or their weights are wrong."""
-    groups = declare_groups(policy.labels if isinstance(policy, DeclaredGroups) else None)
+    if not isinstance(policy, DeclaredGroups):
+        raise ValueError(
+            "groups must be declared: with epsilon, pass all labels as groups=[...] or "
+            "DeclaredGroups([...]). They may not be learned from private data."
+        )
+    groups = declare_groups(policy.labels)
     if len(groups.names) < 2:
         raise ValueError("a repair needs two or more groups, and one was declared.")
     # Wrong weights raise before anything is charged; the sizes are not known yet.

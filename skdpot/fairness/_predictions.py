@@ -22,9 +22,9 @@ sampling error for k above n^(1/4).
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from scipy.integrate import cumulative_trapezoid
 
 from skdpot.transport.barycenter import quantile_barycenter
 
@@ -63,6 +63,22 @@ class QuantileFunction:
         """Return the quantiles at ranks in [0, 1]; at a jump, its lower end."""
         return np.interp(-np.asarray(ranks), -self.ranks[::-1], self.values[::-1])
 
+    def mean(self, low, high):
+        """Return the means of the quantiles between ranks; of equal ranks, the quantile there."""
+        ends = cumulative_trapezoid(self.values, self.ranks, initial=0.0)
+
+        def area(ranks):
+            # Quantiles are linear between knots, and constant before the first.
+            at = np.maximum(np.searchsorted(self.ranks, ranks, side="right") - 1, 0)
+            return ends[at] + (ranks - self.ranks[at]) * (self.values[at] + self(ranks)) / 2.0
+
+        means, wide = self(low), high > low
+        low, high = low[wide], high[wide]
+        found = (area(high) - area(low)) / (high - low)
+        # Rounding must not change the order of means.
+        means[wide] = np.clip(found, means[wide], self.lower(high))
+        return means
+
 
 def resolution(scores: np.ndarray) -> float:
     """Return the unit that scores are rounded to before comparisons.
@@ -86,64 +102,75 @@ class GroupDistribution:
 
     Attributes
     ----------
+    quantiles : QuantileFunction
+        The quantiles at ranks. Two knots with one value are an atom, or a single prediction, whose
+        ranks are both the middle of its mass.
+    drawn : ndarray of shape (n_knots - 1,), dtype=bool
+        Between which neighbouring knots ranks are drawn; between others they are linear.
     sorted_scores : ndarray of shape (n,)
-        The predictions that it was estimated from.
-    values : ndarray of shape (n_values,)
-        Distinct predictions in increasing order: all atoms, and some of the others.
-    low, high : ndarray of shape (n_values,)
-        The ranks that a prediction with such a value may have: the ends of an atom's mass, and
-        twice the middle of a single prediction's.
+        The predictions that it was estimated from; none if they were counted in cells.
     """
 
+    quantiles: QuantileFunction
+    drawn: np.ndarray
     sorted_scores: np.ndarray
-    values: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
 
     @classmethod
-    def from_scores(cls, scores: np.ndarray, n_quantiles: int | None = None) -> "GroupDistribution":
+    def from_scores(cls, scores: np.ndarray, n_quantiles: int | str) -> "GroupDistribution":
         """Return the distribution of a sample of predictions.
 
-        Among the predictions without ties, about as many as there are quantiles are used, equally
-        spaced in rank, and the extremes. None uses all of them.
+        All atoms are knots. Among the predictions without ties, about as many as there are
+        quantiles are, equally spaced in rank, and the extremes. ``"auto"`` takes the square root of
+        the number of predictions.
         """
         n = len(scores)
+        n_quantiles = math.isqrt(n) if isinstance(n_quantiles, str) else n_quantiles
         values, counts = np.unique(scores, return_counts=True)
         ends = np.cumsum(counts)
         single = counts == 1
         low = np.where(single, ends - 0.5, ends - counts) / n
         high = np.where(single, ends - 0.5, ends) / n
-        number = np.cumsum(single) - 1
-        step = -(-int(single.sum()) // n_quantiles) if n_quantiles else 1
-        used = ~single | (number % max(step, 1) == max(step, 1) // 2)
+        step = max(math.ceil(single.sum() / n_quantiles), 1)
+        used = ~single | ((np.cumsum(single) - 1) % step == step // 2)
         # Without the extremes, ranks beyond them would have no anchor.
         used[[0, -1]] = True
-        return cls(np.sort(scores), values[used], low[used], high[used])
+        ranks = np.column_stack([low[used], high[used]]).ravel()
+        quantiles = QuantileFunction(ranks, np.repeat(values[used], 2))
+        return cls(quantiles, np.diff(quantiles.values) == 0, np.sort(scores))
 
-    @property
-    def quantiles(self) -> QuantileFunction:
-        """Return the quantiles at ranks; atoms are flat, and jumps are between them."""
-        return QuantileFunction(
-            np.column_stack([self.low, self.high]).ravel(), np.repeat(self.values, 2)
-        )
+    @classmethod
+    def from_cells(cls, edges: np.ndarray, masses: np.ndarray) -> "GroupDistribution":
+        """Return the distribution with masses above 0 in cells, within which it is even.
+
+        In a cell with far more mass than its neighbours, many predictions may be equal or nearly
+        equal, and counts do not show it. So ranks are drawn within the mass of the cell.
+        """
+        ends = np.append(0.0, np.cumsum(masses))
+        # The outermost cells have one neighbour, which counts twice.
+        padded = np.pad(masses, 1, mode="reflect")
+        neighbours = 0.5 * (padded[:-2] + padded[2:])
+        # And more than the mean of all cells, as noise alone makes empty neighbours differ.
+        crowded = masses > np.maximum(2.0 * neighbours, 1.0 / len(masses))
+        quantiles = QuantileFunction(np.minimum(ends / ends[-1], 1.0), edges)
+        return cls(quantiles, crowded, np.empty(0))
 
     def ranks(self, scores: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-        """Return the ranks of predictions, randomised within atoms."""
+        """Return the ranks of predictions; those that are drawn, by uniform random numbers."""
+        ranks, values = self.quantiles.ranks, self.quantiles.values
         # Searches, since there may be as many values as rows.
-        right = np.searchsorted(self.values, scores)
-        last = len(self.values) - 1
-        at = np.minimum(right, last)
-        known = self.values[at] == scores
-        inner = ~known & (right > 0) & (right <= last)
-        ranks = self.low[at] + uniforms * (self.high[at] - self.low[at])
-        i = right[inner]
-        below, above = self.values[i - 1], self.values[i]
-        share = (scores[inner] - below) / (above - below)
-        ranks[inner] = self.high[i - 1] + share * (self.low[i] - self.high[i - 1])
-        under, over = scores < self.values[0], scores > self.values[-1]
-        ranks[under] = self.low[0] * _tail(self.sorted_scores, scores[under])
-        ranks[over] = 1.0 - (1.0 - self.high[-1]) * _tail(-self.sorted_scores[::-1], -scores[over])
-        return ranks
+        right = np.searchsorted(values, scores)
+        known = values[np.minimum(right, len(values) - 1)] == scores
+        # Beyond the knots, the outermost piece.
+        at = np.clip(np.where(known, right, right - 1), 0, len(values) - 2)
+        below, above = values[at], values[at + 1]
+        even = ~self.drawn[at]
+        places = np.divide(scores - below, above - below, out=uniforms.copy(), where=even)
+        found = ranks[at] + np.clip(places, 0.0, 1.0) * (ranks[at + 1] - ranks[at])
+        if len(self.sorted_scores):
+            under, over = scores < values[0], scores > values[-1]
+            found[under] = ranks[0] * _tail(self.sorted_scores, scores[under])
+            found[over] = 1.0 - (1.0 - ranks[-1]) * _tail(-self.sorted_scores[::-1], -scores[over])
+        return found
 
     def largest_shift(self) -> float:
         """Return the largest difference between a rank and the share of lower predictions.
@@ -152,11 +179,10 @@ class GroupDistribution:
         largest at a prediction, on one of its sides.
         """
         values, counts = np.unique(self.sorted_scores, return_counts=True)
-        upto = np.cumsum(counts)
-        n, ones = len(self.sorted_scores), np.ones(len(values))
-        below = np.abs(self.ranks(values, 0.0 * ones) - (upto - counts) / n)
-        above = np.abs(self.ranks(values, ones) - upto / n)
-        return float(max(below.max(), above.max()))
+        upto = np.cumsum(counts) / counts.sum()
+        below = self.ranks(values, np.zeros(len(values))) - np.append(0.0, upto[:-1])
+        above = self.ranks(values, np.ones(len(values))) - upto
+        return float(np.abs([below, above]).max())
 
 
 def _tail(sorted_scores: np.ndarray, scores: np.ndarray) -> np.ndarray:
@@ -177,7 +203,7 @@ class PredictionBarycenter:
 
     Attributes
     ----------
-    groups : list of GroupDistribution or of CellDistribution
+    groups : list of GroupDistribution
         The groups.
     quantiles : QuantileFunction
         The average of their quantile functions.
@@ -188,32 +214,19 @@ class PredictionBarycenter:
         Predictions are rounded to multiples of it before they are ranked.
     """
 
-    groups: Sequence[Any]
+    groups: Sequence[GroupDistribution]
     quantiles: QuantileFunction
     objective: float
     unit: float
 
     @classmethod
     def from_scores(
-        cls,
-        samples: Sequence[np.ndarray],
-        weights: np.ndarray,
-        n_quantiles: int | str | None = None,
+        cls, samples: Sequence[np.ndarray], weights: np.ndarray, n_quantiles: int | str
     ) -> "PredictionBarycenter":
-        """Return the barycenter of samples of predictions.
-
-        ``"auto"`` takes the square root of a group's size as its `n_quantiles`.
-        """
+        """Return the barycenter of samples of predictions, by a number of quantiles of each."""
         unit = resolution(np.concatenate(samples))
         samples = [rounded(sample, unit) for sample in samples]
-        numbers = [
-            math.isqrt(len(sample)) if isinstance(n_quantiles, str) else n_quantiles
-            for sample in samples
-        ]
-        groups = [
-            GroupDistribution.from_scores(sample, number)
-            for sample, number in zip(samples, numbers, strict=True)
-        ]
+        groups = [GroupDistribution.from_scores(sample, n_quantiles) for sample in samples]
         # Of the samples themselves, not of the knots that smooth them.
         objective = quantile_barycenter(samples, weights).objective
         return cls(groups, _average(groups, weights), objective, unit)
@@ -223,22 +236,30 @@ class PredictionBarycenter:
         cls, edges: np.ndarray, masses: np.ndarray, weights: np.ndarray
     ) -> "PredictionBarycenter":
         """Return the barycenter of groups with known masses in cells."""
-        groups = [CellDistribution(edges, of_group) for of_group in masses]
+        groups = [GroupDistribution.from_cells(edges, of_group) for of_group in masses]
         average = _average(groups, weights)
-        objective = sum(
-            weight * _squared_distance(group.quantiles, average)
-            for weight, group in zip(weights, groups, strict=True)
-        )
-        return cls(groups, average, float(objective), resolution(edges))
+        distances = [_squared_distance(group.quantiles, average) for group in groups]
+        return cls(groups, average, float(weights @ distances), resolution(edges))
 
-    def move(self, scores: np.ndarray, codes: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-        """Return moved predictions of groups; predictions with code -1 stay."""
+    def move(
+        self, scores: np.ndarray, codes: np.ndarray, uniforms: np.ndarray | None
+    ) -> np.ndarray:
+        """Return moved predictions of groups; predictions with code -1 stay.
+
+        The ranks of ties are drawn by uniform random numbers. Without these, ties get the mean of
+        all images that could be drawn: a monotone function of the prediction in every group. Its
+        mean is that of the barycenter, as in all groups, and its variance is smaller.
+        """
         # Rows in no group keep their predictions.
         moved = scores.copy()
         for g, group in enumerate(self.groups):
             rows = np.flatnonzero(codes == g)
-            ranks = group.ranks(rounded(scores[rows], self.unit), uniforms[rows])
-            moved[rows] = self.quantiles(ranks)
+            values = rounded(scores[rows], self.unit)
+            if uniforms is not None:
+                moved[rows] = self.quantiles(group.ranks(values, uniforms[rows]))
+                continue
+            low, high = (group.ranks(values, np.full(len(rows), end)) for end in (0.0, 1.0))
+            moved[rows] = self.quantiles.mean(low, high)
         return moved
 
 
@@ -259,14 +280,12 @@ def _squared_distance(one: QuantileFunction, other: QuantileFunction) -> float:
     return float(np.diff(ranks) @ squares / 3.0)
 
 
-def _average(groups: Sequence[Any], weights: np.ndarray) -> QuantileFunction:
+def _average(groups: Sequence[GroupDistribution], weights: np.ndarray) -> QuantileFunction:
     """Return the exact weighted average of quantile functions, with the knots of all."""
     functions = [group.quantiles for group in groups]
     ranks = np.unique(np.concatenate([function.ranks for function in functions]))
-    lower, upper = np.zeros(len(ranks)), np.zeros(len(ranks))
-    for weight, function in zip(weights, functions, strict=True):
-        lower += weight * function.lower(ranks)
-        upper += weight * function(ranks)
+    lower = np.average([function.lower(ranks) for function in functions], axis=0, weights=weights)
+    upper = np.average([function(ranks) for function in functions], axis=0, weights=weights)
     return QuantileFunction(np.repeat(ranks, 2), np.column_stack([lower, upper]).ravel())
 
 
@@ -292,79 +311,6 @@ def number_of_cells(n_records: float, deviation: float) -> int:
     bend = 81.0 / 8.0 * math.exp(-0.5) / math.sqrt(2.0 * math.pi)
     number = round((4.0 * bend * n_records / deviation) ** 0.4)
     return min(max(number, 2), MOST_CELLS)
-
-
-def cell_edges(low: float, high: float, n_cells: int, *, probabilities: bool) -> np.ndarray:
-    """Return the edges of cells: equally wide, or quantiles of probabilities.
-
-    Probabilities of a rare class are near 0, and those of a common one near 1. Cells are equally
-    wide on the scale of the arcsine of the root, and so narrower there.
-
-    Examples
-    --------
-    >>> from skdpot.fairness._predictions import cell_edges
-    >>> cell_edges(0.0, 1.0, 4, probabilities=True).round(2)
-    array([0.  , 0.15, 0.5 , 0.85, 1.  ])
-    """
-    shares = np.linspace(0.0, 1.0, n_cells + 1)
-    if probabilities:
-        # On this scale the variance of a share is the same near 0, 1 and one half.
-        shares = np.sin(0.5 * np.pi * shares) ** 2
-    return low + (high - low) * shares
-
-
-def cell_numbers(scores: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Return the cell of each score; scores beyond the range are in the outermost cells."""
-    # The upper end of the range belongs to the last cell, which is closed.
-    return np.clip(np.searchsorted(edges, scores, side="right") - 1, 0, len(edges) - 2)
-
-
-@dataclass(frozen=True, eq=False)
-class CellDistribution:
-    """The distribution of the predictions of one group, known by its masses in cells.
-
-    Attributes
-    ----------
-    edges : ndarray of shape (n_cells + 1,)
-        Increasing.
-    masses : ndarray of shape (n_cells,)
-        Above 0, with sum 1.
-    """
-
-    edges: np.ndarray
-    masses: np.ndarray
-
-    @property
-    def quantiles(self) -> QuantileFunction:
-        """Return the quantiles at ranks; mass is spread evenly within a cell."""
-        return QuantileFunction(self._cumulative, self.edges)
-
-    @property
-    def _cumulative(self) -> np.ndarray:
-        ends = np.concatenate([[0.0], np.cumsum(self.masses)])
-        return np.minimum(ends / ends[-1], 1.0)
-
-    @property
-    def _crowded(self) -> np.ndarray:
-        """Return which cells have far more mass than their neighbours."""
-        # The outermost cells have one neighbour, which counts twice.
-        padded = np.pad(self.masses, 1, mode="reflect")
-        neighbours = 0.5 * (padded[:-2] + padded[2:])
-        # And more than the mean of all cells, as noise alone makes empty neighbours differ.
-        return self.masses > np.maximum(2.0 * neighbours, 1.0 / len(self.masses))
-
-    def ranks(self, scores: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-        """Return the ranks of predictions.
-
-        Ranks are linear within a cell, in the order of predictions. In a cell with far more mass
-        than its neighbours, many predictions may be equal or nearly equal, and counts do not show
-        it. So ranks are drawn within the mass of the cell, by uniform random numbers.
-        """
-        cells = cell_numbers(scores, self.edges)
-        places = (scores - self.edges[cells]) / np.diff(self.edges)[cells]
-        places = np.where(self._crowded[cells], uniforms, np.clip(places, 0.0, 1.0))
-        low, high = self._cumulative[cells], self._cumulative[cells + 1]
-        return low + places * (high - low)
 
 
 def shrunk_masses(noisy: np.ndarray, deviation: float) -> np.ndarray:

@@ -1,6 +1,5 @@
 """A repair that moves rows, so that no model can distinguish their groups."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
@@ -26,6 +25,7 @@ from skdpot._sklearn_compat import (
     output_container,
     validate_parameters,
 )
+from skdpot.fairness._computed import find_computed, read_computed
 from skdpot.fairness._conditional import ConditionalRepair
 from skdpot.fairness._groups import (
     DeclaredGroups,
@@ -40,6 +40,7 @@ from skdpot.fairness._repair import (
     automatic_method,
     in_cells,
     map_of_counts,
+    not_computed,
     open_repair,
     plan_repair,
     positions_of,
@@ -53,12 +54,12 @@ from skdpot.fairness._supports import (
     BLEND_DRAW,
     CandidateSupport,
     FreeSupport,
-    Support,
     blend,
+    labelled,
     row_keys,
     uniforms,
 )
-from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.charging import ReleasePlan, useless_releases_are_allowed
 from skdpot.privacy.noise import make_source
 from skdpot.tables import (
     NOMINAL,
@@ -67,16 +68,11 @@ from skdpot.tables import (
     Table,
     as_array,
     find_columns,
-    labels_of,
     make_table,
     objects,
     read_codes,
 )
 from skdpot.transport import load_compiler, load_solver
-
-# Floating-point warnings and errors may depend on private values.
-_SILENT = np.errstate(all="ignore")
-Method = Support | ConditionalRepair
 
 
 class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
@@ -111,9 +107,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         :class:`~skdpot.fairness.ConditionalRepair`. The third choice is a
         :class:`~skdpot.fairness.CandidateSupport` object. ``"auto"`` is a support for at most
         three columns that are all numeric, and conditional otherwise. With epsilon, ``"auto"`` is
-        conditional for more than three columns of any type if `delta` is above 0 and rows times
-        epsilon are at least 25 times groups times columns, or if a histogram of the columns would
-        have more than 4096 cells. To search over parameters such as
+        conditional if `delta` is above 0 and there are more than three columns of any type, or a
+        histogram of them would have more than 4096 cells. To search over parameters such as
         ``method__max_rows``, pass an object, not a name.
     weights : {"proportional", "uniform"}, dict or array-like, default="proportional"
         Weights of the groups in the barycenter: proportional to size, which moves rows least;
@@ -153,8 +148,15 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         Columns, by name or position, that may differ between groups for good reasons. They are not
         changed. Among rows with the same values in them, the other columns get the same
         distribution in all groups (conditional demographic parity). Needs the conditional method.
+    computed : dict, default=None
+        Formulas of numeric columns that are functions of other numeric columns, in the language of
+        `pandas.DataFrame.eval`: ``{"ratio": "loan / price"}``. Such columns are not moved, but
+        computed from moved ones. None finds them without epsilon: copies, steps such as age bands,
+        sums, products, ratios and other functions that hold for held-out rows. ``{}`` has none.
     epsilon : float, default=None
-        Privacy parameter of a fit; None is a fit without privacy.
+        Privacy parameter of a fit; None is a fit without privacy. If noise for so many rows, groups
+        and columns would show the groups better than the rows do, the fit is refused before the
+        charge, and the error says what helps: see `preview`.
     delta : float, default=None
         None or 0 means Laplace noise; a value above 0 means Gaussian noise, which the conditional
         method needs.
@@ -201,10 +203,16 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         Labels of the groups: scalars, or tuples for several attributes.
     group_weights_ : ndarray of shape (n_groups,)
         Their weights in the barycenter.
+    computed_features_ : dict
+        The columns that are computed from others, each with its formula in words.
+    n_rows_changed_ : int or None
+        Number of rows of the fit that a full repair changes; None with epsilon. If it is 0, there
+        is a warning.
     certificate_ : FairnessCertificate or None
         Upper bounds for new rows after a full repair, with confidence 95 %, computed from held-out
-        rows. ``group_auc`` bounds how well a classifier predicts the group, and ``parity_gap`` the
-        difference of rates of its decisions. ``print(certificate_)`` says what is not certified.
+        rows. ``group_auc`` bounds how well classifiers predict the group, ``group_auc_before`` is
+        the AUC without the repair, and ``parity_gap`` bounds the difference of rates of their
+        decisions. ``print(certificate_)`` says what is not certified.
         None with epsilon, with `conditional_on`, for supports, for small groups, and if the method
         holds out no rows.
     privacy_guarantee_ : PrivacyGuarantee or None
@@ -226,8 +234,13 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
     equal error rates, and is no statement about single rows: see the user guide.
 
     *The conditional method* repairs the columns in their order, after those of `conditional_on`.
-    Numbers stay in their range, and columns with few values keep these values. If no classifier
-    predicts the group of held-out rows, no row is moved (``tol``).
+    Numbers stay in their range, and columns with few values keep these values. The share of
+    missing values is the mean of those of the groups. Groups that no classifier tells apart in
+    held-out rows share one map. If there are no others (``tol``), or if the repair made the groups
+    easier to find in held-out rows, no row is moved, and there is a warning.
+
+    *Columns that are functions of others* are not moved, but computed from moved ones. Otherwise
+    the function would fail for the rows that are moved, and show their group.
 
     *A support* moves new rows to its points. The share of a group that goes to each point is
     estimated from the fitted rows of the group. So more rows per point give more fairness, and
@@ -240,7 +253,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
     *With epsilon*, two data sets are neighbours if they differ in the values, and possibly the
     group, of one row. Counts by group and cell change by 2 in the l1 norm and by sqrt(2) in the l2
     norm. For the sketch of a conditional fit see this :ref:`proof <private-tables>`. Only noisy
-    group sizes are used. No value raises an error or a warning, because that would reveal it.
+    group sizes are used. No value raises an error or a warning, because that would reveal it; a map
+    that moves no row warns, as a function of the release.
     Numbers are clipped to their bounds, also infinite ones, and read from text where it is a
     number. Rows with a missing number, or with another value in its place, are ignored, and so are
     rows of undeclared groups. An undeclared label is missing. Only what the types of columns show
@@ -296,6 +310,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         "missing": [StrOptions({"error", "category"})],
         "groups": ["array-like", FoundGroups, DeclaredGroups, None],
         "conditional_on": [str, Integral, "array-like", None],
+        "computed": [dict, None],
         "epsilon": [Interval(Real, 0, None, closed="neither"), None],
         "delta": [Interval(Real, 0, 1, closed="left"), None],
         "bounds": "no_validation",
@@ -305,8 +320,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }  # fmt: skip
-
-    _fitted: FairMap
 
     # Default routing of the attribute.
     __metadata_request__fit = {"sensitive_features": True}
@@ -324,6 +337,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         missing="error",
         groups=None,
         conditional_on=None,
+        computed=None,
         epsilon=None,
         delta=None,
         bounds=None,
@@ -342,6 +356,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         self.missing = missing
         self.groups = groups
         self.conditional_on = conditional_on
+        self.computed = computed
         self.epsilon = epsilon
         self.delta = delta
         self.bounds = bounds
@@ -410,7 +425,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         fitted = self.fit(X, y, sensitive_features=sensitive_features)
         return fitted.transform(X, sensitive_features=sensitive_features)
 
-    @_SILENT
+    # Floating-point warnings and errors may depend on private values.
+    @np.errstate(all="ignore")
     def transform(self, X, *, sensitive_features=None) -> Any:
         """Repair rows, including new ones.
 
@@ -443,23 +459,20 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         fitted = self._fitted
         table, labels, _ = self._read(X, sensitive_features, fitted.groups)
         missing = self._missing(fitted.transport.method == "conditional")
-        codes = read_codes(table, fitted.columns, missing)
+        codes = read_codes(table, fitted.every, missing)
         unknown = group_policy(self.groups).unknown
         groups = fitted.groups.encode(labels, unknown, quoted=self.epsilon is None)
-        values = self._moved(fitted, missing, table, codes, groups)
+        values = self._moved(fitted, table, codes, groups)
         container = output_container(self)
         if container == "default":
             return as_array(values)
         # Numbers have the type of this table, and labels that of the fit.
-        dtypes = [
-            table.dtype(column.position) if column.dtype is None else column.dtype
-            for column in fitted.columns
-        ]
+        dtypes = [column.dtype or table.dtype(column.position) for column in fitted.every]
         return make_table(
             container, self.get_feature_names_out(), values, dtypes, getattr(table.X, "index", None)
         )
 
-    @_SILENT
+    @np.errstate(all="ignore")
     def repair(self, X, y, *, sensitive_features=None):
         """Repair rows together with their labels, for training (the paper's procedure).
 
@@ -499,22 +512,20 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             raise ValueError("repair needs y: the labels that are to be repaired with the rows.")
         # A clone reads the columns of X, so that this object does not change.
         rows = clone(self)._validate(X, sensitive_features)
-        table = Table(X)
-        check_consistent_length(table.X, y)
-        # A column vector is one target; more than one column is refused.
+        check_consistent_length(rows.codes, y)
+        # A column vector is one label for each row; more than one column is refused.
         y = column_or_1d(y, warn=True)
         if type_of_target(y, input_name="y").startswith("continuous"):
-            target, numbers = Column("y", NUMERIC), y.astype(np.float64)
+            label, numbers = Column("y", NUMERIC), y.astype(np.float64)
         else:
             classes, numbers = np.unique(y, return_inverse=True)
-            target = Column("y", NOMINAL, values=tuple(classes.tolist()))
-        # The target is one more column, and gets its place in the joint distribution.
+            label = Column("y", NOMINAL, values=tuple(classes.tolist()))
+        # The label is one more column, and gets its place in the joint distribution.
         joint = np.column_stack([rows.codes, numbers])
-        columns = [*rows.columns, target]
-        rows = replace(rows, columns=columns, codes=joint)
+        every, columns = [*rows.every, label], [*rows.columns, label]
+        rows = replace(rows, every=every, columns=columns, codes=joint)
         fitted = open_repair(self, rows, certified=False)
-        missing = self._missing(isinstance(rows.method, ConditionalRepair))
-        values = self._moved(fitted, missing, table, joint, fitted.groups.codes, y)
+        values = self._moved(fitted, rows.table, joint, fitted.groups.codes, y)
         return as_array(values[:-1]), values[-1].astype(y.dtype)
 
     def get_feature_names_out(self, input_features=None):
@@ -539,7 +550,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         """
         check_is_fitted(self, "groups_")
         names = super().get_feature_names_out(input_features)
-        return names[[column.position for column in self._fitted.columns]]
+        return names[[column.position for column in self._fitted.every]]
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -575,38 +586,30 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
 
     def _validate(self, X, sensitive_features) -> RepairRows:
         table, labels, kept = self._read(X, sensitive_features)
+        if not len(table):
+            raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
         return self._rows(table, labels, kept, len(table))
 
     def _declared(self, n_records: int, columns: Any) -> RepairRows:
-        table = columns
         if not hasattr(columns, "shape"):
             # Of a number of columns no types are known, so none are refused.
-            table = np.empty((0, count_columns(columns)))
-        elif len(columns):
+            columns = np.empty((0, count_columns(columns)))
+        if columns.shape[0]:
             raise ValueError("columns must be a table without rows, such as X[:0].")
-        labels = np.empty(0, dtype=object)
-        beside = labels if self.sensitive_features is None else None
-        read = self._read(table, beside, fewest=0)
-        return self._rows(*read, n_records)
+        beside = np.empty(0, dtype=object) if self.sensitive_features is None else None
+        return self._rows(*self._read(columns, beside), n_records)
 
-    def _read(
-        self, X, sensitive_features, fitted=None, fewest=1
-    ) -> tuple[Table, np.ndarray, np.ndarray]:
+    def _read(self, X, sensitive_features, fitted=None) -> tuple[Table, np.ndarray, np.ndarray]:
         """Return rows as a table, the label of each, and the positions of the other columns."""
         table = Table(X if self.epsilon is None else in_cells(X))
-        reset = fitted is None
+        new = fitted is None
         if table.container != "array":
-            validate_data(self, X, skip_check_array=True, reset=reset)
-            if reset and len(table) < fewest:
-                raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
+            validate_data(self, X, skip_check_array=True, reset=new)
         else:
             # Missing values are for the policy `missing`, and private values raise nothing.
-            options: dict[str, Any] = {
-                "dtype": None,
-                "ensure_all_finite": False,
-                "ensure_min_samples": fewest,
-            }
-            table.X = validate_private_data(self, table.X, reset=reset, **options)
+            table.X = validate_private_data(
+                self, table.X, reset=new, dtype=None, ensure_all_finite=False, ensure_min_samples=0
+            )
         labels, kept = split_attribute(self, table, sensitive_features, fitted)
         if not len(kept):
             raise ValueError(
@@ -620,7 +623,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
     ) -> RepairRows:
         """Return the rows of a fit, and the public facts about their repair; or raise."""
         private = self.epsilon is not None
-        columns = find_columns(
+        every = find_columns(
             table,
             kept,
             categorical_features=self.categorical_features,
@@ -638,10 +641,16 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
                 "the categories of a column; leave out rows that have missing numbers, or fill in "
                 "a number that is public."
             )
-        policy = group_policy(self.groups)
-        public = columns, n_records, policy, self.epsilon, self.delta
-        method = self._method(partial(automatic_method, *public))
+        computed = () if self.computed is None else read_computed(self.computed, every)
+        columns = [every[j] for j in not_computed(every, computed)]
+        method = self._method(partial(automatic_method, columns, self.epsilon, self.delta))
         is_conditional = isinstance(method, ConditionalRepair)
+        # A support refuses missing numbers here.
+        codes = None if private else read_codes(table, every, self._missing(is_conditional))
+        if codes is not None and self.computed is None and method.candidates is None:
+            not_moved = positions_of(self.conditional_on, every)
+            computed = find_computed(every, codes, np.random.default_rng(0), not_moved)
+            columns = [every[j] for j in not_computed(every, computed)]
         method._check(self.epsilon, self.delta)
         fixed = positions_of(self.conditional_on, columns)
         if fixed and not is_conditional:
@@ -650,18 +659,18 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             # What is missing on this machine is missed before a budget is charged.
             load_compiler()
             load_solver()
-        groups = read_groups(policy, self.weights) if private else None
+        groups = read_groups(group_policy(self.groups), self.weights) if private else None
         candidates = read_candidates(method, columns)
         box = read_box(self.bounds, columns) if private else None
-        codes = None if private else read_codes(table, columns, self._missing(is_conditional))
         # Columns without rows may stand for any.
         if private and len(table):
             refuse_types(table, columns)
         return RepairRows(
-            columns, method, fixed, box, candidates, groups, n_records, table, labels, codes
-        )
+            every, computed, columns, method, fixed, box, candidates, groups, n_records, table,
+            labels, codes,
+        )  # fmt: skip
 
-    def _method(self, automatic: Callable[[], Method]) -> Method:
+    def _method(self, automatic: Any) -> Any:
         """Return the method of the parameter, or raise if it is wrong."""
         by_name = {"auto": automatic, "support": FreeSupport, "conditional": ConditionalRepair}
         method = by_name[self.method]() if isinstance(self.method, str) else self.method
@@ -685,17 +694,29 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
 
     def _keep(self, plan, fitted: FairMap) -> None:
         # Private state: the map alone, of which all attributes are parts.
-        self._fitted = fitted
+        self._fitted, every = fitted, fitted.every
         self.groups_, self.group_weights_ = fitted.groups.names, fitted.weights
-        self.certificate_ = fitted.certificate
-        for name, value in fitted.transport.attributes().items():
-            setattr(self, name, value)
+        self.certificate_, self.n_rows_changed_ = fitted.certificate, fitted.n_changed
+        self.computed_features_ = {every[one.position].name: one.text for one in fitted.computed}
+        self.__dict__.update(fitted.transport.attributes())
         if len(self.groups_) < 2:
             warn_user("all rows are in one group, so there is nothing to repair.")
+        unmoved = self.epsilon is not None and not fitted.transport.moves
+        # A function of the release: that nothing is moved tells no more of a record than the map.
+        if unmoved and not useless_releases_are_allowed(self._permit):
+            why = (
+                f"the columns {list(fitted.tied)} nearly determine each other, and a private map "
+                "would break that. Leave one of them out, or declare it in `computed`."
+                if fitted.tied
+                else "in what was released, the groups do not differ by more than its errors may "
+                "explain. More rows, a larger epsilon or fewer columns may change that."
+            )
+            warn_user(
+                f"no row is changed: {why} FairBarycenterRegressor(epsilon=...), which repairs "
+                "predictions, needs far fewer rows."
+            )
 
-    def _moved(
-        self, fitted: FairMap, missing: str, table: Table, codes, groups, y=None
-    ) -> list[np.ndarray]:
+    def _moved(self, fitted: FairMap, table: Table, codes, groups, y=None) -> list[np.ndarray]:
         """Return partly moved rows, as columns in the user's terms."""
         seed = check_random_state(self.random_state).randint(2**63 - 1, dtype=np.int64)
         keys = row_keys(seed, codes, groups)
@@ -704,12 +725,15 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         original = [
             None if column.kind == NUMERIC
             else objects(y) if column.position is None
-            else labels_of(table, column, missing)
-            for column in fitted.columns
+            else table.labels(column.position)
+            for column in fitted.every
         ]  # fmt: skip
         moved, level, drawn = groups != -1, float(self.repair_level), uniforms(keys, BLEND_DRAW)
         if self.interpolation == "mixture":
             moved, level = moved & (drawn < level), 1.0
             # All of a row or nothing of it, so that the group has a mixture of two distributions.
             images = np.where(moved[:, None], images, codes)
-        return blend(fitted.columns, original, codes, images, moved, drawn, level)
+        blended = blend(fitted.every, codes, images, moved, drawn, level)
+        for column in fitted.computed:
+            blended[:, column.position] = column.updated(blended, codes)
+        return labelled(fitted.every, original, codes, blended)

@@ -1,7 +1,7 @@
 """Rows as points, the support of their barycenter, and the groups' couplings with it."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
@@ -10,13 +10,13 @@ import numpy as np
 from joblib import Parallel, delayed
 from scipy import sparse
 from scipy.spatial import KDTree
+from scipy.stats import rankdata
 from sklearn.base import BaseEstimator
 from sklearn.metrics import pairwise_distances_argmin
 
 from skdpot._sklearn_compat import Interval, StrOptions
 from skdpot.releases import UnitLayout
 from skdpot.tables import NOMINAL, NUMERIC, ORDINAL, Column, as_array, objects
-from skdpot.transport import exact_transport
 from skdpot.transport.barycenter import (
     candidate_barycenter,
     free_support_barycenter,
@@ -26,7 +26,6 @@ from skdpot.transport.barycenter import (
 # The constants of the splitmix64 generator.
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
-_SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
 # Numbers of draws, beyond those of the columns.
 IMAGE_DRAW, BLEND_DRAW = 2**62, 2**62 + 1
 # Numbers of the draws of the first column, of blurred rows and of blurred images.
@@ -35,36 +34,50 @@ BLUR_DRAW, BLURRED_IMAGE_DRAW = 2**62 + 3, 2**62 + 2**61
 
 def blend(
     columns: list[Column],
-    original: list[Any],
     codes: np.ndarray,
     images: np.ndarray,
     moved: np.ndarray,
     uniforms: np.ndarray,
     level: float,
-) -> list[np.ndarray]:
-    """Return rows moved part of the way to their images, as columns in the user's terms.
+) -> np.ndarray:
+    """Return the codes of rows moved part of the way to their images.
 
-    `original` has the labels of rows, None for columns of numbers. `moved` tells which rows are
-    moved at all; among these, rows with one of `uniforms` below `level` get all categories of their
-    images.
+    `moved` tells which rows are moved at all; among these, rows with one of `uniforms` below
+    `level` get all categories of their images.
     """
-    drawn, moved_columns = moved & (uniforms < level), []
-    for column, labels, start, end in zip(columns, original, codes.T, images.T, strict=True):
+    drawn, blended = moved & (uniforms < level), codes.copy()
+    for j, column in enumerate(columns):
+        start, end = codes[:, j], images[:, j]
         between = end if level == 1 else (1 - level) * start + level * end
         if column.kind == NUMERIC:
             # Nothing is between a number and a missing value.
             jumps = np.isnan(start) != np.isnan(end)
-            moved_columns.append(np.where(jumps, np.where(drawn, end, start), between))
+            blended[:, j] = np.where(jumps, np.where(drawn, end, start), between)
             continue
         # Levels stop in between, and other labels jump at random.
         jumps = (start < 0) | (end < 0) | (column.kind != ORDINAL)
-        end = np.where(jumps, end, np.rint(between))
-        # An unknown label that stays unknown is kept.
-        taken = np.where(jumps, drawn, moved & (level > 0)) & ~((start < 0) & (end < 0))
-        labels = labels.copy()
-        labels[taken] = objects([*column.values, None])[end[taken].astype(np.intp)]
-        moved_columns.append(labels)
-    return moved_columns
+        taken = np.where(jumps, drawn, moved & (level > 0))
+        blended[taken, j] = np.where(jumps, end, np.rint(between))[taken]
+    return blended
+
+
+def labelled(
+    columns: list[Column], original: list[Any], codes: np.ndarray, blended: np.ndarray
+) -> list[np.ndarray]:
+    """Return rows as columns in the user's terms.
+
+    `original` has the labels of rows, None for columns of numbers. A label stays what it is where
+    its code does, also an unknown one.
+    """
+    found = []
+    for column, labels, start, end in zip(columns, original, codes.T, blended.T, strict=True):
+        if column.kind == NUMERIC:
+            found.append(end)
+            continue
+        changed, labels = start != end, labels.copy()
+        labels[changed] = objects([*column.values, None])[end[changed].astype(np.intp)]
+        found.append(labels)
+    return found
 
 
 def row_keys(seed: int, codes: np.ndarray, groups: np.ndarray) -> np.ndarray:
@@ -79,7 +92,9 @@ def row_keys(seed: int, codes: np.ndarray, groups: np.ndarray) -> np.ndarray:
     keys = np.full(len(values), seed, dtype=np.uint64)
     for column in values.T:
         keys = mixed(keys ^ np.ascontiguousarray(column).view(np.uint64))
-    return mixed(keys ^ _occurrences(keys))
+    # How many equal keys come before each.
+    occurrences = rankdata(keys, method="ordinal") - rankdata(keys, method="min")
+    return mixed(keys ^ occurrences.astype(np.uint64))
 
 
 def uniforms(keys: np.ndarray, draw: int) -> np.ndarray:
@@ -92,26 +107,11 @@ def uniforms(keys: np.ndarray, draw: int) -> np.ndarray:
 def mixed(bits: np.ndarray) -> np.ndarray:
     """Return well-mixed bits: a permutation of the 64-bit numbers that keeps 0."""
     # Each step can be undone, so that different keys stay different.
-    bits = (bits ^ (bits >> _SHIFTS[0])) * _MIX[0]
-    bits = (bits ^ (bits >> _SHIFTS[1])) * _MIX[1]
-    return bits ^ (bits >> _SHIFTS[2])
+    bits = (bits ^ (bits >> 30)) * _MIX[0]
+    bits = (bits ^ (bits >> 27)) * _MIX[1]
+    return bits ^ (bits >> 31)
 
 
-def _occurrences(keys: np.ndarray) -> np.ndarray:
-    """Return how many equal keys come before each key."""
-    # Stable, so that equal keys stay in the order of their rows.
-    order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    place = np.arange(len(keys))
-    is_first = np.ones(len(keys), dtype=bool)
-    is_first[1:] = ordered[1:] != ordered[:-1]
-    counts = np.empty(len(keys), dtype=np.uint64)
-    counts[order] = place - np.maximum.accumulate(np.where(is_first, place, 0))
-    return counts
-
-
-# Maximum of the default size of a support, also of private fits, which have no numbers of rows.
-LARGEST_AUTOMATIC_SUPPORT = 1000
 # Makes the squared distance between rows of different categories 1, in their own units.
 _ONE_HOT = math.sqrt(0.5)
 # A group's distinct points, and their masses with sum 1.
@@ -153,16 +153,12 @@ class ColumnSpace:
     @property
     def layout(self) -> UnitLayout:
         """Return the layout of points in unit coordinates."""
-        levels = (len(c.values) for c in self._ranked)
-        return UnitLayout(tuple(levels), tuple(len(c.values) for c in self._nominal))
+        nominal = (len(c.values) for c in self.columns if c.kind == NOMINAL)
+        return UnitLayout(tuple(len(c.values) for c in self._ranked), tuple(nominal))
 
     @property
     def _ranked(self) -> list[Column]:
         return [column for column in self.columns if column.kind != NOMINAL]
-
-    @property
-    def _nominal(self) -> list[Column]:
-        return [column for column in self.columns if column.kind == NOMINAL]
 
     def raw(self, codes: Iterable[np.ndarray]) -> np.ndarray:
         """Return coordinates without offset and factor: numbers, ranks, zeros and ones.
@@ -212,20 +208,16 @@ class ColumnSpace:
                     codes[:, place] = np.minimum(drawn, shares.shape[1] - 1)
         return codes
 
-    def labelled(self, codes: np.ndarray) -> list[np.ndarray]:
-        """Return the columns of valid rows in the user's terms: numbers, or labels as objects."""
-        return [
-            codes[:, j] if column.labels is None else column.labels[codes[:, j].astype(np.intp)]
-            for j, column in enumerate(self.columns)
-        ]
+    def of_rows(self, codes: np.ndarray, *, scaled: bool) -> "ColumnSpace":
+        """Return the space with the mean of these rows as its origin, so that squares are small.
 
-    def scaled_to(self, codes: np.ndarray) -> "ColumnSpace":
-        """Return the space in which every column of these rows has variance 1.
-
-        For a nominal column this is the sum over its categories. So two random rows are as far
-        apart in it as in any other column.
+        If scaled, every column of these rows has variance 1. For a nominal column this is the sum
+        over its categories. So two random rows are as far apart in it as in any other column.
         """
-        raw = self.raw(codes.T)
+        raw, ranked, origin = self.raw(codes.T), len(self._ranked), np.zeros(len(self.origin))
+        origin[:ranked] = raw[:, :ranked].mean(axis=0)
+        if not scaled:
+            return replace(self, origin=origin)
         # In units of the range, so that squares neither overflow nor underflow.
         width = np.ptp(raw, axis=0)
         unit = np.where(width > 0, width, 1.0)
@@ -233,39 +225,26 @@ class ColumnSpace:
         variances = np.where(width > 0, (raw / unit).var(axis=0), 0.0)
         for block in self.layout.block_slices:
             variances[block] = variances[block].sum()
-        with np.errstate(divide="ignore"):
-            factor = np.where(variances > 0, 1.0 / np.sqrt(variances), 1.0) / unit
-        return replace(self.centred_on(codes), factor=factor)
-
-    def centred_on(self, codes: np.ndarray) -> "ColumnSpace":
-        """Return the space with the mean of these rows as its origin, so that squares are small."""
-        ranked = len(self._ranked)
-        origin = np.zeros(len(self.origin))
-        origin[:ranked] = self.raw(codes.T)[:, :ranked].mean(axis=0)
-        return replace(self, origin=origin)
-
-    def of_box(self, low: np.ndarray, high: np.ndarray, *, scaled: bool) -> "ColumnSpace":
-        """Return the space with the lower corner as its origin; the box may have side 1.
-
-        The box has one side for every number and rank.
-        """
-        origin, factor = np.zeros(len(self.origin)), self.factor.copy()
-        # Blocks of categories have no corner: their points are zeros and ones in any box.
-        origin[: len(low)] = low
-        if scaled:
-            factor[: len(low)] = 1.0 / (high - low)
+        factor = 1.0 / np.sqrt(np.where(variances > 0, variances, 1.0)) / unit
         return replace(self, origin=origin, factor=factor)
 
-    def box(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the bounds of numbers and ranks, given those of numbers."""
-        lows, highs = np.zeros(len(self._ranked)), np.ones(len(self._ranked))
+    def of_box(
+        self, box: tuple[np.ndarray, np.ndarray], *, scaled: bool
+    ) -> tuple["ColumnSpace", np.ndarray, np.ndarray]:
+        """Return the space with the lower corner of a box as its origin; it may have side 1.
+
+        The box has bounds of numbers. Those of numbers and ranks are returned with the space.
+        """
+        origin, factor, n_ranked = np.zeros(len(self.origin)), self.factor.copy(), len(self._ranked)
+        # Blocks of categories have no corner: their points are zeros and ones in any box.
+        low = origin[:n_ranked]
+        # A single level has no width, by which ranks could be divided.
+        high = np.array([max(len(column.values) - 1.0, 1.0) for column in self._ranked])
         numeric = [column.kind == NUMERIC for column in self._ranked]
-        lows[numeric], highs[numeric] = low, high
-        for j, column in enumerate(self._ranked):
-            if column.kind == ORDINAL:
-                # A single level has no width, by which ranks could be divided.
-                highs[j] = max(len(column.values) - 1, 1)
-        return lows, highs
+        low[numeric], high[numeric] = box
+        if scaled:
+            factor[:n_ranked] = 1.0 / (high - low)
+        return replace(self, origin=origin, factor=factor), low, high
 
 
 def in_own_units(columns: list[Column]) -> ColumnSpace:
@@ -303,6 +282,9 @@ class SupportMap:
         are some.
     n_iter : int
         Rounds of the method.
+    shared : ndarray of shape (n_groups,) or None
+        The place of each group among the groups above, which it may share with others; None if
+        none does.
     """
 
     space: ColumnSpace
@@ -312,9 +294,14 @@ class SupportMap:
     objective: float
     lower_bound: float
     n_iter: int
+    shared: np.ndarray | None = None
 
     method = "support"
-    moves = True
+
+    @property
+    def moves(self) -> bool:
+        """Tell whether any row may move: not if no group is told apart from the others."""
+        return self.shared is None or bool(self.shared.any())
 
     def images(
         self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, n_jobs: Any = None
@@ -328,6 +315,8 @@ class SupportMap:
             at = nearest(self.space.encode(codes[rows]), self.points[g])
             return self.codes[drawn_by(self.plans[g], at, drawn[rows])]
 
+        if self.shared is not None:
+            groups = np.where(groups >= 0, self.shared[groups], -1)
         rows_of = [np.flatnonzero(groups == g) for g in range(len(self.points))]
         work = [(g, rows) for g, rows in enumerate(rows_of) if len(rows)]
         found = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(move)(*task) for task in work)
@@ -339,9 +328,15 @@ class SupportMap:
 
     def attributes(self) -> dict[str, Any]:
         """Return the fitted attributes that an estimator shows, by name."""
+        # Valid rows in the user's terms: numbers, or labels as objects.
+        support = [
+            codes if column.labels is None else column.labels[codes.astype(np.intp)]
+            for column, codes in zip(self.space.columns, self.codes.T, strict=True)
+        ]
+        shared = range(len(self.plans)) if self.shared is None else self.shared
         return {
-            "support_": as_array(self.space.labelled(self.codes)),
-            "couplings_": self.plans,
+            "support_": as_array(support),
+            "couplings_": [self.plans[g] for g in shared],
             "objective_": self.objective,
             "lower_bound_": self.lower_bound,
             "n_iter_": self.n_iter,
@@ -384,13 +379,25 @@ def drawn_points(
 class Support(BaseEstimator):
     """Base of the methods that couple groups with the support of a barycenter.
 
-    A subclass has ``_find(space, groups, weights, n_support, candidates, rng)``. It returns the
-    codes of a support, a lower bound of the objective, and the rounds.
+    A subclass has ``_find(space, groups, weights, n_support, candidates, rng, callback)``. It
+    returns the codes of a support, a lower bound of the objective, and the rounds; no row is read.
+    `weights` have the sum 1, and `candidates` are rows to choose from as codes, if they were given.
+    `rng` draws starts, candidates and categories of averages. `callback` is called with the number
+    of rounds, and more, after each of them.
     """
 
     _find: Any
     candidates: Any = None
     order: Any = 2
+
+    def __init__(
+        self, *, n_support=None, scale=True, tol=1e-3, max_iter=100, max_rows=None
+    ) -> None:
+        self.n_support = n_support
+        self.scale = scale
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_rows = max_rows
 
     def _check(self, epsilon: float | None, delta: float | None) -> None:
         """Raise if parameters do not fit a private fit, or an open one."""
@@ -400,45 +407,6 @@ class Support(BaseEstimator):
     def _most_rows(self) -> int:
         """Return the maximum number of rows of a group that a support is found from."""
         return 10_000 if self.max_rows is None else self.max_rows
-
-    def _solve(
-        self,
-        space: ColumnSpace,
-        groups: list[Group],
-        weights: np.ndarray,
-        n_support: int,
-        candidates: np.ndarray | None,
-        rng: Any,
-        n_jobs: Any,
-        callback: Callable[..., object],
-    ) -> SupportMap:
-        """Return the barycenter of groups; no row is read.
-
-        `weights` have the sum 1, and `candidates` are rows to choose from as codes, if they were
-        given. `rng` draws starts, candidates and categories of averages. `callback` is called with
-        the number of rounds, and more, after each of them.
-        """
-        codes, lower_bound, n_iter = self._find(
-            space, groups, weights, n_support, candidates, rng, callback
-        )
-        # Of valid rows: categories and levels of averages were rounded, so couplings are new ones.
-        support = space.encode(codes)
-
-        # Threads do not inherit the caller's np.errstate.
-        @np.errstate(all="ignore")
-        def coupled(points: np.ndarray, masses: np.ndarray) -> tuple[float, sparse.csr_array]:
-            costs = powers(points, support, float(self.order))
-            found = exact_transport(costs, masses, np.full(len(support), 1 / len(support)))
-            return found.cost, found.plan
-
-        found = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(coupled)(*g) for g in groups)
-        objective = math.fsum(
-            weight * cost for weight, (cost, _) in zip(weights, found, strict=True)
-        )
-        # The rounding of a lower bound may lift it above what it bounds.
-        lower_bound = min(max(lower_bound, 0.0), objective)
-        points, plans = [points for points, _ in groups], [plan for _, plan in found]
-        return SupportMap(space, codes, points, plans, objective, lower_bound, n_iter)
 
 
 class FreeSupport(Support):
@@ -451,7 +419,7 @@ class FreeSupport(Support):
     n_support : int, default=None
         Number M of points of the barycenter, each with mass 1/M. Fewer points are fairer on new
         rows; more points keep more detail. None is a tenth of the number of rows that `fit` uses,
-        at least 50 (or that number, if it is smaller) and at most 1000; with epsilon, 1000.
+        at least 50 (or that number, if it is smaller) and at most 1000.
     scale : bool, default=True
         Whether columns are scaled before distances are computed: to a variance of 1 (for a nominal
         column, the sum over its categories), or with epsilon by the declared bounds. With False,
@@ -481,15 +449,6 @@ class FreeSupport(Support):
     """
 
     _parameter_constraints = _SHARED | {"max_iter": [Interval(Integral, 1, None, closed="left")]}
-
-    def __init__(
-        self, *, n_support=None, scale=True, tol=1e-3, max_iter=100, max_rows=None
-    ) -> None:
-        self.n_support = n_support
-        self.scale = scale
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_rows = max_rows
 
     def _find(self, space, groups, weights, n_support, candidates, rng, callback):
         points, masses = ([group[i] for group in groups] for i in (0, 1))
@@ -573,14 +532,12 @@ class CandidateSupport(Support):
         max_iter=None,
         max_rows=None,
     ) -> None:
+        super().__init__(
+            n_support=n_support, scale=scale, tol=tol, max_iter=max_iter, max_rows=max_rows
+        )
         self.candidates = candidates
-        self.n_support = n_support
         self.order = order
         self.method = method
-        self.scale = scale
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_rows = max_rows
 
     def _find(self, space, groups, weights, n_support, candidates, rng, callback):
         if candidates is None:

@@ -81,13 +81,9 @@ def ks_between_groups(
     >>> ks_between_groups([1.0, 2.0, 1.5, 3.0], sensitive_features=["a", "a", "b", "b"])
     0.5
     """
-    scores = check_scores(scores)
-    groups = check_groups(scores, sensitive_features, min_group_size)
     if confidence is not None and not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence must be above 0 and below 1, got {confidence!r}.")
-    # Rows of groups that are left out have no number.
-    samples = [scores[groups.codes == g] for g in range(len(groups.names))]
-    pairs = combinations(samples, 2)
+    pairs = combinations(scores_by_group(scores, sensitive_features, min_group_size), 2)
     if confidence is None:
         return max(largest_gap(x, y) for x, y in pairs)
     return max(gap_bound(x, y, 1.0 - confidence) for x, y in pairs)
@@ -142,9 +138,7 @@ def wasserstein_between_groups(
     >>> wasserstein_between_groups([1.0, 2.0, 1.5, 3.5], sensitive_features=list("aabb"))
     1.0
     """
-    scores = check_scores(scores)
-    groups = check_groups(scores, sensitive_features, min_group_size)
-    samples = [scores[groups.codes == g] for g in range(len(groups.names))]
+    samples = scores_by_group(scores, sensitive_features, min_group_size)
     costs = [monotone_transport(*pair, cost=order) for pair in combinations(samples, 2)]
     return float(max(costs) ** (1 / order))
 
@@ -218,13 +212,11 @@ def group_auc(
     True
     """
     # Lists become arrays, so that rows can be taken.
-    X, labels = Table(X).X, read_labels(sensitive_features)
-    check_consistent_length(X, labels)
-    kept = np.flatnonzero(
-        find_groups(labels, min_group_size=min_group_size, small_groups="drop").codes >= 0
-    )
+    X = Table(X).X
+    groups = check_groups(X, sensitive_features, min_group_size)
+    kept = np.flatnonzero(groups.codes >= 0)
+    codes = groups.codes[kept]
     source = check_random_state(random_state)
-    groups = check_groups(kept, labels[kept], 1)
     if estimator is None:
         X, categorical = _as_numbers(X)
         estimator = HistGradientBoostingClassifier(categorical_features=categorical)
@@ -233,23 +225,21 @@ def group_auc(
         estimator = clone(estimator).set_params(random_state=source.randint(2**31 - 1))
     # After the encoding, so that a category has the same code in all folds.
     X = take_rows(X, kept)
-    splitter = check_cv(cv, groups.codes, classifier=True)
     if isinstance(cv, Integral):
         if groups.sizes.min() < cv:
             raise ValueError(
                 f"a group has {groups.sizes.min()} rows, fewer than cv={cv} folds. Leave it out by "
                 "min_group_size, or use fewer folds."
             )
-        splitter = StratifiedKFold(cv, shuffle=True, random_state=source.randint(2**31 - 1))
+        cv = StratifiedKFold(cv, shuffle=True, random_state=source.randint(2**31 - 1))
     # Split once: an iterable of folds is used up, and every group must be on both sides.
-    folds = list(splitter.split(groups.codes, groups.codes))
+    folds = list(check_cv(cv, codes, classifier=True).split(codes, codes))
     # A classifier that has no probabilities can tell two groups apart.
     scoring = "roc_auc" if len(groups.names) == 2 else "roc_auc_ovr"
     with one_thread_unless(len(kept) >= MANY_ROWS):
         areas = cross_val_score(
-            estimator, X, groups.codes, scoring=scoring, cv=folds, n_jobs=n_jobs,
-            error_score="raise",
-        )  # fmt: skip
+            estimator, X, codes, scoring=scoring, cv=folds, n_jobs=n_jobs, error_score="raise"
+        )
     return float(np.mean(areas))
 
 
@@ -310,32 +300,30 @@ def make_fairness_scorer(
         # A partial metric has the name of the function in it.
         named = getattr(metric, "func", metric)
         greater_is_better = getattr(named, "__name__", "").endswith("ratio")
-    positional = [
-        parameter
-        for parameter in inspect.signature(metric).parameters.values()
-        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-        and parameter.default is parameter.empty
-    ]
-    measure = partial(_of_scores, metric) if len(positional) == 1 else metric
-    measured = partial(measure, **options)
+    parameters = inspect.signature(metric).parameters.values()
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    n_required = sum(p.kind in positional and p.default is p.empty for p in parameters)
+    measured = partial(metric, **options)
     # Not a closure, which could not be pickled with a search.
-    return partial(_score, measured, sensitive_features, greater_is_better, response_method)
+    return partial(
+        _score, measured, n_required == 1, sensitive_features, greater_is_better,
+        response_method,
+    )  # fmt: skip
 
 
-def _of_scores(metric, y_true, y_pred, **options):
-    """Return a metric of the predictions alone."""
-    return metric(y_pred, **options)
-
-
-def _score(metric, columns, greater_is_better, response_method, estimator, X, y_true=None):
-    """Return the score of an estimator by a metric of true values, predictions and groups."""
+def _score(metric, of_scores, columns, greater_is_better, response_method, estimator, X, y=None):
+    """Return the score of an estimator by a metric of predictions and groups, and true values."""
     # The model keeps its columns: what it may see is its own affair.
     labels, _ = labels_of_columns(Table(X), columns)
-    measure = partial(metric, sensitive_features=labels)
+
+    def measure(y_true, y_pred):
+        values = (y_pred,) if of_scores else (y_true, y_pred)
+        return metric(*values, sensitive_features=labels)
+
     scorer = make_scorer(
         measure, response_method=response_method, greater_is_better=greater_is_better
     )
-    return scorer(estimator, X, y_true)
+    return scorer(estimator, X, y)
 
 
 def check_groups(values: Any, sensitive_features: Any, min_group_size: int) -> Groups:
@@ -351,15 +339,17 @@ def check_groups(values: Any, sensitive_features: Any, min_group_size: int) -> G
     return groups
 
 
-def check_scores(scores: Any) -> np.ndarray:
-    """Return finite numbers, one for each row, or raise."""
+def scores_by_group(scores: Any, sensitive_features: Any, min_group_size: int) -> list[np.ndarray]:
+    """Return the finite scores of each of two or more groups, or raise."""
     scores = column_or_1d(scores)
-    if scores.dtype.kind not in "buif":
-        raise ValueError(f"scores must be numbers, got an array of {scores.dtype}.")
-    scores = scores.astype(np.float64)
-    if not np.isfinite(scores).all():
-        raise ValueError("scores must be finite: they contain NaN or infinity.")
-    return scores
+    if scores.dtype.kind not in "buif" or not np.isfinite(scores).all():
+        raise ValueError(
+            "scores must be finite numbers; they are text, or contain NaN or infinity, in an array "
+            f"of {scores.dtype}."
+        )
+    # Rows of groups that are left out have no number.
+    groups = check_groups(scores, sensitive_features, min_group_size)
+    return [scores[groups.codes == g].astype(np.float64) for g in range(len(groups.names))]
 
 
 def _as_numbers(X: Any) -> tuple[Any, Any]:

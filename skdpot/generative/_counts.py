@@ -220,9 +220,8 @@ def empty_tails(
     # Adjacent cells of a tail are clearly not empty if their sum exceeds this number of deviations.
     tail_deviations = 4.0
     tail_widths = (1, 2, 4, 8, 16)
-    for j, totals, start, deviation in zip(
-        schema.features, counts, starts, deviations, strict=True
-    ):
+    each = zip(schema.features, counts, starts, deviations, strict=True)
+    for j, totals, start, deviation in each:
         column, tail = schema.columns[j], np.zeros(len(totals), dtype=bool)
         numbers = totals[: len(totals) - column.missing]
         is_log = column.scale == LOG
@@ -562,9 +561,8 @@ def sums_of_pairs(
     [3. 5. 7.] 1.41
     """
     sums, precisions = [np.zeros(size) for size in sizes], np.zeros(len(sizes))
-    for (a, b), counts, deviation in zip(
-        combinations(range(len(sizes)), 2), pairs, deviations, strict=True
-    ):
+    columns = combinations(range(len(sizes)), 2)
+    for (a, b), counts, deviation in zip(columns, pairs, deviations, strict=True):
         table = counts.reshape(sizes[a], sizes[b], n_classes).sum(axis=2)
         for j, other, axis in ((a, b, 1), (b, a, 0)):
             precision = 1 / (deviation**2 * sizes[other] * n_classes)

@@ -4,6 +4,7 @@ Within a component of a mixture, columns are independent. So the conditional pro
 given others, is a sum over components, and conditional sampling is exact.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.generative._counts import merge_cells
-from skdpot.generative._mixture import class_shares
+from skdpot.generative._mixture import class_shares, column_slices, pair_counts
 from skdpot.generative._records import (
     SCORED_ROWS,
     Rules,
@@ -25,7 +26,7 @@ from skdpot.generative._records import (
     with_person,
 )
 from skdpot.privacy.checks import check_count, shown
-from skdpot.tables import NUMERIC, TableSchema, write_table
+from skdpot.tables import NOMINAL, NUMERIC, TableSchema, write_table
 
 
 def draw_uniforms(rows: np.ndarray, rng: Any, *, evenly: bool = False) -> np.ndarray:
@@ -149,6 +150,13 @@ def _some_records(keys, wanted, n_keys, rng):
     return records[np.searchsorted(keys[records], wanted) + ranks]
 
 
+def standard_ranks(shares):
+    """Return the mean rank of each group of cells with these shares, with mean 0 and variance 1."""
+    ranks = np.cumsum(shares) - shares / 2
+    ranks -= shares @ ranks / shares.sum()
+    return ranks / max(math.sqrt(shares @ ranks**2 / shares.sum()), 1e-9)
+
+
 def shares_of_rows(weights):
     """Return the share that each entry has of its row; a row of zeros remains one."""
     tiny = 1e-300
@@ -233,11 +241,7 @@ def sample_units(
         schema.names.index(name): schema.intervals(name, condition)
         for name, condition in (given or {}).items()
     }
-    stops = np.cumsum(model["n_cells"])
-    columns = {
-        j: slice(stop - size, stop)
-        for j, size, stop in zip(schema.features, model["n_cells"], stops, strict=True)
-    }
+    columns = dict(zip(schema.features, column_slices(model["n_cells"]), strict=True))
     cell_ends = {j: (model["starts"][span], model["stops"][span]) for j, span in columns.items()}
     prior = model["weights"]
     if schema.target in conditions and not schema.has_bands:
@@ -253,9 +257,8 @@ def sample_units(
     # target.
     even_components = evenly and "n_parities" not in model
     components = draw_entries(of_labels, labels, rng, evenly=even_components)
-    component_shares = (
-        np.bincount(labels, minlength=len(of_labels)) / max(len(labels), 1) @ of_labels
-    )
+    label_counts = np.bincount(labels, minlength=len(of_labels))
+    component_shares = label_counts / max(len(labels), 1) @ of_labels
     # Records are drawn faster in the order of their components.
     order = np.argsort(components, kind="stable")
     components = components[order]
@@ -362,10 +365,8 @@ def _component_weights(posterior, prior, classes, n_samples, labels):
     It is the prior where the posterior is 0. All records have the label 0 if there are none.
     """
     if labels is None:
-        weights, labels = (
-            _with_fallback(posterior[None], prior),
-            np.zeros(n_samples, dtype=np.int64),
-        )
+        weights = _with_fallback(posterior[None], prior)
+        labels = np.zeros(n_samples, dtype=np.int64)
     else:
         is_of_class = classes == np.arange(classes.max() + 1)[:, None]
         weights = _with_fallback(is_of_class * posterior, is_of_class * prior)
@@ -424,6 +425,27 @@ class ReleasedTable:
         ends = np.cumsum(model["n_cells"])[:-1]
         column_parts = [np.split(part, ends) for part in (model["starts"], model["stops"], shares)]
         return [(*part, merge_cells(part[-1], least)) for part in zip(*column_parts, strict=True)]
+
+    def closest_columns(self) -> tuple[float, int, int]:
+        """Return the largest rank correlation of two columns with an order, and their places.
+
+        It is that of released pairs, less two deviations of its noise.
+        """
+        schema, released = self.space.schema, self.statistics
+        groups = np.split(released["groups"], np.cumsum(released["n_cells"])[:-1])
+        ranks = [
+            standard_ranks(np.bincount(group, shares)) * (schema.columns[j].kind != NOMINAL)
+            for j, group, (_, _, shares, _) in zip(
+                schema.features, groups, self.merged_cells(0.0), strict=True
+            )
+        ]
+        tables = pair_counts(released["pairs"], [len(x) for x in ranks], schema.n_classes)
+        noise, found = 2 * released["deviations"][1] * math.sqrt(schema.n_classes), [(0.0, 0, 0)]
+        for (a, b), table in tables.items():
+            error = noise * np.linalg.norm(ranks[a]) * np.linalg.norm(ranks[b])
+            product = abs(ranks[a] @ table.sum(axis=0) @ ranks[b])
+            found.append(((product - error) / max(table.sum(), 1.0), a, b))
+        return max(found)
 
     def units_of(self, codes: np.ndarray, rng: Any) -> np.ndarray:
         """Return a record of each of these classes, as whole numbers."""

@@ -313,7 +313,11 @@ class CosineEncoder(Encoder):
     def _encode(self, points: np.ndarray) -> np.ndarray:
         # Integers, so that a code depends on no other record in a product of matrices.
         units = pixel_units(points) - self.ground / PIXEL
-        channels = _opponents(units.reshape(-1, *self._shape))
+        channels = list(np.moveaxis(units.reshape(-1, *self._shape), -1, 0))
+        if len(channels) == 3:
+            # Entry by entry.
+            red, green, blue = channels
+            channels = [np.rint(a * red + b * green + c * blue) for a, b, c in _OPPONENTS]
         parts = [self._transform.coefficients(channel) for channel in channels]
         return np.stack(parts, axis=1).reshape(-1, self.n_codes)
 
@@ -352,11 +356,12 @@ class CosineEncoder(Encoder):
             spreads[i] = np.sqrt(np.sum(root**2, axis=0) + fine_variance)
         for rows in blocks(*points.shape):
             images = self._intensities(codes[rows]) + self.ground
-            images += self._fine_structure(len(images), fine, rng)
+            # Random waves, with the same distribution in all classes and clusters.
+            waves = rng.standard_normal((len(images), *fine.shape)) * fine
+            images += self._pixels(self._whole_transform.images(waves))
             row_classes, row_clusters = class_positions[rows], clusters[rows]
-            varied = vary_within_range(
-                images, means[row_classes, row_clusters], spreads[row_classes]
-            )
+            own_means = means[row_classes, row_clusters]
+            varied = vary_within_range(images, own_means, spreads[row_classes])
             points[rows] = 2 * varied - 1
         return points if moves is None else jitter(points, rng, self._shape, **moves)
 
@@ -380,10 +385,8 @@ class CosineEncoder(Encoder):
         highest = math.sqrt(height * width) * min(n_rows / height, n_columns / width)
         known = 0.4, 0.8
         first, last = (part * highest for part in known)
-        frequencies, kept_frequencies = (
-            self._whole_transform.frequencies,
-            self._transform.frequencies,
-        )
+        frequencies = self._whole_transform.frequencies
+        kept_frequencies = self._transform.frequencies
         is_known = (kept_frequencies >= first) & (kept_frequencies < last)
         if not is_known.any():
             return np.zeros((channels, height, width))
@@ -397,11 +400,6 @@ class CosineEncoder(Encoder):
         expected[:, fine] = levels[:, None] / frequencies[fine] ** fall
         expected[:, :n_rows, :n_columns] -= kept_squares
         return np.sqrt(np.maximum(expected, 0))
-
-    def _fine_structure(self, n_images: int, deviations: np.ndarray, rng: Any) -> np.ndarray:
-        """Return random waves, with the same distribution in all classes and clusters."""
-        waves = rng.standard_normal((n_images, *deviations.shape)) * deviations
-        return self._pixels(self._whole_transform.images(waves))
 
     @property
     def _shape(self) -> tuple[int, int, int]:
@@ -423,15 +421,6 @@ class CosineEncoder(Encoder):
         if pixels.shape[-1] == 3:
             pixels = pixels @ _OPPONENTS
         return pixels.reshape(len(pixels), -1)
-
-
-def _opponents(units: np.ndarray) -> list[np.ndarray]:
-    """Return the channels of images, entry by entry."""
-    channels = list(np.moveaxis(units, -1, 0))
-    if len(channels) != 3:
-        return channels
-    red, green, blue = channels
-    return [np.rint(a * red + b * green + c * blue) for a, b, c in _OPPONENTS]
 
 
 def vary_within_range(images: np.ndarray, means: np.ndarray, spreads: np.ndarray) -> np.ndarray:
@@ -517,7 +506,10 @@ class PoseEncoder(Encoder):
             raise ValueError(
                 f'encoder="pose" is for images of one channel, got {channels}: use "dct".'
             )
-        if not _is_small(height, width):
+        # Moments of this many pixels, times the square of the longer side, are integers below
+        # 2**53.
+        largest = 2**36
+        if height * width * max(height, width) ** 2 > largest:
             raise ValueError(
                 f'encoder="pose" is for images of up to 512 x 512 pixels, got {height} x {width}.'
             )
@@ -592,17 +584,9 @@ class PoseEncoder(Encoder):
         # A pose is moved into these bounds: a move in parts of the sides, factors of the template's
         # standard deviations (so a thin stroke stays thin), and pixels to the side per pixel down.
         move = 6 / 28
-        scales_down = (0.6, 1.5)
-        scales_across = (0.4, 1.5)
-        ranges = [
-            (-move * height, move * height),
-            (-move * width, move * width),
-            (math.log(scales_down[0]), math.log(scales_down[1])),
-            (math.log(scales_across[0]), math.log(scales_across[1])),
-            (-_SLANT, _SLANT),
-        ]
-        least, most = np.array(ranges).T
-        return least, most
+        least = [-move * height, -move * width, math.log(0.6), math.log(0.4), -_SLANT]
+        most = [move * height, move * width, math.log(1.5), math.log(1.5), _SLANT]
+        return np.array(least), np.array(most)
 
     def _poses(self, units: np.ndarray) -> np.ndarray:
         """Return moves down and across, logarithms of two scales, and slants, within bounds.
@@ -650,13 +634,6 @@ class PoseEncoder(Encoder):
         return from_centre / tall + y, (columns - x - across - slant * from_centre) / wide + x
 
 
-def _is_small(height: int, width: int) -> bool:
-    """Tell whether moments of images of this size are exact."""
-    # Moments of this many pixels, times the square of the longer side, are integers below 2**53.
-    largest = 2**36
-    return height * width * max(height, width) ** 2 <= largest
-
-
 def _centred(size: int) -> np.ndarray:
     """Return the coordinates of pixels, from the middle."""
     return np.arange(size) - (size - 1) / 2
@@ -697,25 +674,20 @@ def make_encoder(encoder: Any, space: RecordSpace, *, ample: bool = False) -> En
     ample : bool, default=False
         Whether the budget is ample, so that finer codes are worth their noise.
     """
-    if isinstance(encoder, str):
-        name, kinds = encoder, named_encoders()
-        if name == "auto":
-            kind = BoundedEncoder if space.image_shape is None else CosineEncoder
-            name = kind.name
-        if name not in kinds:
-            raise ValueError(_message(encoder, kinds))
-        encoder = kinds[name]()
+    kinds, is_name = named_encoders(), isinstance(encoder, str)
+    if is_name and encoder == "auto":
+        encoder = BoundedEncoder() if space.image_shape is None else CosineEncoder()
+    elif is_name and encoder in kinds:
+        encoder = kinds[encoder]()
     elif not isinstance(encoder, Encoder):
-        raise ValueError(_message(encoder, named_encoders()))
-    elif type(encoder) not in named_encoders().values():
+        names = ", ".join(f'"{name}"' for name in ("auto", *sorted(kinds)))
+        raise ValueError(
+            f"encoder must be one of {names}, or an encoder of skdpot.generative; got {encoder!r}."
+        )
+    elif type(encoder) not in kinds.values():
         raise TypeError(
             f"encoder is of the class {type(encoder).__name__}, which is derived from an encoder "
             "of skdpot.generative: only these themselves are accepted. Code of your own would see "
             "private records, and could print them or fail."
         )
     return encoder.prepared(space, ample=ample)
-
-
-def _message(encoder: Any, kinds: dict[str, type[Encoder]]) -> str:
-    names = ", ".join(f'"{name}"' for name in ("auto", *sorted(kinds)))
-    return f"encoder must be one of {names}, or an encoder of skdpot.generative; got {encoder!r}."

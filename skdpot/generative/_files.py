@@ -171,10 +171,8 @@ def _restored_records(
         parameters["model"] = model.set_params(encoder=type(encoder)(**encoder.get_params()))
     if trained is not None:
         trained = trained.with_weights(content["weights"], space, network)
-        training = content["training"]
-        parameters["network"] = training.set_params(
-            network=trained.name if network is None else network
-        )
+        named = trained.name if network is None else network
+        parameters["network"] = content["training"].set_params(network=named)
     return FittedRecords(space, sketch, trained), parameters
 
 

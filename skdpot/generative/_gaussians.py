@@ -133,11 +133,8 @@ def clean_covariance(seen: np.ndarray, deviation: float, guess: np.ndarray) -> n
         # In units of the scale, so large entries do not dominate small ones.
         relative = excess_over_noise(deviations[members] ** 2 / scales, block_noise / scales)
         shares[members] = relative * scales / (relative * scales + block_noise)
-    return _positive_part(vectors @ (np.diag(values) + shares * deviations) @ vectors.T)
-
-
-def _positive_part(matrix: np.ndarray) -> np.ndarray:
-    """Return the nearest positive definite matrix to a symmetric one."""
+    matrix = vectors @ (np.diag(values) + shares * deviations) @ vectors.T
+    # The nearest positive definite matrix to this symmetric one.
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     least = max(_LEAST_SHARE * values[-1], _LEAST_VARIANCE)
     return (vectors * np.maximum(values, least)) @ vectors.T
@@ -296,17 +293,13 @@ def fit_norms(counts: np.ndarray, deviation: float) -> NormDistributions:
     noise = np.full(_N_BINS, deviation**2)
     shares = [kept_shares(differences, noise, np.zeros(_N_BINS)) for differences in counts - alike]
     likely = alike + np.stack(shares) * (counts - alike)
-    shapes = _shapes()
+    # The bins of every distribution, up to a factor: columns of shape (48,).
+    centres = np.arange(-_N_BINS, 0)[:, None] + 0.5
+    logarithms = (centres - _SCALES) * math.log(_RATIO)
+    shapes = np.exp(_FREEDOMS / 2 * (2 * logarithms - np.expm1(2 * logarithms)))
     # Of shapes that are known up to a factor, least squares are at the largest projection.
     best = np.argmax(np.maximum(likely @ shapes, 0.0) / np.linalg.norm(shapes, axis=0), axis=1)
     return NormDistributions(_RATIO ** _SCALES[best], _FREEDOMS[best])
-
-
-def _shapes() -> np.ndarray:
-    """Return the bins of every distribution, up to a factor: columns of shape (48,)."""
-    centres = np.arange(-_N_BINS, 0)[:, None] + 0.5
-    logarithms = (centres - _SCALES) * math.log(_RATIO)
-    return np.exp(_FREEDOMS / 2 * (2 * logarithms - np.expm1(2 * logarithms)))
 
 
 # By how much a record more or less changes the sums of a round, in the Euclidean norm.

@@ -118,10 +118,8 @@ class JointTable:
 
     def parts(self, profiles, slices):
         """Return, of each component, the shares of the parts of each column."""
-        return [
-            profiles[:, slices[j]] @ member
-            for j, member in zip(self.columns, self.members, strict=True)
-        ]
+        each = zip(self.columns, self.members, strict=True)
+        return [profiles[:, slices[j]] @ member for j, member in each]
 
     def errors(self, shares):
         """Return by how much shares of all combinations are off the target."""
@@ -239,10 +237,8 @@ def fit_mixture(
         heights = 0.1 * rng.normal(size=(n_components, 1))
     else:
         weights, profiles = _split(start, joints, columns)
-        logits, heights = (
-            np.log(np.maximum(probabilities, least_profile * least))
-            for probabilities, least in ((profiles, 1.0), (weights[:, None], 1 / len(weights)))
-        )
+        logits = np.log(np.maximum(profiles, least_profile))
+        heights = np.log(np.maximum(weights[:, None], least_profile * (1 / len(weights))))
     # In single precision, which halves the time: noise is far larger than rounding errors.
     state = [logits.astype(np.float32), heights.astype(np.float32)]
     moments = [(np.zeros_like(part), np.zeros_like(part)) for part in state]
@@ -320,9 +316,8 @@ def _restricted(joint, columns, weights, profiles, combined, selected, cells):
     totals = np.maximum(masses.sum(axis=0), 1e-30)
     components = (masses / totals).T @ profiles[selected]
     shape = [member.shape[1] for member in joint.members]
-    for j, member, part in zip(
-        joint.columns, joint.members, np.unravel_index(cells, shape), strict=True
-    ):
+    parts = np.unravel_index(cells, shape)
+    for j, member, part in zip(joint.columns, joint.members, parts, strict=True):
         restricted = components[:, columns[j]] * member.T[part] + 1e-12 * member.T[part]
         components[:, columns[j]] = restricted / restricted.sum(axis=1, keepdims=True)
     return np.full(len(cells), weights[selected].sum()), components
@@ -385,10 +380,8 @@ def _mean_signs(profiles, halves):
 
 def _parity_contrast(n_columns):
     """Return the parity of each combination of halves."""
-    signs = np.ones(1, dtype=np.float32)
-    for _ in range(n_columns):
-        signs = np.multiply.outer(signs, np.array([1, -1], dtype=np.float32)).ravel()
-    return signs
+    n_upper = np.bitwise_count(np.arange(2**n_columns))
+    return np.where(n_upper % 2, -1, 1).astype(np.float32)
 
 
 _TINY_SHARE = 1e-9
@@ -444,7 +437,7 @@ def pool_classes(
     shares = np.maximum(nearest_distribution(mean / n_records), smallest_share)
     shares /= shares.sum()
     groups = [released["groups"][column] for column in columns]
-    tables = _pair_counts(released["pairs"], [group.max() + 1 for group in groups], n_classes)
+    tables = pair_counts(released["pairs"], [group.max() + 1 for group in groups], n_classes)
     margins = []
     for j, (column, group) in enumerate(zip(columns, groups, strict=True)):
         n_cells = np.bincount(group).astype(np.float64)
@@ -477,7 +470,7 @@ def pool_classes(
     return {**released, "counts": counts, "pairs": np.concatenate(pairs)}, deviations
 
 
-def _pair_counts(
+def pair_counts(
     pairs: np.ndarray, sizes: list[int], n_classes: int
 ) -> dict[tuple[int, int], np.ndarray]:
     """Return the counts of each two columns, of shape (n_classes, n_groups, n_groups)."""
@@ -617,9 +610,7 @@ def fit_table(
         released, columns, class_sizes, pair_noise, shares, n_components, n_iter
     )
     weights = np.concatenate([shares[c] * mixture[0] for c, mixture in enumerate(fitted)])
-    profiles = [
-        _cell_profiles(mixture[1], released, columns, c) for c, mixture in enumerate(fitted)
-    ]
+    profiles = [_cell_profiles(part, released, columns, c) for c, (_, part) in enumerate(fitted)]
     # The memory layout of arrays of a file, so that sums have the same rounding errors.
     cells = np.ascontiguousarray(np.concatenate(profiles))
     if not pooled:
@@ -711,12 +702,9 @@ def _class_targets(released, columns, c, n_records, pair_noise):
         singles.append(with_even_share(single))
     # The noise of a group is that of all its cells, each taken to be one record at least.
     n_cells = [np.bincount(released["groups"][column]) for column in columns]
-    deviations = (
-        np.sqrt(np.concatenate(n_cells)) * max(released["deviations"][0], 1.0) / n_records,
-        pair_noise,
-    )
+    noise = np.sqrt(np.concatenate(n_cells)) * max(released["deviations"][0], 1.0) / n_records
     pairs = released["pairs"].reshape(-1, released["counts"].shape[1])[:, c] / n_records
-    return singles, pairs, deviations
+    return singles, pairs, (noise, pair_noise)
 
 
 def _noise_divisors(singles, pairs, deviations):
@@ -801,9 +789,8 @@ def shares_within(counts, group, c, noise, totals):
         spread = max(float(np.mean(differences[is_divided] ** 2)) - noise**2, 0.0)
         # The least part of its expected count that a cell keeps, for any noisy count.
         smallest_part = 0.01
-        expected = np.maximum(
-            expected + spread / (spread + noise**2) * differences, smallest_part * expected
-        )
+        kept = spread / (spread + noise**2)
+        expected = np.maximum(expected + kept * differences, smallest_part * expected)
     # If a class has no records in a group, it gets the shares of all classes.
     expected += _EVEN_SHARE * noise * shares
     return expected / np.bincount(group, expected)[group]

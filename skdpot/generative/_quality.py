@@ -321,9 +321,8 @@ def _associations(
     squares = float(np.sum(released**2))
     chance = (counts.size * deviation**2 + n) / n**2
     kept = math.sqrt(max(1 - chance / squares, 0.0)) if squares else 0.0
-    return (
-        min(kept * float(np.abs(released).sum()) / 2, 1.0), float(np.abs(modelled).sum()) / 2,
-    )  # fmt: skip
+    seen = min(kept * float(np.abs(released).sum()) / 2, 1.0)
+    return seen, float(np.abs(modelled).sum()) / 2
 
 
 def _group_shares(cells: np.ndarray, group: np.ndarray) -> np.ndarray:
@@ -368,10 +367,8 @@ def _sketched_classes(fitted: FittedRecords) -> list[SketchedClass]:
     tiny = 1e-300
     for c, label in enumerate(labels):
         # In a fixed memory order, so a loaded file gives the same report to the last bit.
-        means, factor = (
-            part.astype(np.float64, order="C")
-            for part in (mixture.means[c], mixture.factors[c % len(mixture.factors)])
-        )
+        means = mixture.means[c].astype(np.float64, order="C")
+        factor = mixture.factors[c % len(mixture.factors)].astype(np.float64, order="C")
         weights, variances = mixture.weights[c], np.square(factor).sum(axis=1)
         between = weights @ np.square(means - weights @ means).sum(axis=1)
         spread = math.sqrt(max(float(variances.sum() + between), tiny))

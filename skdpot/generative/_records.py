@@ -928,10 +928,8 @@ def _declaration(table: Table, place: int, categories: bool) -> Mapping[str, Any
     labels = [FILL_IN]
     if categories and hasattr(dtype, "categories"):
         labels = [_plain(label) for label in dtype.categories]
-    return {
-        "levels" if getattr(dtype, "ordered", False) else "categories": labels,
-        "missing": False,
-    }
+    declared = "levels" if getattr(dtype, "ordered", False) else "categories"
+    return {declared: labels, "missing": False}
 
 
 def _plain(label: Any) -> Any:

@@ -299,9 +299,8 @@ class VectorReleases(SketchSeries):
             # Where is each class? A record adds a vector in the ball to the sum of its own.
             radii = norms_of_rows("norms of records").quantiles(level)
             units = (clipped_to(radii) / counts)[:, None]
-            noisy, deviation = release(
-                "means", np.stack([of_class.sums() for of_class in rows]), BALL
-            )
+            sums = np.stack([of_class.sums() for of_class in rows])
+            noisy, deviation = release("means", sums, BALL)
             means, variances = noisy * units, (deviation * units) ** 2
             noise |= {"radius": radii, "mean": np.sqrt(variances[:, 0])}
             means = shrunk_means(means, variances, counts / radii**2, frequencies)
@@ -335,9 +334,8 @@ class VectorReleases(SketchSeries):
                     moving.append(Centres(start, reg * np.mean(scale**2)))
                     bases.append(vectors[:, leading].T * (radius / RADIUS))
                 for t in range(_N_ROUNDS):
-                    sums = np.stack(
-                        [one.round_sums(at) for one, at in zip(rows, moving, strict=True)]
-                    )
+                    each = zip(rows, moving, strict=True)
+                    sums = np.stack([one.round_sums(at) for one, at in each])
                     noisy, deviation = release(f"assignments {t + 1}", sums, ROUND)
                     for at, released, count in zip(moving, noisy, counts, strict=True):
                         at.move(released, deviation, count)
@@ -453,9 +451,9 @@ class MomentsOfParts(SketchSeries):
     def add_noise(self, values: np.ndarray, source: Any) -> np.ndarray:
         """Return the sums of an owner with all the noise of a fit to her records alone."""
         releases, sums = self._releases(source), self._by_release(values)
-        return np.concatenate(
-            [releases.run(name, sums[name], one[1]).ravel() for name, one in self._layout.items()]
-        )
+        layout = self._layout.items()
+        noisy = [releases.run(name, sums[name], one[1]).ravel() for name, one in layout]
+        return np.concatenate(noisy)
 
     def read(self, total: np.ndarray) -> FittedRecords:
         """Return the sketch of the sum of all parts: one cluster for each class."""

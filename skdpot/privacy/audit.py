@@ -48,9 +48,8 @@ def upper_rate(count: Any, n_trials: int, risk: float) -> Any:
     0.0295
     """
     missed = n_trials - np.asarray(count)
-    return np.where(
-        missed > 0, betainccinv(np.asarray(count) + 1, np.maximum(missed, 1), risk), 1.0
-    )
+    bound = betainccinv(np.asarray(count) + 1, np.maximum(missed, 1), risk)
+    return np.where(missed > 0, bound, 1.0)
 
 
 def epsilon_from_counts(
@@ -414,19 +413,15 @@ def candidates(
     if max(len(numbers) for numbers in data.numbers + neighbour.numbers) == 1:
         yield "value", _by_value
     logistic = LogisticRegression(C=0.1, max_iter=200, tol=1e-3)
+    products = PolynomialFeatures(include_bias=False)
+    trees = HistGradientBoostingClassifier(
+        max_iter=50, max_leaf_nodes=15, early_stopping=False, random_state=0
+    )
     models = {
         "linear": (make_pipeline(StandardScaler(), logistic), math.inf),
         # Products, and trees, of more features take too long.
-        "quadratic": (
-            make_pipeline(StandardScaler(), PolynomialFeatures(include_bias=False), logistic),
-            16,
-        ),
-        "trees": (
-            HistGradientBoostingClassifier(
-                max_iter=50, max_leaf_nodes=15, early_stopping=False, random_state=0
-            ),
-            64,
-        ),
+        "quadratic": (make_pipeline(StandardScaler(), products, logistic), 16),
+        "trees": (trees, 64),
     }
     for name, (model, most_features) in models.items():
         if 0 < n_features <= most_features:

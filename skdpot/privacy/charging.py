@@ -257,11 +257,8 @@ class Preview:
         yield f"  guarantee: {self.guarantee or 'none'}"
         yield f"  event: {self.event}"
         if self.price is not None:
-            (budget, delta), (spent, _), (after, delta_after) = (
-                self.price.budget,
-                self.price.spent,
-                self.price.spent_after,
-            )
+            (budget, delta), (spent, _) = self.price.budget, self.price.spent
+            after, delta_after = self.price.spent_after
             yield (
                 f"  price: the ledger's epsilon goes from {spent:.3g} to {after:.3g} of "
                 f"{budget:g}, its delta to {delta_after:.3g} of {delta:g}"
@@ -477,6 +474,8 @@ class ReleasePlan:
     parameters : tuple of str, default=()
         The parameters ``"neighbouring"`` and ``"accounting"`` that the user can set; errors advise
         on these.
+    advice : str, default=None
+        What to do if the release is useless; None is the advice for all releases.
 
     Examples
     --------
@@ -499,6 +498,7 @@ class ReleasePlan:
     neighbouring: str = "replace_one"
     n_records: int | None = None
     parameters: tuple[str, ...] = ()
+    advice: str | None = None
 
     def __post_init__(self) -> None:
         # Whoever knows the seed can take the noise away.
@@ -550,7 +550,7 @@ class ReleasePlan:
             return None
         return (
             f"{self.label}: a part of the release is useless. Expected errors: "
-            f"{describe_useless(useless)}. {_ADVICE}"
+            f"{describe_useless(useless)}. {self.advice or _ADVICE}"
         )
 
     @property
@@ -561,7 +561,7 @@ class ReleasePlan:
             return None
         return (
             f"{self.label}: nothing was charged, because the release would be useless. "
-            f"Expected errors: {describe_useless(useless)}. {_ADVICE}"
+            f"Expected errors: {describe_useless(useless)}. {self.advice or _ADVICE}"
         )
 
     @property
@@ -591,15 +591,8 @@ class ReleasePlan:
             price = self.price(ledger)
         except (ValueError, RuntimeError) as error:
             refusal = str(error)
-        return Preview(
-            self.label,
-            self.event,
-            self.guarantee,
-            None if epsilon is None else float(epsilon),
-            price,
-            refusal,
-            self.errors,
-        )
+        asked = None if epsilon is None else float(epsilon)
+        return Preview(self.label, self.event, self.guarantee, asked, price, refusal, self.errors)
 
     def charge_to(self, ledger: Any, *, token: str | None = None) -> None:
         """Charge the release to a ledger; raise if the budget forbids it.

@@ -95,12 +95,11 @@ def private_doubles(values: Any) -> np.ndarray:
     """
     with np.errstate(all="ignore"):
         array = without_quotes(lambda: _unrounded(values), "private values must be real numbers.")
-        if array.dtype.kind in "cSTU" or (
-            array.dtype == object
-            and any(
-                isinstance(value, (str, bytes, complex, np.complexfloating)) for value in array.flat
-            )
-        ):
+        refused = (str, bytes, complex, np.complexfloating)
+        is_refused = array.dtype.kind in "cSTU"
+        if array.dtype == object:
+            is_refused = any(isinstance(value, refused) for value in array.flat)
+        if is_refused:
             raise TypeError("private values must be real numbers, and not text or complex numbers.")
         if array.dtype == object:
             array = np.array([_double(value) for value in array.flat]).reshape(array.shape)

@@ -337,9 +337,8 @@ class CapRejection:
         for position in range(n_samples):
             waiting = np.arange(len(centres))
             while waiting.size:
-                proposals, accepted = self._propose(
-                    centres[waiting], [sources[user] for user in waiting]
-                )
+                of_waiting = [sources[user] for user in waiting]
+                proposals, accepted = self._propose(centres[waiting], of_waiting)
                 served = accepted.any(axis=1)
                 first = accepted[served].argmax(axis=1)
                 drawn[waiting[served], position] = proposals[served, first]

@@ -190,9 +190,8 @@ class PairFilter:
         if math.isinf(self.epsilon):
             return True
         # Exactly, so that ten times 0.1 are 1, and not less or more.
-        return bool(
-            total.epsilon <= as_written(self.epsilon) and total.delta <= as_written(self.delta)
-        )
+        epsilon, delta = as_written(self.epsilon), as_written(self.delta)
+        return bool(total.epsilon <= epsilon and total.delta <= delta)
 
     def spent(self, total: Total) -> tuple[float, float]:
         """Return the part of the budget that releases have used."""

@@ -181,9 +181,8 @@ class PrivacyLedger:
         # Another process may create the file at the same time.
         if not self.path.exists():
             identity = os.urandom(16).hex()
-            self._chain.create(
-                {"kind": "ledger", "format": FORMAT, "identity": identity, **settings}
-            )
+            body = {"kind": "ledger", "format": FORMAT, "identity": identity, **settings}
+            self._chain.create(body)
         self._read_all(None)
         found = {name: self._known[0].settings[name] for name in settings}
         if found != settings:

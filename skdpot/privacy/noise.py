@@ -495,9 +495,8 @@ class _GridMechanism(ABC):
             )
         # Rounded up twice, so that the noise is never less than the exact product.
         self.grid_sensitivity = fraction_rounded_up(grid_sensitivity)
-        self.grid_scale = fraction_rounded_up(
-            Fraction(noise_multiplier) * Fraction(self.grid_sensitivity)
-        )
+        exact_scale = Fraction(noise_multiplier) * Fraction(self.grid_sensitivity)
+        self.grid_scale = fraction_rounded_up(exact_scale)
         self.scale = math.ldexp(self.grid_scale, self._exponent)
 
     def __repr__(self) -> str:
@@ -508,16 +507,14 @@ class _GridMechanism(ABC):
     def _default_exponent(self) -> int:
         """Return the exponent of the default grid's width."""
         scale = self.noise_multiplier * self.sensitivity
-        finest = min(scale, self.sensitivity / self._most_rounding())
+        # The norm of a vector of ones: the amount that rounding may add to a distance.
+        most_rounding = self.n_coordinates ** (1.0 / self._order)
+        finest = min(scale, self.sensitivity / most_rounding)
         if not 1e-280 < finest <= scale < 1e250:
             return _EXPONENTS.stop
         # Finer than the noise and the sensitivity by 2**20, unless the noise would then span more
         # than 2**36 points. frexp(x)[1] is one more than the floor of the base-two logarithm of x.
         return max(math.frexp(finest)[1] - 1 - 20, math.frexp(scale)[1] - 36)
-
-    def _most_rounding(self) -> float:
-        """Return the norm of a vector of ones: the amount that rounding may add to a distance."""
-        return self.n_coordinates ** (1.0 / self._order)
 
     def _grid_sensitivity(self) -> Fraction:
         """Return the largest distance of the integers of neighbouring values, in the norm.
@@ -689,9 +686,8 @@ class LaplaceMechanism(_GridMechanism):
         on_grid: bool = False,
     ) -> None:
         self.epsilon = check_positive("epsilon", epsilon)
-        self._prepare(
-            inverse_rounded_up(self.epsilon), sensitivity, n_coordinates, granularity, on_grid
-        )
+        multiplier = inverse_rounded_up(self.epsilon)
+        self._prepare(multiplier, sensitivity, n_coordinates, granularity, on_grid)
 
     @property
     def event(self) -> LaplaceDpEvent:

@@ -241,9 +241,8 @@ class Chain:
                     "was read before: records were removed or rewritten, or an old copy was put in "
                     "its place. Nothing was charged; find out who did it before you release more."
                 )
-        for found, right in zip(
-            records, self.after(after, [record.body for record in records]), strict=True
-        ):
+        chained = self.after(after, [record.body for record in records])
+        for found, right in zip(records, chained, strict=True):
             if found != right:
                 raise LedgerTamperedError(
                     f"record {right.number} of the ledger at {self.path} does not follow from "

@@ -218,10 +218,9 @@ class LedgerReport(Report):
         (epsilon, delta), _ = self.units[unit]
         if not math.isfinite(epsilon):
             return f"No {unit} is protected: what was released has no finite epsilon."
-        seeded = self._seeded(unit)
-        changing = {"replace_one": "replacing", "add_remove": "adding or removing"}[
-            self.neighbouring
-        ]
+        seeded = sum(entry.seeded for entry in self.entries if entry.unit == unit)
+        verbs = {"replace_one": "replacing", "add_remove": "adding or removing"}
+        changing = verbs[self.neighbouring]
         who = f"Every {unit} is protected:"
         if seeded:
             who = (
@@ -236,15 +235,11 @@ class LedgerReport(Report):
             f"{amount_up(epsilon)}){plus}."
         )
 
-    def _seeded(self, unit: str) -> int:
-        return sum(entry.seeded for entry in self.entries if entry.unit == unit)
-
     def _what(self) -> Section:
         if not self.entries:
             return "What was released", ["Nothing was released."], ()
-        rows: list[tuple[str, ...]]
-        rows = [("when", "what", "for", "times", "epsilon of each", "delta of each")]
-        rows += [_row(releases) for releases in _grouped(self.entries)]
+        head = ("when", "what", "for", "times", "epsilon of each", "delta of each")
+        rows = [head, *map(_row, _grouped(self.entries))]
         count = f"{len(self.entries):,} release" + ("s" if len(self.entries) > 1 else "")
         said = [f"{count}, {_period(self.entries[0], self.entries[-1])}:"]
         return "What was released", said, rows
@@ -267,7 +262,6 @@ class LedgerReport(Report):
             f"Spent per {unit}: {spent!r}; left: {left!r}."
             for unit, (spent, left) in self.units.items()
         ]
-        rows: list[tuple[str, ...]]
         rows = [("number", "time", "unit", "label", "part", "event", "digest")]
         for each in self.entries:
             about = (str(each.number), each.time, each.unit, each.label, _part_of(each))

@@ -234,9 +234,8 @@ def share_sum_sensitivity(
     >>> share_sum_sensitivity(radius=4, count_weight=3, whole=10)
     50.0
     """
-    return whole * counted_sum_sensitivity(
-        radius=radius, count_weight=count_weight, relation=relation
-    )
+    sizes = {"radius": radius, "count_weight": count_weight}
+    return whole * counted_sum_sensitivity(**sizes, relation=relation)
 
 
 def product_sum_sensitivity(
@@ -534,9 +533,8 @@ def cost_vector_sensitivities(
     _check_replaced(relation, "sizes are public")
     sensitivities, changes = pairwise_sensitivities(cost_range, sizes, **options)
     relative = changes / sensitivities
-    margin = 1.0 + 8 * float(np.finfo(np.float64).eps) * float(
-        (cost_range / sensitivities).max() + len(sensitivities)
-    )
+    n_roundings = float((cost_range / sensitivities).max() + len(sensitivities))
+    margin = 1.0 + 8 * float(np.finfo(np.float64).eps) * n_roundings
     l1, l2 = relative.sum(axis=1).max(), np.linalg.norm(relative, axis=1).max()
     return margin * float(l1), margin * float(l2)
 

@@ -527,12 +527,8 @@ class SinkhornGradientGenerator(BaseGenerator):
 
     def _validate(self, X: Any, y: Any) -> tuple[GradientSteps, Any, NoiseSource]:
         load_engine()
-        # A copy, so that later changes of the parameters do not affect this plan.
-        parameters = copy.copy(training_of(self.network))
-        # Its own parameters are checked by no scikit-learn, which sees one nested object.
-        validate_parameters(parameters)
         records = read_points(self, X, y, reset=True, private=self.epsilon is not None)
-        steps = self._steps(parameters, records.space)
+        steps = self._steps(records.space)
         training, source = steps.training, make_source(self.random_state).for_user(0)
 
         def make_trainer() -> Any:
@@ -550,13 +546,15 @@ class SinkhornGradientGenerator(BaseGenerator):
     def _declared(self, n_records: int, columns: Any) -> tuple[GradientSteps, Any, NoiseSource]:
         """Return the planned steps, without records and without a network."""
         load_engine()
-        parameters = training_of(self.network)
-        validate_parameters(parameters)
-        steps = self._steps(parameters, unseen_points(self, columns).space)
+        steps = self._steps(unseen_points(self, columns).space)
         return steps, None, make_source(self.random_state)
 
-    def _steps(self, parameters: Any, space: Any) -> GradientSteps:
+    def _steps(self, space: Any) -> GradientSteps:
         """Return the planned steps, still without a network, or raise."""
+        # A copy, so that later changes of the parameters do not affect this plan.
+        parameters = copy.copy(training_of(self.network))
+        # Its own parameters are checked by no scikit-learn, which sees one nested object.
+        validate_parameters(parameters)
         relation = relation_of(self.ledger, self.neighbouring)
         delta, rate = float(self.delta), float(parameters.sampling_rate)
         n_iter, batch_size = int(parameters.n_iter), int(parameters.batch_size)

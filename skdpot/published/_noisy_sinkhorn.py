@@ -415,13 +415,11 @@ class PaperSinkhornPlan:
     """
 
     n_samples: tuple[int, int]
-    cost_range: float
     reg: float
     n_iter: int
     noise_variance: float
     adaptive_noise: float
     cost_noise_scale: float
-    delta: float
     first_claim: float
     second_claim: float
 
@@ -436,13 +434,14 @@ def plan_paper_sinkhorn(
     n_samples: Any,
     cost_range: float,
     reg: float,
-    n_iter: int = MOST_ROUNDS,
+    n_iter: int | None = None,
     noise_variance: float | None = None,
     adaptive_noise: float = 0.0,
 ) -> PaperSinkhornPlan:
     """Return a plan of published noisy Sinkhorn for an epsilon that is claimed and does not hold.
 
-    By default half of epsilon is claimed for the potentials (Theorem 2); eq. (12) splits it. The
+    By default there are 10 rounds, and half of epsilon is claimed for the potentials (Theorem 2);
+    eq. (12) splits it. The
     share `adaptive_noise`, sigma^2, of a round's squared step is added to the variance. The claim
     does not depend on it.
 
@@ -456,6 +455,7 @@ def plan_paper_sinkhorn(
     """
     epsilon, delta = check_positive("epsilon", epsilon), check_gaussian_delta(delta)
     sizes, cost_range, reg = check_problem(n_samples, cost_range, reg)
+    n_iter = n_iter or MOST_ROUNDS
     claim = partial(published_privacy, delta=delta, n_samples=sizes, cost_range=cost_range, reg=reg)
     if noise_variance is None:
         # The claim depends only on K C / M.
@@ -470,13 +470,11 @@ def plan_paper_sinkhorn(
     sensitivity = 2 * cost_range / n + min(reg * math.log(n), cost_range, stability)
     return PaperSinkhornPlan(
         n_samples=sizes,
-        cost_range=cost_range,
         reg=reg,
         n_iter=n_iter,
         noise_variance=noise_variance,
         adaptive_noise=adaptive_noise,
         cost_noise_scale=sensitivity / (epsilon - first_claim),
-        delta=delta,
         first_claim=first_claim,
         second_claim=epsilon - first_claim,
     )
@@ -694,10 +692,13 @@ class NoisySinkhornDistance(BaseTransportDistance):
         # Each record is in as many pairs as there are other groups, and the budget is for a record.
         others = len(groups.sizes) - 1
         budget = (self.epsilon / others, self.delta / others)
-        options = {"n_iter": self.n_iter, "noise_variance": self.noise_variance}
-        options = {name: value for name, value in options.items() if value is not None}
-        options |= {"cost_range": settings.cost_range, "reg": settings.reg}
+        options = {
+            "cost_range": settings.cost_range, "reg": settings.reg,
+            "n_iter": self.n_iter, "noise_variance": self.noise_variance,
+        }  # fmt: skip
+        make_plan: Any = plan_noisy_sinkhorn
         if self.accounting == "paper":
+            make_plan = partial(plan_paper_sinkhorn, adaptive_noise=self.adaptive_noise)
             warn_user(
                 "accounting='paper' scales noise by a published proof that does not hold: the "
                 "release is not private.",
@@ -717,11 +718,7 @@ class NoisySinkhornDistance(BaseTransportDistance):
                     f"noisy Sinkhorn between {n} and {m} records needs too much memory. Use "
                     "PrivateSinkhornDistance, which also has far less noise."
                 )
-            if self.accounting == "paper":
-                options["adaptive_noise"] = self.adaptive_noise
-                plans.append(plan_paper_sinkhorn(*budget, n_samples=(n, m), **options))
-            else:
-                plans.append(plan_noisy_sinkhorn(*budget, n_samples=(n, m), **options))
+            plans.append(make_plan(*budget, n_samples=(n, m), **options))
         event = plans[0].event
         if event is not None and len(plans) > 1:
             # The pairs (epsilon, delta) of the runs with one record add up.

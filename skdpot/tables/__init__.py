@@ -13,6 +13,7 @@ from skdpot.tables._column import (
     objects,
     one_by_one,
     place_of,
+    roundest,
 )
 from skdpot.tables._frames import (
     CONTAINERS,

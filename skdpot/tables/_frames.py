@@ -292,6 +292,12 @@ def as_array(columns: list[np.ndarray]) -> np.ndarray:
 
 def _pandas_series(pandas: Any, values: np.ndarray, dtype: Any) -> Any:
     """Return a pandas series with a type, or with an inferred one if that cannot hold it."""
+    if values.dtype.kind == "f" and pandas.api.types.is_integer_dtype(dtype):
+        # Whole numbers are integers again; missing or other ones may have no place in the type.
+        with suppress(TypeError, ValueError):
+            typed = pandas.Series(values).astype(dtype)
+            back = typed.to_numpy(dtype=np.float64, na_value=np.nan)
+            return typed if np.array_equal(back, values, equal_nan=True) else pandas.Series(values)
     if dtype is None or values.dtype != object or isinstance(dtype, nw.dtypes.DType):
         return pandas.Series(values.tolist() if values.dtype == object else values)
     plain = labels_in(values).tolist()
@@ -313,6 +319,11 @@ def _series(container: Any, values: np.ndarray, dtype: Any) -> Any:
     """Return a series of narwhals with a type, or with an inferred one if that cannot hold it."""
     kinds = {"f": nw.Float64(), "i": nw.Int64(), "M": nw.Datetime("us"), "O": dtype}
     plain = labels_in(values).tolist()
+    if values.dtype.kind == "f" and isinstance(dtype, nw.dtypes.DType) and dtype.is_integer():
+        # Whole numbers are integers again.
+        whole = [None if np.isnan(number) else number for number in plain]
+        if all(number is None or number == round(number) for number in whole):
+            plain, kinds["f"] = [None if n is None else round(n) for n in whole], dtype
     for kind in (kinds.get(values.dtype.kind), None):
         # Each library has errors of its own for values that a type does not hold.
         with suppress(Exception):

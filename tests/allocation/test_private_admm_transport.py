@@ -82,6 +82,7 @@ def test_without_a_budget_the_plan_is_optimal(kind, rng):
     assert network.violation(model.plan_[rows, columns]) <= 1e-9
 
 
+@pytest.mark.experiment
 @pytest.mark.parametrize("utility", ["quadratic", "log"])
 def test_other_utilities_reach_a_general_optimiser(utility, rng):
     network = draw_network("lower bounds", rng)

@@ -85,28 +85,6 @@ def test_the_proven_range_is_reached(metric, shift):
     assert scipy_costs(metric, corners, corners).max() == pytest.approx(cost.range[1], rel=1e-9)
 
 
-def test_haversine_is_the_distance_on_the_sphere():
-    low, high = np.array([-np.pi / 2, -np.pi]), np.array([np.pi / 2, np.pi])
-    cost = make_cost("haversine", low, high)
-    assert cost.range == (0.0, np.pi)
-    points = points_of(low, high)
-    latitudes, longitudes = points.T
-    on_sphere = np.stack(
-        [
-            np.cos(latitudes) * np.cos(longitudes),
-            np.cos(latitudes) * np.sin(longitudes),
-            np.sin(latitudes),
-        ],
-        axis=1,
-    )
-    angles = np.arccos(np.clip(on_sphere @ on_sphere.T, -1, 1))
-    np.testing.assert_allclose(cost(points, points), angles, atol=1e-7)
-    assert cost([[0.0, 0.0]], [[0.0, np.pi]])[0, 0] == pytest.approx(np.pi)
-    assert cost([[np.nan, 0.0]], [[0.0, np.inf]])[0, 0] == np.pi
-    with pytest.raises(ValueError, match="two features"):
-        make_cost("haversine", LOW, HIGH)
-
-
 # ------------------------------------------------------------------------------- attributes
 
 
@@ -245,7 +223,7 @@ def test_a_callable_is_tried_on_the_corners(result):
     "metric, options, message",
     [
         ("precomputed", {}, "not known"),
-        ("cosine", {}, "not known.*euclidean.*haversine; or a function .* cost_range"),
+        ("cosine", {}, "not known.*euclidean.*chebyshev; or a function .* cost_range"),
         (3, {}, "a name or a function"),
         (None, {}, "a name or a function"),
         (power_cost, {}, "needs cost_range"),

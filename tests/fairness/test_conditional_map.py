@@ -2,13 +2,19 @@
 
 import numpy as np
 import pytest
-from scipy.stats import chisquare, ks_2samp, spearmanr
+from scipy.stats import chisquare, ks_2samp, norm, spearmanr
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from skdpot.fairness._conditional import fit_conditional, gumbel_max_coupling, monotone_coupling
+from skdpot.fairness._conditional import (
+    fit_conditional,
+    gumbel_max_coupling,
+    maximal_coupling,
+    monotone_coupling,
+)
 from skdpot.fairness._conditional_models import fit_numbers
+from skdpot.fairness._supports import uniforms
 from skdpot.tables import NOMINAL, NUMERIC, ORDINAL, Column
 
 RARE = 1e-4
@@ -108,11 +114,13 @@ def test_values_stay_on_their_lattice_and_in_their_range():
     assert (images.max(axis=0) <= codes.max(axis=0)).all()
 
 
-@pytest.mark.experiment
-def test_images_depend_on_the_row_and_its_key_alone():
+@pytest.mark.parametrize(
+    "coupling", [pytest.param("monotone", marks=pytest.mark.experiment), "common"]
+)
+def test_images_depend_on_the_row_and_its_key_alone(coupling):
     # More rows than are moved at a time.
     codes, groups = mixed_table(2000, 0.6)
-    repair, keys = fit(codes, groups), keys_of(2000)
+    repair, keys = fit(codes, groups, coupling=coupling), keys_of(2000)
     images = repair.images(codes, groups, keys)
     chosen = np.random.default_rng(3).permutation(2000)[:500]
     again = repair.images(codes[chosen], groups[chosen], keys[chosen])
@@ -141,12 +149,13 @@ def test_given_a_fixed_column_groups_have_one_distribution():
         assert ks_2samp(first, last).statistic < 0.14
 
 
-def test_missing_values_have_one_share_in_all_groups():
+@pytest.mark.parametrize("coupling", ["monotone", "common"])
+def test_missing_values_have_one_share_in_all_groups(coupling):
     codes, groups = mixed_table(4000, 0.6)
     rng = np.random.default_rng(5)
     codes[rng.random(4000) < 0.1 + 0.2 * groups, 0] = np.nan
     codes[rng.random(4000) < 0.3 - 0.1 * groups, 3] = -1
-    images = fit(codes, groups).images(codes, groups, keys_of(4000))
+    images = fit(codes, groups, coupling=coupling).images(codes, groups, keys_of(4000))
     for missing in (np.isnan(images[:, 0]), images[:, 3] == -1):
         rates = [missing[groups == g].mean() for g in range(3)]
         assert 0.1 < min(rates)
@@ -165,12 +174,13 @@ def test_values_that_the_fit_has_not_seen_get_images_too():
     assert (images >= 0).all()
 
 
+@pytest.mark.parametrize("coupling", ["monotone", "common"])
 @pytest.mark.parametrize("n_rows", [2, 5, 40])
-def test_few_rows_and_constant_columns_are_no_obstacle(n_rows):
+def test_few_rows_and_constant_columns_are_no_obstacle(n_rows, coupling):
     codes, groups = mixed_table(n_rows, 0.6)
     codes[:, 1] = 7
     groups[:2] = 0, 1
-    images = fit(codes, groups).images(codes, groups, keys_of(n_rows))
+    images = fit(codes, groups, coupling=coupling).images(codes, groups, keys_of(n_rows))
     assert np.isfinite(images).all()
     assert (images[:, 1] == 7).all()
 
@@ -218,6 +228,68 @@ def test_states_that_are_unknown_are_drawn_from_the_group():
         images = couple(unknown, logits, groups, keys_of(20_000), 0)
         counts = np.bincount(images[1], minlength=4)
         assert chisquare(counts, PROBABILITIES[1] * 20_000).pvalue > RARE
+
+
+def redrawn_from_the_target(states, own, target, keys, draw):
+    """Couple like `maximal_coupling`, with an error: rows that leave may come back."""
+    stays = maximal_coupling(states, own, target, keys, draw)[1]
+    drawn = (target.cumsum(axis=0) < uniforms(keys, draw + 1)).sum(axis=0)
+    return np.where(stays, states, drawn), stays
+
+
+def check_common_part(couple, states):
+    own, target = np.repeat(PROBABILITIES[:, :, None], len(states), axis=2)
+    found, stays = couple(states, own, target, keys_of(len(states)), 0)
+    counts = np.bincount(found, minlength=4)
+    assert chisquare(counts, PROBABILITIES[1] * len(states)).pvalue > RARE
+    np.testing.assert_array_equal(found[stays], states[stays])
+    return np.mean(found != states)
+
+
+def test_a_maximal_coupling_changes_as_few_states_as_possible():
+    states = np.random.default_rng(4).choice(4, size=40_000, p=PROBABILITIES[0])
+    variation = np.abs(PROBABILITIES[0] - PROBABILITIES[1]).sum() / 2
+    changed = check_common_part(maximal_coupling, states)
+    assert changed == pytest.approx(variation, abs=0.01)
+    check_common_part(maximal_coupling, np.full(40_000, -1))
+    with pytest.raises(AssertionError):
+        check_common_part(redrawn_from_the_target, states)
+
+
+def test_the_common_part_of_a_column_of_categories_stays():
+    rng = np.random.default_rng(8)
+    groups = (rng.random(8000) < 0.2).astype(int)
+    smokes = (rng.random(8000) < np.where(groups, 0.6, 0.2)).astype(float)
+    columns = [Column("smokes", NOMINAL, values=("no", "yes"))]
+    repair = fit(smokes[:, None], groups, columns, coupling="common")
+    images = repair.images(smokes[:, None], groups, keys_of(8000))[:, 0]
+    # The variation between a group and the mixture is that between groups times the other's weight.
+    shares = [smokes[groups == g].mean() for g in range(2)]
+    weight, variation = groups.mean(), shares[1] - shares[0]
+    for group, other in ((0, weight), (1, 1 - weight)):
+        own = groups == group
+        assert images[own].mean() == pytest.approx(smokes.mean(), abs=0.03)
+        assert np.mean((images != smokes)[own]) == pytest.approx(other * variation, abs=0.02)
+
+
+def test_the_common_part_of_numbers_stays():
+    """Two Gaussian distributions that are one deviation apart, and a column that follows them."""
+    rng = np.random.default_rng(9)
+    groups = rng.integers(2, size=8000)
+    first = rng.normal(size=8000) + groups
+    codes = np.column_stack([first, np.where(groups, 1.0, -1.0) + first + rng.normal(size=8000)])
+    columns = [COLUMNS[0], Column("second", NUMERIC)]
+    images = fit(codes, groups, columns, coupling="common").images(codes, groups, keys_of(8000))
+    variation = 2 * norm.cdf(0.5) - 1
+    changed = images != codes
+    assert changed[:, 0].mean() == pytest.approx(variation / 2, abs=0.02)
+    # The image of the first column is distributed as the mixture.
+    assert ks_2samp(images[:, 0], codes[:, 0]).statistic < 0.02
+    bins = np.searchsorted([-0.5, 0.5, 1.5], images[:, 0])
+    for near in (np.full(8000, True), *(bins == b for b in range(4))):
+        for column in range(2):
+            of_groups = [images[near & (groups == g), column] for g in range(2)]
+            assert ks_2samp(*of_groups).statistic < 0.06
 
 
 def test_categories_follow_most_groups():

@@ -61,6 +61,20 @@ def test_a_few_numbers_get_a_support_and_all_else_is_conditional():
     assert not hasattr(wide, "support_")
 
 
+def test_a_coupling_of_the_common_part_changes_fewer_cells(fitted):
+    method = clone(NEVER_LEFT_ALONE).set_params(coupling="common")
+    rows = PEOPLE[FEATURES]
+    by_rank, in_common = (
+        (fair.transform(PEOPLE) == rows).to_numpy()
+        for fair in (fitted, make_fair(method=method).fit(PEOPLE))
+    )
+    assert in_common[:, 0].mean() > 0.5 > by_rank[:, 0].mean()
+    # A group with all the weight is the target, so its rows stay.
+    fair = make_fair(method=method, weights={"f": 1.0, "m": 0.0}).fit(PEOPLE)
+    stays = (fair.transform(PEOPLE) == rows).to_numpy().all(axis=1)
+    assert stays[PEOPLE["group"] == "f"].all() and not stays.all()
+
+
 # What leaves
 # -----------
 

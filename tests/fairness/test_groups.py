@@ -93,7 +93,7 @@ def test_days_are_labels_whatever_holds_them():
         (FRAME, "sex", ["f"] * 6, "was given the sensitive attribute twice"),
         (FRAME, None, None, "FairBarycenterPreprocessor needs the sensitive attribute of every"),
         (FRAME, "salary", None, "X has no column 'salary'. Its columns are"),
-        (FRAME, 4, None, "has the position 4, and X has 4 columns"),
+        (FRAME, 4, None, "X has no column 4. Its columns are"),
         (FRAME, ["sex", 0], None, "one column of X, or several different ones"),
         (FRAME, [], None, "one column of X, or several different ones"),
         (FRAME, True, None, "must be names or positions"),

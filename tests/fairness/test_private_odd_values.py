@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
@@ -25,7 +25,12 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder
 
-from skdpot import FairBarycenterPreprocessor, FairBarycenterRegressor, PrivacyLedger
+from skdpot import (
+    FairBarycenterClassifier,
+    FairBarycenterPreprocessor,
+    FairBarycenterRegressor,
+    PrivacyLedger,
+)
 from skdpot.fairness import ConditionalRepair, FreeSupport
 from skdpot.releases import VectorRelease
 from tests.oracles.transcripts import Transcript, differences, on_transcript
@@ -60,19 +65,21 @@ def repair(method, **params):
 
 
 def premium(model=LINE, **params):
-    bounds = None if model is SIGNS else (0, 1)
+    makes_classes = is_classifier(model)
+    bounds = None if makes_classes else (0, 1)
     options = {
         "sensitive_features": "g", "sensitive_in_estimator": False, "groups": [0, 1],
         "epsilon": 5.0, "bounds": bounds, "random_state": 0, "ledger": ledger(),
     }  # fmt: skip
-    return FairBarycenterRegressor(FrozenEstimator(model), **options | params)
+    fair = FairBarycenterClassifier if makes_classes else FairBarycenterRegressor
+    return fair(FrozenEstimator(model), **options | params)
 
 
 REPAIRS = {
     "histogram": lambda: repair(FreeSupport(n_support=4)),
     "conditional": lambda: repair(ConditionalRepair(max_rows=30)),
 }
-MAKE = {**REPAIRS, "premium": premium}
+MAKE = {**REPAIRS, "premium": premium, "classes": lambda **params: premium(SIGNS, **params)}
 
 ANYWHERE = [None, np.nan, pd.NA, pd.NaT, np.inf, -np.inf, "x", "", "0.5", "nan", 1.5, 1j, True, [1],
             (1,), ("p", 1), {}, {"p"}, np.zeros(2), np.zeros(0), 10**400, -(10**400), 1e308, b"p",
@@ -94,7 +101,7 @@ def objects(values):
 
 def fitted(make, frame, y):
     estimator = make()
-    if isinstance(estimator, FairBarycenterRegressor):
+    if not isinstance(estimator, FairBarycenterPreprocessor):
         return estimator.fit(frame[["a", "g"]], y)
     return estimator.fit(frame)
 
@@ -110,7 +117,7 @@ def charges(estimator):
 CASES = [
     (name, column)
     for name in MAKE
-    for column in (["a", "g"] if name == "premium" else ["a", "c", "d", "g"])
+    for column in (["a", "c", "d", "g"] if name in REPAIRS else ["a", "g"])
 ]
 
 
@@ -169,9 +176,11 @@ def test_an_odd_record_counts_once_at_most_and_changes_no_other(name, column, ev
 
 
 OF_NUMBERS = [("0.25", 0.25), (7, 1.0), ("nan", None), (-np.inf, 0.0), (10**400, 1.0)]
-# A linear model has no prediction for infinity.
-READ = [("histogram", *case) for case in OF_NUMBERS] + [
-    ("premium", *case) for case in OF_NUMBERS[:3]
+# A linear model has no prediction for infinity, and probabilities are not clipped.
+READ = [
+    *[("histogram", *case) for case in OF_NUMBERS],
+    *[("premium", *case) for case in OF_NUMBERS[:3]],
+    *[("classes", *case) for case in OF_NUMBERS[:3:2]],
 ]
 
 
@@ -189,7 +198,7 @@ def test_numbers_are_clipped_and_read_from_text_and_others_have_no_place(
 
 @pytest.mark.parametrize("column", ["a", "g"])
 @pytest.mark.parametrize("kind", ["Float64", "Int64", "boolean", "double[pyarrow]"])
-@pytest.mark.parametrize("name", ["histogram", "premium"])
+@pytest.mark.parametrize("name", ["histogram", "premium", "classes"])
 def test_a_missing_value_of_a_nullable_type_refuses_nothing(name, kind, column):
     for value in (kind == "boolean" or 1, pd.NA):
         frame = TABLE.assign(**{column: (np.arange(N) % 2).astype(float)})
@@ -343,9 +352,21 @@ class Hostile(RegressorMixin, BaseEstimator):
         return scores if played is None else played
 
 
-def of_hostile(trick, X, **params):
+class HostileClasses(ClassifierMixin, Hostile):
+    """The same as a classifier."""
+
+    classes_ = np.array(["no", "yes"])
+
+    def predict_proba(self, X):
+        scores = self.predict(X)
+        if np.shape(scores) != (len(X),):
+            return scores
+        return np.column_stack([np.zeros(len(X)), scores])
+
+
+def of_hostile(trick, X, kind=Hostile, **params):
     book = ledger()
-    model = Hostile(trick, book).fit(None)
+    model = kind(trick, book).fit(None)
     fair = premium(model, ledger=book, sensitive_features=1, bounds=(0, 2), **params)
     return fair.fit(X, np.zeros(len(X))), model
 
@@ -355,21 +376,23 @@ RICH = ROWS.copy()
 RICH[ODD, 0] = 1.5
 
 
+@pytest.mark.parametrize("kind", [Hostile, HostileClasses])
 @pytest.mark.parametrize("trick", TRICKS)
 def test_a_foreign_model_sees_rows_after_the_charge_and_says_nothing(
-    trick, capfd, caplog, monkeypatch
+    trick, kind, capfd, caplog, monkeypatch
 ):
     filters = warnings.filters[:]
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always")
         for X in (ROWS, RICH):
-            fair, model = of_hostile(TRICKS[trick], X)
+            fair, model = of_hostile(TRICKS[trick], X, kind)
             assert set(model.charged_) == {1} and len(charges(fair)) == 1
     assert not shown and not caplog.records and capfd.readouterr() == ("", "")
     assert warnings.filters == filters and logging.root.manager.disable == logging.NOTSET
     # All other rows have their own prediction.
-    without = counted(monkeypatch, lambda: of_hostile(TRICKS[trick], np.delete(RICH, ODD, axis=0)))
-    added = counted(monkeypatch, lambda: of_hostile(TRICKS[trick], RICH)) - without
+    poor = np.delete(RICH, ODD, axis=0)
+    without = counted(monkeypatch, lambda: of_hostile(TRICKS[trick], poor, kind))
+    added = counted(monkeypatch, lambda: of_hostile(TRICKS[trick], RICH, kind)) - without
     assert added.min() == 0 and added.sum() in (0, 1)
 
 
@@ -506,11 +529,11 @@ class Curious(str):
         raise SystemExit
 
 
-@pytest.mark.parametrize("name", ["histogram", "conditional", "premium"])
+@pytest.mark.parametrize("name", ["histogram", "conditional", "premium", "classes"])
 def test_a_declared_label_is_compared_with_rows_after_the_charge(name, capfd):
     Curious.seen, Curious.book = [], ledger()
     declared = {"groups": [Curious("f"), "m"], "ledger": Curious.book}
-    if name != "premium":
+    if name in REPAIRS:
         declared["categories"] = {"c": [Curious("p"), "q"], "d": [1, 2]}
     fair = MAKE[name]().set_params(**declared)
     frame = TABLE.assign(g=objects(np.where(TABLE["g"] == 1, "f", "m").tolist()))
@@ -590,7 +613,7 @@ def test_the_number_of_cells_goes_by_the_number_of_rows():
     known = premium(epsilon=50.0).fit(NUMBERS, TARGETS)
     unknown = premium(epsilon=50.0).fit(NUMBERS.assign(g=["x"] * (N - 2) + [0, 1]), TARGETS)
     cells = [len(fair.barycenter_.values) for fair in (known, unknown)]
-    ranks = [len(fair._fitted[1].groups[0].edges) for fair in (known, unknown)]
+    ranks = [len(fair._fitted[1].groups[0].drawn) for fair in (known, unknown)]
     assert ranks[0] == ranks[1] and min(cells) > 0
 
 

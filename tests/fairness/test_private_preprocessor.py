@@ -76,7 +76,7 @@ def test_levels_without_a_place_count_as_the_middle():
 
 def test_a_seed_after_a_private_fit_repeats_images_and_leaves_the_guarantee():
     X, labels = shifted_groups((30, 40))
-    fair = fit(X, labels)
+    fair = fit(X, labels, epsilon=20.0)
     guarantee, support = fair.privacy_guarantee_, fair.support_
     draws = [fair.transform(X, sensitive_features=labels) for _ in range(2)]
     assert not np.array_equal(*draws)
@@ -89,7 +89,9 @@ def test_a_seed_after_a_private_fit_repeats_images_and_leaves_the_guarantee():
 
 def test_unknown_labels_of_private_rows_are_not_quoted():
     X, labels = shifted_groups((30, 40))
-    with pytest.raises(ValueError, match="are in groups that no row of the fit was in[.]"):
+    with pytest.raises(
+        ValueError, match="are in groups that were neither declared nor in the fit[.]"
+    ):
         fit(X, labels).transform(X, sensitive_features=["z"] * 70)
 
 
@@ -269,6 +271,20 @@ def test_more_budget_is_fairer():
         apart.setdefault(epsilon, []).append(np.abs(difference).sum())
     assert np.mean(apart[1.0]) < 0.3 < 2.0
     assert np.mean(apart[1.0]) < np.mean(apart[0.02])
+
+
+@pytest.mark.refuses_useless
+def test_groups_whose_errors_would_show_them_move_like_the_largest():
+    X, labels = shifted_groups((1500, 2500, 50), n_columns=1)
+    fair = fit(X, labels, groups=[*"abc"], bounds=(-4, 5), method=FreeSupport(n_support=60))
+    one, largest, small = fair.couplings_
+    assert small is largest and one is not largest
+    # If there is but one other group, nothing is left to move.
+    two = labels != "a"
+    with pytest.warns(UserWarning, match="no row is changed"):
+        fair = fit(X[two], labels[two], groups=[*"bc"], bounds=(-4, 5))
+    moved = fair.transform(X[two], sensitive_features=labels[two])
+    np.testing.assert_array_equal(moved, X[two])
 
 
 @pytest.mark.parametrize("method", ["support", "conditional"])

@@ -5,16 +5,14 @@ import pytest
 from scipy.stats import laplace
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
 
-from skdpot import FairBarycenterRegressor, PrivacyLedger
+from skdpot import FairBarycenterClassifier, FairBarycenterRegressor, PrivacyLedger
 from skdpot.fairness import DeclaredGroups, FoundGroups
 from skdpot.fairness._predictions import (
-    CellDistribution,
+    GroupDistribution,
     PredictionBarycenter,
-    cell_edges,
-    cell_numbers,
     number_of_cells,
     shrunk_masses,
 )
@@ -38,7 +36,7 @@ class FirstColumn(RegressorMixin, BaseEstimator):
 class FirstProbability(ClassifierMixin, BaseEstimator):
     """The first column is the probability of the class "yes"."""
 
-    def fit(self, X, y=None):
+    def fit(self, X=None, y=None):
         self.classes_ = np.array(["no", "yes"])
         return self
 
@@ -48,7 +46,7 @@ class FirstProbability(ClassifierMixin, BaseEstimator):
 
 
 SCORES = FrozenEstimator(FirstColumn().fit(None))
-PROBABILITIES = FrozenEstimator(FirstProbability().fit(None))
+PROBABILITIES = FrozenEstimator(FirstProbability().fit())
 DECLARED = {"sensitive_features": 1, "bounds": (-5, 5), "groups": [0, 1]}
 
 
@@ -61,7 +59,13 @@ def two_groups(n, shift=1.0, seed=0):
 
 
 def private(estimator=SCORES, **params):
-    return FairBarycenterRegressor(estimator, **{"epsilon": 1.0} | DECLARED | params)
+    fair = FairBarycenterClassifier if estimator is PROBABILITIES else FairBarycenterRegressor
+    return fair(estimator, **{"epsilon": 1.0} | DECLARED | params)
+
+
+def classes(**params):
+    """Return a classifier of probabilities."""
+    return private(PROBABILITIES, **{"bounds": None} | params)
 
 
 # ------------------------------------------------------------------------------ what is learned
@@ -104,10 +108,8 @@ def test_atoms_at_edges_are_counted_where_they_are_moved_from():
     edge[rng.random(400) < 0.5] = np.nextafter(0.5, 0.0)
     X = np.column_stack([edge, np.arange(400) % 2])
     y = np.where(rng.random(400) < 0.5, "yes", "no")
-    fair = private(PROBABILITIES, epsilon=100.0, bounds=(0, 1), n_quantiles=4, random_state=0).fit(
-        X, y
-    )
-    assert (fair.predict(X) >= 0.5 - 1e-4).all()
+    fair = classes(epsilon=100.0, bounds=(0, 1), n_quantiles=4, random_state=0).fit(X, y)
+    assert (fair.predict_proba(X)[:, 1] >= 0.5 - 1e-4).all()
 
 
 @pytest.mark.parametrize("label", [7.0, np.nan, np.inf])
@@ -127,8 +129,8 @@ def test_a_group_of_which_noise_hides_everything_is_taken_to_be_like_all():
     X[:, 1] = 0.0
     X[:4, 1] = 1.0
     fair = private(random_state=0, epsilon=0.05).fit(X, y)
-    rare, common = (way.masses for way in fair._fitted[1].groups)
-    assert np.abs(np.cumsum(rare - common)).max() < 0.2
+    rare, common = (way.quantiles.ranks for way in fair._fitted[1].groups)
+    assert np.abs(rare - common).max() < 0.2
 
 
 def test_atoms_are_spread_where_a_cell_is_crowded():
@@ -147,11 +149,17 @@ def test_probabilities_need_no_bounds():
     p = rng.beta(1 + groups, 9.0)
     y = np.where(rng.random(6000) < p, "yes", "no")
     X = np.column_stack([p, groups])
-    fair = private(PROBABILITIES, bounds=None, random_state=0).fit(X, y)
-    predictions = fair.predict(X)
-    assert (predictions >= 0).all() and (predictions <= 1).all()
-    assert ks_between_groups(predictions, sensitive_features=groups) < 0.05
-    assert fair.score(X, y) > 0
+    fair = classes(random_state=0).fit(X, y)
+    probabilities = fair.predict_proba(X)
+    assert (probabilities >= 0).all() and (probabilities <= 1).all()
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    assert ks_between_groups(probabilities[:, 1], sensitive_features=groups) < 0.05
+    assert fair.classes_.tolist() == ["no", "yes"]
+    assert fair.score(X, y) == np.mean(fair.predict(X) == y) > 0.8
+    assert set(fair.predict(X)) <= {"no", "yes"}
+    # Crowded cells have one image then, and nothing is drawn.
+    fair.set_params(ties="mean", random_state=None)
+    np.testing.assert_array_equal(fair.predict_proba(X), fair.predict_proba(X))
 
 
 # ------------------------------------------------------------------------------------- the cells
@@ -164,12 +172,12 @@ def test_the_number_of_cells_has_about_the_least_error():
     n, deviation = 1000, 20.0
 
     def error(n_cells):
-        edges = cell_edges(-4.5, 4.5, n_cells, probabilities=False)
+        edges = np.linspace(-4.5, 4.5, n_cells + 1)
         off = []
         for _ in range(200):
             # The bounds need not be centred where the scores are.
             scores = rng.normal(size=20_000) + rng.uniform(-1, 1) * 9 / n_cells
-            masses = np.bincount(cell_numbers(scores, edges), minlength=n_cells) / len(scores)
+            masses = np.histogram(np.clip(scores, -4.5, 4.5), edges)[0] / len(scores)
             noisy = masses + laplace.rvs(size=n_cells, random_state=rng) * deviation / n / 2**0.5
             ends = np.append(0.0, np.cumsum(noisy))
             values = np.sort(scores)[::50]
@@ -184,7 +192,7 @@ def test_the_number_of_cells_has_about_the_least_error():
 
 def test_ranks_and_quantiles_of_cells_are_inverse():
     edges = np.array([0.0, 1.0, 3.0, 4.0])
-    distribution = CellDistribution(edges, np.array([0.3, 0.3, 0.4]))
+    distribution = GroupDistribution.from_cells(edges, np.array([0.3, 0.3, 0.4]))
     scores = np.array([0.0, 0.5, 2.0, 3.5, 4.0])
     ranks = distribution.ranks(scores, np.full(5, np.nan))
     np.testing.assert_allclose(ranks, [0, 0.15, 0.45, 0.8, 1.0])
@@ -226,12 +234,13 @@ def test_shrunk_masses_are_nearer_than_counts():
 # ---------------------------------------------------------------------------- what is released
 
 
-def test_what_is_charged_and_guaranteed():
+@pytest.mark.parametrize("make", [private, classes])
+def test_what_is_charged_and_guaranteed(make):
     X, y = two_groups(300)
     ledger = PrivacyLedger(1.5, 1e-3)
-    fair = private(ledger=ledger).fit(X, y)
+    fair = make(ledger=ledger).fit(X, y)
     (entry,) = ledger.entries()
-    assert entry.label == "FairBarycenterRegressor, histogram" and entry.unit == "record"
+    assert entry.label == f"{type(fair).__name__}, histogram" and entry.unit == "record"
     assert entry.epsilon == pytest.approx(1.0) and not entry.seeded
     guarantee = fair.privacy_guarantee_
     assert (guarantee.epsilon, guarantee.delta) == (1.0, 0.0)
@@ -244,16 +253,18 @@ def test_what_is_charged_and_guaranteed():
         fair.fit(X, y)
     assert fair.barycenter_ is before
     assert len(ledger.entries()) == 1
-    assert private(random_state=0).fit(X, y).privacy_guarantee_ is None
+    assert make(random_state=0).fit(X, y).privacy_guarantee_ is None
 
 
-def test_what_is_not_trained_is_shared_by_clones():
+@pytest.mark.parametrize("make", [private, classes])
+def test_what_is_not_trained_is_shared_by_clones(make):
     X, y = two_groups(200)
+    y = np.where(y > 0, "yes", "no") if make is classes else y
     ledger = PrivacyLedger(10.0)
-    fair = private(ledger=ledger)
+    fair = make(ledger=ledger)
     clone(fair).fit(X, y)
     assert len(ledger.entries()) == 1
-    search = GridSearchCV(private(ledger=ledger), {"repair_level": [0.0, 1.0]}, cv=2, refit=False)
+    search = GridSearchCV(make(ledger=ledger), {"repair_level": [0.0, 1.0]}, cv=2, refit=False)
     search.fit(X, y)
     assert len(ledger.entries()) == 5
 
@@ -269,8 +280,7 @@ REFUSED = {
     "one group": ({"groups": [0]}, "two or more groups"),
     "no bounds": ({"bounds": None}, "bounds must be declared"),
     "other bounds": ({"bounds": (1, 0)}, "must be a pair"),
-    "folds": ({"cv": 3}, "are for fits without epsilon"),
-    "all quantiles": ({"n_quantiles": None}, "are for fits without epsilon"),
+    "folds": ({"cv": 3}, "is for fits without epsilon"),
     "weights": ({"weights": [1, 2, 3]}, "2 numbers, one per group"),
     "epsilon": ({"epsilon": 0.0}, "'epsilon' parameter"),
     "delta": ({"delta": 1.0}, "'delta' parameter"),
@@ -288,10 +298,35 @@ def test_what_does_not_go_together_is_refused_and_not_charged(params, message):
     assert not ledger.entries()
 
 
+REFUSED_OF_CLASSES = {
+    name: REFUSED[name]
+    for name in (
+        "no estimator", "no groups", "groups that are found", "one group", "other bounds", "folds",
+        "weights", "epsilon", "delta", "delta without epsilon",
+    )
+} | {
+    "a model that is trained": ({"estimator": LogisticRegression()}, "FrozenEstimator"),
+    "a regressor": ({"estimator": SCORES}, "must be a classifier with predict_proba"),
+    "bounds without epsilon": ({"epsilon": None, "bounds": (0, 1)}, "with epsilon"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("params, message", REFUSED_OF_CLASSES.values(), ids=REFUSED_OF_CLASSES)
+def test_what_does_not_go_together_is_refused_for_classes_and_not_charged(params, message):
+    X, y = two_groups(60)
+    ledger = PrivacyLedger(10.0)
+    options = {"estimator": PROBABILITIES, "bounds": None, "epsilon": 1.0, "ledger": ledger}
+    fair = FairBarycenterClassifier(**DECLARED | options | params)
+    with pytest.raises(ValueError, match=message):
+        fair.fit(X, np.where(y > 0, "yes", "no"))
+    assert not ledger.entries()
+    with pytest.raises(ValueError, match="FairBarycenterClassifier makes its probabilities fair"):
+        FairBarycenterRegressor(PROBABILITIES, **DECLARED, epsilon=1.0).preview(60)
+
+
 def test_targets_are_not_quoted():
     X, _ = two_groups(60)
-    model = FrozenEstimator(FirstProbability().fit(None))
-    fair = private(model, bounds=None)
+    fair = classes()
     for y in (np.full(60, 1234j), [*["no"] * 59, 1234j]):
         fair.fit(X, y)
     with pytest.raises(ValueError, match=r"shape \(60, 2\)"):

@@ -251,6 +251,7 @@ make_part(agreement, "north", X, group, ledger=ledger, path=folder + "/north.par
 """
 
 
+@pytest.mark.experiment
 @pytest.mark.parametrize("stop", first_quick([2, 0, 1, 3, 5], 1))
 def test_a_process_that_is_killed_is_charged_once_and_writes_the_same_file(stop, make, tmp_path):
     """It dies when it opens or renames a file; the next one goes on."""

@@ -243,6 +243,7 @@ def test_copies_do_not_spend_a_budget_of_their_own(kind, duplicate_of):
     assert unlimited.ledger is None
 
 
+@pytest.mark.experiment
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing to fork with")
 def test_forks_do_not_spend_copies_of_a_budget():
     script = """

@@ -16,6 +16,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from skdpot import (
     DPSinkhornGenerator,
     ExponentialMechanismSampler,
+    FairBarycenterClassifier,
     FairBarycenterPreprocessor,
     FairBarycenterRegressor,
     KLProjectionSampler,
@@ -72,12 +73,13 @@ class Case:
 
 def repair(method):
     return FairBarycenterPreprocessor(
-        "g", epsilon=5.0, delta=1e-5, bounds={"a": (0, 1)}, groups=[0, 1],
+        "g", epsilon=20.0, delta=1e-5, bounds={"a": (0, 1)}, groups=[0, 1],
         categories={"c": ["p", "q"]}, method=method,
     )  # fmt: skip
 
 
 LINE = FrozenEstimator(LinearRegression().fit([[0.0], [1.0]], [0.0, 1.0]))
+SIGNS = FrozenEstimator(LogisticRegression().fit([[0.0], [1.0]], [0, 1]))
 CASES = {
     "distance": Case(
         PrivateSinkhornDistance(1.0, bounds=(0, 1)), (NUMBERS, LABELS), 2,
@@ -125,6 +127,12 @@ CASES = {
             groups=[0, 1],
         ),
         (np.column_stack([NUMBERS[:, 0], LABELS]), NUMBERS[:, 1]),
+    ),
+    "probabilities": Case(
+        FairBarycenterClassifier(
+            SIGNS, sensitive_features=1, sensitive_in_estimator=False, epsilon=1.0, groups=[0, 1],
+        ),
+        (np.column_stack([NUMBERS[:, 0], LABELS]), LABELS),
     ),
     "noisy Sinkhorn": Case(NoisySinkhornDistance(1.0, bounds=(0, 1)), (NUMBERS, LABELS), 2),
 }  # fmt: skip

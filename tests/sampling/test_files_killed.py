@@ -279,6 +279,7 @@ def kill_at_events(folder, seconds):
     return json.loads(done.stdout)
 
 
+@pytest.mark.experiment
 def test_at_a_few_events(tmp_path):
     n_kills, n_folders = kill_at_events(tmp_path, 1.5)
     assert n_kills > 3 and n_folders > 1

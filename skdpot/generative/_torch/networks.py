@@ -9,6 +9,7 @@ import copy
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from threading import RLock
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch
 from torch import nn
 
 _DCGAN_CHANNELS = (256, 128, 64)
+_transposed = partial(nn.ConvTranspose2d, dtype=torch.float32)
 
 
 def perceptron(latent_dim: int, n_classes: int, n_features: int) -> nn.Module:
@@ -92,19 +94,6 @@ class _Inputs(nn.Module):
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         latent, labels = inputs[:, : self.latent_dim], inputs[:, self.latent_dim :]
         return torch.cat([latent, self.embedding(labels)], dim=1)
-
-
-def _transposed(
-    n_inputs: int,
-    n_outputs: int,
-    kernel_size: int | tuple[int, int],
-    *,
-    stride: int = 1,
-    padding: int = 0,
-) -> nn.Module:
-    return nn.ConvTranspose2d(
-        n_inputs, n_outputs, kernel_size, stride, padding, dtype=torch.float32
-    )
 
 
 # Fits in several threads would draw from, and restore, each other's state of PyTorch.

@@ -102,9 +102,8 @@ class NoisyGradients:
         # NaN would pass through the noise, and tell of the records.
         values = torch.nan_to_num(values, nan=0.0)
         released = self._with_noise(values).split([part.numel() for part in parts])
-        return [
-            with_noise.reshape(part.shape) for with_noise, part in zip(released, parts, strict=True)
-        ]
+        each = zip(released, parts, strict=True)
+        return [with_noise.reshape(part.shape) for with_noise, part in each]
 
     def _with_noise(self, values: torch.Tensor) -> torch.Tensor:
         mechanism = self.mechanism
@@ -177,11 +176,6 @@ class Settings:
     loss_weight: float
     count_weight: float
     count_noise: float
-
-    @property
-    def n_fresh(self) -> int:
-        """Return the number of generated points that only the self term uses."""
-        return math.floor(self.batch_size * self.debias)
 
     @property
     def cost(self) -> GroundCost:
@@ -267,17 +261,12 @@ class TrainingStep(ABC):
         """Continue from a state; the default has none."""
 
     def _generate(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return labels and generated points."""
-        settings, labels = self._settings, self._labels()
+        """Return labels and generated points: of both terms, and then of the self term only."""
+        settings = self._settings
+        n_fresh = math.floor(settings.batch_size * settings.debias)
+        labels = torch.cat([self._all_labels(settings.batch_size), self._all_labels(n_fresh)])
         inputs = latents(labels, settings.latent_dim, settings.n_classes, self._generator)
         return labels, self._network(inputs)
-
-    def _labels(self) -> torch.Tensor:
-        """Return labels of the points of both terms, followed by those of the self term only."""
-        settings = self._settings
-        return torch.cat(
-            [self._all_labels(settings.batch_size), self._all_labels(settings.n_fresh)]
-        )
 
     def _all_labels(self, size: int) -> torch.Tensor:
         """Return every class about equally often, starting with a random one.
@@ -323,10 +312,8 @@ class PointStep(TrainingStep):
         loss_share = (private_value.to(torch.float64) / self._range).clamp(0, settings.loss_weight)
         # One release of both, so that they are one vector of the declared sensitivity.
         gradient, share = self.release([gradient, loss_share])
-        self_only = clip(
-            public_gradient[n:],
-            settings.clip_norm * (1 if settings.per_point else math.sqrt(settings.debias)),
-        )
+        part = 1 if settings.per_point else math.sqrt(settings.debias)
+        self_only = clip(public_gradient[n:], settings.clip_norm * part)
         points.backward(torch.cat([gradient.to(points.dtype), self_only]))
         return self._range * share - public_value
 
@@ -360,9 +347,8 @@ class RecordStep(TrainingStep):
         self_value, self_gradient, potentials = self_transport(
             points.detach(), labels, n=n, cost=settings.cost, reg=settings.reg
         )
-        sums, count, loss = self.release(
-            self._sums(points.detach()[:n], labels[:n], potentials, batch)
-        )
+        exact = self._sums(points.detach()[:n], labels[:n], potentials, batch)
+        sums, count, loss = self.release(exact)
         count = self._smoothed_count(count / settings.count_weight)
         gradient = -self_gradient
         # The private part has the weight 2 in the semi-debiased loss.
@@ -391,16 +377,11 @@ class RecordStep(TrainingStep):
         """
         settings, (records, record_labels) = self._settings, batch
         points = _on_grid(points.to(torch.float64), _POINT_GRID)
-        blocks = [
-            self._sums_of_block(
-                points,
-                labels,
-                potentials,
-                records[start : start + _BLOCK],
-                None if record_labels is None else record_labels[start : start + _BLOCK],
-            )
-            for start in range(0, max(len(records), 1), _BLOCK)
-        ]
+        blocks = []
+        for start in range(0, max(len(records), 1), _BLOCK):
+            rows = slice(start, start + _BLOCK)
+            codes = None if record_labels is None else record_labels[rows]
+            blocks.append(self._sums_of_block(points, labels, potentials, records[rows], codes))
         gradients, losses = zip(*blocks, strict=True)
         count = torch.full((), len(records), device=points.device, dtype=torch.float64)
         return [
@@ -443,9 +424,8 @@ class RecordStep(TrainingStep):
         factors = settings.clip_norm * (1 - lengthened) / parts.sum(dim=1, keepdim=True).sqrt()
         # Shares are rounded down, so that a clipped gradient gets no longer.
         gradients = cost.gradient(points, records, _down_to_grid(shares * factors.clamp(max=1)).mT)
-        duals = potentials.mean() - settings.reg * (
-            highest + torch.log(all_odds / settings.batch_size)
-        )
+        log_sums = highest + torch.log(all_odds / settings.batch_size)
+        duals = potentials.mean() - settings.reg * log_sums
         losses = _down_to_grid((duals / settings.largest_loss).clamp(0, 1))
         return gradients, losses.sum()
 

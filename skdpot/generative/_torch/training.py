@@ -60,8 +60,9 @@ def find_device(device: Any) -> torch.device:
         # Tried, since some devices have no double precision.
         torch.zeros(1, dtype=torch.float64, device=found).item()
     except (AssertionError, NotImplementedError, RuntimeError, TypeError) as error:
+        first_line = str(error).strip().split("\n")[0].rstrip(".")
         raise ValueError(
-            f"device={device!r} cannot be used here: {_first_line(error)} Use 'cpu', or 'auto'."
+            f"device={device!r} cannot be used here: {first_line}. Use 'cpu', or 'auto'."
         ) from None
     return found
 
@@ -145,9 +146,8 @@ class Trainer:
         self, parameters: Any, space: Any, kind: str = "per_record", **vector: Any
     ) -> None:
         self.parameters, self.space, self.kind = parameters, space, kind
-        self.latent_dim = parameters.latent_dim or default_latent_dim(
-            space.n_features, space.image_shape
-        )
+        usual = default_latent_dim(space.n_features, space.image_shape)
+        self.latent_dim = parameters.latent_dim or usual
         # The published regularisation, except for sums over records: there a larger one has every
         # generated point learn from more of them.
         reg = 0.04 * space.n_features if kind == "per_record" else 0.05
@@ -206,12 +206,11 @@ class Trainer:
     ) -> list[float]:
         """Make steps, and return their losses."""
         losses: list[torch.Tensor] = []
+        rate = float(self.parameters.sampling_rate)
         # A progress bar shows the loss and the amount spent so far twenty times.
         every = -(-n_steps // 20)
         for made in range(1, n_steps + 1):
-            sampled = within_memory(
-                poisson_sample, source, len(records[0]), float(self.parameters.sampling_rate)
-            )
+            sampled = within_memory(poisson_sample, source, len(records[0]), rate)
             losses.append(self.step(records, sampled))
             bar.update()
             if not bar.disable and (made % every == 0 or made == n_steps):
@@ -304,7 +303,3 @@ def _is_of_memory(error: Exception) -> bool:
     short = isinstance(error, torch.OutOfMemoryError | MemoryError)
     short_of_memory = ("allocate memory", "not enough memory", "out of memory", "ALLOC_FAILED")
     return short or any(words in str(error) for words in short_of_memory)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0].rstrip(".") + "."

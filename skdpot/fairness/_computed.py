@@ -1,0 +1,352 @@
+"""Columns that are functions of others: a repair leaves them out, and computes them from its rows.
+
+If it moved both sides, the function would hold for the rows that stay and fail for those that move.
+The broken function would show the group better than the column itself.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations, permutations
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+from scipy.stats.contingency import crosstab
+
+from skdpot.privacy.checks import shown
+from skdpot.tables import NUMERIC, Column, place_of, roundest
+
+_Function = partial[np.ndarray]
+# The share of the variance, and of the rows, that a function must explain.
+_EXPLAINED = 0.999
+# At most so many rows are looked at.
+_MOST_ROWS = 2000
+
+
+@dataclass(frozen=True, eq=False)
+class ComputedColumn:
+    """A column, and how it is computed from others.
+
+    Attributes
+    ----------
+    position : int
+        Its place in the table.
+    of : tuple of int
+        The places of the columns that it is a function of.
+    function : partial
+        Takes these columns as codes, and returns the codes of this one.
+    text : str
+        The function in words.
+    decimals : int
+        Number of decimals that values are rounded to.
+    is_exact : bool
+        Whether values differ from the function by rounding alone. Otherwise a row keeps its
+        difference.
+    """
+
+    position: int
+    of: tuple[int, ...]
+    function: _Function
+    text: str
+    decimals: int = 15
+    is_exact: bool = True
+
+    def values(self, codes: np.ndarray) -> np.ndarray:
+        """Return this column, computed from others."""
+        with np.errstate(all="ignore"):
+            return np.round(self.function([codes[:, j] for j in self.of]), self.decimals)
+
+    def updated(self, codes: np.ndarray, before: np.ndarray) -> np.ndarray:
+        """Return this column for rows with new codes, which had others before.
+
+        A row keeps its value if no argument has changed, or if there is no result.
+        """
+        found, own = self.values(codes), before[:, self.position]
+        if not self.is_exact:
+            found = np.round(found + own - self.values(before), self.decimals)
+        now, then = codes[:, list(self.of)], before[:, list(self.of)]
+        same = ((now == then) | (np.isnan(now) & np.isnan(then))).all(axis=1)
+        has_result = np.isfinite(found) | np.isnan(now).any(axis=1)
+        return np.where(has_result & ~same, found, own)
+
+
+# --------------------------------------------------------------------- functions that are declared
+
+
+def read_computed(declared: Any, columns: list[Column]) -> tuple[ComputedColumn, ...]:
+    """Return declared functions in the order of their computation, or raise."""
+    remedy = (
+        "computed has a formula of other numeric columns for each numeric column that is computed, "
+        "such as {'ratio': 'loan / price'}, in an order in which they can be computed."
+    )
+    numbers = [j for j, column in enumerate(columns) if column.kind == NUMERIC]
+    found: list[ComputedColumn] = []
+    waiting: list[Any] = [place_of(key, columns) for key in declared]
+    if not all(place in numbers for place in waiting):
+        raise ValueError(
+            f"{remedy} The numeric columns of X are {[columns[j].name for j in numbers]}."
+        )
+    for place, formula in zip(waiting, declared.values(), strict=True):
+        of = tuple(j for j in numbers if j not in waiting[len(found) :])
+        names = [str(columns[j].name) for j in of]
+        function = partial(_evaluated, formula=formula, names=names)
+        try:
+            # On two rows that are made up: no value of X is read.
+            function([np.ones(2)] * len(of))
+        except Exception as error:
+            raise ValueError(
+                f"{remedy} {shown(formula)} cannot be evaluated with the columns {names}: "
+                f"{type(error).__name__}: {error}."
+            ) from error
+        found.append(ComputedColumn(place, of, function, f"{columns[place].name} = {formula}"))
+    return tuple(found)
+
+
+def _evaluated(arguments: list[np.ndarray], *, formula: str, names: list[str]) -> np.ndarray:
+    """Return the value of a formula of columns for each row."""
+    import pandas as pd
+
+    frame = pd.DataFrame(dict(zip(names, arguments, strict=True)))
+    found = frame.eval(formula, engine="python", local_dict={}, global_dict={})
+    return np.asarray(found, dtype=np.float64).reshape(len(frame))
+
+
+# ------------------------------------------------------------------------ functions that are found
+
+
+def find_computed(
+    columns: list[Column], codes: np.ndarray, rng: np.random.Generator, fixed: tuple[int, ...] = ()
+) -> tuple[ComputedColumn, ...]:
+    """Return the columns that are functions of others, in an order in which to compute them.
+
+    Half of the rows are used to find functions, and the others to check them. The last columns are
+    tried first, as tables mostly put a ratio or a sum after what it is made of. `fixed` columns are
+    none.
+    """
+    rows = rng.permutation(len(codes))[:_MOST_ROWS]
+    # Anything is a function of anything in a few rows.
+    if len(rows) < 30:
+        return ()
+    fitted, checked = codes[rows[len(rows) // 2 :]], codes[rows[: len(rows) // 2]]
+    names = [str(column.name) for column in columns]
+    numbers = [j for j, column in enumerate(columns) if column.kind == NUMERIC]
+    terms = _terms(numbers)
+    with np.errstate(all="ignore"):
+        scores = [_standardised(of(*fitted.T[list(places)])) for places, of in terms]
+    standard = np.array([_standardised(values) for values in fitted.T])
+    dependence = np.abs(np.reshape(scores, (len(terms), len(fitted))) @ standard.T)
+    may_be_steps = _may_be_steps(fitted)
+    found: list[ComputedColumn] = []
+    for target in reversed(range(len(columns))):
+        values, left = fitted[:, target], {target} | {column.position for column in found}
+        # A column without different values is a function of all, and is never moved.
+        if target in fixed or len(np.unique(values[np.isfinite(values)])) < 2:
+            continue
+        others = set(numbers) - left if target in numbers else set()
+        candidates = [
+            _line_of(fitted, target, *terms[i], names)
+            for i in np.flatnonzero(dependence[:, target] > _EXPLAINED)
+            if others.issuperset(terms[i][0])
+        ]
+        candidates += _sums(fitted, target, sorted(others), names)
+        candidates += [
+            ((j,), _steps(fitted[:, j], values), f"a function of {names[j]}")
+            for j in np.flatnonzero(may_be_steps[:, target]).tolist()
+            if j not in left
+        ]
+        decimals = _decimals(codes[rows, target])
+        drafts = (ComputedColumn(target, *each, decimals) for each in candidates)
+        held = [_checked(draft, checked, columns[target]) for draft in drafts]
+        # Of the functions that hold, one without an error comes first.
+        for best in sorted((one for one in held if one), key=lambda one: not one.is_exact)[:1]:
+            if best.function.func is _looked_up:
+                steps = _steps(codes[:, best.of[0]], codes[:, target])
+                best = replace(best, function=steps, is_exact=True)
+            found.append(best)
+    return tuple(reversed(found))
+
+
+def _over_square(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return x / y**2
+
+
+# Functions of one number and of two, each with a weight and a constant.
+_OF_ONE = (np.positive, np.log, np.log1p, np.sqrt, np.square, np.exp)
+_OF_TWO = {np.multiply: "{} * {}", np.divide: "{} / {}", _over_square: "{} / {}**2"}
+
+
+def _terms(numbers: list[int], *, most_columns: int = 40) -> list[tuple[tuple[int, ...], Any]]:
+    """Return functions of one number and of two; pairs are of the first `most_columns`."""
+    few = numbers[:most_columns]
+    terms: list[Any] = [((j,), of) for of in _OF_ONE for j in numbers]
+    terms += [(pair, np.multiply) for pair in combinations(few, 2)]
+    terms += [(pair, of) for of in (np.divide, _over_square) for pair in permutations(few, 2)]
+    return terms
+
+
+def _standardised(values: np.ndarray) -> np.ndarray:
+    """Return values of length 1 about their mean, with 0 for those that are not finite."""
+    known = np.isfinite(values)
+    # Scaled first, so that no square overflows.
+    scaled = np.where(known, values, 0.0) / max(np.abs(values[known]).max(initial=0.0), 1e-300)
+    centred = np.where(known, scaled - scaled.sum() / max(known.sum(), 1), 0.0)
+    return centred / max(float(np.linalg.norm(centred)), 1e-300)
+
+
+def _line_of(
+    codes: np.ndarray, target: int, places: tuple[int, ...], of: Any, names: list[str]
+) -> tuple[tuple[int, ...], _Function, str]:
+    """Return the line through numbers, or through one function of them, also in words."""
+    with np.errstate(all="ignore"):
+        terms = np.column_stack(_parts(codes.T[list(places)], of))
+    weights, constant = _line(terms, codes[:, target])
+    form = _OF_TWO.get(of, f"{of.__name__}({{}})")
+    named = [names[j] for j in places]
+    text = _said(named if of is np.positive else [form.format(*named)], weights, constant)
+    return places, partial(_weighted, of=of, weights=weights, constant=constant), text
+
+
+def _sums(
+    codes: np.ndarray, target: int, numbers: list[int], names: list[str]
+) -> list[tuple[tuple[int, ...], _Function, str]]:
+    """Return the weighted sum of as few numbers as explain the target, if there is one."""
+    known = np.isfinite(codes[:, [target, *numbers]]).all(axis=1)
+    table, values, chosen = codes[known], codes[known, target], list(numbers)
+    # With hardly more rows than columns any target is a sum of them.
+    if known.sum() < 3 * len(numbers) + 10 or len(numbers) < 2:
+        return []
+
+    def left(places: list[int]) -> float:
+        weights, constant = _line(table[:, places], values)
+        off = np.square(values - constant - table[:, places] @ weights)
+        return float(np.sort(off)[: int(0.9 * len(off))].mean())
+
+    exact = left(chosen)
+    if exact > 0.001 * np.var(values):
+        return []
+    for j in numbers:
+        fewer = [k for k in chosen if k != j]
+        if fewer and left(fewer) <= max(1.1 * exact, 1e-9 * np.var(values)):
+            chosen = fewer
+    return [_line_of(table, target, tuple(chosen), np.positive, names)]
+
+
+def _weighted(arguments: list[np.ndarray], *, of: Any, weights: np.ndarray, constant: float) -> Any:
+    """Return a weighted sum of the arguments, or of one function of them all."""
+    parts = zip(weights, _parts(arguments, of), strict=True)
+    return constant + sum(weight * part for weight, part in parts)
+
+
+def _parts(arguments: Any, of: Any) -> Any:
+    """Return the terms of a sum: numbers, or one function of them."""
+    return arguments if of is np.positive else [of(*arguments)]
+
+
+def _line(terms: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return weights of terms and a constant by least squares, as round as they may be."""
+    known = np.isfinite(terms).all(axis=1) & np.isfinite(values)
+    table, values = np.column_stack([terms[known], np.ones(known.sum())]), values[known]
+    # Scaled, since terms may have any units.
+    scale = np.abs(table).max(axis=0, initial=1e-300)
+    kept = np.ones(len(values), dtype=bool)
+    for _ in range(4):
+        found = np.linalg.lstsq(table[kept] / scale, values[kept], rcond=None)[0] / scale
+        off = np.abs(values - table @ found)
+        # Rows that are far off are exceptions, such as a total that is cut off.
+        kept = off <= 6 * np.median(off) + 1e-9 * np.abs(values).max(initial=0.0)
+    table, values = table[kept], values[kept]
+    # Rounded values move weights by little: a round weight that fits as well is meant.
+    most = 1.05 * np.square(values - table @ found).sum() + 1e-18 * (values @ values)
+    # All together first, since an error of one is made up for by others.
+    for rounded in (slice(None), *range(len(found))):
+        for digits in range(7):
+            rounder = found.copy()
+            rounder[rounded] = np.round(found[rounded], digits)
+            if np.square(values - table @ rounder).sum() <= most:
+                found = rounder
+                break
+    return found[:-1], float(found[-1])
+
+
+def _said(terms: list[str], weights: np.ndarray, constant: float) -> str:
+    """Return a weighted sum in words."""
+    pairs = zip(terms, weights, strict=True)
+    parts = [term if weight == 1 else f"{weight:.6g} * {term}" for term, weight in pairs]
+    return " + ".join(parts + [f"{constant:.6g}"] * (constant != 0)).replace("+ -", "- ")
+
+
+def _may_be_steps(codes: np.ndarray, *, most_changes: float = 0.2) -> np.ndarray:
+    """Tell which columns (rows of the result) may have others (its columns) as step functions.
+
+    Along the rows in the order of the first, the second may hardly change where the first does not,
+    and elsewhere at a share of the rows up to `most_changes`. So it may be a band, a copy of a
+    category, or the label of a number.
+    """
+    filled = _keys(codes)
+    may = np.zeros((codes.shape[1], codes.shape[1]), dtype=bool)
+    for j, keys in enumerate(filled.T):
+        rows = filled[np.argsort(keys, kind="stable")]
+        changes = rows[1:] != rows[:-1]
+        within = (changes & ~changes[:, [j]]).mean(axis=0)
+        may[j] = (within <= 0.001) & (changes.mean(axis=0) <= most_changes)
+    return may
+
+
+def _steps(argument: np.ndarray, values: np.ndarray) -> _Function:
+    """Return the step function with the most frequent value for each argument."""
+    (keys, codes), counts = crosstab(_keys(argument), values)
+    most = counts.argmax(axis=1)
+    first = np.flatnonzero(np.diff(most, prepend=-1))
+    starts, low = keys[first], keys[np.maximum(first - 1, 0)]
+    # A step between two arguments is at the roundest number there: 30, not 29.7.
+    inner = np.isfinite(low) & (first > 0)
+    starts[inner] = -roundest(-starts[inner], -low[inner])
+    return partial(_looked_up, starts=starts, values=codes[most[first]])
+
+
+def _looked_up(arguments: list[np.ndarray], *, starts: np.ndarray, values: np.ndarray) -> Any:
+    """Return the value of the step in which each number is."""
+    place = np.searchsorted(starts, _keys(arguments[0]), side="right") - 1
+    return values[np.maximum(place, 0)]
+
+
+def _keys(argument: np.ndarray) -> np.ndarray:
+    """Return numbers in which a missing value is below all others."""
+    return np.where(np.isnan(argument), -np.inf, argument)
+
+
+def _checked(draft: ComputedColumn, rows: np.ndarray, column: Column) -> ComputedColumn | None:
+    """Return the draft of a column if its function holds for rows that it was not found from.
+
+    It must be right for 95 % of the rows, or explain nearly all variance, of values and of their
+    ranks: a few large values explain nearly all variance of heavy tails, but not that of ranks. One
+    value of few must be right for 99 % of the rows that do not have the most frequent one: others
+    may lie in bands that no row has shown.
+    """
+    own, found = rows[:, draft.position], draft.values(rows)
+    both = np.isfinite(own) & np.isfinite(found)
+    if np.mean(np.isfinite(own) == np.isfinite(found)) < _EXPLAINED or both.sum() < 10:
+        return None
+    own, found = own[both], found[both]
+    # The last digit, and rounding of values that were written in single precision.
+    unit = 0.51 * 10.0**-draft.decimals if draft.decimals < 15 else 0.0
+    errors = np.abs(own - found) > unit + 1e-6 * np.abs(own)
+    counts = np.unique(own, return_counts=True)[1]
+    if len(counts) <= min(50, len(own) / 4) or column.kind != NUMERIC:
+        # Of a value that nearly all rows have, there must be exceptions that are told.
+        rare = len(own) - counts.max()
+        holds = rare >= 5 and errors.sum() <= 0.01 * rare
+    else:
+        pairs = ((own, found), (rankdata(own), rankdata(found)))
+        explained = all(np.var(x - y) <= (1 - _EXPLAINED) * np.var(x) for x, y in pairs)
+        # Or it is right for nearly all rows, and the others are exceptions.
+        holds = explained or errors.mean() <= 0.05
+    is_exact = bool(errors.mean() <= 1 - _EXPLAINED)
+    text = f"{column.name} = {draft.text}"
+    return replace(draft, text=text, is_exact=is_exact) if holds else None
+
+
+def _decimals(values: np.ndarray) -> int:
+    """Return the least number of decimals that represents all values, 15 if it is above 6."""
+    known = values[np.isfinite(values)]
+    return next((d for d in range(7) if (np.round(known, d) == known).all()), 15)

@@ -1,0 +1,148 @@
+"""A repair that would do nothing, or harm, is not made and says so; columns keep what they are."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+
+from skdpot import FairBarycenterPreprocessor
+from skdpot.fairness import ConditionalRepair
+from tests.fairness.test_computed import IDENTITIES, table
+
+
+def fitted(X, groups, **params):
+    fair = FairBarycenterPreprocessor(random_state=0, **params).set_output(transform="pandas")
+    return fair.fit(X, sensitive_features=groups)
+
+
+def test_a_repair_of_groups_that_are_alike_changes_no_row_and_says_so():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(600, 5)), columns=list("abcde"))
+    groups = rng.choice(["f", "m"], 600)
+    with pytest.warns(UserWarning, match="changes no row"):
+        fair = fitted(X, groups)
+    assert fair.n_rows_changed_ == 0
+    assert fair.transform(X, sensitive_features=groups).equals(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        always = fitted(X, groups, method=ConditionalRepair(tol=0))
+    assert always.n_rows_changed_ > 300
+    few = fitted(X[:100], groups[:100])
+    assert few.n_rows_changed_ == 0
+
+
+def test_three_columns_of_groups_that_are_alike_are_not_moved_to_a_support():
+    rng = np.random.default_rng(0)
+    X, groups = rng.normal(size=(600, 3)), rng.choice(["f", "m"], 600)
+    with pytest.warns(UserWarning, match="changes no row"):
+        fair = FairBarycenterPreprocessor(random_state=0).fit(X, sensitive_features=groups)
+    assert np.array_equal(fair.transform(X, sensitive_features=groups), X)
+    asked = FairBarycenterPreprocessor(method="support", random_state=0)
+    assert asked.fit(X, sensitive_features=groups).n_rows_changed_ > 500
+
+
+def test_a_repair_that_makes_groups_easier_to_find_is_not_made():
+    """Its learner sees a broken ratio, which no learner of single columns does."""
+    X, groups = table(3000)
+    # The groups hardly differ, but all of their columns are moved.
+    X = X[["price", "loan"]].assign(ratio=IDENTITIES["a ratio"](X), more=X.price + X.loan)
+    groups = np.where(np.random.default_rng(9).random(3000) < 0.8, "a", groups)
+    with pytest.warns(UserWarning, match="easier to find"):
+        fair = fitted(X, groups, computed={})
+    found = fair.certificate_
+    assert fair.n_rows_changed_ == 0
+    assert fair.transform(X, sensitive_features=groups).equals(X)
+    assert found.group_auc > found.group_auc_before
+    first, *_ = str(found).splitlines()
+    assert first.startswith("AUC of finding the group: before 0.")
+    assert first.endswith(", which proves nothing.")
+    forced = fitted(X, groups, computed={}, method=ConditionalRepair(tol=0))
+    assert forced.n_rows_changed_ > 1000
+
+
+def test_groups_that_are_alike_share_a_map():
+    """Of four groups two and two are alike: rows of either have the same images."""
+    rng = np.random.default_rng(0)
+    groups = rng.choice(list("abcd"), 2000)
+    X = rng.normal(size=(2000, 4)) + 0.8 * np.isin(groups, ["c", "d"])[:, None]
+    fair = FairBarycenterPreprocessor(method="conditional", random_state=0)
+    fair.fit(X, sensitive_features=groups)
+    new = rng.normal(size=(500, 4))
+    images = [np.sort(fair.transform(new, sensitive_features=[g] * 500), axis=0) for g in "abcd"]
+    assert np.allclose(images[0], images[1], atol=0.05)
+    assert np.allclose(images[2], images[3], atol=0.05)
+    assert np.abs(images[0] - images[2]).mean() > 0.5
+
+
+@pytest.mark.parametrize(("of_a", "of_b"), [(0.0, 1.0), (0.1, 0.6), (1.0, 0.0)])
+def test_the_share_of_missing_values_is_the_mean_of_those_of_the_groups(of_a, of_b):
+    rng = np.random.default_rng(0)
+    n = 2000
+    other = rng.random(n) < 0.35
+    lacks = rng.random(n) < np.where(other, of_b, of_a)
+    X = pd.DataFrame(
+        {
+            "x": rng.normal(size=n) + other,
+            "number": np.where(lacks, np.nan, rng.normal(size=n) + 2 * other),
+            "word": np.where(lacks, None, rng.choice(["p", "q"], n)),
+            "level": np.where(lacks, np.nan, rng.integers(0, 6, n)),
+        }
+    )
+    groups = np.where(other, "b", "a")
+    Z = fitted(X, groups, missing="category").transform(X, sensitive_features=groups)
+    for name in ("number", "word", "level"):
+        shares = Z[name].isna().groupby(groups).mean()
+        assert np.allclose(shares, 0.65 * of_a + 0.35 * of_b, atol=0.06), name
+
+
+def test_integers_keep_their_type_where_values_are_whole():
+    rng = np.random.default_rng(1)
+    X, groups = table(1500)
+    X = X.assign(
+        small=rng.poisson(3, 1500).astype("uint8"), plain=X.age.astype("int64"), price=X.price / 3,
+        gaps=pd.Series(rng.poisson(9, 1500)).astype("Int64").mask(np.arange(1500) % 5 == 0),
+    )  # fmt: skip
+    Z = fitted(X, groups, missing="category").transform(X, sensitive_features=groups)
+    assert Z.dtypes.astype(str).to_dict() == X.dtypes.astype(str).to_dict()
+    assert Z.gaps.isna().any()
+    of_polars = pl.DataFrame({"x": X.age.astype("int16").to_numpy(), "y": X.price.to_numpy()})
+    fair = FairBarycenterPreprocessor(method="conditional").set_output(transform="polars")
+    found = fair.fit(of_polars, sensitive_features=groups).transform(
+        of_polars, sensitive_features=groups
+    )
+    assert found.schema == of_polars.schema
+
+
+def test_columns_without_values_and_huge_numbers_are_no_error():
+    X, groups = table(400)
+    X = X.assign(none=np.nan, huge=np.where(np.arange(400) == 0, 1e39, X.age))
+    Z = fitted(X, groups, missing="category").transform(X, sensitive_features=groups)
+    assert Z.none.isna().all()
+    assert np.isfinite(Z.huge).all()
+
+
+def test_an_attribute_that_is_a_number_gets_the_advice_to_make_bands():
+    X, _ = table(400)
+    ages = np.arange(400) / 2.0
+    with pytest.raises(ValueError, match=r"400 different numbers.*make bands of it first"):
+        fitted(X, ages)
+
+
+def test_small_groups_are_told_once_and_not_for_each_fold():
+    X, groups = table(600)
+    groups = groups.astype(object)
+    groups[:40] = "few"
+    pipeline = make_pipeline(
+        FairBarycenterPreprocessor("group", random_state=0), LogisticRegression(max_iter=1000)
+    )
+    X = X.drop(columns="job").assign(group=groups)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        cross_val_score(pipeline, X, X.price > X.price.median(), cv=3)
+    told = [w for w in caught if "rows that are needed" in str(w.message)]
+    assert len(told) == 1
