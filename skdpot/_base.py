@@ -31,7 +31,7 @@ from skdpot.privacy.charging import (
     is_budget_accountant,
     permit_of_process,
 )
-from skdpot.privacy.checks import shown, silence, without_quotes, without_sizes
+from skdpot.privacy.checks import redact_errors, silence, to_display, without_sizes
 
 # Seconds between two looks at the clock.
 _PAUSE = 1.0
@@ -140,7 +140,7 @@ def validate_private_data(
     # The promise that values are finite holds even if the caller disabled the check; the sum that
     # scikit-learn checks first may overflow.
     with config_context(assume_finite=False), np.errstate(all="ignore"):
-        checked = without_quotes(
+        checked = redact_errors(
             checked_data,
             otherwise="X cannot be read as an array of real numbers, one row per user.",
             instead=instead,
@@ -324,7 +324,7 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
             said = str(error).partition(" Got ")[0]
         # Raised outside of the handler, so that the original message is not the context.
         value = self.get_params(deep=False).get(said.split("'")[1])
-        raise InvalidParameterError(f"{said} Got {shown(value)} instead.")
+        raise InvalidParameterError(f"{said} Got {to_display(value)} instead.")
 
     def _fit(self, X: Any, beside: Any, *others: Any) -> Self:
         """Validate, plan, charge, run and keep."""
@@ -449,8 +449,8 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
 def _check_n_records(n_records: Any) -> int:
     if not isinstance(n_records, Integral) or n_records < 1:
         raise ValueError(
-            f"n_records must be a positive integer, got {shown(n_records)}. A preview reads no "
-            "records: pass their number, or a public guess of it."
+            f"n_records must be a positive integer, got {to_display(n_records)}. A preview reads "
+            "no records: pass their number, or a public guess of it."
         )
     return int(n_records)
 

@@ -24,7 +24,7 @@ from skdpot._base import (
 )
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
-from skdpot.privacy.checks import shown
+from skdpot.privacy.checks import to_display
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.noise import NoiseSource, make_source
 from skdpot.privacy.sensitivity import PROTECTED
@@ -231,7 +231,7 @@ def read_ranges(utility_bounds: Any) -> tuple[tuple[float, float], tuple[float, 
     message = (
         "utility_bounds must be a pair (low, high) of finite numbers of sizes up to "
         f"{_LARGEST:g}, with low < high by {_LEAST:g} at least, or two such pairs, of targets and "
-        f"of sources; got {shown(utility_bounds)}."
+        f"of sources; got {to_display(utility_bounds)}."
     )
     try:
         # One pair is that of both sides.

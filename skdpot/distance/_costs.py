@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from skdpot.privacy.checks import result_of, shown, silence
+from skdpot.privacy.checks import result_of, silence, to_display
 from skdpot.tables import NOMINAL, NUMERIC, Column, TableSchema
 
 # Within these limits, costs, their squares and quotients neither overflow nor underflow.
@@ -356,7 +356,7 @@ class SchemaSpace:
         if not isinstance(metric, str) or metric not in exponents:
             raise ValueError(
                 f"with schema, metric is one of {', '.join(map(repr, sorted(exponents)))}, got "
-                f"{shown(metric)}: each is a mean over columns."
+                f"{to_display(metric)}: each is a mean over columns."
             )
         columns = self.schema.columns
         if len(columns) == 1 and columns[0].kind != NOMINAL and not columns[0].missing:

@@ -17,7 +17,7 @@ from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.distance._costs import BoxSpace, SchemaSpace
 from skdpot.distance._releases import CostSettings, CostsRelease, GridRelease, Released, make_grid
 from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
-from skdpot.privacy.checks import shown, without_quotes
+from skdpot.privacy.checks import redact_errors, to_display
 from skdpot.privacy.noise import make_source
 from skdpot.tables import (
     as_numbers,
@@ -115,7 +115,7 @@ def make_groups(
 
     With private labels errors depend on the shape of y only.
     """
-    without_quotes(lambda: check_consistent_length(X, y), "y cannot be read as labels.")
+    redact_errors(lambda: check_consistent_length(X, y), "y cannot be read as labels.")
     if labels == "private" and (groups is None or min_group_size is None):
         missing = "groups" if groups is None else "min_group_size"
         raise ValueError(
@@ -167,7 +167,7 @@ def declared_groups(
     if len(group_sizes) != len(names) or sum(group_sizes) != n_records:
         raise ValueError(
             f"group_sizes must give one number for each of the {len(names)} groups, and add up to "
-            f"n_records={n_records}, got {shown(group_sizes)}."
+            f"n_records={n_records}, got {to_display(group_sizes)}."
         )
     y = np.repeat(np.arange(len(names)), np.asarray(group_sizes, dtype=np.int64))
     # As objects: an array of numbers and texts would make all of them texts.
@@ -200,7 +200,7 @@ def _check_sizes(min_group_size: Any, n_groups: int) -> np.ndarray:
     if sizes.dtype.kind not in "iu" or sizes.shape not in ((), (n_groups,)) or (sizes < 1).any():
         raise ValueError(
             "min_group_size must be a positive integer, or one for each of the "
-            f"{n_groups} groups, got {shown(min_group_size)}."
+            f"{n_groups} groups, got {to_display(min_group_size)}."
         )
     # Sizes of any integer type are added without overflow.
     return np.broadcast_to(sizes, n_groups)

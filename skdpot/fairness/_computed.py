@@ -13,8 +13,8 @@ import numpy as np
 from scipy.stats import rankdata
 from scipy.stats.contingency import crosstab
 
-from skdpot.privacy.checks import shown
-from skdpot.tables import NUMERIC, Column, place_of, roundest
+from skdpot.privacy.checks import to_display
+from skdpot.tables import NUMERIC, Column, place_of, simplest_number
 
 _Function = partial[np.ndarray]
 # The share of the variance, and of the rows, that a function must explain.
@@ -95,7 +95,7 @@ def read_computed(declared: Any, columns: list[Column]) -> tuple[ComputedColumn,
             function([np.ones(2)] * len(of))
         except Exception as error:
             raise ValueError(
-                f"{remedy} {shown(formula)} cannot be evaluated with the columns {names}: "
+                f"{remedy} {to_display(formula)} cannot be evaluated with the columns {names}: "
                 f"{type(error).__name__}: {error}."
             ) from error
         found.append(ComputedColumn(place, of, function, f"{columns[place].name} = {formula}"))
@@ -298,9 +298,9 @@ def _steps(argument: np.ndarray, values: np.ndarray) -> _Function:
     most = counts.argmax(axis=1)
     first = np.flatnonzero(np.diff(most, prepend=-1))
     starts, low = keys[first], keys[np.maximum(first - 1, 0)]
-    # A step between two arguments is at the roundest number there: 30, not 29.7.
+    # A step between two arguments is at the simplest number there: 30, not 29.7.
     inner = np.isfinite(low) & (first > 0)
-    starts[inner] = -roundest(-starts[inner], -low[inner])
+    starts[inner] = -simplest_number(-starts[inner], -low[inner])
     return partial(_looked_up, starts=starts, values=codes[most[first]])
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
-from skdpot.privacy.checks import shown
+from skdpot.privacy.checks import to_display
 from skdpot.releases import group_weights
 from skdpot.tables import (
     Table,
@@ -179,7 +179,8 @@ def _position(table: Table, column: Any) -> int:
     # True is an integer in Python, and is more likely meant as a mask.
     if isinstance(column, bool | np.bool_) or not isinstance(column, Integral | str):
         raise ValueError(
-            f"sensitive_features must be names or positions of columns of X, got {shown(column)}."
+            "sensitive_features must be names or positions of columns of X, got "
+            f"{to_display(column)}."
         )
     if isinstance(column, str) and column in names:
         return names.index(column)
@@ -355,7 +356,7 @@ class DeclaredGroups(BaseEstimator):
         return replace(groups, codes=codes, sizes=sizes)
 
 
-def doubts_about_small_groups(policy: FoundGroups | DeclaredGroups, groups: "Groups") -> str | None:
+def small_groups_warning(policy: FoundGroups | DeclaredGroups, groups: "Groups") -> str | None:
     """Return a warning about groups that are too small for their distribution, or None.
 
     Rows are not private. By the inequality of Dvoretzky, Kiefer, Wolfowitz and Massart, shares of n
@@ -366,9 +367,9 @@ def doubts_about_small_groups(policy: FoundGroups | DeclaredGroups, groups: "Gro
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.fairness._groups import FoundGroups, find_groups, doubts_about_small_groups
+    >>> from skdpot.fairness._groups import FoundGroups, find_groups, small_groups_warning
     >>> groups = find_groups(np.repeat(["a", "b"], [500, 12]))
-    >>> doubts_about_small_groups(FoundGroups(), groups)
+    >>> small_groups_warning(FoundGroups(), groups)
     "the group 'b' has fewer than the 47 rows that are needed to know its distribution: ...
     """
     largest_error, probability = 0.2, 0.05
@@ -531,7 +532,7 @@ def declare_groups(groups: Any) -> Groups:
     labels = read_labels(groups, "groups")
     number = {label: g for g, label in enumerate(labels.tolist())}
     if len(number) < len(labels) or not len(labels):
-        raise ValueError(f"groups must be a list of different labels, got {shown(groups)}.")
+        raise ValueError(f"groups must be a list of different labels, got {to_display(groups)}.")
     return Groups(labels, np.empty(0, np.intp), np.zeros(len(labels), np.intp), number)
 
 

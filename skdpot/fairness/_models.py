@@ -41,9 +41,9 @@ from skdpot.fairness._groups import (
     DeclaredGroups,
     FoundGroups,
     Groups,
-    doubts_about_small_groups,
     group_policy,
     read_groups,
+    small_groups_warning,
     split_attribute,
 )
 from skdpot.fairness._predictions import (
@@ -57,7 +57,7 @@ from skdpot.fairness._predictions import (
 )
 from skdpot.fairness._repair import in_cells, plan_of, progress_of
 from skdpot.privacy.charging import ExpectedError, ReleasePlan
-from skdpot.privacy.checks import result_of, silence, without_quotes
+from skdpot.privacy.checks import redact_errors, result_of, silence
 from skdpot.privacy.noise import make_source
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases import VectorRelease, group_weights
@@ -240,7 +240,7 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
         if self.epsilon is None:
             return call()
         with silence():
-            return without_quotes(call, otherwise)
+            return redact_errors(call, otherwise)
 
     def get_metadata_routing(self):
         """Return the metadata routing: the attribute is used here, the rest by the estimator.
@@ -302,7 +302,7 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
                 "the target: fit(X, y)."
             )
         X, labels = self._read(X, sensitive_features)
-        without_quotes(lambda: check_consistent_length(X, y), "y cannot be read as targets.")
+        redact_errors(lambda: check_consistent_length(X, y), "y cannot be read as targets.")
         if private:
             # Targets are not used; an array of them must have one for each row, as in other fits.
             n_records = len(one_by_one(y))
@@ -312,7 +312,7 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
             return PredictionRows(X, labels, declared, n_records)
         y = self._read_targets(y)
         groups = policy._make_groups(labels)
-        warn_user(doubts_about_small_groups(policy, groups))
+        warn_user(small_groups_warning(policy, groups))
         # Wrong weights raise before anything is computed.
         group_weights(self.weights, groups.sizes, groups.names)
         return PredictionRows(X, labels, groups, len(y), y, params)

@@ -29,7 +29,7 @@ from skdpot.fairness._conditional import (
     shared_maps,
 )
 from skdpot.fairness._conditional_models import deal_folds
-from skdpot.fairness._groups import Groups, doubts_about_small_groups, group_policy
+from skdpot.fairness._groups import Groups, group_policy, small_groups_warning
 from skdpot.fairness._supports import (
     BLUR_DRAW,
     BLURRED_IMAGE_DRAW,
@@ -590,7 +590,7 @@ def _open_map(fair: Any, rows: RepairRows, *, certified: bool, rows_to_compare: 
     """
     policy = group_policy(fair.groups)
     groups = policy._make_groups(rows.labels)
-    warn_user(doubts_about_small_groups(policy, groups))
+    warn_user(small_groups_warning(policy, groups))
     # Wrong weights raise before anything is computed.
     group_weights(fair.weights, groups.sizes, groups.names)
     rng = check_random_state(fair.random_state)

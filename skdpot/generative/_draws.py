@@ -25,7 +25,7 @@ from skdpot.generative._records import (
     wanted_labels,
     with_person,
 )
-from skdpot.privacy.checks import check_count, shown
+from skdpot.privacy.checks import check_count, to_display
 from skdpot.tables import NOMINAL, NUMERIC, TableSchema, write_table
 
 
@@ -343,7 +343,7 @@ def _heaps(column, starts, stops, shares):
     narrow = (stops - starts) * most_of_heap <= column.n_known
     heap_density = 5.0
     heaped = narrow & (density > heap_density * nearby) & (starts > 0) & (stops < column.n_known)
-    units[heaped] = column.heaped_units(starts[heaped], stops[heaped])
+    units[heaped] = column.rounded_codes(starts[heaped], stops[heaped])
     return units
 
 
@@ -546,9 +546,9 @@ class ReleasedTable:
         if not isinstance(given, Mapping):
             raise ValueError(
                 f"given must be a dictionary of conditions by the name of a column, among {names}, "
-                f"such as given={{{names[0]!r}: value}}; got {shown(given)}."
+                f"such as given={{{names[0]!r}: value}}; got {to_display(given)}."
             )
-        unknown = [shown(name) for name in given if name not in names]
+        unknown = [to_display(name) for name in given if name not in names]
         if unknown:
             raise ValueError(
                 f"given has a condition on {', '.join(unknown)}, and the table has no such column "

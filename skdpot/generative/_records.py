@@ -23,7 +23,7 @@ from skdpot.generative._encoders import Encoder, RecordSpace
 from skdpot.generative._images import blocks, whole_shape
 from skdpot.generative._network import TrainedNetwork
 from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of
-from skdpot.privacy.checks import check_count, shown, without_quotes
+from skdpot.privacy.checks import check_count, redact_errors, to_display
 from skdpot.privacy.events import DpEvent, GaussianDpEvent, PlannedDpEvent
 from skdpot.privacy.noise import LARGEST_SCALE
 from skdpot.releases import ReleaseSeries, SketchReleases
@@ -349,7 +349,7 @@ def read_each(y, n_records):
     """Return the label of each record in y as objects, or raise."""
     if np.ma.isMaskedArray(y):
         raise TypeError("y is a masked array, whose mask would be lost: use NaN, or None.")
-    labels = without_quotes(
+    labels = redact_errors(
         lambda: one_by_one(y),
         "y cannot be read as labels.",
         # It says how many records there are.
@@ -395,9 +395,9 @@ def wanted_labels(n_samples, y, classes, rng, counts=None):
     labels, counts = (list(y), list(y.values())) if isinstance(y, dict) else (y, 1)
     codes = label_codes(one_by_one(labels), number)
     if not len(codes) or (codes < 0).any():
-        raise ValueError(f"y must ask for labels among {classes.tolist()}, got {shown(y)}.")
+        raise ValueError(f"y must ask for labels among {classes.tolist()}, got {to_display(y)}.")
     if not all(isinstance(n, int | np.integer) and n >= 0 for n in np.atleast_1d(counts)):
-        raise ValueError(f"y must give the number of records of each label, got {shown(y)}.")
+        raise ValueError(f"y must give the number of records of each label, got {to_display(y)}.")
     return np.repeat(codes, counts)
 
 
@@ -604,7 +604,9 @@ class Rules:
         for condition in self.conditions:
             values = type(frame)({"kept": _evaluated(condition, frame)})["kept"]
             if str(values.dtype) not in ("bool", "boolean"):
-                raise ValueError(f"the rule {shown(condition)} must be true or false in each row.")
+                raise ValueError(
+                    f"the rule {to_display(condition)} must be true or false in each row."
+                )
             kept &= values.astype("boolean").to_numpy(dtype=bool, na_value=False)
         return kept
 
@@ -620,10 +622,11 @@ def read_rules(rules: Any, computed: Any) -> Rules:
     """
     conditions, formulas = () if rules is None else rules, {} if computed is None else computed
     if not isinstance(conditions, list | tuple) or not all(map(_is_rule, conditions)):
-        raise ValueError(f"rules must be a list of texts or functions, got {shown(rules)}.")
+        raise ValueError(f"rules must be a list of texts or functions, got {to_display(rules)}.")
     if not isinstance(formulas, Mapping) or not all(map(_is_rule, formulas.values())):
         raise ValueError(
-            f"computed must be a dictionary of texts or functions by column, got {shown(computed)}."
+            "computed must be a dictionary of texts or functions by column, got "
+            f"{to_display(computed)}."
         )
     found = Rules(tuple(conditions), dict(formulas))
     if found and find_spec("pandas") is None:
@@ -701,7 +704,7 @@ def _evaluated(rule: Any, frame: Any) -> Any:
         if np.shape(values) == (len(frame),):
             return values
         problem = "it must have one value for each row"
-    raise ValueError(f"the rule {shown(rule)} cannot be evaluated on drawn rows: {problem}.")
+    raise ValueError(f"the rule {to_display(rule)} cannot be evaluated on drawn rows: {problem}.")
 
 
 def _is_rule(rule: Any) -> bool:

@@ -15,7 +15,7 @@ from sklearn.base import clone
 
 from skdpot import privacy
 from skdpot.privacy.charging import is_budget_accountant
-from skdpot.privacy.checks import without_quotes
+from skdpot.privacy.checks import redact_errors
 from skdpot.tables import objects, take_rows
 
 # Types of values that are kept as they are: they cannot be changed, and refer to no others.
@@ -48,7 +48,7 @@ def as_rows(rows: Any, name: str) -> Any:
         # Frames of unknown libraries may hold an index, or values of other rows.
         if not hasattr(rows, "__array__") or hasattr(rows, "columns"):
             raise _refused(name, type(rows).__name__)
-        rows = without_quotes(lambda: np.asarray(rows), f"{name} cannot be read as an array.")
+        rows = redact_errors(lambda: np.asarray(rows), f"{name} cannot be read as an array.")
     # Without a row, types alone decide whether it is refused: this happens before the charge.
     copy_of(take_rows(rows, slice(0)), name)
     return rows

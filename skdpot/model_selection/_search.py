@@ -41,7 +41,7 @@ from skdpot.privacy.charging import (
     ReleasePlan,
     allow_useless_releases,
 )
-from skdpot.privacy.checks import result_of, silence, without_quotes
+from skdpot.privacy.checks import redact_errors, result_of, silence
 from skdpot.privacy.choices import SCORE_UNITS, in_units, random_blocks
 from skdpot.privacy.noise import make_source
 from skdpot.privacy.sensitivity import block_score_sensitivity
@@ -367,9 +367,9 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
                 "estimator cannot be fitted without."
             )
         X, y = as_rows(X, "X"), as_rows(y, "y")
-        X, y = without_quotes(lambda: indexable(X, y), "X and y cannot be read as rows.")
+        X, y = redact_errors(lambda: indexable(X, y), "X and y cannot be read as rows.")
         n_records = X.shape[0] if hasattr(X, "shape") else len(X)
-        params = without_quotes(lambda: metadata_at(X, params), "parameters of fit cannot be read.")
+        params = redact_errors(lambda: metadata_at(X, params), "parameters of fit cannot be read.")
         # What refits and blocks get differs: cross-validation routes the parameters of a block
         # itself.
         fit_params, block_params, groups = self._route(params)
@@ -502,7 +502,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         chosen = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
         # Transformers may take no y at all.
         targets = [] if y is None else [y]
-        self.best_estimator_ = without_quotes(
+        self.best_estimator_ = redact_errors(
             lambda: chosen.fit(X, *targets, **fit_params),
             "the estimator with best_params_ could not be fitted to all records. Its error may "
             "quote private values, so it is not shown. To see it, fit the estimator to invented "

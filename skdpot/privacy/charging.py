@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from skdpot.privacy.events import DpEvent, event_to_json
-from skdpot.privacy.filters import sold_pair
+from skdpot.privacy.filters import stated_epsilon_delta
 from skdpot.privacy.ledger import PrivacyLedger, Receipt
 from skdpot.privacy.noise import NoiseSource
 
@@ -419,7 +419,7 @@ def _check_privacy_ledger(ledger: PrivacyLedger, plan: "ReleasePlan") -> None:
             f"{plan.label}: this release is private under neighbouring={plan.neighbouring!r}, and "
             f"the ledger is for {ledger.neighbouring!r}. {remedy}."
         )
-    if plan.neighbouring == "replace_one" and ledger.hides_the_part:
+    if plan.neighbouring == "replace_one" and ledger.part_is_secret:
         raise ValueError(
             "the ledger is for a part of the data, and the part of a unit is not public. But a "
             "release under replace_one treats the number of units as public. If each unit's part "
@@ -623,7 +623,7 @@ class ReleasePlan:
             return
         if token is not None:
             raise ValueError("a BudgetAccountant takes no token. Use a PrivacyLedger.")
-        pair = sold_pair(self.event, self.neighbouring)
+        pair = stated_epsilon_delta(self.event, self.neighbouring)
         if pair is None:
             raise ValueError(
                 "a BudgetAccountant adds up pairs (epsilon, delta), and this release names none. "

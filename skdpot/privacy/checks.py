@@ -21,13 +21,13 @@ _LARGEST_EXACT = 2**53
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
     """Raise unless a value is one of a few words."""
     if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {shown(value)}.")
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {to_display(value)}.")
 
 
 def check_flag(name: str, value: Any) -> None:
     """Raise unless a value is True or False; any text would count as True."""
     if not isinstance(value, (bool, np.bool_)):
-        raise ValueError(f"{name} must be True or False, got {shown(value)}.")
+        raise ValueError(f"{name} must be True or False, got {to_display(value)}.")
 
 
 def real_number(value: Any) -> float:
@@ -42,28 +42,28 @@ def check_positive(name: str, value: Any) -> float:
     """Return a finite number above zero as a float, or raise."""
     number = real_number(value)
     if not 0 < number < math.inf:
-        raise ValueError(f"{name} must be a finite number above 0, got {shown(value)}.")
+        raise ValueError(f"{name} must be a finite number above 0, got {to_display(value)}.")
     return number
 
 
 def check_probability(name: str, value: Any) -> None:
     """Raise unless a value is a number in [0, 1)."""
     if not 0 <= real_number(value) < 1:
-        raise ValueError(f"{name} must be at least 0 and below 1, got {shown(value)}.")
+        raise ValueError(f"{name} must be at least 0 and below 1, got {to_display(value)}.")
 
 
 def check_delta(value: Any, name: str = "delta") -> float:
     """Return a probability strictly between zero and one as a float, or raise."""
     number = real_number(value)
     if not 0 < number < 1:
-        raise ValueError(f"{name} must be above 0 and below 1, got {shown(value)}.")
+        raise ValueError(f"{name} must be above 0 and below 1, got {to_display(value)}.")
     return number
 
 
 def check_count(name: str, value: Any) -> int:
     """Return an integer of at least one, or raise."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ValueError(f"{name} must be an integer of at least 1, got {shown(value)}.")
+        raise ValueError(f"{name} must be an integer of at least 1, got {to_display(value)}.")
     return int(value)
 
 
@@ -94,7 +94,7 @@ def private_doubles(values: Any) -> np.ndarray:
         If they are of a kind that no real numbers are of: text, or complex numbers.
     """
     with np.errstate(all="ignore"):
-        array = without_quotes(lambda: _unrounded(values), "private values must be real numbers.")
+        array = redact_errors(lambda: _unrounded(values), "private values must be real numbers.")
         refused = (str, bytes, complex, np.complexfloating)
         is_refused = array.dtype.kind in "cSTU"
         if array.dtype == object:
@@ -283,7 +283,7 @@ _WITHOUT_QUOTES = (
 )  # fmt: skip
 
 
-def shown(value: Any) -> str:
+def to_display(value: Any) -> str:
     """Return words, numbers and short tuples of them as text, and the type of other values.
 
     Others may be private, such as a table that was passed where a parameter is expected.
@@ -291,8 +291,8 @@ def shown(value: Any) -> str:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.privacy.checks import shown
-    >>> shown((5, 1)), shown(np.array([71.5]))
+    >>> from skdpot.privacy.checks import to_display
+    >>> to_display((5, 1)), to_display(np.array([71.5]))
     ('(5, 1)', 'a value of type ndarray')
     """
     # A longer tuple may be a record.
@@ -302,7 +302,7 @@ def shown(value: Any) -> str:
     return f"a value of type {type(value).__name__}"
 
 
-def without_quotes(
+def redact_errors(
     call: Callable[[], Result], otherwise: str, *, instead: Mapping[str, str] | None = None
 ) -> Result:
     """Return the result of a call, or raise an error that quotes none of its values.
@@ -313,8 +313,8 @@ def without_quotes(
 
     Examples
     --------
-    >>> from skdpot.privacy.checks import without_quotes
-    >>> without_quotes(lambda: int("3.75 euros"), "the price is no integer.")
+    >>> from skdpot.privacy.checks import redact_errors
+    >>> redact_errors(lambda: int("3.75 euros"), "the price is no integer.")
     Traceback (most recent call last):
     ValueError: the price is no integer.
     """

@@ -88,20 +88,20 @@ def _sum(a: Any, b: Any, most_bits: int = 4096, finest: int = 2**2048) -> Any:
     return Fraction(math.ceil(total * finest), finest)
 
 
-def sold_pair(event: ev.DpEvent, neighbouring: str) -> tuple[float, float] | None:
+def stated_epsilon_delta(event: ev.DpEvent, neighbouring: str) -> tuple[float, float] | None:
     """Return the (epsilon, delta) that an event states itself, None if it states no delta.
 
     The event counts as this pair where pairs are added up.
 
     Examples
     --------
-    >>> from skdpot.privacy.filters import sold_pair
+    >>> from skdpot.privacy.filters import stated_epsilon_delta
     >>> from skdpot.privacy.events import ApproximateDpEvent, GaussianDpEvent, LaplaceDpEvent
-    >>> sold_pair(LaplaceDpEvent(2.0), "add_remove")
+    >>> stated_epsilon_delta(LaplaceDpEvent(2.0), "add_remove")
     (0.5, 0.0)
-    >>> sold_pair(ApproximateDpEvent(0.5, 1e-6), "add_remove")
+    >>> stated_epsilon_delta(ApproximateDpEvent(0.5, 1e-6), "add_remove")
     (0.5, 1e-06)
-    >>> sold_pair(GaussianDpEvent(2.0), "add_remove")
+    >>> stated_epsilon_delta(GaussianDpEvent(2.0), "add_remove")
     """
     pair = _exact_pair(event, partial(plan_epsilon, neighbouring=neighbouring))
     return None if pair is None else (written_rounded_up(pair[0]), written_rounded_up(pair[1]))

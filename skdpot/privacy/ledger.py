@@ -26,7 +26,7 @@ from skdpot.privacy.events import (
     event_to_json,
     in_words,
 )
-from skdpot.privacy.filters import Pair, sold_pair
+from skdpot.privacy.filters import Pair, stated_epsilon_delta
 from skdpot.privacy.records import (
     FORMAT,
     BudgetExceededError,
@@ -503,7 +503,7 @@ class PrivacyLedger:
         """
         event = self._check_charge(event, unit, "a quote")
         before = self._refresh()
-        pair = sold_pair(event, self.neighbouring) or self._pair_for(event, unit)
+        pair = stated_epsilon_delta(event, self.neighbouring) or self._pair_for(event, unit)
         body = charge_body(unit, "", event_to_json(event), pair, False, self._part)
         # As a charge does, on a history that is dropped afterwards.
         after = before.after(self._chain.after(before.last, [body]))
@@ -511,7 +511,7 @@ class PrivacyLedger:
         return after.rule.spent(after.combined(unit))
 
     @property
-    def hides_the_part(self) -> bool:
+    def part_is_secret(self) -> bool:
         """Whether the part that a unit lies in is itself protected."""
         # A unit that is added or removed changes its own part only.
         if self._part == _WHOLE or self.neighbouring == "add_remove":
@@ -671,7 +671,7 @@ class PrivacyLedger:
         # By identity, because events that hold lists have no hash.
         texts = {key: event_to_json(event) for key, event in plain.items()}
         relation = self._known[0].settings["neighbouring"]
-        pairs = {key: sold_pair(event, relation) for key, event in plain.items()}
+        pairs = {key: stated_epsilon_delta(event, relation) for key, event in plain.items()}
         label = ": ".join((*self._labels, label))
         found: dict[_Place, tuple[int, str]] = {}
         bodies = {}
@@ -724,7 +724,7 @@ class PrivacyLedger:
         delta = rule.delta_left(self._known[0].combined(unit)) / 2
         if delta == 0 or math.isinf(rule.epsilon):
             return None
-        return sold_pair(PlannedDpEvent(event, delta), self.neighbouring)
+        return stated_epsilon_delta(PlannedDpEvent(event, delta), self.neighbouring)
 
     def _check_budget(self, event: DpEvent, pair: Pair | None, unit: str, after: History) -> None:
         """Raise unless the budget allows the history after charges; the dearest is named."""

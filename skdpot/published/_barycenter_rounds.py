@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.privacy.checks import without_quotes
+from skdpot.privacy.checks import redact_errors
 from skdpot.transport.barycenter import BarycenterResult, PointGroup, solve
 
 
@@ -40,7 +40,7 @@ class BarycenterOwner:
 
     def __init__(self, points: Any) -> None:
         # Errors of NumPy quote values, and rows are private.
-        self._group = without_quotes(
+        self._group = redact_errors(
             lambda: PointGroup(points), "points must be a non-empty matrix of finite numbers."
         )
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from skdpot._base import PrivateEstimator, count_columns, plain_bar
 from skdpot._sklearn_compat import Interval, fit_context, one_blas_thread, validate_parameters
 from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
-from skdpot.privacy.checks import shown
+from skdpot.privacy.checks import to_display
 from skdpot.privacy.events import DpEvent, PureDpEvent, SelfComposedDpEvent
 from skdpot.privacy.noise import NoiseSource, make_source
 from skdpot.transport import check_epsilon
@@ -304,5 +304,5 @@ def check_n_samples(n_samples: Any) -> int:
     """Return a number of samples as an integer, or raise."""
     if not isinstance(n_samples, Integral) or n_samples < 1:
         # An array of users, given by mistake, is not quoted.
-        raise ValueError(f"n_samples must be a positive integer, got {shown(n_samples)}.")
+        raise ValueError(f"n_samples must be a positive integer, got {to_display(n_samples)}.")
     return int(n_samples)

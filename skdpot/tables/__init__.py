@@ -13,7 +13,7 @@ from skdpot.tables._column import (
     objects,
     one_by_one,
     place_of,
-    roundest,
+    simplest_number,
 )
 from skdpot.tables._frames import (
     CONTAINERS,

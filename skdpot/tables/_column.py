@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import column_or_1d
 
-from skdpot.privacy.checks import number_of_label, result_of, shown, without_quotes
+from skdpot.privacy.checks import number_of_label, redact_errors, result_of, to_display
 
 # Squares of larger numbers, and their sums, could overflow.
 LARGEST_BOUND = 1e150
@@ -44,7 +44,7 @@ def check_bounds(
     message = (
         f"{name} must be a pair (low, high) of finite numbers, or of arrays with one number for "
         f"each of the {n_features} features, with low < high and magnitudes up to 1e150; got "
-        f"{shown(bounds)}. A pair for each feature becomes such bounds by zip(*pairs)."
+        f"{to_display(bounds)}. A pair for each feature becomes such bounds by zip(*pairs)."
     )
     if isinstance(bounds, dict):
         raise ValueError(
@@ -87,7 +87,7 @@ def declared_labels(labels: Any, name: str) -> tuple[np.ndarray, dict[Any, int]]
     if not different:
         raise ValueError(
             f"{name} must be a list of different labels, none of them missing (None or NaN), got "
-            f"{shown(labels)}."
+            f"{to_display(labels)}."
         )
     # A missing value turns the integers of a column into doubles, as a fraction does those of a
     # list: longer ones would be rounded, and one record would change the labels of others.
@@ -127,7 +127,7 @@ def one_by_one(labels: Any) -> np.ndarray:
     if isinstance(dtype, np.dtype) and dtype.kind == "M":
         # In other units, dates become integers, or dates that equal no times.
         labels = np.asarray(labels, dtype="datetime64[us]")
-    return without_quotes(
+    return redact_errors(
         lambda: column_or_1d(labels, dtype=object, warn=True),
         "labels cannot be read as one for each row.",
     )
@@ -312,9 +312,9 @@ class Column:
         numbers[units == self.n_known - 1] = self.high
         return numbers
 
-    def heaped_units(self, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
-        """Return the unit of the roundest number in each range of units of real numbers."""
-        return self.units(roundest(self._inside(starts), self._inside(stops)))
+    def rounded_codes(self, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
+        """Return the unit of the simplest number in each range of units of real numbers."""
+        return self.units(simplest_number(self._inside(starts), self._inside(stops)))
 
     def _inside(self, places: np.ndarray) -> np.ndarray:
         """Return real numbers at places among the units; integers are at the starts of units."""
@@ -430,7 +430,7 @@ class Column:
             return declared | {LABEL_KEYS[self.kind]: list(self.values)}
         if self.unit is not None:
             # In text, JSON keeps dates exactly, whatever the unit.
-            ends = [shown_date(int(end), self.unit) for end in (self.low, self.high)]
+            ends = [format_date(int(end), self.unit) for end in (self.low, self.high)]
             return declared | {"bounds": ends, "unit": self.unit}
         declared |= {"bounds": [self.low, self.high], "integer": self.integer}
         return declared if self.scale == LINEAR else declared | {"scale": self.scale}
@@ -465,7 +465,7 @@ class Column:
         if unit >= 0:
             return unit
         raise ValueError(
-            f"column {self.name!r} is not declared to hold {shown(value)}. A condition is a "
+            f"column {self.name!r} is not declared to hold {to_display(value)}. A condition is a "
             "value, a list of values, None for missing ones, or for numbers a tuple (low, high)."
         )
 
@@ -527,14 +527,14 @@ def scaled(values: np.ndarray, scale: str, low: float) -> np.ndarray:
     return np.log(values) if low > 0 else np.sign(values) * np.log1p(np.abs(values))
 
 
-def roundest(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+def simplest_number(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Return numbers in [low, high) with as few decimals as possible.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.tables._column import roundest
-    >>> roundest(np.array([74.9996, 0.1231, 2.0]), np.array([75.0002, 0.1241, 2.0]))
+    >>> from skdpot.tables._column import simplest_number
+    >>> simplest_number(np.array([74.9996, 0.1231, 2.0]), np.array([75.0002, 0.1241, 2.0]))
     array([75.   ,  0.124,  2.   ])
     """
     numbers, remaining = np.array(low, dtype=np.float64), np.asarray(low < high)
@@ -597,7 +597,7 @@ def is_date(value: Any) -> bool:
 
 def says_time(value: Any) -> bool:
     """Tell whether a date or time, or its text, includes a time of day."""
-    return str(value) != shown_date(date_number(value, "D"), "D")
+    return str(value) != format_date(date_number(value, "D"), "D")
 
 
 def date_number(value: Any, unit: str) -> Any:
@@ -653,7 +653,7 @@ def numbers_of_dates(values: Any, unit: str) -> tuple[np.ndarray, bool]:
     return np.array([np.nan if number is None else number for number in numbers], float), valid
 
 
-def shown_date(number: int, unit: str) -> str:
+def format_date(number: int, unit: str) -> str:
     """Return the ISO text of a date."""
     return str(np.datetime64(int(number), UNITS[unit]))
 

@@ -17,7 +17,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from scipy import sparse
 
-from skdpot.privacy.checks import without_quotes
+from skdpot.privacy.checks import redact_errors
 from skdpot.tables._column import is_missing, objects
 
 if TYPE_CHECKING:
@@ -68,9 +68,7 @@ class Table:
                 f"frame, or an array (table.{convert}())."
             )
         if not (sparse.issparse(X) or isinstance(X, np.ndarray)):
-            self.X = without_quotes(
-                lambda: rows_as_array(X), "X cannot be read as a table of rows."
-            )
+            self.X = redact_errors(lambda: rows_as_array(X), "X cannot be read as a table of rows.")
             # As objects, since one text or time makes text or times of all numbers in a list.
             if self.X.dtype.kind in "USTmM":
                 self.X = np.asarray(X, dtype=object)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from skdpot.privacy.checks import result_of, shown
+from skdpot.privacy.checks import result_of, to_display
 from skdpot.tables._column import (
     NOMINAL,
     NUMERIC,
@@ -535,7 +535,7 @@ def no_such_column(column: Any, names: Any) -> str:
     """Return the text of an error about a column that X does not have."""
     names = list(names)
     listed = ", ".join(map(repr, names[:20])) + (", ..." * (len(names) > 20))
-    text = f"X has no column {shown(column)}. Its columns are [{listed}]."
+    text = f"X has no column {to_display(column)}. Its columns are [{listed}]."
     if isinstance(column, str) and any("__" in str(name) for name in names):
         text += " A ColumnTransformer prefixes names; set verbose_feature_names_out=False."
     return text

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.privacy.checks import shown
+from skdpot.privacy.checks import to_display
 from skdpot.tables._column import (
     LABEL_KEYS,
     LARGEST_BOUND,
@@ -232,7 +232,7 @@ class TableSchema:
             If the column is unknown, or never has such values.
         """
         if name not in self.names:
-            raise ValueError(f"there is no column {shown(name)} in the schema.")
+            raise ValueError(f"there is no column {to_display(name)} in the schema.")
         return self.columns[self.names.index(name)].intervals(condition)
 
     def plain(self) -> dict:
@@ -304,7 +304,7 @@ def _schema_of(declared: list[Column], target: Any, computed: set) -> TableSchem
     if target is None:
         return TableSchema(tuple(learned), None, tuple(others))
     if not isinstance(target, str | int) or target not in names:
-        raise ValueError(f"target must be a column of the schema, got {shown(target)}.")
+        raise ValueError(f"target must be a column of the schema, got {to_display(target)}.")
     position = names.index(target)
     if len(learned) == 1:
         raise ValueError("the schema must declare another column beside the target.")
@@ -420,7 +420,7 @@ def _read_column(name: Any, declared: Any) -> Column:
     kinds = keys & _KEYS.keys()
     if len(kinds) != 1 or keys - kinds - _KEYS[min(kinds)]:
         unknown = keys - _KEYS.keys() - set().union(*_KEYS.values())
-        why = f"there is no key {shown(min(unknown, key=str))}" if unknown else ""
+        why = f"there is no key {to_display(min(unknown, key=str))}" if unknown else ""
         raise ValueError(_wrong(name, declared, why))
     missing, dtype = in_full.get("missing", False), in_full.get("dtype")
     if not isinstance(missing, bool):
@@ -520,4 +520,4 @@ def _wrong(name: Any, declared: Any, why: str = "") -> str:
 def _declared(declared: Any) -> str:
     """Return a declaration as text; for a frame's column, which is private, only its type."""
     is_one = isinstance(declared, list | tuple | dict | range)
-    return repr(declared) if is_one else shown(declared)
+    return repr(declared) if is_one else to_display(declared)

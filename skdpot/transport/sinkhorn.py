@@ -551,7 +551,7 @@ def entropic_transport(
         costs = as_costs(cost)
         a, b = check_weights(a, costs.shape[0], "a"), check_weights(b, costs.shape[1], "b")
         _check_reg(costs, reg, tol)
-        ascent = _Ascent(costs, a, b, executor)
+        ascent = _SinkhornIteration(costs, a, b, executor)
         for level in _levels(costs.high - costs.low, reg):
             ascent.start(level)
             while ascent.certified_gap() > tol:
@@ -559,7 +559,7 @@ def entropic_transport(
         return ascent.result()
 
 
-class _Ascent:
+class _SinkhornIteration:
     """The ascent of the semi-dual objective at one regularisation after another.
 
     Potentials are kept in units of the regularisation in force, for costs that begin at 0.

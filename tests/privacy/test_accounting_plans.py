@@ -39,7 +39,7 @@ from skdpot.privacy.events import (
     ZCDpEvent,
     leaves,
 )
-from skdpot.privacy.filters import MixtureFilter, PairFilter, sold_pair
+from skdpot.privacy.filters import MixtureFilter, PairFilter, stated_epsilon_delta
 from tests.quick import first_quick
 
 RELATIONS = ("add_remove", "replace_one")
@@ -645,7 +645,7 @@ def test_trees_are_made_of_all_public_events():
 def test_no_event_costs_less_than_the_probability_of_an_unbounded_loss(trees, relation):
     pairs, mixture = PairFilter(1.0, 0.5), MixtureFilter(1.0, 0.5, 1e-6)
     for event in trees:
-        truth, pair = unbounded(event), sold_pair(event, relation)
+        truth, pair = unbounded(event), stated_epsilon_delta(event, relation)
         # Deltas of several parts are added up, which is slightly more than the truth.
         most = Fraction("1.02") * truth
         total = mixture.price(event, relation, pair)
@@ -717,14 +717,14 @@ def test_prices_of_discrete_releases_hold_for_their_exact_distributions(trees, r
     """A record that is out of the data is one that it may be replaced by."""
     mixture, delta = MixtureFilter(2.0, 0.5, 1e-4), 0.0625
     for event in trees:
-        pair = sold_pair(event, relation)
+        pair = stated_epsilon_delta(event, relation)
         if pair is not None:
             assert delta_of_discrete(event, pair[0]) <= pair[1] + 1e-14, event
         total = mixture.price(event, relation, pair)
         epsilon = float(total.pure)
         assert delta_of_discrete(event, epsilon) <= float(total.failure) + 1e-14, event
     for event in distinct(trees):
-        pair = sold_pair(event, relation)
+        pair = stated_epsilon_delta(event, relation)
         spent = mixture.spent(mixture.price(event, relation, pair))
         planned = plan_epsilon(event, delta, neighbouring=relation)
         for epsilon, at in (spent, (planned, delta)):
@@ -753,7 +753,7 @@ class Unlisted(DpEvent):
 
 
 PRICES = {
-    "pair": lambda event: sold_pair(event, "add_remove"),
+    "pair": lambda event: stated_epsilon_delta(event, "add_remove"),
     "plan": lambda event: plan_epsilon(event, 1e-6, neighbouring="add_remove"),
     "failure": failure_delta,
     "mixture": lambda event: MixtureFilter(1.0, 0.5, 0.5).price(event, "add_remove", (0.0, 0.0)),

@@ -32,7 +32,7 @@ from skdpot.privacy.accounting import (
     written_rounded_up,
 )
 from skdpot.privacy.events import PoissonSampledDpEvent, event_from_json, event_to_json
-from skdpot.privacy.filters import MixtureFilter, PairFilter, Total, sold_pair
+from skdpot.privacy.filters import MixtureFilter, PairFilter, Total, stated_epsilon_delta
 from skdpot.privacy.records import History, Record, charge_body
 from tests.oracles.adaptive import worst_delta
 
@@ -43,13 +43,13 @@ def total_of(rule, events):
     """Return what releases add up to under a rule."""
     total = Total()
     for event in events:
-        total = total.plus(rule.price(event, RELATION, sold_pair(event, RELATION)))
+        total = total.plus(rule.price(event, RELATION, stated_epsilon_delta(event, RELATION)))
     return total
 
 
 def admitted(rule, event, at_most=10**6):
     """Return how many releases of a kind a rule admits."""
-    price = rule.price(event, RELATION, sold_pair(event, RELATION))
+    price = rule.price(event, RELATION, stated_epsilon_delta(event, RELATION))
     total, count = Total(), 0
     while count < at_most and rule.admits(total.plus(price)):
         total, count = total.plus(price), count + 1
@@ -170,7 +170,7 @@ def test_a_plan_of_sampled_noise_counts_as_the_pair_that_it_was_sold_as():
         SelfComposedDpEvent(GaussianDpEvent(2.0), 100),
     )
     plan = PlannedDpEvent(steps, 1e-6)
-    pair = sold_pair(plan, RELATION)
+    pair = stated_epsilon_delta(plan, RELATION)
     total = total_of(rule, [plan])
     assert total == rule.price(ApproximateDpEvent(*pair), RELATION, None)
     assert rule.admits(total) and pair[0] < 1.0
@@ -221,7 +221,7 @@ amounts = st.floats(1e-12, 1e3)
 
 
 def price(rule, event):
-    return rule.price(event, RELATION, sold_pair(event, RELATION))
+    return rule.price(event, RELATION, stated_epsilon_delta(event, RELATION))
 
 
 def fill(rule, event, at_most):
@@ -328,7 +328,7 @@ def bodies_of(neighbouring, slack, partitions, charges):
     for unit, partition, part, event in charges:
         partition = partition if partition is not None and partition < len(partitions) else None
         place = (None, None) if partition is None else (f"{partition}", PARTS[part])
-        pair = sold_pair(event, neighbouring)
+        pair = stated_epsilon_delta(event, neighbouring)
         yield charge_body(unit, "x", event_to_json(event), pair, False, place)
 
 

@@ -768,13 +768,13 @@ class TestBadInput:
     def test_event_that_is_changed_meanwhile_is_recorded_as_it_was_priced(self, monkeypatch):
         parts = [PureDpEvent(0.25)]
         ledger = PrivacyLedger(epsilon=1.0)
-        pair_for = ledger_module.sold_pair
+        pair_for = ledger_module.stated_epsilon_delta
 
         def slip_in(event, neighbouring):
             parts.extend([PureDpEvent(5.0)] * 9)
             return pair_for(event, neighbouring)
 
-        monkeypatch.setattr(ledger_module, "sold_pair", slip_in)
+        monkeypatch.setattr(ledger_module, "stated_epsilon_delta", slip_in)
         ledger.charge(ComposedDpEvent(parts), **RECORD)
         assert ledger.entries()[0].event == ComposedDpEvent([PureDpEvent(0.25)])
 

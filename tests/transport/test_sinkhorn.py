@@ -242,7 +242,7 @@ def test_a_step_that_is_wrong_is_not_believed(monkeypatch, garbage, method):
     lower, upper = solve_exactly(cost, a, b, 0.03)
     calls = []
     monkeypatch.setattr(
-        solver._Ascent, method, lambda self: calls.append(0) or makers[garbage](self.g)
+        solver._SinkhornIteration, method, lambda self: calls.append(0) or makers[garbage](self.g)
     )
     result = entropic_transport(cost, a, b, 0.03, 1e-9)
     assert calls
@@ -308,7 +308,7 @@ def test_masses_go_far_without_newtons_method(monkeypatch, case, limit):
     cost = HARD[case]
     expected = entropic_transport(cost, *map(uniform, cost.shape), 1e-3, 1e-8).cost
     monkeypatch.setattr(solver, limit, 0)
-    monkeypatch.delattr(solver._Ascent, "_newton")
+    monkeypatch.delattr(solver._SinkhornIteration, "_newton")
     result = entropic_transport(cost, *map(uniform, cost.shape), 1e-3, 1e-6)
     assert result.gap <= 1e-6 and result.n_iter < 1000
     assert -1e-8 <= expected - result.cost <= result.gap
