@@ -489,6 +489,9 @@ def shared_maps(features: np.ndarray, groups: np.ndarray, n_groups: int, tol: fl
     shared = np.arange(n_groups)
     if tol <= 0:
         return shared
+    if not features.shape[1]:
+        # Columns with a single value tell no groups apart.
+        return np.zeros_like(shared)
     most = max(6000, 10 * features.shape[1] * n_groups)
     features, groups = features[:most], groups[:most]
     # Penalties of ten rows, and at least ten trees of each group: few rows tell of a small one.

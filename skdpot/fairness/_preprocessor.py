@@ -71,6 +71,7 @@ from skdpot.tables import (
     make_table,
     objects,
     read_codes,
+    whole_numbers,
 )
 from skdpot.transport import load_compiler, load_solver
 
@@ -464,10 +465,11 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         groups = fitted.groups.encode(labels, unknown, quoted=self.epsilon is None)
         values = self._moved(fitted, table, codes, groups)
         container = output_container(self)
-        if container == "default":
-            return as_array(values)
         # Numbers have the type of this table, and labels that of the fit.
         dtypes = [column.dtype or table.dtype(column.position) for column in fitted.every]
+        values = [whole_numbers(*pair) for pair in zip(values, dtypes, strict=True)]
+        if container == "default":
+            return as_array(values)
         return make_table(
             container, self.get_feature_names_out(), values, dtypes, getattr(table.X, "index", None)
         )

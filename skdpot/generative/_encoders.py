@@ -357,8 +357,10 @@ class CosineEncoder(Encoder):
         for rows in blocks(*points.shape):
             images = self._intensities(codes[rows]) + self.ground
             # Random waves, with the same distribution in all classes and clusters.
-            waves = rng.standard_normal((len(images), *fine.shape)) * fine
-            images += self._pixels(self._whole_transform.images(waves))
+            # Without a name, they need no memory any more when values are moved below.
+            images += self._pixels(
+                self._whole_transform.images(rng.standard_normal((len(images), *fine.shape)) * fine)
+            )
             row_classes, row_clusters = class_positions[rows], clusters[rows]
             own_means = means[row_classes, row_clusters]
             varied = vary_within_range(images, own_means, spreads[row_classes])

@@ -26,6 +26,7 @@ from skdpot.tables._frames import (
     suffix_of,
     take_columns,
     take_rows,
+    whole_numbers,
     write_table_file,
 )
 from skdpot.tables._reading import (

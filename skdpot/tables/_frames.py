@@ -288,6 +288,34 @@ def as_array(columns: list[np.ndarray]) -> np.ndarray:
     return array
 
 
+def whole_numbers(values: np.ndarray, dtype: Any) -> np.ndarray:
+    """Return numbers as integers of a type if all are whole and it holds them, else as they are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.tables import whole_numbers
+    >>> whole_numbers(np.array([1.0, 2.0]), np.dtype("int8")).dtype, whole_numbers(
+    ...     np.array([1.0, 2.5]), np.dtype("int8")
+    ... ).dtype
+    (dtype('int8'), dtype('float64'))
+    """
+    # Types of narwhals have the names of NumPy's.
+    kind = str(dtype).lower() if isinstance(dtype, nw.dtypes.DType) else dtype
+    if values.dtype.kind != "f" or not isinstance(kind, str | np.dtype):
+        return values
+    try:
+        wanted = np.dtype(kind)
+    except TypeError:
+        return values
+    if wanted.kind not in "iu" or not np.isfinite(values).all():
+        return values
+    ends = np.iinfo(wanted)
+    if (values < ends.min).any() or (values > ends.max).any() or (values % 1 != 0).any():
+        return values
+    return values.astype(wanted)
+
+
 def _pandas_series(pandas: Any, values: np.ndarray, dtype: Any) -> Any:
     """Return a pandas series with a type, or with an inferred one if that cannot hold it."""
     if values.dtype.kind == "f" and pandas.api.types.is_integer_dtype(dtype):
@@ -322,6 +350,8 @@ def _series(container: Any, values: np.ndarray, dtype: Any) -> Any:
         whole = [None if np.isnan(number) else number for number in plain]
         if all(number is None or number == round(number) for number in whole):
             plain, kinds["f"] = [None if n is None else round(n) for n in whole], dtype
+    if values.dtype.kind in "iu" and isinstance(dtype, nw.dtypes.DType) and dtype.is_integer():
+        kinds[values.dtype.kind] = dtype
     for kind in (kinds.get(values.dtype.kind), None):
         # Each library has errors of its own for values that a type does not hold.
         with suppress(Exception):

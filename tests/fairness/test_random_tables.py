@@ -55,7 +55,8 @@ def population(seed):
 
 
 def features(table, *, with_pairs):
-    words = table.select_dtypes(exclude="number").apply(lambda column: column.map("abcdef".find))
+    words = table.select_dtypes(exclude="number").fillna("?")
+    words = words.apply(lambda column: column.map("abcdef".find))
     numbers = table.select_dtypes("number").astype(float)
     found = [numbers.to_numpy(), words.to_numpy(dtype=float)]
     if with_pairs:
