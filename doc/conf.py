@@ -79,7 +79,9 @@ autosummary_context = {
         )
     ),
     "without_members": ", ".join(
-        f"set_{method}_request" for method in ("fit", "transform", "predict", "sample", "score")
+        f"set_{method}_request" for method in (
+            "fit", "transform", "predict", "predict_proba", "sample", "score"
+        )
     ),
 }  # fmt: skip
 numpydoc_show_class_members = False  # they are documented where they stand

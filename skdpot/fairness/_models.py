@@ -834,7 +834,7 @@ class FairBarycenterClassifier(ClassifierMixin, FairModel):
     -----
     *Decisions.* `predict` takes the second class where its fair probability is above 1/2. If the
     estimator's probabilities are right and weights proportional, no decisions with equal rates in
-    all groups are more accurate (:ref:`fair-decisions`). Every other threshold is as fair:
+    all groups are more accurate (:ref:`proof <fair-decisions>`). Every other threshold is as fair:
     :class:`~sklearn.model_selection.TunedThresholdClassifierCV` around this classifier finds one
     for another metric.
 
