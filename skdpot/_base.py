@@ -199,10 +199,10 @@ def warn_user(message: str | None, category: type[Warning] = UserWarning) -> Non
         in_folds |= frame.f_globals["__name__"].startswith("sklearn.model_selection")
     # Python shows a warning once for each line. Searches and cross-validation set filters anew for
     # each fold, and it would forget.
-    told = message, frame.f_back and (frame.f_back.f_code, frame.f_back.f_lineno)
-    if in_folds and told in _TOLD:
-        return
     if in_folds:
+        told = message, frame.f_back and (frame.f_back.f_code, frame.f_back.f_lineno)
+        if told in _TOLD:
+            return
         _TOLD.add(told)
     warnings.warn(message, category, stacklevel=level + 1)
 

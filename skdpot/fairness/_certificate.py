@@ -108,15 +108,16 @@ def certify(
     too_small = [str(name) for name, n in n_rows.items() if not n]
     left_out = f"the groups {', '.join(too_small)}, which have too few rows; " if too_small else ""
     verdict = ", which proves nothing" if auc > largest else ""
+    kind = "unrepaired" if did_harm else "repaired"
     statement = (
         f"AUC of finding the group: before {largest:.3f}, after at most {auc:.3f}{verdict}.\n"
         f"With confidence {_CONFIDENCE:.0%} each, from {sizes.sum()} rows that had no part in "
         f"the fit, at least {sizes[sizes > 0].min()} of every group: gradient boosting, "
-        f"trained with {len(train[0])} repaired rows to find the group from all columns, and from "
+        f"trained with {len(train[0])} {kind} rows to find the group from all columns, and from "
         "differences and ratios of pairs of them, tells no two groups apart "
         f"with an AUC above {auc:.3f}, and rates of any decision by a threshold on its scores "
         f"differ by at most {gap:.3f}. Not certified: {left_out}other models, among them models of "
-        "the same kind that find the group better, as after training with many new repaired rows; "
+        f"the same kind that find the group better, as after training with many new {kind} rows; "
         "rows that are distributed otherwise; single rows; error rates; a partial repair."
     )
     return FairnessCertificate(_CONFIDENCE, auc, largest, gap, n_rows, statement), did_harm
@@ -125,8 +126,8 @@ def certify(
 def harm_by_chance(groups: np.ndarray) -> float:
     """Return by how much the AUC in new rows may be above that without a repair: by chance.
 
-    It is .01, and half of the standard error of an AUC. With less, compas was not repaired from
-    2,000 rows, where its repair helps; with more, churn was, where it harms.
+    It is .01, and half of the standard error of an AUC. With .01 alone, compas was left as it was
+    in one of two splits of 2,000 rows, although its repair helps.
     """
     sizes = np.bincount(groups[groups >= 0])
     rows = sum(a * b / (a + b) for a, b in combinations(sizes[sizes > 0], 2))

@@ -19,8 +19,6 @@ from skdpot.tables import NUMERIC, Column, place_of, simplest_number
 _Function = partial[np.ndarray]
 # The share of the variance, and of the rows, that a function must explain.
 _EXPLAINED = 0.999
-# At most so many rows are looked at.
-_MOST_ROWS = 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +121,8 @@ def find_computed(
     tried first, as tables mostly put a ratio or a sum after what it is made of. `fixed` columns are
     none.
     """
-    rows = rng.permutation(len(codes))[:_MOST_ROWS]
+    # More rows hardly tell more of a function, and take longer.
+    rows = rng.permutation(len(codes))[:2000]
     # Anything is a function of anything in a few rows.
     if len(rows) < 30:
         return ()
@@ -158,11 +157,13 @@ def find_computed(
         drafts = (ComputedColumn(target, *each, decimals) for each in candidates)
         held = [_checked(draft, checked, columns[target]) for draft in drafts]
         # Of the functions that hold, one without an error comes first.
-        for best in sorted((one for one in held if one), key=lambda one: not one.is_exact)[:1]:
-            if best.function.func is _looked_up:
-                steps = _steps(codes[:, best.of[0]], codes[:, target])
-                best = replace(best, function=steps, is_exact=True)
-            found.append(best)
+        best = min(filter(None, held), key=lambda one: not one.is_exact, default=None)
+        if best is None:
+            continue
+        if best.function.func is _looked_up:
+            steps = _steps(codes[:, best.of[0]], codes[:, target])
+            best = replace(best, function=steps, is_exact=True)
+        found.append(best)
     return tuple(reversed(found))
 
 

@@ -700,7 +700,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         self.groups_, self.group_weights_ = fitted.groups.names, fitted.weights
         self.certificate_, self.n_rows_changed_ = fitted.certificate, fitted.n_changed
         self.computed_features_ = {every[one.position].name: one.text for one in fitted.computed}
-        self.__dict__.update(fitted.transport.attributes())
+        for name, value in fitted.transport.attributes().items():
+            setattr(self, name, value)
         if len(self.groups_) < 2:
             warn_user("all rows are in one group, so there is nothing to repair.")
         unmoved = self.epsilon is not None and not fitted.transport.moves

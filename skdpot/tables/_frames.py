@@ -345,14 +345,14 @@ def _series(container: Any, values: np.ndarray, dtype: Any) -> Any:
     """Return a series of narwhals with a type, or with an inferred one if that cannot hold it."""
     kinds = {"f": nw.Float64(), "i": nw.Int64(), "M": nw.Datetime("us"), "O": dtype}
     plain = labels_in(values).tolist()
-    if values.dtype.kind == "f" and isinstance(dtype, nw.dtypes.DType) and dtype.is_integer():
-        # Whole numbers are integers again.
+    kind_of_values = values.dtype.kind
+    if kind_of_values in "fiu" and isinstance(dtype, nw.dtypes.DType) and dtype.is_integer():
+        # Whole numbers are integers again, also beside missing ones.
         whole = [None if np.isnan(number) else number for number in plain]
         if all(number is None or number == round(number) for number in whole):
-            plain, kinds["f"] = [None if n is None else round(n) for n in whole], dtype
-    if values.dtype.kind in "iu" and isinstance(dtype, nw.dtypes.DType) and dtype.is_integer():
-        kinds[values.dtype.kind] = dtype
-    for kind in (kinds.get(values.dtype.kind), None):
+            plain = [None if number is None else round(number) for number in whole]
+            kinds[kind_of_values] = dtype
+    for kind in (kinds.get(kind_of_values), None):
         # Each library has errors of its own for values that a type does not hold.
         with suppress(Exception):
             known = kind if isinstance(kind, nw.dtypes.DType) else None

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn import config_context
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
@@ -29,18 +29,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skdpot import FairBarycenterClassifier
 from skdpot.fairness.metrics import ks_between_groups, make_fairness_scorer
-
-
-class Given(ClassifierMixin, BaseEstimator):
-    """The first column is the probability of the class "yes"."""
-
-    def fit(self, X=None, y=None):
-        self.classes_ = np.array(["no", "yes"])
-        return self
-
-    def predict_proba(self, X):
-        p = np.asarray(X)[:, 0].astype(float)
-        return np.column_stack([1 - p, p])
+from tests.fairness.test_private_regressor import FirstProbability
 
 
 def people(n, seed):
@@ -114,7 +103,7 @@ def test_no_decisions_with_equal_rates_are_more_accurate():
     p = np.where(groups == 0, rng.beta(1, 3, 1000), rng.beta(3, 2, 1000))
     rows = np.column_stack([p, groups])
     fair = FairBarycenterClassifier(
-        FrozenEstimator(Given().fit()), sensitive_features=1, n_quantiles=1000
+        FrozenEstimator(FirstProbability().fit()), sensitive_features=1, n_quantiles=1000
     ).fit(rows, np.where(rng.random(1000) < p, "yes", "no"))
 
     def accuracy(accepted):

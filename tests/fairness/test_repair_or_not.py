@@ -61,6 +61,7 @@ def test_a_repair_that_makes_groups_easier_to_find_is_not_made():
     first, *_ = str(found).splitlines()
     assert first.startswith("AUC of finding the group: before 0.")
     assert first.endswith(", which proves nothing.")
+    assert "unrepaired rows to find the group" in str(found)
     forced = fitted(X, groups, computed={}, method=ConditionalRepair(tol=0))
     assert forced.n_rows_changed_ > 1000
 
