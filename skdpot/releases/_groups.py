@@ -261,11 +261,6 @@ class HistogramRelease(NoisyRelease):
         moved = share_that_moves * self.standard_deviation * math.sqrt(math.prod(shape))
         return blur, moved / size * self.layout.random_distance
 
-    @property
-    def most_points(self) -> int:
-        """Return the maximum number of points of a released group."""
-        return math.prod(self.shape)
-
     # ------------------------------------------------------------------- private records
 
     def values(self, V: np.ndarray, codes: np.ndarray) -> np.ndarray:
