@@ -21,6 +21,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy.optimize import brentq
+from scipy.special import ndtr
+
+# Of memory, where seconds are limited as well.
+_MOST_BYTES = 10 * 2**30
 
 
 def run_ours(folder, task):
@@ -72,6 +77,51 @@ def run_mst(folder, task):
     return MST(data, task["epsilon"], task["delta"]).df
 
 
+def run_swift(folder, task):
+    """Run SWIFT of dpsynth, with its counts of single columns and its defaults."""
+    from dpsynth.discrete_mechanisms import DiscreteConfig, SWIFTConfig
+    from mbi import Dataset, Domain
+
+    sizes = task["sizes"]
+    domain = Domain(tuple(sizes), tuple(sizes.values()))
+    codes = shuffled(folder, task)
+    config = DiscreteConfig(mechanism=SWIFTConfig(**task["options"]), compress_columns=True)
+    mechanism = config.calibrate(epsilon=task["epsilon"], delta=task["delta"])
+    rng = np.random.default_rng(task["seed"])
+    data = Dataset({name: codes[name].to_numpy() for name in sizes}, domain)
+    made = mechanism(rng, data).synthetic_data
+    drawn = pd.DataFrame({name: np.asarray(made.data[name]) for name in sizes})
+    return drawn.sample(len(codes), replace=len(drawn) < len(codes), random_state=task["seed"])
+
+
+def run_independent(folder, task):
+    """Draw each column by itself, from counts whose noise has an equal share of the budget.
+
+    The deviation of Gaussian noise is that of Balle and Wang, 2018. The number of records is
+    public.
+    """
+    codes, epsilon = pd.read_csv(folder / "codes.csv"), task["epsilon"]
+
+    def excess(noise):
+        first, second = 0.5 / noise - epsilon * noise, -0.5 / noise - epsilon * noise
+        return ndtr(first) - np.exp(epsilon) * ndtr(second) - task["delta"]
+
+    deviation = np.sqrt(len(task["sizes"])) * brentq(excess, 1e-3, 1e3)
+    rng = np.random.default_rng(task["seed"])
+    made = {}
+    for name, size in task["sizes"].items():
+        counts = np.bincount(codes[name], minlength=size) + rng.normal(0, deviation, size)
+        # What is below 0 is 0, and so much less is what the others have, until all add up.
+        low, high = 0.0, counts.max()
+        for _ in range(60):
+            middle = (low + high) / 2
+            is_above = np.maximum(counts - middle, 0).sum() > len(codes)
+            low, high = (middle, high) if is_above else (low, middle)
+        shares = np.maximum(counts - high, 0) + 1e-12
+        made[name] = rng.choice(size, len(codes), p=shares / shares.sum())
+    return pd.DataFrame(made)
+
+
 def shuffled(folder, task):
     codes = pd.read_csv(folder / "codes.csv")
     return codes.sample(frac=1, random_state=task["seed"]).reset_index(drop=True)
@@ -84,6 +134,8 @@ METHODS = {
     "MST": (functools.partial(run_dpmm, "MSTPipeline"), "dpmm"),
     "PrivBayes": (functools.partial(run_dpmm, "PrivBayesPipeline"), "dpmm"),
     "MST, private-pgm": (run_mst, "mbi"),
+    "SWIFT": (run_swift, "mbi"),
+    "independent": (run_independent, "scipy"),
 }
 
 
@@ -102,6 +154,7 @@ def main(method, folder):
     task = json.loads((folder / "task.json").read_text())
     if task["limit"]:
         resource.setrlimit(resource.RLIMIT_CPU, (task["limit"], task["limit"]))
+        resource.setrlimit(resource.RLIMIT_DATA, (_MOST_BYTES, _MOST_BYTES))
     start = time.process_time()
     made = run(folder, task)
     told = {

@@ -422,6 +422,94 @@ def _parity(order: int) -> TableSet:
     return TableSet(f"xor{order}", columns, "y", 1, *_split(_as_declared(frame, columns)))
 
 
+# --- Tables of a dictionary ---------------------------------------------------------------------
+
+_DICTIONARIES = Path(__file__).with_name("table_dictionaries.txt")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def _column(told: str) -> Numbers | Words:
+    """Return the column that a line of the dictionary tells of."""
+    kind, *words = told.replace(",", " ").split()
+    missing = "missing" in words
+    if kind == "letters":
+        names = [*_LETTERS, *(first + last for first in _LETTERS for last in _LETTERS)]
+        return Words(tuple(names[: int(words[0])]))
+    if kind == "codes":
+        return Words(tuple(map(str, range(int(words[0]), int(words[1]) + 1))))
+    if kind == "count":
+        return _counts(int(words[0]), int(words[1]), missing)
+    if kind == "number":
+        return _range(words)
+    categories = [word.strip() for word in told.split(",")]
+    missing = categories[0] == "missing"
+    return Words(tuple(categories[missing:]), missing)
+
+
+def _range(words: list[str]) -> Numbers:
+    """Return numbers whose usual values have bins of one width, on a logarithmic scale or not.
+
+    On either side of the usual values is another bin, unless these reach to the bound.
+    """
+    n_bins = int(words[words.index("by") + 1])
+    bounds = [float(word) for word in words[: words.index("by")] if not word.isalpha()]
+    low, high, (first, last) = bounds[0], bounds[-1], bounds[1:-1] or bounds
+    is_log, is_whole = "log" in words, "real" not in words
+    n_edges = n_bins + (last == high) - (is_log or first > low)
+    if is_log:
+        edges = low + np.geomspace(max(first - low, 1), last - low, n_edges)
+    else:
+        edges = np.linspace(first, last, n_edges)
+    rounded = np.ceil(edges).astype(int) if is_whole else edges
+    kind = int if is_whole else float
+    return Numbers(
+        *(kind(low), kind(high)),
+        (kind(low), *sorted({kind(edge) for edge in rounded if low < edge < high})),
+        is_whole,
+        "missing" in words,
+        "log" if is_log else "linear",
+    )
+
+
+def _dictionaries() -> dict[str, dict[str, str]]:
+    """Return what each table's lines tell of: its columns, and what it is."""
+    found: dict[str, dict[str, str]] = {}
+    text = _DICTIONARIES.read_text().replace("\n    ", " ")
+    for line in text.splitlines():
+        if line.startswith("["):
+            told = found.setdefault(line.strip("[]"), {})
+        elif line and not line.startswith("#"):
+            name, value = line.split(" | " if " | " in line else " = ", 1)
+            told |= dict.fromkeys(name.split("; "), value)
+    return found
+
+
+def _declared(name: str, told: Mapping[str, str], path: Path) -> TableSet:
+    """Read a table whose columns its dictionary declares; "X*" are all that begin with X."""
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    stars = {key[:-1]: value for key, value in told.items() if key.endswith("*")}
+    columns, kept = {}, {}
+    for label in frame:
+        star = next((value for start, value in stars.items() if label.startswith(start)), None)
+        line = told.get(label, star)
+        if line is None:
+            continue
+        columns[label] = column = _column(line)
+        words = frame[label].str.strip()
+        if isinstance(column, Numbers):
+            numbers = pd.to_numeric(words, errors="coerce")
+            # What cannot be, as a negative number of months, stands for a missing value.
+            if column.missing:
+                numbers = numbers.where(numbers >= column.low)
+            kept[label] = numbers.clip(column.low, column.high)
+        else:
+            kept[label] = words.where(words.isin(column.categories), None)
+    frame = pd.DataFrame(kept)
+    target, _, positive = told["target"].partition(" = ")
+    frame = frame[frame[target].notna()] if target in columns else frame
+    return TableSet(name, columns, target, positive or None, *_split(_as_declared(frame, columns)))
+
+
 @dataclass(frozen=True)
 class Source:
     """Where a table comes from, and how it is read."""
@@ -471,6 +559,11 @@ SOURCES = {
         _cardio,
     ),
 }
+_KNOWN = _dictionaries()
+SOURCES |= {
+    name: Source(told["file"], told["origin"], partial(_declared, name, told))
+    for name, told in _KNOWN.items()
+}
 SIMULATED = {f"xor{order}": partial(_parity, order) for order in (3, 5)}
 TITLES = {
     "adult": "Adult census",
@@ -482,6 +575,7 @@ TITLES = {
     "diamonds": "Diamonds",
     "xor3": "Parity of 3 among 15 bits",
     "xor5": "Parity of 5 among 15 bits",
+    **{name: told["title"] for name, told in _KNOWN.items()},
 }
 NAMES = tuple(TITLES)
 

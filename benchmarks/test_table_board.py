@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks import test_private_tables
+from benchmarks import table_run
 from benchmarks.table_board import (
     OURS,
     PAGE,
@@ -21,8 +21,24 @@ from benchmarks.table_board import (
     summary_of,
     table_of,
 )
-from benchmarks.table_measures import marginal_error, measures, measures_of_real
-from benchmarks.table_sets import NAMES, SOURCES, TITLES, Numbers, TableSet, Words, load_set
+from benchmarks.table_measures import (
+    marginal_error,
+    measures,
+    measures_of_real,
+    noise_of,
+    with_noise,
+)
+from benchmarks.table_methods import run_independent
+from benchmarks.table_sets import (
+    NAMES,
+    SOURCES,
+    TITLES,
+    Numbers,
+    TableSet,
+    Words,
+    _column,
+    load_set,
+)
 
 
 def result(method, boosting, *, seed=0, epsilon=1.0, one_way=0.01):
@@ -71,8 +87,51 @@ def test_measures_of_the_records_themselves():
     found = measures(table, table.train)
     assert found["boosting"] > 0.95
     assert found["linear"] > 0.95
-    for name in ("one_way", "two_way", "three_way", "correlation", "wasserstein"):
+    for name in (
+        "one_way",
+        "two_way",
+        "three_way",
+        "correlation",
+        "wasserstein",
+        "tails",
+        "missing",
+    ):
         assert found[name] == 0.0
+    assert found["propensity"] < 0.6
+
+
+def test_values_that_are_missing_together():
+    table = small_table()
+    made = table.train.assign(word=table.train["word"].where(table.train["rate"].notna(), None))
+    lost = (table.train["rate"].isna() & table.train["word"].notna()).mean()
+    assert measures(table, made)["missing"] == pytest.approx(lost)
+
+
+def test_a_target_of_noise_is_not_predicted():
+    table = small_table()
+    assert noise_of(table, table.train) > 0.95
+    noisy = with_noise(table, 0)
+    assert sorted(noisy.train["y"]) == sorted(table.train["y"])
+    assert 0.3 < noise_of(noisy, noisy.train) < 0.7
+
+
+def test_columns_that_a_dictionary_declares():
+    column = _column("number 0 5 20 100 missing by 5")
+    assert column == Numbers(0, 100, (0, 5, 10, 15, 20), missing=True)
+    assert _column("number 0 100 log by 3") == Numbers(0, 100, (0, 1, 10), scale="log")
+    assert _column("number 0 1 real by 2").edges == (0.0, 0.5)
+    assert _column("count 2 4").edges == (2, 3, 4)
+    assert _column("codes 0 2") == Words(("0", "1", "2"))
+    assert _column("letters 28").categories[-2:] == ("aa", "ab")
+    assert _column("missing, a b, c") == Words(("a b", "c"), missing=True)
+
+
+def test_columns_drawn_by_themselves_keep_their_counts(tmp_path):
+    codes = pd.DataFrame({"a": np.repeat([0, 1, 2], [600, 300, 100]), "b": 0})
+    codes.to_csv(tmp_path / "codes.csv", index=False)
+    task = {"epsilon": 10.0, "delta": 1e-6, "seed": 0, "sizes": {"a": 3, "b": 2}}
+    made = run_independent(tmp_path, task)
+    assert marginal_error(made, codes, task["sizes"], 1) < 0.05
 
 
 def test_a_target_of_numbers_is_predicted():
@@ -163,9 +222,8 @@ def test_a_failure_is_shown_and_not_compared():
 @pytest.mark.parametrize(("status", "failure"), [(-signal.SIGKILL, "over 60 s"), (1, "error")])
 def test_a_run_that_ends_early_is_a_failure(tmp_path, monkeypatch, status, failure):
     ended = subprocess.CompletedProcess([], status)
-    monkeypatch.setattr(test_private_tables.subprocess, "run", lambda *_, **__: ended)
-    monkeypatch.setattr(test_private_tables, "LIMIT", 60)
-    found = test_private_tables.run_method(small_table(), "AIM", 1.0, 0, tmp_path)
+    monkeypatch.setattr(table_run.subprocess, "run", lambda *_, **__: ended)
+    found = table_run.run_method(small_table(), "AIM", 1.0, 0, tmp_path, limit=60)
     assert found.failure == failure
     assert found.measures == {}
     assert found.seconds == 60.0

@@ -1,7 +1,7 @@
 """The time that a generator takes for a large table, and a comparison with MST on a made one.
 
 Run with ``python -m pytest benchmarks -m benchmark -s -k test_tables``. Nothing is asserted
-about time or accuracy. Public tables and more peers are in ``test_private_tables.py``.
+about time or accuracy. Public tables and more peers are in ``table_run.py``.
 
 smartnoise-synth needs other versions of what both depend on. Let ``SKDPOT_SYNTH_PYTHON`` name the
 interpreter of an environment that has it, and MST is compared with on a made table of categories.
