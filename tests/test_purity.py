@@ -261,7 +261,6 @@ def fitted(case, data):
 
 def fits_to_neighbours(case, transcript):
     """Return fits to the data, and to the neighbour with the same releases; and their warnings."""
-    fitted(case, case.data)
     transcript.record()
     one = fitted(case, case.data)
     transcript.replay()
