@@ -694,7 +694,7 @@ def draw_rows(
     Notes
     -----
     Real rows keep the rules, so the shares of every column go together with them. Rows that are
-    drawn anew until they keep the rules have other shares: if the model makes half of the pregnant
+    drawn again until they keep the rules have other shares: if the model makes half of the pregnant
     men, half of the pregnant are lost. So rows that keep the rules are weighted until each column
     has the shares that it has without rules, and are drawn by their weights, each at most once.
     Weights change the distribution of these rows as little as possible (iterative proportional
