@@ -18,7 +18,13 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave out the tests of other shares; the name of a test decides about its share."""
+    """Leave out the tests of other shares; the name of a test decides about its share.
+
+    Nobody reads the traceback of a failure that is expected, and to format it takes long.
+    """
+    for item in items:
+        if item.get_closest_marker("xfail"):
+            item.repr_failure = lambda excinfo: excinfo.exconly()
     if config.getoption("--share", default=None):
         number, of = map(int, config.getoption("--share").split("/"))
         elsewhere = [it for it in items if zlib.crc32(it.nodeid.encode()) % of != number % of]

@@ -33,6 +33,7 @@ from skdpot import (
     private_ot_cost,
 )
 from skdpot.fairness import FreeSupport
+from skdpot.generative import TableSketch
 from skdpot.privacy import GaussianMechanism, LaplaceMechanism, allow_useless_releases
 from skdpot.published import BarycenterOwner
 from skdpot.transport.consensus import LinearUtility
@@ -91,6 +92,7 @@ WEIGHTS = rng.random(N)
 TABLE = pd.DataFrame(
     {"a": X[:, 0], "c": np.where(X[:, 1] > 0.5, "p", "q").astype(object), "g": GROUPS}
 )
+QUICK_SKETCH = TableSketch(8, n_iter=1)
 SCHEMA = {"a": (0.0, 1.0), "c": ["p", "q"], "g": ["f", "m"]}
 MAY_MISS = SCHEMA | {
     "a": {"bounds": (0.0, 1.0), "missing": True},
@@ -176,7 +178,10 @@ CASES = {
         lambda X, y, w, s: CLASSES().score(X, y, w, sensitive_features=s), (X, Y, WEIGHTS, GROUPS)
     ),
     "vectors, score": Case(lambda X, y: VECTORS().score(X, y), (X, Y)),
-    "rows": Case(lambda X: DPSinkhornGenerator(schema=SCHEMA, target="g").fit(X), (TABLE,)),
+    "rows": Case(
+        lambda X: DPSinkhornGenerator(schema=SCHEMA, target="g", model=QUICK_SKETCH).fit(X),
+        (TABLE,),
+    ),
     "rows, score": Case(lambda X: ROWS().score(X), (TABLE,)),
     "search": Case(
         lambda X, y: search(DummyClassifier(), {"strategy": ["prior", "stratified"]}).fit(X, y),

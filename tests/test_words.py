@@ -1,6 +1,5 @@
 """The words of the glossary, in code, documents and examples."""
 
-import ast
 import re
 from pathlib import Path
 
@@ -80,7 +79,9 @@ def test_modules_are_introduced_by_a_noun_phrase():
     found = []
     for file in files_in("skdpot", "tests"):
         if file.suffix == ".py":
-            introduction = ast.get_docstring(ast.parse(file.read_text())) or "What it is not said"
+            # To parse all files takes long.
+            said = re.match(r'(?:#.*\n)*r?"""\s*(.+)', file.read_text())
+            introduction = said[1] if said else "What it is not said"
             if re.match(CLAUSES, introduction):
-                found.append(f"{file.relative_to(PROJECT)}: {introduction.splitlines()[0]}")
+                found.append(f"{file.relative_to(PROJECT)}: {introduction}")
     assert not found, "\n".join(found)

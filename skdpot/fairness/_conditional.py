@@ -68,7 +68,8 @@ class ConditionalRepair(BaseEstimator):
     >>> rng = np.random.default_rng(0)
     >>> group = np.repeat(["a", "b"], 500)
     >>> X = rng.normal(size=(1000, 6)) + (group == "b")[:, None]
-    >>> fair = FairBarycenterPreprocessor(method=ConditionalRepair(tol=0.0), random_state=0)
+    >>> repair = ConditionalRepair(tol=0.0, held_out=0.0)
+    >>> fair = FairBarycenterPreprocessor(method=repair, random_state=0)
     >>> Z = fair.fit_transform(X, sensitive_features=group)
     >>> means = Z[group == "a"].mean(axis=0), Z[group == "b"].mean(axis=0)
     >>> bool(np.allclose(*means, atol=0.2))

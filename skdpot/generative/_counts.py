@@ -572,7 +572,7 @@ def sums_of_pairs(
         yield column_sums / precision, float(precision**-0.5)
 
 
-PARITY_SIZES = range(3, 6)
+PARITY_SIZES = range(3, 8)
 _FEWEST = PARITY_SIZES[0]
 # No more parities are scanned. Those of all sizes are scanned for which noise leaves so much.
 MOST_PARITIES = 28_000

@@ -521,18 +521,19 @@ class ReleasedTable:
         # A label beside the table is the last column, and has no place within a unit.
         n_drawn = len(schema.columns) - (space.apart and not schema.has_bands)
 
-        def draw(n: int, labels: Any, evenly: bool = False) -> list[np.ndarray]:
+        def draw(n: int, labels: Any) -> list[np.ndarray]:
             units = sample_units(self.model, schema, n, rng, conditions, labels, evenly=evenly)
             uniforms = np.zeros(units.shape)
             uniforms[:, :n_drawn] = rng.uniform(size=(n, n_drawn))
             return [units, *schema.plain_values(units, uniforms, conditions)]
 
-        rows = draw(n_samples, codes, evenly)
-        if not self.rules:
-            return rows
-        return draw_rows(
-            draw, lambda drawn: self.rules.kept(self._frame(drawn[1:]), schema), rows, codes
-        )
+        if not (self.rules and n_samples):
+            return draw(n_samples, codes)
+
+        def kept(rows: list[np.ndarray]) -> np.ndarray:
+            return self.rules.kept(self._frame(rows[1:]), schema)
+
+        return draw_rows(draw, kept, n_samples, codes, rng)
 
     @property
     def _named_schema(self) -> TableSchema:

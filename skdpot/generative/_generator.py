@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import DensityMixin, clone
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdpot._base import PrivateEstimator, progress_bar
@@ -16,7 +15,13 @@ from skdpot.generative._draws import ReleasedTable
 from skdpot.generative._files import load_generator, save_generator
 from skdpot.generative._network import device_of, learn_from_sketch, training_of
 from skdpot.generative._quality import QualityReport, quality_of
-from skdpot.generative._records import FittedRecords, PrivateRecords, read_rules, sketch_budget
+from skdpot.generative._records import (
+    FittedRecords,
+    PrivateRecords,
+    read_rules,
+    sketch_budget,
+    stream_of,
+)
 from skdpot.generative._table import TableSketch
 from skdpot.generative._vectors import ImageSketch, VectorSketch
 from skdpot.privacy.charging import PrivacyGuarantee, ReleasePlan, relation_of
@@ -84,7 +89,7 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
             the fit had no `groups` or no schema.
         """
         check_is_fitted(self)
-        rng = check_random_state(self.random_state)
+        rng = stream_of(self.random_state)
         if n_users is not None:
             return self._sample_users(n_users, y, given, rng)
         return self._ruled.sample(n_samples, y, given, rng, device_of(self.network))
@@ -139,7 +144,7 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
             If a fit would refuse the records or labels.
         """
         check_is_fitted(self)
-        rng = check_random_state(self.random_state)
+        rng = stream_of(self.random_state)
         return self._ruled.score(self, X, y, float(self.score_reg), rng, device_of(self.network))
 
     def save(self, path) -> None:

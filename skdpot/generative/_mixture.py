@@ -4,9 +4,9 @@ Within a component columns are independent, so that it is easy to sample from a 
 condition it on any columns; with enough components it has any dependence of pairs. Only releases
 are fitted: nothing here is private, and nothing costs budget.
 
-Noisy counts of two equal classes are not equal. Where classes are the groups of a map, empirical
+Noisy counts of two equal classes are not equal, and models would find the difference. So empirical
 Bayes moves them towards the counts of all classes together: a difference that noise explains is
-removed.
+removed. Bands of a target of numbers are left as they are.
 """
 
 import math
@@ -426,7 +426,7 @@ def pool_classes(
            [100., 100.]])
     """
     sizes, counts = released["n_cells"], released["counts"].copy()
-    cell_noise, pair_noise = released["deviations"]
+    cell_noise, pair_noise = released["deviations"][:2]
     columns = np.split(np.arange(len(counts)), np.cumsum(sizes)[:-1])
     totals = np.array([counts[column].sum(axis=0) for column in columns])
     # Columns with more cells have more noise.
@@ -565,8 +565,8 @@ def fit_table(
     n_iter : int, default=600
         Number of steps of the fit of a mixture.
     pooled : bool, default=False
-        Whether class differences that noise or sampling can explain are removed. The mixtures of
-        all classes then have equally many components, and start from the same ones.
+        Whether classes are the groups of a map. Their mixtures have equally many components, and
+        are not adjusted to the counts of all classes together.
 
     Returns
     -------
@@ -596,8 +596,9 @@ def fit_table(
     >>> np.round(model["weights"] @ model["cells"], 1)
     array([0.8, 0.2, 0.3, 0.7])
     """
-    n_classes, pair_noise = schema.n_classes, None
-    if pooled:
+    n_classes, pair_noise = schema.n_classes, np.zeros(schema.n_classes)
+    # Bands of a number differ gradually, and their differences are kept.
+    if n_classes > 1 and not schema.has_bands:
         released, pair_noise = pool_classes(released, n_classes)
     ends = np.cumsum(released["n_cells"])[:-1]
     columns = np.split(np.arange(len(released["groups"])), ends)
@@ -607,7 +608,7 @@ def fit_table(
     counts = np.where(tails[:, None], 0.0, released["counts"])
     released = {**released, "counts": counts, "tails": tails}
     fitted, n_parities = _fit_classes(
-        released, columns, class_sizes, pair_noise, shares, n_components, n_iter
+        released, columns, class_sizes, pair_noise, shares, n_components, n_iter, pooled=pooled
     )
     weights = np.concatenate([shares[c] * mixture[0] for c, mixture in enumerate(fitted)])
     profiles = [_cell_profiles(part, released, columns, c) for c, (_, part) in enumerate(fitted)]
@@ -637,24 +638,25 @@ def _sizes_of_classes(released, columns):
     return n_records, with_even_share(nearest_distribution(class_totals / n_records))
 
 
-def _fit_classes(released, columns, class_sizes, pair_noise, shares, n_components, n_iter):
+def _fit_classes(
+    released, columns, class_sizes, pair_noise, shares, n_components, n_iter, *, pooled
+):
     """Return the weights and profiles of the mixture of each class, and the number of parities.
 
-    With the `pair_noise` of pooled classes, which are the groups of a map, all mixtures have the
-    same size and the same start: differences that are only noise would reveal the group.
+    `pair_noise` is that of pooled classes, and 0 if they are not. If `pooled`, they are the groups
+    of a map, and all mixtures have the same size: differences that are only noise would reveal the
+    group.
     """
-    n_classes, pooled = len(class_sizes), pair_noise is not None
+    n_classes = len(class_sizes)
     fractions = np.full(n_classes, 1 / n_classes) if pooled else shares
     fit = fit_mixture if pooled else partial(fit_mixture, penalty=penalty_of(len(columns)))
-    fit_seed = 0
-    rng = np.random.RandomState(fit_seed)
     targets, fitted = [], []
     for c, class_size in enumerate(class_sizes):
-        noise = max(released["deviations"][1], 1.0) / class_size
-        if pooled:
-            # The same draws for every class: mixtures differ only where counts do.
-            rng = np.random.RandomState(fit_seed)
-            noise = max(pair_noise[c], 1 / class_size)
+        # The same draws for every class: mixtures differ only where counts do.
+        rng = np.random.RandomState(0)
+        noise = max(pair_noise[c], 1 / class_size)
+        if not pair_noise.any():
+            noise = max(released["deviations"][1], 1.0) / class_size
         n_parts = max(round(n_components * (0.5 / n_classes + 0.5 * fractions[c])), 2)
         singles, pairs, deviations = _class_targets(released, columns, c, class_size, noise)
         if not pooled and len(columns) > 1:

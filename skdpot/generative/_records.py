@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from skdpot._base import count_columns, validate_private_data
-from skdpot.generative._counts import release_tables, tables_sensitivity
+from skdpot.generative._counts import merge_cells, release_tables, tables_sensitivity
 from skdpot.generative._encoders import Encoder, RecordSpace
 from skdpot.generative._images import blocks, whole_shape
 from skdpot.generative._network import TrainedNetwork
@@ -401,6 +402,25 @@ def wanted_labels(n_samples, y, classes, rng, counts=None):
     return np.repeat(codes, counts)
 
 
+def stream_of(random_state: Any) -> np.random.RandomState:
+    """Return the source of samples: random numbers that no other use of the same seed meets.
+
+    Even draws deal rows out in a random order. With the numbers of the seed itself, a later
+    ``train_test_split`` with this seed would make the same order, and sort its rows by class.
+
+    Examples
+    --------
+    >>> from skdpot.generative._records import stream_of
+    >>> stream_of(0).uniform() == stream_of(0).uniform() != np.random.RandomState(0).uniform()
+    True
+    """
+    tag = int.from_bytes(b"skdpot: samples", "big")
+    # A seed sequence hashes the tag with numbers that the seed gives.
+    numbers = check_random_state(random_state).randint(2**32, size=4, dtype=np.uint32)
+    hashed = np.random.SeedSequence([tag, *numbers.tolist()])
+    return np.random.RandomState(np.random.MT19937(hashed))
+
+
 # If there are more, a score is computed from this number of them.
 SCORED_ROWS = 2000
 
@@ -662,33 +682,127 @@ def computed_values(column: Column, values: Any) -> np.ndarray:
 def draw_rows(
     draw: Callable[..., list[np.ndarray]],
     kept: Callable[[list[np.ndarray]], np.ndarray],
-    rows: list[np.ndarray],
+    n_rows: int,
     labels: np.ndarray | None,
+    rng: np.random.RandomState,
 ) -> list[np.ndarray]:
-    """Return rows that keep all rules: those that break one are drawn again, or raise.
+    """Return rows that keep all rules, and have the model's shares of single columns; or raise.
 
-    `rows` are arrays with an entry for each row, which `draw` makes, given a number of rows and
-    their labels. `kept` tells which rows keep all rules.
+    `draw` makes rows of the model, given their number and labels: arrays with an entry for each
+    row, the first of them units. `kept` tells which rows keep all rules.
+
+    Notes
+    -----
+    Real rows keep the rules, so the shares of every column go together with them. Rows that are
+    drawn again until they keep the rules have other shares: if the model makes half of the pregnant
+    men, half of the pregnant are lost. So rows that keep the rules are weighted until each column
+    has the shares that it has without rules, and are drawn by their weights, each at most once.
+    Weights change the distribution of these rows as little as possible (iterative proportional
+    fitting). Values that no rule allows have no rows.
     """
-    broken, n_tried, n_idle = np.flatnonzero(~kept(rows)), 0, 0
-    # A broken row is drawn anew 1, 4, 16, ... times in a round, within a number of rows at once.
-    # After `idle_rounds` rounds in a row that repair no row, there is an error.
-    factor, at_once, idle_rounds = 4, 2**16, 10
-    while len(broken):
+    # Rows are made in parts, to save memory. Labels may be sorted, and each part has all of them.
+    n_parts = -(-n_rows // 2**16)
+    places = [np.arange(k, n_rows, n_parts) for k in range(n_parts)]
+    parts = [
+        _ruled_part(draw, kept, len(part), None if labels is None else labels[part], rng)
+        for part in places
+    ]
+    order = np.argsort(np.concatenate(places))
+    return [np.concatenate(arrays)[order] for arrays in zip(*parts, strict=True)]
+
+
+def _ruled_part(draw, kept, n_rows, labels, rng):
+    """Return rows as `draw_rows` does, all of them at once."""
+    classes = np.zeros(n_rows, dtype=np.int64) if labels is None else labels
+    sizes = np.bincount(classes)
+    # Rows of the model are drawn until no column is `far` from the model's shares, or there are
+    # `most` times as many rows as are asked for; and `fewest` rows at least. After `idle_rounds`
+    # rounds in a row without a row that is needed, there is an error.
+    fewest, most, at_once, idle_rounds, far = 2**11, 8, 2**16, 10, 0.005
+    pool, missed, n_drawn, n_idle, n_lacking = None, 1.0, 0, 0, n_rows
+    while n_lacking or (missed > far and n_drawn < most * n_rows):
         if n_idle == idle_rounds:
             raise ValueError(
                 "no further row was found that keeps all rules: use fewer or wider rules, fewer "
                 "conditions of given, or computed={...}."
             )
-        places = np.repeat(broken, min(factor**n_tried, max(1, at_once // len(broken))))
-        new = draw(len(places), None if labels is None else labels[places])
-        right = np.flatnonzero(kept(new))
-        mended, positions = np.unique(places[right], return_index=True)
-        for column, new_column in zip(rows, new, strict=True):
-            column[mended] = new_column[right[positions]]
-        broken = np.setdiff1d(broken, mended)
-        n_tried, n_idle = n_tried + 1, 0 if len(mended) else n_idle + 1
-    return rows
+        of_rows = np.tile(classes, -(-max(fewest, min(n_drawn, at_once)) // n_rows))
+        rows = draw(len(of_rows), None if labels is None else of_rows)
+        right = kept(rows)
+        if pool is None:
+            if right.all():
+                return [array[:n_rows] for array in rows]
+            # Those of the first draw remain if possible.
+            n_first = right.sum() if len(rows[0]) == n_rows else 0
+            edges = [_cell_edges(units) for units in rows[0].T]
+            pool, of_pool = [array[:0] for array in rows], classes[:0]
+            wanted = [np.zeros(len(starts) + 1) for starts in edges]
+        for starts, counts, units in zip(edges, wanted, rows[0].T, strict=True):
+            counts += np.bincount(np.searchsorted(starts, units, "right"), minlength=len(counts))
+        pool = [np.concatenate([old, new[right]]) for old, new in zip(pool, rows, strict=True)]
+        of_pool, n_drawn = np.append(of_pool, of_rows[right]), n_drawn + len(of_rows)
+        lacking = np.maximum(sizes - np.bincount(of_pool, minlength=len(sizes)), 0).sum()
+        n_idle, n_lacking = n_idle + 1 if lacking == n_lacking else 0, lacking
+        if not lacking:
+            n_idle = 0
+            # Other rows share the weight of those of the first draw that are broken.
+            weights = np.full(len(of_pool), (n_rows - n_first) / (len(of_pool) - n_first))
+            weights[:n_first] = 1.0
+            cells = [np.searchsorted(*c, "right") for c in zip(edges, pool[0].T, strict=True)]
+            weights, missed = _raked(cells, [n_rows / n_drawn * c for c in wanted], weights)
+    chosen = np.empty(n_rows, dtype=np.int64)
+    for label in np.flatnonzero(sizes):
+        rows_of_label = np.flatnonzero(of_pool == label)
+        drawn = rows_of_label[_drawn_by_weight(weights[rows_of_label], sizes[label], rng)]
+        chosen[classes == label] = rng.permutation(drawn)
+    return [array[chosen] for array in pool]
+
+
+def _drawn_by_weight(weights, n_rows, rng):
+    """Return this number of rows, each at most once, with weights from 0 to 1."""
+    lacking, rest = n_rows - weights.sum(), (1 - weights).sum()
+    # Weights that add up to less than the number of rows are moved towards 1.
+    if lacking > 0 < rest:
+        weights = weights + (1 - weights) * lacking / rest
+    ladder = np.cumsum(weights)
+    # Steps are at least as long as the weight of a row.
+    places = (np.arange(n_rows) + rng.uniform()) * ladder[-1] / n_rows
+    return np.searchsorted(ladder, places, side="right")
+
+
+def _cell_edges(units):
+    """Return the units at which cells start, but the first: of values, or of ranges of many."""
+    values, counts = np.unique(units, return_counts=True)
+    # A column of many values has about a hundred cells. Of few values, those that not even this
+    # number of rows have share a cell with others.
+    most_cells, few_rows = 100, 30
+    if len(values) > most_cells:
+        return np.unique(np.quantile(units, np.arange(1, most_cells) / most_cells, method="higher"))
+    return values[1:][np.diff(merge_cells(counts / len(units), few_rows / len(units))) > 0]
+
+
+def _raked(cells, wanted, weights):
+    """Return weights, from 0 to 1, with which columns have the wanted sums; and what they miss.
+
+    The second number is the largest distance of a column, as a share of all rows. Values that no
+    row has are left out.
+    """
+    n_rows, n_rounds, near, tiny = wanted[0].sum(), 40, 0.0005, 1e-300
+    sums = [np.bincount(c, minlength=len(w)) > 0 for c, w in zip(cells, wanted, strict=True)]
+    wanted = [n_rows * w * s / (w @ s) for w, s in zip(wanted, sums, strict=True)]
+    for _ in range(n_rounds):
+        misses = []
+        for of_column, counts in zip(cells, wanted, strict=True):
+            sums = np.bincount(of_column, weights, minlength=len(counts))
+            misses.append(np.abs(sums - counts).sum() / n_rows)
+            # Where rows are lacking, only those with a weight below 1 may get more.
+            full = np.bincount(of_column, weights * (weights >= 1), minlength=len(counts))
+            full = np.where(sums < counts, full, 0.0)
+            factors = (counts - full) / np.maximum(sums - full, tiny)
+            weights = np.minimum(weights * factors[of_column], 1.0)
+        if max(misses) < near:
+            break
+    return weights, max(misses)
 
 
 def _evaluated(rule: Any, frame: Any) -> Any:

@@ -429,7 +429,7 @@ class SinkhornGradientGenerator(BaseGenerator):
     >>> import numpy as np
     >>> from skdpot.generative import NetworkTraining
     >>> from skdpot.published import SinkhornGradientGenerator
-    >>> X = np.random.default_rng(0).random((500, 2))
+    >>> X = np.random.default_rng(0).random((100, 2))
     >>> network = NetworkTraining("mlp", n_iter=3, sampling_rate=1.0)
     >>> generator = SinkhornGradientGenerator(epsilon=2.0, network=network).fit(X)
     >>> generator.sample(10).shape, generator.n_iter_

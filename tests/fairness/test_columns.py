@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from skdpot import FairBarycenterPreprocessor, tables
-from skdpot.fairness import CandidateSupport, FreeSupport
+from skdpot.fairness import CandidateSupport, ConditionalRepair, FreeSupport
 from skdpot.tables import Table, find_columns
 from tests.oracles.fair_tables import in_polars, mixed_frame, transport_cost
 from tests.quick import first_quick
@@ -17,6 +17,10 @@ from tests.quick import first_quick
 MIXED = mixed_frame()
 FEATURES = MIXED.columns.drop("group")
 KINDS = ["numeric", "numeric", "ordinal", "nominal", "nominal", "nominal"]
+
+
+# Without a search for groups, and a certificate, which take most of the time.
+WITHOUT_SEARCH = ConditionalRepair(tol=0.0, held_out=0.0)
 
 
 def repair(X, attribute="group", new=None, **params):
@@ -314,9 +318,8 @@ def test_unknown_labels_are_moved_or_stay_what_they_are(form):
     new = form(new)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        _, moved = repair(form(MIXED), new=new)
-        _, kept = repair(form(MIXED), new=new, repair_level=0.0)
-        _, some = repair(form(MIXED), new=new, repair_level=0.5)
+        fair, moved = repair(form(MIXED), new=new, method=WITHOUT_SEARCH)
+        kept, some = (fair.set_params(repair_level=level).transform(new) for level in (0.0, 0.5))
     for j, name in enumerate(FEATURES[2:]):
         assert set(moved[name].to_list()) <= set(MIXED[name].tolist())
         assert kept[name].to_list()[:10] == [["medium", "violet", "maybe", 2][j]] * 10
@@ -329,7 +332,7 @@ def test_unknown_labels_are_moved_or_stay_what_they_are(form):
 def test_missing_labels_stay_missing_in_every_type():
     frame = MIXED.astype({"word": "string", "flag": "boolean"})
     frame.loc[frame.index[:30], ["word", "flag", "color"]] = None
-    _, repaired = repair(frame, missing="category")
+    _, repaired = repair(frame, missing="category", method=WITHOUT_SEARCH)
     assert repaired["word"].dtype == "string" and repaired["flag"].dtype == "boolean"
     assert repaired["color"].dtype == MIXED["color"].dtype
     for name in ("word", "flag", "color"):
@@ -337,7 +340,8 @@ def test_missing_labels_stay_missing_in_every_type():
     # What a type has no place for stays an object.
     new = MIXED.astype({"flag": object})
     new.iloc[:5, 5] = None
-    _, kept = repair(MIXED, new=new, missing="category", repair_level=0.0)
+    options = {"missing": "category", "method": WITHOUT_SEARCH}
+    _, kept = repair(MIXED, new=new, repair_level=0.0, **options)
     assert kept["flag"].tolist() == new["flag"].tolist()
 
 

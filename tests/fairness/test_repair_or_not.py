@@ -14,6 +14,9 @@ from skdpot import FairBarycenterPreprocessor
 from skdpot.fairness import ConditionalRepair
 from tests.fairness.test_computed import IDENTITIES, table
 
+# Without a search for groups, and a certificate, which take most of the time.
+WITHOUT_SEARCH = ConditionalRepair(tol=0.0, held_out=0.0)
+
 
 def fitted(X, groups, **params):
     fair = FairBarycenterPreprocessor(random_state=0, **params).set_output(transform="pandas")
@@ -62,7 +65,7 @@ def test_a_repair_that_makes_groups_easier_to_find_is_not_made():
     assert first.startswith("AUC of finding the group: before 0.")
     assert first.endswith(", which proves nothing.")
     assert "unrepaired rows to find the group" in str(found)
-    forced = fitted(X, groups, computed={}, method=ConditionalRepair(tol=0))
+    forced = fitted(X, groups, computed={}, method=WITHOUT_SEARCH)
     assert forced.n_rows_changed_ > 1000
 
 
@@ -95,7 +98,8 @@ def test_the_share_of_missing_values_is_the_mean_of_those_of_the_groups(of_a, of
         }
     )
     groups = np.where(other, "b", "a")
-    Z = fitted(X, groups, missing="category").transform(X, sensitive_features=groups)
+    fair = fitted(X, groups, missing="category", method=WITHOUT_SEARCH)
+    Z = fair.transform(X, sensitive_features=groups)
     for name in ("number", "word", "level"):
         shares = Z[name].isna().groupby(groups).mean()
         assert np.allclose(shares, 0.65 * of_a + 0.35 * of_b, atol=0.06), name
@@ -108,11 +112,12 @@ def test_integers_keep_their_type_where_values_are_whole():
         small=rng.poisson(3, 1500).astype("uint8"), plain=X.age.astype("int64"), price=X.price / 3,
         gaps=pd.Series(rng.poisson(9, 1500)).astype("Int64").mask(np.arange(1500) % 5 == 0),
     )  # fmt: skip
-    Z = fitted(X, groups, missing="category").transform(X, sensitive_features=groups)
+    fair = fitted(X, groups, missing="category", method=WITHOUT_SEARCH)
+    Z = fair.transform(X, sensitive_features=groups)
     assert Z.dtypes.astype(str).to_dict() == X.dtypes.astype(str).to_dict()
     assert Z.gaps.isna().any()
     of_polars = pl.DataFrame({"x": X.age.astype("int16").to_numpy(), "y": X.price.to_numpy()})
-    fair = FairBarycenterPreprocessor(method="conditional").set_output(transform="polars")
+    fair = FairBarycenterPreprocessor(method=WITHOUT_SEARCH).set_output(transform="polars")
     found = fair.fit(of_polars, sensitive_features=groups).transform(
         of_polars, sensitive_features=groups
     )

@@ -247,3 +247,49 @@ def test_rows_of_people_keep_rules():
     generator = make("end >= start", schema=schema).fit(table, groups=np.arange(300) // 3)
     drawn = generator.sample(n_users=50)
     assert drawn["user"].nunique() == 50 and (drawn["end"] >= drawn["start"]).all()
+
+
+def fit_pregnancies(**params):
+    """Return a generator of a table in which some women of 14 to 50 are pregnant, and the rule."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"sex": rng.choice(["f", "m"], 4000), "age": rng.integers(0, 100, 4000)})
+    fertile = (table["sex"] == "f") & table["age"].between(14, 50)
+    table["pregnant"] = np.where(fertile & (rng.random(4000) < 0.2), "yes", "no")
+    schema = {"sex": ["f", "m"], "age": range(100), "pregnant": ["no", "yes"]}
+    generator = make(epsilon=1.0, schema=schema, random_state=0, **params).fit(table)
+    return generator, "pregnant == 'no' or (sex == 'f' and 14 <= age <= 50)"
+
+
+@pytest.mark.parametrize("target", [None, "pregnant"])
+def test_rules_keep_the_shares_of_columns(target):
+    """Rows drawn anew as a whole would lose half of the pregnant, and some of the men."""
+    generator, rule = fit_pregnancies(target=target)
+    free, ruled = (generator.set_params(rules=r).sample(6000) for r in ([], [rule]))
+    assert ruled.eval(rule).all() and not free.eval(rule).all()
+    pregnant, women = ((free["pregnant"] == "yes").mean(), (free["sex"] == "f").mean())
+    # Within two errors of sampling.
+    error = np.sqrt(pregnant / len(ruled))
+    assert (ruled["pregnant"] == "yes").mean() == pytest.approx(pregnant, abs=2 * error)
+    assert (ruled["sex"] == "f").mean() == pytest.approx(women, abs=0.01)
+    assert ruled["age"].mean() == pytest.approx(free["age"].mean(), abs=0.6)
+    # So it is on average where few rows are drawn.
+    few = pd.concat([generator.set_params(random_state=i).sample(20) for i in range(60)])
+    error = np.sqrt(pregnant / len(few))
+    assert (few["pregnant"] == "yes").mean() == pytest.approx(pregnant, abs=3 * error)
+
+
+def test_rules_keep_the_labels_that_are_asked_for():
+    generator, rule = fit_pregnancies(target="pregnant")
+    ruled = generator.set_params(rules=[rule]).sample(y={"yes": 50, "no": 3000})
+    assert ruled["pregnant"].tolist() == ["yes"] * 50 + ["no"] * 3000 and ruled.eval(rule).all()
+    assert not len(generator.sample(y={"yes": 0}))
+
+
+def test_rules_draw_no_row_twice():
+    schema = {"food": (0.0, 5.0), "rent": (0.0, 5.0)}
+    generator = make("food < rent", schema=schema).fit(make_table()[["food", "rent"]])
+    for n in (1, 30, 3000, 70_000):
+        drawn = generator.sample(n)
+        assert len(drawn) == n and (drawn["food"] < drawn["rent"]).all()
+        # Rounding makes few equal rows.
+        assert drawn.duplicated().mean() < 2e-3

@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 from scipy.optimize import nnls
 from scipy.stats import kstest
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.metrics import roc_auc_score
 
 from skdpot import DPSinkhornGenerator
 from skdpot.generative import TableSketch
@@ -296,7 +298,7 @@ def test_a_record_moves_parities_by_their_sensitivity_and_a_bug_is_caught(monkey
 
 def test_the_noise_of_parities_is_as_declared():
     schema, units = read_schema(COINS, "y"), some_units(3000)
-    subsets = scanned_subsets(COLUMNS, 5)
+    subsets = scanned_subsets(COLUMNS, 6)
     exact = parity_sums(units[:, :-1].T.astype(bool), units[:, -1], 3, subsets)
     errors = []
     for seed in range(5):
@@ -305,13 +307,13 @@ def test_the_noise_of_parities_is_as_declared():
         # Counts with noise decide which side of a coin is which half.
         first = 1 - 2 * upper[::2]
         signs = np.concatenate([np.prod(first[of_size], axis=1) for of_size in subsets])
-        assert found["largest_parity"][0] == 5 and (upper[::2] != upper[1::2]).all()
+        assert found["largest_parity"][0] == 6 and (upper[::2] != upper[1::2]).all()
         noise = found["parities"] - signs[:, None] * exact
         errors.append(noise / found["parity_deviation"][0])
     assert kstest(np.ravel(errors), "norm").pvalue > RARE
     share = share_marginals(schema, parities=True)
     part = share["parities"] / sum(share.values())
-    assert found["parity_deviation"][0] == pytest.approx(4 * np.sqrt(41 / part))
+    assert found["parity_deviation"][0] == pytest.approx(4 * np.sqrt(42 / part))
 
 
 def test_noise_alone_stands_out_rarely():
@@ -342,7 +344,7 @@ def test_a_mixture_is_split_where_parities_say_so():
         np.diag((weights[:, None] * signs).T @ signs)), 0, atol=0.05)  # fmt: skip
 
 
-@pytest.mark.parametrize("columns", [(0, 2, 5), (0, 1, 3, 4)])
+@pytest.mark.parametrize("columns", [(0, 2, 5), (0, 1, 3, 4), (0, 1, 2, 3, 4, 5)])
 @pytest.mark.parametrize("target", ["y", None])
 def test_sampled_tables_have_the_parity(columns, target):
     """Of the class, or of one column more."""
@@ -358,6 +360,24 @@ def test_sampled_tables_have_the_parity(columns, target):
     given = {f"x{j}": 1 for j in columns}
     rows = generator.sample(400, given=given).astype(int)
     assert (rows["y"] == len(columns) % 2).mean() > 0.85
+
+
+def test_a_target_of_noise_is_not_found_in_samples():
+    """Classes of the same distribution have noise of their own, which would tell them apart."""
+    rng = np.random.default_rng(0)
+    factor = rng.normal(size=(3000, 1))
+    table = pd.DataFrame(
+        {f"x{j}": column for j, column in enumerate((factor + rng.normal(size=(3000, 10)) > 0).T)}
+    ).assign(y=rng.integers(0, 2, 3000))
+    schema = {name: [False, True] for name in table.columns[:-1]} | {"y": [0, 1]}
+    generator = DPSinkhornGenerator(1.0, 1e-6, schema=schema, target="y", random_state=0)
+    sampled = generator.fit(table).sample(4000).astype(int)
+    features, target = sampled.drop(columns="y"), sampled["y"]
+    trees = HistGradientBoostingClassifier(max_iter=60, random_state=0)
+    trees.fit(features[:2000], target[:2000])
+    scores = trees.predict_proba(features[2000:])[:, 1]
+    # .56 where classes were fitted to their own noise.
+    assert roc_auc_score(target[2000:], scores) < 0.535
 
 
 def test_components_of_a_parity_are_as_frequent_as_chance_makes_them(tmp_path):

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import train_test_split
 
 from skdpot import DPSinkhornGenerator
 from skdpot.generative import TableSketch, VectorSketch
@@ -567,3 +568,24 @@ def test_decimal_numbers_are_numbers():
     schema = {"a": {"bounds": (0.0, 1.0), "missing": True}}
     generator = DPSinkhornGenerator(100.0, schema=schema, random_state=0).fit(table)
     assert 0.3 < generator.sample(1000)["a"].isna().mean() < 0.7
+
+
+@pytest.mark.parametrize("order", [{"n_samples": 2000}, {"y": {"no": 1200, "yes": 800}}], ids=str)
+def test_no_later_split_with_the_seed_of_a_sample_sorts_its_rows(order):
+    """Rows were dealt out in the order of the first permutation of the seed, as splits are."""
+    table = make_table()
+    vectors = DPSinkhornGenerator(20.0, bounds=(0, 80), classes=["no", "yes"])
+    vectors.fit(table[["age", "wage"]], table["retired"])
+    made = {"table": make().fit(table), "vectors": vectors}
+    for name, generator in made.items():
+        for seed in (0, 1, 42):
+            X = generator.set_params(random_state=seed).sample(**order)
+            retired = (X["retired"] if name == "table" else X[1]) == "yes"
+            # People choose which rows are drawn for given labels, and deal these out by a split.
+            if "y" in order:
+                retired = np.asarray(X["age"] if name == "table" else X[0][:, 0])[:1200] > 40
+            share, retired = np.mean(retired), np.asarray(retired)
+            for split in (0, 1, 42):
+                _, test = train_test_split(retired, test_size=0.25, random_state=split)
+                error = np.sqrt(share * (1 - share) / len(test))
+                assert np.mean(test) == pytest.approx(share, abs=4 * error)

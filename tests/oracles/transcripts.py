@@ -16,7 +16,7 @@ class Transcript:
     """What was released, in order, and whether the neighbour's values would have been others.
 
     A release that is made of others, such as that of a sketch, is not on the transcript: the others
-    are. Which ones these are shows in a first fit, before anything is recorded.
+    are. Which ones these are shows before they end.
     """
 
     composed: set[type] = field(default_factory=set)

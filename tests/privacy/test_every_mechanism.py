@@ -557,25 +557,33 @@ def step_of_a_training(way, **options):
     """Return a step with a record that is far from all points, or without it."""
     from tests.oracles import generator_steps as steps
 
-    def values(has_record, **clip):
+    # Steps take long, and all workers collect this file.
+    @cache
+    def step(has_record, **clip):
         records = [steps.NEAR, steps.FAR] if has_record else [steps.NEAR]
-        return steps.values_of(way, records, **clip)[0]
+        return steps.values_of(way, records, **clip)
 
-    _, declared = steps.values_of(way, [steps.NEAR])
+    def values(has_record, **clip):
+        return step(has_record, **clip)[0]
+
+    def law(epsilon):
+        return magnitude(step(False)[1], DELTA)(epsilon)
+
+    def ratio(outputs):
+        return closer_to((values(True), values(False)), DELTA)(outputs)
 
     def run(has_record, epsilon, n, seed, **clip):
         rows = np.tile(values(has_record, **clip), (n, 1))
         multiplier = 1 / gaussian_mu(epsilon, DELTA)
-        return steps.with_noise(rows, multiplier, declared, make_source(seed), **options)
+        return steps.with_noise(rows, multiplier, step(False)[1], make_source(seed), **options)
 
     def numbers(outputs, has_record, epsilon):
         return (outputs - values(has_record)).ravel()
 
-    ratio = closer_to((values(True), values(False)), DELTA)
     # Without a clip, the noise is for steps with one.
     planted = {"half of the noise": 2.0, "no clip": partial(run, clip_norm=1.0)}
     return Mechanism(
-        run, (True, False), magnitude(declared, DELTA), numbers, ratio, DELTA, planted,
+        run, (True, False), law, numbers, ratio, DELTA, planted,
         n_draws=2000, n_trials=30_000, is_slow=True,
     )  # fmt: skip
 
