@@ -78,7 +78,7 @@ def run_mst(folder, task):
 
 
 def run_swift(folder, task):
-    """Run SWIFT of dpsynth, with its counts of single columns and its defaults."""
+    """Run SWIFT of dpsynth, with the options of the task; columns are compressed by noise."""
     from dpsynth.discrete_mechanisms import DiscreteConfig, SWIFTConfig
     from mbi import Dataset, Domain
 
