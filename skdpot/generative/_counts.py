@@ -633,7 +633,7 @@ def largest_scanned(n_columns: int, n_records: float, deviation: float) -> int:
     --------
     >>> from skdpot.generative._counts import largest_scanned
     >>> largest_scanned(10, 10_000, 10.0), largest_scanned(10, 10_000, 100.0)
-    (5, 4)
+    (7, 4)
     """
     # Larger subsets are many more, and so much noise would hide all of them.
     largest = _FEWEST

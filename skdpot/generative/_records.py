@@ -719,7 +719,8 @@ def _ruled_part(draw, kept, n_rows, labels, rng):
     # `most` times as many rows as are asked for; and `fewest` rows at least. After `idle_rounds`
     # rounds in a row without a row that is needed, there is an error.
     fewest, most, at_once, idle_rounds, far = 2**11, 8, 2**16, 10, 0.005
-    pool, missed, n_drawn, n_idle, n_lacking = None, 1.0, 0, 0, n_rows
+    pool: list[np.ndarray] = []
+    missed, n_drawn, n_idle, n_lacking = 1.0, 0, 0, n_rows
     while n_lacking or (missed > far and n_drawn < most * n_rows):
         if n_idle == idle_rounds:
             raise ValueError(
@@ -729,7 +730,7 @@ def _ruled_part(draw, kept, n_rows, labels, rng):
         of_rows = np.tile(classes, -(-max(fewest, min(n_drawn, at_once)) // n_rows))
         rows = draw(len(of_rows), None if labels is None else of_rows)
         right = kept(rows)
-        if pool is None:
+        if n_drawn == 0:
             if right.all():
                 return [array[:n_rows] for array in rows]
             # Those of the first draw remain if possible.
@@ -788,8 +789,8 @@ def _raked(cells, wanted, weights):
     row has are left out.
     """
     n_rows, n_rounds, near, tiny = wanted[0].sum(), 40, 0.0005, 1e-300
-    sums = [np.bincount(c, minlength=len(w)) > 0 for c, w in zip(cells, wanted, strict=True)]
-    wanted = [n_rows * w * s / (w @ s) for w, s in zip(wanted, sums, strict=True)]
+    filled = [np.bincount(c, minlength=len(w)) > 0 for c, w in zip(cells, wanted, strict=True)]
+    wanted = [n_rows * w * s / (w @ s) for w, s in zip(wanted, filled, strict=True)]
     for _ in range(n_rounds):
         misses = []
         for of_column, counts in zip(cells, wanted, strict=True):

@@ -394,7 +394,7 @@ def test_no_record_moves_the_sums_of_a_table_further_than_declared():
 # -------------------------
 
 
-def vectors_of(place, n=9 * N):
+def vectors_of(place, n=36 * N):
     rng = np.random.default_rng(place)
     label = rng.integers(0, 2, n)
     noise = rng.multivariate_normal([0, 0], [[0.3, 0.2], [0.2, 0.3]], n)
@@ -403,7 +403,7 @@ def vectors_of(place, n=9 * N):
 
 def agreed_vectors(**parameters):
     given = {"bounds": (-2, 4), "classes": [0, 1], **parameters}
-    return Agreement(DPSinkhornGenerator(4.0, 1e-6, **given), 2, 27 * N, OWNERS)
+    return Agreement(DPSinkhornGenerator(4.0, 1e-6, **given), 2, 108 * N, OWNERS)
 
 
 def test_vectors_are_made_of_the_parts_of_several_owners(make):
@@ -411,7 +411,7 @@ def test_vectors_are_made_of_the_parts_of_several_owners(make):
     files = [make(agreement, owner, rows=vectors_of(i)) for i, owner in enumerate(OWNERS)]
     fitted = add_parts(files, random_state=0)
     assert fitted.privacy_guarantee_.neighbouring == "replace_one"
-    assert fitted.n_records_ == pytest.approx(27 * N, rel=0.1)
+    assert fitted.n_records_ == pytest.approx(108 * N, rel=0.1)
     (made, of), (real, label) = fitted.sample(4000), vectors_of(9)
     for one in (0, 1):
         here, there = made[of == one], real[label == one]
