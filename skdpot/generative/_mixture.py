@@ -596,14 +596,19 @@ def fit_table(
     >>> np.round(model["weights"] @ model["cells"], 1)
     array([0.8, 0.2, 0.3, 0.7])
     """
-    n_classes, pair_noise = schema.n_classes, np.zeros(schema.n_classes)
+    n_classes = schema.n_classes
     # Bands of a number differ gradually, and their differences are kept.
-    if n_classes > 1 and not schema.has_bands:
+    is_shared = n_classes > 1 and not schema.has_bands
+    if is_shared:
         released, pair_noise = pool_classes(released, n_classes)
     ends = np.cumsum(released["n_cells"])[:-1]
     columns = np.split(np.arange(len(released["groups"])), ends)
     n_records, shares = _sizes_of_classes(released, columns)
     class_sizes = np.maximum(shares * n_records, _SMALLEST_CLASS)
+    if is_shared:
+        pair_noise = np.maximum(pair_noise, 1 / class_sizes)
+    else:
+        pair_noise = max(released["deviations"][1], 1.0) / class_sizes
     tails = released.get("tails", np.zeros(len(released["groups"]), dtype=bool))
     counts = np.where(tails[:, None], 0.0, released["counts"])
     released = {**released, "counts": counts, "tails": tails}
@@ -643,7 +648,7 @@ def _fit_classes(
 ):
     """Return the weights and profiles of the mixture of each class, and the number of parities.
 
-    `pair_noise` is that of pooled classes, and 0 if they are not. If `pooled`, they are the groups
+    `pair_noise` is that of the shares of pairs in each class. If `pooled`, classes are the groups
     of a map, and all mixtures have the same size: differences that are only noise would reveal the
     group.
     """
@@ -651,12 +656,9 @@ def _fit_classes(
     fractions = np.full(n_classes, 1 / n_classes) if pooled else shares
     fit = fit_mixture if pooled else partial(fit_mixture, penalty=penalty_of(len(columns)))
     targets, fitted = [], []
-    for c, class_size in enumerate(class_sizes):
+    for c, (class_size, noise) in enumerate(zip(class_sizes, pair_noise, strict=True)):
         # The same draws for every class: mixtures differ only where counts do.
         rng = np.random.RandomState(0)
-        noise = max(pair_noise[c], 1 / class_size)
-        if not pair_noise.any():
-            noise = max(released["deviations"][1], 1.0) / class_size
         n_parts = max(round(n_components * (0.5 / n_classes + 0.5 * fractions[c])), 2)
         singles, pairs, deviations = _class_targets(released, columns, c, class_size, noise)
         if not pooled and len(columns) > 1:

@@ -9,18 +9,14 @@ import pyarrow as pa
 import pytest
 
 from skdpot import FairBarycenterPreprocessor, tables
-from skdpot.fairness import CandidateSupport, ConditionalRepair, FreeSupport
+from skdpot.fairness import CandidateSupport, FreeSupport
 from skdpot.tables import Table, find_columns
-from tests.oracles.fair_tables import in_polars, mixed_frame, transport_cost
+from tests.oracles.fair_tables import WITHOUT_SEARCH, in_polars, mixed_frame, transport_cost
 from tests.quick import first_quick
 
 MIXED = mixed_frame()
 FEATURES = MIXED.columns.drop("group")
 KINDS = ["numeric", "numeric", "ordinal", "nominal", "nominal", "nominal"]
-
-
-# Without a search for groups, and a certificate, which take most of the time.
-WITHOUT_SEARCH = ConditionalRepair(tol=0.0, held_out=0.0)
 
 
 def repair(X, attribute="group", new=None, **params):

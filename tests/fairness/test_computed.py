@@ -11,7 +11,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
 
 from skdpot import FairBarycenterPreprocessor as Fair
-from skdpot.fairness import ConditionalRepair
+from tests.oracles.fair_tables import WITHOUT_SEARCH
 
 IDENTITIES = {
     "a ratio": lambda T: (T.loan / T.price).round(4),
@@ -43,9 +43,9 @@ def table(n, seed=0):
 
 
 def repaired(X, groups, **params):
-    # Without a search for groups, and a certificate, which take most of the time.
-    method = ConditionalRepair(tol=0.0, held_out=0.0)
-    fair = Fair(random_state=0, **{"method": method} | params).set_output(transform="pandas")
+    fair = Fair(random_state=0, **{"method": WITHOUT_SEARCH} | params).set_output(
+        transform="pandas"
+    )
     return fair, fair.fit(X, sensitive_features=groups).transform(X, sensitive_features=groups)
 
 

@@ -15,15 +15,14 @@ from sklearn.pipeline import make_pipeline
 from skdpot import FairBarycenterPreprocessor
 from skdpot.fairness import ConditionalRepair, FreeSupport
 from skdpot.fairness.metrics import group_auc, ks_between_groups, make_fairness_scorer
-from tests.oracles.fair_tables import in_polars, mixed_frame
+from tests.oracles.fair_tables import WITHOUT_SEARCH, in_polars, mixed_frame
 
 PEOPLE = mixed_frame(500)
 FEATURES = [name for name in PEOPLE if name != "group"]
-NEVER_LEFT_ALONE = ConditionalRepair(tol=0.0, held_out=0.0)
 
 
 def make_fair(sensitive_features="group", **params):
-    params = {"method": NEVER_LEFT_ALONE, "random_state": 0} | params
+    params = {"method": WITHOUT_SEARCH, "random_state": 0} | params
     return FairBarycenterPreprocessor(sensitive_features, **params).set_output(transform="pandas")
 
 
@@ -62,7 +61,7 @@ def test_a_few_numbers_get_a_support_and_all_else_is_conditional():
 
 
 def test_a_coupling_of_the_common_part_changes_fewer_cells(fitted):
-    method = clone(NEVER_LEFT_ALONE).set_params(coupling="common")
+    method = clone(WITHOUT_SEARCH).set_params(coupling="common")
     rows = PEOPLE[FEATURES]
     by_rank, in_common = (
         (fair.transform(PEOPLE) == rows).to_numpy()
@@ -129,7 +128,7 @@ def test_polars_frames_and_arrays_give_the_same_rows(fitted):
     positions = {FEATURES.index(name): kind for name, kind in kinds.items()}
     options = {"categorical_features": positions, "categories": {2: categories["level"]}}
     of_arrays = FairBarycenterPreprocessor(
-        len(FEATURES), method=NEVER_LEFT_ALONE, random_state=0, **options
+        len(FEATURES), method=WITHOUT_SEARCH, random_state=0, **options
     )
     np.testing.assert_array_equal(of_arrays.fit_transform(array), expected.astype(object))
 

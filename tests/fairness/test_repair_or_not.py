@@ -13,9 +13,7 @@ from sklearn.pipeline import make_pipeline
 from skdpot import FairBarycenterPreprocessor
 from skdpot.fairness import ConditionalRepair
 from tests.fairness.test_computed import IDENTITIES, table
-
-# Without a search for groups, and a certificate, which take most of the time.
-WITHOUT_SEARCH = ConditionalRepair(tol=0.0, held_out=0.0)
+from tests.oracles.fair_tables import WITHOUT_SEARCH
 
 
 def fitted(X, groups, **params):

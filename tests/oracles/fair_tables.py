@@ -5,6 +5,11 @@ import ot
 import pandas as pd
 import polars as pl
 
+from skdpot.fairness import ConditionalRepair
+
+# It searches for no group, and has no certificate, which take most of the time.
+WITHOUT_SEARCH = ConditionalRepair(tol=0.0, held_out=0.0)
+
 COLUMNS = ["number", "whole", "level", "color", "word", "group"]
 # What is declared of these columns of `mixed_frame`.
 DECLARED = {
