@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
@@ -24,9 +25,8 @@ from skdpot.fairness._conditional_models import (
     fit_numbers,
     fit_parts,
     fit_states,
-    softmax,
 )
-from skdpot.fairness._supports import mixed, uniforms
+from skdpot.fairness._supports import uniforms
 from skdpot.tables import Column
 
 
@@ -153,15 +153,12 @@ class ConditionalMap:
         The map of each group. Groups that no classifier tells apart share one.
     coupling : {"monotone", "common"}
         How values and their images are coupled.
-    then : ConditionalMap or None
-        A second map, which is applied to the images.
     """
 
     steps: tuple[ColumnStep, ...]
     weights: np.ndarray
     shared: np.ndarray
     coupling: str = "monotone"
-    then: "ConditionalMap | None" = None
 
     method = "conditional"
 
@@ -172,8 +169,7 @@ class ConditionalMap:
 
     def at_rest(self) -> "ConditionalMap":
         """Return the map that moves no row."""
-        steps = tuple(replace(step, moves=False) for step in self.steps)
-        return replace(self, steps=steps, then=None)
+        return replace(self, steps=tuple(replace(step, moves=False) for step in self.steps))
 
     def images(
         self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, n_jobs: Any = None
@@ -200,19 +196,25 @@ class ConditionalMap:
         )
         for part, moved in zip(parts, found, strict=True):
             images[part] = moved[: len(part)]
-        if self.then is None:
-            return images
-        # Other draws than those of the first map, on which the images depend.
-        other_keys = mixed(keys ^ np.uint64(0x5851F42D4C957F2D))
-        return self.then.images(images, groups, other_keys, n_jobs)
+        return images
 
-    def attributes(self) -> dict[str, Any]:
-        """Return nothing: there are no points or couplings to show."""
-        return {}
+    def n_changed(self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray) -> int:
+        """Return how many rows change by more than rounding, without computing all of their images.
+
+        A row is counted at the first of its columns that changes, and left out from there on.
+        """
+        rows = np.flatnonzero(groups >= 0)
+        left = (
+            self._images(codes[part], self.shared[groups[part]], keys[part], True)
+            for part in np.array_split(rows, len(rows) // 1536 + 1)
+        )
+        return len(rows) - sum(map(len, left))
 
     # Threads do not inherit the caller's np.errstate.
     @np.errstate(all="ignore")
-    def _images(self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    def _images(
+        self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, only_unchanged: bool = False
+    ) -> np.ndarray:
         images = np.array(codes, dtype=np.float64)
         # Features of the rows' images in every group, or of the rows and their images, filled in
         # column by column. Features before rows, so that each feature is contiguous.
@@ -224,7 +226,7 @@ class ConditionalMap:
             place = uniforms(keys, first_draw(step.position, "place"))
             states, scores = read(step.parts, column, place)
             if step.moves:
-                stays = np.zeros(len(codes), dtype=bool)
+                stays = np.zeros(len(column), dtype=bool)
                 if self.coupling == "monotone":
                     states, scores = _moved(step, states, scores, features, groups, keys)
                 else:
@@ -236,6 +238,11 @@ class ConditionalMap:
                 moved = step.parts.resolved(combined, column, place)
                 images[:, step.position] = np.where(stays, column, moved)
             step.parts.write_features(features[:, step.first : step.last], states, scores)
+            if only_unchanged and step.moves:
+                now = images[:, step.position]
+                same = np.isclose(now, column, rtol=1e-9, atol=0.0, equal_nan=True)
+                images, groups, keys = images[same], groups[same], keys[same]
+                features = features[:, :, same]
         return images
 
 
@@ -300,7 +307,7 @@ def _in_common(
     cells, n_states, draw = states, step.parts.n_states, first_draw(step.position, "state")
     masses, moved = np.ones((1, 2, len(weights), len(groups))), scores
     if step.states is not None:
-        masses = softmax(np.moveaxis(step.states.of(earlier), 2, 0))
+        masses = softmax(np.moveaxis(step.states.of(earlier), 2, 0), axis=0)
     if numbers is not None:
         of_numbers = masses[0] * numbers.masses(numbers.lines.of(earlier)[:, :, 0])
         masses = np.concatenate([0.0 * masses[:1], masses[1:], of_numbers])
@@ -377,54 +384,41 @@ def fit_conditional(
     rows = rng.permutation(np.flatnonzero(groups >= 0))[:max_rows]
     codes, groups, weights = codes[rows], groups[rows], np.asarray(weights, dtype=np.float64)
 
-    def one_pass(codes: np.ndarray, tol: float, shared: np.ndarray) -> ConditionalMap:
-        """Return the map of one pass over the columns; the identity if no group is found.
-
-        Groups that share one of `shared` do so here, too.
-        """
-        keys = rng.integers(2**63, size=len(groups), dtype=np.uint64)
-        order = (*fixed, *(j for j in range(len(columns)) if j not in fixed))
-        parts = [fit_parts(columns[j], codes[:, j], groups) for j in order]
-        *starts, n_features = np.cumsum([0, *(part.width for part in parts)]).tolist()
-        known, read_columns = np.empty((n_features, len(groups))), []
-        for position, part, first in zip(order, parts, starts, strict=True):
-            place = uniforms(keys, first_draw(position, "place"))
-            read_columns.append(read(part, codes[:, position], place))
-            part.write_features(known[first : first + part.width], *read_columns[-1])
-        # Moving rows costs information, so it must be worth it.
-        shared = shared_maps(known.T, shared[groups], int(shared.max()) + 1, tol)[shared]
-        maps, n_maps = shared[groups], int(shared.max()) + 1
-        folds = deal_folds(maps, rng)
-        steps: list[ColumnStep] = []
-        every = zip(order, parts, starts, read_columns, strict=True)
-        for position, part, first, (states, scores) in every:
-            moves, of_states, of_numbers = False, None, None
-            if position not in fixed and part.width > 0 and n_maps > 1:
-                earlier = known[:first]
-                if part.n_states > 1:
-                    of_states = fit_states(states, earlier, maps, folds, n_maps, part.n_states)
-                if part.scale is not None:
-                    regular = states == 0
-                    of_numbers = fit_numbers(
-                        scores[regular], earlier[:, regular], maps[regular], folds[regular], n_maps
-                    )
-                # A column that does not depend on the group moves with those it depends on.
-                moves = (
-                    any(step.moves for step in steps)
-                    or (of_states is not None and of_states.differ)
-                    or (of_numbers is not None and of_numbers.differs)
+    keys = rng.integers(2**63, size=len(groups), dtype=np.uint64)
+    order = (*fixed, *(j for j in range(len(columns)) if j not in fixed))
+    parts = [fit_parts(columns[j], codes[:, j], groups) for j in order]
+    *starts, n_features = np.cumsum([0, *(part.width for part in parts)]).tolist()
+    known, read_columns = np.empty((n_features, len(groups))), []
+    for position, part, first in zip(order, parts, starts, strict=True):
+        place = uniforms(keys, first_draw(position, "place"))
+        read_columns.append(read(part, codes[:, position], place))
+        part.write_features(known[first : first + part.width], *read_columns[-1])
+    # Moving rows costs information, so it must be worth it.
+    shared = shared_maps(known.T, groups, len(weights), tol)
+    maps, n_maps = shared[groups], int(shared.max()) + 1
+    folds = deal_folds(maps, rng)
+    steps: list[ColumnStep] = []
+    every = zip(order, parts, starts, read_columns, strict=True)
+    for position, part, first, (states, scores) in every:
+        moves, of_states, of_numbers = False, None, None
+        if position not in fixed and part.width > 0 and n_maps > 1:
+            earlier = known[:first]
+            if part.n_states > 1:
+                of_states = fit_states(states, earlier, maps, folds, n_maps, part.n_states)
+            if part.scale is not None:
+                regular = states == 0
+                of_numbers = fit_numbers(
+                    scores[regular], earlier[:, regular], maps[regular], folds[regular], n_maps
                 )
-            steps.append(ColumnStep(position, part, of_states, of_numbers, first, moves))
-            callback()
-        return ConditionalMap(tuple(steps), np.bincount(shared, weights), shared, coupling)
-
-    first = one_pass(codes, tol, np.arange(len(weights)))
-    if not first.moves:
-        return first
-    keys = rng.integers(2**63, size=len(rows), dtype=np.uint64)
-    # Moved rows are moved again only if a group is found clearly: errors of the first map are not.
-    second = one_pass(first.images(codes, groups, keys), max(tol, 0.02), first.shared)
-    return replace(first, then=second) if second.moves else first
+            # A column that does not depend on the group moves with those it depends on.
+            moves = (
+                any(step.moves for step in steps)
+                or (of_states is not None and of_states.differ)
+                or (of_numbers is not None and of_numbers.differs)
+            )
+        steps.append(ColumnStep(position, part, of_states, of_numbers, first, moves))
+        callback()
+    return ConditionalMap(tuple(steps), np.bincount(shared, weights), shared, coupling)
 
 
 def monotone_coupling(
@@ -462,7 +456,7 @@ def gumbel_max_coupling(
     rows, known = np.arange(len(states)), states != UNKNOWN
     n_states = logits.shape[1]
     drawn = -np.log(np.stack([uniforms(keys, draw + j) for j in range(n_states + 1)]))
-    first = softmax(logits[groups, :, rows].T) * drawn[-1]
+    first = softmax(logits[groups, :, rows].T, axis=0) * drawn[-1]
     # The own state won: its clock is the first to ring, and the others are memoryless after it.
     clocks = drawn[:-1] + np.where(known, first, 0.0)
     clocks[states[known], rows[known]] = first[states[known], rows[known]]

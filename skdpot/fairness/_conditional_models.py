@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import linalg, optimize
-from scipy.special import ndtri
+from scipy.special import ndtri, softmax
 
 from skdpot.tables import NOMINAL, NUMERIC, Column
 
@@ -658,7 +658,7 @@ def minimise(
     width, rows = len(features), np.arange(n_rows)
     # The first column depends on no other, and a part may have no rows.
     if not width or not n_rows:
-        found = softmax(offset)
+        found = softmax(offset, axis=0)
         return np.zeros((n_states, width)), -np.log(found[states, rows]).sum()
     # One row more of each state keeps the curvature positive.
     shares = (np.bincount(states, minlength=n_states) + 1) / (n_rows + n_states)
@@ -675,7 +675,7 @@ def minimise(
         slopes = slopes_at(flat)
         logits = slopes @ features
         logits += offset
-        found = softmax(logits)
+        found = softmax(logits, axis=0)
         loss = -np.log(found[states, rows] + _LITTLE).sum()
         found[states, rows] -= 1
         gradient = found @ features.T + penalties * slopes
@@ -689,14 +689,6 @@ def minimise(
     result = optimize.minimize(evaluated, flat, jac=True, method="L-BFGS-B", options=options)
     slopes = slopes_at(result.x)
     return slopes, float(result.fun - 0.5 * (penalties * slopes**2).sum())
-
-
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Return probabilities, a row for each state."""
-    weights = logits - logits.max(axis=0, initial=-np.inf)
-    np.exp(weights, out=weights)
-    weights /= weights.sum(axis=0)
-    return weights
 
 
 # The penalty of intercepts by group, in rows.
@@ -781,10 +773,6 @@ def _tilted(model: Linear, features: np.ndarray, states: np.ndarray, groups: np.
 
 def _loss(model: Linear, features: np.ndarray, states: np.ndarray, groups: np.ndarray) -> float:
     """Return the sum of logarithmic losses of rows in their own groups."""
-    found = np.empty(len(states))
-    for group, intercepts in enumerate(model.intercepts):
-        rows = groups == group
-        slopes = model.slopes[group if len(model.slopes) > 1 else 0]
-        logits = slopes @ features[:, rows] + intercepts[:, None]
-        found[rows] = softmax(logits)[states[rows], np.arange(rows.sum())]
+    rows = np.arange(len(states))
+    found = softmax(model.of(features)[groups, :, rows], axis=1)[rows, states]
     return float(-np.log(found + _LITTLE).sum())

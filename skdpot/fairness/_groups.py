@@ -356,6 +356,22 @@ class DeclaredGroups(BaseEstimator):
         return replace(groups, codes=codes, sizes=sizes)
 
 
+# Constraints of the parameters that all fair estimators share.
+FAIR_CONSTRAINTS = {
+    "sensitive_features": [str, Integral, "array-like", None],
+    "weights": [StrOptions({"proportional", "uniform"}), dict, "array-like"],
+    "repair_level": [Interval(Real, 0, 1, closed="both")],
+    "groups": ["array-like", FoundGroups, DeclaredGroups, None],
+    "epsilon": [Interval(Real, 0, None, closed="neither"), None],
+    "delta": [Interval(Real, 0, 1, closed="left"), None],
+    "bounds": "no_validation",
+    "ledger": "no_validation",
+    "n_jobs": [Integral, None],
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+}
+
+
 def small_groups_warning(policy: FoundGroups | DeclaredGroups, groups: "Groups") -> str | None:
     """Return a warning about groups that are too small for their distribution, or None.
 

@@ -4,7 +4,7 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import partial
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -38,8 +38,7 @@ from skdpot._base import PrivateEstimator, warn_user
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context, metadata_at
 from skdpot.fairness._certificate import certify_ranks
 from skdpot.fairness._groups import (
-    DeclaredGroups,
-    FoundGroups,
+    FAIR_CONSTRAINTS,
     Groups,
     group_policy,
     read_groups,
@@ -96,23 +95,12 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
     A subclass says which predictions these are, and what is made of the moved ones.
     """
 
-    _parameter_constraints = {
+    _parameter_constraints = FAIR_CONSTRAINTS | {
         "estimator": "no_validation",
-        "sensitive_features": [str, Integral, "array-like", None],
-        "weights": [StrOptions({"proportional", "uniform"}), dict, "array-like"],
-        "repair_level": [Interval(Real, 0, 1, closed="both")],
         "cv": [StrOptions({"auto"}), Interval(Integral, 2, None, closed="left"), None],
         "n_quantiles": [StrOptions({"auto"}), Interval(Integral, 2, None, closed="left")],
         "sensitive_in_estimator": ["boolean"],
-        "groups": ["array-like", FoundGroups, DeclaredGroups, None],
-        "epsilon": [Interval(Real, 0, None, closed="neither"), None],
-        "delta": [Interval(Real, 0, 1, closed="left"), None],
-        "bounds": "no_validation",
-        "ledger": "no_validation",
         "ties": [StrOptions({"random", "mean"})],
-        "n_jobs": [Integral, None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
 
     # What None stands for, and the method of the estimator whose results are made fair.

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -18,22 +18,10 @@ from sklearn.utils.validation import (
 )
 
 from skdpot._base import PrivateEstimator, count_columns, validate_private_data, warn_user
-from skdpot._sklearn_compat import (
-    Interval,
-    StrOptions,
-    fit_context,
-    output_container,
-    validate_parameters,
-)
+from skdpot._sklearn_compat import StrOptions, fit_context, output_container, validate_parameters
 from skdpot.fairness._computed import find_computed, read_computed
 from skdpot.fairness._conditional import ConditionalRepair
-from skdpot.fairness._groups import (
-    DeclaredGroups,
-    FoundGroups,
-    group_policy,
-    read_groups,
-    split_attribute,
-)
+from skdpot.fairness._groups import FAIR_CONSTRAINTS, group_policy, read_groups, split_attribute
 from skdpot.fairness._repair import (
     FairMap,
     RepairRows,
@@ -54,6 +42,7 @@ from skdpot.fairness._supports import (
     BLEND_DRAW,
     CandidateSupport,
     FreeSupport,
+    SupportMap,
     blend,
     labelled,
     row_keys,
@@ -207,8 +196,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
     computed_features_ : dict
         The columns that are computed from others, each with its formula in words.
     n_rows_changed_ : int or None
-        Number of rows of the fit that a full repair changes; None with epsilon. If it is 0, there
-        is a warning.
+        Number of rows of the fit that a full repair changes, by more than rounding; None with
+        epsilon. If it is 0, there is a warning.
     certificate_ : FairnessCertificate or None
         Upper bounds for new rows after a full repair, with confidence 95 %, computed from held-out
         rows. ``group_auc`` bounds how well classifiers predict the group, ``group_auc_before`` is
@@ -298,28 +287,17 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
     True
     """
 
-    _parameter_constraints = {
-        "sensitive_features": [str, Integral, "array-like", None],
+    _parameter_constraints = FAIR_CONSTRAINTS | {
         "method": [
             StrOptions({"auto", "support", "conditional"}),
             FreeSupport, CandidateSupport, ConditionalRepair,
         ],
-        "weights": [StrOptions({"proportional", "uniform"}), dict, "array-like"],
-        "repair_level": [Interval(Real, 0, 1, closed="both")],
         "interpolation": [StrOptions({"geodesic", "mixture"})],
         "categorical_features": [StrOptions({"from_dtype"}), "array-like", dict, None],
         "missing": [StrOptions({"error", "category"})],
-        "groups": ["array-like", FoundGroups, DeclaredGroups, None],
         "conditional_on": [str, Integral, "array-like", None],
         "computed": [dict, None],
-        "epsilon": [Interval(Real, 0, None, closed="neither"), None],
-        "delta": [Interval(Real, 0, 1, closed="left"), None],
-        "bounds": "no_validation",
         "categories": [dict, None],
-        "ledger": "no_validation",
-        "n_jobs": [Integral, None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }  # fmt: skip
 
     # Default routing of the attribute.
@@ -700,8 +678,9 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         self.groups_, self.group_weights_ = fitted.groups.names, fitted.weights
         self.certificate_, self.n_rows_changed_ = fitted.certificate, fitted.n_changed
         self.computed_features_ = {every[one.position].name: one.text for one in fitted.computed}
-        for name, value in fitted.transport.attributes().items():
-            setattr(self, name, value)
+        if isinstance(fitted.transport, SupportMap):
+            for name, value in fitted.transport.attributes().items():
+                setattr(self, name, value)
         if len(self.groups_) < 2:
             warn_user("all rows are in one group, so there is nothing to repair.")
         unmoved = self.epsilon is not None and not fitted.transport.moves

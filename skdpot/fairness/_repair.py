@@ -152,13 +152,10 @@ class BlurredColumn:
         low = running[np.searchsorted(self.merged, self.merged[cell], side="left")]
         high = running[np.searchsorted(self.merged, self.merged[cell], side="right")]
         at = low + places * (high - low)
-        # Cells without rows are skipped.
-        cell = np.searchsorted(running, at, side="right") - 1
-        cell = np.clip(cell, 0, len(self.starts) - 1)
-        share = running[cell + 1] - running[cell]
-        inside = np.clip((at - running[cell]) / np.where(share > 0, share, 1.0), 0.0, 1.0)
-        units = self.starts[cell] + inside * (self.stops[cell] - self.starts[cell])
-        whole = np.minimum(np.floor(units), self.stops[cell] - 1)
+        # Within a cell all units are as likely; cells without rows are skipped.
+        ends = np.append(self.starts, self.stops[-1])
+        units = np.interp(at, running, ends)
+        whole = np.minimum(np.floor(units), ends[-1] - 1)
         return self.column.numbers(whole.astype(np.int64), units - whole)
 
 
@@ -569,9 +566,8 @@ def open_repair(fair: Any, rows: RepairRows, *, certified: bool = True) -> FairM
     codes, groups, n_changed = rows.codes, fitted.groups.codes, 0
     if fitted.transport.moves:
         seed = check_random_state(fair.random_state).randint(2**63 - 1, dtype=np.int64)
-        images = fitted.images(codes, groups, row_keys(seed, codes, groups), fair.n_jobs)
-        same = (images == codes) | (np.isnan(images) & np.isnan(codes))
-        n_changed = len(codes) - int(same.all(axis=1).sum())
+        keys, kept = row_keys(seed, codes, groups), not_computed(rows.every, rows.computed)
+        n_changed = fitted.transport.n_changed(codes[:, kept], groups, keys)
     # Fewer rows are taken for an example.
     if not n_changed and len(fitted.groups.names) > 1 and len(codes) >= 200:
         warn_user(
