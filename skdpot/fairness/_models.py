@@ -54,10 +54,9 @@ from skdpot.fairness._predictions import (
     share_of_ties,
     shrunk_masses,
 )
-from skdpot.fairness._repair import in_cells, plan_of, progress_of
-from skdpot.privacy.charging import ExpectedError, ReleasePlan
+from skdpot.fairness._repair import in_cells, open_plan, plan_of, progress_of
+from skdpot.privacy.charging import ExpectedError
 from skdpot.privacy.checks import redact_errors, result_of, silence
-from skdpot.privacy.noise import make_source
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases import VectorRelease, group_weights
 from skdpot.tables import Table, as_numbers, check_bounds, one_by_one, take_columns, take_rows
@@ -281,8 +280,6 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
         private = self.epsilon is not None
         if private:
             declared = self._check_private()
-        elif self.delta is not None or self.bounds is not None:
-            raise ValueError("delta and bounds are for fits with epsilon.")
         policy = group_policy(self.groups)
         if y is None:
             raise ValueError(
@@ -339,8 +336,7 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
 
     def _plan(self, data):
         if self.epsilon is None:
-            label = f"{type(self).__name__} without epsilon"
-            return ReleasePlan(None, None, make_source(), label, None)
+            return open_plan(self)
         delta = float(self.delta or 0.0)
         n_cells = None if self.n_quantiles == "auto" else self.n_quantiles
         n_groups = len(data.groups.names)

@@ -29,6 +29,7 @@ from skdpot.fairness._repair import (
     in_cells,
     map_of_counts,
     not_computed,
+    open_plan,
     open_repair,
     plan_repair,
     positions_of,
@@ -49,7 +50,6 @@ from skdpot.fairness._supports import (
     uniforms,
 )
 from skdpot.privacy.charging import ReleasePlan, useless_releases_are_allowed
-from skdpot.privacy.noise import make_source
 from skdpot.tables import (
     NOMINAL,
     NUMERIC,
@@ -613,8 +613,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         )
         # Raises if joblib does not understand n_jobs, before a budget is charged.
         effective_n_jobs(self.n_jobs)
-        if not private and (self.delta is not None or self.bounds is not None):
-            raise ValueError("delta and bounds are for fits with epsilon.")
         if private and self.missing != "error":
             raise ValueError(
                 "missing='category' is for fits without epsilon. With epsilon, declare None among "
@@ -664,10 +662,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         return "kept" if self.missing == "category" and is_conditional else self.missing
 
     def _plan(self, rows) -> ReleasePlan:
-        if self.epsilon is not None:
-            return plan_repair(self, rows)
-        label = f"{type(self).__name__} without epsilon"
-        return ReleasePlan(None, None, make_source(), label, None)
+        return open_plan(self) if self.epsilon is None else plan_repair(self, rows)
 
     def _run(self, plan, rows) -> FairMap:
         return open_repair(self, rows) if self.epsilon is None else private_repair(self, plan, rows)

@@ -175,8 +175,6 @@ class FairMap:
         The columns of rows.
     computed : tuple of ComputedColumn
         Those that are computed from others.
-    columns : list of Column
-        All others, which are moved.
     box : tuple of two ndarray, or None
         Bounds that the numbers of a private fit are clipped to.
     groups : Groups
@@ -197,7 +195,6 @@ class FairMap:
 
     every: list[Column]
     computed: tuple[ComputedColumn, ...]
-    columns: list[Column]
     box: tuple[np.ndarray, np.ndarray] | None
     groups: Groups
     weights: np.ndarray
@@ -219,7 +216,7 @@ class FairMap:
         kept, images = not_computed(self.every, self.computed), codes.copy()
         moved = codes[:, kept]
         if self.box is not None:
-            numeric = [column.kind == NUMERIC for column in self.columns]
+            numeric = [self.every[j].kind == NUMERIC for j in kept]
             moved[:, numeric] = np.clip(moved[:, numeric], *self.box)
         if self.transport.moves:
             moved = redrawn(self.of_rows, moved, keys, BLUR_DRAW)
@@ -515,6 +512,14 @@ def _advice(made: Callable[[int, float], Any], n_records: int, epsilon: float) -
     )
 
 
+def open_plan(fair: Any) -> ReleasePlan:
+    """Return the plan of a fit without privacy, which releases nothing; or raise."""
+    if fair.delta is not None or fair.bounds is not None:
+        raise ValueError("delta and bounds are for fits with epsilon.")
+    label = f"{type(fair).__name__} without epsilon"
+    return ReleasePlan(None, None, make_source(), label, None)
+
+
 def plan_of(
     fair: Any, release: Any, what: str, not_protected: tuple[str, ...], n_records: int
 ) -> ReleasePlan:
@@ -745,7 +750,7 @@ def map_of_groups(
     bound = min(max(bound, 0.0), objective)
     points = [points for points, _ in found]
     transport = SupportMap(space, codes, points, list(plans), objective, bound, n_iter, shared)
-    return FairMap(rows.every, rows.computed, rows.columns, rows.box, groups, weights, transport)
+    return FairMap(rows.every, rows.computed, rows.box, groups, weights, transport)
 
 
 def map_of_rows(
@@ -815,6 +820,4 @@ def map_of_rows(
             did_harm = float(np.mean(raised)) > harm_by_chance(groups.codes[folds < 2])
         if did_harm:
             transport = transport.at_rest()
-    return FairMap(
-        rows.every, rows.computed, rows.columns, rows.box, groups, weights, transport, certificate
-    )
+    return FairMap(rows.every, rows.computed, rows.box, groups, weights, transport, certificate)
