@@ -476,7 +476,7 @@ def shared_maps(features: np.ndarray, groups: np.ndarray, n_groups: int, tol: fl
     """Return the number of a map for each group: groups that no classifier tells apart share one.
 
     Two groups are told apart if the area under the curve in held-out rows exceeds 0.5 + tol by more
-    than 1.5 standard errors, which is chance. Two maps of such groups would differ by errors alone,
+    than chance. Two maps of such groups would differ by errors alone,
     and so make the groups easier to find. The pair that is told apart least is joined first, until
     all others are told apart. A linear classifier is tried first, then boosted trees, on 6000 rows,
     or on ten for each feature and group if that is more.
@@ -525,7 +525,10 @@ def _held_out_scores(
 
 
 def _excess(scores: np.ndarray, groups: np.ndarray, shared: np.ndarray, a: int, b: int) -> float:
-    """Return by how much the AUC of two maps' groups exceeds 1/2, less 1.5 standard errors."""
+    """Return by how much the AUC of two maps' groups exceeds 1/2, less what chance may explain.
+
+    That is 1.5 standard errors, and 2.5 if one has fewer than 47 rows: a map of so few does harm.
+    """
     maps = shared[groups]
     of_a, of_b = (scores[:, shared == each].sum(axis=1) for each in (a, b))
     ratio = of_a / np.maximum(of_a + of_b, 1e-300)
@@ -533,7 +536,7 @@ def _excess(scores: np.ndarray, groups: np.ndarray, shared: np.ndarray, a: int, 
     if not len(x) or not len(y):
         return 0.0
     error = np.sqrt((len(x) + len(y) + 1) / (12 * len(x) * len(y)))
-    return area(x, y) - 0.5 - 1.5 * float(error)
+    return area(x, y) - 0.5 - (1.5 if min(len(x), len(y)) >= 47 else 2.5) * float(error)
 
 
 def group_probabilities(
