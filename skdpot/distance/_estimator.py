@@ -1,4 +1,7 @@
-"""The private transport cost between groups of records, as an estimator and as a function."""
+"""The private transport cost between groups of records, as an estimator and as a function.
+
+doc/theory/releases.csv has the sensitivity, noise and proof of each release in one row.
+"""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
