@@ -2,7 +2,6 @@
 
 import gc
 import importlib
-import logging
 import os
 import shutil
 import tempfile
@@ -18,10 +17,6 @@ MEMORY = Path("/dev/shm")
 if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK):
     if shutil.disk_usage(MEMORY).free > 2**30:
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
-
-# Tests see what is logged from this level on. The option `log_level` would set it in every phase of
-# every test, and each time empty what hundreds of loggers remember of levels.
-logging.getLogger().setLevel(logging.INFO)
 
 # Collection makes next to no garbage, and it takes long to look for it among so many objects.
 gc.disable()
