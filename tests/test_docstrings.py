@@ -125,9 +125,9 @@ def rows_of_releases():
 
 @pytest.mark.parametrize("name", [*releasing_estimators(), *mechanisms()])
 def test_every_release_is_on_the_theory_page(name):
-    """With its relation, its sensitivity, what computes it, its proof, and its event."""
-    relation, sensitivity, computed, proof, event = rows_of_releases()[name]
-    assert relation and sensitivity and computed and event
+    """With its relation, its sensitivity, its noise, what computes it, its proof, and its event."""
+    relation, sensitivity, noise, computed, proof, event = rows_of_releases()[name]
+    assert relation and sensitivity and noise and computed and event
     assert proof.startswith(":ref:")
 
 

@@ -1,4 +1,7 @@
-"""Allocations over a network, in which nodes release their utilities."""
+"""Allocations over a network, in which nodes release their utilities.
+
+doc/theory/releases.csv has the sensitivity, noise and proof of each release in one row.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

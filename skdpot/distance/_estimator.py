@@ -1,8 +1,12 @@
-"""The private transport cost between groups of records, as an estimator and as a function."""
+"""The private transport cost between groups of records, as an estimator and as a function.
+
+doc/theory/releases.csv has the sensitivity, noise and proof of each release in one row.
+"""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -679,7 +683,7 @@ def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options) -> float:
     Raises
     ------
     ValueError
-        If an option is out of its range or the samples have different numbers of features.
+        If an option is out of its range, or the samples have different columns.
     BudgetExceededError
         If the budget of ``ledger=`` does not allow the release.
 
@@ -704,12 +708,17 @@ def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options) -> float:
         schema = read_schema(options["schema"])
         X, Y = (values_in(table, schema) for table in (X, Y))
     else:
-        X, Y = (
-            validate_private_data(
-                BaseEstimator(), sample, instead=_INSTEAD, as_numbers=as_numbers, dtype=np.float64
-            )
-            for sample in (X, Y)
+        first, names = BaseEstimator(), getattr(Y, "columns", None)
+        read = partial(
+            validate_private_data, instead=_INSTEAD, as_numbers=as_numbers, dtype=np.float64
         )
+        X, Y = read(first, X), read(BaseEstimator(), Y)
+        given = getattr(first, "feature_names_in_", None)
+        if given is not None and names is not None and list(names) != given.tolist():
+            raise ValueError(
+                f"Y has the columns {list(names)}, and X has {given.tolist()}: give both the same "
+                "columns in the same order."
+            )
         if X.shape[1] != Y.shape[1]:
             raise ValueError(
                 f"X has {X.shape[1]} features, and Y has {Y.shape[1]}; they must agree."

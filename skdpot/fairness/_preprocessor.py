@@ -1,4 +1,7 @@
-"""A repair that moves rows, so that no model can distinguish their groups."""
+"""A repair that moves rows, so that no model can distinguish their groups.
+
+doc/theory/releases.csv has the sensitivity, noise and proof of each release in one row.
+"""
 
 from dataclasses import replace
 from functools import partial

@@ -1,4 +1,7 @@
-"""The generator of private synthetic data, as an estimator; and the base of generators."""
+"""The generator of private synthetic data, as an estimator; and the base of generators.
+
+doc/theory/releases.csv has the sensitivity, noise and proof of each release in one row.
+"""
 
 from dataclasses import replace
 from functools import partial

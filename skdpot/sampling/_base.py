@@ -1,4 +1,7 @@
-"""The common base of all local samplers: preparation, charge and release."""
+"""The common base of all local samplers: preparation, charge and release.
+
+doc/theory/releases.csv has the sensitivity, noise and proof of each release in one row.
+"""
 
 import re
 from abc import ABCMeta, abstractmethod

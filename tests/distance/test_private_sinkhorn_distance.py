@@ -6,12 +6,13 @@ from itertools import combinations
 import numpy as np
 import ot
 import pandas as pd
+import polars as pl
 import pytest
 from scipy.spatial.distance import cdist
 from scipy.stats import kstest, laplace, norm
 from sklearn.base import clone
 
-from skdpot import PrivateSinkhornDistance, private_ot_cost
+from skdpot import PrivacyLedger, PrivateSinkhornDistance, private_ot_cost
 from skdpot.privacy.accounting import calibrate_noise_multiplier
 from tests.distance.grouped_records import (
     DELTA,
@@ -161,6 +162,18 @@ def test_function_and_estimator_are_the_same():
     assert isinstance(value, float) and value == expected
     with pytest.raises(ValueError, match="X has 2 features, and Y has 1; they must agree"):
         private_ot_cost(X, X[:, :1], bounds=(0, 1))
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize("names", [["b", "a"], ["a", "c"]])
+def test_columns_with_other_names_are_refused(frame, names):
+    rng = np.random.default_rng(0)
+    first, second = ({"a": rng.random(50), "b": rng.random(50)} for _ in range(2))
+    other = frame(dict(zip(names, second.values(), strict=True)))
+    ledger = PrivacyLedger(5.0)
+    with pytest.raises(ValueError, match="same columns in the same order"):
+        private_ot_cost(frame(first), other, bounds=(0, 1), ledger=ledger)
+    assert not ledger.entries()
 
 
 # Noise

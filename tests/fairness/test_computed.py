@@ -51,7 +51,7 @@ def repaired(X, groups, **params):
 
 @pytest.mark.parametrize("name", IDENTITIES)
 def test_what_holds_before_holds_after(name):
-    X, groups = table(1000)
+    X, groups = table(500)
     X["found"] = IDENTITIES[name](X)
     fair, Z = repaired(X, groups)
     (text,) = fair.computed_features_.values()

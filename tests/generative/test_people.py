@@ -36,7 +36,7 @@ PERSONS = {
     "at both ends of all columns": one_person(
         [1, 5] * 50, day=[0.0, 100.0] * 50, spent=[0.0, 1000.0] * 50, shop=["A", "C"] * 50
     ),
-    "far too many": one_person([5] * 100_000, day=3.0),
+    "far too many": one_person([5] * 10_000, day=3.0),
     "more than weights": one_person([5] * (2**20 + 1)),
 }
 OPTIONS = {"no target": {}, "target": {"target": "shop"}}

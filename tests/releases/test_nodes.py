@@ -150,17 +150,18 @@ def test_integers_of_neighbours_are_no_further_apart_than_noise_is_scaled_for(
     cap, delta, no_noise, rng
 ):
     """Messages at the bound, at the ends and in the middle of the range, on fine grids."""
-    eta, degree = 8.0, 3
-    noise = of_messages(delta=delta, n_rounds=2000, cap=cap, degrees=[degree], epsilon=100 / 8)
+    eta, shape = 8.0, (500, 3)
+    degrees = np.full(500, 3)
+    noise = of_messages(delta=delta, n_rounds=2000, cap=cap, degrees=degrees, epsilon=100 / 8)
     units, scales = noise._grids(eta, 0.0)
     allowed = scales[0] / noise._multipliers[0]
     bound = noise.sensitivities(eta)[0]
-    for _ in range(500):
-        direction = rng.standard_normal(degree)
-        start = rng.choice([0.0, 0.5, 1.0, rng.random()], degree) * cap
-        other = start + direction * bound / np.linalg.norm(direction)
-        pair = [noise.run(x, eta) / units[0] for x in np.clip([start, other], 0, cap)]
-        assert np.linalg.norm(pair[0] - pair[1]) <= allowed
+    direction = rng.standard_normal(shape)
+    marks, anywhere = rng.choice([0.0, 0.5, 1.0], shape), rng.random(shape)
+    start = np.where(rng.random(shape) < 0.75, marks, anywhere) * cap
+    other = start + direction * bound / np.linalg.norm(direction, axis=1, keepdims=True)
+    pair = [noise.run(x.ravel(), eta) / units[0] for x in np.clip([start, other], 0, cap)]
+    assert (np.linalg.norm((pair[0] - pair[1]).reshape(shape), axis=1) <= allowed).all()
 
 
 @pytest.mark.parametrize(
