@@ -215,7 +215,7 @@ def test_missing_categories_are_refused_or_a_category(value):
     with pytest.raises(ValueError, match="contains NaN, in column 'word' of categories"):
         FairBarycenterPreprocessor("group").fit(frame)
     fair, repaired = repair(frame, missing="category", method=WITHOUT_SEARCH)
-    (word,) = [column for column in fair._fitted.columns if column.name == "word"]
+    (word,) = [column for column in fair._fitted.every if column.name == "word"]
     assert word.labels.tolist() == ["no", "so", "yes", None]
     assert 0.05 < repaired["word"].isna().mean() < 0.4
     levels = frame.astype({"level": object})
