@@ -174,7 +174,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         also seeds the noise, and then nothing is private.
     verbose : int, default=0
         Whether to show a progress bar, over the rounds of the search for a support, or over the
-        columns of a conditional repair, once or twice each.
+        columns of a conditional repair.
 
     Attributes
     ----------
