@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.generative._counts import merge_cells
+from skdpot.generative._factors import draw_codes, factors_of, group_sums
 from skdpot.generative._mixture import class_shares, column_slices, pair_counts
 from skdpot.generative._records import (
     SCORED_ROWS,
@@ -247,12 +248,19 @@ def sample_units(
     if schema.target in conditions and not schema.has_bands:
         allowed = [np.arange(*interval) for interval in conditions[schema.target]]
         prior = prior * np.isin(model["classes"], np.concatenate(allowed))
-    posterior = prior.copy()
+    posterior, allowed, held = prior.copy(), {}, {}
     for j in conditions.keys() & columns.keys():
-        probability = model["cells"][:, columns[j]] @ _allowed_shares(*cell_ends[j], conditions[j])
+        allowed[j] = _allowed_shares(*cell_ends[j], conditions[j])
+        held[j] = model["cells"][:, columns[j]] @ allowed[j]
         # A value that no component has, as in an empty tail, does not change the posterior.
-        posterior *= probability if probability.any() else 1.0
-    of_labels, labels = _component_weights(posterior, prior, model["classes"], n_samples, labels)
+        posterior *= held[j] if held[j].any() else 1.0
+    features = list(columns)
+    factors = factors_of(model) if "edges" in model else {}
+    # The posterior leaves factors out. So conditions on their columns choose among candidates.
+    n_candidates = 16 if any(features[c] in allowed for c in factors) else 1
+    n_rows = n_samples * n_candidates
+    labels = labels if labels is None else np.repeat(labels, n_candidates)
+    of_labels, labels = _component_weights(posterior, prior, model["classes"], n_rows, labels)
     # Trees find a parity because, by chance, a column or a pair is slightly informative about the
     # target.
     even_components = evenly and "n_parities" not in model
@@ -262,16 +270,39 @@ def sample_units(
     # Records are drawn faster in the order of their components.
     order = np.argsort(components, kind="stable")
     components = components[order]
-    units = np.empty((n_samples, len(schema.columns)), dtype=np.int64, order="F")
+    units = np.empty((n_rows, len(schema.columns)), dtype=np.int64, order="F")
     if schema.target is not None and not schema.has_bands:
         units[order, schema.target] = model["classes"][components]
-    for j, span in columns.items():
-        cells, column = model["cells"][:, span], schema.columns[j]
+    fine = np.split(model["fine"], np.cumsum(model["n_cells"])[:-1]) if factors else []
+    codes, fits = {-1: model["classes"][components]}, np.ones(n_rows)
+    for c in model["order"].tolist() if factors else range(len(features)):
+        j = features[c]
+        cells, rows, row_shares = model["cells"][:, columns[j]], components, component_shares
+        weights = prior
+        if c in factors:
+            # First a group of cells, given the parents, and then a cell of it.
+            within = (fine[c] == np.arange(fine[c].max() + 1)[:, None]) * (prior @ cells)
+            within = _with_fallback(within, fine[c] == np.arange(len(within))[:, None])
+            shares = shares_of_rows(within)
+            own, of_groups = (
+                group_sums(cells, fine[c]),
+                shares @ allowed.get(j, np.ones(len(fine[c]))),
+            )
+            rows, kept = draw_codes(own, components, factors[c], codes, rng, of_groups)
+            if j in allowed:
+                fits[order] *= kept / np.maximum(held[j][components], 1e-300)
+            codes[c], cells = rows, shares
+            weights, row_shares = within.sum(axis=1), None
         units[order, j] = draw_column(
-            column, cell_ends[j], cells, prior, components, rng, conditions.get(j),
-            evenly=evenly, row_shares=component_shares,
+            schema.columns[j], cell_ends[j], cells, weights, rows, rng, conditions.get(j),
+            evenly=evenly, row_shares=row_shares,
         )  # fmt: skip
-    return units
+        if factors and c not in factors:
+            codes[c] = fine[c][np.searchsorted(cell_ends[j][1], units[order, j], side="right")]
+    if n_candidates == 1:
+        return units
+    chosen = draw_entries(fits.reshape(n_samples, n_candidates), np.arange(n_samples), rng)
+    return units[np.arange(n_samples) * n_candidates + chosen]
 
 
 def draw_column(

@@ -19,6 +19,7 @@ import numpy as np
 
 from skdpot._sklearn_compat import one_thread_unless
 from skdpot.generative._counts import kept_shares, mixture_parities, scanned_subsets, standing_out
+from skdpot.generative._factors import fit_factors
 from skdpot.tables import TableSchema
 from skdpot.transport import nearest_distribution
 
@@ -579,6 +580,7 @@ def fit_table(
         - ``"cells"`` of shape (n_components, n_cells): the distribution of each column in each
           component.
         - ``"n_parities"`` of shape (): how many parities it was fitted to, where there are any.
+        - With strong pairs, all that `fit_factors` returns.
 
     Examples
     --------
@@ -629,7 +631,9 @@ def fit_table(
         "classes": np.repeat(np.arange(n_classes), [len(mixture[0]) for mixture in fitted]),
         "cells": cells,
     }
-    return model | ({"n_parities": np.array(n_parities)} if n_parities else {})
+    if n_parities:
+        model["n_parities"] = np.array(n_parities)
+    return model | (fit_factors(released, schema, model) if "strong_pairs" in released else {})
 
 
 def _sizes_of_classes(released, columns):

@@ -33,6 +33,7 @@ from skdpot.generative._counts import (
     likely_counts,
     noise_of_counts,
     noise_of_tables,
+    number_of_groups,
     parity_sums,
     possible_cells,
     possible_pairs,
@@ -47,6 +48,7 @@ from skdpot.generative._counts import (
     with_totals,
 )
 from skdpot.generative._draws import ReleasedTable
+from skdpot.generative._factors import choose_pairs
 from skdpot.generative._mixture import fit_table
 from skdpot.generative._records import (
     LARGEST_WEIGHT,
@@ -65,6 +67,7 @@ from skdpot.generative._records import (
 from skdpot.privacy.charging import ExpectedError
 from skdpot.releases import SketchReleases
 from skdpot.tables import Table, TableSchema, check_index, person_codes
+from skdpot.transport import nearest_distribution
 
 
 class TableSketch(BaseEstimator):
@@ -245,7 +248,10 @@ class TableReleases(SketchSeries):
         model = fit_table(released, schema, self.n_components, self.n_iter, pooled=self.pooled)
         # Statistics that are used only to fit a model.
         fit_only = ("totals", "tails", "parities", "parity_deviation", "largest_parity", "halves")
-        statistics = {name: array for name, array in released.items() if name not in fit_only}
+        statistics = {
+            name: array for name, array in released.items()
+            if name not in fit_only and not name.startswith("strong")
+        }  # fmt: skip
         return ReleasedTable(self.space, model, released_size(released), statistics)
 
     def _releases(self, source: Any) -> SketchReleases:
@@ -395,12 +401,17 @@ def share_marginals(
     {'values': 0.3, 'pairs': 0.4}
     """
     n_columns, has_totals = len(schema.features), totals and schema.n_classes > 1
+    has_signs = parities and n_columns > 2
+    # The wider a table, the less do its pairs tell, and the more do single columns matter.
+    part = min(20 / n_columns, 1.0)
     shares = {
         # Where columns are also counted in all classes together, this needs less.
         "values": 0.2 if has_totals else 0.3,
         "totals": 0.1 if has_totals else 0.0,
         **dict.fromkeys(ROUNDS, 0.02 if refined_columns(schema) else 0.0),
-        "pairs": 0.4 if n_columns > 1 else 0.0,
+        "pairs": 0.25 * part if has_signs else 0.4 * (n_columns > 1),
+        "signs": 0.1 * part if has_signs else 0.0,
+        "strong": 0.2 * part if has_signs else 0.0,
         "parities": 0.08 if parities and are_scanned(n_columns) else 0.0,
         "numbers of rows": 0.05 if by_person else 0.0,
     }
@@ -560,12 +571,15 @@ def release_marginals(
     if len(features) > 1:
         pair_noise = noise_of_tables(releases, "pairs", math.comb(len(features), 2))
         cleared = [np.where(tail, 0.0, count) for tail, count in zip(tails, sums, strict=True)]
-        groups = [np.arange(size) for size in n_cells]
+        groups = [np.arange(n) for n in n_cells]
+        # Noise may leave less than no records.
+        size = max(float(np.mean([count.sum() for count in cleared])), 1.0)
         if not by_cell:
-            groups = group_cells(cleared, schema, pair_noise, starts)
+            n_groups = number_of_groups(size, n_classes, pair_noise)
+            groups = group_cells(cleared, schema, n_groups, starts)
         masses = [np.bincount(group, count) for group, count in zip(groups, sums, strict=True)]
         sizes = [len(mass) for mass in masses]
-        codes = [group[code] for group, code in zip(groups, codes, strict=True)]
+        cells, codes = codes, [group[code] for group, code in zip(groups, codes, strict=True)]
         exact = [
             np.bincount(
                 (codes[a] * sizes[b] + codes[b]) * n_classes + classes,
@@ -583,13 +597,48 @@ def release_marginals(
         for column, group, margin in zip(known, groups, margins, strict=True):
             column.append((group, *margin))
 
+    if parities and len(features) > 2:
+        # Which pairs are strong? The sign of a record is that of its half of a column.
+        halves = column_halves(masses, schema)
+        upper = np.array([half[code] for half, code in zip(halves, codes, strict=True)])
+        all_pairs = [np.array(list(combinations(range(len(features)), 2)))]
+        exact_sums = parity_sums(upper, np.zeros_like(classes), 1, all_pairs)[:, 0]
+        sensitivity = tables_sensitivity(len(exact_sums), signed=True)
+        signs = releases.run("signs", exact_sums, sensitivity) / size
+        sign_noise = releases.standard_deviation("signs", sensitivity) / size
+        upper_shares = [
+            half @ nearest_distribution(mass / size)
+            for half, mass in zip(halves, masses, strict=True)
+        ]
+        strong = choose_pairs(signs, sign_noise, np.array(upper_shares))
+        if strong:
+            # They are counted again, in finer groups and in all classes together.
+            strong_noise = noise_of_tables(releases, "strong", len(strong))
+            n_groups = number_of_groups(size, 1, 2 * strong_noise, 256)
+            finer = group_cells(cleared, schema, n_groups, starts)
+            lengths = [group.max() + 1 for group in finer]
+            exact = [
+                np.bincount(
+                    finer[a][cells[a]] * lengths[b] + finer[b][cells[b]],
+                    None,
+                    lengths[a] * lengths[b],
+                )
+                for a, b in strong
+            ]
+            noisy, strong_noise = release("strong", exact)
+            further |= {
+                "strong_pairs": np.array(strong),
+                "strong_groups": np.concatenate(finer),
+                "strong_counts": np.concatenate(noisy),
+                "strong_deviation": np.array([max(strong_noise, LEAST_NOISE)]),
+                "strong_size": np.array([size]),
+            }
+
     if parities and are_scanned(len(features)):
         # And three and more columns? A record changes each parity by 1, in its class only.
-        halves = column_halves(masses, schema)
         n_records = np.mean([mass.sum() for mass in masses]) / n_classes
         noise_of_one = noise_of_tables(releases, "parities", 1)
         largest = largest_scanned(len(features), n_records, noise_of_one)
-        upper = np.array([half[code] for half, code in zip(halves, codes, strict=True)])
         exact_sums = parity_sums(upper, classes, n_classes, scanned_subsets(len(codes), largest))
         sensitivity = tables_sensitivity(len(exact_sums), signed=True)
         further |= {
