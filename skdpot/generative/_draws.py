@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.generative._counts import merge_cells
-from skdpot.generative._factors import draw_codes, factors_of, group_sums
+from skdpot.generative._factors import draw_codes, factors_of, firsts_of, group_sums, parity_codes
 from skdpot.generative._mixture import class_shares, column_slices, pair_counts
 from skdpot.generative._records import (
     SCORED_ROWS,
@@ -263,8 +263,8 @@ def sample_units(
     of_labels, labels = _component_weights(posterior, prior, model["classes"], n_rows, labels)
     # Trees find a parity because, by chance, a column or a pair is slightly informative about the
     # target.
-    even_components = evenly and "n_parities" not in model
-    components = draw_entries(of_labels, labels, rng, evenly=even_components)
+    evenly = evenly and not model.get("parities", np.zeros(0)).any()
+    components = draw_entries(of_labels, labels, rng, evenly=evenly)
     label_counts = np.bincount(labels, minlength=len(of_labels))
     component_shares = label_counts / max(len(labels), 1) @ of_labels
     # Records are drawn faster in the order of their components.
@@ -273,13 +273,24 @@ def sample_units(
     units = np.empty((n_rows, len(schema.columns)), dtype=np.int64, order="F")
     if schema.target is not None and not schema.has_bands:
         units[order, schema.target] = model["classes"][components]
-    fine = np.split(model["fine"], np.cumsum(model["n_cells"])[:-1]) if factors else []
+    fine, halves = [], []
+    if factors:
+        ends = np.cumsum(model["n_cells"])[:-1]
+        fine = np.split(model["fine"], ends)
+        cell_halves = np.split(model["halves"], ends)
+        halves = [
+            h[np.unique(f, return_index=True)[1]] for f, h in zip(fine, cell_halves, strict=True)
+        ]
     codes, fits = {-1: model["classes"][components]}, np.ones(n_rows)
     for c in model["order"].tolist() if factors else range(len(features)):
         j = features[c]
         cells, rows, row_shares = model["cells"][:, columns[j]], components, component_shares
         weights = prior
         if c in factors:
+            for parent in factors[c]:
+                if parent < -1:
+                    others = np.flatnonzero(model["parities"][-2 - parent])
+                    codes[parent] = parity_codes(others, codes, halves)
             # First a group of cells, given the parents, and then a cell of it.
             within = (fine[c] == np.arange(fine[c].max() + 1)[:, None]) * (prior @ cells)
             within = _with_fallback(within, fine[c] == np.arange(len(within))[:, None])
@@ -288,7 +299,9 @@ def sample_units(
                 group_sums(cells, fine[c]),
                 shares @ allowed.get(j, np.ones(len(fine[c]))),
             )
-            rows, kept = draw_codes(own, components, factors[c], codes, rng, of_groups)
+            rows, kept = draw_codes(
+                own, components, factors[c], codes, rng, of_groups, evenly=evenly
+            )
             if j in allowed:
                 fits[order] *= kept / np.maximum(held[j][components], 1e-300)
             codes[c], cells = rows, shares

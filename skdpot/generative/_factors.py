@@ -1,8 +1,9 @@
-"""Strong pairs of columns, which a mixture of products alone loses: their choice and their factors.
+"""Strong pairs and parities of columns, which a mixture of products alone loses.
 
 In component k of a mixture, a column c without parents has the distribution p_k(c). With parents,
 strongly dependent columns that are drawn before it, it has ``p_k(c) F(a, c) F(b, c) ... / Z``.
-The factors F are shared by all components. They are fitted so that the pairs are as released.
+The factors F are shared by all components. They are fitted so that the pairs are as released. A
+parity of several columns is a parent of the last of them: the product of the signs of the others.
 Only releases are fitted: nothing here is private, and nothing costs budget.
 """
 
@@ -14,7 +15,13 @@ import numpy as np
 from scipy import sparse
 from scipy.special import ndtri
 
-from skdpot.generative._counts import excess_over_noise, merge_cells
+from skdpot.generative._counts import (
+    excess_over_noise,
+    merge_cells,
+    mixture_parities,
+    scanned_subsets,
+    standing_out,
+)
 from skdpot.tables import NOMINAL, TableSchema
 from skdpot.transport import nearest_distribution
 
@@ -73,6 +80,11 @@ def fine_groups(shares: np.ndarray, group: np.ndarray) -> np.ndarray:
         fine[members] = first + merged
         first += merged.max() + 1
     return fine
+
+
+def firsts_of(values: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """Return the value of the first cell of each group."""
+    return values[np.unique(group, return_index=True)[1]]
 
 
 def group_sums(cells: np.ndarray, group: np.ndarray) -> np.ndarray:
@@ -174,12 +186,12 @@ def pair_target(
 def fit_factors(
     released: Mapping[str, np.ndarray], schema: TableSchema, model: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Return the factors of strong pairs.
+    """Return the factors of strong pairs, and of parities that stand out; empty without any.
 
     Parameters
     ----------
     released : mapping of str to ndarray
-        Of `release_marginals`, with strong pairs.
+        Of `release_marginals`.
     schema : TableSchema
         The declaration of the table.
     model : mapping of str to ndarray
@@ -189,8 +201,11 @@ def fit_factors(
     -------
     dict of str to ndarray
         - ``"order"`` of shape (n_columns,): the order in which columns are drawn.
-        - ``"fine"`` of shape (n_cells,): the fine group of each cell in its column.
-        - ``"edges"`` of shape (n_edges, 2): a parent, or -1 for the class, and its column.
+        - ``"fine"``, ``"halves"`` of shape (n_cells,): the fine group of each cell in its column,
+          and whether it is in the upper half.
+        - ``"parities"`` of shape (n_parities, n_columns): the columns of each, but the last.
+        - ``"edges"`` of shape (n_edges, 2): a parent and its column. A parent is a column, or -1
+          for the class, or -2 and less for parities.
         - ``"factors"``: of all edges, one after another.
 
     Notes
@@ -202,54 +217,140 @@ def fit_factors(
     ends = np.cumsum(model["n_cells"])[:-1]
     weights, cells = model["weights"], np.split(model["cells"], ends, axis=1)
     shares = [weights @ part for part in cells]
-    groups = np.split(released["strong_groups"], ends)
-    fine = [fine_groups(*part) for part in zip(shares, groups, strict=True)]
+    halves = [np.zeros(len(share), dtype=np.int64) for share in shares]
+    if "halves" in released:
+        halves = halves_of_cells(released, ends)
+    groups = [np.zeros(len(share), dtype=np.int64) for share in shares]
+    if "strong_groups" in released:
+        groups = np.split(released["strong_groups"], ends)
+    parts = [
+        np.unique(2 * g + h, return_inverse=True)[1] for g, h in zip(groups, halves, strict=True)
+    ]
+    fine = [fine_groups(*part) for part in zip(shares, parts, strict=True)]
     margins = [np.bincount(*part) for part in zip(fine, shares, strict=True)]
-    coarse = [g[np.unique(f, return_index=True)[1]] for g, f in zip(groups, fine, strict=True)]
-    n_records = max(float(released["strong_size"][0]), 1.0)
-    is_nominal = [schema.columns[j].kind == NOMINAL for j in schema.features]
-    targets, stop = {}, 0
-    for a, b in released["strong_pairs"].tolist():
-        shape = coarse[a].max() + 1, coarse[b].max() + 1
-        start, stop = stop, stop + shape[0] * shape[1]
-        target = pair_target(
-            released["strong_counts"][start:stop].reshape(shape),
-            float(released["strong_deviation"][0]), n_records,
-            [margins[a], margins[b]], [coarse[a], coarse[b]],
-            ordered=not (is_nominal[a] or is_nominal[b]),
-        )  # fmt: skip
-        targets[a, b], targets[b, a] = target, target.T
+    coarse = [firsts_of(*part) for part in zip(groups, fine, strict=True)]
+    targets = _pair_targets(released, schema, margins, coarse)
+    outstanding = outstanding_parities(released, model, schema.n_classes, halves)
+    if not (targets or outstanding):
+        return {}
     strengths = np.zeros(len(cells))
     for (a, b), target in targets.items():
-        strengths[a] += np.abs(target - np.outer(margins[a], margins[b])).sum()
-    order = np.argsort(-strengths, kind="stable")
+        strengths[a] += _dependence(target, margins[a], margins[b])
+    order = np.argsort(-strengths, kind="stable").tolist()
     # Noise of this sample is smaller than that of releases.
     n_rows, rng = 2**13, np.random.RandomState(0)
     rows = np.searchsorted(np.cumsum(weights), (np.arange(n_rows) + 0.5) / n_rows * weights.sum())
     rows = np.minimum(rows, len(weights) - 1)
-    codes = {_CLASS: model["classes"][rows]}
     is_of_class = model["classes"] == np.arange(schema.n_classes)[:, None]
-    edges, factors = [], []
-    for place, c in enumerate(order.tolist()):
-        parents = [a for a in order[:place].tolist() if (a, c) in targets]
-        own, found = group_sums(cells[c], fine[c]), {}
-        if parents:
-            # More parents are seldom known well.
-            most_parents = 3
-            parents.sort(
-                key=lambda a: -np.abs(targets[a, c] - np.outer(margins[a], margins[c])).sum()
-            )
-            wanted = {a: targets[a, c] for a in parents[:most_parents]}
-            wanted[_CLASS] = (is_of_class * weights) @ own
-            found = _fitted_factors(own[rows], wanted, codes)
+    codes = {_CLASS: model["classes"][rows]}
+    fine_halves = [firsts_of(*part) for part in zip(halves, fine, strict=True)]
+    parities, edges, factors = [], [], []
+    for place, c in enumerate(order):
+        own, wanted = group_sums(cells[c], fine[c]), {}
+        of_classes = (is_of_class * weights) @ own
+        parents = [a for a in order[:place] if (a, c) in targets]
+        parents.sort(key=lambda a: -_dependence(targets[a, c], margins[a], margins[c]))
+        # More parents are seldom known well.
+        most_parents = 3
+        wanted = {a: targets[a, c] for a in parents[:most_parents]}
+        for columns, means in outstanding:
+            if c in columns and set(columns) <= set(order[: place + 1]):
+                others, parent = [j for j in columns if j != c], -2 - len(parities)
+                codes[parent] = parity_codes(others, codes, fine_halves)
+                wanted[parent] = _parity_target(means, of_classes, fine_halves[c])
+                parities.append(np.isin(np.arange(len(cells)), others))
+        if wanted and min(wanted) >= 0:
+            # The shares of its groups in a class stay. A parity has them in it.
+            wanted[_CLASS] = of_classes
+        found = _fitted_factors(own[rows], wanted, codes) if wanted else {}
         edges += [(a, c) for a in found]
         factors += [factor.ravel() for factor in found.values()]
         codes[c], _ = draw_codes(own, rows, found, codes, rng)
     return {
-        "order": order, "fine": np.concatenate(fine),
-        "edges": np.array(edges, dtype=np.int64).reshape(-1, 2),
-        "factors": np.concatenate([*factors, np.zeros(0)]),
+        "order": np.array(order), "fine": np.concatenate(fine), "halves": np.concatenate(halves),
+        "parities": np.array(parities, dtype=bool).reshape(-1, len(cells)),
+        "edges": np.array(edges), "factors": np.concatenate(factors),
     }  # fmt: skip
+
+
+def _dependence(target, rows, columns):
+    """Return the distance of a table from independence, in total variation."""
+    return float(np.abs(target - np.outer(rows, columns)).sum()) / 2
+
+
+def halves_of_cells(released: Mapping[str, np.ndarray], ends: np.ndarray) -> list[np.ndarray]:
+    """Return the half of its column in which each cell is."""
+    groups = np.split(released["groups"], ends)
+    of_groups = np.split(released["halves"], np.cumsum([g.max() + 1 for g in groups])[:-1])
+    return [half[group] for half, group in zip(of_groups, groups, strict=True)]
+
+
+def _pair_targets(released, schema, margins, coarse):
+    """Return the shares of each strong pair, in both orders of its columns."""
+    targets, stop = {}, 0
+    is_nominal = [schema.columns[j].kind == NOMINAL for j in schema.features]
+    for a, b in released.get("strong_pairs", np.empty((0, 2), dtype=np.int64)).tolist():
+        shape = coarse[a].max() + 1, coarse[b].max() + 1
+        start, stop = stop, stop + shape[0] * shape[1]
+        target = pair_target(
+            released["strong_counts"][start:stop].reshape(shape),
+            float(released["strong_deviation"][0]), float(released["strong_size"][0]),
+            [margins[a], margins[b]], [coarse[a], coarse[b]],
+            ordered=not (is_nominal[a] or is_nominal[b]),
+        )  # fmt: skip
+        targets[a, b], targets[b, a] = target, target.T
+    return targets
+
+
+def outstanding_parities(
+    released: Mapping[str, np.ndarray], model: Mapping[str, np.ndarray], n_classes: int,
+    halves: Sequence[np.ndarray],
+) -> list[tuple[tuple[int, ...], np.ndarray]]:  # fmt: skip
+    """Return the parities that a model lacks, as columns and the mean in each class."""
+    if "parities" not in released:
+        return []
+    subsets = scanned_subsets(len(halves), int(released["largest_parity"][0]))
+    cells = np.split(model["cells"], np.cumsum(model["n_cells"])[:-1], axis=1)
+    signs = np.column_stack(
+        [1 - 2 * (part @ half) for part, half in zip(cells, halves, strict=True)]
+    )
+    is_of_class = model["classes"] == np.arange(n_classes)[:, None]
+    weights = is_of_class * model["weights"]
+    shares = weights.sum(axis=1)
+    predicted = np.transpose([mixture_parities(w, signs, subsets) for w in weights]) / shares
+    n_records = np.maximum(shares * float(released["counts"].sum() / len(halves)), 1.0)
+    deviations = np.sqrt(released["parity_deviation"][0] ** 2 + n_records) / n_records
+    seen = released["parities"] / n_records
+    # A column whose cells are all in one half has no sign; its parities are set to predicted ones.
+    has_sign = np.array([half.min() < half.max() for half in halves])
+    is_unknown = ~np.concatenate([has_sign[group].all(axis=1) for group in subsets])
+    seen[is_unknown] = predicted[is_unknown]
+    return standing_out(seen, predicted, deviations, n_records, subsets)
+
+
+def parity_codes(
+    columns: Sequence[int], codes: Mapping[int, np.ndarray], halves: Sequence[np.ndarray]
+) -> np.ndarray:
+    """Return the class of each row, doubled, plus whether the parity of these columns is odd."""
+    odd = np.bitwise_xor.reduce([halves[j][codes[j]] for j in columns])
+    return 2 * codes[_CLASS] + odd
+
+
+def _parity_target(means, of_classes, half):
+    """Return the shares of a column's fine groups, by class and the parity of the other columns.
+
+    `means` has the mean of the parity with this column in each class. The parity of the others is
+    taken to be even in half of all rows.
+    """
+    target, smallest = [], 1e-3
+    for mean, own in zip(means, of_classes, strict=True):
+        upper = half @ own / own.sum()
+        of_halves = np.maximum(np.bincount(half, own, minlength=2), _TINY)
+        for sign in (1, -1):
+            # The share of the upper half, given the sign of the others.
+            share = np.clip(upper - sign * mean / 2, smallest, 1 - smallest)
+            target.append(own * (np.array([1 - share, share]) / of_halves)[half])
+    return np.array(target)
 
 
 def _fitted_factors(joint, wanted, codes):
@@ -279,19 +380,21 @@ def _fitted_factors(joint, wanted, codes):
 
 def draw_codes(
     own: np.ndarray, components: np.ndarray, factors: Mapping[int, np.ndarray],
-    codes: Mapping[int, np.ndarray], rng: Any, allowed: np.ndarray | float = 1.0,
+    codes: Mapping[int, np.ndarray], rng: Any, allowed: np.ndarray | float = 1.0, *,
+    evenly: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Return the fine group of a column in each row, given those of its parents.
 
     `allowed` is the share of each group that conditions allow. The second array has the probability
-    of these in each row. Rows that are alike have evenly spread uniform numbers, so that totals are
-    nearly as expected.
+    of these in each row. If `evenly`, rows that are alike have evenly spread uniform numbers, so that
+    totals are nearly as expected.
     """
     n = len(components)
-    uniforms, drawn, kept = np.empty(n), np.empty(n, dtype=np.int64), np.empty(n)
+    uniforms, drawn, kept = rng.uniform(size=n), np.empty(n, dtype=np.int64), np.empty(n)
     golden_ratio, block = 0.6180339887498949, 2**15
-    alike = np.lexsort([components, *(codes[a] for a in reversed(factors))])
-    uniforms[alike] = (np.arange(n) * golden_ratio + rng.uniform()) % 1
+    if evenly:
+        alike = np.lexsort([components, *(codes[a] for a in reversed(factors))])
+        uniforms[alike] = (np.arange(n) * golden_ratio + rng.uniform()) % 1
     for start in range(0, n, block):
         part = slice(start, start + block)
         joint = own[components[part]]
@@ -311,7 +414,8 @@ def factors_of(model: Mapping[str, np.ndarray]) -> dict[int, dict[int, np.ndarra
     found: dict[int, dict[int, np.ndarray]] = {}
     start = 0
     for a, c in model["edges"].tolist():
-        n_rows = model["classes"].max() + 1 if a == _CLASS else sizes[a]
+        n_classes = model["classes"].max() + 1
+        n_rows = sizes[a] if a >= 0 else n_classes if a == _CLASS else 2 * n_classes
         stop = start + n_rows * sizes[c]
         found.setdefault(c, {})[a] = model["factors"][start:stop].reshape(n_rows, sizes[c])
         start = stop
