@@ -409,9 +409,9 @@ def share_marginals(
         "values": 0.2 if has_totals else 0.3,
         "totals": 0.1 if has_totals else 0.0,
         **dict.fromkeys(ROUNDS, 0.02 if refined_columns(schema) else 0.0),
-        "pairs": 0.25 * part if has_signs else 0.4 * (n_columns > 1),
-        "signs": 0.1 * part if has_signs else 0.0,
-        "strong": 0.2 * part if has_signs else 0.0,
+        "pairs": 0.4 - 0.1 * part if has_signs else 0.4 * (n_columns > 1),
+        "signs": 0.06 * part if has_signs else 0.0,
+        "strong": 0.12 * part if has_signs else 0.0,
         "parities": 0.08 if parities and are_scanned(n_columns) else 0.0,
         "numbers of rows": 0.05 if by_person else 0.0,
     }
