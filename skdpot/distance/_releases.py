@@ -139,14 +139,6 @@ class CostSettings:
         with one_blas_thread(), bar as watched:
             return parallel(watched)
 
-    def check_divergence(self) -> None:
-        """Raise if the divergence does not exist for these settings."""
-        if self.divergence == "sinkhorn" and self.reg == 0:
-            raise ValueError(
-                "divergence='sinkhorn' removes the bias of regularisation, and needs reg > 0. "
-                "Use divergence='ot' for reg=0."
-            )
-
     def check_tolerance(self, tol: float, largest: tuple[int, int]) -> None:
         """Raise unless costs can be computed up to `tol`, for all data of at most these sizes."""
         # An error that is raised after the charge would depend on private records; so the worst
