@@ -182,14 +182,13 @@ class SampleGridDisplay:
         blocks = X if isinstance(X, Mapping) else {None: (X, y)}
         pairs = [block if isinstance(block, tuple) else (block, None) for block in blocks.values()]
         chosen = [_first_of_each(images, targets, n_samples_per_class) for images, targets in pairs]
-        display = cls(
+        return cls(
             [images for images, _ in chosen],
             [targets for _, targets in chosen],
             image_shape=image_shape,
             labels=list(blocks),
             bounds=bounds,
-        )
-        return display.plot(ax)
+        ).plot(ax)
 
     def plot(self, ax: Any = None) -> "SampleGridDisplay":
         """Plot it again.
@@ -445,13 +444,12 @@ class GroupDistributionDisplay:
         if feature_names is None:
             numbered = [f"x{k}" for k in range(len(columns))]
             feature_names = ["prediction"] if len(columns) == 1 else numbered
-        display = cls(
+        return cls(
             columns,
             _columns_of(after),
             _labels(sensitive_features),
             feature_names=[str(name) for name in feature_names],
-        )
-        return display.plot(ax)
+        ).plot(ax)
 
     def plot(self, ax: Any = None) -> "GroupDistributionDisplay":
         """Plot it again.
@@ -900,14 +898,13 @@ class LedgerDisplay:
             unit = max(spent_by_unit, key=lambda total: spent_by_unit[total], default="record")
         # Units are never added up: each has the whole budget.
         entries = [entry for entry in ledger.entries() if entry.unit == unit]
-        display = cls(
+        return cls(
             [epsilon for epsilon, _ in ledger.spent_after_each(unit=unit)],
             [entry.label for entry in entries],
             epsilon=ledger.epsilon,
             delta=ledger.delta,
             unit=unit,
-        )
-        return display.plot(ax)
+        ).plot(ax)
 
     def plot(self, ax: Any = None) -> "LedgerDisplay":
         """Plot the charges.
