@@ -118,8 +118,15 @@ class SampleGridDisplay:
             )
         generators = generator if isinstance(generator, Mapping) else {None: generator}
         # All are checked before any draws: drawing may take seconds.
+        # Series and frames have `sample`, too, and draw private rows by it: they have no `fit`.
         for name, one in generators.items():
-            _check_draws(one, name)
+            if not all(callable(getattr(one, method, None)) for method in ("fit", "sample")):
+                # They may be private images, which are not quoted.
+                place = "" if name is None else f" for {name!r}"
+                raise TypeError(
+                    f"generators are fitted estimators that sample, got {type(one).__name__}"
+                    f"{place}; show real images with from_samples."
+                )
         # Several generators share one scale of brightness, that of the first.
         first = next(iter(generators.values()))
         if image_shape is None:
@@ -246,17 +253,6 @@ class SampleGridDisplay:
             return min(sample.min() for sample in samples), max(sample.max() for sample in samples)
         low, high = (numbers(bound) for bound in self.bounds)
         return float(low.min()), float(high.max())
-
-
-def _check_draws(generator: Any, name: Any) -> None:
-    """Raise if an object draws no samples; it may be private images, which are not quoted."""
-    # Series and frames have `sample`, too, and draw private rows by it: they have no `fit`.
-    if not all(callable(getattr(generator, method, None)) for method in ("fit", "sample")):
-        place = "" if name is None else f" for {name!r}"
-        raise TypeError(
-            f"generators are fitted estimators that sample, got {type(generator).__name__}{place}; "
-            "show real images with from_samples."
-        )
 
 
 def _samples_of(generator: Any, n_samples: int) -> tuple[Any, Any]:
