@@ -219,7 +219,11 @@ class SampleGridDisplay:
         """
         shape = _checked_shape(self.image_shape)
         samples = [_checked_images(X, shape) for X in self.samples]
-        low, high = self._range(samples)
+        if self.bounds is None:
+            low, high = min(map(np.min, samples)), max(map(np.max, samples))
+        else:
+            darkest, brightest = self.bounds
+            low, high = float(numbers(darkest).min()), float(numbers(brightest).max())
         # Between images, 8 % of their height can be seen, also where they are small.
         gap = max(1, round(0.08 * shape[0]))
         blocks = [
@@ -247,12 +251,6 @@ class SampleGridDisplay:
             place.spines[:].set_visible(False)
             place.set_title(label or "")
         return self
-
-    def _range(self, samples: Sequence[np.ndarray]) -> tuple[float, float]:
-        if self.bounds is None:
-            return min(sample.min() for sample in samples), max(sample.max() for sample in samples)
-        low, high = (numbers(bound) for bound in self.bounds)
-        return float(low.min()), float(high.max())
 
 
 def _samples_of(generator: Any, n_samples: int) -> tuple[Any, Any]:
