@@ -139,12 +139,13 @@ def _normal_correlation(table, rows, columns, deviation):
     return middle * max(1 - (error / max(abs(seen), _TINY)) ** 2, 0.0)
 
 
-def _raked(table, rows, columns):
-    n_rounds = 30
+def fit_to_margins(table: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Return a table scaled to these sums of rows and columns: iterative proportional fitting."""
+    n_rounds = 10
     for _ in range(n_rounds):
         table = table * (rows / np.maximum(table.sum(axis=1), _TINY))[:, None]
         table = table * (columns / np.maximum(table.sum(axis=0), _TINY))
-    return table
+    return table / max(float(table.sum()), _TINY)
 
 
 def pair_target(
@@ -180,7 +181,8 @@ def pair_target(
     ratios = likely / np.maximum(guess, _TINY)
     # No pair is impossible.
     even = 1e-4
-    return _raked(fine * ratios[coarse[0]][:, coarse[1]] + even * np.outer(*margins), *margins)
+    table = fine * ratios[coarse[0]][:, coarse[1]] + even * np.outer(*margins)
+    return fit_to_margins(table, *margins)
 
 
 def fit_factors(
@@ -244,7 +246,8 @@ def fit_factors(
     is_of_class = model["classes"] == np.arange(schema.n_classes)[:, None]
     codes = {_CLASS: model["classes"][rows]}
     fine_halves = [firsts_of(*part) for part in zip(halves, fine, strict=True)]
-    parities, edges, factors = [], [], []
+    parities: list[np.ndarray] = []
+    edges, factors = [], []
     for place, c in enumerate(order):
         own, wanted = group_sums(cells[c], fine[c]), {}
         of_classes = (is_of_class * weights) @ own

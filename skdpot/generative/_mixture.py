@@ -18,7 +18,7 @@ import numpy as np
 
 from skdpot._sklearn_compat import one_thread_unless
 from skdpot.generative._counts import kept_shares
-from skdpot.generative._factors import fit_factors
+from skdpot.generative._factors import fit_factors, fit_to_margins
 from skdpot.tables import TableSchema
 from skdpot.transport import nearest_distribution
 
@@ -270,7 +270,7 @@ def pool_classes(
         common_shares = nearest_distribution(table.sum(axis=0).ravel() / n_records)
         common_table = common_shares.reshape(table.shape[1:]) + _TINY_SHARE
         class_margins = zip(margins[a], margins[b], strict=True)
-        expected = np.array([_fit_to_margins(common_table, *m).ravel() for m in class_margins])
+        expected = np.array([fit_to_margins(common_table, *m).ravel() for m in class_margins])
         noise = np.full(expected.shape[1], pair_noise**2)
         # Differences in pairs are judged by the cells with the least noise. A dependence that is
         # repaired by mistake reveals the group more clearly than one that is left unchanged.
@@ -338,16 +338,6 @@ def _pooled_shares(
     common_variance = count_variances.mean() * n_classes / n_records**2
     weights = kept.mean(axis=1)
     return pooled, np.sqrt(weights**2 * class_variances + (1 - weights) ** 2 * common_variance)
-
-
-def _fit_to_margins(table: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return a table scaled to these sums of rows and columns: iterative proportional fitting."""
-    # Rounds of iterative proportional fitting of a table to its margins.
-    n_rounds = 10
-    for _ in range(n_rounds):
-        table = table * (rows / np.maximum(table.sum(axis=1), _TINY_SHARE))[:, None]
-        table = table * (columns / np.maximum(table.sum(axis=0), _TINY_SHARE))
-    return table / max(table.sum(), _TINY_SHARE)
 
 
 # The even part of every distribution of a column, and of classes: no declared value is impossible.
@@ -474,9 +464,6 @@ def _fit_classes(
         rng = np.random.RandomState(0)
         n_parts = max(round(n_components * (0.5 / n_classes + 0.5 * fractions[c])), 2)
         singles, pairs, deviations = _class_targets(released, columns, c, class_size, noise)
-        if not pooled and len(columns) > 1:
-            divisors = _noise_divisors(singles, pairs, deviations[1])
-            deviations = deviations[0], deviations[1] / divisors
         fitted.append(fit(singles, pairs, deviations, n_parts, n_iter, rng))
     return fitted
 
@@ -514,26 +501,6 @@ def _class_targets(released, columns, c, n_records, pair_noise):
     noise = np.sqrt(np.concatenate(n_cells)) * max(released["deviations"][0], 1.0) / n_records
     pairs = released["pairs"].reshape(-1, released["counts"].shape[1])[:, c] / n_records
     return singles, pairs, (noise, pair_noise)
-
-
-def _noise_divisors(singles, pairs, deviations):
-    """Return the divisor of the noise of each entry: more than 1 where pairs clearly depend.
-
-    The penalty that pulls components together suits the noise of weak pairs, and would hide a part
-    of strong dependence.
-    """
-    deviations = np.broadcast_to(deviations, pairs.shape)
-    divisors, start = np.ones(len(pairs)), 0
-    # The largest factor by which the noise of pairs with a clear dependence is divided.
-    most_clear = 2.0
-    for single, other in combinations(singles, 2):
-        block = slice(start, start + len(single) * len(other))
-        differences = pairs[block] - np.outer(single, other).ravel()
-        excess = np.mean((differences / deviations[block]) ** 2) - 1
-        # Noise alone would have an excess of about 0, and stays as it is.
-        divisors[block] = math.sqrt(np.clip(excess, 1.0, most_clear))
-        start = block.stop
-    return divisors
 
 
 def _cell_profiles(profiles, released, columns, c):
