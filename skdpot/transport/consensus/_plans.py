@@ -259,7 +259,8 @@ class _BestPlan:
     def __init__(
         self, network: BipartiteNetwork, utilities: Any, targets: SideState, sources: SideState
     ) -> None:
-        self.network, self.utilities = network, utilities
+        self.network = network
+        self.utilities: tuple[Any, Any] = utilities
         self.targets, self.sources = targets, sources
         self.repairer = Repairer(network)
         self.plan: Any = None
