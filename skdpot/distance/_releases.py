@@ -292,11 +292,7 @@ class CostsRelease(NoisyRelease):
 
 
 def make_grid(
-    low: np.ndarray,
-    high: np.ndarray,
-    groups: "LabelledGroups",
-    epsilon: float,
-    most_cells: int = 1024,
+    low: np.ndarray, high: np.ndarray, groups: "LabelledGroups", epsilon: float
 ) -> np.ndarray:
     """Return the points of a public grid: the middles of cells of equal width, in a box.
 
@@ -304,7 +300,7 @@ def make_grid(
     record by a share 1/g of the box, and the noise of g**d cells, of k parts, by ``g**d sqrt(k) /
     (epsilon n)`` of the mass. Both are of one size for ``g**(d + 1) = epsilon n / sqrt(k)``.
     """
-    d = len(low)
+    d, most_cells = len(low), 1024
     # Costs between all cells are held in memory: 128 MiB for 4,096.
     if 2**d > 4 * most_cells:
         raise ValueError(
@@ -386,10 +382,6 @@ class GridRelease(NoisyRelease):
         member = codes >= 0
         np.add.at(counts, (codes[member], cells[member]), 1.0)
         return counts
-
-    def add_noise(self, values: np.ndarray, source: Any) -> np.ndarray:
-        """Release counts, of all records or of one owner's, with all the noise that they need."""
-        return self._noise.run(values, source)
 
     def run(self, X, source):
         return self.read(self.add_noise(self.values(X, self.groups.codes), source))
