@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 
 from skdpot.generative._counts import merge_cells
-from skdpot.generative._factors import draw_codes, factors_of, firsts_of, group_sums, parity_codes
+from skdpot.generative._factors import (
+    draw_codes,
+    factors_of,
+    firsts_of,
+    group_sums,
+    parity_codes,
+    standard_ranks,
+)
 from skdpot.generative._mixture import class_shares, column_slices, pair_counts
 from skdpot.generative._records import (
     SCORED_ROWS,
@@ -79,7 +86,7 @@ def draw_entries(
     array([1, 0, 0])
     >>> weights, rows = np.full((50, 2), 0.5), np.arange(50)
     >>> np.bincount(draw_entries(weights, rows, rng, evenly=True))
-    array([25, 25])
+    array([24, 26])
     """
     n_entries = weights.shape[1]
     cumulated = np.cumsum(weights, axis=1)
@@ -92,13 +99,6 @@ def draw_entries(
     uniforms = draw_uniforms(rows, rng, evenly=evenly)
     places = np.minimum(uniforms, largest_uniform) + 2 * rows
     return np.searchsorted(ladder.ravel(), places, side="right") - rows * n_entries
-
-
-def standard_ranks(shares):
-    """Return the mean rank of each group of cells with these shares, with mean 0 and variance 1."""
-    ranks = np.cumsum(shares) - shares / 2
-    ranks -= shares @ ranks / shares.sum()
-    return ranks / max(math.sqrt(shares @ ranks**2 / shares.sum()), 1e-9)
 
 
 def shares_of_rows(weights):
@@ -219,9 +219,7 @@ def sample_units(
         ends = np.cumsum(model["n_cells"])[:-1]
         fine = np.split(model["fine"], ends)
         cell_halves = np.split(model["halves"], ends)
-        halves = [
-            h[np.unique(f, return_index=True)[1]] for f, h in zip(fine, cell_halves, strict=True)
-        ]
+        halves = [firsts_of(*part) for part in zip(cell_halves, fine, strict=True)]
     codes, fits = {-1: model["classes"][components]}, np.ones(n_rows)
     for c in model["order"].tolist() if factors else range(len(features)):
         j = features[c]

@@ -19,6 +19,7 @@ from skdpot.generative._counts import (
     excess_over_noise,
     merge_cells,
     mixture_parities,
+    released_size,
     scanned_subsets,
     standing_out,
 )
@@ -117,10 +118,11 @@ def normal_table(rows: np.ndarray, columns: np.ndarray, correlation: float) -> n
     return np.maximum(table, 0.0)
 
 
-def _standard_ranks(shares):
+def standard_ranks(shares: np.ndarray) -> np.ndarray:
+    """Return the mean rank of each group of cells with these shares, with mean 0 and variance 1."""
     ranks = np.cumsum(shares) - shares / 2
-    ranks -= shares @ ranks
-    return ranks / max(np.sqrt(shares @ ranks**2), _TINY)
+    ranks -= shares @ ranks / shares.sum()
+    return ranks / max(float(np.sqrt(shares @ ranks**2 / shares.sum())), 1e-9)
 
 
 def _normal_correlation(table, rows, columns, deviation):
@@ -128,7 +130,7 @@ def _normal_correlation(table, rows, columns, deviation):
 
     It is shrunk by what noise explains of it.
     """
-    ranks = _standard_ranks(rows), _standard_ranks(columns)
+    ranks = standard_ranks(rows), standard_ranks(columns)
     seen = ranks[0] @ table @ ranks[1]
     error = deviation * np.linalg.norm(ranks[0]) * np.linalg.norm(ranks[1])
     low, high, n_rounds = -0.995, 0.995, 12
@@ -297,7 +299,7 @@ def _pair_targets(released, schema, margins, coarse):
         start, stop = stop, stop + shape[0] * shape[1]
         target = pair_target(
             released["strong_counts"][start:stop].reshape(shape),
-            float(released["strong_deviation"][0]), float(released["strong_size"][0]),
+            float(released["strong_deviation"][0]), max(released_size(released), 1.0),
             [margins[a], margins[b]], [coarse[a], coarse[b]],
             ordered=not (is_nominal[a] or is_nominal[b]),
         )  # fmt: skip
@@ -389,8 +391,8 @@ def draw_codes(
     """Return the fine group of a column in each row, given those of its parents.
 
     `allowed` is the share of each group that conditions allow. The second array has the probability
-    of these in each row. If `evenly`, rows that are alike have evenly spread uniform numbers, so that
-    totals are nearly as expected.
+    of these in each row. If `evenly`, rows that are alike have evenly spread uniform numbers, so
+    that totals are nearly as expected.
     """
     n = len(components)
     uniforms, drawn, kept = rng.uniform(size=n), np.empty(n, dtype=np.int64), np.empty(n)

@@ -9,7 +9,6 @@ Bayes moves them towards the counts of all classes together: a difference that n
 removed. Bands of a target of numbers are left as they are.
 """
 
-import math
 from collections.abc import Mapping
 from functools import partial
 from itertools import combinations

@@ -631,7 +631,6 @@ def release_marginals(
                 "strong_groups": np.concatenate(finer),
                 "strong_counts": np.concatenate(noisy),
                 "strong_deviation": np.array([max(strong_noise, LEAST_NOISE)]),
-                "strong_size": np.array([size]),
             }
 
     if parities and are_scanned(len(features)):

