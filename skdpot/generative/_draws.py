@@ -189,9 +189,11 @@ def sample_units(
     cell_ends = {j: (model["starts"][span], model["stops"][span]) for j, span in columns.items()}
     prior = model["weights"]
     if schema.target in conditions and not schema.has_bands:
-        allowed = [np.arange(*interval) for interval in conditions[schema.target]]
-        prior = prior * np.isin(model["classes"], np.concatenate(allowed))
-    posterior, allowed, held = prior.copy(), {}, {}
+        classes = [np.arange(*interval) for interval in conditions[schema.target]]
+        prior = prior * np.isin(model["classes"], np.concatenate(classes))
+    posterior = prior.copy()
+    allowed: dict[int, np.ndarray] = {}
+    held: dict[int, np.ndarray] = {}
     for j in conditions.keys() & columns.keys():
         allowed[j] = _allowed_shares(*cell_ends[j], conditions[j])
         held[j] = model["cells"][:, columns[j]] @ allowed[j]

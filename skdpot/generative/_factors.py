@@ -170,10 +170,12 @@ def pair_target(
         Whether both columns have an order: a normal copula is the first guess. Otherwise it is
         independence. What noise and chance do not explain of the difference is added.
     """
-    observed, fine = counts / n_records, np.outer(*margins)
+    rows, columns = margins
+    observed, fine = counts / n_records, np.outer(rows, columns)
     parts = [np.bincount(*part) for part in zip(coarse, margins, strict=True)]
     if ordered:
-        fine = normal_table(*margins, _normal_correlation(observed, *parts, deviation / n_records))
+        correlation = _normal_correlation(observed, parts[0], parts[1], deviation / n_records)
+        fine = normal_table(rows, columns, correlation)
     guess = np.zeros(counts.shape)
     np.add.at(guess, (coarse[0][:, None], coarse[1]), fine)
     differences, noise = observed - guess, (deviation / n_records) ** 2 + guess / n_records
@@ -183,8 +185,8 @@ def pair_target(
     ratios = likely / np.maximum(guess, _TINY)
     # No pair is impossible.
     even = 1e-4
-    table = fine * ratios[coarse[0]][:, coarse[1]] + even * np.outer(*margins)
-    return fit_to_margins(table, *margins)
+    table = fine * ratios[coarse[0]][:, coarse[1]] + even * np.outer(rows, columns)
+    return fit_to_margins(table, rows, columns)
 
 
 def fit_factors(
@@ -251,7 +253,7 @@ def fit_factors(
     parities: list[np.ndarray] = []
     edges, factors = [], []
     for place, c in enumerate(order):
-        own, wanted = group_sums(cells[c], fine[c]), {}
+        own = group_sums(cells[c], fine[c])
         of_classes = (is_of_class * weights) @ own
         parents = [a for a in order[:place] if (a, c) in targets]
         parents.sort(key=lambda a: -_dependence(targets[a, c], margins[a], margins[c]))
@@ -334,7 +336,7 @@ def outstanding_parities(
 
 
 def parity_codes(
-    columns: Sequence[int], codes: Mapping[int, np.ndarray], halves: Sequence[np.ndarray]
+    columns: Any, codes: Mapping[int, np.ndarray], halves: Sequence[np.ndarray]
 ) -> np.ndarray:
     """Return the class of each row, doubled, plus whether the parity of these columns is odd."""
     odd = np.bitwise_xor.reduce([halves[j][codes[j]] for j in columns])
@@ -398,7 +400,7 @@ def draw_codes(
     uniforms, drawn, kept = rng.uniform(size=n), np.empty(n, dtype=np.int64), np.empty(n)
     golden_ratio, block = 0.6180339887498949, 2**15
     if evenly:
-        alike = np.lexsort([components, *(codes[a] for a in reversed(factors))])
+        alike = np.lexsort([components, *(codes[a] for a in reversed(list(factors)))])
         uniforms[alike] = (np.arange(n) * golden_ratio + rng.uniform()) % 1
     for start in range(0, n, block):
         part = slice(start, start + block)

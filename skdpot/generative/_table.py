@@ -382,7 +382,8 @@ def share_marginals(
     schema : TableSchema
         The declaration of the table.
     parities : bool, default=False
-        Whether parities of columns are released, unless there are too many columns.
+        Whether signs of halves are released: of pairs, with counts of the strong ones, and of
+        three and more columns, unless there are too many.
     totals : bool, default=False
         Whether columns are also counted in all classes together, if there are several classes.
     by_person : bool, default=False
@@ -465,6 +466,9 @@ def release_marginals(
         - ``"parities"`` of shape (n_subsets, n_classes), if they are released: sums of the parities
           of `scanned_subsets`, of up to ``"largest_parity"`` columns. ``"halves"`` has the half of
           its column in which each group is, and ``"parity_deviation"`` that of the noise.
+        - ``"strong_pairs"`` of shape (n_strong, 2), if any stand out by their signs: the columns.
+          ``"strong_counts"`` has the number of records in each pair of ``"strong_groups"`` of cells
+          in all classes together, and ``"strong_deviation"`` that of the noise.
         - ``"totals"`` of shape (n_cells,): the number of records of all classes in each cell, by
           all counts together, at least 0; ``"tails"`` of shape (n_cells,), of `empty_tails`.
         - With people, ``"sizes"``: of `release_sizes`. All other counts are of people then.
@@ -472,10 +476,11 @@ def release_marginals(
     Notes
     -----
     A record is in one cell of each of the `t` tables of a release, whose sensitivity is
-    ``sqrt(t)``. With people, each of the `k` rows of a person adds ``LARGEST_WEIGHT // k``, so that
-    a person adds at most the weight of a record to each table, and the sensitivity is
-    ``LARGEST_WEIGHT * sqrt(t)``. Cells and their groups are functions of earlier releases. A record
-    changes a parity by 1, in its class only.
+    ``sqrt(t)``; the noise is this times the noise multiplier, over the root of the share. With
+    people, each of the `k` rows of a person adds ``LARGEST_WEIGHT // k``, so that a person adds at
+    most the weight of a record to each table, and the sensitivity is ``LARGEST_WEIGHT * sqrt(t)``.
+    Cells, their groups and strong pairs are functions of earlier releases. A record changes a
+    parity by 1, in its class only, and the sum of signs of a pair by 1.
 
     Examples
     --------
