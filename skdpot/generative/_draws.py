@@ -1,7 +1,8 @@
 """Rows of a table, drawn from its model, with or without conditions.
 
 Within a component of a mixture, columns are independent. So the conditional probability of values,
-given others, is a sum over components, and conditional sampling is exact.
+given others, is a sum over components. Columns with factors of strong pairs are drawn after their
+parents; conditions on them choose among candidates by their weights.
 """
 
 import math

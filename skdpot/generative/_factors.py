@@ -398,18 +398,19 @@ def draw_codes(
     """
     n = len(components)
     uniforms, drawn, kept = rng.uniform(size=n), np.empty(n, dtype=np.int64), np.empty(n)
-    golden_ratio, block = 0.6180339887498949, 2**15
+    golden_ratio, block = 0.6180339887498949, 2**12
     if evenly:
-        alike = np.lexsort([components, *(codes[a] for a in reversed(list(factors)))])
+        # Short integers are sorted in linear time, and rows come in the order of components.
+        first = codes[next(iter(factors))] if factors else components
+        alike = np.argsort(first.astype(np.uint16), kind="stable")
         uniforms[alike] = (np.arange(n) * golden_ratio + rng.uniform()) % 1
     for start in range(0, n, block):
         part = slice(start, start + block)
         joint = own[components[part]]
         for a, factor in factors.items():
             joint *= factor[codes[a][part]]
-        totals = np.maximum(joint.sum(axis=1), _TINY)
         ladder = np.cumsum(joint * allowed, axis=1)
-        kept[part] = ladder[:, -1] / totals
+        kept[part] = ladder[:, -1] / np.maximum(joint.sum(axis=1), _TINY)
         passed = (ladder <= uniforms[part, None] * ladder[:, -1:]).sum(axis=1)
         drawn[part] = np.minimum(passed, own.shape[1] - 1)
     return drawn, kept
