@@ -3,9 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import multivariate_normal, norm
+from scipy.stats import kstest, multivariate_normal, norm
 
 from skdpot import DPSinkhornGenerator
+from skdpot.generative import _table as marginals
 from skdpot.generative._factors import (
     _fitted_factors,
     choose_pairs,
@@ -13,6 +14,11 @@ from skdpot.generative._factors import (
     normal_table,
     pair_target,
 )
+from skdpot.generative._table import release_marginals, share_marginals
+from skdpot.privacy.noise import make_source
+from skdpot.releases import SketchReleases
+from skdpot.tables import read_schema
+from tests.oracles.sketch import moved_by, transcript_of
 
 
 def test_the_table_of_a_normal_copula(rng):
@@ -132,3 +138,66 @@ def test_a_file_has_the_factors(generator, tmp_path):
         one._fitted.sample(2000, None, None, np.random.RandomState(0)) for one in (fitted, loaded)
     )
     pd.testing.assert_frame_equal(first, second)
+
+
+SCHEMA = read_schema({"a": range(8), "b": range(8), "c": ["x", "y"], "d": ["x", "y"]}, "d")
+
+
+def units_with_a_strong_pair(n):
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 8, n)
+    b = np.clip(a + rng.integers(-1, 2, n), 0, 7)
+    return np.column_stack([a, b, rng.integers(0, 2, (n, 2))])
+
+
+def release_of(units, noise=1.0, seed=0):
+    shares = share_marginals(SCHEMA, parities=True)
+    releases = SketchReleases(noise, shares, "add_remove", make_source(seed))
+    return release_marginals(units, SCHEMA, releases, parities=True)
+
+
+def moves_of_a_record():
+    """Return by how much a record more moves each release, of its sensitivity."""
+    units = units_with_a_strong_pair(2000)
+    first = transcript_of(lambda: release_of(units))
+    more = np.vstack([units, [7, 0, 1, 1]])
+    return moved_by(transcript_of(lambda: release_of(more), given=first), first)
+
+
+def test_a_record_moves_signs_and_strong_pairs_by_their_sensitivity(monkeypatch):
+    moved = moves_of_a_record()
+    assert moved["signs"] == pytest.approx(1) and moved["strong"] == pytest.approx(1)
+    honest = marginals.parity_sums
+    monkeypatch.setattr(marginals, "parity_sums", lambda *args: 2 * honest(*args))
+    assert moves_of_a_record()["signs"] > 1.9
+    monkeypatch.undo()
+    # A record that counts twice.
+    honest_tables = marginals.release_tables
+    monkeypatch.setattr(
+        marginals, "release_tables",
+        lambda releases, name, counts, whole: honest_tables(
+            releases, name, [count * 2 for count in counts] if name == "strong" else counts, whole
+        ),
+    )  # fmt: skip
+    assert moves_of_a_record()["strong"] > 1.9
+
+
+def test_the_noise_of_strong_pairs_is_as_declared():
+    units, errors = units_with_a_strong_pair(20_000), []
+    for seed in range(10):
+        found = release_of(units, 20.0, seed)
+        assert [0, 1] in found["strong_pairs"].tolist()
+        groups = np.split(found["strong_groups"], np.cumsum(found["n_cells"])[:-1])
+        exact = []
+        for a, b in found["strong_pairs"]:
+            size = groups[b].max() + 1
+            code = groups[a][units[:, a]] * size + groups[b][units[:, b]]
+            exact.append(np.bincount(code, minlength=(groups[a].max() + 1) * size))
+        shares = share_marginals(SCHEMA, parities=True)
+        share = shares["strong"] / sum(shares.values())
+        deviation = 20 * np.sqrt(len(exact) / share)
+        assert found["strong_deviation"][0] == pytest.approx(deviation)
+        errors.append((found["strong_counts"] - np.concatenate(exact)) / deviation)
+    assert kstest(np.concatenate(errors), "norm").pvalue > 1e-4
+    assert kstest(1.3 * np.concatenate(errors), "norm").pvalue < 1e-4
+    assert kstest(0.7 * np.concatenate(errors), "norm").pvalue < 1e-4
