@@ -30,21 +30,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except (ArithmeticError, ImportError, MemoryError, OSError, RuntimeError, TypeError,
                 ValueError) as error:  # fmt: skip
             # Notes say whether the ledger was charged.
-            _say(f"error: {_in_options(str(error))}", *getattr(error, "__notes__", ()))
+            # The options of a command line stand for arguments of Python.
+            text = str(error).replace("again=True", "--again")
+            text = text.replace("pass a smaller delta", "give a smaller --delta")
+            _say(f"error: {text}", *getattr(error, "__notes__", ()))
             return 1
         except KeyboardInterrupt as error:
             _say("interrupted.", *getattr(error, "__notes__", ()))
             # What shells return for an interrupted command.
             return 130
     return 0
-
-
-def _in_options(text: str) -> str:
-    """Return an error with the options of a command line instead of arguments of Python."""
-    options = {"again=True": "--again", "pass a smaller delta": "give a smaller --delta"}
-    for argument, option in options.items():
-        text = text.replace(argument, option)
-    return text
 
 
 def _demo(options: argparse.Namespace) -> None:

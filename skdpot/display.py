@@ -118,8 +118,15 @@ class SampleGridDisplay:
             )
         generators = generator if isinstance(generator, Mapping) else {None: generator}
         # All are checked before any draws: drawing may take seconds.
+        # Series and frames have `sample`, too, and draw private rows by it: they have no `fit`.
         for name, one in generators.items():
-            _check_draws(one, name)
+            if not all(callable(getattr(one, method, None)) for method in ("fit", "sample")):
+                # They may be private images, which are not quoted.
+                place = "" if name is None else f" for {name!r}"
+                raise TypeError(
+                    f"generators are fitted estimators that sample, got {type(one).__name__}"
+                    f"{place}; show real images with from_samples."
+                )
         # Several generators share one scale of brightness, that of the first.
         first = next(iter(generators.values()))
         if image_shape is None:
@@ -182,14 +189,13 @@ class SampleGridDisplay:
         blocks = X if isinstance(X, Mapping) else {None: (X, y)}
         pairs = [block if isinstance(block, tuple) else (block, None) for block in blocks.values()]
         chosen = [_first_of_each(images, targets, n_samples_per_class) for images, targets in pairs]
-        display = cls(
+        return cls(
             [images for images, _ in chosen],
             [targets for _, targets in chosen],
             image_shape=image_shape,
             labels=list(blocks),
             bounds=bounds,
-        )
-        return display.plot(ax)
+        ).plot(ax)
 
     def plot(self, ax: Any = None) -> "SampleGridDisplay":
         """Plot it again.
@@ -213,7 +219,11 @@ class SampleGridDisplay:
         """
         shape = _checked_shape(self.image_shape)
         samples = [_checked_images(X, shape) for X in self.samples]
-        low, high = self._range(samples)
+        if self.bounds is None:
+            low, high = min(map(np.min, samples)), max(map(np.max, samples))
+        else:
+            darkest, brightest = self.bounds
+            low, high = float(numbers(darkest).min()), float(numbers(brightest).max())
         # Between images, 8 % of their height can be seen, also where they are small.
         gap = max(1, round(0.08 * shape[0]))
         blocks = [
@@ -241,23 +251,6 @@ class SampleGridDisplay:
             place.spines[:].set_visible(False)
             place.set_title(label or "")
         return self
-
-    def _range(self, samples: Sequence[np.ndarray]) -> tuple[float, float]:
-        if self.bounds is None:
-            return min(sample.min() for sample in samples), max(sample.max() for sample in samples)
-        low, high = (numbers(bound) for bound in self.bounds)
-        return float(low.min()), float(high.max())
-
-
-def _check_draws(generator: Any, name: Any) -> None:
-    """Raise if an object draws no samples; it may be private images, which are not quoted."""
-    # Series and frames have `sample`, too, and draw private rows by it: they have no `fit`.
-    if not all(callable(getattr(generator, method, None)) for method in ("fit", "sample")):
-        place = "" if name is None else f" for {name!r}"
-        raise TypeError(
-            f"generators are fitted estimators that sample, got {type(generator).__name__}{place}; "
-            "show real images with from_samples."
-        )
 
 
 def _samples_of(generator: Any, n_samples: int) -> tuple[Any, Any]:
@@ -445,13 +438,12 @@ class GroupDistributionDisplay:
         if feature_names is None:
             numbered = [f"x{k}" for k in range(len(columns))]
             feature_names = ["prediction"] if len(columns) == 1 else numbered
-        display = cls(
+        return cls(
             columns,
             _columns_of(after),
             _labels(sensitive_features),
             feature_names=[str(name) for name in feature_names],
-        )
-        return display.plot(ax)
+        ).plot(ax)
 
     def plot(self, ax: Any = None) -> "GroupDistributionDisplay":
         """Plot it again.
@@ -900,14 +892,13 @@ class LedgerDisplay:
             unit = max(spent_by_unit, key=lambda total: spent_by_unit[total], default="record")
         # Units are never added up: each has the whole budget.
         entries = [entry for entry in ledger.entries() if entry.unit == unit]
-        display = cls(
+        return cls(
             [epsilon for epsilon, _ in ledger.spent_after_each(unit=unit)],
             [entry.label for entry in entries],
             epsilon=ledger.epsilon,
             delta=ledger.delta,
             unit=unit,
-        )
-        return display.plot(ax)
+        ).plot(ax)
 
     def plot(self, ax: Any = None) -> "LedgerDisplay":
         """Plot the charges.

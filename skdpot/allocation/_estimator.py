@@ -3,7 +3,6 @@
 doc/theory/releases.csv has the sensitivity, noise and proof of each release in one row.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from types import SimpleNamespace
@@ -158,7 +157,7 @@ def read_source_utilities(matrix: Any, shape: tuple[int, int], *, private: bool 
     If `private`, no value raises: NaN stands for those that are no numbers, or missing. They are
     read like X, so that columns of all types of libraries of tables become numbers.
     """
-    found = _as_doubles(lambda: _private_numbers(matrix) if private else matrix)
+    found = _as_doubles(matrix, private)
     if found is None:
         # Raised outside of the handler, whose error quotes what it could not read.
         raise ValueError("source_utilities holds values that are not real numbers.")
@@ -173,18 +172,16 @@ def read_source_utilities(matrix: Any, shape: tuple[int, int], *, private: bool 
     return found
 
 
-def _private_numbers(matrix: Any) -> Any:
-    with config_context(assume_finite=False):
-        return check_array(
-            as_numbers(matrix), accept_sparse="csr", dtype=np.float64, ensure_2d=False,
-            allow_nd=True, ensure_all_finite=False, ensure_min_samples=0, ensure_min_features=0,
-        )  # fmt: skip
-
-
-def _as_doubles(read: Callable[[], Any]) -> Any:
+def _as_doubles(matrix: Any, private: bool) -> Any:
     """Return an array or a CSR array of doubles, or None if that is impossible."""
     try:
-        matrix = read()
+        if private:
+            with config_context(assume_finite=False):
+                matrix = check_array(
+                    as_numbers(matrix), accept_sparse="csr", dtype=np.float64, ensure_2d=False,
+                    allow_nd=True, ensure_all_finite=False, ensure_min_samples=0,
+                    ensure_min_features=0,
+                )  # fmt: skip
         found = sparse.csr_array(matrix) if sparse.issparse(matrix) else np.asarray(matrix)
         # A cast would drop imaginary parts with a warning, which private values could raise.
         return None if np.iscomplexobj(found) else found.astype(np.float64)

@@ -642,7 +642,11 @@ class PrivateSinkhornDistance(BaseTransportDistance):
 
     def _plan_release(self, space, groups):
         settings = self._cost_settings(space, self.reg, self.divergence)
-        settings.check_divergence()
+        if settings.divergence == "sinkhorn" and settings.reg == 0:
+            raise ValueError(
+                "divergence='sinkhorn' removes the bias of regularisation, and needs reg > 0. "
+                "Use divergence='ot' for reg=0."
+            )
         if self.mechanism == "output":
             # The filler is public, and within the bounds of every cost.
             release = CostsRelease(settings, groups, space.middle, self.epsilon, self.delta)

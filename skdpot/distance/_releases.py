@@ -139,14 +139,6 @@ class CostSettings:
         with one_blas_thread(), bar as watched:
             return parallel(watched)
 
-    def check_divergence(self) -> None:
-        """Raise if the divergence does not exist for these settings."""
-        if self.divergence == "sinkhorn" and self.reg == 0:
-            raise ValueError(
-                "divergence='sinkhorn' removes the bias of regularisation, and needs reg > 0. "
-                "Use divergence='ot' for reg=0."
-            )
-
     def check_tolerance(self, tol: float, largest: tuple[int, int]) -> None:
         """Raise unless costs can be computed up to `tol`, for all data of at most these sizes."""
         # An error that is raised after the charge would depend on private records; so the worst
@@ -300,11 +292,7 @@ class CostsRelease(NoisyRelease):
 
 
 def make_grid(
-    low: np.ndarray,
-    high: np.ndarray,
-    groups: "LabelledGroups",
-    epsilon: float,
-    most_cells: int = 1024,
+    low: np.ndarray, high: np.ndarray, groups: "LabelledGroups", epsilon: float
 ) -> np.ndarray:
     """Return the points of a public grid: the middles of cells of equal width, in a box.
 
@@ -312,7 +300,7 @@ def make_grid(
     record by a share 1/g of the box, and the noise of g**d cells, of k parts, by ``g**d sqrt(k) /
     (epsilon n)`` of the mass. Both are of one size for ``g**(d + 1) = epsilon n / sqrt(k)``.
     """
-    d = len(low)
+    d, most_cells = len(low), 1024
     # Costs between all cells are held in memory: 128 MiB for 4,096.
     if 2**d > 4 * most_cells:
         raise ValueError(
@@ -394,10 +382,6 @@ class GridRelease(NoisyRelease):
         member = codes >= 0
         np.add.at(counts, (codes[member], cells[member]), 1.0)
         return counts
-
-    def add_noise(self, values: np.ndarray, source: Any) -> np.ndarray:
-        """Release counts, of all records or of one owner's, with all the noise that they need."""
-        return self._noise.run(values, source)
 
     def run(self, X, source):
         return self.read(self.add_noise(self.values(X, self.groups.codes), source))

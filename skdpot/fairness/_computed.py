@@ -203,7 +203,9 @@ def _line_of(
     weights, constant = _line(terms, codes[:, target])
     form = _OF_TWO.get(of, f"{of.__name__}({{}})")
     named = [names[j] for j in places]
-    text = _said(named if of is np.positive else [form.format(*named)], weights, constant)
+    pairs = zip(named if of is np.positive else [form.format(*named)], weights, strict=True)
+    parts = [term if weight == 1 else f"{weight:.6g} * {term}" for term, weight in pairs]
+    text = " + ".join(parts + [f"{constant:.6g}"] * (constant != 0)).replace("+ -", "- ")
     return places, partial(_weighted, of=of, weights=weights, constant=constant), text
 
 
@@ -267,13 +269,6 @@ def _line(terms: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, float]:
                 found = rounder
                 break
     return found[:-1], float(found[-1])
-
-
-def _said(terms: list[str], weights: np.ndarray, constant: float) -> str:
-    """Return a weighted sum in words."""
-    pairs = zip(terms, weights, strict=True)
-    parts = [term if weight == 1 else f"{weight:.6g} * {term}" for term, weight in pairs]
-    return " + ".join(parts + [f"{constant:.6g}"] * (constant != 0)).replace("+ -", "- ")
 
 
 def _may_be_steps(codes: np.ndarray, *, most_changes: float = 0.2) -> np.ndarray:

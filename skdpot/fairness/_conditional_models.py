@@ -69,18 +69,16 @@ def _cells(ends: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.searchsorted(ends[1:-1], values, side="right")
 
 
-def fit_scale(
-    values: np.ndarray, groups: np.ndarray, *, untied: float = 0.5, n_knots: int = 257
-) -> Scale:
+def fit_scale(values: np.ndarray, groups: np.ndarray) -> Scale:
     """Return the scale of a column that has at least two distinct values.
 
     Among several functions, it is the one for which groups are most nearly Gaussian with a common
-    variance. If more than the share `untied` of the rows have different values, values count as
-    untied, and their quantiles are the knots.
+    variance. If there are more different values than half of the rows, values count as untied, and
+    their quantiles are the knots.
     """
     lattice = np.unique(values)
-    if len(lattice) > untied * len(values):
-        shares = np.linspace(0, 1, min(n_knots, len(lattice)))
+    if len(lattice) > 0.5 * len(values):
+        shares = np.linspace(0, 1, min(257, len(lattice)))
         ends = np.unique(np.quantile(values, shares))
         scores = _best_scores(ends, values, values, groups)
         # The least number of decimals that represents all values.
@@ -299,18 +297,11 @@ class ColumnParts:
         return np.where(combined == _RARE, found, combined)
 
 
-def fit_parts(
-    column: Column,
-    codes: np.ndarray,
-    groups: np.ndarray,
-    *,
-    few: int = 12,
-    most_categories: int = 50,
-) -> ColumnParts:
+def fit_parts(column: Column, codes: np.ndarray, groups: np.ndarray) -> ColumnParts:
     """Return the parts of a column, fitted to these values.
 
-    A column with at most `few` different numbers or levels has only states. Of more than
-    `most_categories` categories, the most frequent ones are states, and all others are one state.
+    A column with at most 12 different numbers or levels has only states. Of more than 50
+    categories, the 49 most frequent ones are states, and all others are one state.
     """
     missing = np.nan if column.kind == NUMERIC else -1.0
     is_missing = _is_missing(codes, missing)
@@ -318,11 +309,11 @@ def fit_parts(
     values, counts = np.unique(present, return_counts=True)
     lacking = [np.nan] if is_missing.any() else []
     rare = present[:0]
-    if column.kind == NOMINAL and len(values) > most_categories:
-        frequent = np.sort(values[np.argsort(-counts, kind="stable")[: most_categories - 1]])
+    if column.kind == NOMINAL and len(values) > 50:
+        frequent = np.sort(values[np.argsort(-counts, kind="stable")[:49]])
         rare = present[~np.isin(present, frequent)]
         values = np.r_[frequent, _RARE]
-    if len(values) <= few or column.kind == NOMINAL:
+    if len(values) <= 12 or column.kind == NOMINAL:
         spread = np.std(present) if len(values) > 1 else 1.0
         ordered = column.kind != NOMINAL
         positions = np.zeros(len(values) + len(lacking))
@@ -421,20 +412,14 @@ class Linear:
 _Within = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-def fit_lines(
-    by_fold: np.ndarray,
-    *,
-    common_penalties: tuple[float, ...] = (1.0, 10.0, 100.0, 1000.0, 1e6),
-    penalties_by_group: tuple[float, ...] = (3.0, 10.0, 30.0, 100.0, 300.0),
-    n_differing: tuple[int, ...] = (4, 12, 48),
-    least_gain: float = 2.0,
-) -> Linear:
+def fit_lines(by_fold: np.ndarray) -> Linear:
     """Return the functions with the least error on held-out rows.
 
     `by_fold` has second moments, by fold and group, of a constant 1, the features, and the target.
-    Penalties are in rows. Of `n_differing` features slopes differ between groups, if that gains
-    more than `least_gain` variances of residuals.
+    Penalties are in rows. Slopes of some features differ between groups, if that gains more than
+    two variances of residuals.
     """
+    common_penalties = (1.0, 10.0, 100.0, 1000.0, 1e6)
     total = by_fold.sum(axis=0)
     # Without each fold, by subtraction: the rows are read once.
     starts = [_within(total - fold) for fold in by_fold]
@@ -444,12 +429,13 @@ def fit_lines(
     if by_fold.shape[-1] == 2 or by_fold.shape[1] == 1:
         return plain
     error, errors = _held_out(lines, by_fold), {}
-    for choice in itertools.product(n_differing, penalties_by_group):
+    # Numbers of features whose slopes differ, and penalties of the differences.
+    for choice in itertools.product((4, 12, 48), (3.0, 10.0, 30.0, 100.0, 300.0)):
         by_group = [_by_group(s, line, *choice) for s, line in zip(starts, lines, strict=True)]
         errors[choice] = _held_out(by_group, by_fold)
     best = min(errors, key=errors.__getitem__)
     variance = error / max(total[:, 0, 0].sum(), 1.0)
-    supported = error - errors[best] > least_gain * variance
+    supported = error - errors[best] > 2.0 * variance
     return _by_group(start, plain, *best) if supported else plain
 
 
@@ -582,21 +568,14 @@ class NumberModel:
 
 
 def fit_numbers(
-    scores: np.ndarray,
-    features: np.ndarray,
-    groups: np.ndarray,
-    folds: np.ndarray,
-    n_groups: int,
-    *,
-    n_knots: int = 257,
-    n_bins: int = 64,
-    pseudo_rows: tuple[float, ...] = (30.0, 100.0, 300.0, 1000.0),
+    scores: np.ndarray, features: np.ndarray, groups: np.ndarray, folds: np.ndarray, n_groups: int
 ) -> NumberModel:
     """Return the model of scores; `features` have a row for each feature.
 
-    Each group's distribution of residuals, in `n_bins`, is shrunk towards that of all groups, by as
-    many `pseudo_rows` as are best on held-out rows, or wholly.
+    Each group's distribution of residuals, in bins, is shrunk towards that of all groups, by as
+    many pseudo rows as are best on held-out rows, or wholly.
     """
+    n_knots, n_bins = 257, 64
     table = np.vstack([np.ones(len(scores)), features, scores])
     lines = fit_lines(moments(table, folds * n_groups + groups, n_groups))
     residuals = scores - lines.of(features)[groups, 0, np.arange(len(scores))]
@@ -616,7 +595,7 @@ def fit_numbers(
     def error(pseudo: float) -> float:
         return float((sizes * (_running(training, pseudo)[:, 1:] - found) ** 2).sum())
 
-    best = min((np.inf, *pseudo_rows), key=error)
+    best = min((np.inf, 30.0, 100.0, 300.0, 1000.0), key=error)
     quantiles = np.quantile(scores, np.linspace(0, 1, 16 * n_bins + 1))
     ends, found = np.linspace(0, 1, n_bins + 1), _running(training + tested, best)
     running = np.array([np.interp(grid, ends, of_group) for of_group in found])
@@ -702,37 +681,31 @@ def fit_states(
     folds: np.ndarray,
     n_groups: int,
     n_states: int,
-    *,
-    penalty: float = 3.0,
-    penalties_by_loss: tuple[float, ...] = (3.0, 30.0, 300.0, 1e6),
-    few_rows: int = 3000,
-    most_rows: int = 20_000,
-    rows_per_slope: int = 20,
 ) -> Linear:
     """Return the logits of states; slopes differ between groups if that lowers the held-out loss.
 
-    `features` have one row per feature; the `penalty` of common slopes is in rows. Up to `few_rows`
-    it is the one of `penalties_by_loss` with the least loss on held-out rows: with eight tables of
-    500 rows, this kept .003 more of the AUC of a target at the same AUC of the group. The model is
-    fitted to at most `most_rows`, or to `rows_per_slope` for each feature and group if that is
-    more.
+    `features` have one row per feature; the penalty of common slopes is in rows: 3, and up to 3,000
+    rows the one of several with the least loss on held-out rows: with eight tables of 500 rows,
+    this kept .003 more of the AUC of a target at the same AUC of the group. The model is fitted to
+    at most 20,000 rows, or to 20 for each feature and group if that is more.
     """
     # Half a row more of each, so that a state without rows has a logarithm.
     counts = np.bincount(states, minlength=n_states) + 0.5
     level = np.log(counts / counts.sum())
-    few = slice(0, max(most_rows, rows_per_slope * n_groups * len(features)))
+    few = slice(0, max(20_000, 20 * n_groups * len(features)))
     states, features, groups, folds = states[few], features[:, few], groups[few], folds[few]
     width, offset = len(features), np.broadcast_to(level[:, None], (n_states, len(states)))
     trained, tested = folds != N_FOLDS - 1, folds == N_FOLDS - 1
     known = features[:, trained], states[trained]
     new = features[:, tested], states[tested]
-    if width and len(states) <= few_rows:
+    penalty = 3.0
+    if width and len(states) <= 3000:
         # With few rows slopes are mostly chance, and a column may depend on no other.
         def held_out_loss(penalty: float) -> float:
             slopes = minimise(*known, offset[:, trained], np.full(width, penalty))[0]
             return _loss(Linear(level[None], slopes[None], False), *new, 0 * groups[tested])
 
-        penalty = min(penalties_by_loss, key=held_out_loss)
+        penalty = min((3.0, 30.0, 300.0, 1e6), key=held_out_loss)
     penalties = np.full(width, penalty)
     slopes, loss = minimise(features, states, offset, penalties)
     shifts = np.zeros((n_groups, n_states))

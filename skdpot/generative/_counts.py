@@ -285,10 +285,10 @@ def clear_cells(totals, noise, widths):
 def group_cells(
     counts: Sequence[np.ndarray],
     schema: TableSchema,
-    deviation: float,
+    n_groups: float,
     starts: Sequence[np.ndarray] | None = None,
 ) -> list[np.ndarray]:
-    """Return the group of each cell, for each column; pairs of columns are counted in groups.
+    """Return the group of each cell, about `n_groups` for each column.
 
     With a target of numbers, every group lies in one band. `starts` has the first unit of cells.
 
@@ -298,12 +298,9 @@ def group_cells(
     >>> from skdpot.generative._counts import group_cells
     >>> from skdpot.tables import read_schema
     >>> counts = np.array([50.0, 1.0, 2.0, 40.0])
-    >>> group_cells([counts], read_schema({"city": ["A", "B", "C", "D"]}), 5.0)
+    >>> group_cells([counts], read_schema({"city": ["A", "B", "C", "D"]}), 2)
     [array([0, 1, 1, 1])]
     """
-    # Noise may leave less than no records.
-    total = max(np.mean([count.sum() for count in counts]), 1.0)
-    n_groups = number_of_groups(total, schema.n_classes, deviation)
     groups = []
     for j, count in zip(schema.features, counts, strict=True):
         mass = np.maximum(count, 0.0)
@@ -354,12 +351,13 @@ def merge_cells(mass: np.ndarray, least: float) -> np.ndarray:
     return group
 
 
-def number_of_groups(n_records: float, n_classes: int, deviation: float) -> float:
+def number_of_groups(
+    n_records: float, n_classes: int, deviation: float, most_groups: int = 32
+) -> float:
     """Return about how many groups of cells a column has, where pairs are counted."""
     # Groups are so large that a pair of groups has about this number of deviations of the noise.
     pair_deviations = 0.5
     cell_size = pair_deviations * n_classes * max(deviation, 1.0)
-    most_groups = 32
     return float(np.clip(math.sqrt(n_records / cell_size), 2, most_groups))
 
 

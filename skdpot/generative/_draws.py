@@ -1,7 +1,8 @@
 """Rows of a table, drawn from its model, with or without conditions.
 
 Within a component of a mixture, columns are independent. So the conditional probability of values,
-given others, is a sum over components, and conditional sampling is exact.
+given others, is a sum over components. Columns with factors of strong pairs are drawn after their
+parents; conditions on them choose among candidates by their weights.
 """
 
 import math
@@ -12,6 +13,14 @@ from typing import Any
 import numpy as np
 
 from skdpot.generative._counts import merge_cells
+from skdpot.generative._factors import (
+    draw_codes,
+    factors_of,
+    firsts_of,
+    group_sums,
+    parity_codes,
+    standard_ranks,
+)
 from skdpot.generative._mixture import class_shares, column_slices, pair_counts
 from skdpot.generative._records import (
     SCORED_ROWS,
@@ -32,30 +41,22 @@ from skdpot.tables import NOMINAL, NUMERIC, TableSchema, write_table
 def draw_uniforms(rows: np.ndarray, rng: Any, *, evenly: bool = False) -> np.ndarray:
     """Return a number from 0 to 1 for each record.
 
-    If `evenly`, numbers are evenly spread over the records of each row; otherwise they are
-    independent of each other.
+    If `evenly`, numbers are evenly spread over the records of each row, and of adjacent rows:
+    multiples of the golden ratio. Otherwise they are independent of each other.
     """
     if not evenly:
         return rng.uniform(size=len(rows))
-    sizes = np.bincount(rows)
-    order = rng.permutation(len(rows))
+    order, golden_ratio = rng.permutation(len(rows)), 0.6180339887498949
     # Short integers are sorted in linear time.
-    keys = rows.astype(np.uint16) if len(sizes) <= 2**16 else rows
+    keys = rows.astype(np.uint16) if rows.max(initial=0) < 2**16 else rows
     order = order[np.argsort(keys[order], kind="stable")]
-    starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
-    offsets = np.repeat(rng.uniform(size=len(sizes)), sizes)
     uniforms = np.empty(len(rows))
-    uniforms[order] = (np.arange(len(rows)) - starts + offsets) / np.repeat(sizes, sizes)
+    uniforms[order] = (rng.uniform() + golden_ratio * np.arange(len(rows))) % 1
     return uniforms
 
 
 def draw_entries(
-    weights: np.ndarray,
-    rows: np.ndarray,
-    rng: Any,
-    *,
-    evenly: bool = False,
-    row_shares: np.ndarray | None = None,
+    weights: np.ndarray, rows: np.ndarray, rng: Any, *, evenly: bool = False
 ) -> np.ndarray:
     """Return an entry for each record, with a probability proportional to those of its row.
 
@@ -68,12 +69,9 @@ def draw_entries(
     rng : RandomState
         Source of randomness.
     evenly : bool, default=False
-        Whether totals are as expected: of each entry in each row, and of each entry in all rows.
-        They differ by few records at most, and each record is drawn almost as if it were the only
-        one. Otherwise records do not depend on each other.
-    row_shares : ndarray of shape (n_rows,), default=None
-        The share of the records that each row is expected to have, for even draws. None is for the
-        share it has.
+        Whether totals are nearly as expected, of each entry in each row and in all rows, while each
+        record is drawn almost as if it were the only one. Otherwise records do not depend on each
+        other.
 
     Returns
     -------
@@ -89,7 +87,7 @@ def draw_entries(
     array([1, 0, 0])
     >>> weights, rows = np.full((50, 2), 0.5), np.arange(50)
     >>> np.bincount(draw_entries(weights, rows, rng, evenly=True))
-    array([25, 25])
+    array([24, 26])
     """
     n_entries = weights.shape[1]
     cumulated = np.cumsum(weights, axis=1)
@@ -101,60 +99,7 @@ def draw_entries(
     # Rounding moves no number to the next integer, where entries of no weight are.
     uniforms = draw_uniforms(rows, rng, evenly=evenly)
     places = np.minimum(uniforms, largest_uniform) + 2 * rows
-    entries = np.searchsorted(ladder.ravel(), places, side="right") - rows * n_entries
-    if not evenly:
-        return entries
-    shares = shares_of_rows(weights)
-    sizes = np.bincount(rows, minlength=len(weights))
-    expected = (sizes if row_shares is None else len(rows) * row_shares) @ shares
-    # One offset for all rounds each total up or down, so that it is as expected on average.
-    wanted = np.diff(np.floor(np.cumsum(expected) + rng.uniform()), prepend=0)
-    surplus = (np.bincount(entries, minlength=n_entries) - wanted).astype(np.int64)
-    keys = rows * n_entries + entries
-    counts = np.bincount(keys, minlength=weights.size).reshape(weights.shape)
-    moved, takers = _moves(surplus, counts, shares, rng)
-    entries[_some_records(keys, moved, weights.size, rng)] = takers
-    return entries
-
-
-def _moves(surplus, counts, shares, rng):
-    """Return from which entries of which rows records are moved, in order, and where to.
-
-    Records move to an entry that is near in the order, which rows that have the first are likely to
-    have. A row is chosen with the probability with which independent draws would make this move.
-    The opposite move is about as likely, so rows hardly gain entries on average.
-    """
-    givers, takers = (
-        np.repeat(np.arange(len(surplus)), np.maximum(sign * surplus, 0)) for sign in (1, -1)
-    )
-    moves = []
-    # No record is moved to an entry that fewer than this number would have, if all records of its
-    # entry were drawn again.
-    least_chance = 0.1
-    for giver, taker in zip(givers, takers, strict=False):
-        ladder = np.cumsum(counts[:, giver] * shares[:, taker])
-        if ladder[-1] >= least_chance:
-            row = np.searchsorted(ladder, rng.uniform() * ladder[-1], side="right")
-            counts[row, giver] -= 1
-            moves.append((row * len(surplus) + giver, taker))
-    return np.array(sorted(moves), dtype=np.int64).reshape(-1, 2).T
-
-
-def _some_records(keys, wanted, n_keys, rng):
-    """Return a record of each wanted key, at random and all different; keys are sorted."""
-    is_wanted = np.zeros(n_keys, dtype=bool)
-    is_wanted[wanted] = True
-    records = rng.permutation(np.flatnonzero(is_wanted[keys]))
-    records = records[np.argsort(keys[records], kind="stable")]
-    ranks = np.arange(len(wanted)) - np.searchsorted(wanted, wanted)
-    return records[np.searchsorted(keys[records], wanted) + ranks]
-
-
-def standard_ranks(shares):
-    """Return the mean rank of each group of cells with these shares, with mean 0 and variance 1."""
-    ranks = np.cumsum(shares) - shares / 2
-    ranks -= shares @ ranks / shares.sum()
-    return ranks / max(math.sqrt(shares @ ranks**2 / shares.sum()), 1e-9)
+    return np.searchsorted(ladder.ravel(), places, side="right") - rows * n_entries
 
 
 def shares_of_rows(weights):
@@ -245,38 +190,76 @@ def sample_units(
     cell_ends = {j: (model["starts"][span], model["stops"][span]) for j, span in columns.items()}
     prior = model["weights"]
     if schema.target in conditions and not schema.has_bands:
-        allowed = [np.arange(*interval) for interval in conditions[schema.target]]
-        prior = prior * np.isin(model["classes"], np.concatenate(allowed))
+        classes = [np.arange(*interval) for interval in conditions[schema.target]]
+        prior = prior * np.isin(model["classes"], np.concatenate(classes))
     posterior = prior.copy()
+    allowed: dict[int, np.ndarray] = {}
+    held: dict[int, np.ndarray] = {}
     for j in conditions.keys() & columns.keys():
-        probability = model["cells"][:, columns[j]] @ _allowed_shares(*cell_ends[j], conditions[j])
+        allowed[j] = _allowed_shares(*cell_ends[j], conditions[j])
+        held[j] = model["cells"][:, columns[j]] @ allowed[j]
         # A value that no component has, as in an empty tail, does not change the posterior.
-        posterior *= probability if probability.any() else 1.0
-    of_labels, labels = _component_weights(posterior, prior, model["classes"], n_samples, labels)
+        posterior *= held[j] if held[j].any() else 1.0
+    features = list(columns)
+    factors = factors_of(model) if "edges" in model else {}
+    # The posterior leaves factors out. So conditions on their columns choose among candidates.
+    n_candidates = 16 if any(features[c] in allowed for c in factors) else 1
+    n_rows = n_samples * n_candidates
+    labels = labels if labels is None else np.repeat(labels, n_candidates)
+    of_labels, labels = _component_weights(posterior, prior, model["classes"], n_rows, labels)
     # Trees find a parity because, by chance, a column or a pair is slightly informative about the
     # target.
-    even_components = evenly and "n_parities" not in model
-    components = draw_entries(of_labels, labels, rng, evenly=even_components)
-    label_counts = np.bincount(labels, minlength=len(of_labels))
-    component_shares = label_counts / max(len(labels), 1) @ of_labels
+    evenly = evenly and not model.get("parities", np.zeros(0)).any()
+    components = draw_entries(of_labels, labels, rng, evenly=evenly)
     # Records are drawn faster in the order of their components.
     order = np.argsort(components, kind="stable")
     components = components[order]
-    units = np.empty((n_samples, len(schema.columns)), dtype=np.int64, order="F")
+    units = np.empty((n_rows, len(schema.columns)), dtype=np.int64, order="F")
     if schema.target is not None and not schema.has_bands:
         units[order, schema.target] = model["classes"][components]
-    for j, span in columns.items():
-        cells, column = model["cells"][:, span], schema.columns[j]
+    fine, halves = [], []
+    if factors:
+        ends = np.cumsum(model["n_cells"])[:-1]
+        fine = np.split(model["fine"], ends)
+        cell_halves = np.split(model["halves"], ends)
+        halves = [firsts_of(*part) for part in zip(cell_halves, fine, strict=True)]
+    codes, fits = {-1: model["classes"][components]}, np.ones(n_rows)
+    for c in model["order"].tolist() if factors else range(len(features)):
+        j = features[c]
+        cells, rows, weights = model["cells"][:, columns[j]], components, prior
+        if c in factors:
+            for parent in factors[c]:
+                if parent < -1:
+                    others = np.flatnonzero(model["parities"][-2 - parent])
+                    codes[parent] = parity_codes(others, codes, halves)
+            # First a group of cells, given the parents, and then a cell of it.
+            within = (fine[c] == np.arange(fine[c].max() + 1)[:, None]) * (prior @ cells)
+            within = _with_fallback(within, fine[c] == np.arange(len(within))[:, None])
+            shares = shares_of_rows(within)
+            own, of_groups = (
+                group_sums(cells, fine[c]),
+                shares @ allowed.get(j, np.ones(len(fine[c]))),
+            )
+            rows, kept = draw_codes(
+                own, components, factors[c], codes, rng, of_groups, evenly=evenly
+            )
+            if j in allowed:
+                fits[order] *= kept / np.maximum(held[j][components], 1e-300)
+            codes[c], cells = rows, shares
+            weights = within.sum(axis=1)
         units[order, j] = draw_column(
-            column, cell_ends[j], cells, prior, components, rng, conditions.get(j),
-            evenly=evenly, row_shares=component_shares,
+            schema.columns[j], cell_ends[j], cells, weights, rows, rng, conditions.get(j),
+            evenly=evenly,
         )  # fmt: skip
-    return units
+        if factors and c not in factors:
+            codes[c] = fine[c][np.searchsorted(cell_ends[j][1], units[order, j], side="right")]
+    if n_candidates == 1:
+        return units
+    chosen = draw_entries(fits.reshape(n_samples, n_candidates), np.arange(n_samples), rng)
+    return units[np.arange(n_samples) * n_candidates + chosen]
 
 
-def draw_column(
-    column, ends, cells, weights, rows, rng, intervals=None, *, evenly=False, row_shares=None
-):
+def draw_column(column, ends, cells, weights, rows, rng, intervals=None, *, evenly=False):
     """Return a unit of a column for each record.
 
     Parameters
@@ -295,7 +278,7 @@ def draw_column(
         Source of randomness.
     intervals : list of (int, int), default=None
         The allowed units; None for all.
-    evenly, row_shares : object
+    evenly : bool, default=False
         As of `draw_entries`.
 
     Returns
@@ -318,7 +301,7 @@ def draw_column(
     allowed = _allowed_shares(starts, stops, intervals)
     # A row without any allowed cell gets all allowed units with equal probability.
     entry_weights = _with_fallback(cells * allowed, allowed * (stops - starts))
-    chosen = draw_entries(entry_weights, rows, rng, evenly=evenly, row_shares=row_shares)
+    chosen = draw_entries(entry_weights, rows, rng, evenly=evenly)
     heaps = _heaps(column, starts, stops, weights @ cells)[chosen]
     uniforms = draw_uniforms(chosen, rng, evenly=evenly)
     units = draw_units(starts[chosen], stops[chosen], intervals, uniforms)

@@ -9,16 +9,15 @@ Bayes moves them towards the counts of all classes together: a difference that n
 removed. Bands of a target of numbers are left as they are.
 """
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import partial
 from itertools import combinations
 
 import numpy as np
 
 from skdpot._sklearn_compat import one_thread_unless
-from skdpot.generative._counts import kept_shares, mixture_parities, scanned_subsets, standing_out
+from skdpot.generative._counts import kept_shares
+from skdpot.generative._factors import fit_factors, fit_to_margins
 from skdpot.tables import TableSchema
 from skdpot.transport import nearest_distribution
 
@@ -85,60 +84,6 @@ def rate_of_step(step, n_iter):
 _PENALTY = 2.0
 
 
-@dataclass(frozen=True, eq=False)
-class JointTable:
-    """The known dependence of several columns.
-
-    Parameters
-    ----------
-    columns : tuple of int
-        Positions of the columns.
-    members : list of ndarray of shape (n_groups, n_parts)
-        Which part of its column each group is in, as 1 in a row of zeros.
-    target : float
-        The mean of the contrast.
-    deviation : float
-        Of the noise of the target.
-    contrast : ndarray of shape (n_cells,)
-        The parity of each combination of parts.
-    """
-
-    columns: tuple
-    members: list
-    target: object
-    deviation: float
-    contrast: object
-
-    def products(self, parts):
-        """Return, of each component, the shares of combinations of the first columns."""
-        products = [np.ones((len(parts[0]), 1), dtype=parts[0].dtype)]
-        for part in parts:
-            products.append((products[-1][:, :, None] * part[:, None, :]).reshape(len(part), -1))
-        return products
-
-    def parts(self, profiles, slices):
-        """Return, of each component, the shares of the parts of each column."""
-        each = zip(self.columns, self.members, strict=True)
-        return [profiles[:, slices[j]] @ member for j, member in each]
-
-    def errors(self, shares):
-        """Return by how much shares of all combinations are off the target."""
-        return (shares @ self.contrast - self.target) * self.contrast
-
-    def add_slopes(self, slopes, profiles, weights, slices):
-        """Add the gradient per unit of a component's weight, and return the gradient of weights."""
-        parts = self.parts(profiles, slices)
-        *products, combined = self.products(parts)
-        inner = np.float32(self.deviation**-2) * self.errors(weights[:, 0] @ combined)[None]
-        for i in range(len(parts) - 1, -1, -1):
-            n_parts = parts[i].shape[1]
-            inner = inner.reshape(len(inner), -1, n_parts)
-            part_slopes = (products[i][:, :, None] * inner).sum(axis=1)
-            slopes[:, slices[self.columns[i]]] += part_slopes @ self.members[i].T
-            inner = (inner * parts[i][:, None, :]).sum(axis=2)
-        return inner
-
-
 def penalty_of(n_columns):
     """Return how strongly components of this many columns are pulled together.
 
@@ -156,18 +101,7 @@ def penalty_of(n_columns):
     return _PENALTY * min((n_columns - 1) / many_columns, 1.0) ** 3
 
 
-def fit_mixture(
-    singles,
-    pairs,
-    deviations,
-    n_components,
-    n_iter,
-    rng,
-    *,
-    start=None,
-    joints=(),
-    penalty=_PENALTY,
-):
+def fit_mixture(singles, pairs, deviations, n_components, n_iter, rng, *, penalty=_PENALTY):
     """Return the mixture whose marginals are nearest to those given, in units of their noise.
 
     Parameters
@@ -186,11 +120,6 @@ def fit_mixture(
         Number of steps of Adam.
     rng : RandomState
         Of which the first guess is made.
-    start : tuple of (ndarray, ndarray), default=None
-        Weights and profiles, as they are returned: the first guess.
-    joints : sequence of JointTable
-        The known dependence of more than two columns. Components of the first guess are split where
-        it has less of it.
     penalty : float, default=2.0
         How strongly components are pulled together, over the noise of pairs.
 
@@ -230,15 +159,9 @@ def fit_mixture(
     precisions = pair_tables(np.broadcast_to(1 / np.square(deviations[1]), pairs.shape), sizes)
     n_cells = len(pairs) + len(means)
     penalty = np.float32(penalty / np.max(deviations[1]))
-    least_profile = 1e-4
-    if start is None:
-        # Components start apart at random: equal ones would have equal gradients, and stay equal.
-        logits = np.log(np.maximum(means, 1e-4)) + rng.normal(size=(n_components, len(means)))
-        heights = 0.1 * rng.normal(size=(n_components, 1))
-    else:
-        weights, profiles = _split(start, joints, columns)
-        logits = np.log(np.maximum(profiles, least_profile))
-        heights = np.log(np.maximum(weights[:, None], least_profile * (1 / len(weights))))
+    # Components start apart at random: equal ones would have equal gradients, and stay equal.
+    logits = np.log(np.maximum(means, 1e-4)) + rng.normal(size=(n_components, len(means)))
+    heights = 0.1 * rng.normal(size=(n_components, 1))
     # In single precision, which halves the time: noise is far larger than rounding errors.
     state = [logits.astype(np.float32), heights.astype(np.float32)]
     moments = [(np.zeros_like(part), np.zeros_like(part)) for part in state]
@@ -253,8 +176,6 @@ def fit_mixture(
             single_errors = single_precisions * (weighed.sum(axis=0) - means)
             pair_slopes = profiles @ (errors + errors.T)
             slopes = ((0.5 * pair_slopes + single_errors) * profiles).sum(axis=1, keepdims=True)
-            for joint in joints:
-                slopes += joint.add_slopes(pair_slopes, profiles, weights, columns)
             # Per unit of its weight, so that a light component learns as fast as a heavy one.
             gradients = [
                 through_softmax(pair_slopes + single_errors, profiles, columns)
@@ -273,115 +194,6 @@ def _pull_gradient(profiles, mean, columns):
     least_share = np.float32(1e-9)
     ratios = np.maximum(profiles, least_share) / np.maximum(mean, least_share)
     return through_softmax(np.log(ratios), profiles, columns)
-
-
-def _split(mixture, joints, columns):
-    """Return a mixture with more components, which fits joint tables better."""
-    weights, profiles = mixture
-    labels, n_first = np.zeros(len(weights), dtype=np.int64), len(weights)
-    # Largest number of components that a split adds, and largest share that a table splits.
-    most_added = 300
-    most_split = 0.9
-    least_split = 0.02
-    for joint in joints:
-        combined = joint.products(joint.parts(profiles, columns))[-1]
-        lacking = -joint.errors(weights @ combined)
-        lacking = np.maximum(lacking / len(lacking), 0.0)
-        share = min(2 * lacking.sum(), most_split)
-        if share < least_split:
-            continue
-        cells = np.flatnonzero(lacking)
-        n_left = most_added + n_first - len(weights)
-        # Each table splits the components of every earlier split on their own, so that their
-        # dependence stays. Where these would be too many, it splits all of them together.
-        if len(cells) * (labels.max() + 1) > n_left:
-            labels[:] = 0
-        if len(cells) > n_left:
-            break
-        added = [
-            _restricted(joint, columns, weights, profiles, combined, labels == label, cells)
-            for label in np.unique(labels)
-        ]
-        shares = np.concatenate([new[0] for new in added]) * np.tile(lacking[cells], len(added))
-        weights = np.concatenate([(1 - share) * weights, share * shares / shares.sum()])
-        profiles = np.concatenate([profiles, *(new[1] for new in added)])
-        new = labels.max() + 1 + np.arange(len(shares))
-        labels = np.concatenate([labels, new])
-    return weights, profiles
-
-
-def _restricted(joint, columns, weights, profiles, combined, selected, cells):
-    """Return one component for each cell of a table, as components of a label are within it."""
-    masses = (weights[:, None] * combined)[selected][:, cells]
-    totals = np.maximum(masses.sum(axis=0), 1e-30)
-    components = (masses / totals).T @ profiles[selected]
-    shape = [member.shape[1] for member in joint.members]
-    parts = np.unravel_index(cells, shape)
-    for j, member, part in zip(joint.columns, joint.members, parts, strict=True):
-        restricted = components[:, columns[j]] * member.T[part] + 1e-12 * member.T[part]
-        components[:, columns[j]] = restricted / restricted.sum(axis=1, keepdims=True)
-    return np.full(len(cells), weights[selected].sum()), components
-
-
-def joint_tables(
-    released: Mapping[str, np.ndarray],
-    columns: Sequence[np.ndarray],
-    n_records: np.ndarray,
-    fitted: Sequence[tuple[np.ndarray, np.ndarray]],
-) -> list[list[JointTable]] | None:
-    """Return the dependence of more than two columns in each class that its mixture lacks.
-
-    `n_records` of shape (n_classes,) is about the number of records of each class. `fitted` has the
-    mixture of each class from pairs only, as `fit_mixture` returns it. None means that there is
-    nothing.
-    """
-    if "parities" not in released:
-        return None
-    sizes = [released["groups"][column].max() + 1 for column in columns]
-    halves = np.split(released["halves"], np.cumsum(sizes)[:-1])
-    subsets = scanned_subsets(len(sizes), int(released["largest_parity"][0]))
-    predicted = [
-        mixture_parities(weights, _mean_signs(profiles, halves), subsets)
-        for weights, profiles in fitted
-    ]
-    deviations = np.sqrt(released["parity_deviation"][0] ** 2 + n_records) / n_records
-    parities = released["parities"] / n_records
-    # A column whose groups are all in one half has no sign; its parities are set to predicted ones.
-    has_sign = np.array([half.min() < half.max() for half in halves])
-    is_unknown = ~np.concatenate([has_sign[group].all(axis=1) for group in subsets])
-    parities[is_unknown] = np.transpose(predicted)[is_unknown]
-    outstanding = standing_out(parities, np.transpose(predicted), deviations, n_records, subsets)
-    members = [np.eye(2, dtype=np.float32)[half] for half in halves]
-    # Parities that stand out are not due to chance, and count as much as the most precise pairs.
-    pair_noise = max(released["deviations"][1], 1.0) / n_records
-    if not outstanding:
-        return None
-    return [
-        [
-            JointTable(
-                subset,
-                [members[j] for j in subset],
-                np.float32(mean[c]),
-                pair_noise[c],
-                _parity_contrast(len(subset)),
-            )
-            for subset, mean in outstanding
-        ]
-        for c in range(len(fitted))
-    ]
-
-
-def _mean_signs(profiles, halves):
-    """Return the mean sign of each column in each component."""
-    parts = np.split(profiles, np.cumsum([len(half) for half in halves])[:-1], axis=1)
-    signs = [part @ (1 - 2 * half) for part, half in zip(parts, halves, strict=True)]
-    return np.column_stack(signs)
-
-
-def _parity_contrast(n_columns):
-    """Return the parity of each combination of halves."""
-    n_upper = np.bitwise_count(np.arange(2**n_columns))
-    return np.where(n_upper % 2, -1, 1).astype(np.float32)
 
 
 _TINY_SHARE = 1e-9
@@ -457,7 +269,7 @@ def pool_classes(
         common_shares = nearest_distribution(table.sum(axis=0).ravel() / n_records)
         common_table = common_shares.reshape(table.shape[1:]) + _TINY_SHARE
         class_margins = zip(margins[a], margins[b], strict=True)
-        expected = np.array([_fit_to_margins(common_table, *m).ravel() for m in class_margins])
+        expected = np.array([fit_to_margins(common_table, *m).ravel() for m in class_margins])
         noise = np.full(expected.shape[1], pair_noise**2)
         # Differences in pairs are judged by the cells with the least noise. A dependence that is
         # repaired by mistake reveals the group more clearly than one that is left unchanged.
@@ -527,16 +339,6 @@ def _pooled_shares(
     return pooled, np.sqrt(weights**2 * class_variances + (1 - weights) ** 2 * common_variance)
 
 
-def _fit_to_margins(table: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return a table scaled to these sums of rows and columns: iterative proportional fitting."""
-    # Rounds of iterative proportional fitting of a table to its margins.
-    n_rounds = 10
-    for _ in range(n_rounds):
-        table = table * (rows / np.maximum(table.sum(axis=1), _TINY_SHARE))[:, None]
-        table = table * (columns / np.maximum(table.sum(axis=0), _TINY_SHARE))
-    return table / max(table.sum(), _TINY_SHARE)
-
-
 # The even part of every distribution of a column, and of classes: no declared value is impossible.
 _EVEN_SHARE = 1e-6
 # The smallest number of records of a class; counts are divided by it.
@@ -578,7 +380,7 @@ def fit_table(
           and its class.
         - ``"cells"`` of shape (n_components, n_cells): the distribution of each column in each
           component.
-        - ``"n_parities"`` of shape (): how many parities it was fitted to, where there are any.
+        - All that `fit_factors` returns.
 
     Examples
     --------
@@ -612,7 +414,7 @@ def fit_table(
     tails = released.get("tails", np.zeros(len(released["groups"]), dtype=bool))
     counts = np.where(tails[:, None], 0.0, released["counts"])
     released = {**released, "counts": counts, "tails": tails}
-    fitted, n_parities = _fit_classes(
+    fitted = _fit_classes(
         released, columns, class_sizes, pair_noise, shares, n_components, n_iter, pooled=pooled
     )
     weights = np.concatenate([shares[c] * mixture[0] for c, mixture in enumerate(fitted)])
@@ -629,7 +431,7 @@ def fit_table(
         "classes": np.repeat(np.arange(n_classes), [len(mixture[0]) for mixture in fitted]),
         "cells": cells,
     }
-    return model | ({"n_parities": np.array(n_parities)} if n_parities else {})
+    return model if pooled else model | fit_factors(released, schema, model)
 
 
 def _sizes_of_classes(released, columns):
@@ -646,7 +448,7 @@ def _sizes_of_classes(released, columns):
 def _fit_classes(
     released, columns, class_sizes, pair_noise, shares, n_components, n_iter, *, pooled
 ):
-    """Return the weights and profiles of the mixture of each class, and the number of parities.
+    """Return the weights and profiles of the mixture of each class.
 
     `pair_noise` is that of the shares of pairs in each class. If `pooled`, classes are the groups
     of a map, and all mixtures have the same size: differences that are only noise would reveal the
@@ -655,25 +457,14 @@ def _fit_classes(
     n_classes = len(class_sizes)
     fractions = np.full(n_classes, 1 / n_classes) if pooled else shares
     fit = fit_mixture if pooled else partial(fit_mixture, penalty=penalty_of(len(columns)))
-    targets, fitted = [], []
+    fitted = []
     for c, (class_size, noise) in enumerate(zip(class_sizes, pair_noise, strict=True)):
         # The same draws for every class: mixtures differ only where counts do.
         rng = np.random.RandomState(0)
         n_parts = max(round(n_components * (0.5 / n_classes + 0.5 * fractions[c])), 2)
         singles, pairs, deviations = _class_targets(released, columns, c, class_size, noise)
-        if not pooled and len(columns) > 1:
-            divisors = _noise_divisors(singles, pairs, deviations[1])
-            deviations = deviations[0], deviations[1] / divisors
-        targets.append((singles, pairs, deviations))
         fitted.append(fit(singles, pairs, deviations, n_parts, n_iter, rng))
-    joints = joint_tables(released, columns, class_sizes, fitted)
-    if joints is None:
-        return fitted, 0
-    fitted = [
-        fit(*target, 0, n_iter, rng, start=start, joints=tables)
-        for target, start, tables in zip(targets, fitted, joints, strict=True)
-    ]
-    return fitted, len(joints[0])
+    return fitted
 
 
 def class_shares(model: Mapping[str, np.ndarray], n_classes: int) -> np.ndarray:
@@ -709,26 +500,6 @@ def _class_targets(released, columns, c, n_records, pair_noise):
     noise = np.sqrt(np.concatenate(n_cells)) * max(released["deviations"][0], 1.0) / n_records
     pairs = released["pairs"].reshape(-1, released["counts"].shape[1])[:, c] / n_records
     return singles, pairs, (noise, pair_noise)
-
-
-def _noise_divisors(singles, pairs, deviations):
-    """Return the divisor of the noise of each entry: more than 1 where pairs clearly depend.
-
-    The penalty that pulls components together suits the noise of weak pairs, and would hide a part
-    of strong dependence.
-    """
-    deviations = np.broadcast_to(deviations, pairs.shape)
-    divisors, start = np.ones(len(pairs)), 0
-    # The largest factor by which the noise of pairs with a clear dependence is divided.
-    most_clear = 2.0
-    for single, other in combinations(singles, 2):
-        block = slice(start, start + len(single) * len(other))
-        differences = pairs[block] - np.outer(single, other).ravel()
-        excess = np.mean((differences / deviations[block]) ** 2) - 1
-        # Noise alone would have an excess of about 0, and stays as it is.
-        divisors[block] = math.sqrt(np.clip(excess, 1.0, most_clear))
-        start = block.stop
-    return divisors
 
 
 def _cell_profiles(profiles, released, columns, c):

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.stats import chi2
 
 from skdpot.generative._draws import ReleasedTable
+from skdpot.generative._factors import group_sums
 from skdpot.generative._records import FittedRecords
 from skdpot.privacy.report import Report, Section
 
@@ -281,7 +282,7 @@ def _count_fits(table: ReleasedTable) -> tuple[list[Fit], list[Fit]]:
         columns.append(
             _fit_of((name,), count, expected, noise_of_columns, n_records, n_tables, associations)
         )
-    sums = [_group_shares(cell, group) for cell, group in zip(cells, groups, strict=True)]
+    sums = [group_sums(cell, group) for cell, group in zip(cells, groups, strict=True)]
     fits, start = [], 0
     for a, b in combinations(range(len(names)), 2):
         expected = _joint_shares([sums[a], sums[b]], weights)
@@ -323,11 +324,6 @@ def _associations(
     kept = math.sqrt(max(1 - chance / squares, 0.0)) if squares else 0.0
     seen = min(kept * float(np.abs(released).sum()) / 2, 1.0)
     return seen, float(np.abs(modelled).sum()) / 2
-
-
-def _group_shares(cells: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Return the probability of each group of a column in each component."""
-    return np.column_stack([cells[:, group == g].sum(axis=1) for g in range(group.max() + 1)])
 
 
 def _joint_shares(parts: Sequence[np.ndarray], weights: Sequence[np.ndarray]) -> np.ndarray:

@@ -76,7 +76,11 @@ class Agreement:
                 f"{type(estimator).__name__} has no parts. A FairBarycenterPreprocessor, a "
                 "PrivateSinkhornDistance and a DPSinkhornGenerator have some."
             )
-        self.owners = _checked_names(owners)
+        self.owners = () if isinstance(owners, str) else tuple(owners)
+        if len(self.owners) < 2 or not all(isinstance(one, str) and one for one in self.owners):
+            raise ValueError("owners must be the names of two or more owners, as texts.")
+        if len(set(self.owners)) < len(self.owners):
+            raise ValueError(f"the names of owners must differ, got {list(self.owners)}.")
         self.n_records = int(n_records)
         if hasattr(columns, "shape"):
             columns = list(getattr(columns, "columns", ())) or columns.shape[1]
@@ -185,15 +189,6 @@ class Agreement:
 
     def __repr__(self) -> str:
         return f"<Agreement {self.digest[:16]} of {len(self.owners)} owners>"
-
-
-def _checked_names(owners: Sequence[str]) -> tuple[str, ...]:
-    names = () if isinstance(owners, str) else tuple(owners)
-    if len(names) < 2 or not all(isinstance(name, str) and name for name in names):
-        raise ValueError("owners must be the names of two or more owners, as texts.")
-    if len(set(names)) < len(names):
-        raise ValueError(f"the names of owners must differ, got {list(names)}.")
-    return names
 
 
 def _as_json(value: Any) -> Any:

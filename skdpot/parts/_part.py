@@ -117,7 +117,13 @@ def make_part(
     if not isinstance(ledger, PrivacyLedger):
         raise TypeError(f"ledger must be the owner's PrivacyLedger, got {type(ledger).__name__}.")
     target = Path(path)
-    _refuse_own_file(ledger, target)
+    # A part must not replace a file of the ledger.
+    own = [Path(f"{ledger.path}{end}") for end in ("", "-wal", "-shm", "-journal", ".key")]
+    places = {target.resolve(), target.parent.resolve() / target.name}
+    for file in own:
+        same = target.exists() and file.exists() and target.samefile(file)
+        if same or places & {file.resolve(), file.parent.resolve() / file.name}:
+            raise ValueError(f"path is a file of the ledger, {file}: give another path.")
     estimator, plan = agreement._planned()
     X = agreement._arranged(X)
     with silence(), np.errstate(all="ignore"):
@@ -267,16 +273,6 @@ def _key_of(ledger: PrivacyLedger) -> bytes:
             "account, and no link. Restore it from a backup."
         )
     return key
-
-
-def _refuse_own_file(ledger: PrivacyLedger, path: Path) -> None:
-    """Raise if a part would replace a file of the ledger."""
-    own = [Path(f"{ledger.path}{end}") for end in ("", "-wal", "-shm", "-journal", ".key")]
-    places = {path.resolve(), path.parent.resolve() / path.name}
-    for file in own:
-        same = path.exists() and file.exists() and path.samefile(file)
-        if same or places & {file.resolve(), file.parent.resolve() / file.name}:
-            raise ValueError(f"path is a file of the ledger, {file}: give another path.")
 
 
 def _write(path: Path, agreement: Agreement, owners: list[str], sums: np.ndarray) -> None:

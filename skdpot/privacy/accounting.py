@@ -72,11 +72,6 @@ def as_written(number: Any) -> Any:
     return Fraction(repr(float(number)))
 
 
-def least_meant(number: float) -> Fraction:
-    """Return a finite double or the decimal number that it is written as, whichever is less."""
-    return min(Fraction(number), as_written(number))
-
-
 def written_rounded_up(exact: Fraction) -> float:
     """Return the smallest double that is written as this number or more, or infinity."""
     try:
@@ -109,7 +104,10 @@ def sum_rounded_up(a: float, b: float) -> float:
 def inverse_rounded_up(x: float) -> float:
     """Return the smallest double that is at least 1 / x, for x as a double and as written."""
     inverse = 1.0 / x
-    return fraction_rounded_up(1 / least_meant(x)) if math.isfinite(inverse) else inverse
+    if not math.isfinite(inverse):
+        return inverse
+    # Of both meanings the lesser, whose inverse is larger.
+    return fraction_rounded_up(1 / min(Fraction(x), as_written(x)))
 
 
 def fraction_rounded_up(exact: Fraction) -> float:

@@ -819,12 +819,8 @@ def exact_audit(weights: Any) -> ExactAudit:
         # Compared as integers: the logarithm would round two ratios to one.
         if numerator * worst.denominator > worst.numerator * denominator:
             worst = ExactAudit(0.0, output, most, least, numerator, denominator)
-    return worst._replace(epsilon=_log_ratio(worst.numerator, worst.denominator))
-
-
-def _log_ratio(numerator: int, denominator: int) -> float:
-    if denominator == 0:
-        return float("inf")
+    if worst.denominator == 0:
+        return worst._replace(epsilon=math.inf)
     context = decimal.Context(prec=60)
-    ratio = context.divide(decimal.Decimal(numerator), decimal.Decimal(denominator))
-    return float(context.ln(ratio))
+    ratio = context.divide(decimal.Decimal(worst.numerator), decimal.Decimal(worst.denominator))
+    return worst._replace(epsilon=float(context.ln(ratio)))

@@ -192,7 +192,16 @@ def silence() -> Iterator[None]:
     """
     with _counting:
         if _inside[0] == 0:
-            _hush()
+            _undo.callback(np.random.set_state, np.random.get_state())
+            _undo.callback(random.setstate, random.getstate())
+            _undo.callback(_torch_restorer())
+            _undo.callback(logging.disable, logging.root.manager.disable)
+            logging.disable(sys.maxsize)
+            _undo.enter_context(contextlib.redirect_stdout(io.StringIO()))
+            _undo.enter_context(contextlib.redirect_stderr(io.StringIO()))
+            # Recorded, as foreign code may show warnings again that are ignored here.
+            _undo.enter_context(warnings.catch_warnings(record=True))
+            warnings.simplefilter("ignore")
         _inside[0] += 1
     try:
         # Settings of floating-point errors are those of a thread, and not of the process.
@@ -203,19 +212,6 @@ def silence() -> Iterator[None]:
             _inside[0] -= 1
             if _inside[0] == 0:
                 _undo.close()
-
-
-def _hush() -> None:
-    _undo.callback(np.random.set_state, np.random.get_state())
-    _undo.callback(random.setstate, random.getstate())
-    _undo.callback(_torch_restorer())
-    _undo.callback(logging.disable, logging.root.manager.disable)
-    logging.disable(sys.maxsize)
-    _undo.enter_context(contextlib.redirect_stdout(io.StringIO()))
-    _undo.enter_context(contextlib.redirect_stderr(io.StringIO()))
-    # Recorded, as foreign code may show warnings again that are ignored here.
-    _undo.enter_context(warnings.catch_warnings(record=True))
-    warnings.simplefilter("ignore")
 
 
 def result_of(call: Callable[[], Any], default: Any) -> Any:

@@ -479,7 +479,10 @@ class _GridMechanism(ABC):
         if granularity is None:
             self._exponent = self._default_exponent()
         else:
-            self._exponent = _power_of_two(granularity)
+            mantissa, exponent = math.frexp(check_positive("granularity", granularity))
+            if mantissa != 0.5:
+                raise ValueError(f"granularity must be a power of two, got {granularity!r}.")
+            self._exponent = exponent - 1
         if self._exponent not in _EXPONENTS or math.isinf(noise_multiplier):
             raise ValueError(
                 f"noise of scale {noise_multiplier:g} * {self.sensitivity:g}, on a grid of width "
@@ -838,14 +841,6 @@ class GaussianMechanism(_GridMechanism):
 
     def _draw(self, source: Any, shape: Any) -> np.ndarray:
         return rounded_gaussian(source, self.grid_scale, shape)
-
-
-def _power_of_two(granularity: Any) -> int:
-    """Return the exponent of a power of two, or raise."""
-    mantissa, exponent = math.frexp(check_positive("granularity", granularity))
-    if mantissa != 0.5:
-        raise ValueError(f"granularity must be a power of two, got {granularity!r}.")
-    return exponent - 1
 
 
 # Poisson samples of records, with exactly the accounted probability or slightly less.

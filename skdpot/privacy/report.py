@@ -41,7 +41,11 @@ class Report(ABC):
             lines += [title, "-" * len(title)]
             for paragraph in paragraphs:
                 lines += textwrap.wrap(paragraph, self._width)
-            lines += [*_in_columns(table), ""]
+            widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+            for row in table:
+                cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+                lines.append("  ".join(cells).rstrip())
+            lines.append("")
         return "\n".join(lines).rstrip()
 
     def _repr_html_(self) -> str:
@@ -84,14 +88,6 @@ class Report(ABC):
         else:
             raise ValueError(f"path must end with .txt, .html or .json, got {path.name!r}.")
         path.write_text(text, encoding="utf-8")
-
-
-def _in_columns(table: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in table
-    ]
 
 
 def _as_html(title: str, paragraphs: Sequence[str], table: Sequence[Sequence[str]]) -> str:

@@ -42,6 +42,7 @@ from skdpot.privacy.events import (
 )
 from skdpot.privacy.noise import GaussianMechanism, NoiseSource, make_source
 from skdpot.privacy.sensitivity import clipped_gradient_sensitivity, clipped_sum_sensitivity
+from skdpot.releases import ReleaseSeries
 
 
 def published_epsilon(
@@ -241,7 +242,7 @@ def step_vector(
 
 
 @dataclass(frozen=True, eq=False)
-class GradientSteps:
+class GradientSteps(ReleaseSeries):
     """The release of a training: its planned steps, which are public, and its network.
 
     `noise_multiplier` is the standard deviation of the noise over the l2 sensitivity of all that a
@@ -277,10 +278,6 @@ class GradientSteps:
         if self.sampling_rate < 1:
             step = PoissonSampledDpEvent(self.sampling_rate, step)
         return PlannedDpEvent(SelfComposedDpEvent(step, self.n_steps), self.delta)
-
-    def expected_errors(self, n_records: int) -> tuple[()]:
-        """Return none: the errors of a training are unknown."""
-        return ()
 
     def epsilon_after(self, n_steps: int) -> float:
         """Return the epsilon of the first steps."""
@@ -530,13 +527,9 @@ class SinkhornGradientGenerator(BaseGenerator):
         records = read_points(self, X, y, reset=True, private=self.epsilon is not None)
         steps = self._steps(records.space)
         training, source = steps.training, make_source(self.random_state).for_user(0)
-
-        def make_trainer() -> Any:
-            first_weights, latents = source.bits(62, 2).tolist()
-            return training.start(training.new_network(first_weights), latents)
-
+        first_weights, latents = source.bits(62, 2).tolist()
         within = load_engine().within_memory
-        trainer = within(make_trainer)
+        trainer = within(lambda: training.start(training.new_network(first_weights), latents))
         held = within(trainer.hold, records[:], records.labels)
         # A step on other records: what would fail in the first step is refused before the charge.
         within(trainer.dry_run)

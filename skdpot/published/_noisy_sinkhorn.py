@@ -252,7 +252,16 @@ def plan_noisy_sinkhorn(
     sizes, cost_range, reg = check_problem(n_samples, cost_range, reg)
     # A larger budget is not spent, since noise can hardly be smaller.
     epsilon = min(epsilon, 1e30)
-    of_a_round = partial(_round_sensitivity, sizes, cost_range, reg)
+
+    def of_a_round(granularity: float = 0.0) -> float:
+        """Return how much a record moves a round that is computed and rounded to a grid.
+
+        Potentials are clipped to the range of costs before they are used. Without noise that
+        changes nothing: exact ones are below it.
+        """
+        rounding = granularity + _ARITHMETIC_SHARE * (2 * cost_range + reg)
+        return noisy_sinkhorn_sensitivity(cost_range, reg, *sizes, cost_range, rounding=rounding)
+
     # With this deviation, a single round costs half of epsilon.
     half = calibrate_noise_multiplier(epsilon / 2, delta) * of_a_round()
     # The budget decides on the rounds, and the rounds on the noise.
@@ -368,18 +377,6 @@ def _rounds(n_iter: Any, deviations: float) -> int:
     if n_iter is not None:
         return check_count("n_iter", n_iter)
     return int(min(max(deviations**2, 1), MOST_ROUNDS))
-
-
-def _round_sensitivity(
-    n_samples: tuple[int, int], cost_range: float, reg: float, granularity: float = 0.0
-) -> float:
-    """Return how much a record moves a round that is computed and rounded to a grid.
-
-    Potentials are clipped to the range of costs before they are used. Without noise that changes
-    nothing: exact ones are below it.
-    """
-    rounding = granularity + _ARITHMETIC_SHARE * (2 * cost_range + reg)
-    return noisy_sinkhorn_sensitivity(cost_range, reg, *n_samples, cost_range, rounding=rounding)
 
 
 def _what_is_left(epsilon: float, delta: float, multiplier: float, first_epsilon: float) -> float:

@@ -275,10 +275,6 @@ class HistogramRelease(NoisyRelease):
         np.add.at(counts, tuple(index[member] for index in (codes, *cells)), 1.0)
         return counts
 
-    def add_noise(self, values: np.ndarray, source: Any) -> np.ndarray:
-        """Release counts, of all records or of one owner's, with all the noise that they need."""
-        return self._noise.run(values, source)
-
     def run(
         self, values: tuple[np.ndarray, np.ndarray], source: Any
     ) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:

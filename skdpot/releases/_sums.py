@@ -92,6 +92,10 @@ class NoisyRelease(Release):
     def sensitivity(self, relation: str) -> float:
         return self._noise.sensitivity(relation)
 
+    def add_noise(self, values: np.ndarray, source: Any) -> np.ndarray:
+        """Release values, of all records or of one owner's, with all the noise that they need."""
+        return self._noise.run(values, source)
+
 
 class VectorRelease(Release):
     """The (epsilon, delta)-private release of a vector with noise.

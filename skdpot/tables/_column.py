@@ -8,6 +8,7 @@ last unit. Declarations are public; they must not be learned from private data.
 import datetime
 import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from numbers import Real
@@ -687,20 +688,12 @@ def _as_datetime(value: Any) -> np.datetime64 | None:
         # Beyond the years 1 to 9999, there are no dates of Python, and NumPy's may overflow.
         inside = np.datetime64("0001-01-01") <= seconds < np.datetime64("10000-01-01")
         return seconds if inside else None
-    if isinstance(value, str):
-        value = _parse_date(value)
+    # ISO weeks, and days without dashes, are as likely to be other numbers.
+    if isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\d", value):
+        with suppress(ValueError):
+            value = datetime.datetime.fromisoformat(value)
     if isinstance(value, datetime.datetime):
         # The constructor drops the nanoseconds of a pandas time.
         parts = value.year, value.month, value.day, value.hour, value.minute, value.second
         return np.datetime64(datetime.datetime(*parts), "s")
     return np.datetime64(value, "s") if isinstance(value, datetime.date) else None
-
-
-def _parse_date(text: str) -> datetime.datetime | None:
-    # ISO weeks, and days without dashes, are as likely to be other numbers.
-    if not re.match(r"\d{4}-\d\d-\d\d", text):
-        return None
-    try:
-        return datetime.datetime.fromisoformat(text)
-    except ValueError:
-        return None

@@ -163,8 +163,7 @@ def _check_names(names: list, declared: list) -> None:
             f"the table lacks the columns {lacking} of the schema. Add them to the table, or "
             "declare a schema without them"
         )
-    if wrong:
-        raise ValueError("; ".join(wrong) + ".")
+    _refuse(wrong)
 
 
 # Numbers and labels
@@ -408,13 +407,13 @@ def find_columns(
     X. Raises if declarations name other columns than those of X, or do not match them.
     """
     names, kinds = table.names, dict.fromkeys(kept.tolist(), NUMERIC)
+    declared = {_position(name, names, "categories"): name for name in categories or ()}
     if categorical_features is None or isinstance(categorical_features, str | dict):
         kinds = {position: _kind_of_type(table.dtype(position)) for position in kinds}
         if private:
-            kinds = _kinds_of_declared(table, kinds, categories)
+            kinds = _kinds_of_declared(table, kinds, declared)
     named = _kinds_of_named(table, categorical_features)
     kinds |= {position: kind for position, kind in named.items() if position in kinds}
-    declared = {_position(name, names, "categories"): name for name in categories or ()}
     if wrong := [name for j, name in declared.items() if kinds.get(j, NUMERIC) == NUMERIC]:
         raise ValueError(f"categories are declared for columns that are not categorical: {wrong}.")
     columns = []
@@ -494,13 +493,12 @@ def _kinds_of_named(table: Table, categorical_features: Any) -> dict[int, str]:
     return {j: ORDINAL if is_one else NOMINAL for j, is_one in zip(positions, ordered, strict=True)}
 
 
-def _kinds_of_declared(table: Table, kinds: dict[int, str], categories: Any) -> dict[int, str]:
+def _kinds_of_declared(table: Table, kinds: dict[int, str], declared: Any) -> dict[int, str]:
     """Return the kinds that types declare, regardless of single values.
 
     Types are used if no record can change them. A column of numbers and one word has the type
     object; declarations decide about every column that libraries treat that way.
     """
-    declared = {_position(name, table.names, "categories") for name in categories or ()}
     kinds_by_position = {}
     for position, kind in kinds.items():
         dtype = table.dtype(position)

@@ -390,9 +390,8 @@ def columns_in(schema: Any) -> tuple[dict[Any, Any], Any]:
         return {}, None
     listed: Any = schema.get("columns")
     # A list of columns is the plain form of a schema, and not the declaration of a column.
-    if not isinstance(listed, list | tuple) or not listed:
-        return dict(schema), None
-    if not all(isinstance(column, Mapping) and "name" in column for column in listed):
+    is_list = isinstance(listed, list | tuple) and len(listed) > 0
+    if not is_list or not all(isinstance(one, Mapping) and "name" in one for one in listed):
         return dict(schema), None
     columns = {
         column["name"]: {key: value for key, value in column.items() if key != "name"}
@@ -443,8 +442,12 @@ def _as_mapping(name: Any, declared: Any) -> Mapping:
             raise ValueError(_wrong(name, declared, why))
         return {"bounds": (declared[0], declared[-1]), "integer": True}
     if isinstance(declared, tuple):
-        if any(isinstance(value, str) and not is_date(value) for value in declared):
-            raise ValueError(_wrong(name, declared, _why_no_bounds(declared)))
+        words = [value for value in declared if isinstance(value, str) and not is_date(value)]
+        like_dates = [word for word in words if re.match(r"\d+[-/.]\d+[-/.]\d+", word)]
+        if like_dates or 0 < len(words) < len(declared):
+            raise ValueError(_wrong(name, declared, f"{(like_dates or words)[0]!r} is no date"))
+        if words:
+            raise ValueError(_wrong(name, declared, "categories are a list, not a tuple"))
         return {"bounds": declared}
     if isinstance(declared, list | np.ndarray):
         return {"categories": declared}
@@ -469,15 +472,6 @@ def _column_of_bounds(name: Any, declared: Mapping, missing: bool) -> Column:
         raise ValueError(_wrong(name, declared, "a unit is that of dates"))
     numbers = date_number(ends[0], unit), last_number(ends[1], unit)
     return replace(_numeric(name, numbers, True, missing, LINEAR, bounds), unit=unit)
-
-
-def _why_no_bounds(declared: tuple) -> str:
-    """Return the error in a tuple with words that are no dates."""
-    words = [value for value in declared if isinstance(value, str) and not is_date(value)]
-    like_dates = [word for word in words if re.match(r"\d+[-/.]\d+[-/.]\d+", word)]
-    if like_dates or len(words) < len(declared):
-        return f"{(like_dates or words)[0]!r} is no date"
-    return "categories are a list, not a tuple"
 
 
 def _numeric(

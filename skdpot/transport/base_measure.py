@@ -559,10 +559,7 @@ def sphere_base_measure(n_features, epsilon, *, order=1) -> SphereBaseMeasure:
     >>> round(result.cost * (1.0 + math.exp(1.0)), 9)
     4.0
     """
-    shape = _check_dimension(n_features)
-    gain = math.expm1(check_epsilon(epsilon))
-    # Distances are roots of 4 z, so that powers of z have half of the order.
-    half_order = _check_order(order) / 2
+    shape, gain, half_order = _read_sphere(n_features, epsilon, order)
     log_threshold = _solve_log_threshold(shape, gain, half_order)
     threshold = math.exp(log_threshold)
     cap = float(betainc(shape, shape, threshold))
@@ -613,9 +610,7 @@ def sphere_cap_cost(n_features, epsilon, threshold, *, order=1) -> float:
     >>> round(sphere_cap_cost(10, 2.0, result.threshold, order=2), 4)
     1.5007
     """
-    shape = _check_dimension(n_features)
-    gain = math.expm1(check_epsilon(epsilon))
-    half_order = _check_order(order) / 2
+    shape, gain, half_order = _read_sphere(n_features, epsilon, order)
     if not 0 < threshold <= 1:
         raise ValueError(f"threshold must lie in (0, 1], got {threshold!r}.")
     # The cap's share of the cost, and below that of its mass, over those of the whole sphere.
@@ -624,19 +619,17 @@ def sphere_cap_cost(n_features, epsilon, threshold, *, order=1) -> float:
     return _exp(_log_mean_cost(shape, half_order) + math.log(near) - math.log(total))
 
 
-def _check_dimension(n_features):
-    """Return the parameter (d - 1) / 2 of the beta distribution."""
+def _read_sphere(n_features, epsilon, order):
+    """Return the parameter (d - 1) / 2 of the beta distribution, exp(epsilon) - 1 and order / 2."""
     n_features = operator.index(n_features)
     if n_features < 2:
         raise ValueError(f"n_features={n_features}: a sphere needs at least 2 features.")
-    return (n_features - 1) / 2
-
-
-def _check_order(order):
+    gain = math.expm1(check_epsilon(epsilon))
     order = float(order)
     if not (order > 0 and math.isfinite(order)):
         raise ValueError(f"order must be positive and finite, got {order}.")
-    return order
+    # Distances are roots of 4 z, so that powers of z have half of the order.
+    return (n_features - 1) / 2, gain, order / 2
 
 
 def _exp(log_cost):

@@ -582,12 +582,9 @@ def _seconds(n_points, n_columns):
 
     That would not be the same, bit by bit: its start may reorder sums when it is compiled.
     """
-    sizes = n_points * n_columns
-    return (
-        math.inf
-        if (_size(n_points, n_columns) > SMALL).any()
-        else 2e-4 * len(sizes) + 1e-5 * float(sizes.sum())
-    )
+    if (_size(n_points, n_columns) > SMALL).any():
+        return math.inf
+    return 2e-4 * len(n_points) + 1e-5 * float((n_points * n_columns).sum())
 
 
 def _writeable(value):

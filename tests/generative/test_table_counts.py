@@ -26,7 +26,7 @@ from skdpot.generative._counts import (
     sums_of_pairs,
     with_totals,
 )
-from skdpot.generative._mixture import JointTable, fit_mixture, fit_table
+from skdpot.generative._mixture import fit_table
 from skdpot.generative._records import TableSpace, sketch_budget
 from skdpot.generative._table import TableReleases, release_marginals, share_marginals
 from skdpot.privacy.noise import make_source
@@ -325,23 +325,6 @@ def test_noise_alone_stands_out_rarely():
         for _ in range(100)
     ]
     assert sum(map(bool, shown)) < 10
-
-
-def test_a_mixture_is_split_where_parities_say_so():
-    half = np.array([0.5, 0.5])
-    contrast = np.array([1, -1, -1, 1, -1, 1, 1, -1], dtype=np.float32)
-    known = [half] * 3, np.full(12, 0.25), (0.002, 0.002)
-    pairs = fit_mixture(*known, 10, 100, np.random.RandomState(0))
-    parity = JointTable((0, 1, 2), [np.eye(2, dtype=np.float32)] * 3, -0.7, 0.002, contrast)
-    weights, profiles = fit_mixture(
-        *known, 0, 100, np.random.RandomState(0), start=pairs, joints=[parity]
-    )
-    assert len(weights) == 14 and weights.sum() == pytest.approx(1)
-    signs = profiles[:, ::2] - profiles[:, 1::2]
-    assert weights @ signs.prod(axis=1) == pytest.approx(-0.7, abs=0.05)
-    np.testing.assert_allclose(weights @ signs, 0, atol=0.05)
-    np.testing.assert_allclose((weights[:, None] * signs).T @ signs - np.diag(
-        np.diag((weights[:, None] * signs).T @ signs)), 0, atol=0.05)  # fmt: skip
 
 
 @pytest.mark.parametrize("columns", [(0, 2, 5), (0, 1, 3, 4), (0, 1, 2, 3, 4, 5)])

@@ -157,7 +157,11 @@ def free_support_barycenter(
     beginning = beginning - beginning.mean(axis=0)
     # Groups without weight get a plan at the end, and no say.
     moving = [group for group in groups if group.weight > 0]
-    scale = _scale([group.points for group in moving], [beginning, *arrays])
+    # A unit of length in which coordinates are about 1, and squares do not overflow.
+    smallest_share = 1e-100
+    largest = max(np.abs(group.points).max() for group in moving)
+    limit = max(np.abs(array).max() for array in [beginning, *arrays])
+    scale = float(max(largest, limit * smallest_share)) or 1.0
     for group in groups:
         group.points /= scale
 
@@ -345,13 +349,6 @@ def _pair_distance(one: _FreeGroup, other: _FreeGroup) -> float:
     found = exact_transport(cost, one.masses, other.masses)
     # The gap exceeds all that rounding may do.
     return found.cost - found.gap
-
-
-def _scale(points: list[np.ndarray], everything: list[np.ndarray]) -> float:
-    """Return a unit of length in which coordinates are about 1, and squares do not overflow."""
-    smallest_share = 1e-100
-    largest, limit = (max(np.abs(a).max() for a in arrays) for arrays in (points, everything))
-    return float(max(largest, limit * smallest_share)) or 1.0
 
 
 def _mean_square(vectors: np.ndarray) -> float:

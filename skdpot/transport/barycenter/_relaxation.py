@@ -175,17 +175,6 @@ def answering(cost: np.ndarray, potential: np.ndarray) -> tuple[np.ndarray, np.n
     return prices, points
 
 
-def rounding_allowance(
-    n_terms: int, low: float, high: float, potentials: Sequence[np.ndarray]
-) -> float:
-    """Return the rounding error of this many terms in a bound, for costs in `low` to `high`."""
-    # For the few operations beside the sums.
-    n_terms += 16
-    spread = max(float(np.ptp(potential)) for potential in potentials)
-    largest = max(float(np.abs(potential).max()) for potential in potentials)
-    return _EPS * (n_terms * (high - low + spread) + 16 * (max(abs(low), abs(high)) + largest))
-
-
 def coupling_of_choice(cost: np.ndarray, masses: np.ndarray, chosen: np.ndarray) -> TransportResult:
     """Return the optimal coupling of a group with equal masses on a choice."""
     # Every chosen candidate is one point of the barycenter.
@@ -278,9 +267,13 @@ class Group:
 
         The level is added to the prices, because shares have the sum 1.
         """
-        n_terms = sum(self.cost.shape) + self.n_groups
-        allowance = rounding_allowance(n_terms, self.low, self.high, [potential])
-        allowance += self.n_groups * _EPS * max(abs(self.low), abs(self.high))
+        # The rounding error of this many terms; 16 are for the few operations beside the sums.
+        n_terms = sum(self.cost.shape) + self.n_groups + 16
+        spread = self.high - self.low + float(np.ptp(potential))
+        largest_cost = max(abs(self.low), abs(self.high))
+        largest = largest_cost + float(np.abs(potential).max())
+        allowance = _EPS * (n_terms * spread + 16 * largest)
+        allowance += self.n_groups * _EPS * largest_cost
         return np.concatenate([[allowance], prices + math.fsum(self.masses * potential)])
 
     def answer_dual(self, arrays: Arrays) -> np.ndarray:

@@ -84,11 +84,10 @@ class PointGroup(Group):
             # Without a weight, as the sum of these decides on the weights.
             return np.array([float(len(self.points))])
         if kind in ("begin", "moments"):
-            weight = (
-                len(self.points) / arrays["total"][0]
-                if "total" in arrays
-                else arrays["weights"][place]
-            )
+            if "total" in arrays:
+                weight = len(self.points) / arrays["total"][0]
+            else:
+                weight = arrays["weights"][place]
             self.enter(float(weight), int(arrays["n_groups"][0]))
             if kind == "begin":
                 self.state["candidates"] = np.array(arrays["candidates"], dtype=np.float64)

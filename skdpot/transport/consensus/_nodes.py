@@ -537,7 +537,6 @@ class SideState:
 
     def __init__(self, side: Side, utility: Any, sign: int, start: np.ndarray):
         self.side = side
-        self.utility = utility
         self.sign = float(sign)
         # Kernels change it in place.
         self.agreed = start.copy()

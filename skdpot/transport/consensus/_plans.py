@@ -27,7 +27,7 @@ from ._network import (
     repair,
     rounded,
 )
-from ._nodes import LinearUtility, SideState, check_utility, side_bound, welfare, welfare_bound
+from ._nodes import LinearUtility, SideState, check_utility, welfare, welfare_bound
 
 Messages = tuple[np.ndarray, np.ndarray]
 Release = Callable[[int, float, np.ndarray, np.ndarray], Messages]
@@ -259,7 +259,8 @@ class _BestPlan:
     def __init__(
         self, network: BipartiteNetwork, utilities: Any, targets: SideState, sources: SideState
     ) -> None:
-        self.network, self.utilities = network, utilities
+        self.network = network
+        self.utilities: tuple[Any, Any] = utilities
         self.targets, self.sources = targets, sources
         self.repairer = Repairer(network)
         self.plan: Any = None
@@ -283,19 +284,14 @@ class _BestPlan:
 
     def keep(self, plan: np.ndarray) -> float:
         """Return the welfare of a plan, and keep the better one."""
-        target_utility, source_utility = self.utilities
-        value = welfare(target_utility, source_utility, plan)
+        value = welfare(*self.utilities, plan)
         if value > self.welfare:
             self.plan, self.welfare = plan, value
         return value
 
     def prove(self) -> float:
         """Return the bound that the present prices prove, and keep the smallest."""
-        network, prices = self.network, self.targets.prices
-        bound = side_bound(network.targets, self.utilities[0], prices)
-        bound += side_bound(
-            network.sources, self.sources.utility, -prices[network.sources.positions]
-        )
+        bound = welfare_bound(self.network, *self.utilities, self.targets.prices)
         # Any prices give a valid bound, so the smallest of all rounds holds.
         self.bound = min(self.bound, bound)
         return bound
@@ -441,7 +437,6 @@ def optimal_plan(
     ask = source_levels[side.neighbours] - source_utility.slopes
     # Both ends of what is valid are prices that prove the plan; the middle favours neither side.
     prices = 0.5 * (pay + ask)
-    utilities = target_utility, source_utility
     plan: np.ndarray | None = amounts
     # Integers of the program differ from the bounds by rounding, and plans must keep these.
     if network.violation(amounts) > NOTHING * largest_bound(network):
@@ -453,7 +448,7 @@ def optimal_plan(
         plan=plan,
         prices=prices,
         welfare=welfare(target_utility, source_utility, plan),
-        bound=welfare_bound(network, *utilities, prices),
+        bound=welfare_bound(network, target_utility, source_utility, prices),
         n_programs=n_programs,
     )
 

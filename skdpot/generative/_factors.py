@@ -1,0 +1,430 @@
+"""Strong pairs and parities of columns, which a mixture of products alone loses.
+
+In component k of a mixture, a column c without parents has the distribution p_k(c). With parents,
+strongly dependent columns that are drawn before it, it has ``p_k(c) F(a, c) F(b, c) ... / Z``.
+The factors F are shared by all components. They are fitted so that the pairs are as released. A
+parity of several columns is a parent of the last of them: the product of the signs of the others.
+Only releases are fitted: nothing here is private, and nothing costs budget.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.special import ndtri
+
+from skdpot.generative._counts import (
+    excess_over_noise,
+    merge_cells,
+    mixture_parities,
+    released_size,
+    scanned_subsets,
+    standing_out,
+)
+from skdpot.tables import NOMINAL, TableSchema
+from skdpot.transport import nearest_distribution
+
+_TINY = 1e-300
+# The class of a component, among the parents of a column.
+_CLASS = -1
+
+
+def choose_pairs(signs: np.ndarray, deviation: float, upper: np.ndarray) -> list[tuple[int, int]]:
+    """Return the pairs of columns that clearly depend on each other, at most 3 for every 2 columns.
+
+    Parameters
+    ----------
+    signs : ndarray of shape (n_pairs,)
+        Released mean products of the signs of halves, in the order of ``itertools.combinations``.
+    deviation : float
+        Of the noise of these means.
+    upper : ndarray of shape (n_columns,)
+        The share of the upper half of each column.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._factors import choose_pairs
+    >>> choose_pairs(np.array([0.7, 0.01, -0.1]), 0.02, np.full(3, 0.5))
+    [(0, 1)]
+    """
+    pairs = list(combinations(range(len(upper)), 2))
+    a, b = np.array(pairs).T
+    means, least_spread = 1 - 2 * upper, 1e-3
+    spreads = np.sqrt(np.maximum(1 - means**2, least_spread))
+    correlations = np.abs(signs - means[a] * means[b]) / (spreads[a] * spreads[b])
+    # What a mixture loses, and noise of so many pairs does not explain.
+    least, false_alarms, most_for_each = 0.2, 0.05, 1.5
+    clear = ndtri(1 - false_alarms / len(pairs))
+    is_strong = correlations > np.maximum(least, clear * deviation / (spreads[a] * spreads[b]))
+    order = np.argsort(-np.where(is_strong, correlations, 0.0), kind="stable")
+    n_chosen = min(int(is_strong.sum()), int(most_for_each * len(upper)))
+    return sorted(pairs[i] for i in order[:n_chosen].tolist())
+
+
+def fine_groups(shares: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """Return the fine group of each cell: each has about 1/32 of all records, and is in one group.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._factors import fine_groups
+    >>> fine_groups(np.array([0.25, 0.25, 0.25, 0.25]), np.array([0, 0, 1, 1]))
+    array([0, 1, 2, 3])
+    """
+    fine, first, smallest = np.empty(len(group), dtype=np.int64), 0, 1 / 32
+    for number in range(group.max() + 1):
+        members = np.flatnonzero(group == number)
+        merged = merge_cells(shares[members], smallest)
+        fine[members] = first + merged
+        first += merged.max() + 1
+    return fine
+
+
+def firsts_of(values: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """Return the value of the first cell of each group."""
+    return values[np.unique(group, return_index=True)[1]]
+
+
+def group_sums(cells: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """Return the sums of the columns of each group."""
+    return np.column_stack([cells[:, group == g].sum(axis=1) for g in range(group.max() + 1)])
+
+
+def normal_table(rows: np.ndarray, columns: np.ndarray, correlation: float) -> np.ndarray:
+    """Return the shares of a normal copula with these margins.
+
+    By Plackett's identity: the derivative of a quadrant by the correlation is a normal density.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._factors import normal_table
+    >>> normal_table(np.full(2, 0.5), np.full(2, 0.5), 0.5).round(3)
+    array([[0.333, 0.167],
+           [0.167, 0.333]])
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(24)
+    x, y = (ndtri(np.minimum(np.cumsum(part)[:-1], 1.0)) for part in (rows, columns))
+    x, y, half = x[:, None, None], y[:, None], np.arcsin(correlation) / 2
+    angles = half * (nodes + 1)
+    with np.errstate(invalid="ignore"):
+        exponents = -(x**2 - 2 * x * y * np.sin(angles) + y**2) / (2 * np.cos(angles) ** 2)
+    densities = np.exp(np.where(np.isnan(exponents), -np.inf, exponents))
+    excess = np.pad(densities @ weights * half / (2 * np.pi), 1)
+    table = np.outer(rows, columns) + np.diff(np.diff(excess, axis=0), axis=1)
+    return np.maximum(table, 0.0)
+
+
+def standard_ranks(shares: np.ndarray) -> np.ndarray:
+    """Return the mean rank of each group of cells with these shares, with mean 0 and variance 1."""
+    ranks = np.cumsum(shares) - shares / 2
+    ranks -= shares @ ranks / shares.sum()
+    return ranks / max(float(np.sqrt(shares @ ranks**2 / shares.sum())), 1e-9)
+
+
+def _normal_correlation(table, rows, columns, deviation):
+    """Return the correlation whose copula has the rank correlation of a table: bisection.
+
+    It is shrunk by what noise explains of it.
+    """
+    ranks = standard_ranks(rows), standard_ranks(columns)
+    seen = ranks[0] @ table @ ranks[1]
+    error = deviation * np.linalg.norm(ranks[0]) * np.linalg.norm(ranks[1])
+    low, high, n_rounds = -0.995, 0.995, 12
+    for _ in range(n_rounds):
+        middle = (low + high) / 2
+        is_above = seen > ranks[0] @ normal_table(rows, columns, middle) @ ranks[1]
+        low, high = (middle, high) if is_above else (low, middle)
+    return middle * max(1 - (error / max(abs(seen), _TINY)) ** 2, 0.0)
+
+
+def fit_to_margins(table: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Return a table scaled to these sums of rows and columns: iterative proportional fitting."""
+    n_rounds = 10
+    for _ in range(n_rounds):
+        table = table * (rows / np.maximum(table.sum(axis=1), _TINY))[:, None]
+        table = table * (columns / np.maximum(table.sum(axis=0), _TINY))
+    return table / max(float(table.sum()), _TINY)
+
+
+def pair_target(
+    counts: np.ndarray, deviation: float, n_records: float, margins: Sequence[np.ndarray],
+    coarse: Sequence[np.ndarray], *, ordered: bool,
+) -> np.ndarray:  # fmt: skip
+    """Return the shares of a pair in fine groups, by released counts of coarse ones.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_groups, n_groups)
+        Released.
+    deviation : float
+        Of their noise.
+    n_records : float
+        About the number of records.
+    margins, coarse : sequence of two ndarray of shape (n_fine,)
+        The share and the group of each fine group.
+    ordered : bool
+        Whether both columns have an order: a normal copula is the first guess. Otherwise it is
+        independence. What noise and chance do not explain of the difference is added.
+    """
+    rows, columns = margins
+    observed, fine = counts / n_records, np.outer(rows, columns)
+    parts = [np.bincount(*part) for part in zip(coarse, margins, strict=True)]
+    if ordered:
+        correlation = _normal_correlation(observed, parts[0], parts[1], deviation / n_records)
+        fine = normal_table(rows, columns, correlation)
+    guess = np.zeros(counts.shape)
+    np.add.at(guess, (coarse[0][:, None], coarse[1]), fine)
+    differences, noise = observed - guess, (deviation / n_records) ** 2 + guess / n_records
+    excess = excess_over_noise(differences**2, noise, 2.0)
+    likely = guess + differences * excess / (excess + noise)
+    likely = nearest_distribution(likely.ravel()).reshape(guess.shape)
+    ratios = likely / np.maximum(guess, _TINY)
+    # No pair is impossible.
+    even = 1e-4
+    table = fine * ratios[coarse[0]][:, coarse[1]] + even * np.outer(rows, columns)
+    return fit_to_margins(table, rows, columns)
+
+
+def fit_factors(
+    released: Mapping[str, np.ndarray], schema: TableSchema, model: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Return the factors of strong pairs, and of parities that stand out; empty without any.
+
+    Parameters
+    ----------
+    released : mapping of str to ndarray
+        Of `release_marginals`.
+    schema : TableSchema
+        The declaration of the table.
+    model : mapping of str to ndarray
+        Of `fit_table`, without factors.
+
+    Returns
+    -------
+    dict of str to ndarray
+        - ``"order"`` of shape (n_columns,): the order in which columns are drawn.
+        - ``"fine"``, ``"halves"`` of shape (n_cells,): the fine group of each cell in its column,
+          and whether it is in the upper half.
+        - ``"parities"`` of shape (n_parities, n_columns): the columns of each, but the last.
+        - ``"edges"`` of shape (n_edges, 2): a parent and its column. A parent is a column, or -1
+          for the class, or -2 and less for parities.
+        - ``"factors"``: of all edges, one after another.
+
+    Notes
+    -----
+    Columns are drawn in turn, for a sample of rows. The factors of a column are fitted to its pairs
+    with all parents, and with the class, in turn: iterative proportional fitting, where the sample
+    stands for the distribution of the parents.
+    """
+    ends = np.cumsum(model["n_cells"])[:-1]
+    weights, cells = model["weights"], np.split(model["cells"], ends, axis=1)
+    shares = [weights @ part for part in cells]
+    halves = [np.zeros(len(share), dtype=np.int64) for share in shares]
+    if "halves" in released:
+        halves = halves_of_cells(released, ends)
+    groups = [np.zeros(len(share), dtype=np.int64) for share in shares]
+    if "strong_groups" in released:
+        groups = np.split(released["strong_groups"], ends)
+    parts = [
+        np.unique(2 * g + h, return_inverse=True)[1] for g, h in zip(groups, halves, strict=True)
+    ]
+    fine = [fine_groups(*part) for part in zip(shares, parts, strict=True)]
+    margins = [np.bincount(*part) for part in zip(fine, shares, strict=True)]
+    coarse = [firsts_of(*part) for part in zip(groups, fine, strict=True)]
+    targets = _pair_targets(released, schema, margins, coarse)
+    outstanding = outstanding_parities(released, model, schema.n_classes, halves)
+    if not (targets or outstanding):
+        return {}
+    strengths = np.zeros(len(cells))
+    for (a, b), target in targets.items():
+        strengths[a] += _dependence(target, margins[a], margins[b])
+    order = np.argsort(-strengths, kind="stable").tolist()
+    # Noise of this sample is smaller than that of releases.
+    n_rows, rng = 2**13, np.random.RandomState(0)
+    rows = np.searchsorted(np.cumsum(weights), (np.arange(n_rows) + 0.5) / n_rows * weights.sum())
+    rows = np.minimum(rows, len(weights) - 1)
+    is_of_class = model["classes"] == np.arange(schema.n_classes)[:, None]
+    codes = {_CLASS: model["classes"][rows]}
+    fine_halves = [firsts_of(*part) for part in zip(halves, fine, strict=True)]
+    parities: list[np.ndarray] = []
+    edges, factors = [], []
+    for place, c in enumerate(order):
+        own = group_sums(cells[c], fine[c])
+        of_classes = (is_of_class * weights) @ own
+        parents = [a for a in order[:place] if (a, c) in targets]
+        parents.sort(key=lambda a: -_dependence(targets[a, c], margins[a], margins[c]))
+        # More parents are seldom known well.
+        most_parents = 3
+        wanted = {a: targets[a, c] for a in parents[:most_parents]}
+        for columns, means in outstanding:
+            if c in columns and set(columns) <= set(order[: place + 1]):
+                others, parent = [j for j in columns if j != c], -2 - len(parities)
+                codes[parent] = parity_codes(others, codes, fine_halves)
+                wanted[parent] = _parity_target(means, of_classes, fine_halves[c])
+                parities.append(np.isin(np.arange(len(cells)), others))
+        if wanted and min(wanted) >= 0:
+            # The shares of its groups in a class stay. A parity has them in it.
+            wanted[_CLASS] = of_classes
+        found = _fitted_factors(own[rows], wanted, codes) if wanted else {}
+        edges += [(a, c) for a in found]
+        factors += [factor.ravel() for factor in found.values()]
+        codes[c], _ = draw_codes(own, rows, found, codes, rng)
+    return {
+        "order": np.array(order), "fine": np.concatenate(fine), "halves": np.concatenate(halves),
+        "parities": np.array(parities, dtype=bool).reshape(-1, len(cells)),
+        "edges": np.array(edges), "factors": np.concatenate(factors),
+    }  # fmt: skip
+
+
+def _dependence(target, rows, columns):
+    """Return the distance of a table from independence, in total variation."""
+    return float(np.abs(target - np.outer(rows, columns)).sum()) / 2
+
+
+def halves_of_cells(released: Mapping[str, np.ndarray], ends: np.ndarray) -> list[np.ndarray]:
+    """Return the half of its column in which each cell is."""
+    groups = np.split(released["groups"], ends)
+    of_groups = np.split(released["halves"], np.cumsum([g.max() + 1 for g in groups])[:-1])
+    return [half[group] for half, group in zip(of_groups, groups, strict=True)]
+
+
+def _pair_targets(released, schema, margins, coarse):
+    """Return the shares of each strong pair, in both orders of its columns."""
+    targets, stop = {}, 0
+    is_nominal = [schema.columns[j].kind == NOMINAL for j in schema.features]
+    for a, b in released.get("strong_pairs", np.empty((0, 2), dtype=np.int64)).tolist():
+        shape = coarse[a].max() + 1, coarse[b].max() + 1
+        start, stop = stop, stop + shape[0] * shape[1]
+        target = pair_target(
+            released["strong_counts"][start:stop].reshape(shape),
+            float(released["strong_deviation"][0]), max(released_size(released), 1.0),
+            [margins[a], margins[b]], [coarse[a], coarse[b]],
+            ordered=not (is_nominal[a] or is_nominal[b]),
+        )  # fmt: skip
+        targets[a, b], targets[b, a] = target, target.T
+    return targets
+
+
+def outstanding_parities(
+    released: Mapping[str, np.ndarray], model: Mapping[str, np.ndarray], n_classes: int,
+    halves: Sequence[np.ndarray],
+) -> list[tuple[tuple[int, ...], np.ndarray]]:  # fmt: skip
+    """Return the parities that a model lacks, as columns and the mean in each class."""
+    if "parities" not in released:
+        return []
+    subsets = scanned_subsets(len(halves), int(released["largest_parity"][0]))
+    cells = np.split(model["cells"], np.cumsum(model["n_cells"])[:-1], axis=1)
+    signs = np.column_stack(
+        [1 - 2 * (part @ half) for part, half in zip(cells, halves, strict=True)]
+    )
+    is_of_class = model["classes"] == np.arange(n_classes)[:, None]
+    weights = is_of_class * model["weights"]
+    shares = weights.sum(axis=1)
+    predicted = np.transpose([mixture_parities(w, signs, subsets) for w in weights]) / shares
+    n_records = np.maximum(shares * float(released["counts"].sum() / len(halves)), 1.0)
+    deviations = np.sqrt(released["parity_deviation"][0] ** 2 + n_records) / n_records
+    seen = released["parities"] / n_records
+    # A column whose cells are all in one half has no sign; its parities are set to predicted ones.
+    has_sign = np.array([half.min() < half.max() for half in halves])
+    is_unknown = ~np.concatenate([has_sign[group].all(axis=1) for group in subsets])
+    seen[is_unknown] = predicted[is_unknown]
+    return standing_out(seen, predicted, deviations, n_records, subsets)
+
+
+def parity_codes(
+    columns: Any, codes: Mapping[int, np.ndarray], halves: Sequence[np.ndarray]
+) -> np.ndarray:
+    """Return the class of each row, doubled, plus whether the parity of these columns is odd."""
+    odd = np.bitwise_xor.reduce([halves[j][codes[j]] for j in columns])
+    return 2 * codes[_CLASS] + odd
+
+
+def _parity_target(means, of_classes, half):
+    """Return the shares of a column's fine groups, by class and the parity of the other columns.
+
+    `means` has the mean of the parity with this column in each class. The parity of the others is
+    taken to be even in half of all rows.
+    """
+    target, smallest = [], 1e-3
+    for mean, own in zip(means, of_classes, strict=True):
+        upper = half @ own / own.sum()
+        of_halves = np.maximum(np.bincount(half, own, minlength=2), _TINY)
+        for sign in (1, -1):
+            # The share of the upper half, given the sign of the others.
+            share = np.clip(upper - sign * mean / 2, smallest, 1 - smallest)
+            target.append(own * (np.array([1 - share, share]) / of_halves)[half])
+    return np.array(target)
+
+
+def _fitted_factors(joint, wanted, codes):
+    """Return the factor of each parent, for rows with these distributions without them."""
+    n_rows = len(joint)
+    factors = {a: np.ones(table.shape) for a, table in wanted.items()}
+    members = {
+        a: sparse.csr_matrix(
+            (np.full(n_rows, 1 / n_rows), (codes[a], np.arange(n_rows))), shape=(len(table), n_rows)
+        )
+        for a, table in wanted.items()
+    }
+    n_rounds, largest_step = 20, 20.0
+    for _ in range(n_rounds):
+        for a, table in wanted.items():
+            joint /= np.maximum(joint.sum(axis=1, keepdims=True), _TINY)
+            # The sample has not exactly the shares of the parent.
+            present = np.asarray(members[a].sum(axis=1)) / np.maximum(
+                table.sum(axis=1, keepdims=True), _TINY
+            )
+            ratios = (table * present + 1e-9) / (members[a] @ joint + 1e-9)
+            ratios = np.clip(ratios, 1 / largest_step, largest_step)
+            factors[a] *= ratios
+            joint *= ratios[codes[a]]
+    return {a: factor / factor.max(axis=1, keepdims=True) for a, factor in factors.items()}
+
+
+def draw_codes(
+    own: np.ndarray, components: np.ndarray, factors: Mapping[int, np.ndarray],
+    codes: Mapping[int, np.ndarray], rng: Any, allowed: np.ndarray | float = 1.0, *,
+    evenly: bool = True,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Return the fine group of a column in each row, given those of its parents.
+
+    `allowed` is the share of each group that conditions allow. The second array has the probability
+    of these in each row. If `evenly`, rows that are alike have evenly spread uniform numbers, so
+    that totals are nearly as expected.
+    """
+    n = len(components)
+    uniforms, drawn, kept = rng.uniform(size=n), np.empty(n, dtype=np.int64), np.empty(n)
+    golden_ratio, block = 0.6180339887498949, 2**12
+    if evenly:
+        # Short integers are sorted in linear time, and rows come in the order of components.
+        first = codes[next(iter(factors))] if factors else components
+        alike = np.argsort(first.astype(np.uint16), kind="stable")
+        uniforms[alike] = (np.arange(n) * golden_ratio + rng.uniform()) % 1
+    for start in range(0, n, block):
+        part = slice(start, start + block)
+        joint = own[components[part]]
+        for a, factor in factors.items():
+            joint *= factor[codes[a][part]]
+        ladder = np.cumsum(joint * allowed, axis=1)
+        kept[part] = ladder[:, -1] / np.maximum(joint.sum(axis=1), _TINY)
+        passed = (ladder <= uniforms[part, None] * ladder[:, -1:]).sum(axis=1)
+        drawn[part] = np.minimum(passed, own.shape[1] - 1)
+    return drawn, kept
+
+
+def factors_of(model: Mapping[str, np.ndarray]) -> dict[int, dict[int, np.ndarray]]:
+    """Return the factors of each column with parents, by parent."""
+    sizes = [part.max() + 1 for part in np.split(model["fine"], np.cumsum(model["n_cells"])[:-1])]
+    found: dict[int, dict[int, np.ndarray]] = {}
+    start = 0
+    for a, c in model["edges"].tolist():
+        n_classes = model["classes"].max() + 1
+        n_rows = sizes[a] if a >= 0 else n_classes if a == _CLASS else 2 * n_classes
+        stop = start + n_rows * sizes[c]
+        found.setdefault(c, {})[a] = model["factors"][start:stop].reshape(n_rows, sizes[c])
+        start = stop
+    return found

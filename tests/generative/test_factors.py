@@ -1,0 +1,203 @@
+"""Strong pairs of columns: their choice, their factors, and rows drawn with them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import kstest, multivariate_normal, norm
+
+from skdpot import DPSinkhornGenerator
+from skdpot.generative import _table as marginals
+from skdpot.generative._factors import (
+    _fitted_factors,
+    choose_pairs,
+    draw_codes,
+    normal_table,
+    pair_target,
+)
+from skdpot.generative._table import release_marginals, share_marginals
+from skdpot.privacy.noise import make_source
+from skdpot.releases import SketchReleases
+from skdpot.tables import read_schema
+from tests.oracles.sketch import moved_by, transcript_of
+
+
+def test_the_table_of_a_normal_copula(rng):
+    rows, columns = rng.dirichlet(np.ones(4)), rng.dirichlet(np.ones(3))
+    table = normal_table(rows, columns, 0.6)
+    np.testing.assert_allclose(table.sum(axis=1), rows, atol=1e-12)
+    np.testing.assert_allclose(table.sum(axis=0), columns, atol=1e-12)
+    corner = norm.ppf([rows[:2].sum(), columns[0]])
+    quadrant = multivariate_normal([0, 0], [[1, 0.6], [0.6, 1]]).cdf(corner)
+    assert table[:2, 0].sum() == pytest.approx(quadrant, abs=1e-5)
+
+
+@pytest.mark.parametrize("n_columns", [5, 60])
+def test_noise_is_seldom_taken_for_a_strong_pair(rng, n_columns):
+    n_pairs, upper, deviation = n_columns * (n_columns - 1) // 2, np.full(n_columns, 0.5), 0.2
+    found = [
+        choose_pairs(deviation * rng.normal(size=n_pairs), deviation, upper) for _ in range(200)
+    ]
+    assert sum(map(bool, found)) < 40
+    strong = deviation * rng.normal(size=n_pairs)
+    strong[0] += 10 * deviation
+    assert (0, 1) in choose_pairs(strong, deviation, upper)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_target_is_near_what_was_counted(rng, ordered):
+    margins = [rng.dirichlet(np.full(8, 9.0)), rng.dirichlet(np.full(6, 9.0))]
+    coarse = [np.arange(8) // 2, np.arange(6) // 2]
+    exact, deviation, n_records = normal_table(*margins, 0.8), 10.0, 10_000
+    counts = np.zeros((4, 3))
+    np.add.at(counts, (coarse[0][:, None], coarse[1]), n_records * exact)
+    noisy = counts + deviation * rng.normal(size=counts.shape)
+    target = pair_target(noisy, deviation, n_records, margins, coarse, ordered=ordered)
+    np.testing.assert_allclose(target.sum(axis=0), margins[1], atol=1e-6)
+    merged = np.zeros((4, 3))
+    np.add.at(merged, (coarse[0][:, None], coarse[1]), target)
+    assert np.abs(merged - counts / n_records).sum() < 0.03
+    # Within groups, an order tells more than independence.
+    assert (np.abs(target - exact).sum() < 0.04) == ordered
+
+
+def test_factors_give_rows_the_pairs_that_are_wanted(rng):
+    own, components = rng.dirichlet(np.ones(5), size=20), np.sort(rng.integers(20, size=20_000))
+    codes = {-1: components % 2, 0: rng.integers(4, size=20_000)}
+    wanted = {0: rng.dirichlet(np.ones(20)).reshape(4, 5)}
+    wanted[0] *= 0.25 / wanted[0].sum(axis=1, keepdims=True)
+    share = np.array([[0.5], [0.5]]) * wanted[0].sum(axis=0)
+    factors = _fitted_factors(own[components], wanted | {-1: share}, codes)
+    drawn, kept = draw_codes(own, components, factors, codes, np.random.RandomState(0))
+    made = np.zeros((4, 5))
+    np.add.at(made, (codes[0], drawn), 1 / len(drawn))
+    assert np.abs(made - wanted[0]).sum() / 2 < 0.02 and (kept == 1).all()
+    # Conditions restrict what is drawn, and the probability that they hold is told.
+    allowed = np.array([1.0, 0, 0, 0, 0])
+    drawn, kept = draw_codes(own, components, factors, codes, np.random.RandomState(0), allowed)
+    assert (drawn == 0).all() and kept.mean() == pytest.approx(wanted[0][:, 0].sum(), abs=0.01)
+
+
+@pytest.fixture(scope="module")
+def generator():
+    """Return a generator of a table with strong pairs, of numbers and of words."""
+    rng = np.random.default_rng(0)
+    n = 20_000
+    income = rng.normal(50, 12, n).round(1).clip(0, 100)
+    tax = (0.3 * income + rng.normal(0, 1, n)).round(1).clip(0, 40)
+    city = rng.choice(["A", "B", "C"], n, p=[0.5, 0.3, 0.2])
+    language = np.where(rng.random(n) < 0.9, np.char.lower(city), rng.choice(["a", "b", "c"], n))
+    answer = np.where(income + rng.normal(0, 10, n) > 55, "yes", "no")
+    table = pd.DataFrame(
+        {"income": income, "tax": tax, "city": city, "language": language, "answer": answer}
+    )
+    schema = {
+        "income": (0.0, 100.0), "tax": (0.0, 40.0), "city": list("ABC"), "language": list("abc"),
+        "answer": ["no", "yes"],
+    }  # fmt: skip
+    made = DPSinkhornGenerator(1.0, 1e-6, schema=schema, target="answer", random_state=0)
+    return made.fit(table), table
+
+
+def test_strong_pairs_are_kept(generator):
+    fitted, table = generator
+    made = fitted.sample(20_000)
+    numbers = ["income", "tax"]
+    real, drawn = (frame[numbers].corr("spearman").iloc[0, 1] for frame in (table, made))
+    assert real > 0.94 and drawn == pytest.approx(real, abs=0.04)
+    joint = [pd.crosstab(frame.city, frame.language, normalize=True) for frame in (table, made)]
+    assert (joint[0] - joint[1]).abs().to_numpy().sum() / 2 < 0.04
+    for name in ("city", "language", "answer"):
+        shares = [frame[name].value_counts(normalize=True) for frame in (table, made)]
+        assert (shares[0] - shares[1]).abs().sum() / 2 < 0.02
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"income": (60.0, 65.0)}, {"tax": (18.0, 20.0)}, {"language": "b", "income": (30, 45)}],
+)
+def test_conditional_rows_are_those_rows_that_meet_the_conditions(generator, given):
+    fitted, _ = generator
+    made, drawn = fitted.sample(200_000), fitted.sample(4_000, given=given)
+    for name, wanted in given.items():
+        holds = made[name] == wanted if isinstance(wanted, str) else made[name].between(*wanted)
+        made = made[holds]
+    for name in ("income", "tax"):
+        assert drawn[name].mean() == pytest.approx(
+            made[name].mean(), abs=0.1 * made.tax.std() + 0.2
+        )
+    for name in ("city", "language", "answer"):
+        shares = [frame[name].value_counts(normalize=True) for frame in (made, drawn)]
+        assert shares[0].sub(shares[1], fill_value=0).abs().sum() / 2 < 0.05
+
+
+def test_a_file_has_the_factors(generator, tmp_path):
+    fitted, _ = generator
+    fitted.save(tmp_path / "made.npz")
+    loaded = DPSinkhornGenerator.load(tmp_path / "made.npz")
+    first, second = (
+        one._fitted.sample(2000, None, None, np.random.RandomState(0)) for one in (fitted, loaded)
+    )
+    pd.testing.assert_frame_equal(first, second)
+
+
+SCHEMA = read_schema({"a": range(8), "b": range(8), "c": ["x", "y"], "d": ["x", "y"]}, "d")
+
+
+def units_with_a_strong_pair(n):
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 8, n)
+    b = np.clip(a + rng.integers(-1, 2, n), 0, 7)
+    return np.column_stack([a, b, rng.integers(0, 2, (n, 2))])
+
+
+def release_of(units, noise=1.0, seed=0):
+    shares = share_marginals(SCHEMA, parities=True)
+    releases = SketchReleases(noise, shares, "add_remove", make_source(seed))
+    return release_marginals(units, SCHEMA, releases, parities=True)
+
+
+def moves_of_a_record():
+    """Return by how much a record more moves each release, of its sensitivity."""
+    units = units_with_a_strong_pair(2000)
+    first = transcript_of(lambda: release_of(units))
+    more = np.vstack([units, [7, 0, 1, 1]])
+    return moved_by(transcript_of(lambda: release_of(more), given=first), first)
+
+
+def test_a_record_moves_signs_and_strong_pairs_by_their_sensitivity(monkeypatch):
+    moved = moves_of_a_record()
+    assert moved["signs"] == pytest.approx(1) and moved["strong"] == pytest.approx(1)
+    honest = marginals.parity_sums
+    monkeypatch.setattr(marginals, "parity_sums", lambda *args: 2 * honest(*args))
+    assert moves_of_a_record()["signs"] > 1.9
+    monkeypatch.undo()
+    # A record that counts twice.
+    honest_tables = marginals.release_tables
+    monkeypatch.setattr(
+        marginals, "release_tables",
+        lambda releases, name, counts, whole: honest_tables(
+            releases, name, [count * 2 for count in counts] if name == "strong" else counts, whole
+        ),
+    )  # fmt: skip
+    assert moves_of_a_record()["strong"] > 1.9
+
+
+def test_the_noise_of_strong_pairs_is_as_declared():
+    units, errors = units_with_a_strong_pair(20_000), []
+    for seed in range(10):
+        found = release_of(units, 20.0, seed)
+        assert [0, 1] in found["strong_pairs"].tolist()
+        groups = np.split(found["strong_groups"], np.cumsum(found["n_cells"])[:-1])
+        exact = []
+        for a, b in found["strong_pairs"]:
+            size = groups[b].max() + 1
+            code = groups[a][units[:, a]] * size + groups[b][units[:, b]]
+            exact.append(np.bincount(code, minlength=(groups[a].max() + 1) * size))
+        shares = share_marginals(SCHEMA, parities=True)
+        share = shares["strong"] / sum(shares.values())
+        deviation = 20 * np.sqrt(len(exact) / share)
+        assert found["strong_deviation"][0] == pytest.approx(deviation)
+        errors.append((found["strong_counts"] - np.concatenate(exact)) / deviation)
+    assert kstest(np.concatenate(errors), "norm").pvalue > 1e-4
+    assert kstest(1.3 * np.concatenate(errors), "norm").pvalue < 1e-4
+    assert kstest(0.7 * np.concatenate(errors), "norm").pvalue < 1e-4
