@@ -199,11 +199,14 @@ def sample_units(
         allowed[j] = _allowed_shares(*cell_ends[j], conditions[j])
         held[j] = model["cells"][:, columns[j]] @ allowed[j]
         # A value that no component has, as in an empty tail, does not change the posterior.
-        posterior *= held[j] if held[j].any() else 1.0
+        held[j] = held[j] if held[j].any() else np.ones(len(prior))
+        posterior *= held[j]
     features = list(columns)
     factors = factors_of(model) if "edges" in model else {}
     # The posterior leaves factors out. So conditions on their columns choose among candidates.
-    n_candidates = 16 if any(features[c] in allowed for c in factors) else 1
+    n_candidates, most_rows = 1, 2_000_000
+    if any(features[c] in allowed for c in factors):
+        n_candidates = min(max(most_rows // max(n_samples, 1), 2), 16)
     n_rows = n_samples * n_candidates
     labels = labels if labels is None else np.repeat(labels, n_candidates)
     of_labels, labels = _component_weights(posterior, prior, model["classes"], n_rows, labels)
@@ -236,15 +239,13 @@ def sample_units(
             within = (fine[c] == np.arange(fine[c].max() + 1)[:, None]) * (prior @ cells)
             within = _with_fallback(within, fine[c] == np.arange(len(within))[:, None])
             shares = shares_of_rows(within)
-            own, of_groups = (
-                group_sums(cells, fine[c]),
-                shares @ allowed.get(j, np.ones(len(fine[c]))),
-            )
+            own = group_sums(cells, fine[c])
+            of_groups = shares @ allowed.get(j, np.ones(len(fine[c])))
             rows, kept = draw_codes(
                 own, components, factors[c], codes, rng, of_groups, evenly=evenly
             )
             if j in allowed:
-                fits[order] *= kept / np.maximum(held[j][components], 1e-300)
+                fits[order] *= kept / np.maximum(held[j][components], 1e-9)
             codes[c], cells = rows, shares
             weights = within.sum(axis=1)
         units[order, j] = draw_column(

@@ -130,6 +130,15 @@ def test_conditional_rows_are_those_rows_that_meet_the_conditions(generator, giv
         assert shares[0].sub(shares[1], fill_value=0).abs().sum() / 2 < 0.05
 
 
+@pytest.mark.parametrize("given", [{"tax": (39.5, 40.0), "language": "c"}, {"income": (0.0, 0.1)}])
+def test_conditions_that_hardly_any_record_meets_are_met(generator, given):
+    fitted, _ = generator
+    made = fitted.sample(300, given=given)
+    for name, wanted in given.items():
+        holds = made[name] == wanted if isinstance(wanted, str) else made[name].between(*wanted)
+        assert holds.all()
+
+
 def test_a_file_has_the_factors(generator, tmp_path):
     fitted, _ = generator
     fitted.save(tmp_path / "made.npz")
