@@ -120,7 +120,7 @@ def mechanisms():
 def rows_of_releases():
     """Return the cells of the theory page's table of all releases, by what releases."""
     lines = (DOC / "theory" / "releases.csv").read_text().splitlines()
-    return {name: rest for name, *rest in csv.reader(lines)}
+    return {name: rest for name, *rest in csv.reader(lines, strict=True)}
 
 
 @pytest.mark.parametrize("name", [*releasing_estimators(), *mechanisms()])
