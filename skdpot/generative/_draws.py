@@ -19,6 +19,7 @@ from skdpot.generative._factors import (
     firsts_of,
     group_sums,
     parity_codes,
+    spread_uniforms,
     standard_ranks,
 )
 from skdpot.generative._mixture import class_shares, column_slices, pair_counts
@@ -41,18 +42,15 @@ from skdpot.tables import NOMINAL, NUMERIC, TableSchema, write_table
 def draw_uniforms(rows: np.ndarray, rng: Any, *, evenly: bool = False) -> np.ndarray:
     """Return a number from 0 to 1 for each record.
 
-    If `evenly`, numbers are evenly spread over the records of each row, and of adjacent rows:
-    multiples of the golden ratio. Otherwise they are independent of each other.
+    If `evenly`, numbers are evenly spread over the records of each row, and of adjacent rows.
+    Otherwise they are independent of each other.
     """
     if not evenly:
         return rng.uniform(size=len(rows))
-    order, golden_ratio = rng.permutation(len(rows)), 0.6180339887498949
+    order = rng.permutation(len(rows))
     # Short integers are sorted in linear time.
     keys = rows.astype(np.uint16) if rows.max(initial=0) < 2**16 else rows
-    order = order[np.argsort(keys[order], kind="stable")]
-    uniforms = np.empty(len(rows))
-    uniforms[order] = (rng.uniform() + golden_ratio * np.arange(len(rows))) % 1
-    return uniforms
+    return spread_uniforms(order[np.argsort(keys[order], kind="stable")], rng)
 
 
 def draw_entries(

@@ -370,19 +370,31 @@ def _fitted_factors(joint, wanted, codes):
         )
         for a, table in wanted.items()
     }
+    # The sample has not exactly the shares of the parents.
+    targets = {
+        a: table
+        * (np.asarray(members[a].sum(axis=1)) / np.maximum(table.sum(axis=1, keepdims=True), _TINY))
+        for a, table in wanted.items()
+    }
     n_rounds, largest_step = 20, 20.0
     for _ in range(n_rounds):
-        for a, table in wanted.items():
+        for a, target in targets.items():
             joint /= np.maximum(joint.sum(axis=1, keepdims=True), _TINY)
-            # The sample has not exactly the shares of the parent.
-            present = np.asarray(members[a].sum(axis=1)) / np.maximum(
-                table.sum(axis=1, keepdims=True), _TINY
-            )
-            ratios = (table * present + 1e-9) / (members[a] @ joint + 1e-9)
+            ratios = (target + 1e-9) / (members[a] @ joint + 1e-9)
             ratios = np.clip(ratios, 1 / largest_step, largest_step)
             factors[a] *= ratios
             joint *= ratios[codes[a]]
     return {a: factor / factor.max(axis=1, keepdims=True) for a, factor in factors.items()}
+
+
+def spread_uniforms(order: np.ndarray, rng: Any) -> np.ndarray:
+    """Return numbers from 0 to 1, evenly spread over records that are adjacent in an order.
+
+    Each is uniform. They are multiples of the golden ratio, less whole numbers.
+    """
+    uniforms, golden_ratio = np.empty(len(order)), 0.6180339887498949
+    uniforms[order] = (rng.uniform() + golden_ratio * np.arange(len(order))) % 1
+    return uniforms
 
 
 def draw_codes(
@@ -396,14 +408,14 @@ def draw_codes(
     of these in each row. If `evenly`, rows that are alike have evenly spread uniform numbers, so
     that totals are nearly as expected.
     """
-    n = len(components)
-    uniforms, drawn, kept = rng.uniform(size=n), np.empty(n, dtype=np.int64), np.empty(n)
-    golden_ratio, block = 0.6180339887498949, 2**12
+    n, block = len(components), 2**12
+    drawn, kept = np.empty(n, dtype=np.int64), np.empty(n)
     if evenly:
         # Short integers are sorted in linear time, and rows come in the order of components.
         first = codes[next(iter(factors))] if factors else components
-        alike = np.argsort(first.astype(np.uint16), kind="stable")
-        uniforms[alike] = (np.arange(n) * golden_ratio + rng.uniform()) % 1
+        uniforms = spread_uniforms(np.argsort(first.astype(np.uint16), kind="stable"), rng)
+    else:
+        uniforms = rng.uniform(size=n)
     for start in range(0, n, block):
         part = slice(start, start + block)
         joint = own[components[part]]
