@@ -536,7 +536,9 @@ def _excess(scores: np.ndarray, groups: np.ndarray, shared: np.ndarray, a: int, 
     if not len(x) or not len(y):
         return 0.0
     error = np.sqrt((len(x) + len(y) + 1) / (12 * len(x) * len(y)))
-    return area(x, y) - 0.5 - (1.5 if min(len(x), len(y)) >= 47 else 2.5) * float(error)
+    few_rows, few_errors, n_errors = 47, 2.5, 1.5
+    by_chance = few_errors if min(len(x), len(y)) < few_rows else n_errors
+    return area(x, y) - 0.5 - by_chance * float(error)
 
 
 def group_probabilities(

@@ -77,8 +77,9 @@ def fit_scale(values: np.ndarray, groups: np.ndarray) -> Scale:
     their quantiles are the knots.
     """
     lattice = np.unique(values)
-    if len(lattice) > 0.5 * len(values):
-        shares = np.linspace(0, 1, min(257, len(lattice)))
+    untied, n_knots = 0.5, 257
+    if len(lattice) > untied * len(values):
+        shares = np.linspace(0, 1, min(n_knots, len(lattice)))
         ends = np.unique(np.quantile(values, shares))
         scores = _best_scores(ends, values, values, groups)
         # The least number of decimals that represents all values.
@@ -309,11 +310,12 @@ def fit_parts(column: Column, codes: np.ndarray, groups: np.ndarray) -> ColumnPa
     values, counts = np.unique(present, return_counts=True)
     lacking = [np.nan] if is_missing.any() else []
     rare = present[:0]
-    if column.kind == NOMINAL and len(values) > 50:
-        frequent = np.sort(values[np.argsort(-counts, kind="stable")[:49]])
+    few, most_categories = 12, 50
+    if column.kind == NOMINAL and len(values) > most_categories:
+        frequent = np.sort(values[np.argsort(-counts, kind="stable")[: most_categories - 1]])
         rare = present[~np.isin(present, frequent)]
         values = np.r_[frequent, _RARE]
-    if len(values) <= 12 or column.kind == NOMINAL:
+    if len(values) <= few or column.kind == NOMINAL:
         spread = np.std(present) if len(values) > 1 else 1.0
         ordered = column.kind != NOMINAL
         positions = np.zeros(len(values) + len(lacking))
@@ -429,13 +431,14 @@ def fit_lines(by_fold: np.ndarray) -> Linear:
     if by_fold.shape[-1] == 2 or by_fold.shape[1] == 1:
         return plain
     error, errors = _held_out(lines, by_fold), {}
-    # Numbers of features whose slopes differ, and penalties of the differences.
-    for choice in itertools.product((4, 12, 48), (3.0, 10.0, 30.0, 100.0, 300.0)):
+    n_differing, penalties_by_group = (4, 12, 48), (3.0, 10.0, 30.0, 100.0, 300.0)
+    for choice in itertools.product(n_differing, penalties_by_group):
         by_group = [_by_group(s, line, *choice) for s, line in zip(starts, lines, strict=True)]
         errors[choice] = _held_out(by_group, by_fold)
     best = min(errors, key=errors.__getitem__)
     variance = error / max(total[:, 0, 0].sum(), 1.0)
-    supported = error - errors[best] > 2.0 * variance
+    least_gain = 2.0
+    supported = error - errors[best] > least_gain * variance
     return _by_group(start, plain, *best) if supported else plain
 
 
@@ -595,7 +598,8 @@ def fit_numbers(
     def error(pseudo: float) -> float:
         return float((sizes * (_running(training, pseudo)[:, 1:] - found) ** 2).sum())
 
-    best = min((np.inf, 30.0, 100.0, 300.0, 1000.0), key=error)
+    pseudo_rows = (30.0, 100.0, 300.0, 1000.0)
+    best = min((np.inf, *pseudo_rows), key=error)
     quantiles = np.quantile(scores, np.linspace(0, 1, 16 * n_bins + 1))
     ends, found = np.linspace(0, 1, n_bins + 1), _running(training + tested, best)
     running = np.array([np.interp(grid, ends, of_group) for of_group in found])
@@ -692,20 +696,21 @@ def fit_states(
     # Half a row more of each, so that a state without rows has a logarithm.
     counts = np.bincount(states, minlength=n_states) + 0.5
     level = np.log(counts / counts.sum())
-    few = slice(0, max(20_000, 20 * n_groups * len(features)))
+    penalty, few_rows, most_rows, rows_per_slope = 3.0, 3000, 20_000, 20
+    few = slice(0, max(most_rows, rows_per_slope * n_groups * len(features)))
     states, features, groups, folds = states[few], features[:, few], groups[few], folds[few]
     width, offset = len(features), np.broadcast_to(level[:, None], (n_states, len(states)))
     trained, tested = folds != N_FOLDS - 1, folds == N_FOLDS - 1
     known = features[:, trained], states[trained]
     new = features[:, tested], states[tested]
-    penalty = 3.0
-    if width and len(states) <= 3000:
+    if width and len(states) <= few_rows:
         # With few rows slopes are mostly chance, and a column may depend on no other.
         def held_out_loss(penalty: float) -> float:
             slopes = minimise(*known, offset[:, trained], np.full(width, penalty))[0]
             return _loss(Linear(level[None], slopes[None], False), *new, 0 * groups[tested])
 
-        penalty = min((3.0, 30.0, 300.0, 1e6), key=held_out_loss)
+        penalties_by_loss = (3.0, 30.0, 300.0, 1e6)
+        penalty = min(penalties_by_loss, key=held_out_loss)
     penalties = np.full(width, penalty)
     slopes, loss = minimise(features, states, offset, penalties)
     shifts = np.zeros((n_groups, n_states))

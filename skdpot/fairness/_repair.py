@@ -655,7 +655,8 @@ def map_of_table(fair: Any, release: Any, rows: RepairRows, released: "ReleasedT
     rng = check_random_state(fair.random_state)
     n_records, n_groups = rows.n_records, len(rows.groups.names)
     codes, groups = drawn_rows(rows, released, min(n_records, rows.method._most_rows()), rng)
-    least = 4.0 * release.noise_of_counts * math.sqrt(n_groups) / n_records
+    told_apart, least_of_images, closest = 4.0, 0.02, 0.6
+    least = told_apart * release.noise_of_counts * math.sqrt(n_groups) / n_records
     free = [
         j for j, column in enumerate(rows.columns)
         if column.kind == NUMERIC and j not in rows.fixed
@@ -672,10 +673,10 @@ def map_of_table(fair: Any, release: Any, rows: RepairRows, released: "ReleasedT
     codes = redrawn(of_rows, codes, keys, BLUR_DRAW)
     correlation, *pair = released.closest_columns()
     # A sketch does not hold close ties: a map of it would break them, in each group in another way.
-    is_tied = correlation > 0.6
+    is_tied = correlation > closest
     shown = 0.5 if is_tied else release.shown_by_errors(n_records)
     found = map_of_rows(fair, rows, codes, groups, rng, shown=shown)
-    of_images = blurred(max(least, 0.02))
+    of_images = blurred(max(least, least_of_images))
     tied = tuple(rows.columns[j].name for j in pair) if is_tied else ()
     return replace(found, of_rows=of_rows, of_images=of_images, tied=tied)
 
