@@ -46,7 +46,7 @@ def pytest_configure(config):
     table = config.getoption("--table", default=None)
     config.stash[FOUND] = Contest(
         quick=bool(config.getoption("--quick", default=False) or table),
-        least_rounds=ROUNDS if table else config.getoption("--rounds", default=1),
+        min_rounds=ROUNDS if table else config.getoption("--rounds", default=1),
     )
     config.stash[PLACES] = {}
     if table == "new":

@@ -202,7 +202,7 @@ class Contest:
     ----------
     quick : bool, default=False
         Whether to compare at reduced sizes.
-    least_rounds : int, default=1
+    min_rounds : int, default=1
         Rounds of each comparison at least, whatever it asks for itself.
 
     Attributes
@@ -211,9 +211,9 @@ class Contest:
         How many programs wanted a core in the minute before.
     """
 
-    def __init__(self, *, quick: bool = False, least_rounds: int = 1) -> None:
+    def __init__(self, *, quick: bool = False, min_rounds: int = 1) -> None:
         self.quick = quick
-        self.least_rounds = least_rounds
+        self.min_rounds = min_rounds
         self.load = load()
         self.rows: list[Row] = []
         self.curves: list[Curve] = []
@@ -255,7 +255,7 @@ class Contest:
         present = [peer for peer in peers if peer.is_installed]
         calls = [one.call for one in (ours, *present)]
         patience = self.size(10.0, 3.0) if seconds is None else seconds
-        rounds = tuple(max(number, self.least_rounds) for number in rounds)
+        rounds = tuple(max(number, self.min_rounds) for number in rounds)
         watch = Watch()
         results, times = take_turns(calls, patience, rounds, clock)
         others = watch.others()

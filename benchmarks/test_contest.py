@@ -57,7 +57,7 @@ def test_rows_say_who_is_faster_and_who_is_not_as_accurate():
 
 def test_rounds_give_quartiles_and_are_as_many_as_were_asked_for():
     clock, turns = Clock(), iter(range(100))
-    contest = Contest(least_rounds=11)
+    contest = Contest(min_rounds=11)
     peer = Contestant("theirs", lambda: clock.sleeper(1.0 + next(turns))())
     (row,) = contest.compare(
         "x", "y", Contestant("ours", clock.sleeper(1.0)), [peer], {}, seconds=0.0, rounds=(1, 3),

@@ -168,7 +168,7 @@ def crossing(results):
     return float(np.exp(np.interp(0, excess[around], np.log(results.variances[around]))))
 
 
-def least_errors(rates, epsilon):
+def min_errors(rates, epsilon):
     """Return the least false negative rates that an epsilon allows, by false positive rates."""
     steep, flat = 1 - DELTA - np.exp(epsilon) * rates, np.exp(-epsilon) * (1 - DELTA - rates)
     return np.maximum(0, np.maximum(steep, flat))
@@ -193,11 +193,11 @@ def draw_sinkhorn(results):
     left.legend()
     audited, rates = results.one_round, np.geomspace(1e-5, 1, 400)
     region = {"color": "C3", "alpha": 0.25, "label": "impossible by the claim"}
-    right.fill_between(rates, 0, least_errors(rates, claim_of_theorem(ONE_ROUND)), **region)
+    right.fill_between(rates, 0, min_errors(rates, claim_of_theorem(ONE_ROUND)), **region)
     right.plot(*audited.trade_off(), color="C0", label="attack, as counted")
     likely, unlikely = audited.rate_bounds
     right.plot(unlikely, 1 - likely, "o", color="black", label=f"at most, with {CONFIDENCE:.1%}")
-    right.plot(rates, least_errors(rates, audited.epsilon_lower), "--", color="black", label=PROVEN)
+    right.plot(rates, min_errors(rates, audited.epsilon_lower), "--", color="black", label=PROVEN)
     right.set(
         xscale="log", yscale="log", xlim=(1e-5, 1), ylim=(1e-5, 1),
         xlabel="False positive rate", ylabel="False negative rate",

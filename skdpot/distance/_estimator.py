@@ -85,7 +85,7 @@ class LabelledGroups:
             for (g, h), error in zip(pairs, errors, strict=True)
         )
 
-    def largest_pair(self) -> tuple[int, int]:
+    def max_pair(self) -> tuple[int, int]:
         """Return the public largest sizes of two groups."""
         if self.labels == "public":
             second, first = np.sort(self.sizes)[-2:]
@@ -650,7 +650,7 @@ class PrivateSinkhornDistance(BaseTransportDistance):
         if self.mechanism == "output":
             # The filler is public, and within the bounds of every cost.
             release = CostsRelease(settings, groups, space.middle, self.epsilon, self.delta)
-            settings.check_tolerance(release.tolerances.min(), groups.largest_pair())
+            settings.check_tolerance(release.tolerances.min(), groups.max_pair())
             return release
         if self.schema is not None:
             raise ValueError(

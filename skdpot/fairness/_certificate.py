@@ -169,7 +169,7 @@ def found_by_learners(
                 # A score that is always wrong tells the groups apart as well as one that is right.
                 found = max(area(x, y), 1.0 - area(x, y))
                 seen[a, b] = max(seen.get((a, b), 0.0), found)
-                auc = max(auc, largest_mean(found, min(len(x), len(y)), risk))
+                auc = max(auc, max_mean(found, min(len(x), len(y)), risk))
                 gap = max(gap, gap_bound(x, y, risk))
     rows = [1 / (1 / sizes[a] + 1 / sizes[b]) for a, b in seen]
     mean = float(np.average(list(seen.values()), weights=rows)) if seen else 0.5
@@ -234,7 +234,7 @@ def _scores(probabilities: np.ndarray, a: int, b: int) -> list[np.ndarray]:
 # ---------------------------------------------------------------------------- confidence bounds
 
 
-def largest_mean(mean: float, n: int, risk: float) -> float:
+def max_mean(mean: float, n: int, risk: float) -> float:
     """Return an upper bound of an expectation, from the mean of n numbers in [0, 1].
 
     The variables may be those with the largest spread of n draws of 0 or 1, such as a share of
@@ -242,8 +242,8 @@ def largest_mean(mean: float, n: int, risk: float) -> float:
 
     Examples
     --------
-    >>> from skdpot.fairness._certificate import largest_mean
-    >>> round(largest_mean(0.5, 500, 0.05), 3)
+    >>> from skdpot.fairness._certificate import max_mean
+    >>> round(max_mean(0.5, 500, 0.05), 3)
     0.546
     """
     # Nothing is below 1, and a search would have no sign to find.
@@ -298,14 +298,14 @@ def _sum_exceeds(x: float, n: int, m: int) -> float:
     return float(ndtr(-x / wide)) + 0.5 * float(ndtr(-x / narrow)) + between
 
 
-def largest_gap(x: np.ndarray, y: np.ndarray) -> float:
+def max_gap(x: np.ndarray, y: np.ndarray) -> float:
     """Return the largest difference between the shares of two samples at or below a number.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.fairness._certificate import largest_gap
-    >>> largest_gap(np.array([1.0, 2.0]), np.array([1.5, 3.0]))
+    >>> from skdpot.fairness._certificate import max_gap
+    >>> max_gap(np.array([1.0, 2.0]), np.array([1.5, 3.0]))
     0.5
     """
     # Distribution functions of samples differ most at one of their values.
@@ -324,7 +324,7 @@ def gap_bound(x: np.ndarray, y: np.ndarray, risk: float) -> float:
     >>> round(gap_bound(np.arange(900), np.arange(900), 0.05), 3)
     0.042
     """
-    return min(1.0, largest_gap(x, y) + gap_radius(len(x), len(y), risk))
+    return min(1.0, max_gap(x, y) + gap_radius(len(x), len(y), risk))
 
 
 def rank_gap(sizes: Sequence[int], shifts: Sequence[float], risk: float) -> float:

@@ -437,8 +437,8 @@ def fit_lines(by_fold: np.ndarray) -> Linear:
         errors[choice] = _held_out(by_group, by_fold)
     best = min(errors, key=errors.__getitem__)
     variance = error / max(total[:, 0, 0].sum(), 1.0)
-    least_gain = 2.0
-    supported = error - errors[best] > least_gain * variance
+    min_gain = 2.0
+    supported = error - errors[best] > min_gain * variance
     return _by_group(start, plain, *best) if supported else plain
 
 

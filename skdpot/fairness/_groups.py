@@ -388,8 +388,8 @@ def small_groups_warning(policy: FoundGroups | DeclaredGroups, groups: "Groups")
     >>> small_groups_warning(FoundGroups(), groups)
     "the group 'b' has fewer than the 47 rows that are needed to know its distribution: ...
     """
-    largest_error, probability = 0.2, 0.05
-    needed = math.ceil(math.log(2 / probability) / (2 * largest_error**2))
+    max_error, probability = 0.2, 0.05
+    needed = math.ceil(math.log(2 / probability) / (2 * max_error**2))
     small = [g for g, size in enumerate(groups.sizes.tolist()) if 0 < size < needed]
     if not small or getattr(policy, "min_size", 2) > 2 or groups.sizes.sum() < 200:
         return None
@@ -399,7 +399,7 @@ def small_groups_warning(policy: FoundGroups | DeclaredGroups, groups: "Groups")
     return (
         f"the group {groups.names.tolist()[g]!r} has fewer than the {needed} rows that are needed "
         "to know its distribution: then the share of rows below any value is off by at most "
-        f"{largest_error} (with a probability of {100 * (1 - probability):.0f} %){others}. "
+        f"{max_error} (with a probability of {100 * (1 - probability):.0f} %){others}. "
         "What is fair for such a group in these rows may not be in new ones. Merge small groups by "
         f"FoundGroups(min_size={needed}, small='merge'), or accept them by min_size."
         + _hint_to_bands(groups.names.tolist())

@@ -358,7 +358,7 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
         # ranks of ties that are not drawn have another distribution in every group.
         is_frozen = isinstance(self._estimator, FrozenEstimator)
         if is_frozen and self.ties == "random" and len(groups.names) > 1:
-            shifts = [group.largest_shift() for group in way.groups]
+            shifts = [group.max_shift() for group in way.groups]
             certificate = certify_ranks(groups.names.tolist(), groups.sizes.tolist(), shifts)
         return estimator, groups, weights, way, certificate
 

@@ -172,7 +172,7 @@ class GroupDistribution:
             found[over] = 1.0 - (1.0 - ranks[-1]) * _tail(-self.sorted_scores[::-1], -scores[over])
         return found
 
-    def largest_shift(self) -> float:
+    def max_shift(self) -> float:
         """Return the largest difference between a rank and the share of lower predictions.
 
         Between predictions the share is constant and ranks are monotone, so the difference is

@@ -494,14 +494,14 @@ def plan_repair(fair: Any, rows: RepairRows) -> ReleasePlan:
 
 def _advice(made: Callable[[int, float], Any], n_records: int, epsilon: float) -> str:
     """Return from how many rows, or from which epsilon on, about, a release is of use."""
-    largest_epsilon, growth = 20.0, [1.3**k for k in range(60)]
+    max_epsilon, growth = 20.0, [1.3**k for k in range(60)]
 
     def first(of: Iterable[tuple[int, float]]) -> tuple[int, float] | None:
         useful = (pair for pair in of if not made(*pair).expected_errors(pair[0])[0].is_useless)
         return next(useful, None)
 
     rows = first((math.ceil(n_records * factor), epsilon) for factor in growth)
-    budget = first((n_records, epsilon * f) for f in growth if epsilon * f < largest_epsilon)
+    budget = first((n_records, epsilon * f) for f in growth if epsilon * f < max_epsilon)
     starts = [f"from about {rows[0]:,} rows on"] if rows else []
     starts += [f"from an epsilon of about {budget[1]:.2g} on"] if budget else []
     return (
@@ -655,7 +655,7 @@ def map_of_table(fair: Any, release: Any, rows: RepairRows, released: "ReleasedT
     rng = check_random_state(fair.random_state)
     n_records, n_groups = rows.n_records, len(rows.groups.names)
     codes, groups = drawn_rows(rows, released, min(n_records, rows.method._most_rows()), rng)
-    told_apart, least_of_images, closest = 4.0, 0.02, 0.6
+    told_apart, min_of_images, closest = 4.0, 0.02, 0.6
     least = told_apart * release.noise_of_counts * math.sqrt(n_groups) / n_records
     free = [
         j for j, column in enumerate(rows.columns)
@@ -676,7 +676,7 @@ def map_of_table(fair: Any, release: Any, rows: RepairRows, released: "ReleasedT
     is_tied = correlation > closest
     shown = 0.5 if is_tied else release.shown_by_errors(n_records)
     found = map_of_rows(fair, rows, codes, groups, rng, shown=shown)
-    of_images = blurred(max(least, least_of_images))
+    of_images = blurred(max(least, min_of_images))
     tied = tuple(rows.columns[j].name for j in pair) if is_tied else ()
     return replace(found, of_rows=of_rows, of_images=of_images, tied=tied)
 

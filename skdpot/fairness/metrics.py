@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skdpot._sklearn_compat import MANY_ROWS, one_thread_unless
-from skdpot.fairness._certificate import gap_bound, largest_gap
+from skdpot.fairness._certificate import gap_bound, max_gap
 from skdpot.fairness._groups import Groups, find_groups, labels_of_columns, read_labels
 from skdpot.tables import Table, is_missing, take_rows
 from skdpot.transport import monotone_transport
@@ -85,7 +85,7 @@ def ks_between_groups(
         raise ValueError(f"confidence must be above 0 and below 1, got {confidence!r}.")
     pairs = combinations(scores_by_group(scores, sensitive_features, min_group_size), 2)
     if confidence is None:
-        return max(largest_gap(x, y) for x, y in pairs)
+        return max(max_gap(x, y) for x, y in pairs)
     return max(gap_bound(x, y, 1.0 - confidence) for x, y in pairs)
 
 

@@ -13,7 +13,7 @@ from ._network import training_of as training_of
 from ._records import DEFAULT_BOUNDS as DEFAULT_BOUNDS
 from ._records import FittedRecords as FittedRecords
 from ._records import PrivateRecords as PrivateRecords
-from ._records import least_noise as least_noise
+from ._records import min_noise as min_noise
 from ._records import read_points as read_points
 from ._records import rounded_up as rounded_up
 from ._records import schema_template

@@ -621,7 +621,7 @@ def column_halves(masses: Sequence[np.ndarray], schema: TableSchema) -> list[np.
     return halves
 
 
-def largest_scanned(n_columns: int, n_records: float, deviation: float) -> int:
+def max_scanned(n_columns: int, n_records: float, deviation: float) -> int:
     """Return of how many columns parities are released, at most.
 
     `n_records` is about the number of records of a class, and `deviation` that of the noise of one
@@ -629,8 +629,8 @@ def largest_scanned(n_columns: int, n_records: float, deviation: float) -> int:
 
     Examples
     --------
-    >>> from skdpot.generative._counts import largest_scanned
-    >>> largest_scanned(10, 10_000, 10.0), largest_scanned(10, 10_000, 100.0)
+    >>> from skdpot.generative._counts import max_scanned
+    >>> max_scanned(10, 10_000, 10.0), max_scanned(10, 10_000, 100.0)
     (7, 4)
     """
     # Larger subsets are many more, and so much noise would hide all of them.
@@ -782,8 +782,8 @@ def standing_out(
     differences = seen - predicted
     excess = np.sum((differences / deviations) ** 2, axis=1)
     # A smaller error is not worth more components.
-    least_excess = 0.35
-    excess[np.sqrt(np.average(differences**2, axis=1, weights=sizes)) < least_excess] = 0.0
+    min_excess = 0.35
+    excess[np.sqrt(np.average(differences**2, axis=1, weights=sizes)) < min_excess] = 0.0
     # The probability that a table without any shows one.
     false_alarm = 0.01
     least = chi2.isf(false_alarm / len(seen), len(deviations))
@@ -853,8 +853,8 @@ def expected_errors(
     sizes = _expected_sizes(n_records, schema, round_noise)
     most_groups = number_of_groups(n_records, n_classes, pair_noise)
     n_groups = [min(most_groups, size) for size in sizes]
-    least_variance = 1e-12
-    precision = 1 / max(n_classes * count_noise**2, least_variance) + total_noise**-2
+    min_variance = 1e-12
+    precision = 1 / max(n_classes * count_noise**2, min_variance) + total_noise**-2
     errors = _class_errors(n_records, schema, count_noise, sizes)
     for k, j in enumerate(schema.features):
         cell = precision

@@ -93,10 +93,10 @@ def draw_entries(
     # One search for all: each row is moved to an interval of its own.
     ladder = cumulated / np.where(totals > 0, totals, 1.0) + 2 * np.arange(len(weights))[:, None]
     ladder[:, -1] = 2 * np.arange(len(weights)) + 2
-    largest_uniform = 1 - 2.0**-30
+    max_uniform = 1 - 2.0**-30
     # Rounding moves no number to the next integer, where entries of no weight are.
     uniforms = draw_uniforms(rows, rng, evenly=evenly)
-    places = np.minimum(uniforms, largest_uniform) + 2 * rows
+    places = np.minimum(uniforms, max_uniform) + 2 * rows
     return np.searchsorted(ladder.ravel(), places, side="right") - rows * n_entries
 
 

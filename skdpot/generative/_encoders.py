@@ -72,7 +72,7 @@ class Encoder(BaseEstimator, ABC):
     ----------
     n_codes : int
         Numbers in a code.
-    largest_norm : float
+    max_norm : float
         Public. No code of a record has a larger norm.
     frequencies : ndarray of shape (n_codes,) or None
         Of codes that are coefficients of an image's waves; below 0 for others, None without any.
@@ -92,7 +92,7 @@ class Encoder(BaseEstimator, ABC):
     counts_intensities: ClassVar[bool] = False
 
     n_codes: int
-    largest_norm: float
+    max_norm: float
     frequencies: np.ndarray | None = None
     image_shape: tuple[int, int, int] | None
     ground: float | None = None
@@ -110,7 +110,7 @@ class Encoder(BaseEstimator, ABC):
         Returns
         -------
         Encoder
-            With `n_codes` and `largest_norm`.
+            With `n_codes` and `max_norm`.
 
         Raises
         ------
@@ -136,7 +136,7 @@ class Encoder(BaseEstimator, ABC):
         Returns
         -------
         Encoder
-            Its `largest_norm` may differ, too.
+            Its `max_norm` may differ, too.
         """
         placed = copy.copy(self)
         # Grounds are multiples of one over this.
@@ -145,12 +145,12 @@ class Encoder(BaseEstimator, ABC):
         return placed
 
     def _place(self, ground: float) -> None:
-        """Set `ground` and `largest_norm`, of an encoder that has a ground."""
+        """Set `ground` and `max_norm`, of an encoder that has a ground."""
         raise NotImplementedError
 
     @abstractmethod
     def _prepare(self, space: RecordSpace, ample: bool) -> None:
-        """Set `n_codes`, `largest_norm` and private attributes, or raise."""
+        """Set `n_codes`, `max_norm` and private attributes, or raise."""
 
     def encode(self, points: Any) -> np.ndarray:
         """Return the codes of records. Each bit of a code depends only on its record.
@@ -163,7 +163,7 @@ class Encoder(BaseEstimator, ABC):
         Returns
         -------
         ndarray of shape (n, n_codes)
-            Of norms up to `largest_norm`.
+            Of norms up to `max_norm`.
         """
         # In blocks, since records that are scaled take several times their memory.
         codes = np.empty((len(points), self.n_codes))
@@ -236,7 +236,7 @@ class BoundedEncoder(Encoder):
     def _prepare(self, space: RecordSpace, ample: bool) -> None:
         self.n_codes = space.n_features
         # A vector that is clipped to a norm has at most this part of it, despite rounding.
-        self.largest_norm = math.sqrt(space.n_features) / (1 - 2.0**-40)
+        self.max_norm = math.sqrt(space.n_features) / (1 - 2.0**-40)
 
     def _encode(self, points: np.ndarray) -> np.ndarray:
         return points
@@ -308,7 +308,7 @@ class CosineEncoder(Encoder):
     def _place(self, ground: float) -> None:
         self.ground = ground
         largest = math.sqrt(math.prod(self._shape)) * max(ground, 1 - ground)
-        self.largest_norm = largest * self._transform.growth
+        self.max_norm = largest * self._transform.growth
 
     def _encode(self, points: np.ndarray) -> np.ndarray:
         # Integers, so that a code depends on no other record in a product of matrices.
@@ -452,8 +452,8 @@ def vary_within_range(images: np.ndarray, means: np.ndarray, spreads: np.ndarray
     """
     centres = np.clip(means, 0, 1)
     # Of the largest standard deviation that pixels of a mean can have, and in addition to it.
-    spread, least_spread = 0.6, 0.02
-    room = spread * np.sqrt(centres * (1 - centres)) + least_spread
+    spread, min_spread = 0.6, 0.02
+    room = spread * np.sqrt(centres * (1 - centres)) + min_spread
     deviations = (images - means) * np.minimum(1, room / np.maximum(spreads, 1e-12))
     return np.clip(centres + deviations, 0, 1)
 
@@ -526,7 +526,7 @@ class PoseEncoder(Encoder):
         least, most = self._bounds()
         pose = np.maximum(np.abs(least), np.abs(most)) * self._weights
         pixels = math.sqrt(height * width) * self._transform.growth
-        self.largest_norm = math.hypot(pixels, *pose) * (1 + PIXEL)
+        self.max_norm = math.hypot(pixels, *pose) * (1 + PIXEL)
 
     def _encode(self, points: np.ndarray) -> np.ndarray:
         height, width, _ = self._shape
@@ -605,11 +605,11 @@ class PoseEncoder(Encoder):
         down, across, yy, yx, xx = (moments[:, 1:] / mass[:, None] / [2, 2, 4, 4, 4]).T
         yy, yx, xx = yy - down * down, yx - down * across, xx - across * across
         # Of a stroke that is thinner than a pixel, in pixels.
-        least_variance = 0.25
-        yy = np.maximum(yy, least_variance)
+        min_variance = 0.25
+        yy = np.maximum(yy, min_variance)
         slant = np.clip(yx / yy, -_SLANT, _SLANT)
         # The variance after the slant has been removed.
-        unslanted = np.maximum(xx - 2 * slant * yx + slant * slant * yy, least_variance)
+        unslanted = np.maximum(xx - 2 * slant * yx + slant * slant * yy, min_variance)
         tall = np.sqrt(yy) / (_TALL * height)
         wide = np.sqrt(unslanted) / (_WIDE * width)
         poses = np.stack([down, across, _logarithms(tall), _logarithms(wide), slant], axis=1)

@@ -52,8 +52,8 @@ def choose_pairs(signs: np.ndarray, deviation: float, upper: np.ndarray) -> list
     """
     pairs = list(combinations(range(len(upper)), 2))
     a, b = np.array(pairs).T
-    means, least_spread = 1 - 2 * upper, 1e-3
-    spreads = np.sqrt(np.maximum(1 - means**2, least_spread))
+    means, min_spread = 1 - 2 * upper, 1e-3
+    spreads = np.sqrt(np.maximum(1 - means**2, min_spread))
     correlations = np.abs(signs - means[a] * means[b]) / (spreads[a] * spreads[b])
     # What a mixture loses, and noise of so many pairs does not explain.
     least, false_alarms, most_for_each = 0.2, 0.05, 1.5
@@ -316,7 +316,7 @@ def outstanding_parities(
     """Return the parities that a model lacks, as columns and the mean in each class."""
     if "parities" not in released:
         return []
-    subsets = scanned_subsets(len(halves), int(released["largest_parity"][0]))
+    subsets = scanned_subsets(len(halves), int(released["max_parity"][0]))
     cells = np.split(model["cells"], np.cumsum(model["n_cells"])[:-1], axis=1)
     signs = np.column_stack(
         [1 - 2 * (part @ half) for part, half in zip(cells, halves, strict=True)]
@@ -376,12 +376,12 @@ def _fitted_factors(joint, wanted, codes):
         * (np.asarray(members[a].sum(axis=1)) / np.maximum(table.sum(axis=1, keepdims=True), _TINY))
         for a, table in wanted.items()
     }
-    n_rounds, largest_step = 20, 20.0
+    n_rounds, max_step = 20, 20.0
     for _ in range(n_rounds):
         for a, target in targets.items():
             joint /= np.maximum(joint.sum(axis=1, keepdims=True), _TINY)
             ratios = (target + 1e-9) / (members[a] @ joint + 1e-9)
-            ratios = np.clip(ratios, 1 / largest_step, largest_step)
+            ratios = np.clip(ratios, 1 / max_step, max_step)
             factors[a] *= ratios
             joint *= ratios[codes[a]]
     return {a: factor / factor.max(axis=1, keepdims=True) for a, factor in factors.items()}

@@ -338,17 +338,17 @@ class Centres:
         """
         target = n_records / len(sums)
         # A centre is not taken for having less than this part of an equal share.
-        least_centre = 0.1
-        counts = np.maximum(sums[:, 0] / COUNT / RADIUS, least_centre * target)
+        min_centre = 0.1
+        counts = np.maximum(sums[:, 0] / COUNT / RADIUS, min_centre * target)
         means = sums[:, 1:] / RADIUS / counts[:, None]
         noise = (deviation / RADIUS / counts[:, None]) ** 2
         ranks = np.arange(means.shape[1])
         # The first three directions are judged one by one, and others by sixes.
         self.points = kept_shares(means, noise, np.minimum(ranks, 3 + ranks // 6)) * means
         # Steps of potentials, and their largest magnitude, in units of the regularisation.
-        potential_step, largest_potential = 0.5, 3.0
+        potential_step, max_potential = 0.5, 3.0
         moved = self.potentials + potential_step * np.log(target / counts)
-        moved = np.clip(moved, -largest_potential, largest_potential)
+        moved = np.clip(moved, -max_potential, max_potential)
         # A common offset changes no share.
         self.potentials = moved - moved.mean()
 

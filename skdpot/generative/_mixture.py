@@ -191,8 +191,8 @@ def fit_mixture(singles, pairs, deviations, n_components, n_iter, rng, *, penalt
 
 def _pull_gradient(profiles, mean, columns):
     """Return the gradient at logits of how far, in relative entropy, components are from a mean."""
-    least_share = np.float32(1e-9)
-    ratios = np.maximum(profiles, least_share) / np.maximum(mean, least_share)
+    min_share = np.float32(1e-9)
+    ratios = np.maximum(profiles, min_share) / np.maximum(mean, min_share)
     return through_softmax(np.log(ratios), profiles, columns)
 
 

@@ -103,13 +103,13 @@ def sketch_budget(epsilon: float | None, delta: float, neighbouring: str) -> Ske
     >>> round(sketch_budget(1.0, 1e-5, "add_remove").noise_multiplier, 2)
     3.73
     """
-    noise = 0.0 if epsilon is None else least_noise(float(epsilon), float(delta))
+    noise = 0.0 if epsilon is None else min_noise(float(epsilon), float(delta))
     return SketchBudget(epsilon, noise, float(delta), neighbouring)
 
 
 # A search over other parameters asks for the same noise again and again.
 @lru_cache(maxsize=256)
-def least_noise(epsilon: float, delta: float, **options: Any) -> float:
+def min_noise(epsilon: float, delta: float, **options: Any) -> float:
     """Return the smallest noise multiplier within a budget; options of the calibration."""
     return calibrate_noise_multiplier(min(epsilon, LARGEST_EPSILON), delta, **options)
 
@@ -250,7 +250,7 @@ class PrivateRecords:
         Norms are at most one, so that no square overflows.
         """
         codes = encoder.encode(self)
-        codes /= encoder.largest_norm
+        codes /= encoder.max_norm
         labels = np.zeros(len(self), dtype=np.intp) if self.labels is None else self.labels
         return [codes[labels == c] for c in range(max(self.space.n_classes, 1))]
 

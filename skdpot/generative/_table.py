@@ -29,8 +29,8 @@ from skdpot.generative._counts import (
     expected_errors,
     first_edges,
     group_cells,
-    largest_scanned,
     likely_counts,
+    max_scanned,
     noise_of_counts,
     noise_of_tables,
     number_of_groups,
@@ -247,7 +247,7 @@ class TableReleases(SketchSeries):
         schema = self.space.schema
         model = fit_table(released, schema, self.n_components, self.n_iter, pooled=self.pooled)
         # Statistics that are used only to fit a model.
-        fit_only = ("totals", "tails", "parities", "parity_deviation", "largest_parity", "halves")
+        fit_only = ("totals", "tails", "parities", "parity_deviation", "max_parity", "halves")
         statistics = {
             name: array for name, array in released.items()
             if name not in fit_only and not name.startswith("strong")
@@ -464,7 +464,7 @@ def release_marginals(
           classes together, two more follow: of the noise of counts of each class, and of all
           classes, before they were combined in ``"counts"``.
         - ``"parities"`` of shape (n_subsets, n_classes), if they are released: sums of the parities
-          of `scanned_subsets`, of up to ``"largest_parity"`` columns. ``"halves"`` has the half of
+          of `scanned_subsets`, of up to ``"max_parity"`` columns. ``"halves"`` has the half of
           its column in which each group is, and ``"parity_deviation"`` that of the noise.
         - ``"strong_pairs"`` of shape (n_strong, 2), if any stand out by their signs: the columns.
           ``"strong_counts"`` has the number of records in each pair of ``"strong_groups"`` of cells
@@ -642,13 +642,13 @@ def release_marginals(
         # And three and more columns? A record changes each parity by 1, in its class only.
         n_records = np.mean([mass.sum() for mass in masses]) / n_classes
         noise_of_one = noise_of_tables(releases, "parities", 1)
-        largest = largest_scanned(len(features), n_records, noise_of_one)
+        largest = max_scanned(len(features), n_records, noise_of_one)
         exact_sums = parity_sums(upper, classes, n_classes, scanned_subsets(len(codes), largest))
         sensitivity = tables_sensitivity(len(exact_sums), signed=True)
         further |= {
             "parities": releases.run("parities", exact_sums, sensitivity),
             "parity_deviation": np.array([releases.standard_deviation("parities", sensitivity)]),
-            "largest_parity": np.array([largest]),
+            "max_parity": np.array([largest]),
             "halves": np.concatenate(halves).astype(np.int64),
         }
 

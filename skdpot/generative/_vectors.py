@@ -375,8 +375,8 @@ class VectorReleases(SketchSeries):
                 # The least noise at which a small class has only the common covariance, and the
                 # part of the mean size below which a class is small.
                 shared_by_small, small = 0.02, 0.5
-                least_own = min(noise_of_mean / shared_by_small, small) * self.class_size(size)
-                in_common = np.where(counts < least_own, 1.0, 0.5)
+                min_own = min(noise_of_mean / shared_by_small, small) * self.class_size(size)
+                in_common = np.where(counts < min_own, 1.0, 0.5)
                 kernels += in_common[:, None, None] * (alike - kernels)
             if n_clusters > 1 and undo_clipping:
                 # Clusters and kernels together get the variance that was released of classes.
@@ -390,7 +390,7 @@ class VectorReleases(SketchSeries):
             # file, so that sums have the same rounding errors.
             parts = means[:, None] + centres, square_roots(kernels)
             means, factors = (part.astype(np.float32, order="C") for part in parts)
-            mixture = Mixture(counts, weights, means, factors, np.array(encoder.largest_norm))
+            mixture = Mixture(counts, weights, means, factors, np.array(encoder.max_norm))
             sketch = ReleasedVectors(encoder, mixture, intensities, self.augment, noise)
             return FittedRecords(self.space, sketch, None)
 
@@ -487,7 +487,7 @@ class MomentsOfParts(SketchSeries):
         }
         mixture = Mixture(
             sizes, np.ones((len(sizes), 1)), means[:, None].astype(np.float32), factors,
-            np.array(self.encoder.largest_norm),
+            np.array(self.encoder.max_norm),
         )  # fmt: skip
         sketch = ReleasedVectors(self.encoder, mixture, None, None, noise)
         return FittedRecords(self.space, sketch, None)

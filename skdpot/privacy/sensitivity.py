@@ -677,10 +677,10 @@ def plan_cost_sensitivity(
     # The largest value of c exp(-c / reg) over costs up to the range is at this cost.
     steepest = min(reg, cost_range)
     with np.errstate(over="ignore"):
-        largest_term = steepest * np.exp((2 * bound - steepest) / reg)
+        max_term = steepest * np.exp((2 * bound - steepest) / reg)
     smaller = np.minimum(n, m)
     rounded = 1 + rounding * smaller * (1 + (2 * bound + cost_range) / reg)
-    bound = raised_by_margin(largest_term / smaller) * rounded
+    bound = raised_by_margin(max_term / smaller) * rounded
     return bound if np.ndim(bound) else float(bound)
 
 
@@ -892,8 +892,8 @@ def message_error(
     degree: Any,
     *,
     reach: Any,
-    largest_marginal: Any,
-    largest_scale: Any = 0.0,
+    max_marginal: Any,
+    max_scale: Any = 0.0,
     iterative: bool = False,
 ) -> np.ndarray:
     r"""Return how far a node's computed message may be from the exact one, in the l2 norm.
@@ -911,9 +911,9 @@ def message_error(
     reach : float or array-like
         The largest ``|eta z| + |alpha|`` of an edge, with the amounts z and the prices alpha that
         the message is the answer to.
-    largest_marginal : float or array-like
+    max_marginal : float or array-like
         Declared upper bound of absolute marginal utilities.
-    largest_scale : float or array-like, default=0.0
+    max_scale : float or array-like, default=0.0
         Upper bound of the scales of logarithmic utilities.
     iterative : bool, default=False
         Whether amounts are found by iteration, other than sums and quotients.
@@ -931,11 +931,11 @@ def message_error(
     Examples
     --------
     >>> from skdpot.privacy.sensitivity import message_error
-    >>> float(message_error(1.0, 5.0, 30, reach=100.0, largest_marginal=5.0)) < 1e-10
+    >>> float(message_error(1.0, 5.0, 30, reach=100.0, max_marginal=5.0)) < 1e-10
     True
     """
     eta, cap, degree = (np.asarray(value, dtype=np.float64) for value in (eta, cap, degree))
-    size = reach + largest_marginal + eta * (cap + largest_scale)
+    size = reach + max_marginal + eta * (cap + max_scale)
     # Rounding error for each operation of a sum, relative to its largest number: eight times that
     # of sums and quotients alone, and that of nested iterations that stop near a root.
     share = 2.0**-42 if iterative else 2.0**-50

@@ -19,9 +19,9 @@ from skdpot.generative import (
     DEFAULT_BOUNDS,
     BaseGenerator,
     FittedRecords,
-    least_noise,
     load_engine,
     load_generator,
+    min_noise,
     read_points,
     rounded_up,
     trained_network,
@@ -576,7 +576,7 @@ class SinkhornGradientGenerator(BaseGenerator):
             }  # fmt: skip
             multiplier, epsilon = self.noise_multiplier, float(self.epsilon)
             if multiplier is None:
-                multiplier = least_noise(epsilon, delta, steps=n_iter, **options)
+                multiplier = min_noise(epsilon, delta, steps=n_iter, **options)
             else:
                 n_steps = affordable_steps(
                     epsilon, n_iter, lambda n: epsilon_of(multiplier, delta, steps=n, **options)

@@ -152,8 +152,8 @@ class RoundReleases(ReleaseSeries):
             side.upper,
             side.degrees,
             reach=reach,
-            largest_marginal=largest,
-            largest_scale=self.scale if self.family == "log" else 0.0,
+            max_marginal=largest,
+            max_scale=self.scale if self.family == "log" else 0.0,
             # Amounts of the other families are a closed form of the multiplier.
             iterative=self.family == "log",
         )

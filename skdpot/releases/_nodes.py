@@ -137,8 +137,8 @@ def check_range(low: Any, high: Any) -> tuple[float, float]:
     ends = float(low), float(high)
     width = ends[1] - ends[0]
     # Minimum width of a range whose units have all the digits of a double.
-    least_width = 1e-280
-    if not (ends[0] < ends[1] and least_width < width < math.inf):
+    min_width = 1e-280
+    if not (ends[0] < ends[1] and min_width < width < math.inf):
         raise ValueError(f"the range must be finite, with low < high, got {low!r} and {high!r}.")
     return ends
 
@@ -176,8 +176,8 @@ def spherical_slack(degree: Any) -> np.ndarray:
     h = np.sqrt(shift * reach / 3.0)
     relative = (1.0 + shift / h) * (1.0 + 2.0**-28) - 1.0
     # The proof sets smaller lengths aside.
-    largest_short = 1 / 3
-    return np.where(h < largest_short, relative * reach + 3.0 * h, np.inf)
+    max_short = 1 / 3
+    return np.where(h < max_short, relative * reach + 3.0 * h, np.inf)
 
 
 def random_lengths(source: NoiseSource, degrees: np.ndarray) -> np.ndarray:
@@ -291,8 +291,8 @@ class MessageReleases(ReleaseSeries):
         if (self._given["least"] > self._given["cap"]).any():
             raise ValueError("least must not be above cap.")
         # Squares of larger caps overflow.
-        largest_cap = 1e150
-        if (self._given["cap"] > largest_cap).any():
+        max_cap = 1e150
+        if (self._given["cap"] > max_cap).any():
             raise ValueError("cap must be at most 1e150; use larger units.")
         self._protect = protect
         check_choice("protect", protect, PROTECTED)
@@ -401,9 +401,9 @@ class MessageReleases(ReleaseSeries):
         exact = self.sensitivities(eta)
         # Share of a message's sensitivity that exceeds the error of computed messages in ordinary
         # rounds.
-        least_error = 2.0**-30
+        min_error = 2.0**-30
         # In ordinary rounds, the noise therefore depends on the penalty alone.
-        errors = np.maximum(_number_per_node("error", error, len(exact)), least_error * exact)
+        errors = np.maximum(_number_per_node("error", error, len(exact)), min_error * exact)
         caps = self._given["cap"]
         # A node with nothing to hide does not use its grid; any width will do.
         moved = computed_message_sensitivity(exact, errors)

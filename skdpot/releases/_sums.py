@@ -160,8 +160,8 @@ class VectorRelease(Release):
         grid: dict[str, Any] = {"granularity": 1.0, "on_grid": True} if counts else {}
         sensitivity = self.sensitivity("replace_one")
         # The grid of the noise ends at 2**39 times its scale, and values must lie on it.
-        largest_precision = 2.0**38
-        epsilon = min(epsilon, largest_precision * sensitivity / largest)
+        max_precision = 2.0**38
+        epsilon = min(epsilon, max_precision * sensitivity / largest)
         self._mechanism: LaplaceMechanism | GaussianMechanism
         if delta == 0:
             self._mechanism = LaplaceMechanism(

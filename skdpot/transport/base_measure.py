@@ -151,7 +151,7 @@ class Geometry:
         excess = self.costs[np.concatenate([rows, rows[jumps]])] - thresholds[:, None]
         return thresholds, np.where(excess > 0, excess / self.exp_epsilon, excess)
 
-    def largest_mass(self, cost):
+    def max_mass(self, cost):
         """Bound on sum(u) over all base measures whose worst-case cost is at most `cost`.
 
         With t = 0 the minorants, averaged over the inputs, give F(s) >= sum_j s_j mean_i C_ij.
@@ -164,7 +164,7 @@ class Geometry:
         return max(1.0, self.exp_epsilon * (rounded_up / smallest_mean))
 
 
-def _solve_master(thresholds, slopes, largest_mass, unit):
+def _solve_master(thresholds, slopes, max_mass, unit):
     """Minimise the largest minorant: u and the minorants' multipliers, or None on failure."""
     objective_weight = 1e4
     n_minorants, n_outputs = slopes.shape
@@ -176,7 +176,7 @@ def _solve_master(thresholds, slopes, largest_mass, unit):
     constraints[n_minorants] = 1.0
     constraints[n_minorants + 1] = -1.0
     constraints[n_minorants:, n_outputs] = 0.0
-    limits = np.concatenate([-thresholds / unit, [largest_mass, -1.0]])
+    limits = np.concatenate([-thresholds / unit, [max_mass, -1.0]])
     objective = np.zeros(n_outputs + 1)
     objective[n_outputs] = objective_weight
     bounds = [(0.0, None)] * n_outputs + [(None, None)]
@@ -192,8 +192,8 @@ def _solve_master(thresholds, slopes, largest_mass, unit):
     return None
 
 
-def _certified_bound(thresholds, slopes, weights, largest_mass):
-    """Minimum of a mixture of minorants over u >= 0, 1 <= sum(u) <= largest_mass, rounded down.
+def _certified_bound(thresholds, slopes, weights, max_mass):
+    """Minimum of a mixture of minorants over u >= 0, 1 <= sum(u) <= max_mass, rounded down.
 
     By weak duality any weights give a bound. Each slope, each product and each sum is off by at
     most `rounding` times the sum of the absolute values that enter it.
@@ -204,7 +204,7 @@ def _certified_bound(thresholds, slopes, weights, largest_mass):
     rounding = (len(used) + 16) * MACHINE_EPSILON
     lowest = (weights @ slopes - rounding * (weights @ np.abs(slopes))).min()
     # All mass goes to the cheapest output, as little of it as possible or as much.
-    mass = 1.0 if lowest >= 0 else largest_mass
+    mass = 1.0 if lowest >= 0 else max_mass
     level = weights @ thresholds
     return level + mass * lowest - rounding * (level + mass * abs(lowest))
 
@@ -447,12 +447,12 @@ def optimal_base_measure(
         new_thresholds, new_slopes = geometry.minorants(masses, rows)
         thresholds = np.concatenate([thresholds, new_thresholds])
         slopes = np.concatenate([slopes, new_slopes])
-        largest_mass = geometry.largest_mass(best_cost)
-        solution = _solve_master(thresholds, slopes, largest_mass, best_cost)
+        max_mass = geometry.max_mass(best_cost)
+        solution = _solve_master(thresholds, slopes, max_mass, best_cost)
         is_stalled = solution is None
         if solution is not None:
             u, multipliers = solution
-            bound = _certified_bound(thresholds, slopes, multipliers, largest_mass)
+            bound = _certified_bound(thresholds, slopes, multipliers, max_mass)
             has_risen = bound > lower_bound
             lower_bound = max(lower_bound, min(bound, best_cost))
             masses = _into_mass_limits(u / geometry.exp_epsilon, geometry.exp_epsilon)

@@ -208,7 +208,7 @@ def nearest_distribution(weights: np.ndarray) -> np.ndarray:
 
 
 @part
-def largest_spread(cost, rows):
+def max_spread(cost, rows):
     """Return the most that changing the destination of a unit of mass can cost."""
     spread = 0.0
     for row in rows:
@@ -392,7 +392,7 @@ def _scale_into_box(weights, lower, upper, nu):
     """
     # Weights that would have to be scaled by more than this are as good as zero, and would
     # overflow.
-    largest_scale = 1e300
+    max_scale = 1e300
     n_columns = len(weights)
     breakpoints = np.empty(2 * n_columns)
     slopes = np.empty(2 * n_columns)
@@ -402,7 +402,7 @@ def _scale_into_box(weights, lower, upper, nu):
     base = 0.0
     for j in range(n_columns):
         base += lower[j]
-        if upper[j] < largest_scale * weights[j] and upper[j] > 0:
+        if upper[j] < max_scale * weights[j] and upper[j] > 0:
             # As the factor grows, an entry leaves its lower bound here, and stays at its upper one
             # there.
             breakpoints[size], slopes[size] = lower[j] / weights[j], weights[j]
@@ -416,7 +416,7 @@ def _scale_into_box(weights, lower, upper, nu):
     if filled < 1:
         share = min((1 - filled) / outside_slack, 1.0) if outside_slack > 0 else 0.0
         for j in range(n_columns):
-            if upper[j] < largest_scale * weights[j]:
+            if upper[j] < max_scale * weights[j]:
                 nu[j] = upper[j]
             else:
                 nu[j] = lower[j] + share * (upper[j] - lower[j])

@@ -27,7 +27,7 @@ from .polytope import (
     check_base_measure,
     check_cost_matrix,
     dual_bound,
-    largest_spread,
+    max_spread,
     normalise_rows,
     round_into_box,
 )
@@ -199,14 +199,14 @@ def _balance(u, q, free, lower, upper):
     Sweeps change that scale slowly where few columns are free.
     """
     # Of masses, in the step that balances them.
-    least_slope = np.float32(0.02)
+    min_slope = np.float32(0.02)
     total, slope = np.float32(0), np.float32(0)
     for j in range(len(q)):
         mass = min(max(q[j] * free[j], lower[j]), upper[j])
         total += mass
         slope += mass if lower[j] < mass < upper[j] else np.float32(0)
     # Where hardly any column is free, the derivative is near 0, and the step would be wild.
-    step = (np.float32(1) - total) / max(slope, least_slope)
+    step = (np.float32(1) - total) / max(slope, min_slope)
     scale = min(max(np.float32(1) + step, np.float32(0.5)), np.float32(2))
     for i in range(len(u)):
         u[i] *= scale
@@ -365,7 +365,7 @@ def entropic_projection(
         kernel, weights, lower, upper
     )
     potential[:] = 0.0
-    spread = largest_spread(cost, rows)
+    spread = max_spread(cost, rows)
     estimate = 0.0
     n_sweeps = 0
     level = 0
@@ -620,7 +620,7 @@ def _project_rows(
 ):  # fmt: skip
     """Project every row onto one polytope, or onto its own where the bounds have as many rows."""
     # Of a row's mean mass: rows that have less have no part in that start.
-    least_mass = 0.1
+    min_mass = 0.1
     # Regularisation, relative to the cost, and sweeps of each level before it, from which the
     # network simplex starts best (measured).
     warm_ratio, warm_sweeps = 0.01, 5
@@ -644,7 +644,7 @@ def _project_rows(
         if _size(len(rows), n_columns) > SMALL:
             width = warm_potential(
                 rows, weights, lower[box], upper[box], kernel, row_minima, reg, warm_ratio,
-                warm_sweeps, least_mass, nu, potential,
+                warm_sweeps, min_mass, nu, potential,
             )  # fmt: skip
         else:
             nu[:] = potential[:] = 0.0

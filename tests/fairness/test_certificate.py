@@ -31,7 +31,7 @@ from skdpot.fairness._certificate import (
     gap_radius,
     group_probabilities,
     hold_out,
-    largest_mean,
+    max_mean,
     rank_gap,
 )
 from skdpot.fairness._predictions import PredictionBarycenter
@@ -62,7 +62,7 @@ def area(x, y):
 
 @functools.cache
 def bound_of_mean(mean, n):
-    return largest_mean(mean, n, RISK)
+    return max_mean(mean, n, RISK)
 
 
 def pairs_of_distributions(rng, n_pairs):
@@ -72,15 +72,15 @@ def pairs_of_distributions(rng, n_pairs):
 
 @pytest.mark.parametrize("n", [1, 2, 7, 40, 300])
 def test_the_largest_mean_fails_with_no_more_than_the_risk(n):
-    bounds = np.array([largest_mean(k / n, n, RISK) for k in range(n + 1)])
+    bounds = np.array([max_mean(k / n, n, RISK) for k in range(n + 1)])
     for p in np.linspace(0.01, 0.99, 99):
         assert binom.pmf(np.arange(n + 1), n, p)[bounds < p - 1e-7].sum() <= RISK
 
 
 def test_the_largest_mean_is_sharper_than_hoeffding():
     for n in (10, 100, 5000):
-        assert largest_mean(0.6, n, RISK) < 0.6 + math.sqrt(math.log(1 / RISK) / (2 * n))
-    assert largest_mean(1.0, 10, RISK) == 1.0
+        assert max_mean(0.6, n, RISK) < 0.6 + math.sqrt(math.log(1 / RISK) / (2 * n))
+    assert max_mean(1.0, 10, RISK) == 1.0
 
 
 def test_bounds_of_areas_and_gaps_hold_for_all_samples_of_few_values():
@@ -192,7 +192,7 @@ def test_a_group_may_be_found_by_its_own_probability(monkeypatch):
     alike = np.full((600, 3), 1 / 3)
     probabilities_are(monkeypatch, alike)
     found, _ = certify(rows, rows, MIXED, "abc", np.random.default_rng(0))
-    assert found.group_auc == pytest.approx(largest_mean(0.5, 200, RISK / 2))
+    assert found.group_auc == pytest.approx(max_mean(0.5, 200, RISK / 2))
 
 
 def test_a_group_without_held_out_rows_has_no_bounds():
@@ -209,7 +209,7 @@ def test_ranks_are_off_by_no_more_than_the_shift(n_quantiles, decimals):
     rng = np.random.default_rng(0)
     sample = np.round(rng.normal(size=200), decimals)
     group = PredictionBarycenter.from_scores([sample], np.ones(1), n_quantiles).groups[0]
-    shift = group.largest_shift()
+    shift = group.max_shift()
     grid = np.union1d(np.linspace(-6, 6, 20_001), group.sorted_scores)
     below, upto = (
         np.searchsorted(group.sorted_scores, grid, side) / 200 for side in ("left", "right")

@@ -81,7 +81,7 @@ def test_bright_images_have_no_more_noise_than_the_same_in_negative(bars):
     )  # fmt: skip
     for sketch, images in ((dark, X), (bright, 1 - X)):
         assert sketch.encoder.ground == pytest.approx(images.mean(), abs=0.05)
-    noise = [sketch.noise["mean"] * sketch.encoder.largest_norm for sketch in (dark, bright)]
+    noise = [sketch.noise["mean"] * sketch.encoder.max_norm for sketch in (dark, bright)]
     np.testing.assert_allclose(*noise, rtol=0.2)
 
 

@@ -307,7 +307,7 @@ def test_the_noise_of_parities_is_as_declared():
         # Counts with noise decide which side of a coin is which half.
         first = 1 - 2 * upper[::2]
         signs = np.concatenate([np.prod(first[of_size], axis=1) for of_size in subsets])
-        assert found["largest_parity"][0] == 6 and (upper[::2] != upper[1::2]).all()
+        assert found["max_parity"][0] == 6 and (upper[::2] != upper[1::2]).all()
         noise = found["parities"] - signs[:, None] * exact
         errors.append(noise / found["parity_deviation"][0])
     assert kstest(np.ravel(errors), "norm").pvalue > RARE

@@ -153,8 +153,8 @@ def test_a_curvature_hides_as_much_as_a_penalty(unit):
 @pytest.mark.parametrize("iterative, rounding", [(False, 2.0**-50), (True, 2.0**-42)])
 def test_errors_of_messages_are_roundings_of_what_is_added_up(iterative, rounding):
     """``sqrt(d) (d + 16) M / eta`` roundings with ``M = reach + marginal + eta (cap + scale)``."""
-    options = {"reach": 10.0, "largest_marginal": 4.0, "iterative": iterative}
-    found = message_error(0.5, [3.0, 0.0], [4, 4], largest_scale=1.0, **options)
+    options = {"reach": 10.0, "max_marginal": 4.0, "iterative": iterative}
+    found = message_error(0.5, [3.0, 0.0], [4, 4], max_scale=1.0, **options)
     size = 10.0 + 4.0 + 0.5 * (3.0 + 1.0)
     assert found[0] == pytest.approx(rounding * 2.0 * 20.0 * size / 0.5)
     assert found[1] == 0.0

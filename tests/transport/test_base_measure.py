@@ -198,7 +198,7 @@ class TestOptimalBaseMeasure:
         costs, rng = planar_costs(20), np.random.default_rng(6)
         best = optimal_base_measure(costs, 2.0).cost
 
-        def random_master(thresholds, slopes, largest_mass, unit):
+        def random_master(thresholds, slopes, max_mass, unit):
             return rng.exponential(size=slopes.shape[1]), rng.dirichlet(np.ones(len(thresholds)))
 
         monkeypatch.setattr("skdpot.transport.base_measure._solve_master", random_master)

@@ -12,7 +12,7 @@ from skdpot.transport.polytope import (
     check_base_measure,
     check_weights,
     clip_to_polytope,
-    largest_spread,
+    max_spread,
     normalise_rows,
     round_into_box,
 )
@@ -138,5 +138,5 @@ def test_the_cheapest_points_are_filled_first():
 
 def test_spread_of_costs_is_that_of_the_worst_row():
     cost = np.array([[1.0, 4.0], [10.0, 10.5], [0.0, 9.0]])
-    assert largest_spread(cost, np.array([0, 1])) == 3.0
-    assert largest_spread(cost, np.array([1])) == 0.5
+    assert max_spread(cost, np.array([0, 1])) == 3.0
+    assert max_spread(cost, np.array([1])) == 0.5

@@ -183,7 +183,7 @@ class Settings:
         return GroundCost(self.l1_weight, self.class_scale)
 
     @property
-    def largest_loss(self) -> float:
+    def max_loss(self) -> float:
         """Return the transport cost of a released loss of 1."""
         # The released part of the range of a record's or a batch's loss; larger losses are cut off.
         loss_share = 0.25
@@ -280,7 +280,7 @@ class TrainingStep(ABC):
     @property
     def _range(self) -> float:
         """Return the loss whose released entry is 1."""
-        return 2 * self._settings.largest_loss / self._settings.loss_weight
+        return 2 * self._settings.max_loss / self._settings.loss_weight
 
 
 class PointStep(TrainingStep):
@@ -426,7 +426,7 @@ class RecordStep(TrainingStep):
         gradients = cost.gradient(points, records, _down_to_grid(shares * factors.clamp(max=1)).mT)
         log_sums = highest + torch.log(all_odds / settings.batch_size)
         duals = potentials.mean() - settings.reg * log_sums
-        losses = _down_to_grid((duals / settings.largest_loss).clamp(0, 1))
+        losses = _down_to_grid((duals / settings.max_loss).clamp(0, 1))
         return gradients, losses.sum()
 
     def _smoothed_count(self, count: torch.Tensor) -> torch.Tensor:

@@ -270,10 +270,10 @@ class Group:
         # The rounding error of this many terms; 16 are for the few operations beside the sums.
         n_terms = sum(self.cost.shape) + self.n_groups + 16
         spread = self.high - self.low + float(np.ptp(potential))
-        largest_cost = max(abs(self.low), abs(self.high))
-        largest = largest_cost + float(np.abs(potential).max())
+        max_cost = max(abs(self.low), abs(self.high))
+        largest = max_cost + float(np.abs(potential).max())
         allowance = _EPS * (n_terms * spread + 16 * largest)
-        allowance += self.n_groups * _EPS * largest_cost
+        allowance += self.n_groups * _EPS * max_cost
         return np.concatenate([[allowance], prices + math.fsum(self.masses * potential)])
 
     def answer_dual(self, arrays: Arrays) -> np.ndarray:

@@ -321,7 +321,7 @@ def rounded(
     worth = np.zeros_like(plan) if gains is None else gains
     if source_levels is not None:
         worth = worth - source_levels[targets.neighbours]
-    unit = largest_bound(network)
+    unit = max_bound(network)
     nothing = NOTHING * unit
     total = max(float(side.lower.sum()) for side in (targets, sources))
     accepted = max(_ACCEPTED * unit, accepted_of_total * total)
@@ -358,7 +358,7 @@ def rounded(
     return (plan if network.violation(plan) <= accepted else None), None
 
 
-def largest_bound(network: BipartiteNetwork) -> float:
+def max_bound(network: BipartiteNetwork) -> float:
     """Return the largest bound of all nodes, at least 1."""
     return max(
         1.0,
@@ -600,7 +600,7 @@ class Repairer:
         n_targets, n_sources = network.shape
         self.target_levels = np.zeros(n_targets)
         self.source_levels = np.zeros(n_sources)
-        self.unit = largest_bound(network)
+        self.unit = max_bound(network)
 
     def __call__(self, amounts: np.ndarray) -> np.ndarray:
         """Return the nearest feasible plan."""

@@ -23,7 +23,7 @@ from ._network import (
     Repairer,
     Side,
     check_feasible,
-    largest_bound,
+    max_bound,
     repair,
     rounded,
 )
@@ -439,7 +439,7 @@ def optimal_plan(
     prices = 0.5 * (pay + ask)
     plan: np.ndarray | None = amounts
     # Integers of the program differ from the bounds by rounding, and plans must keep these.
-    if network.violation(amounts) > NOTHING * largest_bound(network):
+    if network.violation(amounts) > NOTHING * max_bound(network):
         worth = np.where(amounts > 0, slopes, 0.0)
         plan, _ = rounded(network, amounts, worth, None, source_levels)
     if plan is None:
@@ -486,7 +486,7 @@ def _solved_on_integers(
     dummies = np.concatenate([must_receive, [False], must_give])
     # The first price of a shortage, in units of the largest utility. A smaller total shortage, as a
     # share of the largest bound, counts as none.
-    price, accepted = 10, 1e-8 * largest_bound(network) * unit
+    price, accepted = 10, 1e-8 * max_bound(network) * unit
     n_programs = 0
     while True:
         n_programs += 1
