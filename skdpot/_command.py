@@ -72,8 +72,9 @@ def _show_ledger(options: argparse.Namespace) -> None:
 def _warm(options: argparse.Namespace) -> None:
     """Compile all kernels, or load their machine code, by small runs on simulated data."""
     from skdpot import FairBarycenterPreprocessor, PrivateADMMTransport, transport
-    from skdpot.fairness import CandidateSupport, FreeSupport
+    from skdpot.fairness import FreeSupport
     from skdpot.published import PrivateMessageADMM
+    from skdpot.transport.barycenter import candidate_barycenter
     from skdpot.transport.kernels import compiled_at_once
 
     # Small arrays: kernels are compiled for types, whatever their sizes.
@@ -95,8 +96,9 @@ def _warm(options: argparse.Namespace) -> None:
         of_points = transport.PointCosts(points, points, squared=True, high=2.0)
         for costs in (transport.MatrixCosts(cost), of_points):
             transport.entropic_transport(costs, masses, equal, reg=0.1, tol=1e-3)
-        for method in (FreeSupport(), CandidateSupport()):
-            FairBarycenterPreprocessor(method=method).fit(points, sensitive_features=groups)
+        candidate_barycenter([cost[:20], cost[20:]], [0.5, 0.5], 5)
+        fair = FairBarycenterPreprocessor(method=FreeSupport())
+        fair.fit(points, sensitive_features=groups)
         PrivateADMMTransport(epsilon=None, **bounds).fit(worth)
         for utility in ("linear", "quadratic", "log"):
             PrivateMessageADMM(10.0, utility=utility, utility_bounds=(0, 1), **bounds).fit(worth)

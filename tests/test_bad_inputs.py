@@ -536,7 +536,7 @@ MISTAKES = {
     metrics.make_fairness_scorer: [
         ("no attribute",
          lambda book: parity_scorer()(Ridge().fit(NUMBERS, WAGE), NUMBERS, WAGE),
-         "sensitive_features names no column", "X has no column .sex.. Its columns are"),
+         "sensitive_features names a column", "X has no column .sex.. Its columns are"),
     ],
     optimal_base_measure: [
         ("a vector of costs", lambda book: optimal_base_measure([1.0, 2.0], 1.0),

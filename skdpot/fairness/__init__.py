@@ -4,10 +4,9 @@ from skdpot.fairness._conditional import ConditionalRepair
 from skdpot.fairness._groups import DeclaredGroups, FoundGroups
 from skdpot.fairness._models import FairBarycenterClassifier, FairBarycenterRegressor
 from skdpot.fairness._preprocessor import FairBarycenterPreprocessor
-from skdpot.fairness._supports import CandidateSupport, FreeSupport
+from skdpot.fairness._supports import FreeSupport
 
 __all__ = [
-    "CandidateSupport",
     "ConditionalRepair",
     "DeclaredGroups",
     "FairBarycenterClassifier",

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import ndtr
-from scipy.stats import binom, kstwo, rankdata
+from scipy.stats import binom, rankdata
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from skdpot.fairness._conditional import area, group_probabilities
@@ -39,11 +39,11 @@ class FairnessCertificate:
         Each bound holds with this probability.
     group_auc : float
         Upper bound of the AUC with which the tested classifier distinguishes any two groups.
-    group_auc_before : float or None
-        The AUC that it reached on held-out rows without the repair; None for fair predictions.
+    group_auc_before : float
+        The AUC that it reached on held-out rows without the repair.
     parity_gap : float
         Upper bound of the difference of any two groups' rates, for decisions by any threshold on
-        the scores of the tested classifier, or on fair predictions.
+        the scores of the tested classifier.
     n_rows : dict of label to int
         Number of held-out rows of each group. Groups without held-out rows have no bounds.
     statement : str
@@ -52,7 +52,7 @@ class FairnessCertificate:
 
     confidence: float
     group_auc: float
-    group_auc_before: float | None
+    group_auc_before: float
     parity_gap: float
     n_rows: dict[Any, int]
     statement: str = field(repr=False)
@@ -201,29 +201,6 @@ def _with_pairs(
     return widened(known), widened(new)
 
 
-def certify_ranks(
-    names: Sequence[Any], sizes: Sequence[int], shifts: Sequence[float]
-) -> FairnessCertificate:
-    """Return the certificate of predictions that are moved by their ranks.
-
-    Ranks are among `sizes` predictions of the same group by an estimator that did not see them, and
-    differ by `shifts` from shares of these.
-    """
-    gap = rank_gap(sizes, shifts, 1.0 - _CONFIDENCE)
-    return FairnessCertificate(
-        _CONFIDENCE,
-        area_under(gap),
-        None,
-        gap,
-        dict(zip(names, map(int, sizes), strict=True)),
-        f"With confidence {_CONFIDENCE:.0%}, rates of any decision by a threshold on fair "
-        f"predictions of new rows differ between two groups by at most {gap:.3f}. This holds "
-        "for a full repair, for rows that are distributed in every group as those of the fit, if "
-        "the estimator was not trained with rows of the fit. It says nothing about single rows or "
-        "error rates.",
-    )
-
-
 def _scores(probabilities: np.ndarray, a: int, b: int) -> list[np.ndarray]:
     of_a, of_b = probabilities[:, a], probabilities[:, b]
     both = of_a + of_b
@@ -325,32 +302,3 @@ def gap_bound(x: np.ndarray, y: np.ndarray, risk: float) -> float:
     0.042
     """
     return min(1.0, max_gap(x, y) + gap_radius(len(x), len(y), risk))
-
-
-def rank_gap(sizes: Sequence[int], shifts: Sequence[float], risk: float) -> float:
-    """Return an upper bound of the difference of two groups' rank distributions, for new rows.
-
-    A group's ranks are among `sizes` of its own rows, and are off by at most its `shifts`.
-
-    Examples
-    --------
-    >>> from skdpot.fairness._certificate import rank_gap
-    >>> round(rank_gap([1000, 1000], [0.0, 0.0], 0.05), 3)
-    0.093
-    """
-    # Each bound fails with an equal part of the risk, so all hold together with the rest.
-    of_each = kstwo.isf(risk / len(sizes), np.asarray(sizes))
-    largest = np.sort(of_each + np.asarray(shifts))[-2:]
-    return min(1.0, float(largest.sum()))
-
-
-def area_under(gap: float) -> float:
-    """Return the largest AUC of a score whose two distributions differ by `gap`.
-
-    Examples
-    --------
-    >>> from skdpot.fairness._certificate import area_under
-    >>> area_under(0.0), area_under(1.0)
-    (0.5, 1.0)
-    """
-    return 0.5 + gap - gap**2 / 2.0

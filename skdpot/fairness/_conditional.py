@@ -83,9 +83,6 @@ class ConditionalRepair(BaseEstimator):
         "coupling": [StrOptions({"monotone", "common"})],
     }
 
-    # A conditional repair has no candidates.
-    candidates = None
-
     def __init__(self, *, tol=0.02, max_rows=None, held_out=0.2, coupling="monotone") -> None:
         self.tol = tol
         self.max_rows = max_rows

@@ -36,7 +36,6 @@ from sklearn.utils.validation import (
 
 from skdpot._base import PrivateEstimator, warn_user
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context, metadata_at
-from skdpot.fairness._certificate import certify_ranks
 from skdpot.fairness._groups import (
     FAIR_CONSTRAINTS,
     Groups,
@@ -346,21 +345,14 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
 
     def _run(self, plan, data):
         if self.epsilon is not None:
-            return self.estimator, data.groups, *self._run_privately(plan, data), None
+            return self.estimator, data.groups, *self._run_privately(plan, data)
         groups = data.groups
         with progress_of(self, unit=" fits") as bar:
             estimator, scores = self._fit_openly(data, bar)
         samples = [scores[groups.codes == g] for g in range(len(groups.names))]
         weights = group_weights(self.weights, groups.sizes, groups.names)
         way = PredictionBarycenter.from_scores(samples, weights, self.n_quantiles)
-        certificate = None
-        # Predictions of others for new rows have another distribution than those learned from, and
-        # ranks of ties that are not drawn have another distribution in every group.
-        is_frozen = isinstance(self._estimator, FrozenEstimator)
-        if is_frozen and self.ties == "random" and len(groups.names) > 1:
-            shifts = [group.max_shift() for group in way.groups]
-            certificate = certify_ranks(groups.names.tolist(), groups.sizes.tolist(), shifts)
-        return estimator, groups, weights, way, certificate
+        return estimator, groups, weights, way
 
     def _run_privately(self, plan, rows):
         """Return weights of groups, and the map to fair predictions: each private step, in order.
@@ -427,7 +419,7 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
         return list(KFold(**options).split(codes))
 
     def _keep(self, plan, released):
-        self.estimator_, groups, self.group_weights_, way, self.certificate_ = released
+        self.estimator_, groups, self.group_weights_, way = released
         self._fitted = groups, way
         self.groups_ = groups.names
         self.barycenter_, self.objective_ = way.quantiles, way.objective
@@ -526,12 +518,6 @@ class FairBarycenterRegressor(RegressorMixin, FairModel):
         The value of the barycenter: the weighted sum of the squared Wasserstein distances W_2
         between it and the groups' predictions. The mean squared error grows by this value, see
         Notes. With epsilon, for the released groups.
-    certificate_ : FairnessCertificate or None
-        ``certificate_.parity_gap`` bounds, with confidence 95 %, the difference between two
-        groups' rates of decisions by any threshold on fair predictions of new rows. It exists for
-        a :class:`~sklearn.frozen.FrozenEstimator` that was trained on other rows, for a full
-        repair. None for other estimators (their predictions of new rows have another distribution
-        than those learned from), for one group, with ``ties="mean"``, and with epsilon.
     privacy_guarantee_ : PrivacyGuarantee or None
         The guarantee of a fit with epsilon; None without epsilon, or with a seed.
     n_features_in_ : int
@@ -797,11 +783,6 @@ class FairBarycenterClassifier(ClassifierMixin, FairModel):
     objective_ : float
         The value of the barycenter: by how much the Brier score grows if the estimator's
         probabilities are right. With epsilon, for the released groups.
-    certificate_ : FairnessCertificate or None
-        ``certificate_.parity_gap`` bounds, with confidence 95 %, the difference between two
-        groups' rates of decisions by any threshold for new rows. It exists for a
-        :class:`~sklearn.frozen.FrozenEstimator` that was trained on other rows, for a full repair,
-        with ``ties="random"`` and without epsilon.
     privacy_guarantee_ : PrivacyGuarantee or None
         The guarantee of a fit with epsilon; None without epsilon, or with a seed.
     n_features_in_ : int

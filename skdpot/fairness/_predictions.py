@@ -172,18 +172,6 @@ class GroupDistribution:
             found[over] = 1.0 - (1.0 - ranks[-1]) * _tail(-self.sorted_scores[::-1], -scores[over])
         return found
 
-    def max_shift(self) -> float:
-        """Return the largest difference between a rank and the share of lower predictions.
-
-        Between predictions the share is constant and ranks are monotone, so the difference is
-        largest at a prediction, on one of its sides.
-        """
-        values, counts = np.unique(self.sorted_scores, return_counts=True)
-        upto = np.cumsum(counts) / counts.sum()
-        below = self.ranks(values, np.zeros(len(values))) - np.append(0.0, upto[:-1])
-        above = self.ranks(values, np.ones(len(values))) - upto
-        return float(np.abs([below, above]).max())
-
 
 def _tail(sorted_scores: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """Return the share of the lowest prediction's rank that is left to lower ones.

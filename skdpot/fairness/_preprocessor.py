@@ -39,12 +39,10 @@ from skdpot.fairness._repair import (
     private_points,
     private_repair,
     read_box,
-    read_candidates,
     refuse_types,
 )
 from skdpot.fairness._supports import (
     BLEND_DRAW,
-    CandidateSupport,
     FreeSupport,
     SupportMap,
     blend,
@@ -97,8 +95,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         How rows are moved. ``"support"`` couples whole rows with the support of the barycenter; it
         stands for :class:`~skdpot.fairness.FreeSupport`. ``"conditional"`` moves one column after
         the other, given the columns before it; it stands for
-        :class:`~skdpot.fairness.ConditionalRepair`. The third choice is a
-        :class:`~skdpot.fairness.CandidateSupport` object. ``"auto"`` is a support for at most
+        :class:`~skdpot.fairness.ConditionalRepair`. ``"auto"`` is a support for at most
         three columns that are all numeric, and conditional otherwise. With epsilon, ``"auto"`` is
         conditional if `delta` is above 0 and there are more than three columns of any type, or a
         histogram of them would have more than 4096 cells. To search over parameters such as
@@ -185,8 +182,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         Weighted sum of the groups' transport costs to the support, in units of scaled columns.
         With epsilon, for the released groups.
     lower_bound_ : float
-        A lower bound of the objective for all barycenters, or for all choices of as many
-        candidates.
+        A lower bound of the objective for all barycenters.
     couplings_ : list of csr_array of shape (n_points_s, n_support)
         Transport plans from each group's distinct points to the support. With epsilon, from
         released points.
@@ -292,8 +288,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
 
     _parameter_constraints = FAIR_CONSTRAINTS | {
         "method": [
-            StrOptions({"auto", "support", "conditional"}),
-            FreeSupport, CandidateSupport, ConditionalRepair,
+            StrOptions({"auto", "support", "conditional"}), FreeSupport, ConditionalRepair
         ],
         "interpolation": [StrOptions({"geodesic", "mixture"})],
         "categorical_features": [StrOptions({"from_dtype"}), "array-like", dict, None],
@@ -483,13 +478,13 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         Raises
         ------
         ValueError
-            If y is missing, if `epsilon` or `candidates` are set, or for the reasons of `fit`.
+            If y is missing, if `epsilon` is set, or for the reasons of `fit`.
         """
         validate_parameters(self)
-        if self.epsilon is not None or getattr(self.method, "candidates", None) is not None:
+        if self.epsilon is not None:
             raise ValueError(
-                "repair moves rows with their labels, for which neither bounds nor candidates are "
-                "declared: it works without epsilon and without candidates."
+                "repair moves rows with their labels, for which no bounds are declared: it works "
+                "without epsilon."
             )
         if y is None:
             raise ValueError("repair needs y: the labels that are to be repaired with the rows.")
@@ -628,7 +623,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         is_conditional = isinstance(method, ConditionalRepair)
         # A support refuses missing numbers here.
         codes = None if private else read_codes(table, every, self._missing(is_conditional))
-        if codes is not None and self.computed is None and method.candidates is None:
+        if codes is not None and self.computed is None:
             not_moved = positions_of(self.conditional_on, every)
             computed = find_computed(every, codes, np.random.default_rng(0), not_moved)
             columns = [every[j] for j in not_computed(every, computed)]
@@ -641,15 +636,13 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             load_compiler()
             load_solver()
         groups = read_groups(group_policy(self.groups), self.weights) if private else None
-        candidates = read_candidates(method, columns)
         box = read_box(self.bounds, columns) if private else None
         # Columns without rows may stand for any.
         if private and len(table):
             refuse_types(table, columns)
         return RepairRows(
-            every, computed, columns, method, fixed, box, candidates, groups, n_records, table,
-            labels, codes,
-        )  # fmt: skip
+            every, computed, columns, method, fixed, box, groups, n_records, table, labels, codes
+        )
 
     def _method(self, automatic: Any) -> Any:
         """Return the method of the parameter, or raise if it is wrong."""

@@ -36,12 +36,11 @@ from skdpot.fairness._supports import (
     ColumnSpace,
     FreeSupport,
     Group,
-    Support,
     SupportMap,
     distinct,
     in_own_units,
-    powers,
     row_keys,
+    squared_distances,
     uniforms,
 )
 from skdpot.privacy.charging import PrivacyGuarantee, ReleasePlan
@@ -58,7 +57,6 @@ from skdpot.tables import (
     objects,
     place_of,
     private_codes,
-    read_codes,
     read_schema,
     refuse_other_labels,
 )
@@ -84,14 +82,12 @@ class RepairRows:
         Those that are functions of others.
     columns : list of Column
         All others.
-    method : Support or ConditionalRepair
+    method : FreeSupport or ConditionalRepair
         The method that moves them.
     fixed : tuple of int
         Places of the columns that are conditioned on, among those that are not computed.
     box : tuple of two ndarray, or None
         Bounds that the numbers of a private fit are clipped to.
-    candidates : ndarray of shape (n_candidates, n_columns) or None
-        Rows to choose the support from, as codes.
     groups : Groups or None
         The declared groups of a private fit.
     n_records : int
@@ -110,7 +106,6 @@ class RepairRows:
     method: Any
     fixed: tuple[int, ...]
     box: Any
-    candidates: np.ndarray | None
     groups: Any
     n_records: int
     table: Any
@@ -246,7 +241,7 @@ def redrawn(columns: Any, codes: np.ndarray, keys: np.ndarray, first_draw: int) 
 
 def automatic_method(
     columns: list[Column], epsilon: float | None, delta: float | None, *, most_columns: int = 3
-) -> Support | ConditionalRepair:
+) -> FreeSupport | ConditionalRepair:
     """Return the method that ``"auto"`` stands for, from public facts.
 
     It is a support for few columns (without epsilon only if they are numbers), if their histogram
@@ -319,33 +314,6 @@ def is_range(bounds: Any) -> bool:
     return isinstance(bounds, range) and len(bounds) > 1 and bounds.step == 1
 
 
-def read_candidates(
-    method: Support | ConditionalRepair, columns: list[Column]
-) -> np.ndarray | None:
-    """Return the candidates as codes, None if there are none; or raise."""
-    if method.candidates is None:
-        return None
-    table = Table(method.candidates)
-    if len(table.X.shape) != 2 or table.X.shape[1] != len(columns):
-        raise ValueError(
-            f"candidates must be rows of {len(columns)} columns, those of X without the sensitive "
-            f"attribute; got shape {table.X.shape}."
-        )
-    # Candidates lack the columns of the attribute.
-    places = [replace(column, position=place) for place, column in enumerate(columns)]
-    codes = read_codes(table, places, "category")
-    if (codes[:, [column.kind != NUMERIC for column in columns]] < 0).any():
-        raise ValueError("candidates have categories that X does not have.")
-    # Equal candidates would be chosen as different points of the support.
-    codes = np.unique(codes, axis=0)
-    if (method.n_support or 0) > len(codes):
-        raise ValueError(
-            f"n_support={method.n_support} points cannot be chosen among {len(codes)} different "
-            "candidates."
-        )
-    return codes
-
-
 def _schema_of(rows: RepairRows, bounds: Any) -> TableSchema:
     """Return the declared schemas of the rows and, as the target, of their groups; or raise.
 
@@ -369,20 +337,12 @@ def _scales(rows: RepairRows) -> tuple[ColumnSpace, np.ndarray, np.ndarray]:
     return in_own_units(rows.columns).of_box(rows.box, scaled=rows.method.scale)
 
 
-def _check_extent(rows: RepairRows) -> None:
-    """Raise if costs between declared bounds could overflow."""
-    space, _, high = _scales(rows)
-    # The corner opposite to the origin.
-    corner = np.concatenate([high, np.ones(len(space.factor) - len(high))])
-    extent = np.abs((corner - space.origin) * space.factor)
-    if rows.candidates is not None:
-        extent = np.maximum(extent, np.abs(space.encode(rows.candidates)).max(axis=0))
-    # The factor 4 bounds the square of a sum of two, and a million is room for sums of costs.
-    largest = np.float64(4.0 * (extent @ extent)) ** (rows.method.order / 2.0) * 1e6
-    if not np.isfinite([largest, space.factor.max()]).all():
+def _refuse_narrow(rows: RepairRows) -> None:
+    """Raise if declared bounds are so close that distances in units of them overflow."""
+    if not np.isfinite(_scales(rows)[0].factor).all():
         raise ValueError(
             "costs of transport between the bounds are beyond the range of doubles. Declare other "
-            "bounds, or use a smaller order or other units."
+            "bounds, or use other units."
         )
 
 
@@ -478,7 +438,7 @@ def plan_repair(fair: Any, rows: RepairRows) -> ReleasePlan:
         def made(n_records: int, epsilon: float) -> Any:
             return plan_table(schema, epsilon, delta, "replace_one", progress)
     else:
-        _check_extent(rows)
+        _refuse_narrow(rows)
         layout = in_own_units(rows.columns).layout
 
         def made(n_records: int, epsilon: float) -> Any:
@@ -716,22 +676,20 @@ def map_of_groups(
     of_found = weights if shared is None else np.bincount(shared, weights)
     # Ten rows for each support point are enough to estimate the masses of new rows there.
     automatic = min(_LARGEST_AUTOMATIC_SUPPORT, max(n_rows // 10, min(n_rows, 50)))
-    n_support, order = rows.method.n_support or automatic, float(rows.method.order)
+    n_support = rows.method.n_support or automatic
     with progress_of(fair, unit=" rounds") as bar:
 
         def callback(n_rounds: int, *_: Any) -> None:
             bar.update(n_rounds - bar.n)
 
-        codes, bound, n_iter = rows.method._find(
-            space, found, of_found, n_support, rows.candidates, rng, callback
-        )
+        codes, bound, n_iter = rows.method._find(space, found, of_found, n_support, rng, callback)
     # Of valid rows: categories and levels of averages were rounded, so couplings are new ones.
     support = space.encode(codes)
 
     # Threads do not inherit the caller's np.errstate.
     @np.errstate(all="ignore")
     def coupled(points: np.ndarray, masses: np.ndarray) -> tuple[float, Any]:
-        costs = powers(points, support, order)
+        costs = squared_distances(points, support)
         coupling = exact_transport(costs, masses, np.full(len(support), 1 / len(support)))
         return coupling.cost, coupling.plan
 

@@ -14,14 +14,10 @@ from scipy.stats import rankdata
 from sklearn.base import BaseEstimator
 from sklearn.metrics import pairwise_distances_argmin
 
-from skdpot._sklearn_compat import Interval, StrOptions
+from skdpot._sklearn_compat import Interval
 from skdpot.releases import UnitLayout
 from skdpot.tables import NOMINAL, NUMERIC, ORDINAL, Column, as_array, objects
-from skdpot.transport.barycenter import (
-    candidate_barycenter,
-    free_support_barycenter,
-    quantile_barycenter,
-)
+from skdpot.transport.barycenter import free_support_barycenter, quantile_barycenter
 
 # The constants of the splitmix64 generator.
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -117,13 +113,6 @@ _ONE_HOT = math.sqrt(0.5)
 # A group's distinct points, and their masses with sum 1.
 Group = tuple[np.ndarray, np.ndarray]
 _COUNT = [Interval(Integral, 1, None, closed="left"), None]
-# Constraints of the parameters that both supports share.
-_SHARED = {
-    "n_support": _COUNT,
-    "scale": ["boolean"],
-    "tol": [Interval(Real, 0, None, closed="neither")],
-    "max_rows": _COUNT,
-}
 
 
 # ------------------------------------------------------------------------------ points of rows
@@ -278,8 +267,7 @@ class SupportMap:
     objective : float
         Weighted sum of the groups' transport costs to the support.
     lower_bound : float
-        A lower bound of the cost of all barycenters with as many points, of the candidates if there
-        are some.
+        A lower bound of the cost of all barycenters with as many points.
     n_iter : int
         Rounds of the method.
     shared : ndarray of shape (n_groups,) or None
@@ -361,59 +349,17 @@ def drawn_by(plan: sparse.csr_array, at: np.ndarray, uniforms: np.ndarray) -> np
     return plan.indices[np.clip(drawn, starts, ends - 1)]
 
 
-def drawn_points(
-    groups: list[Group], weights: np.ndarray, rng: Any, size: int, *, each_once: bool
-) -> np.ndarray:
-    """Return points drawn from the mixture of groups, distinct ones if there are enough.
-
-    If there are fewer, points are repeated. With `each_once`, each distinct point comes first.
-    """
+def drawn_points(groups: list[Group], weights: np.ndarray, rng: Any, size: int) -> np.ndarray:
+    """Return points drawn from the mixture of groups, distinct ones if there are enough."""
     points = np.concatenate([points for points, _ in groups])
     masses = np.concatenate([w * masses for w, (_, masses) in zip(weights, groups, strict=True)])
     # Rounded weights may have another sum, which `choice` refuses.
     masses /= masses.sum()
-    available = np.flatnonzero(masses)
-    if len(available) >= size:
-        return points[rng.choice(len(points), size, replace=False, p=masses)]
-    first = available[: len(available) * each_once]
-    further = rng.choice(len(points), size - len(first), p=masses)
-    return points[np.concatenate([first, further])]
+    too_few = np.count_nonzero(masses) < size
+    return points[rng.choice(len(points), size, replace=too_few, p=masses)]
 
 
-class Support(BaseEstimator):
-    """Base of the methods that couple groups with the support of a barycenter.
-
-    A subclass has ``_find(space, groups, weights, n_support, candidates, rng, callback)``. It
-    returns the codes of a support, a lower bound of the objective, and the rounds; no row is read.
-    `weights` have the sum 1, and `candidates` are rows to choose from as codes, if they were given.
-    `rng` draws starts, candidates and categories of averages. `callback` is called with the number
-    of rounds, and more, after each of them.
-    """
-
-    _find: Any
-    candidates: Any = None
-    order: Any = 2
-
-    def __init__(
-        self, *, n_support=None, scale=True, tol=1e-3, max_iter=100, max_rows=None
-    ) -> None:
-        self.n_support = n_support
-        self.scale = scale
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_rows = max_rows
-
-    def _check(self, epsilon: float | None, delta: float | None) -> None:
-        """Raise if parameters do not fit a private fit, or an open one."""
-        if epsilon is not None and self.max_rows is not None:
-            raise ValueError("max_rows is for fits without epsilon.")
-
-    def _most_rows(self) -> int:
-        """Return the maximum number of rows of a group that a support is found from."""
-        return 10_000 if self.max_rows is None else self.max_rows
-
-
-class FreeSupport(Support):
+class FreeSupport(BaseEstimator):
     """A support whose points move freely; costs are squared distances.
 
     The result is a local optimum. For a single numeric column it is exact.
@@ -439,7 +385,8 @@ class FreeSupport(Support):
 
     See Also
     --------
-    CandidateSupport : A support that is chosen among candidates.
+    ConditionalRepair : Repair of one column after the other, for wide and mixed tables.
+    skdpot.transport.barycenter.candidate_barycenter : A support that is chosen among candidates.
 
     Examples
     --------
@@ -452,9 +399,46 @@ class FreeSupport(Support):
     array([2., 3.])
     """
 
-    _parameter_constraints = _SHARED | {"max_iter": [Interval(Integral, 1, None, closed="left")]}
+    _parameter_constraints = {
+        "n_support": _COUNT,
+        "scale": ["boolean"],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "max_rows": _COUNT,
+    }
 
-    def _find(self, space, groups, weights, n_support, candidates, rng, callback):
+    def __init__(
+        self, *, n_support=None, scale=True, tol=1e-3, max_iter=100, max_rows=None
+    ) -> None:
+        self.n_support = n_support
+        self.scale = scale
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_rows = max_rows
+
+    def _check(self, epsilon: float | None, delta: float | None) -> None:
+        """Raise if parameters do not fit a private fit, or an open one."""
+        if epsilon is not None and self.max_rows is not None:
+            raise ValueError("max_rows is for fits without epsilon.")
+
+    def _most_rows(self) -> int:
+        """Return the maximum number of rows of a group that a support is found from."""
+        return 10_000 if self.max_rows is None else self.max_rows
+
+    def _find(
+        self,
+        space: ColumnSpace,
+        groups: list[Group],
+        weights: np.ndarray,
+        n_support: int,
+        rng: Any,
+        callback: Any,
+    ) -> tuple[np.ndarray, float, int]:
+        """Return the codes of a support, a lower bound of the objective, and the rounds.
+
+        No row is read. `weights` have the sum 1, and `rng` draws the start and categories of
+        averages. `callback` is called with the number of rounds, and more, after each of them.
+        """
         points, masses = ([group[i] for group in groups] for i in (0, 1))
         # On a line the barycenter has a closed form.
         if points[0].shape[1] == 1:
@@ -465,7 +449,7 @@ class FreeSupport(Support):
         result = free_support_barycenter(
             points,
             weights,
-            drawn_points(groups, weights, rng, n_support, each_once=False),
+            drawn_points(groups, weights, rng, n_support),
             masses=masses,
             tol=self.tol,
             max_iter=self.max_iter,
@@ -473,94 +457,6 @@ class FreeSupport(Support):
         )
         uniforms = rng.uniform(size=(n_support, len(space.layout.blocks)))
         return space.decode(result.support, uniforms), result.lower_bound, result.n_iter
-
-
-class CandidateSupport(Support):
-    """A support that is chosen among candidates, with a certificate; costs of any order.
-
-    Parameters
-    ----------
-    candidates : {array-like, DataFrame} of shape (n_candidates, n_columns), default=None
-        Rows to choose from, with the columns of X that are not sensitive. With epsilon they must
-        be public. None draws twice as many as support points, from the rows or from the release.
-    n_support : int, default=None
-        As in :class:`FreeSupport`.
-    order : float, default=2
-        Costs are distances to this power, of 1 or more.
-    method : {"auto", "dual", "bundle"}, default="auto"
-        ``"dual"`` is the paper's Algorithm 1, with an exact step in one variable and a
-        certificate. ``"bundle"`` makes cutting planes. ``"auto"`` chooses by the size of the
-        problem; small ones are solved exactly, as a linear program.
-    scale : bool, default=True
-        As in :class:`FreeSupport`.
-    tol : float, default=0.001
-        The method stops at this certified gap, relative to the objective.
-    max_iter : int, default=None
-        Cap on rounds; None is the default of the method.
-    max_rows : int, default=None
-        As in :class:`FreeSupport`.
-
-    See Also
-    --------
-    FreeSupport : A support whose points move freely.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot import FairBarycenterPreprocessor
-    >>> from skdpot.fairness import CandidateSupport
-    >>> X = np.array([[0.0], [1.0], [4.0], [5.0]])
-    >>> candidates = [[1.0], [2.0], [3.0]]
-    >>> method = CandidateSupport(candidates, n_support=2, scale=False)
-    >>> fair = FairBarycenterPreprocessor(method=method)
-    >>> fair.fit(X, sensitive_features=["a", "a", "b", "b"]).support_.ravel()
-    array([2., 3.])
-    """
-
-    _parameter_constraints = _SHARED | {
-        "candidates": "no_validation",
-        "order": [Interval(Real, 1, None, closed="left")],
-        "method": [StrOptions({"auto", "dual", "bundle"})],
-        "max_iter": _COUNT,
-    }
-
-    def __init__(
-        self,
-        candidates=None,
-        *,
-        n_support=None,
-        order=2,
-        method="auto",
-        scale=True,
-        tol=1e-3,
-        max_iter=None,
-        max_rows=None,
-    ) -> None:
-        super().__init__(
-            n_support=n_support, scale=scale, tol=tol, max_iter=max_iter, max_rows=max_rows
-        )
-        self.candidates = candidates
-        self.order = order
-        self.method = method
-
-    def _find(self, space, groups, weights, n_support, candidates, rng, callback):
-        if candidates is None:
-            # Two for each support point: a choice, and yet not too large a problem.
-            drawn = drawn_points(groups, weights, rng, 2 * n_support, each_once=True)
-            candidates = space.decode(drawn)
-        points = space.encode(candidates)
-        result = candidate_barycenter(
-            [powers(of_group, points, float(self.order)) for of_group, _ in groups],
-            weights,
-            min(n_support, len(points)),
-            masses=[masses for _, masses in groups],
-            method=self.method,
-            candidates=points,
-            tol=self.tol,
-            callback=callback,
-            **({} if self.max_iter is None else {"max_iter": self.max_iter}),
-        )
-        return candidates[result.chosen], result.lower_bound, result.n_iter
 
 
 def nearest(rows: np.ndarray, points: np.ndarray) -> np.ndarray:
@@ -581,12 +477,11 @@ def nearest(rows: np.ndarray, points: np.ndarray) -> np.ndarray:
     return found
 
 
-def powers(x: np.ndarray, y: np.ndarray, order: float) -> np.ndarray:
-    """Return Euclidean distances between points to a power."""
+def squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return squared Euclidean distances between points."""
     # By one product of matrices; rounding may leave squares just below 0.
     squares = (x**2).sum(axis=1)[:, None] - 2 * x @ y.T + (y**2).sum(axis=1)
-    np.maximum(squares, 0.0, out=squares)
-    return squares if order == 2 else squares ** (order / 2)
+    return np.maximum(squares, 0.0, out=squares)
 
 
 def distinct(points: np.ndarray, masses: np.ndarray) -> Group:

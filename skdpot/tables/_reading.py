@@ -407,7 +407,7 @@ def find_columns(
     X. Raises if declarations name other columns than those of X, or do not match them.
     """
     names, kinds = table.names, dict.fromkeys(kept.tolist(), NUMERIC)
-    declared = {_position(name, names, "categories"): name for name in categories or ()}
+    declared = {position_of(name, names, "categories"): name for name in categories or ()}
     if categorical_features is None or isinstance(categorical_features, str | dict):
         kinds = {position: _kind_of_type(table.dtype(position)) for position in kinds}
         if private:
@@ -482,13 +482,13 @@ def _kinds_of_named(table: Table, categorical_features: Any) -> dict[int, str]:
                 f"column, got {categorical_features!r}."
             )
         return {
-            _position(name, names, parameter): kind for name, kind in categorical_features.items()
+            position_of(name, names, parameter): kind for name, kind in categorical_features.items()
         }
     # An array of objects keeps positions as integers beside names.
     listed = np.asarray(categorical_features, dtype=object).tolist()
     if len(listed) == len(names) and all(isinstance(item, bool | np.bool_) for item in listed):
         listed = np.flatnonzero(listed).tolist()
-    positions = [_position(name, names, parameter) for name in listed]
+    positions = [position_of(name, names, parameter) for name in listed]
     ordered = [getattr(table.dtype(position), "ordered", False) for position in positions]
     return {j: ORDINAL if is_one else NOMINAL for j, is_one in zip(positions, ordered, strict=True)}
 
@@ -520,23 +520,29 @@ def _kind_of_type(dtype: Any) -> str:
     return NOMINAL if getattr(dtype, "kind", "f") in "OUSb" else NUMERIC
 
 
-def _position(name: Any, names: list[Any], parameter: str) -> int:
-    if name in names and (isinstance(name, str) or all(isinstance(n, Integral) for n in names)):
+def position_of(name: Any, names: list[Any], parameter: str) -> int:
+    """Return the position of a column, given its name or its position; or raise."""
+    unnamed = all(isinstance(known, Integral) for known in names)
+    # True is an integer in Python, and is more likely meant as a mask.
+    is_number = isinstance(name, Integral) and not isinstance(name, bool)
+    if name in names and (isinstance(name, str) or (is_number and unnamed)):
         return names.index(name)
     # From the end, as in NumPy.
-    if isinstance(name, Integral) and -len(names) <= int(name) < len(names):
+    if is_number and -len(names) <= int(name) < len(names):
         return int(name) % len(names)
-    raise ValueError(f"{parameter} names a column that X lacks. {no_such_column(name, names)}")
-
-
-def no_such_column(column: Any, names: Any) -> str:
-    """Return the text of an error about a column that X does not have."""
-    names = list(names)
     listed = ", ".join(map(repr, names[:20])) + (", ..." * (len(names) > 20))
-    text = f"X has no column {to_display(column)}. Its columns are [{listed}]."
-    if isinstance(column, str) and any("__" in str(name) for name in names):
-        text += " A ColumnTransformer prefixes names; set verbose_feature_names_out=False."
-    return text
+    advice = ""
+    if isinstance(name, str) and unnamed:
+        advice = (
+            " X is no data frame with names of columns: use positions; or, in a pipeline, "
+            "set_output(transform='pandas')."
+        )
+    if isinstance(name, str) and any("__" in str(known) for known in names):
+        advice = " A ColumnTransformer prefixes names; set verbose_feature_names_out=False."
+    raise ValueError(
+        f"{parameter} names a column that X lacks. X has no column {to_display(name)}. Its columns "
+        f"are [{listed}].{advice}"
+    )
 
 
 # People

@@ -13,28 +13,21 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 from sklearn.base import clone
-from sklearn.datasets import load_diabetes
-from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LinearRegression
 from sklearn.metrics import roc_auc_score
-from sklearn.tree import DecisionTreeRegressor
 
-from skdpot import FairBarycenterPreprocessor, FairBarycenterRegressor, PrivacyLedger
+from skdpot import FairBarycenterPreprocessor, PrivacyLedger
 from skdpot.fairness import ConditionalRepair, FreeSupport
 from skdpot.fairness import _certificate as certificate
 from skdpot.fairness import _repair as fitting
 from skdpot.fairness._certificate import (
     MOST_ROWS,
-    area_under,
     certify,
     gap_bound,
     gap_radius,
     group_probabilities,
     hold_out,
     max_mean,
-    rank_gap,
 )
-from skdpot.fairness._predictions import PredictionBarycenter
 from skdpot.fairness.metrics import ks_between_groups
 from skdpot.tables import NOMINAL, NUMERIC, ORDINAL, Column
 
@@ -119,11 +112,6 @@ def test_errors_of_shares_are_below_gaussian_ones(n):
         assert (binom.cdf(counts, n, p) <= tail + 1e-12)[missed >= 0].all()
 
 
-def test_the_area_under_a_curve_is_bounded_by_its_gap():
-    for _, p, q in pairs_of_distributions(np.random.default_rng(1), 300):
-        assert area(p, q) <= area_under(np.abs(np.cumsum(p) - np.cumsum(q)).max()) + 1e-12
-
-
 MIXED = [
     Column("x", NUMERIC),
     Column("level", ORDINAL, values=("low", "middle", "high")),
@@ -203,29 +191,6 @@ def test_a_group_without_held_out_rows_has_no_bounds():
     assert "the groups ('third', 3), which have too few rows" in str(found)
 
 
-@pytest.mark.parametrize("n_quantiles", [200, "auto", 3])
-@pytest.mark.parametrize("decimals", [0, 1, 9])
-def test_ranks_are_off_by_no_more_than_the_shift(n_quantiles, decimals):
-    rng = np.random.default_rng(0)
-    sample = np.round(rng.normal(size=200), decimals)
-    group = PredictionBarycenter.from_scores([sample], np.ones(1), n_quantiles).groups[0]
-    shift = group.max_shift()
-    grid = np.union1d(np.linspace(-6, 6, 20_001), group.sorted_scores)
-    below, upto = (
-        np.searchsorted(group.sorted_scores, grid, side) / 200 for side in ("left", "right")
-    )
-    lowest, highest = (group.ranks(grid, np.full(len(grid), u)) for u in (0.0, 1.0))
-    assert max(np.abs(lowest - below).max(), np.abs(highest - upto).max()) <= shift + 1e-12
-    assert shift >= (0.0 if decimals == 0 else 0.5 / 200)
-
-
-def test_the_bound_of_ranks_is_that_of_the_two_smallest_groups():
-    assert rank_gap([100, 10_000, 300], [0.0, 0.0, 0.01], RISK) == pytest.approx(
-        sum(math.sqrt(math.log(6 / RISK) / (2 * n)) for n in (100, 300)) + 0.01, rel=0.03
-    )
-    assert rank_gap([2, 2], [0.0, 0.0], RISK) == 1.0
-
-
 WIDE = FairBarycenterPreprocessor(method="conditional", random_state=0)
 
 
@@ -293,27 +258,6 @@ def test_the_repair_does_not_depend_on_rows_that_are_held_out(monkeypatch):
     images = [fitted.transform(new, sensitive_features=new_groups) for fitted in (first, second)]
     np.testing.assert_array_equal(*images)
     assert first.certificate_ != second.certificate_
-
-
-def test_frozen_estimators_have_a_certificate_that_new_rows_keep():
-    X, y = load_diabetes(return_X_y=True)
-    sex = (X[:, 1] > 0).astype(int)
-    known, used, new = np.split(np.random.default_rng(0).permutation(len(y)), [100, 350])
-    frozen = FrozenEstimator(LinearRegression().fit(X[known], y[known]))
-    fair = FairBarycenterRegressor(frozen, random_state=0)
-    fair.fit(X[used], y[used], sensitive_features=sex[used])
-    predictions = fair.predict(X[new], sensitive_features=sex[new])
-    gap = ks_between_groups(predictions, sensitive_features=sex[new])
-    assert gap < fair.certificate_.parity_gap < 0.35
-    assert fair.certificate_.n_rows == {g: int((sex[used] == g).sum()) for g in (0, 1)}
-    assert "95%" in str(fair.certificate_)
-
-
-@pytest.mark.parametrize("cv", ["auto", None])
-def test_estimators_that_saw_the_rows_have_no_certificate(cv):
-    X, y = load_diabetes(return_X_y=True)
-    fair = FairBarycenterRegressor(DecisionTreeRegressor(max_depth=3), cv=cv, random_state=0)
-    assert fair.fit(X, y, sensitive_features=X[:, 1] > 0).certificate_ is None
 
 
 def test_a_bound_of_the_largest_difference_of_rates():

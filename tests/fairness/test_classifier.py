@@ -306,17 +306,3 @@ def test_clones_and_pickles_predict_the_same(fitted):
     expected = fitted.predict_proba(NEW)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict_proba(NEW), expected)
     np.testing.assert_array_equal(clone(fitted).fit(X, Y).predict_proba(NEW), expected)
-
-
-# --------------------------------------------------------------------------- the certificate
-
-
-def test_a_frozen_model_has_a_certificate_of_all_thresholds():
-    frozen = FrozenEstimator(clone(MODEL).fit(X[:300], Y[:300]))
-    fair = clone(FAIR).set_params(estimator=frozen).fit(X[300:], Y[300:])
-    gap = fair.certificate_.parity_gap
-    assert ks(fair.predict_proba(NEW)[:, 1], NEW) < gap < 0.25
-    assert ks(fair.predict(NEW) == "yes", NEW) < gap
-    # A mean of images has no certificate, and neither have models that saw the rows.
-    assert clone(fair).set_params(ties="mean").fit(X[300:], Y[300:]).certificate_ is None
-    assert clone(FAIR).fit(X, Y).certificate_ is None

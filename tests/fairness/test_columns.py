@@ -9,10 +9,9 @@ import pyarrow as pa
 import pytest
 
 from skdpot import FairBarycenterPreprocessor, tables
-from skdpot.fairness import CandidateSupport, FreeSupport
+from skdpot.fairness import FreeSupport
 from skdpot.tables import Table, find_columns
 from tests.oracles.fair_tables import WITHOUT_SEARCH, in_polars, mixed_frame, transport_cost
-from tests.quick import first_quick
 
 MIXED = mixed_frame()
 FEATURES = MIXED.columns.drop("group")
@@ -267,9 +266,8 @@ def test_the_objective_is_that_of_numbers_ranks_and_categories(scale):
 # --------------
 
 
-@pytest.mark.parametrize("support", first_quick([FreeSupport(), CandidateSupport(method="bundle")]))
-def test_repaired_rows_are_valid_and_keep_their_types(support):
-    options = {"method": support.set_params(n_support=40)}
+def test_repaired_rows_are_valid_and_keep_their_types():
+    options = {"method": FreeSupport(n_support=40)}
     fair, _ = repair(MIXED, **options)
     kinds = dict(zip(FEATURES[2:], KINDS[2:], strict=True))
     levels = {"level": ["low", "middle", "high"]}
@@ -339,21 +337,3 @@ def test_missing_labels_stay_missing_in_every_type():
     options = {"missing": "category", "method": WITHOUT_SEARCH}
     _, kept = repair(MIXED, new=new, repair_level=0.0, **options)
     assert kept["flag"].tolist() == new["flag"].tolist()
-
-
-@pytest.mark.parametrize("private", [False, True])
-def test_candidates_are_rows_without_the_attribute(private):
-    candidates = MIXED[FEATURES].drop_duplicates().iloc[:12]
-    words = {name: sorted(set(MIXED[name])) for name in FEATURES[3:]}
-    options = {"categories": words | {"level": ["low", "middle", "high"]}}
-    if private:
-        options |= {"epsilon": 10.0, "bounds": (-5, 12), "groups": ["f", "m"]}
-    rows = {tuple(row) for row in array_of(candidates)}
-    for given_candidates in (candidates, array_of(candidates), in_polars(candidates)):
-        fair, _ = repair(MIXED, method=CandidateSupport(given_candidates, n_support=5), **options)
-        support = {tuple(row) for row in fair.support_}
-        assert support <= rows and len(support) == 5
-    unknown = candidates.astype({"color": object})
-    unknown.iloc[7, 3] = "violet"
-    with pytest.raises(ValueError, match="candidates have categories that X does not have"):
-        repair(MIXED, method=CandidateSupport(unknown, n_support=5), **options)

@@ -9,25 +9,13 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from skdpot import FairBarycenterPreprocessor
-from skdpot.fairness import CandidateSupport, FoundGroups, FreeSupport
-from tests.oracles.barycenter import best_choice
-from tests.oracles.fair_tables import barycenter_cost, discrete_table, shifted_groups
-
-CHOOSING = ["dual", "bundle", "auto"]
-# Its rounds do not always suffice for the default tolerance.
-ROUGH = ["dual"]
+from skdpot.fairness import FoundGroups, FreeSupport
+from tests.oracles.fair_tables import barycenter_cost, shifted_groups
 
 
 def fit(X, labels, **params):
     params = {"random_state": 0} | params
     return FairBarycenterPreprocessor(**params).fit(X, sensitive_features=labels)
-
-
-def support_of(method, tol, **params):
-    """Return what finds a support, with a tolerance that suffices for its rounds."""
-    if method == "free":
-        return FreeSupport(**params)
-    return CandidateSupport(method=method, tol=tol if method in ROUGH else 1e-3, **params)
 
 
 def fitted_attributes(estimator):
@@ -150,11 +138,10 @@ def test_one_group_is_warned_of_where_it_is_fitted():
 # -----------
 
 
-@pytest.mark.parametrize("solver", ["free", *CHOOSING])
 @pytest.mark.parametrize("sizes", [(12, 18), (9, 8, 11)])
-def test_objective_bound_and_couplings(solver, sizes):
+def test_objective_bound_and_couplings(sizes):
     X, labels = shifted_groups(sizes)
-    fair = fit(X, labels, method=support_of(solver, 0.1, scale=False, n_support=10))
+    fair = fit(X, labels, method=FreeSupport(scale=False, n_support=10))
     assert fair.support_.shape == (10, 2)
     assert fair.objective_ == pytest.approx(barycenter_cost(X, labels, fair), rel=1e-6)
     assert 0 <= fair.lower_bound_ <= fair.objective_
@@ -166,48 +153,17 @@ def test_objective_bound_and_couplings(solver, sizes):
         assert plan.shape == (size, 10) and plan.data.min() >= 0
 
 
-@pytest.mark.parametrize("solver", CHOOSING)
-@pytest.mark.parametrize("order", [1, 2, 3.5])
-def test_supports_are_chosen_among_candidates(solver, order):
-    X, labels = shifted_groups((8, 11))
-    candidates = np.random.default_rng(1).normal(size=(7, 2)) + 0.5
-    support = support_of(solver, 0.05, candidates=candidates, order=order, scale=False)
-    fair = fit(X, labels, method=support.set_params(n_support=3))
-    assert {tuple(row) for row in fair.support_} <= {tuple(row) for row in candidates}
-    assert len(np.unique(fair.support_, axis=0)) == 3
-    assert fair.objective_ == pytest.approx(barycenter_cost(X, labels, fair, order), rel=1e-6)
-    groups = [X[labels == name] for name in "ab"]
-    costs = [np.linalg.norm(g[:, None] - candidates, axis=2) ** order for g in groups]
-    best = best_choice(costs, fair.group_weights_, 3)
-    assert fair.lower_bound_ <= best + 1e-9 and best <= fair.objective_ + 1e-9
-    assert fair.objective_ < 1.2 * best
-
-
-def test_candidates_that_do_not_match_are_refused():
-    X, labels = shifted_groups((20, 25))
-    support = CandidateSupport(order=1)
-    assert fit(X, labels, method=support.set_params(n_support=10)).support_.shape == (10, 2)
-    with pytest.raises(ValueError, match="cannot be chosen among 45 different candidates"):
-        fit(X, labels, method=CandidateSupport(np.vstack([X, X]), n_support=46))
-    with pytest.raises(ValueError, match=r"rows of 2 columns.*got shape \(45, 1\)"):
-        fit(X, labels, method=CandidateSupport(X[:, :1]))
-    with pytest.raises(ValueError, match="NaN or infinity, in column 1"):
-        fit(X, labels, method=CandidateSupport([[0.0, np.nan], [1.0, 1.0]], n_support=1))
-
-
 @pytest.mark.parametrize(
-    "method, params, message",
+    "params, message",
     [
-        ("exact", {}, "The 'method' parameter of CandidateSupport must be a str among"),
-        ("free", {"tol": 0}, "The 'tol' parameter of FreeSupport must be a float"),
-        ("dual", {"max_iter": 0}, "The 'max_iter' parameter of CandidateSupport must be an int"),
+        ({"tol": 0}, "The 'tol' parameter of FreeSupport must be a float"),
+        ({"max_iter": 0}, "The 'max_iter' parameter of FreeSupport must be an int"),
     ],
 )
-def test_options_that_a_method_does_not_have_are_refused(method, params, message):
+def test_options_that_are_wrong_are_refused(params, message):
     X, labels = shifted_groups((12, 18))
-    support = CandidateSupport(method=method) if method != "free" else FreeSupport()
     with pytest.raises(ValueError, match=message):
-        fit(X, labels, method=support.set_params(**params))
+        fit(X, labels, method=FreeSupport(**params))
 
 
 def test_one_column_has_the_averages_of_quantiles():
@@ -233,10 +189,6 @@ def test_sizes_of_supports():
     assert [plan.shape[0] for plan in few.couplings_] == [10, 10]
     assert few.transform(X, sensitive_features=labels).shape == X.shape
     assert fit(X, labels, method=FreeSupport(n_support=200)).support_.shape == (200, 2)
-    # Of few different rows, several support points may share one.
-    rows, groups = discrete_table(200)
-    chosen = fit(rows, groups, method=CandidateSupport(n_support=60, method="bundle"))
-    assert chosen.support_.shape == (60, 3) and len(np.unique(chosen.support_, axis=0)) <= 24
 
 
 def test_units_do_not_matter_if_columns_are_scaled_and_offsets_never():
@@ -245,11 +197,10 @@ def test_units_do_not_matter_if_columns_are_scaled_and_offsets_never():
     other = fit(X * [1000, -0.01] + [5, 7], labels)
     assert other.objective_ == pytest.approx(fair.objective_)
     np.testing.assert_allclose(other.support_, fair.support_ * [1000, -0.01] + [5, 7])
-    for solver in ("free", "bundle"):
-        options = {"method": support_of(solver, 1e-3, scale=False, n_support=20)}
-        far = fit(X + 1e8, labels, **options)
-        # Up to the tolerance of the solver.
-        assert far.objective_ == pytest.approx(fit(X, labels, **options).objective_, rel=1e-3)
+    options = {"method": FreeSupport(scale=False, n_support=20)}
+    far = fit(X + 1e8, labels, **options)
+    # Up to the tolerance of the method.
+    assert far.objective_ == pytest.approx(fit(X, labels, **options).objective_, rel=1e-3)
 
 
 def test_constant_columns_stay_what_they_are():
@@ -270,15 +221,14 @@ def test_constant_columns_stay_what_they_are():
 
 def test_clones_pickles_and_parameters():
     X, labels = shifted_groups((20, 25))
-    candidates = X[:30]
-    support = CandidateSupport(candidates)
+    support = FreeSupport(n_support=10)
     fair = fit(X, labels, method=support, weights={"a": 1, "b": 2})
     assert fair.method is support and fair.get_params()["weights"] == {"a": 1, "b": 2}
     expected = fair.transform(X, sensitive_features=labels)
     for copy in (pickle.loads(pickle.dumps(fair)), clone(fair).fit(X, sensitive_features=labels)):
         np.testing.assert_array_equal(copy.transform(X, sensitive_features=labels), expected)
     assert not fitted_attributes(clone(fair))
-    assert clone(fair).set_params(method__order=3).method.order == 3
+    assert clone(fair).set_params(method__tol=0.5).method.tol == 0.5
 
 
 def test_a_refit_forgets_the_earlier_one():
@@ -294,12 +244,10 @@ def test_a_refit_forgets_the_earlier_one():
     assert fair.objective_ == fresh.objective_ and len(fair.couplings_) == 2
 
 
-@pytest.mark.parametrize("params", [
-    {}, {"method": CandidateSupport(method="bundle")}, {"method": FreeSupport(max_rows=15)},
-], ids=str)  # fmt: skip
-def test_seeds_reproduce_whatever_the_number_of_jobs(params):
+@pytest.mark.parametrize("max_rows", [None, 15])
+def test_seeds_reproduce_whatever_the_number_of_jobs(max_rows):
     X, labels = shifted_groups((20, 25, 15))
-    options = params | {"method": FreeSupport(n_support=12)}
+    options = {"method": FreeSupport(n_support=12, max_rows=max_rows)}
     fair = fit(X, labels, **options)
     expected = fair.transform(X, sensitive_features=labels)
     for n_jobs in (1, 2, -1):
@@ -311,8 +259,7 @@ def test_seeds_reproduce_whatever_the_number_of_jobs(params):
 
 @pytest.mark.experiment
 @pytest.mark.parametrize("method, unit", [
-    (FreeSupport(n_support=12), "rounds"), (CandidateSupport(n_support=12), "rounds"),
-    ("conditional", "columns"),
+    (FreeSupport(n_support=12), "rounds"), ("conditional", "columns"),
 ], ids=str)  # fmt: skip
 def test_progress_bar_changes_nothing(method, unit, capsys):
     X, labels = shifted_groups((20, 25, 15))

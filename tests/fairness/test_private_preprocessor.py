@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from skdpot import FairBarycenterPreprocessor, PrivacyLedger
-from skdpot.fairness import CandidateSupport, DeclaredGroups, FoundGroups, FreeSupport
+from skdpot.fairness import DeclaredGroups, FoundGroups, FreeSupport
 from tests.oracles.fair_tables import DECLARED, extreme_tables, shifted_groups
 
 DELTA = 1e-5
@@ -145,10 +145,6 @@ BAD = {
     "weights": ({"weights": [1, 2, 3]}, "2 numbers, one per group"),
     "weights of others": ({"weights": {"a": 1, "c": 1}}, "as keys"),
     "an option": ({"method": FreeSupport(max_iter=0)}, "must be an int"),
-    "candidates": ({"method": CandidateSupport(np.zeros((20, 3)))}, "rows of 2 columns"),
-    "few candidates": (
-        {"method": CandidateSupport(np.zeros((20, 2)), n_support=15)}, "among 1 different"
-    ),
     "found groups": ({"groups": FoundGroups()}, "groups must be declared"),
     "one declared group": ({"groups": DeclaredGroups(["a"])}, "needs two or more groups"),
     "missing": ({"missing": "category"}, "is for fits without epsilon"),

@@ -7,7 +7,7 @@ from scipy.stats import chi2_contingency, chisquare, ks_2samp
 from sklearn.tree import DecisionTreeClassifier
 
 from skdpot import FairBarycenterPreprocessor
-from skdpot.fairness import CandidateSupport, FreeSupport
+from skdpot.fairness import FreeSupport
 from skdpot.fairness.metrics import group_auc, ks_between_groups
 from tests.oracles.fair_tables import discrete_table, mixed_frame, shifted_groups
 
@@ -218,8 +218,7 @@ def test_repair_leaves_the_object_as_it_is_and_refuses_what_it_cannot_do():
     fair.repair(mixed_frame()[["number"]], np.arange(120) % 2, sensitive_features=[0, 1] * 60)
     assert fair.support_ is support and fair.n_features_in_ == 2
     for params, message in (
-        ({"epsilon": 1.0}, "works without epsilon and without candidates"),
-        ({"method": CandidateSupport(X)}, "works without epsilon and without candidates"),
+        ({"epsilon": 1.0}, "works without epsilon"),
         ({"repair_level": 2}, "The 'repair_level' parameter"),
     ):
         with pytest.raises(ValueError, match=message):

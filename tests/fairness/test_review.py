@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from skdpot import FairBarycenterPreprocessor, PrivacyLedger
-from skdpot.fairness import CandidateSupport, FreeSupport
+from skdpot.fairness import FreeSupport
 from skdpot.tables import Table, find_columns
 
 
@@ -60,21 +60,11 @@ def test_private_categories_of_polars_keep_a_type_that_works():
 # ----------------------------------------
 
 
-TOO_MUCH = {
-    "order": {"method": CandidateSupport(order=2000)},
-    "order and units": {"method": CandidateSupport(order=200, scale=False), "bounds": (-1e3, 1e3)},
-    "candidates": {"method": CandidateSupport(np.full((9, 2), 1e160), n_support=1)},
-    "bounds": {"bounds": (0.0, 1e-310)},
-}
-
-
-@pytest.mark.parametrize("params", TOO_MUCH.values(), ids=TOO_MUCH)
-def test_what_would_fail_after_a_release_is_refused_before(params):
+def test_what_would_fail_after_a_release_is_refused_before():
     X, labels = two_groups()
     ledger = PrivacyLedger(epsilon=1.0, neighbouring="replace_one")
-    options = {"epsilon": 1.0, "groups": ["a", "b"], "bounds": (0, 1), "method": FreeSupport()}
-    options |= params
-    fair = FairBarycenterPreprocessor(ledger=ledger, **options)
+    options = {"epsilon": 1.0, "groups": ["a", "b"], "bounds": (0.0, 1e-310)}
+    fair = FairBarycenterPreprocessor(method=FreeSupport(), ledger=ledger, **options)
     with pytest.raises(ValueError, match="range of doubles"):
         fair.fit(X, sensitive_features=labels)
     assert ledger.spent()[0] == 0
@@ -118,8 +108,6 @@ def test_huge_new_rows_get_an_image_without_a_warning_in_threads():
 
 def test_lower_bounds_are_not_negative():
     X, labels = two_groups()
-    fair = FairBarycenterPreprocessor(
-        method=CandidateSupport(n_support=5, order=30, method="bundle"), random_state=0
-    )
+    fair = FairBarycenterPreprocessor(method=FreeSupport(n_support=5), random_state=0)
     fair.fit(1e3 * np.log(X + 1e-3), sensitive_features=labels)
     assert 0 <= fair.lower_bound_ <= fair.objective_

@@ -19,7 +19,7 @@ from skdpot import (
     PrivateSinkhornDistance,
 )
 from skdpot.__main__ import main
-from skdpot.fairness import CandidateSupport, FreeSupport
+from skdpot.fairness import FreeSupport
 from skdpot.fairness.metrics import group_auc
 from skdpot.parts import Agreement, add_parts, make_part
 from skdpot.privacy import BudgetExceededError, allow_useless_releases
@@ -565,7 +565,7 @@ RICH = {
     "groups": [("f", True), ("f", False), ("m", True), ("m", False)],
     "bounds": {"wage": (0.0, 9.5), "age": range(18, 80)},
     "categories": {"region": ["n", "s"]},
-    "method": CandidateSupport([[1.0, 20.0, "n"]] * 1 + [[2.0, 30.0, "s"]]),
+    "method": FreeSupport(n_support=12, scale=False),
 }
 
 
