@@ -38,7 +38,7 @@ from skdpot.fairness._repair import (
     positions_of,
     private_points,
     private_repair,
-    read_box,
+    read_bounds,
     refuse_types,
 )
 from skdpot.fairness._supports import (
@@ -636,12 +636,15 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             load_compiler()
             load_solver()
         groups = read_groups(group_policy(self.groups), self.weights) if private else None
-        box = read_box(self.bounds, columns) if private else None
+        if private:
+            columns = read_bounds(self.bounds, columns)
+            for place, column in zip(not_computed(every, computed), columns, strict=True):
+                every[place] = column
         # Columns without rows may stand for any.
         if private and len(table):
             refuse_types(table, columns)
         return RepairRows(
-            every, computed, columns, method, fixed, box, groups, n_records, table, labels, codes
+            every, computed, columns, method, fixed, groups, n_records, table, labels, codes
         )
 
     def _method(self, automatic: Any) -> Any:

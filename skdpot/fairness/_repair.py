@@ -86,8 +86,6 @@ class RepairRows:
         The method that moves them.
     fixed : tuple of int
         Places of the columns that are conditioned on, among those that are not computed.
-    box : tuple of two ndarray, or None
-        Bounds that the numbers of a private fit are clipped to.
     groups : Groups or None
         The declared groups of a private fit.
     n_records : int
@@ -105,7 +103,6 @@ class RepairRows:
     columns: list[Column]
     method: Any
     fixed: tuple[int, ...]
-    box: Any
     groups: Any
     n_records: int
     table: Any
@@ -170,8 +167,6 @@ class FairMap:
         The columns of rows.
     computed : tuple of ComputedColumn
         Those that are computed from others.
-    box : tuple of two ndarray, or None
-        Bounds that the numbers of a private fit are clipped to.
     groups : Groups
         The groups; those of a private fit have no rows here.
     weights : ndarray of shape (n_groups,)
@@ -190,7 +185,6 @@ class FairMap:
 
     every: list[Column]
     computed: tuple[ComputedColumn, ...]
-    box: tuple[np.ndarray, np.ndarray] | None
     groups: Groups
     weights: np.ndarray
     transport: SupportMap | ConditionalMap
@@ -210,9 +204,10 @@ class FairMap:
         """
         kept, images = not_computed(self.every, self.computed), codes.copy()
         moved = codes[:, kept]
-        if self.box is not None:
-            numeric = [self.every[j].kind == NUMERIC for j in kept]
-            moved[:, numeric] = np.clip(moved[:, numeric], *self.box)
+        for place, j in enumerate(kept):
+            # Numbers of a private fit have bounds.
+            if self.every[j].low < self.every[j].high:
+                moved[:, place] = np.clip(moved[:, place], self.every[j].low, self.every[j].high)
         if self.transport.moves:
             moved = redrawn(self.of_rows, moved, keys, BLUR_DRAW)
             moved = self.transport.images(moved, groups, keys, n_jobs)
@@ -273,14 +268,18 @@ def positions_of(named: Any, columns: list[Column]) -> tuple[int, ...]:
     return tuple(sorted(set(found)))
 
 
-def read_box(bounds: Any, columns: list[Column]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bounds of all numbers of a private fit, or raise and name their columns."""
+def read_bounds(bounds: Any, columns: list[Column]) -> list[Column]:
+    """Return the columns of a private fit, with the bounds of numbers; or raise and name columns.
+
+    Numbers whose bounds are a range are integers.
+    """
     numeric = [column for column in columns if column.kind == NUMERIC]
     names = [column.name for column in numeric]
     or_categories = (
         "For columns of text or categories, declare categories={column: [labels]} instead."
     )
     low, high = np.full(len(numeric), np.inf), np.full(len(numeric), np.inf)
+    ranges: dict[int, range] = {}
     if isinstance(bounds, dict):
         for key, pair in bounds.items():
             place = place_of(key, numeric)
@@ -289,7 +288,9 @@ def read_box(bounds: Any, columns: list[Column]) -> tuple[np.ndarray, np.ndarray
                     f"bounds are declared for column {key!r}, which is not one of the numeric "
                     f"columns: {names}."
                 )
-            ends = (pair[0], pair[-1]) if is_range(pair) else pair
+            ends = pair
+            if isinstance(pair, range) and len(pair) > 1 and pair.step == 1:
+                ranges[place], ends = pair, (pair[0], pair[-1])
             low[[place]], high[[place]] = check_bounds(ends, 1, _WHY_BOUNDS, f"bounds[{key!r}]")
         unbounded = [name for name, end in zip(names, high, strict=True) if np.isinf(end)]
         if unbounded:
@@ -306,35 +307,23 @@ def read_box(bounds: Any, columns: list[Column]) -> tuple[np.ndarray, np.ndarray
                 f"{error} A dict gives bounds by column. The columns without categories are, in "
                 f"order: {names}. {or_categories}"
             ) from error
-    return low, high
+    bounded = {}
+    for j, column in enumerate(numeric):
+        pair = ranges.get(j, (float(low[j]), float(high[j])))
+        declared = read_schema({str(column.name): pair}).columns[0]
+        bounded[column.position] = replace(declared, name=column.name, position=column.position)
+    return [bounded.get(column.position, column) for column in columns]
 
 
-def is_range(bounds: Any) -> bool:
-    """Tell whether bounds are those of integers."""
-    return isinstance(bounds, range) and len(bounds) > 1 and bounds.step == 1
-
-
-def _schema_of(rows: RepairRows, bounds: Any) -> TableSchema:
-    """Return the declared schemas of the rows and, as the target, of their groups; or raise.
-
-    Numbers whose bounds are a range are integers.
-    """
-    numeric = [column for column in rows.columns if column.kind == NUMERIC]
-    named = bounds.items() if isinstance(bounds, dict) else ()
-    ranges = {place_of(key, numeric): pair for key, pair in named if is_range(pair)}
-    ends = zip(*(end.tolist() for end in rows.box), strict=True)
-    declared = [
-        read_schema({str(column.name): ranges.get(j, pair)}).columns[0]
-        for j, (column, pair) in enumerate(zip(numeric, ends, strict=True))
-    ]
-    found = [declared.pop(0) if column.kind == NUMERIC else column for column in rows.columns]
+def _schema_of(rows: RepairRows) -> TableSchema:
+    """Return the declared schemas of the rows and, as the target, of their groups."""
     target = Column("group", NOMINAL, values=tuple(rows.groups.names.tolist()))
-    return TableSchema((*found, target), len(found))
+    return TableSchema((*rows.columns, target), len(rows.columns))
 
 
 def _scales(rows: RepairRows) -> tuple[ColumnSpace, np.ndarray, np.ndarray]:
     """Return where distances are taken, and bounds of numbers and ranks."""
-    return in_own_units(rows.columns).of_box(rows.box, scaled=rows.method.scale)
+    return in_own_units(rows.columns).in_bounds(scaled=rows.method.scale)
 
 
 def _refuse_narrow(rows: RepairRows) -> None:
@@ -433,7 +422,7 @@ def plan_repair(fair: Any, rows: RepairRows) -> ReleasePlan:
         # Imported here: open repairs, and repairs by supports, need no generators.
         from skdpot.generative import plan_table
 
-        schema, progress = _schema_of(rows, fair.bounds), partial(progress_of, fair)
+        schema, progress = _schema_of(rows), partial(progress_of, fair)
 
         def made(n_records: int, epsilon: float) -> Any:
             return plan_table(schema, epsilon, delta, "replace_one", progress)
@@ -700,7 +689,7 @@ def map_of_groups(
     bound = min(max(bound, 0.0), objective)
     points = [points for points, _ in found]
     transport = SupportMap(space, codes, points, list(plans), objective, bound, n_iter, shared)
-    return FairMap(rows.every, rows.computed, rows.box, groups, weights, transport)
+    return FairMap(rows.every, rows.computed, groups, weights, transport)
 
 
 def map_of_rows(
@@ -771,4 +760,4 @@ def map_of_rows(
             did_harm = float(np.mean(raised)) > -harm_by_chance(groups.codes[folds < 2])
         if did_harm:
             transport = transport.at_rest()
-    return FairMap(rows.every, rows.computed, rows.box, groups, weights, transport, certificate)
+    return FairMap(rows.every, rows.computed, groups, weights, transport, certificate)

@@ -217,22 +217,21 @@ class ColumnSpace:
         factor = 1.0 / np.sqrt(np.where(variances > 0, variances, 1.0)) / unit
         return replace(self, origin=origin, factor=factor)
 
-    def of_box(
-        self, box: tuple[np.ndarray, np.ndarray], *, scaled: bool
-    ) -> tuple["ColumnSpace", np.ndarray, np.ndarray]:
-        """Return the space with the lower corner of a box as its origin; it may have side 1.
+    def in_bounds(self, *, scaled: bool) -> tuple["ColumnSpace", np.ndarray, np.ndarray]:
+        """Return the space with the corner of all lower bounds as its origin, and the bounds.
 
-        The box has bounds of numbers. Those of numbers and ranks are returned with the space.
+        These are the bounds of numbers and ranks. If scaled, they are 1 apart. Blocks of categories
+        have none: their points are zeros and ones.
         """
-        origin, factor, n_ranked = np.zeros(len(self.origin)), self.factor.copy(), len(self._ranked)
-        # Blocks of categories have no corner: their points are zeros and ones in any box.
-        low = origin[:n_ranked]
+        origin, factor, ranked = np.zeros(len(self.origin)), self.factor.copy(), self._ranked
+        low = origin[: len(ranked)]
+        low[:] = [column.low for column in ranked]
         # A single level has no width, by which ranks could be divided.
-        high = np.array([max(len(column.values) - 1.0, 1.0) for column in self._ranked])
-        numeric = [column.kind == NUMERIC for column in self._ranked]
-        low[numeric], high[numeric] = box
+        high = np.array(
+            [c.high if c.kind == NUMERIC else max(len(c.values) - 1, 1) for c in ranked]
+        )
         if scaled:
-            factor[:n_ranked] = 1.0 / (high - low)
+            factor[: len(ranked)] = 1.0 / (high - low)
         return replace(self, origin=origin, factor=factor), low, high
 
 
