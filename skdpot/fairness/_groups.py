@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
@@ -11,7 +12,6 @@ from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
 from skdpot.privacy.checks import to_display
-from skdpot.releases import group_weights
 from skdpot.tables import (
     Table,
     is_missing,
@@ -539,6 +539,41 @@ def _difference(label: Any, other: Any) -> tuple[int, float]:
     # An age of 33 is more like 30 than like 40, though it differs from both.
     numbers = isinstance(label, Real) and isinstance(other, Real)
     return int(label != other), abs(float(label) - float(other)) if numbers else 0.0
+
+
+def group_weights(weights: Any, sizes: np.ndarray, names: np.ndarray) -> np.ndarray:
+    """Return the weights of groups, non-negative with sum 1, or raise.
+
+    `weights` is the user's parameter: "proportional", "uniform", one number for each group, or a
+    dict with one for each label in `names`. `sizes` are numbers of rows, possibly as released.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.fairness._groups import group_weights
+    >>> group_weights("proportional", np.array([10, 30]), np.array(["a", "b"]))
+    array([0.25, 0.75])
+    """
+    if isinstance(weights, str):
+        shares = sizes if weights == "proportional" else np.ones(len(sizes))
+        return shares / shares.sum()
+    if isinstance(weights, Mapping):
+        if set(weights) != set(names.tolist()):
+            raise ValueError(
+                f"weights must have the labels of the {len(names)} groups as keys, no more and no "
+                f"fewer, got {len(weights)} keys."
+            )
+        weights = [weights[name] for name in names.tolist()]
+    weights = np.asarray(weights, dtype=np.float64)
+    if weights.shape != (len(sizes),):
+        raise ValueError(
+            f"weights must be {len(sizes)} numbers, one per group, got shape {weights.shape}."
+        )
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+        raise ValueError("weights must be finite and non-negative, and not all zero.")
+    # The sum of very large weights could overflow.
+    weights = weights / weights.max()
+    return weights / weights.sum()
 
 
 def read_groups(policy: FoundGroups | DeclaredGroups, weights: Any) -> Groups:

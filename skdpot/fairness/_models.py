@@ -40,6 +40,7 @@ from skdpot.fairness._groups import (
     FAIR_CONSTRAINTS,
     Groups,
     group_policy,
+    group_weights,
     read_groups,
     small_groups_warning,
     split_attribute,
@@ -57,7 +58,7 @@ from skdpot.fairness._repair import in_cells, open_plan, plan_of, progress_of
 from skdpot.privacy.charging import ExpectedError
 from skdpot.privacy.checks import redact_errors, result_of, silence
 from skdpot.privacy.sensitivity import histogram_sensitivities
-from skdpot.releases import VectorRelease, group_weights
+from skdpot.releases import VectorRelease
 from skdpot.tables import Table, as_numbers, check_bounds, one_by_one, take_columns, take_rows
 
 

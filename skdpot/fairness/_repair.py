@@ -29,7 +29,7 @@ from skdpot.fairness._conditional import (
     shared_maps,
 )
 from skdpot.fairness._conditional_models import deal_folds
-from skdpot.fairness._groups import Groups, group_policy, small_groups_warning
+from skdpot.fairness._groups import Groups, group_policy, group_weights, small_groups_warning
 from skdpot.fairness._supports import (
     BLUR_DRAW,
     BLURRED_IMAGE_DRAW,
@@ -46,7 +46,7 @@ from skdpot.fairness._supports import (
 from skdpot.privacy.charging import PrivacyGuarantee, ReleasePlan
 from skdpot.privacy.checks import silence
 from skdpot.privacy.noise import make_source
-from skdpot.releases import HistogramRelease, group_weights, has_grid
+from skdpot.releases import HistogramRelease, has_grid
 from skdpot.tables import (
     NOMINAL,
     NUMERIC,
@@ -549,14 +549,14 @@ def _open_map(fair: Any, rows: RepairRows, *, certified: bool, rows_to_compare: 
         return map_of_rows(fair, rows, codes, groups, rng, certified=certified)
     inside = codes[groups.codes >= 0]
     space = in_own_units(columns).of_rows(inside, scaled=rows.method.scale)
-    shared, maps = None, groups.codes
+    shared = np.arange(len(groups.names))
     # A support that was asked for is made.
     if fair.method == "auto" and groups.sizes.min() >= rows_to_compare:
         order = rng.permutation(np.flatnonzero(groups.codes >= 0))
         shared = shared_maps(
             space.encode(codes[order]), groups.codes[order], len(groups.names), 0.02
         )
-        maps = np.where(groups.codes >= 0, shared[groups.codes], -1)
+    maps = np.where(groups.codes >= 0, shared[groups.codes], -1)
     # All rows, or as many as the method takes.
     most, found, n_rows = rows.method._most_rows(), [], 0
     for g in range(maps.max() + 1):
@@ -654,15 +654,15 @@ def map_of_groups(
     found: list[Group],
     n_rows: int,
     rng: Any,
-    shared: np.ndarray | None,
+    shared: np.ndarray,
 ) -> FairMap:
     """Return the map to the barycenter of exact or released groups.
 
-    `found` are the points of every group and their masses, from `n_rows` rows. With `shared`,
-    groups share the distributions at these places. No row is read.
+    `found` are points and their masses, from `n_rows` rows, and `shared` has the place of each
+    group's among them. No row is read.
     """
     weights = group_weights(fair.weights, groups.sizes, groups.names)
-    of_found = weights if shared is None else np.bincount(shared, weights)
+    of_found = np.bincount(shared, weights)
     # Ten rows for each support point are enough to estimate the masses of new rows there.
     automatic = min(_LARGEST_AUTOMATIC_SUPPORT, max(n_rows // 10, min(n_rows, 50)))
     n_support = rows.method.n_support or automatic

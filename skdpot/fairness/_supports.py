@@ -269,9 +269,8 @@ class SupportMap:
         A lower bound of the cost of all barycenters with as many points.
     n_iter : int
         Rounds of the method.
-    shared : ndarray of shape (n_groups,) or None
-        The place of each group among the groups above, which it may share with others; None if
-        none does.
+    shared : ndarray of shape (n_groups,)
+        The place of each group among the groups above, which it may share with others.
     """
 
     space: ColumnSpace
@@ -281,14 +280,14 @@ class SupportMap:
     objective: float
     lower_bound: float
     n_iter: int
-    shared: np.ndarray | None = None
+    shared: np.ndarray
 
     method = "support"
 
     @property
     def moves(self) -> bool:
         """Tell whether any row may move: not if no group is told apart from the others."""
-        return self.shared is None or bool(self.shared.any())
+        return bool(self.shared.any())
 
     def images(
         self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, n_jobs: Any = None
@@ -302,9 +301,8 @@ class SupportMap:
             at = nearest(self.space.encode(codes[rows]), self.points[g])
             return self.codes[drawn_by(self.plans[g], at, drawn[rows])]
 
-        if self.shared is not None:
-            groups = np.where(groups >= 0, self.shared[groups], -1)
-        rows_of = [np.flatnonzero(groups == g) for g in range(len(self.points))]
+        maps = np.where(groups >= 0, self.shared[groups], -1)
+        rows_of = [np.flatnonzero(maps == g) for g in range(len(self.points))]
         work = [(g, rows) for g, rows in enumerate(rows_of) if len(rows)]
         found = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(move)(*task) for task in work)
         # Rows in no group stay what they are.
@@ -324,10 +322,9 @@ class SupportMap:
             codes if column.labels is None else column.labels[codes.astype(np.intp)]
             for column, codes in zip(self.space.columns, self.codes.T, strict=True)
         ]
-        shared = range(len(self.plans)) if self.shared is None else self.shared
         return {
             "support_": as_array(support),
-            "couplings_": [self.plans[g] for g in shared],
+            "couplings_": [self.plans[g] for g in self.shared],
             "objective_": self.objective,
             "lower_bound_": self.lower_bound,
             "n_iter_": self.n_iter,

@@ -1,13 +1,7 @@
 """Releases of private records: each has an event, a sensitivity and a run."""
 
 from skdpot.releases._choice import ChoiceRelease
-from skdpot.releases._groups import (
-    LARGEST_GRID,
-    HistogramRelease,
-    UnitLayout,
-    group_weights,
-    has_grid,
-)
+from skdpot.releases._groups import LARGEST_GRID, HistogramRelease, UnitLayout, has_grid
 from skdpot.releases._nodes import (
     UTILITY_MECHANISMS,
     MessageReleases,

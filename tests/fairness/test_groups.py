@@ -10,6 +10,7 @@ from sklearn.linear_model import LinearRegression
 
 from skdpot import FairBarycenterPreprocessor, FairBarycenterRegressor
 from skdpot.fairness import DeclaredGroups, FoundGroups
+from skdpot.fairness._groups import group_weights
 from skdpot.fairness.metrics import ks_between_groups, make_fairness_scorer
 
 TWICE = np.repeat(np.arange(3), 2)
@@ -283,3 +284,9 @@ def test_with_epsilon_nothing_is_counted():
         assert "position" not in str(caught.value) and "unknown=" in str(caught.value)
         estimator.set_params(groups=DeclaredGroups(["f", "m"], unknown="nearest"))
         assert np.isfinite(images(estimator, some)).all()
+
+
+@pytest.mark.parametrize("weights", [[3.0, 1.0], {"b": 1.0, "a": 3.0}, [1.5e308, 0.5e308]])
+def test_weights_are_shares_of_what_was_asked_for(weights):
+    found = group_weights(weights, np.array([10, 30]), np.array(["a", "b"]))
+    np.testing.assert_allclose(found, [0.75, 0.25])

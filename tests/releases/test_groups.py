@@ -7,7 +7,7 @@ import pytest
 
 from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent, PlannedDpEvent
 from skdpot.privacy.noise import make_source
-from skdpot.releases import HistogramRelease, UnitLayout, group_weights
+from skdpot.releases import HistogramRelease, UnitLayout
 from tests.oracles.private_groups import (
     DELTA,
     LAYOUTS,
@@ -143,12 +143,6 @@ def test_expected_errors_fall_with_the_budget_from_that_of_random_points(delta, 
     ]
     assert (np.diff(errors) < 0).all()
     assert errors[0] ** 2 == pytest.approx(layout.random_distance)
-
-
-@pytest.mark.parametrize("weights", [[3.0, 1.0], {"b": 1.0, "a": 3.0}, [1.5e308, 0.5e308]])
-def test_weights_of_groups_are_shares_of_what_was_asked_for(weights):
-    found = group_weights(weights, np.array([10, 30]), np.array(["a", "b"]))
-    np.testing.assert_allclose(found, [0.75, 0.25])
 
 
 # ------------------------------------------------------------------------------- sensitivity
