@@ -473,10 +473,9 @@ def shared_maps(features: np.ndarray, groups: np.ndarray, n_groups: int, tol: fl
     """Return the number of a map for each group: groups that no classifier tells apart share one.
 
     Two groups are told apart if the area under the curve in held-out rows exceeds 0.5 + tol by more
-    than chance. Two maps of such groups would differ by errors alone,
-    and so make the groups easier to find. The pair that is told apart least is joined first, until
-    all others are told apart. A linear classifier is tried first, then boosted trees, on 6000 rows,
-    or on ten for each feature and group if that is more.
+    than chance. Two maps of such groups would differ by errors alone, and so make the groups easier
+    to find. A linear classifier is tried first, then boosted trees, on 6000 rows, or on ten for
+    each feature and group if that is more.
     """
     shared = np.arange(n_groups)
     if tol <= 0:
@@ -492,19 +491,33 @@ def shared_maps(features: np.ndarray, groups: np.ndarray, n_groups: int, tol: fl
         max_iter=max(10, 60 // n_groups), max_leaf_nodes=15, early_stopping=False,
         random_state=0,
     )  # fmt: skip
-    found = [_held_out_scores(linear, features, groups, n_groups)]
-    while shared.max() > 0:
-        excess = {
-            pair: max(_excess(scores, groups, shared, *pair) for scores in found)
-            for pair in combinations(range(shared.max() + 1), 2)
-        }
-        least = min(excess, key=excess.__getitem__)
-        if excess[least] > tol:
+    found: list[np.ndarray] = []
+
+    def excess(shared: np.ndarray, a: int, b: int) -> float:
+        return max(_excess(scores, groups, shared, a, b) for scores in found) - tol
+
+    for classifier in (linear, boosted):
+        found.append(_held_out_scores(classifier, features, groups, n_groups))
+        shared = joined(n_groups, excess)
+        if shared.max() == n_groups - 1:
             break
-        if len(found) == 1:
-            found.append(_held_out_scores(boosted, features, groups, n_groups))
-            continue
-        shared = np.unique(np.where(shared == least[1], least[0], shared), return_inverse=True)[1]
+    return shared
+
+
+def joined(n_groups: int, excess: Callable[[np.ndarray, int, int], float]) -> np.ndarray:
+    """Return the number of a map for each group: those that are not told apart share one.
+
+    `excess` is given the numbers of maps, and two of them. It says by how much more than errors
+    explain these differ. The pair with the least is joined first, until all others have more than
+    0.
+    """
+    shared = np.arange(n_groups)
+    while shared.max() > 0:
+        pairs = combinations(range(shared.max() + 1), 2)
+        least, (a, b) = min((excess(shared, *pair), pair) for pair in pairs)
+        if least > 0:
+            break
+        shared = np.unique(np.where(shared == b, a, shared), return_inverse=True)[1]
     return shared
 
 

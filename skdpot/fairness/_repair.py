@@ -26,6 +26,7 @@ from skdpot.fairness._conditional import (
     ConditionalMap,
     ConditionalRepair,
     fit_conditional,
+    joined,
     shared_maps,
 )
 from skdpot.fairness._conditional_models import deal_folds
@@ -573,15 +574,33 @@ def _open_map(fair: Any, rows: RepairRows, *, certified: bool, rows_to_compare: 
 def map_of_counts(
     fair: Any, release: HistogramRelease, rows: RepairRows, counts: np.ndarray
 ) -> FairMap:
-    """Return the map to the barycenter of groups with released counts."""
+    """Return the map to the barycenter of groups with released counts.
+
+    Groups share a map if their distributions differ by less than the errors of these: two maps
+    would show more than they hide. Errors are those of the noise, and of new rows.
+    """
     sizes, points, masses = release.groups_of(counts)
     space, low, high = _scales(rows)
-    # Groups that errors would show are moved like the largest one.
-    is_shown = [release.is_harmful(size) for size in sizes]
-    own = np.where(is_shown, sizes.argmax(), np.arange(len(sizes)))
-    places, shared = np.unique(own, return_inverse=True)
+    by_cell = counts.reshape(len(sizes), -1)
+    noise = by_cell.shape[1] * release.standard_deviation**2
+
+    def excess(shared: np.ndarray, a: int, b: int) -> float:
+        found, errors = [], 0.0
+        for members in (shared == a, shared == b):
+            size = sizes[members].sum()
+            found.append(by_cell[members].sum(axis=0) / size)
+            errors += (members.sum() * noise / size + 1.0) / size
+        # The squared difference contains the errors once.
+        return float(np.square(found[0] - found[1]).sum()) - 2.0 * errors
+
+    shared = joined(len(sizes), excess)
+    # All are moved like the largest one; so are groups that errors would show in any case.
+    totals = np.bincount(shared, sizes)
+    is_shown = [release.is_harmful(size) for size in totals]
+    shared = np.where(is_shown, totals.argmax(), np.arange(len(totals)))[shared]
+    shared = np.unique(shared, return_inverse=True)[1]
     found = []
-    for g in places:
+    for g in (np.where(shared == place, sizes, 0.0).argmax() for place in range(shared.max() + 1)):
         # Released points are in units of the bounds.
         raw = points[g].copy()
         raw[:, : len(low)] = low + (high - low) * raw[:, : len(low)]
