@@ -695,7 +695,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
     def _moved(self, fitted: FairMap, table: Table, codes, groups, y=None) -> list[np.ndarray]:
         """Return partly moved rows, as columns in the user's terms."""
         seed = check_random_state(self.random_state).randint(2**63 - 1, dtype=np.int64)
-        keys = row_keys(seed, codes, groups)
+        keys = row_keys(seed, codes)
         images = fitted.images(codes, groups, keys, self.n_jobs)
         # The rows' own labels, of columns that keep them; labels y are no column of the table.
         original = [

@@ -521,7 +521,7 @@ def open_repair(fair: Any, rows: RepairRows, *, certified: bool = True) -> FairM
     codes, groups, n_changed = rows.codes, fitted.groups.codes, 0
     if fitted.transport.moves:
         seed = check_random_state(fair.random_state).randint(2**63 - 1, dtype=np.int64)
-        keys, kept = row_keys(seed, codes, groups), not_computed(rows.every, rows.computed)
+        keys, kept = row_keys(seed, codes), not_computed(rows.every, rows.computed)
         n_changed = fitted.transport.n_changed(codes[:, kept], groups, keys)
     # Fewer rows are taken for an example.
     if not n_changed and len(fitted.groups.names) > 1 and len(codes) >= 200:
@@ -533,11 +533,19 @@ def open_repair(fair: Any, rows: RepairRows, *, certified: bool = True) -> FairM
     return replace(fitted, n_changed=n_changed)
 
 
-def _open_map(fair: Any, rows: RepairRows, *, certified: bool, rows_to_compare: int = 8) -> FairMap:
+def _open_map(
+    fair: Any,
+    rows: RepairRows,
+    *,
+    certified: bool,
+    rows_to_compare: int = 8,
+    rows_to_check: int = 5000,
+) -> FairMap:
     """Return the map of a fit without privacy.
 
     Groups of fewer rows than `rows_to_compare` are moved to a support without asking whether they
-    differ: of so few rows, no classifier tells anything.
+    differ: of so few rows, no classifier tells anything. Of more rows than `rows_to_check`, groups
+    that differ are found less after the repair.
     """
     policy = group_policy(fair.groups)
     groups = policy._make_groups(rows.labels)
@@ -548,24 +556,33 @@ def _open_map(fair: Any, rows: RepairRows, *, certified: bool, rows_to_compare: 
     codes, columns = rows.codes[:, not_computed(rows.every, rows.computed)], rows.columns
     if isinstance(rows.method, ConditionalRepair):
         return map_of_rows(fair, rows, codes, groups, rng, certified=certified)
-    inside = codes[groups.codes >= 0]
-    space = in_own_units(columns).of_rows(inside, scaled=rows.method.scale)
+    inside = np.flatnonzero(groups.codes >= 0)
+    space = in_own_units(columns).of_rows(codes[inside], scaled=rows.method.scale)
+
     shared = np.arange(len(groups.names))
+
+    def fitted_to(part: np.ndarray) -> FairMap:
+        maps = np.where(part & (groups.codes >= 0), shared[groups.codes], -1)
+        # All rows, or as many as the method takes.
+        most, found, n_rows = rows.method._most_rows(), [], 0
+        for g in range(shared.max() + 1):
+            drawn = np.flatnonzero(maps == g)
+            drawn = drawn if len(drawn) <= most else rng.choice(drawn, most, replace=False)
+            n_rows += len(drawn)
+            masses = np.full(len(drawn), 1.0 / len(drawn))
+            found.append(distinct(space.encode(codes[drawn]), masses))
+        return map_of_groups(fair, rows, groups, space, found, n_rows, rng, shared)
+
     # A support that was asked for is made.
     if fair.method == "auto" and groups.sizes.min() >= rows_to_compare:
-        order = rng.permutation(np.flatnonzero(groups.codes >= 0))
-        shared = shared_maps(
-            space.encode(codes[order]), groups.codes[order], len(groups.names), 0.02
-        )
-    maps = np.where(groups.codes >= 0, shared[groups.codes], -1)
-    # All rows, or as many as the method takes.
-    most, found, n_rows = rows.method._most_rows(), [], 0
-    for g in range(maps.max() + 1):
-        drawn = np.flatnonzero(maps == g)
-        drawn = drawn if len(drawn) <= most else rng.choice(drawn, most, replace=False)
-        n_rows += len(drawn)
-        found.append(distinct(space.encode(codes[drawn]), np.full(len(drawn), 1.0 / len(drawn))))
-    return map_of_groups(fair, rows, groups, space, found, n_rows, rng, shared)
+        order = rng.permutation(inside)
+        tol, features = 0.02, space.encode(codes[order])
+        shared = shared_maps(features, groups.codes[order], len(groups.names), tol)
+        if shared.any() and len(inside) <= rows_to_check:
+            generator = np.random.default_rng(rng.randint(2**31))
+            if does_harm(rows, codes, groups, lambda part: fitted_to(part).transport, generator):
+                shared = np.zeros_like(shared)
+    return fitted_to(np.ones(len(codes), dtype=bool))
 
 
 # Below, no private value is read: groups and rows are released, or those of an open fit.
@@ -746,37 +763,49 @@ def map_of_rows(
             rows.columns, codes, of_part, weights, generator, callback=callback, **options
         )
 
-    def repaired(of: np.ndarray, by: ConditionalMap) -> tuple[np.ndarray, np.ndarray]:
-        # Like new rows: their draws are not those that the fit was made with.
-        keys = row_keys(seed, codes[of], groups.codes[of])
-        return by.images(codes[of], groups.codes[of], keys, fair.n_jobs), groups.codes[of]
-
     with one_thread_unless(len(codes) >= MANY_ROWS):
         with progress_of(fair, unit=" columns") as bar:
             transport = fitted_to(~held_out, bar.update)
         if held_out.any():
             known = generator.permutation(np.flatnonzero(~held_out & (groups.codes >= 0)))
             parts = [known[:MOST_ROWS], np.flatnonzero(held_out)]
-            fitted, tested = (repaired(of, transport) for of in parts)
+            images = [
+                transport.images(
+                    codes[of], groups.codes[of], row_keys(seed, codes[of]), fair.n_jobs
+                )
+                for of in parts
+            ]
+            fitted, tested = zip(images, (groups.codes[of] for of in parts), strict=True)
             before = (codes[parts[0]], codes[parts[1]]) if transport.moves else None
             certificate, did_harm = certify(
                 fitted, tested, rows.columns, names, generator, before, may_refuse=tol > 0
             )
         elif is_checked and tol > 0 and transport.moves:
-            # Too few rows for a certificate: maps of three quarters of them move the others. Two
-            # folds are half of the rows; all four would take twice the time.
-            folds, raised = deal_folds(groups.codes, generator), []
-            for fold in (0, 1):
-                by, is_new = fitted_to(folds != fold), folds == fold
-                parts = [np.flatnonzero(of & (groups.codes >= 0)) for of in (~is_new, is_new)]
-                (known, labels), (new, labels_of_new) = (repaired(of, by) for of in parts)
-                means = [
-                    found_by_learners(pair, (labels, labels_of_new), rows.columns, names, fold)[1]
-                    for pair in ((known, new), (codes[parts[0]], codes[parts[1]]))
-                ]
-                raised.append(means[0] - means[1])
-            # So few rows must show that it helps, by more than chance.
-            did_harm = float(np.mean(raised)) > -harm_by_chance(groups.codes[folds < 2])
+            did_harm = does_harm(rows, codes, groups, fitted_to, generator)
         if did_harm:
             transport = transport.at_rest()
     return FairMap(rows.every, rows.computed, groups, weights, transport, certificate)
+
+
+def does_harm(
+    rows: RepairRows, codes: np.ndarray, groups: Groups, fitted_to: Callable[..., Any], rng: Any
+) -> bool:
+    """Tell whether groups may be found more easily after a repair that has no certificate.
+
+    Maps of three quarters of the rows, by `fitted_to`, move the others. Two folds are half of the
+    rows; all four would take twice the time. So few rows must show that a repair helps, by more
+    than chance.
+    """
+    kept = np.flatnonzero(groups.codes >= 0)
+    codes, labels, folds = codes[kept], groups.codes[kept], deal_folds(groups.codes, rng)
+    raised = 0.0
+    for fold in (0, 1):
+        # Like new rows: their draws are not those that the fit was made with.
+        keys = row_keys(int(rng.integers(2**63)), codes)
+        images = fitted_to(folds != fold).images(codes, labels, keys)
+        is_new = folds[kept] == fold
+        for table, sign in ((images, 1.0), (codes, -1.0)):
+            pairs = [(of[~is_new], of[is_new]) for of in (table, labels)]
+            found = found_by_learners(*pairs, rows.columns, groups.names.tolist(), fold)
+            raised += sign * found[1] / 2
+    return raised > -harm_by_chance(labels[folds[kept] < 2])

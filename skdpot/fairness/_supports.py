@@ -76,15 +76,16 @@ def labelled(
     return found
 
 
-def row_keys(seed: int, codes: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Return a key of 64 bits for every row, from a seed, its values and its group.
+def row_keys(seed: int, codes: np.ndarray) -> np.ndarray:
+    """Return a key of 64 bits for every row, from a seed and its values.
 
     Equal rows are numbered. The first has the same key in every table, and the others have further
-    keys, so rows with equal values are drawn separately.
+    keys, so rows with equal values are drawn separately. Keys do not depend on groups: otherwise,
+    who knows the images of rows in one table would tell the groups of equal rows in another.
     """
     # Adding 0.0 turns -0.0 into 0.0.
     # Missing numbers may have any of many bit patterns, and get the same one.
-    values = np.column_stack([np.nan_to_num(codes, nan=np.pi) + 0.0, groups])
+    values = np.nan_to_num(codes, nan=np.pi) + 0.0
     keys = np.full(len(values), seed, dtype=np.uint64)
     for column in values.T:
         keys = mixed(keys ^ np.ascontiguousarray(column).view(np.uint64))
