@@ -40,6 +40,8 @@ class ComputedColumn:
     is_exact : bool
         Whether values differ from the function by rounding alone. Otherwise a row keeps its
         difference.
+    has_gaps : bool
+        Whether values are missing where the function has some. Then it is moved which are.
     """
 
     position: int
@@ -48,6 +50,7 @@ class ComputedColumn:
     text: str
     decimals: int = 15
     is_exact: bool = True
+    has_gaps: bool = False
 
     def values(self, codes: np.ndarray) -> np.ndarray:
         """Return this column, computed from others."""
@@ -57,15 +60,21 @@ class ComputedColumn:
     def updated(self, codes: np.ndarray, before: np.ndarray) -> np.ndarray:
         """Return this column for rows with new codes, which had others before.
 
-        A row keeps its value if no argument has changed, or if there is no result.
+        A row keeps its value if no argument has changed, or if there is no result. With gaps, the
+        codes of this column tell where they are now.
         """
         found, own = self.values(codes), before[:, self.position]
         if not self.is_exact:
-            found = np.round(found + own - self.values(before), self.decimals)
+            off = own - self.values(before)
+            found = np.round(found + np.where(np.isfinite(off), off, 0.0), self.decimals)
         now, then = codes[:, list(self.of)], before[:, list(self.of)]
         same = ((now == then) | (np.isnan(now) & np.isnan(then))).all(axis=1)
         has_result = np.isfinite(found) | np.isnan(now).any(axis=1)
-        return np.where(has_result & ~same, found, own)
+        is_new = has_result & ~same
+        if not self.has_gaps:
+            return np.where(is_new, found, own)
+        found = np.where(is_new | np.isnan(own), found, own)
+        return np.where(np.isnan(codes[:, self.position]), np.nan, found)
 
 
 # --------------------------------------------------------------------- functions that are declared
@@ -131,10 +140,9 @@ def find_computed(
     numbers = [j for j, column in enumerate(columns) if column.kind == NUMERIC]
     terms = _terms(numbers)
     with np.errstate(all="ignore"):
-        scores = [_standardised(of(*fitted.T[list(places)])) for places, of in terms]
-    standard = np.array([_standardised(values) for values in fitted.T])
-    dependence = np.abs(np.reshape(scores, (len(terms), len(fitted))) @ standard.T)
-    may_be_steps = _may_be_steps(fitted)
+        scores = np.array([of(*fitted.T[list(places)]) for places, of in terms])
+    scores, may_be_steps = scores.reshape(len(terms), len(fitted)), _may_be_steps(fitted)
+    standard = _standardised(scores)
     found: list[ComputedColumn] = []
     for target in reversed(range(len(columns))):
         values, left = fitted[:, target], {target} | {column.position for column in found}
@@ -142,15 +150,20 @@ def find_computed(
         if target in fixed or len(np.unique(values[np.isfinite(values)])) < 2:
             continue
         others = set(numbers) - left if target in numbers else set()
+        # Where a value is missing, a function of others may have one.
+        known = ~np.isnan(values)
+        of_known = standard if known.all() else _standardised(scores[:, known])
+        dependence = np.abs(of_known @ _standardised(values[known]))
+        may = may_be_steps if known.all() else _may_be_steps(fitted[known])
         candidates = [
             _line_of(fitted, target, *terms[i], names)
-            for i in np.flatnonzero(dependence[:, target] > _EXPLAINED)
+            for i in np.flatnonzero(dependence > _EXPLAINED)
             if others.issuperset(terms[i][0])
         ]
         candidates += _sums(fitted, target, sorted(others), names)
         candidates += [
             ((j,), _steps(fitted[:, j], values), f"a function of {names[j]}")
-            for j in np.flatnonzero(may_be_steps[:, target]).tolist()
+            for j in np.flatnonzero(may[:, target]).tolist()
             if j not in left
         ]
         decimals = _decimals(codes[rows, target])
@@ -187,11 +200,13 @@ def _terms(numbers: list[int], *, most_columns: int = 40) -> list[tuple[tuple[in
 
 def _standardised(values: np.ndarray) -> np.ndarray:
     """Return values of length 1 about their mean, with 0 for those that are not finite."""
-    known = np.isfinite(values)
+    known, options = np.isfinite(values), {"axis": -1, "keepdims": True}
+    values = np.where(known, values, 0.0)
     # Scaled first, so that no square overflows.
-    scaled = np.where(known, values, 0.0) / max(np.abs(values[known]).max(initial=0.0), 1e-300)
-    centred = np.where(known, scaled - scaled.sum() / max(known.sum(), 1), 0.0)
-    return centred / max(float(np.linalg.norm(centred)), 1e-300)
+    scaled = values / np.maximum(np.abs(values).max(initial=0.0, **options), 1e-300)
+    means = scaled.sum(**options) / np.maximum(known.sum(**options), 1)
+    centred = np.where(known, scaled - means, 0.0)
+    return centred / np.maximum(np.linalg.norm(centred, **options), 1e-300)
 
 
 def _line_of(
@@ -290,7 +305,9 @@ def _may_be_steps(codes: np.ndarray, *, most_changes: float = 0.2) -> np.ndarray
 
 def _steps(argument: np.ndarray, values: np.ndarray) -> _Function:
     """Return the step function with the most frequent value for each argument."""
-    (keys, codes), counts = crosstab(_keys(argument), values)
+    # A value that is missing where the argument is known is a gap, and no value of the function.
+    kept = ~(np.isnan(values) & np.isfinite(argument))
+    (keys, codes), counts = crosstab(_keys(argument[kept]), values[kept])
     most = counts.argmax(axis=1)
     first = np.flatnonzero(np.diff(most, prepend=-1))
     starts, low = keys[first], keys[np.maximum(first - 1, 0)]
@@ -320,9 +337,10 @@ def _checked(draft: ComputedColumn, rows: np.ndarray, column: Column) -> Compute
     may lie in bands that no row has shown.
     """
     own, found = rows[:, draft.position], draft.values(rows)
-    both = np.isfinite(own) & np.isfinite(found)
-    if np.mean(np.isfinite(own) == np.isfinite(found)) < _EXPLAINED or both.sum() < 10:
+    both, gaps = np.isfinite(own) & np.isfinite(found), np.isnan(own) & np.isfinite(found)
+    if np.mean(np.isfinite(own) & ~both) > 1 - _EXPLAINED or both.sum() < 10:
         return None
+    has_gaps = bool(gaps.mean() > 1 - _EXPLAINED)
     own, found = own[both], found[both]
     # The last digit, and rounding of values that were written in single precision.
     unit = 0.51 * 10.0**-draft.decimals if draft.decimals < 15 else 0.0
@@ -338,8 +356,8 @@ def _checked(draft: ComputedColumn, rows: np.ndarray, column: Column) -> Compute
         # Or it is right for nearly all rows, and the others are exceptions.
         holds = explained or errors.mean() <= 0.05
     is_exact = bool(errors.mean() <= 1 - _EXPLAINED)
-    text = f"{column.name} = {draft.text}"
-    return replace(draft, text=text, is_exact=is_exact) if holds else None
+    text = f"{column.name} = {draft.text}" + ", or missing" * has_gaps
+    return replace(draft, text=text, is_exact=is_exact, has_gaps=has_gaps) if holds else None
 
 
 def _decimals(values: np.ndarray) -> int:

@@ -204,7 +204,7 @@ class FairMap:
         computed are those of the rows: they come after the images are blended with these.
         """
         kept, images = not_computed(self.every, self.computed), codes.copy()
-        moved = codes[:, kept]
+        moved = to_be_moved(codes, self.computed)[:, kept]
         for place, j in enumerate(kept):
             # Numbers of a private fit have bounds.
             if self.every[j].low < self.every[j].high:
@@ -218,9 +218,17 @@ class FairMap:
 
 
 def not_computed(every: list[Column], computed: tuple[ComputedColumn, ...]) -> list[int]:
-    """Return the places of the columns that are not computed from others."""
-    places = {column.position for column in computed}
+    """Return the places of the columns that are not computed, or of which gaps are moved."""
+    places = {column.position for column in computed if not column.has_gaps}
     return [j for j in range(len(every)) if j not in places]
+
+
+def to_be_moved(codes: np.ndarray, computed: tuple[ComputedColumn, ...]) -> np.ndarray:
+    """Return codes in which columns that are computed tell only where their gaps are."""
+    codes = codes.copy()
+    for column in computed:
+        codes[:, column.position] *= 0.0
+    return codes
 
 
 def redrawn(columns: Any, codes: np.ndarray, keys: np.ndarray, first_draw: int) -> np.ndarray:
@@ -522,7 +530,8 @@ def open_repair(fair: Any, rows: RepairRows, *, certified: bool = True) -> FairM
     if fitted.transport.moves:
         seed = check_random_state(fair.random_state).randint(2**63 - 1, dtype=np.int64)
         keys, kept = row_keys(seed, codes), not_computed(rows.every, rows.computed)
-        n_changed = fitted.transport.n_changed(codes[:, kept], groups, keys)
+        moved = to_be_moved(codes, rows.computed)[:, kept]
+        n_changed = fitted.transport.n_changed(moved, groups, keys)
     # Fewer rows are taken for an example.
     if not n_changed and len(fitted.groups.names) > 1 and len(codes) >= 200:
         warn_user(
@@ -553,7 +562,8 @@ def _open_map(
     # Wrong weights raise before anything is computed.
     group_weights(fair.weights, groups.sizes, groups.names)
     rng = check_random_state(fair.random_state)
-    codes, columns = rows.codes[:, not_computed(rows.every, rows.computed)], rows.columns
+    kept, columns = not_computed(rows.every, rows.computed), rows.columns
+    codes = to_be_moved(rows.codes, rows.computed)[:, kept]
     if isinstance(rows.method, ConditionalRepair):
         return map_of_rows(fair, rows, codes, groups, rng, certified=certified)
     inside = np.flatnonzero(groups.codes >= 0)
@@ -793,9 +803,10 @@ def does_harm(
     """Tell whether groups may be found more easily after a repair that has no certificate.
 
     Maps of three quarters of the rows, by `fitted_to`, move the others. Two folds are half of the
-    rows; all four would take twice the time. So few rows must show that a repair helps, by more
-    than chance.
+    rows; all four would take twice the time. So few rows must show that a repair helps, by twice as
+    much as chance: with half of it, a map of 92 and 8 rows raised the AUC of the group by .07.
     """
+    times_chance = 2.0
     kept = np.flatnonzero(groups.codes >= 0)
     codes, labels, folds = codes[kept], groups.codes[kept], deal_folds(groups.codes, rng)
     raised = 0.0
@@ -808,4 +819,4 @@ def does_harm(
             pairs = [(of[~is_new], of[is_new]) for of in (table, labels)]
             found = found_by_learners(*pairs, rows.columns, groups.names.tolist(), fold)
             raised += sign * found[1] / 2
-    return raised > -harm_by_chance(labels[folds[kept] < 2])
+    return raised > -times_chance * harm_by_chance(labels[folds[kept] < 2])

@@ -131,6 +131,21 @@ def test_chains_are_computed_in_order_also_half_way_and_for_missing_values():
     assert pickle.loads(pickle.dumps(fair)).transform(X, sensitive_features=groups).equals(Z)
 
 
+@pytest.mark.parametrize("name", ["a copy", "a ratio", "bands"])
+def test_gaps_of_a_function_are_repaired_and_its_values_computed(name):
+    X, groups = table(1000)
+    X["found"] = IDENTITIES[name](X).where(
+        np.random.default_rng(1).random(1000) > np.where(groups == "b", 0.6, 0.2)
+    )
+    for level in (1.0, 0.3):
+        fair, Z = repaired(X, groups, missing="category", method="conditional", repair_level=level)
+        assert fair.computed_features_["found"].endswith(", or missing")
+        wanted = IDENTITIES[name](Z).where(Z.found.notna())
+        assert level < 1 or np.allclose(Z.found, wanted, equal_nan=True)
+        shares = Z.found.isna().groupby(groups).mean()
+        assert abs(shares["b"] - shares["a"] - 0.4 * (1 - level)) < 0.1
+
+
 def test_functions_are_declared_by_formulas():
     X, groups = table(400)
     X = X.assign(ratio=X.loan / X.price, rest=X.price - X.loan)
