@@ -96,7 +96,7 @@ def _warm(options: argparse.Namespace) -> None:
         of_points = transport.PointCosts(points, points, squared=True, high=2.0)
         for costs in (transport.MatrixCosts(cost), of_points):
             transport.entropic_transport(costs, masses, equal, reg=0.1, tol=1e-3)
-        candidate_barycenter([cost[:20], cost[20:]], [0.5, 0.5], 5)
+        candidate_barycenter([cost[:20], cost[20:]], [0.5, 0.5], 5, candidates=points)
         fair = FairBarycenterPreprocessor(method=FreeSupport())
         fair.fit(points, sensitive_features=groups)
         PrivateADMMTransport(epsilon=None, **bounds).fit(worth)

@@ -200,7 +200,8 @@ def _terms(numbers: list[int], *, most_columns: int = 40) -> list[tuple[tuple[in
 
 def _standardised(values: np.ndarray) -> np.ndarray:
     """Return values of length 1 about their mean, with 0 for those that are not finite."""
-    known, options = np.isfinite(values), {"axis": -1, "keepdims": True}
+    known = np.isfinite(values)
+    options: dict[str, Any] = {"axis": -1, "keepdims": True}
     values = np.where(known, values, 0.0)
     # Scaled first, so that no square overflows.
     scaled = values / np.maximum(np.abs(values).max(initial=0.0, **options), 1e-300)

@@ -59,7 +59,6 @@ from skdpot.tables import (
     as_array,
     find_columns,
     make_table,
-    objects,
     read_codes,
     whole_numbers,
 )
@@ -697,13 +696,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         seed = check_random_state(self.random_state).randint(2**63 - 1, dtype=np.int64)
         keys = row_keys(seed, codes)
         images = fitted.images(codes, groups, keys, self.n_jobs)
-        # The rows' own labels, of columns that keep them; labels y are no column of the table.
-        original = [
-            None if column.kind == NUMERIC
-            else objects(y) if column.position is None
-            else table.labels(column.position)
-            for column in fitted.every
-        ]  # fmt: skip
         moved, level, drawn = groups != -1, float(self.repair_level), uniforms(keys, BLEND_DRAW)
         if self.interpolation == "mixture":
             moved, level = moved & (drawn < level), 1.0
@@ -712,4 +704,4 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         blended = blend(fitted.every, codes, images, moved, drawn, level)
         for column in fitted.computed:
             blended[:, column.position] = column.updated(blended, codes)
-        return labelled(fitted.every, original, codes, blended)
+        return labelled(fitted.every, table, y, codes, blended)

@@ -335,15 +335,6 @@ def _scales(rows: RepairRows) -> tuple[ColumnSpace, np.ndarray, np.ndarray]:
     return in_own_units(rows.columns).in_bounds(scaled=rows.method.scale)
 
 
-def _refuse_narrow(rows: RepairRows) -> None:
-    """Raise if declared bounds are so close that distances in units of them overflow."""
-    if not np.isfinite(_scales(rows)[0].factor).all():
-        raise ValueError(
-            "costs of transport between the bounds are beyond the range of doubles. Declare other "
-            "bounds, or use other units."
-        )
-
-
 # ---------------------------------------------------------------------------- private rows
 #
 # Private rows are read cell by cell: no value raises, warns, or changes how others are read. Types,
@@ -436,7 +427,6 @@ def plan_repair(fair: Any, rows: RepairRows) -> ReleasePlan:
         def made(n_records: int, epsilon: float) -> Any:
             return plan_table(schema, epsilon, delta, "replace_one", progress)
     else:
-        _refuse_narrow(rows)
         layout = in_own_units(rows.columns).layout
 
         def made(n_records: int, epsilon: float) -> Any:
@@ -816,7 +806,7 @@ def does_harm(
         images = fitted_to(folds != fold).images(codes, labels, keys)
         is_new = folds[kept] == fold
         for table, sign in ((images, 1.0), (codes, -1.0)):
-            pairs = [(of[~is_new], of[is_new]) for of in (table, labels)]
-            found = found_by_learners(*pairs, rows.columns, groups.names.tolist(), fold)
-            raised += sign * found[1] / 2
+            moved, of_groups = ((of[~is_new], of[is_new]) for of in (table, labels))
+            names = groups.names.tolist()
+            raised += sign * found_by_learners(moved, of_groups, rows.columns, names, fold)[1] / 2
     return raised > -times_chance * harm_by_chance(labels[folds[kept] < 2])

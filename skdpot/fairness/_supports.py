@@ -16,7 +16,7 @@ from sklearn.metrics import pairwise_distances_argmin
 
 from skdpot._sklearn_compat import Interval
 from skdpot.releases import UnitLayout
-from skdpot.tables import NOMINAL, NUMERIC, ORDINAL, Column, as_array, objects
+from skdpot.tables import NOMINAL, NUMERIC, ORDINAL, Column, Table, as_array, objects
 from skdpot.transport.barycenter import free_support_barycenter, quantile_barycenter
 
 # The constants of the splitmix64 generator.
@@ -58,19 +58,20 @@ def blend(
 
 
 def labelled(
-    columns: list[Column], original: list[Any], codes: np.ndarray, blended: np.ndarray
+    columns: list[Column], table: Table, y: Any, codes: np.ndarray, blended: np.ndarray
 ) -> list[np.ndarray]:
     """Return rows as columns in the user's terms.
 
-    `original` has the labels of rows, None for columns of numbers. A label stays what it is where
-    its code does, also an unknown one.
+    A label stays what it is where its code does, also an unknown one: that of the table, or of `y`,
+    which is no column of it.
     """
     found = []
-    for column, labels, start, end in zip(columns, original, codes.T, blended.T, strict=True):
+    for column, start, end in zip(columns, codes.T, blended.T, strict=True):
         if column.kind == NUMERIC:
             found.append(end)
             continue
-        changed, labels = start != end, labels.copy()
+        labels = objects(y) if column.position is None else table.labels(column.position).copy()
+        changed = start != end
         labels[changed] = objects([*column.values, None])[end[changed].astype(np.intp)]
         found.append(labels)
     return found

@@ -60,7 +60,9 @@ def check_bounds(
         raise ValueError(message) from error
     with np.errstate(all="ignore"):
         widths = high - low
-    if not ((np.abs([low, high]) <= LARGEST_BOUND).all() and (widths > 0).all()):
+    # In units of these widths, numbers must not overflow.
+    tiny = np.finfo(np.float64).tiny
+    if not ((np.abs([low, high]) <= LARGEST_BOUND).all() and (widths >= tiny).all()):
         raise ValueError(message)
     return low, high
 

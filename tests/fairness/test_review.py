@@ -65,7 +65,7 @@ def test_what_would_fail_after_a_release_is_refused_before():
     ledger = PrivacyLedger(epsilon=1.0, neighbouring="replace_one")
     options = {"epsilon": 1.0, "groups": ["a", "b"], "bounds": (0.0, 1e-310)}
     fair = FairBarycenterPreprocessor(method=FreeSupport(), ledger=ledger, **options)
-    with pytest.raises(ValueError, match="range of doubles"):
+    with pytest.raises(ValueError, match="bounds must be a pair"):
         fair.fit(X, sensitive_features=labels)
     assert ledger.spent()[0] == 0
 
