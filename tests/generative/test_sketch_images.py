@@ -71,6 +71,7 @@ def test_grounds_are_dark_and_fine_structure_is_as_strong_as_in_records(bars):
     assert 0.5 < fine_power(X).sum() / len(X) / (fine_power(records).sum() / len(records)) < 2
 
 
+@pytest.mark.experiment
 def test_bright_images_have_no_more_noise_than_the_same_in_negative(bars):
     X, y = make_bars()
     dark, bright = (
