@@ -31,7 +31,14 @@ from skdpot.privacy.charging import (
     is_budget_accountant,
     permit_of_process,
 )
-from skdpot.privacy.checks import redact_errors, silence, to_display, without_sizes
+from skdpot.privacy.checks import (
+    redact_errors,
+    refuse_other_order,
+    refuse_other_rows,
+    silence,
+    to_display,
+    without_sizes,
+)
 
 # Seconds between two looks at the clock.
 _PAUSE = 1.0
@@ -149,35 +156,6 @@ def validate_private_data(
     return checked
 
 
-def refuse_other_order(
-    name: str, table: Any, names: Any, axis: str = "index", *, words: bool = False
-) -> None:
-    """Raise if a frame or series has the names of X in another order.
-
-    It is matched with X by position. Other names say nothing about the order. With `words`, other
-    names of text are refused as well.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from skdpot._base import refuse_other_order
-    >>> refuse_other_order("bounds", pd.Series({"b": 1.0, "a": 2.0}), ["a", "b"])
-    Traceback (most recent call last):
-    ValueError: bounds has the names of X in another order, and is read by position. Put ...
-    """
-    # Lists have a method index, and frames of polars have no index.
-    if not (hasattr(table, "iloc") or (axis == "columns" and hasattr(table, "columns"))):
-        return
-    # Other names, or none, say nothing about the order.
-    labels, names = list(getattr(table, axis, ())), list(names)
-    others = words and bool(names) and all(isinstance(each, str) for each in labels + names)
-    if labels != names and (others or set(labels) == set(names)):
-        raise ValueError(
-            f"{name} has {'other names than X, or the same' if others else 'the names of X'} in "
-            "another order, and is read by position. Put it in the order of X, as by reindex."
-        )
-
-
 def refuse_bounds_in_other_order(bounds: Any, names: Any) -> None:
     """Raise if bounds are series with the names of X in another order."""
     for end in bounds if isinstance(bounds, list | tuple) else ():
@@ -219,6 +197,10 @@ LOST_GROUPS = (
     "sklearn.set_config(enable_metadata_routing=True), and set_fit_request(groups=True) of the "
     "estimator."
 )
+
+
+# What errors call a vector whose parameter `_fit` does not know.
+_BESIDE = "sensitive_features, y or groups"
 
 
 class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
@@ -334,6 +316,10 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
                 "a column of X, pass the values of this column, and X without it; or name it in "
                 "the constructor, as the target of a generator, or as sensitive_features."
             )
+
+        for each in (beside, *others):
+            named = each if isinstance(each, Mapping) else {_BESIDE: each}
+            refuse_other_rows(X, named)
 
         def steps() -> Any:
             with silence() if self.epsilon is not None else nullcontext():

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.stats import sem, wasserstein_distance
 from sklearn.utils.validation import check_is_fitted
 
-from skdpot.tables import Table
+from skdpot.tables import Table, names_of, refuse_other_order, refuse_other_rows
 
 __all__ = ["FrontierDisplay", "GroupDistributionDisplay", "LedgerDisplay", "SampleGridDisplay"]
 
@@ -431,6 +431,9 @@ class GroupDistributionDisplay:
         ValueError
             If the numbers of columns or rows differ.
         """
+        refuse_other_rows(before, {"after": after, "sensitive_features": sensitive_features})
+        names = names_of(before, "columns")
+        refuse_other_order("after", after, names, of="the rows before", axis="columns")
         # Each with its own type: numbers of a frame beside words must not become text.
         columns = _columns_of(before)
         if feature_names is None:

@@ -38,7 +38,8 @@ from skdpot import (
     release_files,
     wasserstein_projection,
 )
-from skdpot.fairness import DeclaredGroups, FreeSupport, metrics
+from skdpot.display import GroupDistributionDisplay
+from skdpot.fairness import CandidateSupport, DeclaredGroups, FreeSupport, metrics
 from skdpot.generative import TableSketch
 from skdpot.privacy import LedgerError, PureDpEvent
 from skdpot.published import (
@@ -581,6 +582,100 @@ ROWS = [
 ]
 
 
+# Kinds of mistakes, at all entry points
+# --------------------------------------
+
+AGES = pd.DataFrame(X, columns=["age", "hours"])
+FEATURES = PEOPLE.drop(columns="sex")
+NETWORK_FRAME = pd.DataFrame(UTILITIES, list("abcdef"), ["x", "y", "z"])
+
+# What the user does with rows beside others, whose index has the same labels in another order.
+BESIDE_ROWS = {
+    "distance": lambda book, turned: distance(book()).fit(AGES, turned(GROUP)),
+    "repair, attribute": lambda book, turned: private_repair(book(), sensitive_features=None).fit(
+        NUMBERS, sensitive_features=turned(SEX)
+    ),
+    "repair, new rows": lambda book, turned: fitted_repair().transform(
+        NUMBERS, sensitive_features=turned(SEX)
+    ),
+    "repair, labels": lambda book, turned: repair().repair(PEOPLE, turned(HIRED)),
+    "regressor, attribute": lambda book, turned: private_regressor(
+        book(), sensitive_features=None
+    ).fit(NUMBERS, WAGE, sensitive_features=turned(SEX)),
+    "regressor, targets": lambda book, turned: private_regressor(book()).fit(
+        NUMBERS_AND_SEX, turned(WAGE)
+    ),
+    "regressor, weights": lambda book, turned: regressor().fit(
+        NUMBERS_AND_SEX, WAGE, sample_weight=turned(np.ones(60))
+    ),
+    "regressor, new rows": lambda book, turned: fitted_regressor().predict(
+        NUMBERS, sensitive_features=turned(SEX)
+    ),
+    "regressor, score": lambda book, turned: fitted_regressor().score(
+        NUMBERS, turned(WAGE), sensitive_features=SEX
+    ),
+    "classifier": lambda book, turned: classifier(GaussianNB()).fit(
+        NUMBERS_AND_SEX, turned(WAGE > 0)
+    ),
+    "generator, labels": lambda book, turned: of_vectors(book(), classes=["a", "b"]).fit(
+        AGES, turned(GROUP)
+    ),
+    "generator, people": lambda book, turned: of_tables(book()).fit(
+        TABLE, groups=turned(np.arange(60))
+    ),
+    "search, labels": lambda book, turned: search(book()).fit(
+        pd.DataFrame(RECORDS), turned(LABELS)
+    ),
+    "distances of groups": lambda book, turned: metrics.ks_between_groups(
+        pd.Series(WAGE), sensitive_features=turned(SEX)
+    ),
+    "AUC of the group": lambda book, turned: metrics.group_auc(NUMBERS, turned(SEX)),
+    "a plot": lambda book, turned: GroupDistributionDisplay.from_predictions(
+        NUMBERS, NUMBERS, sensitive_features=turned(SEX)
+    ),
+}  # fmt: skip
+
+# What the user does with a value whose names are in another order, or are others.
+NAMED = {
+    "weights": lambda book, named: private_repair(book(), weights=named([0.5, 0.5], "fm")),
+    "weights of predictions": lambda book, named: private_regressor(
+        book(), weights=named([0.5, 0.5], "fm")
+    ),
+    "node_budgets": lambda book, named: allocation(
+        book(), protect="node", node_budgets=(1.0, named([0.1, 1.0, 1.0], "xyz"))
+    ),
+    "target_bounds": lambda book, named: allocation(
+        book(), target_bounds=named([[0, 5]] * 6, "abcdef")
+    ),
+    "adjacency": lambda book, named: allocation(book(), adjacency=named(UTILITIES, "abcdef")),
+    "input_points": lambda book, named: sampler(book(), input_points=named(PLACES, PLACE_NAMES)),
+    "base_measure": lambda book, named: sampler(
+        book(), base_measure=named([0.1, 0.2, 0.3], PLACE_NAMES)
+    ),
+    "base_measure of outputs": lambda book, named: sampler(
+        book(), output_points=pd.DataFrame(PLACES, list("abc")),
+        base_measure=named([0.1, 0.2, 0.3], "abc"),
+    ),
+    "cost_matrix of outputs": lambda book, named: sampler(
+        book(), output_points=named(PLACES, "abc"), input_points=None,
+        cost_matrix=pd.DataFrame(PLACES @ PLACES.T, PLACE_NAMES, list("abc")),
+    ),
+    "bounds": lambda book, named: distance(book(), bounds=(0, named([1, 2], ["age", "hours"]))),
+    "min_group_size": lambda book, named: distance(
+        book(), groups=["a", "b"], min_group_size=named([1, 9], "ab")
+    ),
+    "candidates": lambda book, named: repair(
+        method=CandidateSupport(named(FEATURES[:9].to_numpy(), list(FEATURES), 1))
+    ),
+}  # fmt: skip
+PLACE_NAMES = list(NAMED_VISITS)
+ROWS_OF = {
+    PrivateADMMTransport: (NETWORK_FRAME,), WassersteinProjectionSampler: (NAMED_VISITS,),
+    PrivateSinkhornDistance: (AGES, GROUP), FairBarycenterPreprocessor: (PEOPLE,),
+    FairBarycenterRegressor: (NUMBERS_AND_SEX, WAGE),
+}  # fmt: skip
+
+
 @pytest.fixture
 def book():
     """Return a function that creates ledgers; nothing was charged to any when the test ends."""
@@ -603,6 +698,40 @@ def test_a_mistake_is_named_with_its_remedy(do, wrong, remedy, book):
     shown = "".join(traceback.format_exception(caught.value, limit=0))
     assert re.search(wrong, shown, re.DOTALL)
     assert re.search(remedy, shown, re.DOTALL)
+
+
+@pytest.mark.parametrize("of", BESIDE_ROWS)
+def test_rows_in_another_order_than_those_of_X_are_refused(of, book):
+    with pytest.raises(ValueError, match="has another index than X, or another order: reindex"):
+        BESIDE_ROWS[of](book, lambda values: pd.Series(np.asarray(values))[::-1])
+
+
+@pytest.mark.parametrize("mistake", ["order", "others"])
+@pytest.mark.parametrize("of", NAMED)
+def test_names_in_another_order_and_other_names_are_refused(of, mistake, book):
+    def named(values, names, axis=0):
+        labels = [f"{name}!" for name in names] if mistake == "others" else list(names)[::-1]
+        return pd.DataFrame(values).squeeze().set_axis(labels, axis=axis)
+
+    model = NAMED[of](book, named)
+    with pytest.raises(ValueError, match=f"{of.partition(' ')[0]} has (the|other) names"):
+        model.fit(*ROWS_OF[type(model)])
+
+
+def test_rows_with_other_labels_are_read_by_position():
+    costs = [
+        distance(None, random_state=0).fit(AGES, pd.Series(GROUP, labels)).distance_
+        for labels in (range(40), range(39, -1, -1)[::-1], range(40, 80), list(GROUP))
+    ]
+    assert len(set(costs)) == 1
+
+
+def test_group_sizes_of_a_preview_are_found_by_name():
+    of_two = distance(None, groups=["a", "b"], min_group_size=[5, 35])
+    by_name = of_two.preview(60, 2, group_sizes={"b": 50, "a": 10})
+    assert str(by_name) == str(of_two.preview(60, 2, group_sizes=[10, 50]))
+    with pytest.raises(ValueError, match="one number for each of the 2 groups"):
+        of_two.preview(60, 2, group_sizes={"b": 50, "c": 10})
 
 
 def test_every_estimator_has_rows():

@@ -21,7 +21,7 @@ from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.distance._costs import BoxSpace, SchemaSpace
 from skdpot.distance._releases import CostSettings, CostsRelease, GridRelease, Released, make_grid
 from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
-from skdpot.privacy.checks import redact_errors, to_display
+from skdpot.privacy.checks import redact_errors, refuse_other_order, to_display
 from skdpot.privacy.noise import make_source
 from skdpot.tables import (
     as_numbers,
@@ -139,7 +139,7 @@ def make_groups(
         codes = label_codes(given, number)
     if len(names) < 2:
         raise ValueError(f"a distance needs two or more groups, got {len(names)}.")
-    declared = None if min_group_size is None else _check_sizes(min_group_size, len(names))
+    declared = None if min_group_size is None else _check_sizes(min_group_size, names.tolist())
     if labels == "private" and declared is not None:
         if sum(declared.tolist()) > len(X):
             raise ValueError(
@@ -161,11 +161,12 @@ def declared_groups(
 
     Without sizes, two groups or the declared ones have equally many records.
     """
-    if isinstance(group_sizes, Mapping):
-        names, group_sizes = list(group_sizes), list(group_sizes.values())
-    else:
-        given = group_sizes if groups is None else groups
-        names = list(range(2 if given is None else len(given))) if groups is None else groups
+    by_name = isinstance(group_sizes, Mapping)
+    numbers = range(2 if group_sizes is None else len(group_sizes))
+    names = list((group_sizes if by_name else numbers) if groups is None else groups)
+    refuse_other_order("group_sizes", group_sizes, names, of="the groups")
+    if by_name:
+        group_sizes = [group_sizes[name] for name in names] if set(names) == {*group_sizes} else []
     if group_sizes is None:
         group_sizes = np.diff(np.linspace(0, n_records, len(names) + 1).astype(np.int64))
     if len(group_sizes) != len(names) or sum(group_sizes) != n_records:
@@ -177,7 +178,7 @@ def declared_groups(
     # As objects: an array of numbers and texts would make all of them texts.
     names_of = np.asarray(names, dtype=object)[y]
     return make_groups(
-        y[:, None], names_of, groups=list(names), labels=labels, min_group_size=min_group_size,
+        y[:, None], names_of, groups=names, labels=labels, min_group_size=min_group_size,
     )  # fmt: skip
 
 
@@ -199,15 +200,16 @@ def _public_groups(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return names, codes
 
 
-def _check_sizes(min_group_size: Any, n_groups: int) -> np.ndarray:
+def _check_sizes(min_group_size: Any, names: list[Any]) -> np.ndarray:
+    refuse_other_order("min_group_size", min_group_size, names, of="the groups")
     sizes = np.asarray(min_group_size)
-    if sizes.dtype.kind not in "iu" or sizes.shape not in ((), (n_groups,)) or (sizes < 1).any():
+    if sizes.dtype.kind not in "iu" or sizes.shape not in ((), (len(names),)) or (sizes < 1).any():
         raise ValueError(
             "min_group_size must be a positive integer, or one for each of the "
-            f"{n_groups} groups, got {to_display(min_group_size)}."
+            f"{len(names)} groups, got {to_display(min_group_size)}."
         )
     # Sizes of any integer type are added without overflow.
-    return np.broadcast_to(sizes, n_groups)
+    return np.broadcast_to(sizes, len(names))
 
 
 def _check_public(made: LabelledGroups, given: np.ndarray, declared: np.ndarray | None) -> None:

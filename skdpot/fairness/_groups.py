@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
-from skdpot.privacy.checks import to_display
+from skdpot.privacy.checks import refuse_other_rows, to_display
 from skdpot.releases import group_weights
 from skdpot.tables import (
     Table,
@@ -81,6 +81,7 @@ def split_attribute(
             f"{reader_name} needs the sensitive attribute of every row: name its columns of X "
             "by the parameter sensitive_features, or pass sensitive_features= beside X."
         )
+    refuse_other_rows(table.X, {"sensitive_features": beside})
     _refuse_other_types([beside], declared)
     labels = read_labels(beside, **how)
     if len(labels) != len(table):

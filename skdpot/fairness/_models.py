@@ -56,7 +56,7 @@ from skdpot.fairness._predictions import (
 )
 from skdpot.fairness._repair import in_cells, open_plan, plan_of, progress_of
 from skdpot.privacy.charging import ExpectedError
-from skdpot.privacy.checks import redact_errors, result_of, silence
+from skdpot.privacy.checks import redact_errors, refuse_other_rows, result_of, silence
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases import VectorRelease, group_weights
 from skdpot.tables import Table, as_numbers, check_bounds, one_by_one, take_columns, take_rows
@@ -218,6 +218,7 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
 
     def _measured(self, metric, X, y, sample_weight, sensitive_features):
         """Return a metric of targets and predictions."""
+        refuse_other_rows(X, {"y": y, "sample_weight": sample_weight})
         predictions = self.predict(X, sensitive_features=sensitive_features)
         measure = partial(metric, y, predictions, sample_weight=sample_weight)
         return self._unquoted(measure, "y and sample_weight cannot be read as targets and weights.")

@@ -53,6 +53,7 @@ from skdpot.fairness._supports import (
     uniforms,
 )
 from skdpot.privacy.charging import ReleasePlan, useless_releases_are_allowed
+from skdpot.privacy.checks import refuse_other_rows
 from skdpot.tables import (
     NOMINAL,
     NUMERIC,
@@ -494,6 +495,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         if y is None:
             raise ValueError("repair needs y: the labels that are to be repaired with the rows.")
         # A clone reads the columns of X, so that this object does not change.
+        refuse_other_rows(X, {"y": y})
         rows = clone(self)._validate(X, sensitive_features)
         check_consistent_length(rows.codes, y)
         # A column vector is one label for each row; more than one column is refused.

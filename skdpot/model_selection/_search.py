@@ -46,7 +46,7 @@ from skdpot.privacy.choices import SCORE_UNITS, in_units, random_blocks
 from skdpot.privacy.noise import make_source
 from skdpot.privacy.sensitivity import block_score_sensitivity
 from skdpot.releases import ChoiceRelease
-from skdpot.tables import check_index, person_codes
+from skdpot.tables import person_codes, refuse_other_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -393,7 +393,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
                 "groups must be the person of each row in a search, and not the name of a column: "
                 f"give groups=X[{groups!r}], and X without this column."
             )
-        check_index(X, groups)
+        refuse_other_rows(X, {"groups": groups}, or_new=True)
         return person_codes(groups, n_records)[0]
 
     def _declared(self, n_records, columns, groups=None):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.privacy.charging import ExpectedError
+from skdpot.privacy.checks import refuse_other_order
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases._sums import NoisyRelease, VectorRelease
 
@@ -48,6 +49,8 @@ def group_weights(weights: Any, sizes: np.ndarray, names: np.ndarray | None = No
                 f"fewer, got {len(weights)} keys."
             )
         weights = [weights[name] for name in names.tolist()]
+    if names is not None:
+        refuse_other_order("weights", weights, names.tolist(), of="the groups")
     weights = np.asarray(weights, dtype=np.float64)
     if weights.shape != (len(sizes),):
         raise ValueError(
@@ -135,13 +138,6 @@ class UnitLayout:
             categories.append(np.where(declared, np.argmax(ones, axis=1), -1))
         return numbers, categories
 
-    def to_levels(self, numbers: np.ndarray) -> np.ndarray:
-        """Return numbers with ordinal ones moved to the nearest level."""
-        numbers = numbers.copy()
-        for j, levels in enumerate(self.levels):
-            numbers[:, j] = _nearest_level(numbers[:, j], levels)
-        return numbers
-
     def points(self, numbers: np.ndarray, categories: list[np.ndarray]) -> np.ndarray:
         """Return valid points, of numbers in [0, 1] and of categories of every block."""
         points = np.zeros((len(numbers), self.n_coordinates))
@@ -223,11 +219,6 @@ class HistogramRelease(NoisyRelease):
     def standard_deviation(self) -> float:
         """Return the deviation of the noise on a count of the sum of all parts."""
         return self._noise.standard_deviation * math.sqrt(self.n_parts)
-
-    @property
-    def released_shape(self) -> tuple[int, ...]:
-        """Return the shape of what is released."""
-        return self.n_groups, *self.shape
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return how far noise moves a group; its scale is the distance of two random points."""

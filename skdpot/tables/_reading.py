@@ -543,15 +543,6 @@ def no_such_column(column: Any, names: Any) -> str:
 # ------
 
 
-def check_index(X: Any, groups: Any) -> None:
-    """Raise if pandas rows and their people have different indices."""
-    if hasattr(X, "iloc") and hasattr(groups, "iloc") and not X.index.equals(groups.index):
-        raise ValueError(
-            "groups has another index than X, or another order: reindex it like X, or pass "
-            "groups.to_numpy() if it is in the order of the rows."
-        )
-
-
 def person_codes(
     groups: Any, n_rows: int, *, leave_out: bool = False
 ) -> tuple[np.ndarray, list[Any]]:
