@@ -537,7 +537,7 @@ MISTAKES = {
     metrics.make_fairness_scorer: [
         ("no attribute",
          lambda book: parity_scorer()(Ridge().fit(NUMBERS, WAGE), NUMBERS, WAGE),
-         "sensitive_features names no column", "X has no column .sex.. Its columns are"),
+         "sensitive_features names a column that X lacks", "has no column .sex.. Its columns are"),
     ],
     optimal_base_measure: [
         ("a vector of costs", lambda book: optimal_base_measure([1.0, 2.0], 1.0),
@@ -669,6 +669,28 @@ NAMED = {
     ),
 }  # fmt: skip
 PLACE_NAMES = list(NAMED_VISITS)
+# What the user does with columns, by their names.
+INTEGERS = {
+    "attribute of a repair": lambda X, of: repair(sensitive_features=of["sex"]).fit_transform(X),
+    "attribute of a regressor": lambda X, of: regressor(
+        sensitive_features=of["sex"], random_state=0
+    ).fit(X.drop(columns=of["city"]), WAGE).predict(X.drop(columns=of["city"])),
+    "attribute of a scorer": lambda X, of: metrics.make_fairness_scorer(
+        metrics.ks_between_groups, sensitive_features=of["city"]
+    )(regressor(sensitive_features=[of["sex"], of["city"]], random_state=0).fit(X, WAGE), X, WAGE),
+    "conditional_on": lambda X, of: repair(
+        sensitive_features=of["sex"], method="conditional", conditional_on=of["income"]
+    ).fit_transform(X),
+    "categorical_features": lambda X, of: repair(
+        sensitive_features=of["sex"], categorical_features=[of["city"]],
+        categories={of["city"]: ["Rome", "Oslo", "Bonn"]},
+    ).fit_transform(X),
+    "bounds": lambda X, of: private_repair(
+        None, sensitive_features=of["sex"], random_state=0, epsilon=50.0,
+        bounds={of["income"]: (0, 60), of["age"]: range(18, 81)},
+        categories={of["city"]: ["Oslo", "Rome"]},
+    ).fit_transform(X),
+}  # fmt: skip
 ROWS_OF = {
     PrivateADMMTransport: (NETWORK_FRAME,), WassersteinProjectionSampler: (NAMED_VISITS,),
     PrivateSinkhornDistance: (AGES, GROUP), FairBarycenterPreprocessor: (PEOPLE,),
@@ -716,6 +738,14 @@ def test_names_in_another_order_and_other_names_are_refused(of, mistake, book):
     model = NAMED[of](book, named)
     with pytest.raises(ValueError, match=f"{of.partition(' ')[0]} has (the|other) names"):
         model.fit(*ROWS_OF[type(model)])
+
+
+@pytest.mark.parametrize("of", INTEGERS)
+def test_integers_are_names_where_a_frame_has_such_names(of):
+    names = {"age": 2, "income": 3, "sex": 1, "city": 0}
+    by_name = INTEGERS[of](PEOPLE, {name: name for name in names})
+    by_number = INTEGERS[of](PEOPLE.rename(columns=names), names)
+    np.testing.assert_array_equal(np.asarray(by_number), np.asarray(by_name))
 
 
 def test_rows_with_other_labels_are_read_by_position():

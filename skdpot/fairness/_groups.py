@@ -17,9 +17,9 @@ from skdpot.tables import (
     is_missing,
     label_codes,
     label_order,
-    no_such_column,
     objects,
     plain_values,
+    position_of,
     refuse_other_labels,
 )
 
@@ -112,7 +112,7 @@ def labels_of_columns(
         )
     columns = [columns] if np.ndim(columns) == 0 else list(columns)
     # A name and a position may be of one column, and negative positions count from the end.
-    positions = [_position(table, column) for column in columns]
+    positions = [position_of(column, table.names, "sensitive_features") for column in columns]
     if not positions or len(set(positions)) < len(positions):
         raise ValueError(
             "sensitive_features must name one column of X, or several different ones, got "
@@ -172,27 +172,6 @@ def is_unlabelled(label: Any) -> bool:
     [True, True, False, False]
     """
     return label is None or (isinstance(label, tuple) and any(part is None for part in label))
-
-
-def _position(table: Table, column: Any) -> int:
-    """Return the position of a column, given its name or its position."""
-    names = table.names
-    # True is an integer in Python, and is more likely meant as a mask.
-    if isinstance(column, bool | np.bool_) or not isinstance(column, Integral | str):
-        raise ValueError(
-            "sensitive_features must be names or positions of columns of X, got "
-            f"{to_display(column)}."
-        )
-    if isinstance(column, str) and column in names:
-        return names.index(column)
-    if isinstance(column, Integral) and -len(names) <= int(column) < len(names):
-        return int(column) % len(names)
-    if isinstance(column, str) and table.container == "array":
-        raise ValueError(
-            f"sensitive_features has the name {column!r}, and X is no data frame with names of "
-            "columns. Use positions; or, in a pipeline, set_output(transform='pandas')."
-        )
-    raise ValueError(f"sensitive_features names no column. {no_such_column(column, names)}")
 
 
 def _combined(

@@ -11,7 +11,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -493,8 +493,10 @@ class Column:
 
 def place_of(key: Any, columns: list[Column]) -> int | None:
     """Return the position of the column with this name or position in X; None without one."""
-    # Names come first: columns may be named by integers.
-    for keys in ([column.name for column in columns], [column.position for column in columns]):
+    names = [column.name for column in columns]
+    # Integers are names where columns are named by them: others of X may have that name.
+    are_names = any(isinstance(name, Integral) for name in names)
+    for keys in (names, [] if are_names else [column.position for column in columns]):
         if key in keys:
             return keys.index(key)
     return None

@@ -407,7 +407,7 @@ def find_columns(
     X. Raises if declarations name other columns than those of X, or do not match them.
     """
     names, kinds = table.names, dict.fromkeys(kept.tolist(), NUMERIC)
-    declared = {_position(name, names, "categories"): name for name in categories or ()}
+    declared = {position_of(name, names, "categories"): name for name in categories or ()}
     if categorical_features is None or isinstance(categorical_features, str | dict):
         kinds = {position: _kind_of_type(table.dtype(position)) for position in kinds}
         if private:
@@ -482,13 +482,13 @@ def _kinds_of_named(table: Table, categorical_features: Any) -> dict[int, str]:
                 f"column, got {categorical_features!r}."
             )
         return {
-            _position(name, names, parameter): kind for name, kind in categorical_features.items()
+            position_of(name, names, parameter): kind for name, kind in categorical_features.items()
         }
     # An array of objects keeps positions as integers beside names.
     listed = np.asarray(categorical_features, dtype=object).tolist()
     if len(listed) == len(names) and all(isinstance(item, bool | np.bool_) for item in listed):
         listed = np.flatnonzero(listed).tolist()
-    positions = [_position(name, names, parameter) for name in listed]
+    positions = [position_of(name, names, parameter) for name in listed]
     ordered = [getattr(table.dtype(position), "ordered", False) for position in positions]
     return {j: ORDINAL if is_one else NOMINAL for j, is_one in zip(positions, ordered, strict=True)}
 
@@ -520,13 +520,31 @@ def _kind_of_type(dtype: Any) -> str:
     return NOMINAL if getattr(dtype, "kind", "f") in "OUSb" else NUMERIC
 
 
-def _position(name: Any, names: list[Any], parameter: str) -> int:
-    if name in names and (isinstance(name, str) or all(isinstance(n, Integral) for n in names)):
-        return names.index(name)
+def position_of(column: Any, names: list[Any], parameter: str) -> int:
+    """Return the position of a column: that of its name if X has such a name, else its position.
+
+    Examples
+    --------
+    >>> from skdpot.tables import position_of
+    >>> position_of(1, [2, 1], "sensitive_features"), position_of(-1, ["a", "b"], "categories")
+    (1, 1)
+    """
+    # True is an integer in Python, and is more likely meant as a mask.
+    if isinstance(column, bool | np.bool_) or not isinstance(column, Integral | str):
+        raise ValueError(
+            f"{parameter} must be names or positions of columns of X, got {to_display(column)}."
+        )
+    if column in names:
+        return names.index(column)
     # From the end, as in NumPy.
-    if isinstance(name, Integral) and -len(names) <= int(name) < len(names):
-        return int(name) % len(names)
-    raise ValueError(f"{parameter} names a column that X lacks. {no_such_column(name, names)}")
+    if isinstance(column, Integral) and -len(names) <= int(column) < len(names):
+        return int(column) % len(names)
+    if isinstance(column, str) and names == list(range(len(names))):
+        raise ValueError(
+            f"{parameter} has the name {column!r}, and X is no data frame with names of columns. "
+            "Use positions; or, in a pipeline, set_output(transform='pandas')."
+        )
+    raise ValueError(f"{parameter} names a column that X lacks. {no_such_column(column, names)}")
 
 
 def no_such_column(column: Any, names: Any) -> str:
