@@ -669,6 +669,21 @@ NAMED = {
     ),
 }  # fmt: skip
 PLACE_NAMES = list(NAMED_VISITS)
+# What the user does with labels, of which the first is missing.
+LABELS_OF = {
+    "distance": lambda book, labels: distance(book()).fit(X, labels(GROUP)),
+    "attribute of a repair": lambda book, labels: repair(sensitive_features=None).fit(
+        NUMBERS, sensitive_features=labels(SEX)
+    ),
+    "labels of a repair": lambda book, labels: repair().repair(PEOPLE, labels(SEX)),
+    "classifier": lambda book, labels: classifier(GaussianNB()).fit(NUMBERS_AND_SEX, labels(SEX)),
+    "metrics": lambda book, labels: metrics.ks_between_groups(
+        WAGE, sensitive_features=labels(SEX)
+    ),
+    "a plot": lambda book, labels: GroupDistributionDisplay.from_predictions(
+        WAGE, WAGE, sensitive_features=labels(SEX)
+    ),
+}  # fmt: skip
 # What the user does with columns, by their names.
 INTEGERS = {
     "attribute of a repair": lambda X, of: repair(sensitive_features=of["sex"]).fit_transform(X),
@@ -738,6 +753,33 @@ def test_names_in_another_order_and_other_names_are_refused(of, mistake, book):
     model = NAMED[of](book, named)
     with pytest.raises(ValueError, match=f"{of.partition(' ')[0]} has (the|other) names"):
         model.fit(*ROWS_OF[type(model)])
+
+
+@pytest.mark.parametrize("missing", [np.nan, None, pd.NA], ids=str)
+@pytest.mark.parametrize("of", LABELS_OF)
+def test_missing_labels_are_refused_in_lists_and_series(of, missing, book):
+    for convert in (list, pd.Series, lambda y: pd.Series(y, dtype="string")):
+        with pytest.raises(ValueError, match="contains NaN or None"):
+            LABELS_OF[of](book, lambda y, to=convert: to([missing, *map(str, list(y)[1:])]))
+
+
+@pytest.mark.parametrize("of", ["distance", "labels of a repair", "classifier"])
+def test_numbers_beside_equal_text_are_refused(of, book):
+    with pytest.raises(ValueError, match="such as 1 and '1'"):
+        LABELS_OF[of](book, lambda y: [1, "1"] * (len(y) // 2))
+
+
+def test_codes_that_were_text_in_the_fit_are_refused_as_numbers():
+    codes = PEOPLE.assign(city=np.where(PEOPLE["city"] == "Oslo", "1", "2"))
+    fair = repair().fit(codes)
+    with pytest.raises(ValueError, match="column 'city' has text where .* or the other way round"):
+        fair.transform(codes.astype({"city": int}))
+
+
+@pytest.mark.parametrize("places", [PLACES[:, ::-1], [[2.0, 0.5], [0.5, 1.0], [0.0, 0.0]]])
+def test_latitudes_beyond_the_poles_are_refused(places, book):
+    with pytest.raises(ValueError, match="latitudes above pi / 2.* by numpy.radians"):
+        sampler(book(), input_points=places, metric="haversine").fit(VISITS)
 
 
 @pytest.mark.parametrize("of", INTEGERS)

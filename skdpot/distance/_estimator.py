@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+from sklearn.utils.validation import check_consistent_length, validate_data
 
 from skdpot._base import PrivateEstimator, count_columns, validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
@@ -29,6 +29,7 @@ from skdpot.tables import (
     declared_labels,
     label_codes,
     one_by_one,
+    public_labels,
     read_columns,
     read_schema,
     refuse_other_labels,
@@ -129,8 +130,12 @@ def make_groups(
         )
     # Public labels may be looked at, and so may say which groups there are.
     if groups is None:
-        names, codes = _public_groups(column_or_1d(y, warn=True))
-        given = names[codes]
+        given = public_labels(
+            y,
+            "a record without a group cannot be compared. Remove it, or give these records their "
+            "own label.",
+        )
+        names, codes = np.unique(given, return_inverse=True)
     else:
         names, number = declared_labels(groups, "groups")
         given = one_by_one(y)
@@ -180,24 +185,6 @@ def declared_groups(
     return make_groups(
         y[:, None], names_of, groups=names, labels=labels, min_group_size=min_group_size,
     )  # fmt: skip
-
-
-def _public_groups(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the labels in y, and the number of each record's label."""
-    # NaN is not equal to itself, so it would be a group of its own for each record.
-    if any(label is None or label != label for label in one_by_one(y)):
-        raise ValueError(
-            "y contains NaN or None: a record without a group cannot be compared. Remove it, or "
-            "give these records their own label."
-        )
-    try:
-        names, codes = np.unique(y, return_inverse=True)
-    except TypeError as error:
-        raise ValueError(
-            "the labels in y are of types that cannot be sorted together. Make them all text, or "
-            "declare groups=."
-        ) from error
-    return names, codes
 
 
 def _check_sizes(min_group_size: Any, names: list[Any]) -> np.ndarray:

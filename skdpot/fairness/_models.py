@@ -27,12 +27,7 @@ from sklearn.utils import Bunch, check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import (
-    check_consistent_length,
-    check_is_fitted,
-    column_or_1d,
-    validate_data,
-)
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from skdpot._base import PrivateEstimator, warn_user
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context, metadata_at
@@ -59,7 +54,15 @@ from skdpot.privacy.charging import ExpectedError
 from skdpot.privacy.checks import redact_errors, refuse_other_rows, result_of, silence
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases import VectorRelease, group_weights
-from skdpot.tables import Table, as_numbers, check_bounds, one_by_one, take_columns, take_rows
+from skdpot.tables import (
+    Table,
+    as_numbers,
+    check_bounds,
+    one_by_one,
+    public_labels,
+    take_columns,
+    take_rows,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,7 +263,7 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
 
     def _read_targets(self, y):
         """Return the targets of a fit without epsilon, or raise."""
-        return column_or_1d(y, warn=True)
+        return public_labels(y, "leave out these rows.")
 
     def _read(self, X, sensitive_features, fitted=None):
         """Return the columns that the estimator sees, and the label of each row."""

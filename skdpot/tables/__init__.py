@@ -39,6 +39,7 @@ from skdpot.tables._reading import (
     person_codes,
     position_of,
     private_codes,
+    public_labels,
     read_codes,
     read_columns,
     read_units,

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils.validation import column_or_1d
 
 from skdpot.privacy.checks import result_of, to_display
 from skdpot.tables._column import (
@@ -21,6 +22,7 @@ from skdpot.tables._column import (
     is_missing,
     numbers_of_dates,
     objects,
+    one_by_one,
 )
 from skdpot.tables._frames import (
     Table,
@@ -332,6 +334,8 @@ def read_codes(table: Table, columns: list[Column], missing: str) -> np.ndarray:
         if column.kind == NUMERIC:
             read.append(_finite_numbers(table, column, missing))
             continue
+        # Codes that were text in a fit and are numbers now would all be unknown.
+        refuse_other_labels(table.series(column.position), column.values, column.name)
         codes = column.codes(labels_of(table, column, missing))
         read.append(np.maximum(codes, -1).astype(np.float64))
     return np.column_stack(read)
@@ -347,6 +351,31 @@ def label_order(label: Any) -> tuple[int, str, Any]:
     if isinstance(label, tuple):
         return 3, "", tuple(label_order(part) for part in label)
     return 2, type(label).__name__, str(label)
+
+
+def public_labels(y: Any, if_missing: str) -> np.ndarray:
+    """Return labels or targets that are not private in one dimension; raise if some are missing.
+
+    Text beside numbers raises as well, since an array would make text of all. `if_missing` says why
+    none may be missing, and what to do.
+
+    Examples
+    --------
+    >>> from skdpot.tables import public_labels
+    >>> public_labels(["a", float("nan")], "leave out these rows.")
+    Traceback (most recent call last):
+    ValueError: Input y contains NaN or None: leave out these rows.
+    """
+    column = column_or_1d(y if hasattr(y, "dtype") else np.asarray(y, dtype=object), warn=True)
+    labels = one_by_one(column).tolist()
+    if any(map(is_missing, labels)):
+        raise ValueError(f"Input y contains NaN or None: {if_missing}")
+    if column.dtype == object and len({label_order(label)[:2] for label in labels}) > 1:
+        raise ValueError(
+            "the labels in y are of types that cannot be sorted together, such as 1 and '1'. Make "
+            "them all text."
+        )
+    return column_or_1d(y)
 
 
 def _number(value: Any, *others: type) -> float | None:
