@@ -180,8 +180,9 @@ def refuse_degrees(metric: Any, points: Any) -> None:
     Traceback (most recent call last):
     ValueError: metric='haversine' needs latitude and longitude in radians, and there are ...
     """
-    ends = (np.abs(each).max(axis=0) for each in points) if metric == "haversine" else ()
-    if any(each[0] > np.pi / 2 or each.max() > 2 * np.pi for each in ends):
+    largest = [np.abs(np.atleast_2d(each)).max(axis=0) for each in points]
+    beyond = any(each[0] > np.pi / 2 or each.max() > 2 * np.pi for each in largest)
+    if metric == "haversine" and beyond:
         raise ValueError(
             "metric='haversine' needs latitude and longitude in radians, and there are latitudes "
             "above pi / 2, or numbers above 2 pi. Convert degrees by numpy.radians."
