@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_array, has_fit_parameter, validate_data
 from tqdm.auto import tqdm
 
@@ -317,6 +318,12 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
                 "the constructor, as the target of a generator, or as sensitive_features."
             )
 
+        # A fit without y could fail where nothing is shown, after the charge.
+        if beside is None and get_tags(self).target_tags.required:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None. Pass "
+                "the target: fit(X, y). For a distance it is the group of every record."
+            )
         for each in (beside, *others):
             named = each if isinstance(each, Mapping) else {_BESIDE: each}
             refuse_other_rows(X, named)

@@ -5,8 +5,10 @@ it advises. Nothing is charged to any ledger. Files of the rooms look deeper at 
 """
 
 import re
+import tempfile
 import traceback
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -41,6 +43,7 @@ from skdpot import (
 from skdpot.display import GroupDistributionDisplay
 from skdpot.fairness import CandidateSupport, DeclaredGroups, FreeSupport, metrics
 from skdpot.generative import TableSketch
+from skdpot.parts import Agreement, add_parts, make_part
 from skdpot.privacy import LedgerError, PureDpEvent
 from skdpot.published import (
     BarycenterOwner,
@@ -49,6 +52,7 @@ from skdpot.published import (
     SinkhornGradientGenerator,
     barycenter_rounds,
 )
+from skdpot.tables import read_table_file
 
 DRAWN = np.random.default_rng(0)
 
@@ -211,6 +215,29 @@ def parity_scorer():
     return metrics.make_fairness_scorer(metrics.ks_between_groups, sensitive_features="sex")
 
 
+# Parts of owners, and files
+# --------------------------
+
+AGREEMENT = Agreement(
+    PrivateSinkhornDistance(bounds=(0, 1), mechanism="histogram", groups=["a", "b"]),
+    2, 4000, ["north", "south"],
+)  # fmt: skip
+
+
+def part_of(owner):
+    path = Path(tempfile.mkdtemp()) / f"{owner}.part"
+    of_owner = PrivacyLedger(1.0)
+    return make_part(
+        AGREEMENT, owner, np.tile(X, (50, 1)), list(GROUP) * 50, ledger=of_owner, path=path
+    )
+
+
+def written(text):
+    path = Path(tempfile.mkdtemp()) / "table.csv"
+    path.write_text(text)
+    return path
+
+
 COST = np.array([[0.0, 1.0], [1.0, 0.0]])
 HALVES = np.array([0.5, 0.5])
 OWN = "Leave out the rows .* or fill them with a number that is public"
@@ -274,7 +301,13 @@ MISTAKES = {
          "there is no record of group 'b' in y", "take folds with all of them: StratifiedKFold"),
         ("bounds as a pair for each feature",
          lambda book: distance(book(), bounds=[(5, 6), (0, 1)]).fit(X, GROUP),
-         r"must be a pair \(low, high\)", r"becomes such bounds by zip\(\*pairs\)"),
+         r"must be a pair \(low, high\)", r"becomes such bounds by tuple\(zip\(\*pairs\)\)"),
+        ("bounds as a list of pairs that could be either",
+         lambda book: distance(book(), bounds=[(5, 30), (9, 40)]).fit(X, GROUP),
+         r"must be a pair \(low, high\)", r"becomes such bounds by tuple\(zip\(\*pairs\)\)"),
+        ("a single feature in one dimension",
+         lambda book: distance(book()).fit(X[:, 0], GROUP),
+         "one row per record or user", r"array.reshape\(-1, 1\) if it is a single feature"),
         ("no bounds", lambda book: distance(book(), bounds=None).fit(X, GROUP),
          "bounds must be declared", r"\(low, high\), each a number or one number per feature"),
         ("text", lambda book: distance(book()).fit(TEXT.astype(str), GROUP),
@@ -282,7 +315,7 @@ MISTAKES = {
         ("a sparse matrix", lambda book: distance(book()).fit(sparse.csr_array(X), GROUP),
          "Sparse data was passed", r"Use '.toarray\(\)'"),
         ("no groups", lambda book: distance(book()).fit(X),
-         "the target y is None", "Give the group of every record as y"),
+         "the target y is None", "For a distance it is the group of every record"),
         ("the name of a column", lambda book: distance(book()).fit(X, "year"),
          "got a single string", "pass the values of this column, and X without it"),
         ("one group", lambda book: distance(book()).fit(X, ["a"] * 40),
@@ -301,7 +334,7 @@ MISTAKES = {
         ("a ledger of another relation",
          lambda book: distance(book(neighbouring="add_remove")).fit(X, GROUP),
          "PrivateSinkhornDistance, public labels: .* the ledger is for 'add_remove'",
-         r"Use a PrivacyLedger\(neighbouring='replace_one'\)\."),
+         r"Use a PrivacyLedger\(neighbouring='replace_one'\)\. .*own part of their budget"),
     ],
     private_ot_cost: [
         ("samples of two spaces",
@@ -421,6 +454,8 @@ MISTAKES = {
          "is declared numeric, and has values that are not numbers", "dates have dates as bounds"),
         ("a target that is no column", lambda book: of_tables(book(), target="job").fit(TABLE),
          "got 'job'", "must be a column of the schema"),
+        ("a target without a schema", lambda book: of_vectors(book(), target="city").fit(TABLE),
+         "target is declared, but VectorSketch", "declare schema={column: ...}"),
         ("a table without a schema", lambda book: of_vectors(book()).fit(TABLE),
          "X holds text", "for a table declare schema="),
         ("labels without classes", lambda book: of_vectors(book()).fit(X, GROUP),
@@ -447,6 +482,9 @@ MISTAKES = {
         ("a condition that no record meets", lambda book: people().sample(5, given={"age": 200}),
          "column 'age' is not declared to hold 200", "A condition is a value, a list of values"),
         ("no fit", lambda book: of_tables(book()).sample(5), *FITTED_FIRST),
+        ("parts that were added up",
+         lambda book: DPSinkhornGenerator.load(part_of("north")),
+         "is not a file of a generator", "are opened by skdpot.parts.add_parts"),
         ("another file", lambda book: DPSinkhornGenerator.load(__file__),
          "not a file of a generator", "Give a file that its method save has written"),
     ],
@@ -567,6 +605,23 @@ MISTAKES = {
     ],
     BarycenterOwner: [
         ("no matrix", lambda book: BarycenterOwner([1.0]), "points must be", "a non-empty matrix"),
+    ],
+    make_part: [
+        ("arguments in another order",
+         lambda book: make_part(X, "north", "agreement", ledger=book(), path="north.part"),
+         "agreement must be an Agreement", "got ndarray"),
+        ("no owner",
+         lambda book: make_part(AGREEMENT, "west", X, GROUP, ledger=book(), path="west.part"),
+         "'west' is no owner of this agreement", "its owners are .'north', 'south'"),
+    ],
+    add_parts: [
+        ("the part of one owner", lambda book: add_parts([part_of("north")]),
+         r"Missing are \['south'\], and there more than once are none", "one part of each owner"),
+    ],
+    read_table_file: [
+        ("a quotation mark that is not closed",
+         lambda book: read_table_file(written('x,note\n1,fine\n1,"open\n1,fine\n'), []),
+         "cannot be read as a CSV file", "A quotation mark is not closed"),
     ],
     barycenter_rounds: [
         ("no candidates",

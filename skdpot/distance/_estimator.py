@@ -301,11 +301,6 @@ class BaseTransportDistance(PrivateEstimator):
 
         Errors are raised here. No private value decides whether one is.
         """
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None. Give "
-                "the group of every record as y."
-            )
         # Space and points first: errors about declarations do not depend on y.
         space, points = self._points(X)
         made = make_groups(

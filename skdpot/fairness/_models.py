@@ -285,11 +285,6 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
         if private:
             declared = self._check_private()
         policy = group_policy(self.groups)
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None. Pass "
-                "the target: fit(X, y)."
-            )
         X, labels = self._read(X, sensitive_features)
         redact_errors(lambda: check_consistent_length(X, y), "y cannot be read as targets.")
         if private:

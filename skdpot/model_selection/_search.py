@@ -360,12 +360,6 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         return tags
 
     def _validate(self, X, y, params):
-        # A fit without y would fail in every block, in silence, and be charged.
-        if y is None and get_tags(self).target_tags.required:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None: the "
-                "estimator cannot be fitted without."
-            )
         X, y = as_rows(X, "X"), as_rows(y, "y")
         X, y = redact_errors(lambda: indexable(X, y), "X and y cannot be read as rows.")
         n_records = X.shape[0] if hasattr(X, "shape") else len(X)

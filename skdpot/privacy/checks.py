@@ -298,8 +298,9 @@ Result = TypeVar("Result")
 # private, by their beginning, and the text that replaces each of them.
 _INSTEAD = {
     "Expected 2D array": (
-        "X must be two-dimensional, one row per user. Reshape your data using "
-        "array.reshape(1, -1) if it is a single user's."
+        "X must be two-dimensional, one row per record or user. Reshape your data using "
+        "array.reshape(-1, 1) if it is a single feature, or array.reshape(1, -1) if it is a single "
+        "row."
     ),
     "Complex data not supported": "Complex data not supported: X must hold real numbers.",
     "could not convert": (

@@ -45,8 +45,12 @@ def check_bounds(
     message = (
         f"{name} must be a pair (low, high) of finite numbers, or of arrays with one number for "
         f"each of the {n_features} features, with low < high and magnitudes up to 1e150; got "
-        f"{to_display(bounds)}. A pair for each feature becomes such bounds by zip(*pairs)."
+        f"{to_display(bounds)}. A pair for each feature becomes such bounds by tuple(zip(*pairs))."
     )
+    # A list of two tuples is as much a pair for each of two features.
+    are_tuples = isinstance(bounds, list) and [type(end) for end in bounds] == [tuple, tuple]
+    if are_tuples and n_features == 2 and all(end[0] < end[-1] for end in bounds):
+        raise ValueError(message)
     if isinstance(bounds, dict):
         raise ValueError(
             f"{message} Bounds by column are declared by schema={{column: (low, high)}}, or as two "

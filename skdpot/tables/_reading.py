@@ -568,22 +568,14 @@ def position_of(column: Any, names: list[Any], parameter: str) -> int:
     # From the end, as in NumPy.
     if isinstance(column, Integral) and -len(names) <= int(column) < len(names):
         return int(column) % len(names)
-    if isinstance(column, str) and names == list(range(len(names))):
-        raise ValueError(
-            f"{parameter} has the name {column!r}, and X is no data frame with names of columns. "
-            "Use positions; or, in a pipeline, set_output(transform='pandas')."
-        )
-    raise ValueError(f"{parameter} names a column that X lacks. {no_such_column(column, names)}")
-
-
-def no_such_column(column: Any, names: Any) -> str:
-    """Return the text of an error about a column that X does not have."""
-    names = list(names)
     listed = ", ".join(map(repr, names[:20])) + (", ..." * (len(names) > 20))
-    text = f"X has no column {to_display(column)}. Its columns are [{listed}]."
-    if isinstance(column, str) and any("__" in str(name) for name in names):
+    text = f"{parameter} names a column that X lacks. X has no column {column!r}. "
+    text += f"Its columns are [{listed}]."
+    if isinstance(column, str) and names == list(range(len(names))):
+        text += " X is no data frame with names: use positions, or set_output(transform='pandas')."
+    elif isinstance(column, str) and any("__" in str(name) for name in names):
         text += " A ColumnTransformer prefixes names; set verbose_feature_names_out=False."
-    return text
+    raise ValueError(text)
 
 
 # People

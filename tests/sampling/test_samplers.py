@@ -732,7 +732,7 @@ def test_bad_numbers_of_samples_are_refused_before_the_charge(sampler_class, n_s
     ledger = BudgetAccountant(epsilon=10.0, delta=0.0)
     sampler = sampler_class(ledger=ledger).fit(X)
     refuse_without_telling(
-        partial(sampler.sample, X), n_samples, "n_samples must be a positive integer, got"
+        partial(sampler.sample, X), n_samples, "n_samples must be an integer of at least 1, got"
     )
     assert len(ledger) == 0
 
