@@ -483,7 +483,7 @@ def what_is_seen(case, value, capfd):
     return said, heard, charges
 
 
-@pytest.mark.parametrize("every", first_quick([4, 1]))
+@pytest.mark.parametrize("every", first_quick([8, 1]))
 @pytest.mark.parametrize("name", CASES)
 def test_no_value_changes_what_a_private_fit_says_or_costs(name, every, capfd):
     case = CASES[name]

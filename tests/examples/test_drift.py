@@ -27,6 +27,7 @@ def year(example, scores):
     return accounting, example.watch(*scores, accounting)
 
 
+@pytest.mark.experiment
 def test_scores_drift_from_week_30_on(scores, year):
     reference, batches = scores
     assert len(reference) == 5000 and len(batches) == N_WEEKS

@@ -84,6 +84,7 @@ def test_peer_gets_the_cost_of_its_histograms(example, groups):
     assert released == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.experiment
 def test_output_has_the_least_error_and_noisy_sinkhorn_the_most(example, results):
     for epsilon in (1.0, 8.0):
         errors = {name: results.errors[epsilon, name].mean() for name in SMALL}

@@ -37,6 +37,7 @@ def test_skewed_weights_pull_the_barycenter_to_their_group(example, results):
     np.testing.assert_allclose(centres, expected, atol=0.5)
 
 
+@pytest.mark.experiment
 def test_free_supports_beat_chosen_ones_and_ours_is_the_best(example, results):
     values = {name: row.value for name, row in results.table.items()}
     assert set(example.PAPER) <= set(values)

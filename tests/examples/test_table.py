@@ -16,6 +16,7 @@ def company(example):
     return example.make_company(example.N_RECORDS)
 
 
+@pytest.mark.experiment
 def test_a_release_is_charged_and_guaranteed(example, company):
     generator, ledger = example.release_once(company)
     assert ledger.spent() == pytest.approx((1.0, example.DELTA))

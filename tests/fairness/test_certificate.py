@@ -83,6 +83,7 @@ def test_the_largest_mean_is_sharper_than_hoeffding():
     assert max_mean(1.0, 10, RISK) == 1.0
 
 
+@pytest.mark.experiment
 def test_bounds_of_areas_and_gaps_hold_for_all_samples_of_few_values():
     for (n, m), p, q in pairs_of_distributions(np.random.default_rng(0), 40):
         true_area, true_gap = area(p, q), np.abs(np.cumsum(p) - np.cumsum(q)).max()

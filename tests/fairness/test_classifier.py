@@ -223,6 +223,7 @@ def test_held_out_probabilities():
     assert found.shape == (900, 2) and ks(found[:, 1], X) < 0.12
 
 
+@pytest.mark.experiment
 def test_calibration_and_thresholds_around_it_keep_groups_alike():
     calibrated = CalibratedClassifierCV(FAIR, cv=3).fit(X, Y)
     assert calibrated.classes_.tolist() == ["no", "yes"]
@@ -234,6 +235,7 @@ def test_calibration_and_thresholds_around_it_keep_groups_alike():
     assert balanced_accuracy_score(NEW_Y, decisions) > balanced_accuracy_score(NEW_Y, by_half)
 
 
+@pytest.mark.experiment
 def test_in_pipelines_and_of_several_classes():
     encoder = make_column_transformer(
         (OneHotEncoder(sparse_output=False), ["sex"]), remainder="passthrough"

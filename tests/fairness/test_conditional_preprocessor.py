@@ -61,6 +61,7 @@ def test_a_few_numbers_get_a_support_and_all_else_is_conditional():
     assert not hasattr(wide, "support_")
 
 
+@pytest.mark.experiment
 def test_a_coupling_of_the_common_part_changes_fewer_cells(fitted):
     method = clone(WITHOUT_SEARCH).set_params(coupling="common")
     rows = PEOPLE[FEATURES]

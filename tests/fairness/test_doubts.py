@@ -83,6 +83,7 @@ def test_a_group_that_is_too_small_is_warned_of_once(groups):
         assert files == {__file__}
 
 
+@pytest.mark.experiment
 def test_who_sets_a_size_of_groups_has_seen_to_them():
     rows = people()
     rows.loc[:11, "sex"] = "a"

@@ -98,6 +98,7 @@ def test_auc_is_that_of_the_best_classifier():
     assert group_auc(X, groups, cv=2, random_state=0) == pytest.approx(0.74, abs=0.05)
 
 
+@pytest.mark.experiment
 def test_auc_sees_what_no_linear_model_does():
     rng = np.random.default_rng(0)
     groups = rng.integers(2, size=600)
@@ -125,6 +126,7 @@ def test_auc_of_words_and_of_what_is_missing(frame):
         assert group_auc(typed, groups, cv=2, random_state=0) > 0.95
 
 
+@pytest.mark.experiment
 def test_auc_takes_folds_attributes_and_classifiers():
     rng = np.random.default_rng(0)
     both = rng.integers(2, size=(400, 2))

@@ -223,6 +223,7 @@ def test_one_column_has_the_averages_of_quantiles():
     assert fair.lower_bound_ == pytest.approx(value)
 
 
+@pytest.mark.experiment
 def test_sizes_of_supports():
     X, labels = shifted_groups((30, 40))
     assert fit(X, labels).support_.shape == (50, 2)
@@ -239,6 +240,7 @@ def test_sizes_of_supports():
     assert chosen.support_.shape == (60, 3) and len(np.unique(chosen.support_, axis=0)) <= 24
 
 
+@pytest.mark.experiment
 def test_units_do_not_matter_if_columns_are_scaled_and_offsets_never():
     X, labels = shifted_groups((30, 40))
     fair = fit(X, labels)

@@ -67,6 +67,7 @@ def test_a_repair_that_makes_groups_easier_to_find_is_not_made():
     assert forced.n_rows_changed_ > 1000
 
 
+@pytest.mark.experiment
 def test_groups_that_are_alike_share_a_map():
     """Of four groups two and two are alike: rows of either have the same images."""
     rng = np.random.default_rng(0)

@@ -11,6 +11,7 @@ import pytest
 from skdpot import DPSinkhornGenerator
 from skdpot.generative import ImageSketch, TableSketch, VectorSketch
 from skdpot.generative import _table as table_sketch
+from tests.quick import first_quick
 
 SCHEMA = {
     "age": range(18, 80),
@@ -39,7 +40,7 @@ def make_generator(epsilon=1.0, target="retired", **options):
 
 
 @pytest.mark.parametrize("target", ["retired", "job", None])
-@pytest.mark.parametrize("n_records", [1, 3, 400])
+@pytest.mark.parametrize("n_records", first_quick([1, 3, 400]))
 def test_odd_tables_have_reports(n_records, target):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -89,6 +90,7 @@ def test_associations_are_those_of_the_records(target):
     assert found["a", "b"][0] > 0.25 and found["a", "c"][0] < 0.02
 
 
+@pytest.mark.experiment
 def test_noise_alone_makes_hardly_an_association():
     """Independent columns: of what noise makes of the distances, most is taken off again."""
     fits, schema = [], dict.fromkeys("abc", range(4))

@@ -7,6 +7,7 @@ import pytest
 from skdpot import DPSinkhornGenerator, PrivacyLedger
 from skdpot.generative import TableSketch
 from tests.oracles.sketch import transcript_of
+from tests.quick import first_quick
 
 DAYS = ("2020-01-01", "2020-03-31")
 SCHEMA = {
@@ -98,6 +99,7 @@ def test_rules_hold_in_every_row_that_is_drawn(fitted, order):
         assert drawn["start"].between(0, 5).all() and drawn["sex"].eq("M").all()
 
 
+@pytest.mark.experiment
 def test_without_rules_they_do_not_hold_and_rules_are_read_for_each_sample(fitted):
     ruled = make("end >= start").fit(make_table())
     assert ruled.sample(200).eval("end >= start").all()
@@ -260,7 +262,7 @@ def fit_pregnancies(**params):
     return generator, "pregnant == 'no' or (sex == 'f' and 14 <= age <= 50)"
 
 
-@pytest.mark.parametrize("target", [None, "pregnant"])
+@pytest.mark.parametrize("target", first_quick(["pregnant", None]))
 def test_rules_keep_the_shares_of_columns(target):
     """Rows drawn anew as a whole would lose half of the pregnant, and some of the men."""
     generator, rule = fit_pregnancies(target=target)

@@ -9,6 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
 
 from skdpot import DPSinkhornGenerator
 from skdpot.generative import CosineEncoder, ImageSketch
@@ -71,6 +72,7 @@ def test_grounds_are_dark_and_fine_structure_is_as_strong_as_in_records(bars):
     assert 0.5 < fine_power(X).sum() / len(X) / (fine_power(records).sum() / len(records)) < 2
 
 
+@pytest.mark.experiment
 def test_bright_images_have_no_more_noise_than_the_same_in_negative(bars):
     X, y = make_bars()
     dark, bright = (
@@ -181,3 +183,16 @@ def test_releases_of_images_do_not_depend_on_the_type_of_their_numbers(kind):
     one, other = (generator._fitted.sketch.mixture for generator in fitted)
     np.testing.assert_array_equal(one.means, other.means)
     np.testing.assert_array_equal(one.factors, other.factors)
+
+
+@pytest.mark.experiment
+@pytest.mark.parametrize("encoder", ["dct", "pose"])
+def test_seeded_images_are_the_same_however_many_threads_there_are(encoder):
+    images, found = np.random.default_rng(0).random((400, 28 * 28)) ** 4, []
+    for n_threads in (1, 2):
+        with threadpool_limits(n_threads):
+            generator = DPSinkhornGenerator(
+                50.0, image_shape=(28, 28), model=ImageSketch(encoder), random_state=3
+            ).fit(images)
+            found.append(generator.sample(100))
+    np.testing.assert_array_equal(*found)

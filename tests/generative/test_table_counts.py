@@ -345,6 +345,7 @@ def test_sampled_tables_have_the_parity(columns, target):
     assert (rows["y"] == len(columns) % 2).mean() > 0.85
 
 
+@pytest.mark.experiment
 def test_a_target_of_noise_is_not_found_in_samples():
     """Classes of the same distribution have noise of their own, which would tell them apart."""
     rng = np.random.default_rng(0)
@@ -363,6 +364,7 @@ def test_a_target_of_noise_is_not_found_in_samples():
     assert roc_auc_score(target[2000:], scores) < 0.535
 
 
+@pytest.mark.experiment
 def test_components_of_a_parity_are_as_frequent_as_chance_makes_them(tmp_path):
     """Trees find no parity in a table in which chance favours nothing."""
     schema = {f"x{j}": [0, 1] for j in range(COLUMNS)} | {"y": [0, 1]}

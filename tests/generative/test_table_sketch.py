@@ -7,10 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from skdpot import DPSinkhornGenerator
 from skdpot.generative import TableSketch
 from skdpot.generative import _draws as draws
+from skdpot.generative import _mixture as mixture
 from skdpot.generative._counts import cut_cells, empty_tails
 from skdpot.generative._draws import sample_units
 from skdpot.generative._mixture import fit_mixture, fit_table, pool_classes
@@ -588,3 +590,33 @@ def test_no_sample_has_what_has_no_weight():
     weights = np.tile([[0.5, 0.5, 0.0], [0.0, 0.3, 0.7]], (1500, 1))
     entries = draws.draw_entries(weights, rows, np.random.RandomState(0), evenly=True)
     assert (weights[rows, entries] > 0).all()
+
+
+# Threads
+# -------
+
+
+def most_threads():
+    # PyTorch, if a test has imported it since, has a pool of its own, which fits do not use.
+    return max(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+
+
+def fit_a_table(rng):
+    schema = {"age": range(0, 9), "job": range(0, 9)}
+    records = rng.integers(0, 9, (300, 2)).astype(float)
+    model = TableSketch(n_components=4, n_iter=20)
+    DPSinkhornGenerator(epsilon=4.0, schema=schema, model=model).fit(records)
+
+
+def test_the_fit_of_a_table_uses_one_thread(monkeypatch):
+    seen, softmax = [], mixture.softmax
+
+    def watched(*args):
+        seen.append(most_threads())
+        return softmax(*args)
+
+    monkeypatch.setattr(mixture, "softmax", watched)
+    with threadpool_limits(2):
+        fit_a_table(np.random.default_rng(0))
+    # The last call of a table's fit comes after its products of matrices.
+    assert seen and set(seen[:-2]) == {1}

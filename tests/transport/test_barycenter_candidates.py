@@ -227,6 +227,7 @@ def test_choices_are_near_the_relaxed_optimum(n_features):
     assert result.objective <= 1.08 * result.lower_bound
 
 
+@pytest.mark.experiment
 def test_relocation_does_not_need_an_assignment(monkeypatch):
     costs, candidates = random_problem(2, 60, 120, seed=5)
     with_assignment = barycenter(costs, [0.5, 0.5], 24, candidates=candidates)
