@@ -318,8 +318,9 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
                 "the constructor, as the target of a generator, or as sensitive_features."
             )
 
-        # A fit without y could fail where nothing is shown, after the charge.
-        if beside is None and get_tags(self).target_tags.required:
+        # A fit without y could fail where nothing is shown, after the charge. Where `classes` say
+        # whether it is needed, errors say more.
+        if beside is None and not hasattr(self, "classes") and get_tags(self).target_tags.required:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None. Pass "
                 "the target: fit(X, y). For a distance it is the group of every record."

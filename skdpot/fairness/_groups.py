@@ -111,6 +111,8 @@ def labels_of_columns(
             f"Found array with 0 feature(s) (shape={shape}) while a minimum of 1 is required."
         )
     columns = [columns] if np.ndim(columns) == 0 else list(columns)
+    if len(columns) > shape[1]:
+        raise ValueError("sensitive_features must name columns of X; give values of rows to fit.")
     # A name and a position may be of one column, and negative positions count from the end.
     positions = [position_of(column, table.names, "sensitive_features") for column in columns]
     if not positions or len(set(positions)) < len(positions):

@@ -214,6 +214,8 @@ def group_auc(
     """
     # Lists become arrays, so that rows can be taken.
     X = Table(X).X
+    if len(X.shape) != 2:
+        raise ValueError("X must be two-dimensional, and comes before sensitive_features.")
     groups = check_groups(X, sensitive_features, min_group_size)
     kept = np.flatnonzero(groups.codes >= 0)
     codes = groups.codes[kept]

@@ -305,7 +305,7 @@ def read_generator(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[s
     except Exception as error:
         raise ValueError(
             f"{where} is damaged, or not a file of a generator: {error}. Give a file that its "
-            "method save has written; parts of owners are opened by skdpot.parts.add_parts."
+            "method save has written."
         ) from error
     # In version 0.1 the header was an array.
     if "header" in members and "header.json" not in members:
@@ -318,10 +318,7 @@ def read_generator(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[s
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the header of {where} is not JSON: {error}") from error
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
-        raise ValueError(
-            f"{where} is not a file of a generator. Parts of owners, also those that were added "
-            "up, are opened by skdpot.parts.add_parts."
-        )
+        raise ValueError(f"{where} is not a file of a generator; parts are opened by add_parts.")
     if content.get("version") != _VERSION:
         raise ValueError(
             f"{where} has the version {content.get('version')!r}, and only version {_VERSION} can "

@@ -46,7 +46,7 @@ from skdpot.privacy.choices import SCORE_UNITS, in_units, random_blocks
 from skdpot.privacy.noise import make_source
 from skdpot.privacy.sensitivity import block_score_sensitivity
 from skdpot.releases import ChoiceRelease
-from skdpot.tables import person_codes, refuse_other_rows
+from skdpot.tables import person_codes, refuse_other_labels, refuse_other_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -407,6 +407,10 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         # It raises for n_jobs=0.
         effective_n_jobs(self.n_jobs)
         scorer = check_scoring(self.estimator, self.scoring)
+        # These find no label 1 among words, so that every candidate would fail after the charge.
+        of_one = ("f1", "precision", "recall", "jaccard", "average_precision")
+        if isinstance(self.scoring, str) and self.scoring in of_one and data.y is not None:
+            refuse_other_labels(data.y, (1,), f"y, where 1 is positive for scoring={self.scoring}")
         # Later changes of these objects must not change a release that is planned.
         scoring, cv = copy.deepcopy((self.scoring, self.cv))
         source = make_source(self.random_state)
