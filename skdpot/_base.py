@@ -325,13 +325,13 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
                 f"{type(self).__name__} requires y to be passed, but the target y is None. Pass "
                 "the target: fit(X, y). For a distance it is the group of every record."
             )
-        for each in (beside, *others):
-            named = each if isinstance(each, Mapping) else {_BESIDE: each}
-            refuse_other_rows(X, named)
 
         def steps() -> Any:
             with silence() if self.epsilon is not None else nullcontext():
                 # Values may be objects whose own code prints, warns or draws when it is asked.
+                for each in (beside, *others):
+                    named = each if isinstance(each, Mapping) else {_BESIDE: each}
+                    refuse_other_rows(X, named)
                 data = self._validate(X, beside, *others)
             plan = self._plan(data)
             warn_user(plan.refuse_useless(self._permit))
