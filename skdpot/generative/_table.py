@@ -628,7 +628,7 @@ def release_marginals(
             n_groups = number_of_groups(size, 1, 2 * strong_noise, most_groups)
             finer = group_cells(cleared, schema, n_groups, starts)
             # Rare categories are apart, too: of sparse tables, noise hides no more than they have.
-            for k in np.flatnonzero(blurred):
+            for k in np.flatnonzero(blurred).tolist():
                 if n_cells[k] <= most_groups:
                     finer[k] = np.arange(n_cells[k])
             lengths = [group.max() + 1 for group in finer]
