@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
-from skdpot.privacy.checks import to_display
+from skdpot.privacy.checks import refuse_other_order, refuse_other_rows, to_display
 from skdpot.tables import (
     Table,
     is_missing,
@@ -81,6 +81,7 @@ def split_attribute(
             f"{reader_name} needs the sensitive attribute of every row: name its columns of X "
             "by the parameter sensitive_features, or pass sensitive_features= beside X."
         )
+    refuse_other_rows(table.X, {"sensitive_features": beside})
     _refuse_other_types([beside], declared)
     labels = read_labels(beside, **how)
     if len(labels) != len(table):
@@ -110,6 +111,8 @@ def labels_of_columns(
             f"Found array with 0 feature(s) (shape={shape}) while a minimum of 1 is required."
         )
     columns = [columns] if np.ndim(columns) == 0 else list(columns)
+    if len(columns) > shape[1]:
+        raise ValueError("sensitive_features must name columns of X; give values of rows to fit.")
     # A name and a position may be of one column, and negative positions count from the end.
     positions = [position_of(column, table.names, "sensitive_features") for column in columns]
     if not positions or len(set(positions)) < len(positions):
@@ -564,6 +567,7 @@ def group_weights(weights: Any, sizes: np.ndarray, names: np.ndarray) -> np.ndar
                 f"fewer, got {len(weights)} keys."
             )
         weights = [weights[name] for name in names.tolist()]
+    refuse_other_order("weights", weights, names.tolist(), of="the groups")
     weights = np.asarray(weights, dtype=np.float64)
     if weights.shape != (len(sizes),):
         raise ValueError(

@@ -66,7 +66,7 @@ from skdpot.generative._records import (
 )
 from skdpot.privacy.charging import ExpectedError
 from skdpot.releases import SketchReleases
-from skdpot.tables import NOMINAL, Table, TableSchema, check_index, person_codes
+from skdpot.tables import NOMINAL, Table, TableSchema, person_codes, refuse_other_rows
 from skdpot.transport import nearest_distribution
 
 
@@ -115,7 +115,7 @@ class TableSketch(BaseEstimator):
         user = None
         if groups is not None:
             X, groups, user = taken_out(X, groups)
-            check_index(X, groups)
+            refuse_other_rows(X, {"groups": groups}, or_new=True)
         table = Table(X)
         space = read_space(estimator, table.container, apart=y is not None)
         space = replace(space, schema=space.schema.typed(table))
@@ -628,7 +628,7 @@ def release_marginals(
             n_groups = number_of_groups(size, 1, 2 * strong_noise, most_groups)
             finer = group_cells(cleared, schema, n_groups, starts)
             # Rare categories are apart, too: of sparse tables, noise hides no more than they have.
-            for k in np.flatnonzero(blurred):
+            for k in np.flatnonzero(blurred).tolist():
                 if n_cells[k] <= most_groups:
                     finer[k] = np.arange(n_cells[k])
             lengths = [group.max() + 1 for group in finer]

@@ -95,13 +95,6 @@ class UnitLayout:
             categories.append(np.where(declared, np.argmax(ones, axis=1), -1))
         return numbers, categories
 
-    def to_levels(self, numbers: np.ndarray) -> np.ndarray:
-        """Return numbers with ordinal ones moved to the nearest level."""
-        numbers = numbers.copy()
-        for j, levels in enumerate(self.levels):
-            numbers[:, j] = _nearest_level(numbers[:, j], levels)
-        return numbers
-
     def points(self, numbers: np.ndarray, categories: list[np.ndarray]) -> np.ndarray:
         """Return valid points, of numbers in [0, 1] and of categories of every block."""
         points = np.zeros((len(numbers), self.n_coordinates))
@@ -183,11 +176,6 @@ class HistogramRelease(NoisyRelease):
     def standard_deviation(self) -> float:
         """Return the deviation of the noise on a count of the sum of all parts."""
         return self._noise.standard_deviation * math.sqrt(self.n_parts)
-
-    @property
-    def released_shape(self) -> tuple[int, ...]:
-        """Return the shape of what is released."""
-        return self.n_groups, *self.shape
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return how far noise moves a group; its scale is the distance of two random points."""

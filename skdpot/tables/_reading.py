@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils.validation import column_or_1d
 
 from skdpot.privacy.checks import result_of, to_display
 from skdpot.tables._column import (
@@ -21,6 +22,7 @@ from skdpot.tables._column import (
     is_missing,
     numbers_of_dates,
     objects,
+    one_by_one,
 )
 from skdpot.tables._frames import (
     Table,
@@ -332,6 +334,8 @@ def read_codes(table: Table, columns: list[Column], missing: str) -> np.ndarray:
         if column.kind == NUMERIC:
             read.append(_finite_numbers(table, column, missing))
             continue
+        # Codes that were text in a fit and are numbers now would all be unknown.
+        refuse_other_labels(table.series(column.position), column.values, column.name)
         codes = column.codes(labels_of(table, column, missing))
         read.append(np.maximum(codes, -1).astype(np.float64))
     return np.column_stack(read)
@@ -347,6 +351,31 @@ def label_order(label: Any) -> tuple[int, str, Any]:
     if isinstance(label, tuple):
         return 3, "", tuple(label_order(part) for part in label)
     return 2, type(label).__name__, str(label)
+
+
+def public_labels(y: Any, if_missing: str) -> np.ndarray:
+    """Return labels or targets that are not private in one dimension; raise if some are missing.
+
+    Text beside numbers raises as well, since an array would make text of all. `if_missing` says why
+    none may be missing, and what to do.
+
+    Examples
+    --------
+    >>> from skdpot.tables import public_labels
+    >>> public_labels(["a", float("nan")], "leave out these rows.")
+    Traceback (most recent call last):
+    ValueError: Input y contains NaN or None: leave out these rows.
+    """
+    column = column_or_1d(y if hasattr(y, "dtype") else np.asarray(y, dtype=object), warn=True)
+    labels = one_by_one(column).tolist()
+    if any(map(is_missing, labels)):
+        raise ValueError(f"Input y contains NaN or None: {if_missing}")
+    if column.dtype == object and len({label_order(label)[:2] for label in labels}) > 1:
+        raise ValueError(
+            "the labels in y are of types that cannot be sorted together, such as 1 and '1'. Make "
+            "them all text."
+        )
+    return column_or_1d(y)
 
 
 def _number(value: Any, *others: type) -> float | None:
@@ -520,42 +549,37 @@ def _kind_of_type(dtype: Any) -> str:
     return NOMINAL if getattr(dtype, "kind", "f") in "OUSb" else NUMERIC
 
 
-def position_of(name: Any, names: list[Any], parameter: str) -> int:
-    """Return the position of a column, given its name or its position; or raise."""
-    unnamed = all(isinstance(known, Integral) for known in names)
+def position_of(column: Any, names: list[Any], parameter: str) -> int:
+    """Return the position of a column: that of its name if X has such a name, else its position.
+
+    Examples
+    --------
+    >>> from skdpot.tables import position_of
+    >>> position_of(1, [2, 1], "sensitive_features"), position_of(-1, ["a", "b"], "categories")
+    (1, 1)
+    """
     # True is an integer in Python, and is more likely meant as a mask.
-    is_number = isinstance(name, Integral) and not isinstance(name, bool)
-    if name in names and (isinstance(name, str) or (is_number and unnamed)):
-        return names.index(name)
-    # From the end, as in NumPy.
-    if is_number and -len(names) <= int(name) < len(names):
-        return int(name) % len(names)
-    listed = ", ".join(map(repr, names[:20])) + (", ..." * (len(names) > 20))
-    advice = ""
-    if isinstance(name, str) and unnamed:
-        advice = (
-            " X is no data frame with names of columns: use positions; or, in a pipeline, "
-            "set_output(transform='pandas')."
+    if isinstance(column, bool | np.bool_) or not isinstance(column, Integral | str):
+        raise ValueError(
+            f"{parameter} must be names or positions of columns of X, got {to_display(column)}."
         )
-    if isinstance(name, str) and any("__" in str(known) for known in names):
-        advice = " A ColumnTransformer prefixes names; set verbose_feature_names_out=False."
-    raise ValueError(
-        f"{parameter} names a column that X lacks. X has no column {to_display(name)}. Its columns "
-        f"are [{listed}].{advice}"
-    )
+    if column in names:
+        return names.index(column)
+    # From the end, as in NumPy.
+    if isinstance(column, Integral) and -len(names) <= int(column) < len(names):
+        return int(column) % len(names)
+    listed = ", ".join(map(repr, names[:20])) + (", ..." * (len(names) > 20))
+    text = f"{parameter} names a column that X lacks. X has no column {column!r}. "
+    text += f"Its columns are [{listed}]."
+    if isinstance(column, str) and names == list(range(len(names))):
+        text += " X is no data frame with names: use positions, or set_output(transform='pandas')."
+    elif isinstance(column, str) and any("__" in str(name) for name in names):
+        text += " A ColumnTransformer prefixes names; set verbose_feature_names_out=False."
+    raise ValueError(text)
 
 
 # People
 # ------
-
-
-def check_index(X: Any, groups: Any) -> None:
-    """Raise if pandas rows and their people have different indices."""
-    if hasattr(X, "iloc") and hasattr(groups, "iloc") and not X.index.equals(groups.index):
-        raise ValueError(
-            "groups has another index than X, or another order: reindex it like X, or pass "
-            "groups.to_numpy() if it is in the order of the rows."
-        )
 
 
 def person_codes(

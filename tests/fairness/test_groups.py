@@ -97,7 +97,7 @@ def test_days_are_labels_whatever_holds_them():
         (FRAME, 4, None, "X has no column 4. Its columns are"),
         (FRAME, ["sex", 0], None, "one column of X, or several different ones"),
         (FRAME, [], None, "one column of X, or several different ones"),
-        (FRAME, True, None, "X has no column True"),
+        (FRAME, True, None, "must be names or positions"),
         (FRAME, "hole", None, "contains NaN"),
         (FRAME, None, ["f", "m", None] * 2, "contains NaN"),
         (FRAME, None, [1.0, np.inf, 2.0] * 2, "contains infinity"),

@@ -27,9 +27,9 @@ def random_records(layout, n, rng, undeclared=0.2):
     numbers = np.round(rng.random((n, layout.n_numbers)) * 4) / 4
     smooth = np.array(layout.levels) == 0
     numbers[:, smooth] = rng.random((n, smooth.sum()))
-    numbers = layout.to_levels(numbers)
     categories = [rng.integers(0, k, n) for k in layout.blocks]
     V = layout.points(numbers, categories)
+    V[:, : layout.n_numbers] = layout.read(V)[0]
     for block in layout.block_slices:
         V[rng.random(n) < undeclared, block] = 0.0
     return V
