@@ -63,10 +63,9 @@ def check_bounds(
     except (TypeError, ValueError) as error:
         raise ValueError(message) from error
     with np.errstate(all="ignore"):
-        widths = high - low
-    # In units of these widths, numbers must not overflow.
-    tiny = np.finfo(np.float64).tiny
-    if not ((np.abs([low, high]) <= LARGEST_BOUND).all() and (widths >= tiny).all()):
+        # In units of these widths, numbers must not overflow.
+        is_wide = high - low >= np.finfo(np.float64).tiny
+    if not ((np.abs([low, high]) <= LARGEST_BOUND).all() and is_wide.all()):
         raise ValueError(message)
     return low, high
 
