@@ -104,11 +104,6 @@ class UnitLayout:
         ends = np.cumsum([self.n_numbers, *self.blocks]).tolist()
         return [slice(start, end) for start, end in zip(ends[:-1], ends[1:], strict=True)]
 
-    @cached_property
-    def binary(self) -> np.ndarray:
-        """Return which numbers have two levels."""
-        return np.array([count == 2 for count in self.levels], dtype=bool)
-
     @property
     def random_distance(self) -> float:
         """Return the mean squared distance of two points drawn uniformly and independently.
@@ -134,13 +129,6 @@ class UnitLayout:
             declared = (ones | zeros).all(axis=1) & (ones.sum(axis=1) == 1)
             categories.append(np.where(declared, np.argmax(ones, axis=1), -1))
         return numbers, categories
-
-    def to_levels(self, numbers: np.ndarray) -> np.ndarray:
-        """Return numbers with ordinal ones moved to the nearest level."""
-        numbers = numbers.copy()
-        for j, levels in enumerate(self.levels):
-            numbers[:, j] = _nearest_level(numbers[:, j], levels)
-        return numbers
 
     def points(self, numbers: np.ndarray, categories: list[np.ndarray]) -> np.ndarray:
         """Return valid points, of numbers in [0, 1] and of categories of every block."""
@@ -223,11 +211,6 @@ class HistogramRelease(NoisyRelease):
     def standard_deviation(self) -> float:
         """Return the deviation of the noise on a count of the sum of all parts."""
         return self._noise.standard_deviation * math.sqrt(self.n_parts)
-
-    @property
-    def released_shape(self) -> tuple[int, ...]:
-        """Return the shape of what is released."""
-        return self.n_groups, *self.shape
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return how far noise moves a group; its scale is the distance of two random points."""
