@@ -633,7 +633,8 @@ def schema_from(
     """Return a schema of a private table, found with noise. The ledger is charged first.
 
     What a column may hold is read from its type alone: numbers, truth values, dates (to the day)
-    and labels. Columns of Python objects have numbers or labels, whichever more of are found.
+    and labels. Columns of categories or Python objects have numbers or labels, whichever more of
+    are found.
     Bounds enclose the magnitudes, between powers of two and one and a half times them, that many
     records have, and the scale suits them. Categories are labels that many records have; all
     others are read as ``"other"``, or as missing where noise explains them. Values are declared to
@@ -661,7 +662,7 @@ def schema_from(
     -------
     dict
         For `schema` of :class:`~skdpot.DPSinkhornGenerator`. You may publish and change it. A
-        warning names columns of which nothing was found.
+        column of which nothing was found has bounds of 2**51, or ``"other"`` alone.
 
     Raises
     ------

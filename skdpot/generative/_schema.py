@@ -162,7 +162,7 @@ def _numeric(column: Column, found: np.ndarray, in_cells: np.ndarray, is_whole: 
     upper = np.abs(_ENDS[found]) >= max(-low, high) / 32
     if column.unit is not None:
         # Years have four digits.
-        low, high = max(low, column.low), min(high, column.high)
+        low, high = min(max(low, column.low), column.high - 1), min(high, column.high)
     elif 2 * in_cells[upper].sum() < in_cells.sum():
         # Most numbers but 0 are crowded near it.
         scale = LOG
