@@ -45,6 +45,10 @@ def kernel(function=None, **options):
     if function is None:
         return lambda function: kernel(function, **options)
     compiled = njit(**_OPTIONS, **options)(function)
+    if compiled is function:
+        # NUMBA_DISABLE_JIT is set: nothing is compiled, and nothing need be.
+        function.signatures = [None]
+        return function
     # Neither beside the source nor in the user's own folder for caches may there be room: then
     # every process compiles for itself. In a folder for all users they could run each other's code.
     with suppress(RuntimeError):

@@ -121,3 +121,21 @@ def test_a_first_sample_of_few_users_compiles_nothing(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert not done.stderr
+
+
+@pytest.mark.experiment
+def test_without_a_compiler_the_interpreter_does_all():
+    program = (
+        "import numpy as np\n"
+        "from skdpot import WassersteinProjectionSampler\n"
+        "sampler = WassersteinProjectionSampler(1.0, input_points=np.eye(3), random_state=0)\n"
+        "print(sampler.fit_transform(np.eye(3)).tolist())"
+    )
+    found = {
+        flag: subprocess.run(
+            [sys.executable, "-c", program], env=os.environ | {"NUMBA_DISABLE_JIT": flag},
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for flag in "01"
+    }  # fmt: skip
+    assert found["0"] == found["1"]
