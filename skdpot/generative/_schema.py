@@ -1,15 +1,12 @@
-"""Schemas that are found with noise, where only the types of columns are known.
+"""Schemas of which only the types of columns are known: what is counted, and what counts show.
 
-One release has noisy counts of all columns. What is declared follows from it alone. Proof:
-:ref:`proof-found-schemas`.
+The release of the counts is `SchemaReleases`. Proof: :ref:`proof-found-schemas`.
 """
 
 import math
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,15 +15,9 @@ from sklearn.utils.validation import validate_data
 from skdpot import tables
 from skdpot.generative import _records
 from skdpot.generative._counts import clear_cells, n_beyond
-from skdpot.generative._records import PrivateRecords, SketchBudget, SketchSeries, TableSpace
-from skdpot.privacy.charging import ExpectedError
-from skdpot.privacy.sensitivity import cell_count_sensitivity
-from skdpot.releases import SketchReleases, label_threshold
+from skdpot.generative._records import PrivateRecords, TableSpace
 from skdpot.tables import LOG, NUMERIC, Column, Table
 
-# The share of the budget, in units of 1 / noise**2, that finds a schema: the noise of what is left
-# is larger by 5 %.
-SCHEMA_SHARE = 0.1
 # The category of labels that few records have.
 OTHER = "other"
 # Numbers are counted in cells that begin with these, up to the largest integers of a schema: two
@@ -103,7 +94,7 @@ def _numbers_and_labels(column: Column, values: np.ndarray) -> tuple[np.ndarray,
     return tables.private_codes(Table(numbers[:, None]), Column("", NUMERIC, position=0)), labels
 
 
-def _count(numbers: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, list]:
+def count_column(numbers: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, list]:
     """Return how many values are missing, are numbers in each cell, or are a label; and the labels.
 
     Cells of whole numbers come first. A record counts once at most.
@@ -133,7 +124,7 @@ def _clear_range(counts: np.ndarray, deviation: float) -> np.ndarray:
     return np.arange(first, last + 1)
 
 
-def _found_column(
+def found_column(
     column: Column, counts: np.ndarray, labels: list, size: float, noise: tuple[float, int]
 ) -> Column:
     """Return what the noisy counts of a column show that it holds."""
@@ -175,82 +166,3 @@ def _numeric(column: Column, found: np.ndarray, in_cells: np.ndarray, is_whole: 
         column.name, NUMERIC, column.missing, low=low, high=high, integer=is_whole,
         scale=scale, unit=column.unit,
     )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class SchemaReleases(SketchSeries):
-    """The release of a schema, and then of the sketch of a table with it: public.
-
-    `plan_sketch` returns the releases of the sketch, for its declaration and its share of the
-    budget; it is None where the schema is all that is released.
-    """
-
-    space: TableSpace
-    budget: SketchBudget
-    plan_sketch: Callable[[TableSpace, SketchBudget], Any] | None
-
-    label = "a schema that is found with noise"
-
-    def releases(self, source: Any) -> SketchReleases:
-        """Return the release of the counts; if there is a sketch, its share is kept for it."""
-        kept = {} if self.plan_sketch is None else {"sketch": 1 - SCHEMA_SHARE}
-        shares, budget = {"schema": SCHEMA_SHARE} | kept, self.budget
-        return SketchReleases(budget.noise_multiplier, shares, budget.neighbouring, source)
-
-    @property
-    def sensitivity(self) -> Callable[..., float]:
-        """Return that of the counts: a record is in one of each column, and in that of all."""
-        return partial(cell_count_sensitivity, n_tables=1 + len(self.space.schema.columns))
-
-    @property
-    def noise(self) -> tuple[float, int]:
-        """Return the standard deviation of a count, and the least noisy count of a category."""
-        deviation = self.releases(None).standard_deviation("schema", self.sensitivity)
-        n_columns = len(self.space.schema.columns)
-        return deviation, label_threshold(deviation, n_columns, self.budget.failure)
-
-    def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
-        deviation, threshold = self.noise
-        # Of so many records with one label, 97 of 100 noisy counts reach the threshold.
-        needed = {"number": CLEAR_DEVIATIONS * deviation, "category": threshold + 2 * deviation}
-        return tuple(
-            ExpectedError(f"records that a {what} needs to be found", n, n_records)
-            for what, n in needed.items()
-        )
-
-    def run(self, records: Any, source: Any) -> Any:
-        """Return the declaration of what was found, or the sketch of the table with it."""
-        schema = self.space.schema
-        counted = [_count(numbers, labels) for numbers, labels in records.values]
-        exact = [np.array([records.n_read]), *(counts for counts, _ in counted)]
-        ends = np.cumsum([len(counts) for counts in exact])[:-1]
-        noisy = self.releases(source).run("schema", np.concatenate(exact), self.sensitivity)
-        (size,), *released = np.split(noisy, ends)
-        columns = [
-            _found_column(column, counts, labels, size, self.noise)
-            for column, counts, (_, labels) in zip(schema.columns, released, counted, strict=True)
-        ]
-        schema = replace(schema, columns=tuple(columns))
-        space = replace(self.space, schema=schema, is_open=False)
-        if self.plan_sketch is None:
-            return space.declaration
-        # Rounded up by more than the error of the root and of the quotient.
-        multiplier = self.budget.noise_multiplier / math.sqrt(1 - SCHEMA_SHARE) * (1 + 2.0**-40)
-        sketch = self.plan_sketch(space, replace(self.budget, noise_multiplier=multiplier))
-        read = zip(columns, records.values, strict=True)
-        values = [pair[0] if column.kind == NUMERIC else pair[1] for column, pair in read]
-        units, _ = schema.units_and_problems(values)
-        kept = units[(units >= 0).all(axis=1)]
-        return sketch.run(PrivateRecords(space, kept, len(units)), source)
-
-
-def plan_schema(space: TableSpace, budget: SketchBudget, plan_sketch: Callable) -> SchemaReleases:
-    """Return the releases of a schema and of a sketch, or raise; no record is looked at."""
-    # With a tenth of delta for labels, thresholds are only some percent higher than with all of it.
-    failure = budget.delta / 10
-    # With less noise, no release of a sketch exceeds the range of numbers.
-    max_multiplier = 2.0**20
-    if not failure or budget.noise_multiplier > max_multiplier:
-        raise ValueError("epsilon or delta is too small for schema='auto': declare the schema.")
-    counts = _records.sketch_budget(budget.epsilon, budget.delta - failure, budget.neighbouring)
-    return SchemaReleases(space, replace(counts, delta=budget.delta, failure=failure), plan_sketch)

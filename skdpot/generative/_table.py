@@ -16,16 +16,16 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, validate_parameters
-from skdpot.generative import _counts, _records
+from skdpot.generative import _counts, _records, _schema
 from skdpot.generative._counts import LEAST_NOISE, cut_cells, expected_errors, noise_of_counts
 from skdpot.generative._draws import ReleasedTable
 from skdpot.generative._factors import choose_pairs
 from skdpot.generative._mixture import fit_table
 from skdpot.generative._records import PrivateRecords, SketchBudget, SketchSeries, TableSpace
-from skdpot.generative._schema import is_auto, open_space, plan_schema, read_open
 from skdpot.privacy.charging import ExpectedError
-from skdpot.releases import SketchReleases
-from skdpot.tables import Table, TableSchema, check_index, person_codes
+from skdpot.privacy.sensitivity import cell_count_sensitivity
+from skdpot.releases import SketchReleases, label_threshold
+from skdpot.tables import NUMERIC, Table, TableSchema, check_index, person_codes
 from skdpot.transport import nearest_distribution
 
 
@@ -71,8 +71,8 @@ class TableSketch(BaseEstimator):
         groups: Any = None,
     ) -> PrivateRecords:  # fmt: skip
         """Return a private table, or raise; with `groups`, that of their people."""
-        if is_auto(estimator):
-            return read_open(estimator, X, y, reset=reset)
+        if _schema.is_auto(estimator):
+            return _schema.read_open(estimator, X, y, reset=reset)
         user = None
         if groups is not None:
             X, groups, user = _records.taken_out(X, groups)
@@ -92,8 +92,8 @@ class TableSketch(BaseEstimator):
 
     def _unseen(self, estimator: Any, columns: Any, *, by_person: bool = False) -> PrivateRecords:
         """Return no records of the declared table, or raise."""
-        if is_auto(estimator):
-            return PrivateRecords(open_space(estimator, columns), np.empty((0, 0)), 0)
+        if _schema.is_auto(estimator):
+            return PrivateRecords(_schema.open_space(estimator, columns), np.empty((0, 0)), 0)
         space = _records.read_space(estimator, "array", apart=estimator.classes is not None)
         if by_person:
             space = space.by_person("user")
@@ -249,6 +249,91 @@ class TableReleases(SketchSeries):
         # Parities are counted by bits, which have no weights; and of halves that a release finds.
         parities = apart and self.space.user is None and not self.n_parts
         return {"parities": parities, "totals": totals, "by_cell": bool(self.n_parts)}
+
+
+# The share of the budget, in units of 1 / noise**2, that finds a schema: the noise of what is left
+# is larger by 5 %.
+SCHEMA_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class SchemaReleases(SketchSeries):
+    """The release of a schema, and then of the sketch of a table with it: public.
+
+    `plan_sketch` returns the releases of the sketch, for its declaration and its share of the
+    budget; it is None where the schema is all that is released.
+    """
+
+    space: TableSpace
+    budget: SketchBudget
+    plan_sketch: Callable[[TableSpace, SketchBudget], Any] | None
+
+    label = "a schema that is found with noise"
+
+    def releases(self, source: Any) -> SketchReleases:
+        """Return the release of the counts; if there is a sketch, its share is kept for it."""
+        kept = {} if self.plan_sketch is None else {"sketch": 1 - SCHEMA_SHARE}
+        shares, budget = {"schema": SCHEMA_SHARE} | kept, self.budget
+        return SketchReleases(budget.noise_multiplier, shares, budget.neighbouring, source)
+
+    @property
+    def sensitivity(self) -> Callable[..., float]:
+        """Return that of the counts: a record is in one of each column, and in that of all."""
+        return partial(cell_count_sensitivity, n_tables=1 + len(self.space.schema.columns))
+
+    @property
+    def noise(self) -> tuple[float, int]:
+        """Return the standard deviation of a count, and the least noisy count of a category."""
+        deviation = self.releases(None).standard_deviation("schema", self.sensitivity)
+        n_columns = len(self.space.schema.columns)
+        return deviation, label_threshold(deviation, n_columns, self.budget.failure)
+
+    def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
+        deviation, threshold = self.noise
+        # Of so many records with one label, 97 of 100 noisy counts reach the threshold.
+        clear = _schema.CLEAR_DEVIATIONS * deviation
+        needed = {"number": clear, "category": threshold + 2 * deviation}
+        return tuple(
+            ExpectedError(f"records that a {what} needs to be found", n, n_records)
+            for what, n in needed.items()
+        )
+
+    def run(self, records: Any, source: Any) -> Any:
+        """Return the declaration of what was found, or the sketch of the table with it."""
+        schema = self.space.schema
+        counted = [_schema.count_column(numbers, labels) for numbers, labels in records.values]
+        exact = [np.array([records.n_read]), *(counts for counts, _ in counted)]
+        ends = np.cumsum([len(counts) for counts in exact])[:-1]
+        noisy = self.releases(source).run("schema", np.concatenate(exact), self.sensitivity)
+        (size,), *released = np.split(noisy, ends)
+        columns = [
+            _schema.found_column(column, counts, labels, size, self.noise)
+            for column, counts, (_, labels) in zip(schema.columns, released, counted, strict=True)
+        ]
+        schema = replace(schema, columns=tuple(columns))
+        space = replace(self.space, schema=schema, is_open=False)
+        if self.plan_sketch is None:
+            return space.declaration
+        # Rounded up by more than the error of the root and of the quotient.
+        multiplier = self.budget.noise_multiplier / math.sqrt(1 - SCHEMA_SHARE) * (1 + 2.0**-40)
+        sketch = self.plan_sketch(space, replace(self.budget, noise_multiplier=multiplier))
+        read = zip(columns, records.values, strict=True)
+        values = [pair[0] if column.kind == NUMERIC else pair[1] for column, pair in read]
+        units, _ = schema.units_and_problems(values)
+        kept = units[(units >= 0).all(axis=1)]
+        return sketch.run(PrivateRecords(space, kept, len(units)), source)
+
+
+def plan_schema(space: TableSpace, budget: SketchBudget, plan_sketch: Callable) -> SchemaReleases:
+    """Return the releases of a schema and of a sketch, or raise; no record is looked at."""
+    # With a tenth of delta for labels, thresholds are only some percent higher than with all of it.
+    failure = budget.delta / 10
+    # With less noise, no release of a sketch exceeds the range of numbers.
+    max_multiplier = 2.0**20
+    if not failure or budget.noise_multiplier > max_multiplier:
+        raise ValueError("epsilon or delta is too small for schema='auto': declare the schema.")
+    counts = _records.sketch_budget(budget.epsilon, budget.delta - failure, budget.neighbouring)
+    return SchemaReleases(space, replace(counts, delta=budget.delta, failure=failure), plan_sketch)
 
 
 class SumsOfParts:
