@@ -7,6 +7,7 @@ parity of several columns is a parent of the last of them: the product of the si
 Only releases are fitted: nothing here is private, and nothing costs budget.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
@@ -24,7 +25,9 @@ _TINY = 1e-300
 _CLASS = -1
 
 
-def choose_pairs(signs: np.ndarray, deviation: float, upper: np.ndarray) -> list[tuple[int, int]]:
+def choose_pairs(
+    signs: np.ndarray, deviation: float, upper: np.ndarray, coarse: np.ndarray | float = 0.0
+) -> list[tuple[int, int]]:
     """Return the pairs of columns that clearly depend on each other, at most 3 for every 2 columns.
 
     Parameters
@@ -35,6 +38,8 @@ def choose_pairs(signs: np.ndarray, deviation: float, upper: np.ndarray) -> list
         Of the noise of these means.
     upper : ndarray of shape (n_columns,)
         The share of the upper half of each column.
+    coarse : ndarray of shape (n_pairs,), default=0.0
+        Of `coarse_dependence`.
 
     Examples
     --------
@@ -49,12 +54,33 @@ def choose_pairs(signs: np.ndarray, deviation: float, upper: np.ndarray) -> list
     spreads = np.sqrt(np.maximum(1 - means**2, min_spread))
     correlations = np.abs(signs - means[a] * means[b]) / (spreads[a] * spreads[b])
     # What a mixture loses, and noise of so many pairs does not explain.
-    least, false_alarms, most_for_each = 0.2, 0.05, 1.5
+    least, min_coarse, false_alarms, most_for_each = 0.2, 0.1, 0.05, 1.5
     clear = ndtri(1 - false_alarms / len(pairs))
     is_strong = correlations > np.maximum(least, clear * deviation / (spreads[a] * spreads[b]))
-    order = np.argsort(-np.where(is_strong, correlations, 0.0), kind="stable")
-    n_chosen = min(int(is_strong.sum()), int(most_for_each * len(upper)))
+    strengths = np.maximum(np.where(is_strong, correlations, 0.0), coarse * (coarse > min_coarse))
+    order = np.argsort(-strengths, kind="stable")
+    n_chosen = min(np.count_nonzero(strengths), int(most_for_each * len(upper)))
     return sorted(pairs[i] for i in order[:n_chosen].tolist())
+
+
+def coarse_dependence(
+    pairs: Sequence[np.ndarray], shares: Sequence[np.ndarray], n_records: float, deviation: float
+) -> np.ndarray:
+    """Return the distance of each pair of columns from independence that noise does not explain.
+
+    It is the total variation of the released counts of groups with these shares, in all classes
+    together, less the mean of what noise and chance make of it and three standard deviations.
+    """
+    found, errors = [], 3.0
+    # Of the absolute value of a standard normal number.
+    mean, spread = math.sqrt(2 / math.pi), math.sqrt(1 - 2 / math.pi)
+    for pair, (rows, columns) in zip(pairs, combinations(shares, 2), strict=True):
+        counts = pair.reshape(len(rows), len(columns), -1)
+        expected = n_records * np.outer(rows, columns)
+        noise = np.sqrt(counts.shape[2] * deviation**2 + expected)
+        by_chance = mean * noise.sum() + errors * spread * np.linalg.norm(noise)
+        found.append((np.abs(counts.sum(axis=2) - expected).sum() - by_chance) / 2 / n_records)
+    return np.array(found)
 
 
 def fine_groups(shares: np.ndarray, group: np.ndarray) -> np.ndarray:
@@ -172,8 +198,10 @@ def pair_target(
     guess = np.zeros(counts.shape)
     np.add.at(guess, (coarse[0][:, None], coarse[1]), fine)
     differences, noise = observed - guess, (deviation / n_records) ** 2 + guess / n_records
-    excess = _counts.excess_over_noise(differences**2, noise, 2.0)
-    likely = guess + differences * excess / (excess + noise)
+    # What differences exceed the noise by, less two standard errors, is in proportion to the guess.
+    excess = np.sum(differences**2 - noise) - 2 * math.sqrt(2 * np.sum(noise**2))
+    spreads = max(excess, 0.0) * guess
+    likely = guess + differences * spreads / (spreads + noise)
     likely = nearest_distribution(likely.ravel()).reshape(guess.shape)
     ratios = likely / np.maximum(guess, _TINY)
     # No pair is impossible.
@@ -236,8 +264,9 @@ def fit_factors(
     for (a, b), target in targets.items():
         strengths[a] += _dependence(target, margins[a], margins[b])
     order = np.argsort(-strengths, kind="stable").tolist()
-    # Noise of this sample is smaller than that of releases.
-    n_rows, rng = 2**13, np.random.RandomState(0)
+    # Noise of this sample is smaller than that of releases. Large tables need more rows.
+    largest = max((target.size for target in targets.values()), default=0)
+    n_rows, rng = int(np.clip(largest, 2**13, 2**15)), np.random.RandomState(0)
     rows = np.searchsorted(np.cumsum(weights), (np.arange(n_rows) + 0.5) / n_rows * weights.sum())
     rows = np.minimum(rows, len(weights) - 1)
     is_of_class = model["classes"] == np.arange(schema.n_classes)[:, None]

@@ -19,13 +19,13 @@ from skdpot._sklearn_compat import Interval, validate_parameters
 from skdpot.generative import _counts, _records, _schema
 from skdpot.generative._counts import LEAST_NOISE, cut_cells, expected_errors, noise_of_counts
 from skdpot.generative._draws import ReleasedTable
-from skdpot.generative._factors import choose_pairs
+from skdpot.generative._factors import choose_pairs, coarse_dependence
 from skdpot.generative._mixture import fit_table
 from skdpot.generative._records import PrivateRecords, SketchBudget, SketchSeries, TableSpace
 from skdpot.privacy.charging import ExpectedError
 from skdpot.privacy.sensitivity import cell_count_sensitivity
 from skdpot.releases import SketchReleases, label_threshold
-from skdpot.tables import NUMERIC, Table, TableSchema, check_index, person_codes
+from skdpot.tables import NOMINAL, NUMERIC, Table, TableSchema, check_index, person_codes
 from skdpot.transport import nearest_distribution
 
 
@@ -663,16 +663,26 @@ def release_marginals(
         sensitivity = _counts.tables_sensitivity(len(exact_sums), signed=True)
         signs = releases.run("signs", exact_sums, sensitivity) / size
         sign_noise = releases.standard_deviation("signs", sensitivity) / size
-        upper_shares = [
-            half @ nearest_distribution(mass / size)
-            for half, mass in zip(halves, masses, strict=True)
+        shares = [nearest_distribution(mass / size) for mass in masses]
+        upper_shares = [half @ share for half, share in zip(halves, shares, strict=True)]
+        # Groups blur categories, which have no order, and whose halves have no meaning.
+        blurred = [
+            schema.columns[j].kind == NOMINAL and n > len(mass)
+            for j, n, mass in zip(features, n_cells, masses, strict=True)
         ]
-        strong = choose_pairs(signs, sign_noise, np.array(upper_shares))
+        coarse = coarse_dependence(pairs, shares, size, pair_noise)
+        coarse *= [any(pair) for pair in combinations(blurred, 2)]
+        strong = choose_pairs(signs, sign_noise, np.array(upper_shares), coarse)
         if strong:
             # They are counted again, in finer groups and in all classes together.
             strong_noise = _counts.noise_of_tables(releases, "strong", len(strong))
-            n_groups = _counts.number_of_groups(size, 1, 2 * strong_noise, 256)
+            most_groups = 256
+            n_groups = _counts.number_of_groups(size, 1, 2 * strong_noise, most_groups)
             finer = _counts.group_cells(cleared, schema, n_groups, starts)
+            # Rare categories are apart, too: of sparse tables, noise hides no more than they have.
+            for k in np.flatnonzero(blurred):
+                if n_cells[k] <= most_groups:
+                    finer[k] = np.arange(n_cells[k])
             lengths = [group.max() + 1 for group in finer]
             exact = [
                 np.bincount(

@@ -10,6 +10,7 @@ from skdpot.generative import _counts as counts_of_tables
 from skdpot.generative._factors import (
     _fitted_factors,
     choose_pairs,
+    coarse_dependence,
     draw_codes,
     normal_table,
     pair_target,
@@ -41,6 +42,35 @@ def test_noise_is_seldom_taken_for_a_strong_pair(rng, n_columns):
     strong = deviation * rng.normal(size=n_pairs)
     strong[0] += 10 * deviation
     assert (0, 1) in choose_pairs(strong, deviation, upper)
+
+
+@pytest.mark.parametrize("n_records", [0, 300, 30_000])
+def test_noise_is_seldom_taken_for_dependence_of_categories(rng, n_records):
+    shares, deviation, found = np.full(20, 1 / 20), 20.0, []
+    for _ in range(200):
+        table = rng.multinomial(n_records, np.outer(shares, shares).ravel())
+        noisy, size = table + deviation * rng.normal(size=400), max(n_records, 1)
+        found += coarse_dependence([noisy], [shares, shares], size, deviation).tolist()
+    assert np.mean(np.array(found) > 0) < 0.05
+    table = n_records * (0.5 * np.diag(shares) + 0.5 * np.outer(shares, shares)).ravel()
+    (strong,) = coarse_dependence([table], [shares, shares], max(n_records, 1), deviation)
+    # Half of the mass is on the diagonal, where a twentieth of it would be by chance.
+    assert (strong > 0.3) == (n_records == 30_000)
+
+
+@pytest.mark.experiment
+def test_many_categories_that_go_together_stay_together(rng):
+    names = [f"{k:03}" for k in range(120)]
+    origin = rng.choice(120, 60_000, p=rng.dirichlet(np.ones(120)))
+    # Seven of ten have the partner of their category.
+    partner = np.where(rng.uniform(size=60_000) < 0.7, (origin * 7) % 120, rng.permuted(origin))
+    table = pd.DataFrame({"day": rng.integers(0, 7, 60_000), "a": origin, "b": partner})
+    table[["a", "b"]] = np.array(names)[table[["a", "b"]]]
+    schema = {"day": range(7), "a": names, "b": names}
+    generator = DPSinkhornGenerator(1.0, 1e-6, schema=schema, random_state=0).fit(table)
+    sampled = generator.sample(60_000)
+    kept = (sampled["a"].astype(int) * 7 % 120 == sampled["b"].astype(int)).mean()
+    assert kept > 0.6
 
 
 @pytest.mark.parametrize("ordered", [False, True])

@@ -56,7 +56,7 @@ MODULES = [
     *(
         f"skdpot/privacy/{name}.py"
         for name in (
-            "noise choices sensitivity random charging ledger records filters accounting events"
+            "noise choices sensitivity charging ledger records filters accounting events"
         ).split()
     ),
     "skdpot/releases",
