@@ -28,18 +28,10 @@ from skdpot.generative import (
     training_of,
     unseen_points,
 )
+from skdpot.privacy import events as ev
 from skdpot.privacy.accounting import epsilon_of
 from skdpot.privacy.charging import NoGuaranteeWarning, PrivacyGuarantee, ReleasePlan, relation_of
 from skdpot.privacy.checks import check_count, check_delta, check_positive
-from skdpot.privacy.events import (
-    CentredGaussianDpEvent,
-    DpEvent,
-    GaussianDpEvent,
-    PlannedDpEvent,
-    PoissonSampledDpEvent,
-    SelfComposedDpEvent,
-    check_event,
-)
 from skdpot.privacy.noise import GaussianMechanism, NoiseSource, make_source
 from skdpot.privacy.sensitivity import clipped_gradient_sensitivity, clipped_sum_sensitivity
 from skdpot.releases import ReleaseSeries
@@ -98,8 +90,8 @@ def published_epsilon(
     >>> round(sound_epsilon(1.5, 1e-5, **printed))
     846
     """
-    query = PoissonSampledDpEvent(sampling_rate, GaussianDpEvent(noise_scale))
-    check_event(query)
+    query = ev.PoissonSampledDpEvent(sampling_rate, ev.GaussianDpEvent(noise_scale))
+    ev.check_event(query)
     # As the paper counts: every point of every step is a query of its own.
     n_queries = check_count("batch_size", batch_size) * check_count("steps", steps)
     # The orders among which accountants of the paper's time took the best.
@@ -268,16 +260,16 @@ class GradientSteps(ReleaseSeries):
         return float(self.training.parameters.sampling_rate)
 
     @property
-    def event(self) -> DpEvent | None:
+    def event(self) -> ev.DpEvent | None:
         """Return the event to be charged; None without a guarantee."""
         if not self.guaranteed:
             return None
-        noise = CentredGaussianDpEvent if self.gradient == "per_record" else GaussianDpEvent
-        step: DpEvent = noise(self.noise_multiplier)
+        noise = ev.CentredGaussianDpEvent if self.gradient == "per_record" else ev.GaussianDpEvent
+        step: ev.DpEvent = noise(self.noise_multiplier)
         # Samples of all records are no samples: their price needs no search over orders.
         if self.sampling_rate < 1:
-            step = PoissonSampledDpEvent(self.sampling_rate, step)
-        return PlannedDpEvent(SelfComposedDpEvent(step, self.n_steps), self.delta)
+            step = ev.PoissonSampledDpEvent(self.sampling_rate, step)
+        return ev.PlannedDpEvent(ev.SelfComposedDpEvent(step, self.n_steps), self.delta)
 
     def epsilon_after(self, n_steps: int) -> float:
         """Return the epsilon of the first steps."""
