@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_array, has_fit_parameter, validate_data
 from tqdm.auto import tqdm
 
@@ -31,7 +32,14 @@ from skdpot.privacy.charging import (
     is_budget_accountant,
     permit_of_process,
 )
-from skdpot.privacy.checks import redact_errors, silence, to_display, without_sizes
+from skdpot.privacy.checks import (
+    redact_errors,
+    refuse_other_order,
+    refuse_other_rows,
+    silence,
+    to_display,
+    without_sizes,
+)
 
 # Seconds between two looks at the clock.
 _PAUSE = 1.0
@@ -149,35 +157,6 @@ def validate_private_data(
     return checked
 
 
-def refuse_other_order(
-    name: str, table: Any, names: Any, axis: str = "index", *, words: bool = False
-) -> None:
-    """Raise if a frame or series has the names of X in another order.
-
-    It is matched with X by position. Other names say nothing about the order. With `words`, other
-    names of text are refused as well.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from skdpot._base import refuse_other_order
-    >>> refuse_other_order("bounds", pd.Series({"b": 1.0, "a": 2.0}), ["a", "b"])
-    Traceback (most recent call last):
-    ValueError: bounds has the names of X in another order, and is read by position. Put ...
-    """
-    # Lists have a method index, and frames of polars have no index.
-    if not (hasattr(table, "iloc") or (axis == "columns" and hasattr(table, "columns"))):
-        return
-    # Other names, or none, say nothing about the order.
-    labels, names = list(getattr(table, axis, ())), list(names)
-    others = words and bool(names) and all(isinstance(each, str) for each in labels + names)
-    if labels != names and (others or set(labels) == set(names)):
-        raise ValueError(
-            f"{name} has {'other names than X, or the same' if others else 'the names of X'} in "
-            "another order, and is read by position. Put it in the order of X, as by reindex."
-        )
-
-
 def refuse_bounds_in_other_order(bounds: Any, names: Any) -> None:
     """Raise if bounds are series with the names of X in another order."""
     for end in bounds if isinstance(bounds, list | tuple) else ():
@@ -219,6 +198,10 @@ LOST_GROUPS = (
     "sklearn.set_config(enable_metadata_routing=True), and set_fit_request(groups=True) of the "
     "estimator."
 )
+
+
+# What errors call a vector whose parameter `_fit` does not know.
+_BESIDE = "sensitive_features, y or groups"
 
 
 class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
@@ -335,9 +318,20 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
                 "the constructor, as the target of a generator, or as sensitive_features."
             )
 
+        # A fit without y could fail where nothing is shown, after the charge. Where `classes` say
+        # whether it is needed, errors say more.
+        if beside is None and not hasattr(self, "classes") and get_tags(self).target_tags.required:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None. Pass "
+                "the target: fit(X, y). For a distance it is the group of every record."
+            )
+
         def steps() -> Any:
             with silence() if self.epsilon is not None else nullcontext():
                 # Values may be objects whose own code prints, warns or draws when it is asked.
+                for each in (beside, *others):
+                    named = each if isinstance(each, Mapping) else {_BESIDE: each}
+                    refuse_other_rows(X, named)
                 data = self._validate(X, beside, *others)
             plan = self._plan(data)
             warn_user(plan.refuse_useless(self._permit))

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.stats import sem, wasserstein_distance
 from sklearn.utils.validation import check_is_fitted
 
-from skdpot.tables import Table
+from skdpot.tables import Table, is_missing, names_of, refuse_other_order, refuse_other_rows
 
 __all__ = ["FrontierDisplay", "GroupDistributionDisplay", "LedgerDisplay", "SampleGridDisplay"]
 
@@ -431,6 +431,9 @@ class GroupDistributionDisplay:
         ValueError
             If the numbers of columns or rows differ.
         """
+        refuse_other_rows(before, {"after": after, "sensitive_features": sensitive_features})
+        names = names_of(before, "columns")
+        refuse_other_order("after", after, names, of="the rows before", axis="columns")
         # Each with its own type: numbers of a frame beside words must not become text.
         columns = _columns_of(before)
         if feature_names is None:
@@ -522,7 +525,13 @@ def _columns_of(table: Any) -> list[np.ndarray]:
 
 def _labels(sensitive_features: Any) -> np.ndarray:
     """Return a label for each row; labels of several attributes are joined."""
-    columns = [map(str, column.tolist()) for column in _columns_of(sensitive_features)]
+    if not hasattr(sensitive_features, "shape"):
+        # An array would make text of what is missing among words.
+        sensitive_features = np.asarray(sensitive_features, dtype=object)
+    values = [column.tolist() for column in _columns_of(sensitive_features)]
+    if any(is_missing(value) for column in values for value in column):
+        raise ValueError("sensitive_features contains NaN or None. Leave out these rows.")
+    columns = [map(str, column) for column in values]
     return np.array([", ".join(row) for row in zip(*columns, strict=True)])
 
 

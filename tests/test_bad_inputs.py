@@ -5,8 +5,10 @@ it advises. Nothing is charged to any ledger. Files of the rooms look deeper at 
 """
 
 import re
+import tempfile
 import traceback
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -38,8 +40,10 @@ from skdpot import (
     release_files,
     wasserstein_projection,
 )
-from skdpot.fairness import DeclaredGroups, FreeSupport, metrics
+from skdpot.display import GroupDistributionDisplay
+from skdpot.fairness import CandidateSupport, DeclaredGroups, FreeSupport, metrics
 from skdpot.generative import TableSketch
+from skdpot.parts import Agreement, add_parts, make_part
 from skdpot.privacy import LedgerError, PureDpEvent
 from skdpot.published import (
     BarycenterOwner,
@@ -48,6 +52,7 @@ from skdpot.published import (
     SinkhornGradientGenerator,
     barycenter_rounds,
 )
+from skdpot.tables import read_table_file
 
 DRAWN = np.random.default_rng(0)
 
@@ -210,6 +215,29 @@ def parity_scorer():
     return metrics.make_fairness_scorer(metrics.ks_between_groups, sensitive_features="sex")
 
 
+# Parts of owners, and files
+# --------------------------
+
+AGREEMENT = Agreement(
+    PrivateSinkhornDistance(bounds=(0, 1), mechanism="histogram", groups=["a", "b"]),
+    2, 4000, ["north", "south"],
+)  # fmt: skip
+
+
+def part_of(owner):
+    path = Path(tempfile.mkdtemp()) / f"{owner}.part"
+    of_owner = PrivacyLedger(1.0)
+    return make_part(
+        AGREEMENT, owner, np.tile(X, (50, 1)), list(GROUP) * 50, ledger=of_owner, path=path
+    )
+
+
+def written(text):
+    path = Path(tempfile.mkdtemp()) / "table.csv"
+    path.write_text(text)
+    return path
+
+
 COST = np.array([[0.0, 1.0], [1.0, 0.0]])
 HALVES = np.array([0.5, 0.5])
 OWN = "Leave out the rows .* or fill them with a number that is public"
@@ -273,7 +301,13 @@ MISTAKES = {
          "there is no record of group 'b' in y", "take folds with all of them: StratifiedKFold"),
         ("bounds as a pair for each feature",
          lambda book: distance(book(), bounds=[(5, 6), (0, 1)]).fit(X, GROUP),
-         r"must be a pair \(low, high\)", r"becomes such bounds by zip\(\*pairs\)"),
+         r"must be a pair \(low, high\)", r"becomes such bounds by tuple\(zip\(\*pairs\)\)"),
+        ("bounds as a list of pairs that could be either",
+         lambda book: distance(book(), bounds=[(5, 30), (9, 40)]).fit(X, GROUP),
+         r"must be a pair \(low, high\)", r"becomes such bounds by tuple\(zip\(\*pairs\)\)"),
+        ("a single feature in one dimension",
+         lambda book: distance(book()).fit(X[:, 0], GROUP),
+         "one row per record or user", r"array.reshape\(-1, 1\) if it is a single feature"),
         ("no bounds", lambda book: distance(book(), bounds=None).fit(X, GROUP),
          "bounds must be declared", r"\(low, high\), each a number or one number per feature"),
         ("text", lambda book: distance(book()).fit(TEXT.astype(str), GROUP),
@@ -281,7 +315,7 @@ MISTAKES = {
         ("a sparse matrix", lambda book: distance(book()).fit(sparse.csr_array(X), GROUP),
          "Sparse data was passed", r"Use '.toarray\(\)'"),
         ("no groups", lambda book: distance(book()).fit(X),
-         "the target y is None", "Give the group of every record as y"),
+         "the target y is None", "For a distance it is the group of every record"),
         ("the name of a column", lambda book: distance(book()).fit(X, "year"),
          "got a single string", "pass the values of this column, and X without it"),
         ("one group", lambda book: distance(book()).fit(X, ["a"] * 40),
@@ -300,7 +334,7 @@ MISTAKES = {
         ("a ledger of another relation",
          lambda book: distance(book(neighbouring="add_remove")).fit(X, GROUP),
          "PrivateSinkhornDistance, public labels: .* the ledger is for 'add_remove'",
-         r"Use a PrivacyLedger\(neighbouring='replace_one'\)\."),
+         r"Use a PrivacyLedger\(neighbouring='replace_one'\)\. .*own part of their budget"),
     ],
     private_ot_cost: [
         ("samples of two spaces",
@@ -331,6 +365,9 @@ MISTAKES = {
          "got a single string", "or name it in the constructor, .* as sensitive_features"),
         ("a column that there is not", lambda book: repair(sensitive_features="gender").fit(PEOPLE),
          "has no column 'gender'", "Its columns are"),
+        ("the values of a column for its name",
+         lambda book: repair(sensitive_features=SEX).fit(PEOPLE),
+         "must name columns of X", "give values of rows to fit"),
         ("no attribute", lambda book: repair(sensitive_features=None).fit(NUMBERS),
          "needs the sensitive attribute of every row", "pass sensitive_features= beside X"),
         ("a group of one", lambda book: repair().fit(PEOPLE.assign(sex=np.where(FIRST, "x", SEX))),
@@ -420,6 +457,8 @@ MISTAKES = {
          "is declared numeric, and has values that are not numbers", "dates have dates as bounds"),
         ("a target that is no column", lambda book: of_tables(book(), target="job").fit(TABLE),
          "got 'job'", "must be a column of the schema"),
+        ("a target without a schema", lambda book: of_vectors(book(), target="city").fit(TABLE),
+         "target is declared, but VectorSketch", "declare schema={column: ...}"),
         ("a table without a schema", lambda book: of_vectors(book()).fit(TABLE),
          "X holds text", "for a table declare schema="),
         ("labels without classes", lambda book: of_vectors(book()).fit(X, GROUP),
@@ -446,6 +485,9 @@ MISTAKES = {
         ("a condition that no record meets", lambda book: people().sample(5, given={"age": 200}),
          "column 'age' is not declared to hold 200", "A condition is a value, a list of values"),
         ("no fit", lambda book: of_tables(book()).sample(5), *FITTED_FIRST),
+        ("parts that were added up",
+         lambda book: DPSinkhornGenerator.load(part_of("north")),
+         "is not a file of a generator", "parts are opened by add_parts"),
         ("another file", lambda book: DPSinkhornGenerator.load(__file__),
          "not a file of a generator", "Give a file that its method save has written"),
     ],
@@ -489,6 +531,9 @@ MISTAKES = {
         ("an error as score in [0, 1]",
          lambda book: search(book(), scoring="neg_mean_squared_error").fit(RECORDS, LABELS),
          "all candidates would score the same", r"Choose a range such as \(-1, 0\)"),
+        ("words beside a score of the label 1",
+         lambda book: search(book(), scoring="f1").fit(RECORDS, np.where(LABELS, "yes", "no")),
+         "1 is positive for scoring=f1", "text where numbers .* are declared.*convert"),
         ("more blocks than records", lambda book: search(book(), n_blocks=100).fit(RECORDS, LABELS),
          "cannot be made of n_samples=200", "Choose fewer blocks, or a smaller cv"),
         ("scores of candidates", lambda book: search(book()).cv_results_,
@@ -527,6 +572,8 @@ MISTAKES = {
          "got 0: of a lower one", "a finite order >= 1"),
     ],
     metrics.group_auc: [
+        ("arguments in another order", lambda book: metrics.group_auc(SEX, NUMBERS),
+         "X must be two-dimensional", "comes before sensitive_features"),
         ("no attribute", lambda book: metrics.group_auc(NUMBERS, None),
          r"got an object of shape \(\)",
          "must have one label, or one row of labels, for every row"),
@@ -536,7 +583,7 @@ MISTAKES = {
     metrics.make_fairness_scorer: [
         ("no attribute",
          lambda book: parity_scorer()(Ridge().fit(NUMBERS, WAGE), NUMBERS, WAGE),
-         "sensitive_features names no column", "X has no column .sex.. Its columns are"),
+         "sensitive_features names a column that X lacks", "has no column .sex.. Its columns are"),
     ],
     optimal_base_measure: [
         ("a vector of costs", lambda book: optimal_base_measure([1.0, 2.0], 1.0),
@@ -567,6 +614,23 @@ MISTAKES = {
     BarycenterOwner: [
         ("no matrix", lambda book: BarycenterOwner([1.0]), "points must be", "a non-empty matrix"),
     ],
+    make_part: [
+        ("arguments in another order",
+         lambda book: make_part(X, "north", "agreement", ledger=book(), path="north.part"),
+         "agreement must be an Agreement", "got ndarray"),
+        ("no owner",
+         lambda book: make_part(AGREEMENT, "west", X, GROUP, ledger=book(), path="west.part"),
+         "'west' is no owner of this agreement", "its owners are .'north', 'south'"),
+    ],
+    add_parts: [
+        ("the part of one owner", lambda book: add_parts([part_of("north")]),
+         r"Missing are \['south'\], and there more than once are none", "one part of each owner"),
+    ],
+    read_table_file: [
+        ("a quotation mark that is not closed",
+         lambda book: read_table_file(written('x,note\n1,fine\n1,"open\n1,fine\n'), []),
+         "cannot be read as a CSV file", "A quotation mark is not closed"),
+    ],
     barycenter_rounds: [
         ("no candidates",
          lambda book: barycenter_rounds(None, 2, 1, n_features=1, method="dual"),
@@ -579,6 +643,137 @@ ROWS = [
     for of, rows in MISTAKES.items()
     for what, do, wrong, remedy in rows
 ]
+
+
+# Kinds of mistakes, at all entry points
+# --------------------------------------
+
+AGES = pd.DataFrame(X, columns=["age", "hours"])
+FEATURES = PEOPLE.drop(columns="sex")
+NETWORK_FRAME = pd.DataFrame(UTILITIES, list("abcdef"), ["x", "y", "z"])
+
+# What the user does with rows beside others, whose index has the same labels in another order.
+BESIDE_ROWS = {
+    "distance": lambda book, turned: distance(book()).fit(AGES, turned(GROUP)),
+    "repair, attribute": lambda book, turned: private_repair(book(), sensitive_features=None).fit(
+        NUMBERS, sensitive_features=turned(SEX)
+    ),
+    "repair, new rows": lambda book, turned: fitted_repair().transform(
+        NUMBERS, sensitive_features=turned(SEX)
+    ),
+    "repair, labels": lambda book, turned: repair().repair(PEOPLE, turned(HIRED)),
+    "regressor, attribute": lambda book, turned: private_regressor(
+        book(), sensitive_features=None
+    ).fit(NUMBERS, WAGE, sensitive_features=turned(SEX)),
+    "regressor, targets": lambda book, turned: private_regressor(book()).fit(
+        NUMBERS_AND_SEX, turned(WAGE)
+    ),
+    "regressor, weights": lambda book, turned: regressor().fit(
+        NUMBERS_AND_SEX, WAGE, sample_weight=turned(np.ones(60))
+    ),
+    "regressor, new rows": lambda book, turned: fitted_regressor().predict(
+        NUMBERS, sensitive_features=turned(SEX)
+    ),
+    "regressor, score": lambda book, turned: fitted_regressor().score(
+        NUMBERS, turned(WAGE), sensitive_features=SEX
+    ),
+    "classifier": lambda book, turned: classifier(GaussianNB()).fit(
+        NUMBERS_AND_SEX, turned(WAGE > 0)
+    ),
+    "generator, labels": lambda book, turned: of_vectors(book(), classes=["a", "b"]).fit(
+        AGES, turned(GROUP)
+    ),
+    "generator, people": lambda book, turned: of_tables(book()).fit(
+        TABLE, groups=turned(np.arange(60))
+    ),
+    "search, labels": lambda book, turned: search(book()).fit(
+        pd.DataFrame(RECORDS), turned(LABELS)
+    ),
+    "distances of groups": lambda book, turned: metrics.ks_between_groups(
+        pd.Series(WAGE), sensitive_features=turned(SEX)
+    ),
+    "AUC of the group": lambda book, turned: metrics.group_auc(NUMBERS, turned(SEX)),
+    "a plot": lambda book, turned: GroupDistributionDisplay.from_predictions(
+        NUMBERS, NUMBERS, sensitive_features=turned(SEX)
+    ),
+}  # fmt: skip
+
+# What the user does with a value whose names are in another order, or are others.
+NAMED = {
+    "weights": lambda book, named: private_repair(book(), weights=named([0.5, 0.5], "fm")),
+    "weights of predictions": lambda book, named: private_regressor(
+        book(), weights=named([0.5, 0.5], "fm")
+    ),
+    "node_budgets": lambda book, named: allocation(
+        book(), protect="node", node_budgets=(1.0, named([0.1, 1.0, 1.0], "xyz"))
+    ),
+    "target_bounds": lambda book, named: allocation(
+        book(), target_bounds=named([[0, 5]] * 6, "abcdef")
+    ),
+    "adjacency": lambda book, named: allocation(book(), adjacency=named(UTILITIES, "abcdef")),
+    "input_points": lambda book, named: sampler(book(), input_points=named(PLACES, PLACE_NAMES)),
+    "base_measure": lambda book, named: sampler(
+        book(), base_measure=named([0.1, 0.2, 0.3], PLACE_NAMES)
+    ),
+    "base_measure of outputs": lambda book, named: sampler(
+        book(), output_points=pd.DataFrame(PLACES, list("abc")),
+        base_measure=named([0.1, 0.2, 0.3], "abc"),
+    ),
+    "cost_matrix of outputs": lambda book, named: sampler(
+        book(), output_points=named(PLACES, "abc"), input_points=None,
+        cost_matrix=pd.DataFrame(PLACES @ PLACES.T, PLACE_NAMES, list("abc")),
+    ),
+    "bounds": lambda book, named: distance(book(), bounds=(0, named([1, 2], ["age", "hours"]))),
+    "min_group_size": lambda book, named: distance(
+        book(), groups=["a", "b"], min_group_size=named([1, 9], "ab")
+    ),
+    "candidates": lambda book, named: repair(
+        method=CandidateSupport(named(FEATURES[:9].to_numpy(), list(FEATURES), 1))
+    ),
+}  # fmt: skip
+PLACE_NAMES = list(NAMED_VISITS)
+# What the user does with labels, of which the first is missing.
+LABELS_OF = {
+    "distance": lambda book, labels: distance(book()).fit(X, labels(GROUP)),
+    "attribute of a repair": lambda book, labels: repair(sensitive_features=None).fit(
+        NUMBERS, sensitive_features=labels(SEX)
+    ),
+    "labels of a repair": lambda book, labels: repair().repair(PEOPLE, labels(SEX)),
+    "classifier": lambda book, labels: classifier(GaussianNB()).fit(NUMBERS_AND_SEX, labels(SEX)),
+    "metrics": lambda book, labels: metrics.ks_between_groups(
+        WAGE, sensitive_features=labels(SEX)
+    ),
+    "a plot": lambda book, labels: GroupDistributionDisplay.from_predictions(
+        WAGE, WAGE, sensitive_features=labels(SEX)
+    ),
+}  # fmt: skip
+# What the user does with columns, by their names.
+INTEGERS = {
+    "attribute of a repair": lambda X, of: repair(sensitive_features=of["sex"]).fit_transform(X),
+    "attribute of a regressor": lambda X, of: regressor(
+        sensitive_features=of["sex"], random_state=0
+    ).fit(X.drop(columns=of["city"]), WAGE).predict(X.drop(columns=of["city"])),
+    "attribute of a scorer": lambda X, of: metrics.make_fairness_scorer(
+        metrics.ks_between_groups, sensitive_features=of["city"]
+    )(regressor(sensitive_features=[of["sex"], of["city"]], random_state=0).fit(X, WAGE), X, WAGE),
+    "conditional_on": lambda X, of: repair(
+        sensitive_features=of["sex"], method="conditional", conditional_on=of["income"]
+    ).fit_transform(X),
+    "categorical_features": lambda X, of: repair(
+        sensitive_features=of["sex"], categorical_features=[of["city"]],
+        categories={of["city"]: ["Rome", "Oslo", "Bonn"]},
+    ).fit_transform(X),
+    "bounds": lambda X, of: private_repair(
+        None, sensitive_features=of["sex"], random_state=0, epsilon=50.0,
+        bounds={of["income"]: (0, 60), of["age"]: range(18, 81)},
+        categories={of["city"]: ["Oslo", "Rome"]},
+    ).fit_transform(X),
+}  # fmt: skip
+ROWS_OF = {
+    PrivateADMMTransport: (NETWORK_FRAME,), WassersteinProjectionSampler: (NAMED_VISITS,),
+    PrivateSinkhornDistance: (AGES, GROUP), FairBarycenterPreprocessor: (PEOPLE,),
+    FairBarycenterRegressor: (NUMBERS_AND_SEX, WAGE),
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -603,6 +798,75 @@ def test_a_mistake_is_named_with_its_remedy(do, wrong, remedy, book):
     shown = "".join(traceback.format_exception(caught.value, limit=0))
     assert re.search(wrong, shown, re.DOTALL)
     assert re.search(remedy, shown, re.DOTALL)
+
+
+@pytest.mark.parametrize("of", BESIDE_ROWS)
+def test_rows_in_another_order_than_those_of_X_are_refused(of, book):
+    with pytest.raises(ValueError, match="has another index than X, or another order: reindex"):
+        BESIDE_ROWS[of](book, lambda values: pd.Series(np.asarray(values))[::-1])
+
+
+@pytest.mark.parametrize("mistake", ["order", "others"])
+@pytest.mark.parametrize("of", NAMED)
+def test_names_in_another_order_and_other_names_are_refused(of, mistake, book):
+    def named(values, names, axis=0):
+        labels = [f"{name}!" for name in names] if mistake == "others" else list(names)[::-1]
+        return pd.DataFrame(values).squeeze().set_axis(labels, axis=axis)
+
+    model = NAMED[of](book, named)
+    with pytest.raises(ValueError, match=f"{of.partition(' ')[0]} has (the|other) names"):
+        model.fit(*ROWS_OF[type(model)])
+
+
+@pytest.mark.parametrize("missing", [np.nan, None, pd.NA], ids=str)
+@pytest.mark.parametrize("of", LABELS_OF)
+def test_missing_labels_are_refused_in_lists_and_series(of, missing, book):
+    for convert in (list, pd.Series, lambda y: pd.Series(y, dtype="string")):
+        with pytest.raises(ValueError, match="contains NaN or None"):
+            LABELS_OF[of](book, lambda y, to=convert: to([missing, *map(str, list(y)[1:])]))
+
+
+@pytest.mark.parametrize("of", ["distance", "labels of a repair", "classifier"])
+def test_numbers_beside_equal_text_are_refused(of, book):
+    with pytest.raises(ValueError, match="such as 1 and '1'"):
+        LABELS_OF[of](book, lambda y: [1, "1"] * (len(y) // 2))
+
+
+def test_codes_that_were_text_in_the_fit_are_refused_as_numbers():
+    codes = PEOPLE.assign(city=np.where(PEOPLE["city"] == "Oslo", "1", "2"))
+    fair = repair().fit(codes)
+    with pytest.raises(ValueError, match="column 'city' has text where .* or the other way round"):
+        fair.transform(codes.astype({"city": int}))
+
+
+@pytest.mark.parametrize("places", [PLACES[:, ::-1], [[2.0, 0.5], [0.5, 1.0], [0.0, 0.0]]])
+def test_latitudes_beyond_the_poles_are_refused(places, book):
+    with pytest.raises(ValueError, match="latitudes above pi / 2.* by numpy.radians"):
+        sampler(book(), input_points=places, metric="haversine").fit(VISITS)
+
+
+@pytest.mark.parametrize("of", INTEGERS)
+def test_integers_are_names_where_a_frame_has_such_names(of):
+    names = {"age": 2, "income": 3, "sex": 1, "city": 0}
+    by_name = INTEGERS[of](PEOPLE, {name: name for name in names})
+    by_number = INTEGERS[of](PEOPLE.rename(columns=names), names)
+    np.testing.assert_array_equal(np.asarray(by_number), np.asarray(by_name))
+
+
+def test_rows_with_other_labels_are_read_by_position():
+    costs = [
+        distance(None, random_state=0).fit(AGES, pd.Series(GROUP, labels)).distance_
+        for labels in (range(40), range(39, -1, -1)[::-1], range(40, 80), list(GROUP))
+    ]
+    assert len(set(costs)) == 1
+
+
+def test_group_sizes_of_a_preview_are_found_by_name():
+    of_two = distance(None, groups=["a", "b"], min_group_size=[5, 35])
+    by_name = of_two.preview(60, 2, group_sizes={"b": 50, "a": 10})
+    assert str(by_name) == str(of_two.preview(60, 2, group_sizes=[10, 50]))
+    with pytest.raises(ValueError, match="one number for each of the 2 groups"):
+        of_two.preview(60, 2, group_sizes={"b": 50, "c": 10})
 
 
 def test_every_estimator_has_rows():

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from skdpot import _base
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
-from skdpot.privacy.checks import to_display
+from skdpot.privacy.checks import names_of, refuse_other_order, to_display
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.noise import NoiseSource, make_source
 from skdpot.privacy.sensitivity import PROTECTED
@@ -117,15 +117,18 @@ def read_network(
     return network
 
 
-def check_order(X: Any, **tables: Any) -> None:
-    """Raise if frames have the names of X in another order."""
-    if not hasattr(X, "columns"):
-        return
-    targets, sources = getattr(X, "index", ()), X.columns
-    for name, table in tables.items():
-        # Frames are matched by position; a silent mismatch would give nodes the bounds of others.
-        _base.refuse_other_order(name, table, sources if name == "source_bounds" else targets)
-        _base.refuse_other_order(name, table, sources, "columns")
+def check_order(estimator: Any, X: Any, source_utilities: Any) -> None:
+    """Raise if what is given for nodes or for edges has their names in another order."""
+    targets, sources = names_of(X), names_of(X, "columns")
+    refuse_other_order("target_bounds", estimator.target_bounds, targets)
+    refuse_other_order("source_bounds", estimator.source_bounds, sources)
+    budgets = estimator.node_budgets if isinstance(estimator.node_budgets, tuple | list) else ()
+    for part, names in zip(budgets, (targets, sources), strict=False):
+        refuse_other_order("node_budgets", part, names)
+    edges = {name: getattr(estimator, name) for name in ("adjacency", "utility_scale")}
+    for name, matrix in (edges | {"source_utilities": source_utilities}).items():
+        refuse_other_order(name, matrix, targets)
+        refuse_other_order(name, matrix, sources, axis="columns")
 
 
 def _default_edges(X: Any, private: bool) -> Any:
@@ -365,11 +368,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateE
 
     def _validate(self, X: Any, source_utilities: Any) -> Problem:
         self._load()
-        check_order(
-            X, adjacency=self.adjacency, utility_scale=self.utility_scale,
-            source_utilities=source_utilities, target_bounds=self.target_bounds,
-            source_bounds=self.source_bounds,
-        )  # fmt: skip
+        check_order(self, X, source_utilities)
         private = self.epsilon is not None
         instead = {
             "Input X contains NaN": (

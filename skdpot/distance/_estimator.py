@@ -14,14 +14,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+from sklearn.utils.validation import check_consistent_length, validate_data
 
 from skdpot._base import PrivateEstimator, count_columns, validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.distance._costs import BoxSpace, SchemaSpace
 from skdpot.distance._releases import CostSettings, CostsRelease, GridRelease, Released, make_grid
 from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
-from skdpot.privacy.checks import redact_errors, to_display
+from skdpot.privacy.checks import redact_errors, refuse_other_order, to_display
 from skdpot.privacy.noise import make_source
 from skdpot.tables import (
     as_numbers,
@@ -29,6 +29,7 @@ from skdpot.tables import (
     declared_labels,
     label_codes,
     one_by_one,
+    public_labels,
     read_columns,
     read_schema,
     refuse_other_labels,
@@ -129,8 +130,12 @@ def make_groups(
         )
     # Public labels may be looked at, and so may say which groups there are.
     if groups is None:
-        names, codes = _public_groups(column_or_1d(y, warn=True))
-        given = names[codes]
+        given = public_labels(
+            y,
+            "a record without a group cannot be compared. Remove it, or give these records their "
+            "own label.",
+        )
+        names, codes = np.unique(given, return_inverse=True)
     else:
         names, number = declared_labels(groups, "groups")
         given = one_by_one(y)
@@ -139,7 +144,7 @@ def make_groups(
         codes = label_codes(given, number)
     if len(names) < 2:
         raise ValueError(f"a distance needs two or more groups, got {len(names)}.")
-    declared = None if min_group_size is None else _check_sizes(min_group_size, len(names))
+    declared = None if min_group_size is None else _check_sizes(min_group_size, names.tolist())
     if labels == "private" and declared is not None:
         if sum(declared.tolist()) > len(X):
             raise ValueError(
@@ -161,11 +166,12 @@ def declared_groups(
 
     Without sizes, two groups or the declared ones have equally many records.
     """
-    if isinstance(group_sizes, Mapping):
-        names, group_sizes = list(group_sizes), list(group_sizes.values())
-    else:
-        given = group_sizes if groups is None else groups
-        names = list(range(2 if given is None else len(given))) if groups is None else groups
+    by_name = isinstance(group_sizes, Mapping)
+    numbers = range(2 if group_sizes is None else len(group_sizes))
+    names = list((group_sizes if by_name else numbers) if groups is None else groups)
+    refuse_other_order("group_sizes", group_sizes, names, of="the groups")
+    if by_name:
+        group_sizes = [group_sizes[name] for name in names] if set(names) == {*group_sizes} else []
     if group_sizes is None:
         group_sizes = np.diff(np.linspace(0, n_records, len(names) + 1).astype(np.int64))
     if len(group_sizes) != len(names) or sum(group_sizes) != n_records:
@@ -177,37 +183,20 @@ def declared_groups(
     # As objects: an array of numbers and texts would make all of them texts.
     names_of = np.asarray(names, dtype=object)[y]
     return make_groups(
-        y[:, None], names_of, groups=list(names), labels=labels, min_group_size=min_group_size,
+        y[:, None], names_of, groups=names, labels=labels, min_group_size=min_group_size,
     )  # fmt: skip
 
 
-def _public_groups(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the labels in y, and the number of each record's label."""
-    # NaN is not equal to itself, so it would be a group of its own for each record.
-    if any(label is None or label != label for label in one_by_one(y)):
-        raise ValueError(
-            "y contains NaN or None: a record without a group cannot be compared. Remove it, or "
-            "give these records their own label."
-        )
-    try:
-        names, codes = np.unique(y, return_inverse=True)
-    except TypeError as error:
-        raise ValueError(
-            "the labels in y are of types that cannot be sorted together. Make them all text, or "
-            "declare groups=."
-        ) from error
-    return names, codes
-
-
-def _check_sizes(min_group_size: Any, n_groups: int) -> np.ndarray:
+def _check_sizes(min_group_size: Any, names: list[Any]) -> np.ndarray:
+    refuse_other_order("min_group_size", min_group_size, names, of="the groups")
     sizes = np.asarray(min_group_size)
-    if sizes.dtype.kind not in "iu" or sizes.shape not in ((), (n_groups,)) or (sizes < 1).any():
+    if sizes.dtype.kind not in "iu" or sizes.shape not in ((), (len(names),)) or (sizes < 1).any():
         raise ValueError(
             "min_group_size must be a positive integer, or one for each of the "
-            f"{n_groups} groups, got {to_display(min_group_size)}."
+            f"{len(names)} groups, got {to_display(min_group_size)}."
         )
     # Sizes of any integer type are added without overflow.
-    return np.broadcast_to(sizes, n_groups)
+    return np.broadcast_to(sizes, len(names))
 
 
 def _check_public(made: LabelledGroups, given: np.ndarray, declared: np.ndarray | None) -> None:
@@ -312,11 +301,6 @@ class BaseTransportDistance(PrivateEstimator):
 
         Errors are raised here. No private value decides whether one is.
         """
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None. Give "
-                "the group of every record as y."
-            )
         # Space and points first: errors about declarations do not depend on y.
         space, points = self._points(X)
         made = make_groups(

@@ -10,16 +10,16 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
-from skdpot.privacy.checks import to_display
+from skdpot.privacy.checks import refuse_other_rows, to_display
 from skdpot.releases import group_weights
 from skdpot.tables import (
     Table,
     is_missing,
     label_codes,
     label_order,
-    no_such_column,
     objects,
     plain_values,
+    position_of,
     refuse_other_labels,
 )
 
@@ -81,6 +81,7 @@ def split_attribute(
             f"{reader_name} needs the sensitive attribute of every row: name its columns of X "
             "by the parameter sensitive_features, or pass sensitive_features= beside X."
         )
+    refuse_other_rows(table.X, {"sensitive_features": beside})
     _refuse_other_types([beside], declared)
     labels = read_labels(beside, **how)
     if len(labels) != len(table):
@@ -110,8 +111,10 @@ def labels_of_columns(
             f"Found array with 0 feature(s) (shape={shape}) while a minimum of 1 is required."
         )
     columns = [columns] if np.ndim(columns) == 0 else list(columns)
+    if len(columns) > shape[1]:
+        raise ValueError("sensitive_features must name columns of X; give values of rows to fit.")
     # A name and a position may be of one column, and negative positions count from the end.
-    positions = [_position(table, column) for column in columns]
+    positions = [position_of(column, table.names, "sensitive_features") for column in columns]
     if not positions or len(set(positions)) < len(positions):
         raise ValueError(
             "sensitive_features must name one column of X, or several different ones, got "
@@ -171,27 +174,6 @@ def is_unlabelled(label: Any) -> bool:
     [True, True, False, False]
     """
     return label is None or (isinstance(label, tuple) and any(part is None for part in label))
-
-
-def _position(table: Table, column: Any) -> int:
-    """Return the position of a column, given its name or its position."""
-    names = table.names
-    # True is an integer in Python, and is more likely meant as a mask.
-    if isinstance(column, bool | np.bool_) or not isinstance(column, Integral | str):
-        raise ValueError(
-            "sensitive_features must be names or positions of columns of X, got "
-            f"{to_display(column)}."
-        )
-    if isinstance(column, str) and column in names:
-        return names.index(column)
-    if isinstance(column, Integral) and -len(names) <= int(column) < len(names):
-        return int(column) % len(names)
-    if isinstance(column, str) and table.container == "array":
-        raise ValueError(
-            f"sensitive_features has the name {column!r}, and X is no data frame with names of "
-            "columns. Use positions; or, in a pipeline, set_output(transform='pandas')."
-        )
-    raise ValueError(f"sensitive_features names no column. {no_such_column(column, names)}")
 
 
 def _combined(

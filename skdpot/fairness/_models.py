@@ -27,12 +27,7 @@ from sklearn.utils import Bunch, check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import (
-    check_consistent_length,
-    check_is_fitted,
-    column_or_1d,
-    validate_data,
-)
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from skdpot._base import PrivateEstimator, warn_user
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context, metadata_at
@@ -56,10 +51,18 @@ from skdpot.fairness._predictions import (
 )
 from skdpot.fairness._repair import in_cells, open_plan, plan_of, progress_of
 from skdpot.privacy.charging import ExpectedError
-from skdpot.privacy.checks import redact_errors, result_of, silence
+from skdpot.privacy.checks import redact_errors, refuse_other_rows, result_of, silence
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases import VectorRelease, group_weights
-from skdpot.tables import Table, as_numbers, check_bounds, one_by_one, take_columns, take_rows
+from skdpot.tables import (
+    Table,
+    as_numbers,
+    check_bounds,
+    one_by_one,
+    public_labels,
+    take_columns,
+    take_rows,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,6 +221,7 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
 
     def _measured(self, metric, X, y, sample_weight, sensitive_features):
         """Return a metric of targets and predictions."""
+        refuse_other_rows(X, {"y": y, "sample_weight": sample_weight})
         predictions = self.predict(X, sensitive_features=sensitive_features)
         measure = partial(metric, y, predictions, sample_weight=sample_weight)
         return self._unquoted(measure, "y and sample_weight cannot be read as targets and weights.")
@@ -259,7 +263,7 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
 
     def _read_targets(self, y):
         """Return the targets of a fit without epsilon, or raise."""
-        return column_or_1d(y, warn=True)
+        return public_labels(y, "leave out these rows.")
 
     def _read(self, X, sensitive_features, fitted=None):
         """Return the columns that the estimator sees, and the label of each row."""
@@ -281,11 +285,6 @@ class FairModel(MetaEstimatorMixin, PrivateEstimator):
         if private:
             declared = self._check_private()
         policy = group_policy(self.groups)
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None. Pass "
-                "the target: fit(X, y)."
-            )
         X, labels = self._read(X, sensitive_features)
         redact_errors(lambda: check_consistent_length(X, y), "y cannot be read as targets.")
         if private:

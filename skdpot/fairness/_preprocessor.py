@@ -13,12 +13,7 @@ from joblib import effective_n_jobs
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import (
-    check_consistent_length,
-    check_is_fitted,
-    column_or_1d,
-    validate_data,
-)
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from skdpot._base import PrivateEstimator, count_columns, validate_private_data, warn_user
 from skdpot._sklearn_compat import StrOptions, fit_context, output_container, validate_parameters
@@ -53,6 +48,7 @@ from skdpot.fairness._supports import (
     uniforms,
 )
 from skdpot.privacy.charging import ReleasePlan, useless_releases_are_allowed
+from skdpot.privacy.checks import refuse_other_rows
 from skdpot.tables import (
     NOMINAL,
     NUMERIC,
@@ -62,6 +58,7 @@ from skdpot.tables import (
     find_columns,
     make_table,
     objects,
+    public_labels,
     read_codes,
     whole_numbers,
 )
@@ -494,10 +491,11 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         if y is None:
             raise ValueError("repair needs y: the labels that are to be repaired with the rows.")
         # A clone reads the columns of X, so that this object does not change.
+        refuse_other_rows(X, {"y": y})
         rows = clone(self)._validate(X, sensitive_features)
         check_consistent_length(rows.codes, y)
         # A column vector is one label for each row; more than one column is refused.
-        y = column_or_1d(y, warn=True)
+        y = public_labels(y, "leave out these rows.")
         if type_of_target(y, input_name="y").startswith("continuous"):
             label, numbers = Column("y", NUMERIC), y.astype(np.float64)
         else:

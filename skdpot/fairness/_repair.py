@@ -45,7 +45,7 @@ from skdpot.fairness._supports import (
     uniforms,
 )
 from skdpot.privacy.charging import PrivacyGuarantee, ReleasePlan
-from skdpot.privacy.checks import silence
+from skdpot.privacy.checks import refuse_other_order, silence
 from skdpot.privacy.noise import make_source
 from skdpot.releases import HistogramRelease, group_weights, has_grid
 from skdpot.tables import (
@@ -325,6 +325,8 @@ def read_candidates(
     """Return the candidates as codes, None if there are none; or raise."""
     if method.candidates is None:
         return None
+    names = [column.name for column in columns]
+    refuse_other_order("candidates", method.candidates, names, axis="columns")
     table = Table(method.candidates)
     if len(table.X.shape) != 2 or table.X.shape[1] != len(columns):
         raise ValueError(

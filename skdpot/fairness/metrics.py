@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from skdpot._sklearn_compat import MANY_ROWS, one_thread_unless
 from skdpot.fairness._certificate import gap_bound, max_gap
 from skdpot.fairness._groups import Groups, find_groups, labels_of_columns, read_labels
+from skdpot.privacy.checks import refuse_other_rows
 from skdpot.tables import Table, is_missing, take_rows
 from skdpot.transport import monotone_transport
 
@@ -213,6 +214,8 @@ def group_auc(
     """
     # Lists become arrays, so that rows can be taken.
     X = Table(X).X
+    if len(X.shape) != 2:
+        raise ValueError("X must be two-dimensional, and comes before sensitive_features.")
     groups = check_groups(X, sensitive_features, min_group_size)
     kept = np.flatnonzero(groups.codes >= 0)
     codes = groups.codes[kept]
@@ -328,6 +331,7 @@ def _score(metric, of_scores, columns, greater_is_better, response_method, estim
 
 def check_groups(values: Any, sensitive_features: Any, min_group_size: int) -> Groups:
     """Return the groups of rows, two or more, or raise."""
+    refuse_other_rows(values, {"sensitive_features": sensitive_features})
     labels = read_labels(sensitive_features)
     check_consistent_length(values, labels)
     groups = find_groups(labels, min_group_size=min_group_size, small_groups="drop")
@@ -341,6 +345,7 @@ def check_groups(values: Any, sensitive_features: Any, min_group_size: int) -> G
 
 def scores_by_group(scores: Any, sensitive_features: Any, min_group_size: int) -> list[np.ndarray]:
     """Return the finite scores of each of two or more groups, or raise."""
+    refuse_other_rows(scores, {"sensitive_features": sensitive_features})
     scores = column_or_1d(scores)
     if scores.dtype.kind not in "buif" or not np.isfinite(scores).all():
         raise ValueError(

@@ -318,7 +318,7 @@ def read_generator(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[s
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the header of {where} is not JSON: {error}") from error
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
-        raise ValueError(f"{where} is not a file of a generator.")
+        raise ValueError(f"{where} is not a file of a generator; parts are opened by add_parts.")
     if content.get("version") != _VERSION:
         raise ValueError(
             f"{where} has the version {content.get('version')!r}, and only version {_VERSION} can "

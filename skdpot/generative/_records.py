@@ -162,7 +162,8 @@ def refuse_declared(estimator: Any, by: str, *names: str) -> None:
         if getattr(estimator, name) is not None:
             raise ValueError(
                 f"{name} is declared, but {by} is for records without {name}. Leave it out, or "
-                "choose another model (model='auto' chooses by the declarations)."
+                "choose another model (model='auto' chooses by the declarations: of a table, "
+                "whose target is a column, declare schema={column: ...})."
             )
 
 

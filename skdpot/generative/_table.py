@@ -25,7 +25,7 @@ from skdpot.generative._records import PrivateRecords, SketchBudget, SketchSerie
 from skdpot.privacy.charging import ExpectedError
 from skdpot.privacy.sensitivity import cell_count_sensitivity
 from skdpot.releases import SketchReleases, label_threshold
-from skdpot.tables import NOMINAL, NUMERIC, Table, TableSchema, check_index, person_codes
+from skdpot.tables import NOMINAL, NUMERIC, Table, TableSchema, person_codes, refuse_other_rows
 from skdpot.transport import nearest_distribution
 
 
@@ -76,7 +76,7 @@ class TableSketch(BaseEstimator):
         user = None
         if groups is not None:
             X, groups, user = _records.taken_out(X, groups)
-            check_index(X, groups)
+            refuse_other_rows(X, {"groups": groups}, or_new=True)
         table = Table(X)
         space = _records.read_space(estimator, table.container, apart=y is not None)
         space = replace(space, schema=space.schema.typed(table))
@@ -680,7 +680,7 @@ def release_marginals(
             n_groups = _counts.number_of_groups(size, 1, 2 * strong_noise, most_groups)
             finer = _counts.group_cells(cleared, schema, n_groups, starts)
             # Rare categories are apart, too: of sparse tables, noise hides no more than they have.
-            for k in np.flatnonzero(blurred):
+            for k in np.flatnonzero(blurred).tolist():
                 if n_cells[k] <= most_groups:
                     finer[k] = np.arange(n_cells[k])
             lengths = [group.max() + 1 for group in finer]

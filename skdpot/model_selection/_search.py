@@ -46,7 +46,7 @@ from skdpot.privacy.choices import SCORE_UNITS, in_units, random_blocks
 from skdpot.privacy.noise import make_source
 from skdpot.privacy.sensitivity import block_score_sensitivity
 from skdpot.releases import ChoiceRelease
-from skdpot.tables import check_index, person_codes
+from skdpot.tables import person_codes, refuse_other_labels, refuse_other_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -360,12 +360,6 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         return tags
 
     def _validate(self, X, y, params):
-        # A fit without y would fail in every block, in silence, and be charged.
-        if y is None and get_tags(self).target_tags.required:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None: the "
-                "estimator cannot be fitted without."
-            )
         X, y = as_rows(X, "X"), as_rows(y, "y")
         X, y = redact_errors(lambda: indexable(X, y), "X and y cannot be read as rows.")
         n_records = X.shape[0] if hasattr(X, "shape") else len(X)
@@ -393,7 +387,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
                 "groups must be the person of each row in a search, and not the name of a column: "
                 f"give groups=X[{groups!r}], and X without this column."
             )
-        check_index(X, groups)
+        refuse_other_rows(X, {"groups": groups}, or_new=True)
         return person_codes(groups, n_records)[0]
 
     def _declared(self, n_records, columns, groups=None):
@@ -413,6 +407,10 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         # It raises for n_jobs=0.
         effective_n_jobs(self.n_jobs)
         scorer = check_scoring(self.estimator, self.scoring)
+        # These find no label 1 among words, so that every candidate would fail after the charge.
+        of_one = ("f1", "precision", "recall", "jaccard", "average_precision")
+        if isinstance(self.scoring, str) and self.scoring in of_one and data.y is not None:
+            refuse_other_labels(data.y, (1,), f"y, where 1 is positive for scoring={self.scoring}")
         # Later changes of these objects must not change a release that is planned.
         scoring, cv = copy.deepcopy((self.scoring, self.cv))
         source = make_source(self.random_state)

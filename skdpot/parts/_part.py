@@ -16,7 +16,7 @@ import numpy as np
 from skdpot import __version__
 from skdpot.parts._agreement import Agreement
 from skdpot.privacy import PrivacyLedger
-from skdpot.privacy.checks import silence
+from skdpot.privacy.checks import silence, to_display
 from skdpot.privacy.events import event_to_json
 from skdpot.privacy.noise import derive_key, keyed_source
 
@@ -110,12 +110,15 @@ def make_part(
     >>> add_parts(files, random_state=0).transform(X, sensitive_features=group).shape
     (2000, 2)
     """
-    if owner not in agreement.owners:
-        raise ValueError(
-            f"{owner!r} is no owner of this agreement; its owners are {list(agreement.owners)}."
-        )
+    if not isinstance(agreement, Agreement):
+        raise TypeError(f"agreement must be an Agreement, got {type(agreement).__name__}.")
     if not isinstance(ledger, PrivacyLedger):
         raise TypeError(f"ledger must be the owner's PrivacyLedger, got {type(ledger).__name__}.")
+    if owner not in agreement.owners:
+        raise ValueError(
+            f"{to_display(owner)} is no owner of this agreement; its owners are "
+            f"{list(agreement.owners)}."
+        )
     target = Path(path)
     # A part must not replace a file of the ledger.
     own = [Path(f"{ledger.path}{end}") for end in ("", "-wal", "-shm", "-journal", ".key")]
@@ -230,7 +233,7 @@ def add_parts(
     if twice or missing or len(owners) != len(agreed.owners):
         raise ValueError(
             "there must be one part of each owner of the agreement. Missing are "
-            f"{missing}, and there more than once are {twice}."
+            f"{missing or 'none'}, and there more than once are {twice or 'none'}."
         )
     total = np.sum([sums for _, sums in found], axis=0)
     estimator, plan = agreed._planned()

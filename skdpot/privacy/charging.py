@@ -417,7 +417,8 @@ def _check_privacy_ledger(ledger: PrivacyLedger, plan: "ReleasePlan") -> None:
             remedy += f", or set neighbouring={ledger.neighbouring!r} here"
         raise ValueError(
             f"{plan.label}: this release is private under neighbouring={plan.neighbouring!r}, and "
-            f"the ledger is for {ledger.neighbouring!r}. {remedy}."
+            f"the ledger is for {ledger.neighbouring!r}. {remedy}. A second ledger for the same "
+            "people has its own part of their budget."
         )
     if plan.neighbouring == "replace_one" and ledger.part_is_secret:
         raise ValueError(

@@ -67,6 +67,61 @@ def check_count(name: str, value: Any) -> int:
     return int(value)
 
 
+def refuse_other_order(
+    name: str, value: Any, names: Any, *, of: str = "X", axis: str = "index"
+) -> None:
+    """Raise if a frame or series does not have the names that it stands for, in their order.
+
+    Everything that has names is checked here, since it is read by position: names in another order
+    would give one thing the value of another. Without names on either side nothing is checked, and
+    numbers are no names, unless they are those of the other side.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skdpot.privacy.checks import refuse_other_order
+    >>> refuse_other_order("bounds", pd.Series({"b": 1.0, "a": 2.0}), ["a", "b"])
+    Traceback (most recent call last):
+    ValueError: bounds has the names of X in another order, and is read by position. Put ...
+    """
+    labels, names = names_of(value, axis), list(names)
+    if labels == names or len(labels) != len(names):
+        return
+    if set(labels) == set(names):
+        raise ValueError(
+            f"{name} has the names of {of} in another order, and is read by position. Put it in "
+            f"the order of {of}, as by reindex."
+        )
+    if all(isinstance(each, str) for each in labels + names):
+        raise ValueError(
+            f"{name} has other names than {of}, and is read by position. Give it the same names, "
+            f"or none if it is in the order of {of}, as by to_numpy."
+        )
+
+
+def names_of(value: Any, axis: str = "index") -> list[Any]:
+    """Return the labels of a series, or of the rows or columns of a frame; of others, nothing."""
+    # Lists have a method index, frames of polars no index, and those of pyarrow values as columns.
+    if axis == "columns":
+        return list(getattr(value, "column_names", getattr(value, "columns", ())))
+    return list(value.index) if hasattr(value, "iloc") else []
+
+
+def refuse_other_rows(X: Any, beside: Mapping[str, Any], *, or_new: bool = False) -> None:
+    """Raise if vectors beside X, by their names, have the labels of its rows in another order.
+
+    Vectors with other labels are read by position, as in scikit-learn, or with `or_new` refused.
+    """
+    for name, value in beside.items():
+        both = hasattr(X, "iloc") and hasattr(value, "iloc")
+        if both and not X.index.equals(value.index):
+            if or_new or (len(value) == len(X) and set(value.index) == set(X.index)):
+                raise ValueError(
+                    f"{name} has another index than X, or another order: reindex it like X, or "
+                    "pass its to_numpy() if it is in the order of the rows."
+                )
+
+
 def private_vector(values: Any, n_coordinates: int) -> np.ndarray:
     """Return private numbers as doubles; raise if there are more than the noise is made for."""
     doubles = private_doubles(values)
@@ -243,8 +298,9 @@ Result = TypeVar("Result")
 # private, by their beginning, and the text that replaces each of them.
 _INSTEAD = {
     "Expected 2D array": (
-        "X must be two-dimensional, one row per user. Reshape your data using "
-        "array.reshape(1, -1) if it is a single user's."
+        "X must be two-dimensional, one row per record or user. Reshape your data using "
+        "array.reshape(-1, 1) if it is a single feature, or array.reshape(1, -1) if it is a single "
+        "row."
     ),
     "Complex data not supported": "Complex data not supported: X must hold real numbers.",
     "could not convert": (

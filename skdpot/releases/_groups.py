@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.privacy.charging import ExpectedError
+from skdpot.privacy.checks import refuse_other_order
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases._sums import NoisyRelease, VectorRelease
 
@@ -48,6 +49,8 @@ def group_weights(weights: Any, sizes: np.ndarray, names: np.ndarray | None = No
                 f"fewer, got {len(weights)} keys."
             )
         weights = [weights[name] for name in names.tolist()]
+    if names is not None:
+        refuse_other_order("weights", weights, names.tolist(), of="the groups")
     weights = np.asarray(weights, dtype=np.float64)
     if weights.shape != (len(sizes),):
         raise ValueError(

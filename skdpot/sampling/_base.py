@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from skdpot._base import PrivateEstimator, count_columns, plain_bar
 from skdpot._sklearn_compat import Interval, fit_context, one_blas_thread, validate_parameters
 from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
-from skdpot.privacy.checks import to_display
+from skdpot.privacy.checks import check_count
 from skdpot.privacy.events import DpEvent, PureDpEvent, SelfComposedDpEvent
 from skdpot.privacy.noise import NoiseSource, make_source
 from skdpot.transport import check_epsilon
@@ -256,7 +256,7 @@ class BaseLocalSampler(
         BudgetExceededError
             If the ledger does not allow the release. Nothing is released in this case.
         """
-        n_samples = check_n_samples(n_samples)
+        n_samples = check_count("n_samples", n_samples)
         users = self._read_users(X)
         # The charge is the epsilon of the fitted mechanism, even if the parameter was changed
         # since.
@@ -301,11 +301,3 @@ class BaseLocalSampler(
         bar = {"desc": type(self).__name__, "total": len(chunks), "disable": not self.verbose}
         with one_blas_thread(), plain_bar(tasks, **bar) as watched:
             return np.concatenate(parallel(watched))
-
-
-def check_n_samples(n_samples: Any) -> int:
-    """Return a number of samples as an integer, or raise."""
-    if not isinstance(n_samples, Integral) or n_samples < 1:
-        # An array of users, given by mistake, is not quoted.
-        raise ValueError(f"n_samples must be a positive integer, got {to_display(n_samples)}.")
-    return int(n_samples)

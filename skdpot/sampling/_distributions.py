@@ -15,8 +15,9 @@ from sklearn.metrics.pairwise import PAIRWISE_BOOLEAN_FUNCTIONS
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_array
 
-from skdpot._base import refuse_other_order, validate_private_data
+from skdpot._base import validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions, one_blas_thread
+from skdpot.privacy.checks import names_of, refuse_other_order
 from skdpot.privacy.choices import WEIGHT_BITS, BoundedRatioMechanism
 from skdpot.privacy.sensitivity import cost_score_sensitivity
 from skdpot.sampling._base import BaseLocalSampler, UserSamples
@@ -34,6 +35,9 @@ from skdpot.transport import (
     uniform_base_measure,
     worst_case_cost,
 )
+
+# Base measures that a user gives: a multiple of the uniform one, or any.
+_MEASURES = [Interval(Real, 0, 1, closed="right"), "array-like"]
 
 
 class BaseDistributionSampler(BaseLocalSampler):
@@ -294,8 +298,6 @@ def _transport_costs(project: Any, cost: np.ndarray, rows: Any) -> np.ndarray:
 
 def _validate_weights(estimator, X, reset):
     """Return X as float64, dense or CSR, with finite and non-negative entries."""
-    # Points and costs are matched with columns by position: names in another order are a mistake.
-    names = list(getattr(X, "columns", ()))
     # scikit-learn's own text advises to impute.
     instead = {
         "Input X contains NaN": (
@@ -309,8 +311,14 @@ def _validate_weights(estimator, X, reset):
             "pandas.crosstab(users, places).reindex(columns=all_places, fill_value=0)."
         ),
     }
+    points, costs, names = estimator.output_points, estimator.cost_matrix, names_of(X, "columns")
+    # Without points of their own, outputs have the names of the costs, or else of the inputs.
+    outputs = names_of(points) or names_of(costs, "columns") or (names if points is None else [])
     refuse_other_order("input_points", estimator.input_points, names)
-    refuse_other_order("cost_matrix", estimator.cost_matrix, names, words=True)
+    refuse_other_order("cost_matrix", costs, names)
+    refuse_other_order("cost_matrix", costs, outputs, of="the output points", axis="columns")
+    base = getattr(estimator, "base_measure", None)
+    refuse_other_order("base_measure", base, outputs, of="the output points")
     X = validate_private_data(
         estimator, X, instead=instead, accept_sparse="csr", dtype=np.float64, reset=reset
     )
@@ -444,11 +452,7 @@ class WassersteinProjectionSampler(BaseDistributionSampler):
 
     _parameter_constraints: dict = {
         **BaseDistributionSampler._parameter_constraints,
-        "base_measure": [
-            StrOptions({"balanced", "optimal", "uniform"}),
-            Interval(Real, 0, 1, closed="right"),
-            "array-like",
-        ],
+        "base_measure": [StrOptions({"balanced", "optimal", "uniform"}), *_MEASURES],
         "solver": [StrOptions({"auto", "exact", "entropic"})],
         "tol": [Interval(Real, 0, None, closed="neither")],
     }
@@ -576,11 +580,7 @@ class KLProjectionSampler(BaseDistributionSampler):
 
     _parameter_constraints: dict = {
         **BaseDistributionSampler._parameter_constraints,
-        "base_measure": [
-            StrOptions({"minimax"}),
-            Interval(Real, 0, 1, closed="right"),
-            "array-like",
-        ],
+        "base_measure": [StrOptions({"minimax"}), *_MEASURES],
     }
 
     def __init__(

@@ -28,9 +28,10 @@ from skdpot import __version__
 from skdpot._base import plain_bar
 from skdpot.privacy import PrivacyLedger, Receipt
 from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.checks import check_count
 from skdpot.privacy.events import event_to_json
 from skdpot.privacy.noise import derive_key, make_source, source_of_key
-from skdpot.sampling._base import BaseLocalSampler, check_n_samples
+from skdpot.sampling._base import BaseLocalSampler
 
 # What is written over a key.
 _ERASED = bytes(32)
@@ -337,7 +338,7 @@ def _plan(sampler: Any, ledger: Any, n_samples: Any) -> ReleasePlan:
         raise ValueError("the sampler has another ledger than the one given: leave it out there.")
     if not (sampler.random_state is None or isinstance(sampler.random_state, Integral)):
         raise ValueError("random_state of the sampler must be None or an integer.")
-    samples = replace(sampler._fitted, n_samples=check_n_samples(n_samples))
+    samples = replace(sampler._fitted, n_samples=check_count("n_samples", n_samples))
     plan = sampler._plan_samples(samples, make_source(sampler.random_state))
     # Raises for a wrong relation or a seed before anything is read.
     plan.check(ledger)

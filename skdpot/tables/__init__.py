@@ -1,5 +1,6 @@
 """Tables as they are read: columns, kinds, bounds, labels, missing values, and data frames."""
 
+from skdpot.privacy.checks import names_of, refuse_other_order, refuse_other_rows
 from skdpot.tables._column import (
     LOG,
     NOMINAL,
@@ -31,14 +32,14 @@ from skdpot.tables._frames import (
 )
 from skdpot.tables._reading import (
     as_numbers,
-    check_index,
     checked_names,
     find_columns,
     label_order,
     labels_of,
-    no_such_column,
     person_codes,
+    position_of,
     private_codes,
+    public_labels,
     read_codes,
     read_columns,
     read_units,

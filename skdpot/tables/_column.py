@@ -11,7 +11,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -45,8 +45,12 @@ def check_bounds(
     message = (
         f"{name} must be a pair (low, high) of finite numbers, or of arrays with one number for "
         f"each of the {n_features} features, with low < high and magnitudes up to 1e150; got "
-        f"{to_display(bounds)}. A pair for each feature becomes such bounds by zip(*pairs)."
+        f"{to_display(bounds)}. A pair for each feature becomes such bounds by tuple(zip(*pairs))."
     )
+    # A list of two tuples is as much a pair for each of two features.
+    are_tuples = isinstance(bounds, list) and [type(end) for end in bounds] == [tuple, tuple]
+    if are_tuples and n_features == 2 and all(end[0] < end[-1] for end in bounds):
+        raise ValueError(message)
     if isinstance(bounds, dict):
         raise ValueError(
             f"{message} Bounds by column are declared by schema={{column: (low, high)}}, or as two "
@@ -500,8 +504,10 @@ class Column:
 
 def place_of(key: Any, columns: list[Column]) -> int | None:
     """Return the position of the column with this name or position in X; None without one."""
-    # Names come first: columns may be named by integers.
-    for keys in ([column.name for column in columns], [column.position for column in columns]):
+    names = [column.name for column in columns]
+    # Integers are names where columns are named by them: others of X may have that name.
+    are_names = any(isinstance(name, Integral) for name in names)
+    for keys in (names, [] if are_names else [column.position for column in columns]):
         if key in keys:
             return keys.index(key)
     return None

@@ -514,6 +514,8 @@ def _readable(read: Callable[[], Any], path: Path) -> Any:
         raise
     except UnicodeDecodeError:
         problem += " It is no text in UTF-8."
+    except csv.Error:
+        problem += " A quotation mark is not closed, or stands within a quoted field."
     except Exception:
         pass
     # Raised outside of the handlers, so that an error that quotes values is not its context.
@@ -525,7 +527,9 @@ def _csv_rows(path: Path, n_rows: int | None = None) -> list[list[str]]:
 
     def read() -> list[list[str]]:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            return [row for row in islice(csv.reader(file, skipinitialspace=True), n_rows) if row]
+            # A quotation mark that is not closed would swallow the lines that follow.
+            rows = csv.reader(file, skipinitialspace=True, strict=True)
+            return [row for row in islice(rows, n_rows) if row]
 
     return _readable(read, path)
 

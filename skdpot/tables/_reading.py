@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils.validation import column_or_1d
 
 from skdpot.privacy.checks import result_of, to_display
 from skdpot.tables import _frames
@@ -22,6 +23,7 @@ from skdpot.tables._column import (
     is_missing,
     numbers_of_dates,
     objects,
+    one_by_one,
 )
 from skdpot.tables._schema import TableSchema
 
@@ -323,6 +325,8 @@ def read_codes(table: _frames.Table, columns: list[Column], missing: str) -> np.
         if column.kind == NUMERIC:
             read.append(_finite_numbers(table, column, missing))
             continue
+        # Codes that were text in a fit and are numbers now would all be unknown.
+        refuse_other_labels(table.series(column.position), column.values, column.name)
         codes = column.codes(labels_of(table, column, missing))
         read.append(np.maximum(codes, -1).astype(np.float64))
     return np.column_stack(read)
@@ -338,6 +342,31 @@ def label_order(label: Any) -> tuple[int, str, Any]:
     if isinstance(label, tuple):
         return 3, "", tuple(label_order(part) for part in label)
     return 2, type(label).__name__, str(label)
+
+
+def public_labels(y: Any, if_missing: str) -> np.ndarray:
+    """Return labels or targets that are not private in one dimension; raise if some are missing.
+
+    Text beside numbers raises as well, since an array would make text of all. `if_missing` says why
+    none may be missing, and what to do.
+
+    Examples
+    --------
+    >>> from skdpot.tables import public_labels
+    >>> public_labels(["a", float("nan")], "leave out these rows.")
+    Traceback (most recent call last):
+    ValueError: Input y contains NaN or None: leave out these rows.
+    """
+    column = column_or_1d(y if hasattr(y, "dtype") else np.asarray(y, dtype=object), warn=True)
+    labels = one_by_one(column).tolist()
+    if any(map(is_missing, labels)):
+        raise ValueError(f"Input y contains NaN or None: {if_missing}")
+    if column.dtype == object and len({label_order(label)[:2] for label in labels}) > 1:
+        raise ValueError(
+            "the labels in y are of types that cannot be sorted together, such as 1 and '1'. Make "
+            "them all text."
+        )
+    return column_or_1d(y)
 
 
 def _number(value: Any, *others: type) -> float | None:
@@ -398,7 +427,7 @@ def find_columns(
     X. Raises if declarations name other columns than those of X, or do not match them.
     """
     names, kinds = table.names, dict.fromkeys(kept.tolist(), NUMERIC)
-    declared = {_position(name, names, "categories"): name for name in categories or ()}
+    declared = {position_of(name, names, "categories"): name for name in categories or ()}
     if categorical_features is None or isinstance(categorical_features, str | dict):
         kinds = {position: _kind_of_type(table.dtype(position)) for position in kinds}
         if private:
@@ -475,13 +504,13 @@ def _kinds_of_named(table: _frames.Table, categorical_features: Any) -> dict[int
                 f"column, got {categorical_features!r}."
             )
         return {
-            _position(name, names, parameter): kind for name, kind in categorical_features.items()
+            position_of(name, names, parameter): kind for name, kind in categorical_features.items()
         }
     # An array of objects keeps positions as integers beside names.
     listed = np.asarray(categorical_features, dtype=object).tolist()
     if len(listed) == len(names) and all(isinstance(item, bool | np.bool_) for item in listed):
         listed = np.flatnonzero(listed).tolist()
-    positions = [_position(name, names, parameter) for name in listed]
+    positions = [position_of(name, names, parameter) for name in listed]
     ordered = [getattr(table.dtype(position), "ordered", False) for position in positions]
     return {j: ORDINAL if is_one else NOMINAL for j, is_one in zip(positions, ordered, strict=True)}
 
@@ -515,36 +544,37 @@ def _kind_of_type(dtype: Any) -> str:
     return NOMINAL if getattr(dtype, "kind", "f") in "OUSb" else NUMERIC
 
 
-def _position(name: Any, names: list[Any], parameter: str) -> int:
-    if name in names and (isinstance(name, str) or all(isinstance(n, Integral) for n in names)):
-        return names.index(name)
+def position_of(column: Any, names: list[Any], parameter: str) -> int:
+    """Return the position of a column: that of its name if X has such a name, else its position.
+
+    Examples
+    --------
+    >>> from skdpot.tables import position_of
+    >>> position_of(1, [2, 1], "sensitive_features"), position_of(-1, ["a", "b"], "categories")
+    (1, 1)
+    """
+    # True is an integer in Python, and is more likely meant as a mask.
+    if isinstance(column, bool | np.bool_) or not isinstance(column, Integral | str):
+        raise ValueError(
+            f"{parameter} must be names or positions of columns of X, got {to_display(column)}."
+        )
+    if column in names:
+        return names.index(column)
     # From the end, as in NumPy.
-    if isinstance(name, Integral) and -len(names) <= int(name) < len(names):
-        return int(name) % len(names)
-    raise ValueError(f"{parameter} names a column that X lacks. {no_such_column(name, names)}")
-
-
-def no_such_column(column: Any, names: Any) -> str:
-    """Return the text of an error about a column that X does not have."""
-    names = list(names)
+    if isinstance(column, Integral) and -len(names) <= int(column) < len(names):
+        return int(column) % len(names)
     listed = ", ".join(map(repr, names[:20])) + (", ..." * (len(names) > 20))
-    text = f"X has no column {to_display(column)}. Its columns are [{listed}]."
-    if isinstance(column, str) and any("__" in str(name) for name in names):
+    text = f"{parameter} names a column that X lacks. X has no column {column!r}. "
+    text += f"Its columns are [{listed}]."
+    if isinstance(column, str) and names == list(range(len(names))):
+        text += " X is no data frame with names: use positions, or set_output(transform='pandas')."
+    elif isinstance(column, str) and any("__" in str(name) for name in names):
         text += " A ColumnTransformer prefixes names; set verbose_feature_names_out=False."
-    return text
+    raise ValueError(text)
 
 
 # People
 # ------
-
-
-def check_index(X: Any, groups: Any) -> None:
-    """Raise if pandas rows and their people have different indices."""
-    if hasattr(X, "iloc") and hasattr(groups, "iloc") and not X.index.equals(groups.index):
-        raise ValueError(
-            "groups has another index than X, or another order: reindex it like X, or pass "
-            "groups.to_numpy() if it is in the order of the rows."
-        )
 
 
 def person_codes(

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.optimize import brentq, linprog
 from scipy.special import betainc, betaln, psi
 
-from .polytope import check_base_measure, check_cost_matrix, check_epsilon
+from .polytope import check_base_measure, check_cost_matrix, check_epsilon, check_stopping
 
 MACHINE_EPSILON = float(np.finfo(np.float64).eps)
 # Gaps up to this fraction of the costs' range are rounding: no float64 search can close them.
@@ -427,10 +427,7 @@ def optimal_base_measure(
     >>> best.cost < uniform_base_measure(cost_matrix, epsilon=1.0).cost
     True
     """
-    if not 0 < float(tol) < math.inf:
-        raise ValueError(f"tol must be positive and finite, got {tol}.")
-    if operator.index(max_iter) < 1:
-        raise ValueError(f"max_iter must be at least 1, got {max_iter}.")
+    check_stopping(tol, max_iter=max_iter)
     geometry = Geometry(cost_matrix, epsilon)
     masses = best_masses = best_scaled_uniform(geometry)[0]
     dirac_costs = geometry.dirac_costs(masses)

@@ -5,6 +5,7 @@ Users' distributions are CSR rows; a user's kernel sees the numbers of the input
 """
 
 import math
+import operator
 
 import numpy as np
 from scipy import sparse
@@ -68,6 +69,15 @@ def check_numbers(values, name, n_dim):
             f"{name} must be a non-empty {kind} of finite numbers, got shape {values.shape}."
         )
     return values
+
+
+def check_stopping(tol, **numbers):
+    """Raise unless a tolerance is positive and finite, and numbers, or None, are at least 1."""
+    if not 0 < float(tol) < math.inf:
+        raise ValueError(f"tol must be positive and finite, got {tol}.")
+    for name, number in numbers.items():
+        if number is not None and operator.index(number) < 1:
+            raise ValueError(f"{name} must be at least 1, got {number}.")
 
 
 def check_range(low, high, name, power=1):

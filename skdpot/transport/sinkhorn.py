@@ -180,10 +180,12 @@ def refuse_degrees(metric: Any, points: Any) -> None:
     Traceback (most recent call last):
     ValueError: metric='haversine' needs latitude and longitude in radians, and there are ...
     """
-    if metric == "haversine" and any(np.abs(each).max() > 2 * np.pi for each in points):
+    largest = [np.abs(np.atleast_2d(each)).max(axis=0) for each in points]
+    beyond = any(each[0] > np.pi / 2 or each.max() > 2 * np.pi for each in largest)
+    if metric == "haversine" and beyond:
         raise ValueError(
-            "metric='haversine' needs latitude and longitude in radians, and there are numbers "
-            "above 2 pi. Convert degrees by numpy.radians."
+            "metric='haversine' needs latitude and longitude in radians, and there are latitudes "
+            "above pi / 2, or numbers above 2 pi. Convert degrees by numpy.radians."
         )
 
 

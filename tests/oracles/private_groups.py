@@ -22,21 +22,14 @@ def make_plan(name="mixed", n_groups=3, n_records=500, epsilon=1.0, delta=DELTA)
     return HistogramRelease(LAYOUTS[name], n_groups, n_records, epsilon, delta)
 
 
-def to_levels(layout, numbers):
-    """Return numbers with ordinal ones moved to the nearest level."""
-    V = np.zeros((len(numbers), layout.n_coordinates))
-    V[:, : layout.n_numbers] = numbers
-    return layout.read(V)[0]
-
-
 def random_records(layout, n, rng, undeclared=0.2):
     """Return valid records in unit coordinates, with all-zero blocks among them."""
     numbers = np.round(rng.random((n, layout.n_numbers)) * 4) / 4
     smooth = np.array(layout.levels) == 0
     numbers[:, smooth] = rng.random((n, smooth.sum()))
-    numbers = to_levels(layout, numbers)
     categories = [rng.integers(0, k, n) for k in layout.blocks]
     V = layout.points(numbers, categories)
+    V[:, : layout.n_numbers] = layout.read(V)[0]
     for block in layout.block_slices:
         V[rng.random(n) < undeclared, block] = 0.0
     return V

@@ -15,7 +15,6 @@ from tests.oracles.private_groups import (
     make_plan,
     noisy_values,
     random_records,
-    to_levels,
 )
 
 by_delta = pytest.mark.parametrize("delta", [0.0, DELTA])
@@ -33,7 +32,7 @@ def assert_valid(layout, groups, n_groups):
         assert (masses > 0).all() and abs(masses.sum() - 1) < 1e-9
         numbers = points[:, : layout.n_numbers]
         assert ((numbers >= 0) & (numbers <= 1)).all()
-        np.testing.assert_array_equal(to_levels(layout, numbers), numbers)
+        np.testing.assert_array_equal(layout.read(points)[0], numbers)
         for block in layout.block_slices:
             assert np.isin(points[:, block], [0.0, 1.0]).all()
             assert (points[:, block].sum(axis=1) == 1).all()
@@ -131,7 +130,7 @@ def test_bins_follow_the_budget_and_levels_are_kept_or_merged():
     assert shapes[0] < shapes[1] < shapes[2] and shapes[2][1:] == (5, 3)
     merged = HistogramRelease(UnitLayout((9,), ()), 2, 300, 0.01, 0.0)
     assert merged.shape[0] < 9
-    np.testing.assert_array_equal(to_levels(merged.layout, merged.middles), merged.middles)
+    np.testing.assert_array_equal(merged.layout.read(merged.middles)[0], merged.middles)
 
 
 @by_delta

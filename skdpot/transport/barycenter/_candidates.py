@@ -18,7 +18,7 @@ from scipy import sparse
 from scipy.optimize import linear_sum_assignment, linprog
 
 from ..base_measure import TransportConvergenceWarning
-from ..polytope import check_masses, check_numbers, check_range, check_weights
+from ..polytope import check_masses, check_numbers, check_range, check_stopping, check_weights
 from . import _relaxation
 
 # The largest number of couplings and shares. For larger programs, HiGHS takes minutes.
@@ -404,12 +404,7 @@ def _check_options(
     if method not in ("auto", "exact", *_relaxation.METHODS):
         choices = sorted(["auto", "exact", *_relaxation.METHODS])
         raise ValueError(f"method must be one of {choices}, got {method!r}.")
-    if not 0 < float(tol) < math.inf:
-        raise ValueError(f"tol must be positive and finite, got {tol}.")
-    if max_iter is not None and operator.index(max_iter) < 1:
-        raise ValueError(f"max_iter must be at least 1, got {max_iter}.")
-    if primal_recovery is not None and operator.index(primal_recovery) < 1:
-        raise ValueError(f"primal_recovery must be at least 1, got {primal_recovery}.")
+    check_stopping(tol, max_iter=max_iter, primal_recovery=primal_recovery)
     n_couplings = sum(cost.size for cost in costs)
     if method == "exact" and n_couplings > LARGEST_EXACT:
         raise ValueError(

@@ -16,7 +16,7 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from ..exact import exact_transport
-from ..polytope import check_numbers, check_weights
+from ..polytope import check_numbers, check_stopping, check_weights
 from ._candidates import Placement, choose
 from ._free import couple, images_of, with_mass
 from ._relaxation import METHODS, Arrays, BarycenterResult, Group, Relaxation, Rounds, ask
@@ -217,16 +217,10 @@ def solve(
     """
     # Rounds of couplings take longest, and subgradient steps are many and short.
     default_rounds = {"free": 100, **{name: rounds for name, (_, rounds) in METHODS.items()}}
-    for name, number in (("n_groups", n_groups), ("n_support", n_support)):
-        if operator.index(number) < 1:
-            raise ValueError(f"{name} must be at least 1, got {number}.")
     if method not in default_rounds:
         raise ValueError(f"method must be one of {list(default_rounds)}, got {method!r}.")
-    if not 0 < tol < math.inf:
-        raise ValueError(f"tol must be positive and finite, got {tol}.")
+    check_stopping(tol, n_groups=n_groups, n_support=n_support, max_iter=max_iter)
     max_iter = default_rounds[method] if max_iter is None else operator.index(max_iter)
-    if max_iter < 1:
-        raise ValueError(f"max_iter must be at least 1, got {max_iter}.")
     # All that can be wrong with the problem is said before owners are asked anything.
     if (candidates is None) != (method == "free"):
         raise ValueError("methods 'bundle' and 'dual' need candidates, and 'free' takes none.")
