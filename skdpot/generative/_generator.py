@@ -662,7 +662,7 @@ def schema_from(
     -------
     dict
         For `schema` of :class:`~skdpot.DPSinkhornGenerator`. You may publish and change it. A
-        column of which nothing was found has bounds of 2**51, or ``"other"`` alone.
+        column of which nothing was found has the bounds 0 and 1, or ``"other"`` alone.
 
     Raises
     ------

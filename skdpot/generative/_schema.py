@@ -137,6 +137,9 @@ def found_column(
     n_labels, in_cells = of_labels[kept].sum(), (whole + broken)[found]
     if len(found) and (column.kind == NUMERIC or n_labels < in_cells.sum()):
         return _numeric(column, found, in_cells, column.integer or not len(clear[1]))
+    if column.kind == NUMERIC and column.unit is None:
+        # Clipped to these, numbers that noise hides do no harm, which draws from all ranges would.
+        return replace(column, low=0, high=1)
     if column.other is None or not kept.any():
         return column
     values = [label for label, is_kept in zip(labels, kept, strict=True) if is_kept]
