@@ -106,8 +106,8 @@ def _warm(options: argparse.Namespace) -> None:
 
 
 def _synthesize(options: argparse.Namespace) -> None:
-    from skdpot import DPSinkhornGenerator
-    from skdpot.tables import read_schema, suffix_of, write_table_file
+    from skdpot import DPSinkhornGenerator, tables
+    from skdpot.tables import suffix_of, write_table_file
 
     if not options.preview and (options.rows is None or options.out is None):
         options.error("--rows and --out are required, but with --preview")
@@ -115,12 +115,19 @@ def _synthesize(options: argparse.Namespace) -> None:
     n_records = options.records or options.rows
     if n_records is None:
         options.error("--preview needs --records: a public guess of the rows of the table")
-    if not options.schema.is_file():
+    header = None
+    if options.schema == "auto":
+        # No type of a file is used: each column may have numbers or text.
+        header = tables.read_header(options.data).astype(object)
+        columns = [tables.Column(name, tables.NUMERIC) for name in header]
+        declared = tables.TableSchema(tuple(columns))
+    elif Path(options.schema).is_file():
+        declared = tables.read_schema(options.schema, options.target)
+    else:
         raise ValueError(
-            f"there is no schema {str(options.schema)!r}. `python -m skdpot template "
+            f"there is no schema {options.schema!r}. `python -m skdpot template "
             f"{options.data} --out {options.schema}` writes one to be filled in."
         )
-    declared = read_schema(options.schema, options.target)
     if not options.preview:
         for path in (options.data, options.out):
             suffix_of(path)
@@ -134,7 +141,7 @@ def _synthesize(options: argparse.Namespace) -> None:
         epsilon=options.epsilon, delta=options.delta, schema=options.schema,
         target=options.target, ledger=ledger, verbose=1,
     )  # fmt: skip
-    preview = generator.preview(n_records, groups=options.groups)
+    preview = generator.preview(n_records, header, groups=options.groups)
     guessed = f"{n_records} {'records' if options.groups is None else 'people'}"
     # Shown before the table is read, and whatever is in it.
     print(f"{preview}\nErrors are those of {guessed} (--records).", flush=True)
@@ -341,8 +348,9 @@ def _parser() -> argparse.ArgumentParser:
                   "differential privacy for every row; first shows the price and the expected "
                   "errors", neighbouring="add_remove")  # fmt: skip
     add("data", type=Path, help="the private table: .csv, or .parquet with pyarrow")
-    add("--schema", type=Path, required=True, metavar="JSON",
-        help="possible values of the columns, public; other columns are left out")  # fmt: skip
+    add("--schema", required=True, metavar="JSON",
+        help="possible values of the columns, public; other columns are left out. 'auto' finds "
+        "them with noise, for a tenth of the budget")  # fmt: skip
     add("--epsilon", type=_positive, required=True, help="privacy budget to spend; no default")
     add("--delta", type=_positive, default=1e-5, help="far below 1 / rows (default: %(default)s)")
     add("--rows", type=_count, metavar="N",

@@ -392,6 +392,10 @@ for name in SCHEMA:
         partial(distance, bounds=None, schema=SCHEMA, metric="cityblock"),
         of_table(name, y=SIDES), usual=TABLE[name][ROW], values=MORE,
     )  # fmt: skip
+    CASES[f"table, found schema, {name}"] = Case(
+        "DPSinkhornGenerator", partial(table_generator, "add_remove", schema="auto"),
+        of_table(name), usual=TABLE[name][ROW], values=MORE, relation="add_remove",
+    )  # fmt: skip
     schema = {name: SCHEMA[name], "sex": SCHEMA["sex"]}
     CASES[f"table, {name}"] = Case(
         "DPSinkhornGenerator", partial(table_generator, "add_remove", schema=schema),

@@ -200,6 +200,9 @@ GENERATORS = {
         (TABLE,),
         (TABLE.iloc[:-1],),
     ),
+    "table, found schema, a record removed": case(
+        lambda: sketch(5.0, schema="auto", neighbouring="add_remove"), (TABLE,), (TABLE.iloc[:-1],)
+    ),
     "vectors, a record replaced": case(
         lambda: sketch(bounds=(0, 1), classes=[0, 1], neighbouring="replace_one"),
         (NUMBERS, LABELS),

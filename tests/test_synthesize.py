@@ -275,3 +275,19 @@ def test_a_wrong_command_line_is_explained(arguments, capsys):
         main(["synthesize", "data.csv", "--schema", "schema.json", *arguments])
     assert ended.value.code == 2
     assert "usage:" in capsys.readouterr().err
+
+
+def test_a_schema_is_found_within_the_budget(folder, capsys):
+    ledger = str(folder / "auto.sqlite")
+    data, made = str(folder / "data.csv"), folder / "made.csv"
+    options = ["--epsilon", "4", "--rows", "300", "--out", str(made), "--ledger", ledger]
+    assert main(["synthesize", data, "--schema", "auto", *options, "--budget", "9", "1e-4"]) == 0
+    said = capsys.readouterr()
+    assert "records that a category needs to be found" in said.out and "s3cret" not in said.err
+    drawn = pd.read_csv(made, dtype={"retired": str})
+    assert list(drawn) == ["id", "age", "wage", "room", "grade", "retired"]
+    assert drawn["age"].dropna().between(0, 127).all() and set(drawn["id"].dropna()) == {"other"}
+    assert set(drawn["retired"].dropna()) <= {"TRUE", "FALSE", "other"}
+    options = ["--epsilon", "1", "--rows", "9", "--out", str(folder / "no.csv"), "--groups", "id"]
+    assert main(["synthesize", data, "--schema", "auto", *options]) == 1
+    assert "groups are for tables with a schema" in capsys.readouterr().err

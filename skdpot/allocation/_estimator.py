@@ -16,13 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from skdpot._base import (
-    PrivateEstimator,
-    count_columns,
-    plain_bar,
-    validate_private_data,
-    warn_user,
-)
+from skdpot import _base
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
 from skdpot.privacy.checks import names_of, refuse_other_order, to_display
@@ -337,7 +331,7 @@ class UtilityReleases(Release):
         )
 
 
-class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
+class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, _base.PrivateEstimator):
     """Base of the allocation estimators. A subclass plans and runs releases."""
 
     plan_: Any
@@ -387,7 +381,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
                 "for each source. A table of edges becomes X by its method pivot."
             ),
         }
-        X = validate_private_data(
+        X = _base.validate_private_data(
             self, X, instead=instead, as_numbers=as_numbers if private else None,
             accept_sparse="csr", dtype=np.float64,
         )  # fmt: skip
@@ -399,7 +393,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
     def _declared(self, n_records: int, columns: Any, source_utilities: bool = False) -> Problem:
         """Return the problem on the declared network, with unknown utilities."""
         # Only the shape is declared; utilities of a preview are unknown, and not needed.
-        X = sparse.csr_array((n_records, count_columns(columns)))
+        X = sparse.csr_array((n_records, _base.count_columns(columns)))
         if not sparse.issparse(self.adjacency):
             X = X.toarray()
         self._load()
@@ -423,7 +417,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
     def _bar(self, n_rounds: int) -> Any:
         """Return a progress bar over rounds."""
         name = type(self).__name__
-        return plain_bar(total=n_rounds, unit=" rounds", desc=name, disable=not self.verbose)
+        return _base.plain_bar(total=n_rounds, unit=" rounds", desc=name, disable=not self.verbose)
 
     def _problem_on(
         self, network: BipartiteNetwork, X: Any, source_utilities: Any, *, private: bool = False
@@ -570,7 +564,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
     def _check_targets(self, X, private=True):
         """Return X, if it has the shape of the fitted X."""
         check_is_fitted(self)
-        X = validate_private_data(
+        X = _base.validate_private_data(
             self, X, as_numbers=as_numbers if private and self.epsilon is not None else None,
             accept_sparse="csr", dtype=np.float64, reset=False,
         )  # fmt: skip
@@ -870,7 +864,7 @@ class PrivateADMMTransport(AllocationEstimator):
                 release=pass_on,
             )
         if not agreed.converged:
-            warn_user(
+            _base.warn_user(
                 f"after {agreed.n_iter} rounds the welfare of the plan is within {agreed.gap:.1e} "
                 f"of the largest possible one, and not within {self.tol:g}. Raise max_iter or tol.",
                 ConvergenceWarning,

@@ -16,6 +16,7 @@ from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_consistent_length, validate_data
 
+from skdpot import tables
 from skdpot._base import PrivateEstimator, count_columns, validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.distance._costs import BoxSpace, SchemaSpace
@@ -23,18 +24,6 @@ from skdpot.distance._releases import CostSettings, CostsRelease, GridRelease, R
 from skdpot.privacy.charging import ExpectedError, PrivacyGuarantee, ReleasePlan
 from skdpot.privacy.checks import redact_errors, refuse_other_order, to_display
 from skdpot.privacy.noise import make_source
-from skdpot.tables import (
-    as_numbers,
-    check_bounds,
-    declared_labels,
-    label_codes,
-    one_by_one,
-    public_labels,
-    read_columns,
-    read_schema,
-    refuse_other_labels,
-    values_in,
-)
 from skdpot.transport import load_compiler, load_solver
 
 _INSTEAD = {
@@ -130,18 +119,18 @@ def make_groups(
         )
     # Public labels may be looked at, and so may say which groups there are.
     if groups is None:
-        given = public_labels(
+        given = tables.public_labels(
             y,
             "a record without a group cannot be compared. Remove it, or give these records their "
             "own label.",
         )
         names, codes = np.unique(given, return_inverse=True)
     else:
-        names, number = declared_labels(groups, "groups")
-        given = one_by_one(y)
+        names, number = tables.declared_labels(groups, "groups")
+        given = tables.one_by_one(y)
         if labels == "private":
-            refuse_other_labels(y, number, "y")
-        codes = label_codes(given, number)
+            tables.refuse_other_labels(y, number, "y")
+        codes = tables.label_codes(given, number)
     if len(names) < 2:
         raise ValueError(f"a distance needs two or more groups, got {len(names)}.")
     declared = None if min_group_size is None else _check_sizes(min_group_size, names.tolist())
@@ -316,14 +305,14 @@ class BaseTransportDistance(PrivateEstimator):
         """Return records as points of the declared space, or raise."""
         if self.schema is None:
             X = validate_private_data(
-                self, X, instead=self._instead, as_numbers=as_numbers, dtype=np.float64,
+                self, X, instead=self._instead, as_numbers=tables.as_numbers, dtype=np.float64,
                 ensure_min_samples=2,
             )  # fmt: skip
             space = self._space(X.shape[1])
             return space, space.moved_inside(X)
         space = self._space(0)
         # A table is read by its declared columns; scikit-learn then checks names and number alone.
-        columns = read_columns(X, space.schema, private=True)
+        columns = tables.read_columns(X, space.schema, private=True)
         validate_data(self, X, skip_check_array=True)
         return space, space.points(columns)
 
@@ -331,13 +320,13 @@ class BaseTransportDistance(PrivateEstimator):
         """Return the declared space of records with this many features, or raise."""
         if self.schema is None:
             why = "They give the range of the cost, which the noise is scaled to."
-            return BoxSpace(*check_bounds(self.bounds, n_features, why))
+            return BoxSpace(*tables.check_bounds(self.bounds, n_features, why))
         if self.bounds is not None:
             raise ValueError(
                 "bounds and schema are both given. bounds are those of an array of numbers; with "
                 "schema, each column declares its own. Leave bounds out."
             )
-        return SchemaSpace(read_schema(self.schema))
+        return SchemaSpace(tables.read_schema(self.schema))
 
     def _cost_settings(
         self, space: BoxSpace | SchemaSpace, reg: float | None, divergence: str = "ot"
@@ -693,12 +682,12 @@ def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options) -> float:
     0.67
     """
     if options.get("schema") is not None:
-        schema = read_schema(options["schema"])
-        X, Y = (values_in(table, schema) for table in (X, Y))
+        schema = tables.read_schema(options["schema"])
+        X, Y = (tables.values_in(table, schema) for table in (X, Y))
     else:
         first, names = BaseEstimator(), getattr(Y, "columns", None)
         read = partial(
-            validate_private_data, instead=_INSTEAD, as_numbers=as_numbers, dtype=np.float64
+            validate_private_data, instead=_INSTEAD, as_numbers=tables.as_numbers, dtype=np.float64
         )
         X, Y = read(first, X), read(BaseEstimator(), Y)
         given = getattr(first, "feature_names_in_", None)

@@ -4,7 +4,7 @@ from ._draws import ReleasedTable as ReleasedTable
 from ._encoders import CosineEncoder, PoseEncoder
 from ._files import load_generator as load_generator
 from ._generator import BaseGenerator as BaseGenerator
-from ._generator import DPSinkhornGenerator
+from ._generator import DPSinkhornGenerator, schema_from
 from ._network import NetworkTraining
 from ._network import TrainedNetwork as TrainedNetwork
 from ._network import load_engine as load_engine
@@ -30,5 +30,6 @@ __all__ = [
     "PoseEncoder",
     "TableSketch",
     "VectorSketch",
+    "schema_from",
     "schema_template",
 ]

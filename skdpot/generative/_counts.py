@@ -231,8 +231,8 @@ def empty_tails(
             margin = 0
             stop = np.append(start[1:], column.n_known)
             if not is_log:
-                first -= _n_beyond(numbers[:first][::-1], deviation)
-                last += _n_beyond(numbers[last + 1 :], deviation)
+                first -= n_beyond(numbers[:first][::-1], deviation)
+                last += n_beyond(numbers[last + 1 :], deviation)
                 margin = stop[last] - start[first]
             tail[: len(numbers)] = start[: len(numbers)] >= stop[last] + margin
             if not is_log or column.low < 0:
@@ -241,7 +241,7 @@ def empty_tails(
     return empty
 
 
-def _n_beyond(totals, deviation):
+def n_beyond(totals, deviation):
     """Return how many cells, from the first on, have clearly more than noise together.
 
     The number with the most deviations above noise is chosen, and then again beyond these cells.

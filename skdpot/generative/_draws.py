@@ -12,29 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.generative import _factors, _records
 from skdpot.generative._counts import merge_cells
-from skdpot.generative._factors import (
-    draw_codes,
-    factors_of,
-    firsts_of,
-    group_sums,
-    parity_codes,
-    spread_uniforms,
-    standard_ranks,
-)
 from skdpot.generative._mixture import class_shares, column_slices, pair_counts
-from skdpot.generative._records import (
-    SCORED_ROWS,
-    Rules,
-    TableSpace,
-    computed_values,
-    draw_rows,
-    draw_sizes,
-    frame_of,
-    sinkhorn_divergence,
-    wanted_labels,
-    with_person,
-)
 from skdpot.privacy.checks import check_count, to_display
 from skdpot.tables import NOMINAL, NUMERIC, TableSchema, write_table
 
@@ -50,7 +30,7 @@ def draw_uniforms(rows: np.ndarray, rng: Any, *, evenly: bool = False) -> np.nda
     order = rng.permutation(len(rows))
     # Short integers are sorted in linear time.
     keys = rows.astype(np.uint16) if rows.max(initial=0) < 2**16 else rows
-    return spread_uniforms(order[np.argsort(keys[order], kind="stable")], rng)
+    return _factors.spread_uniforms(order[np.argsort(keys[order], kind="stable")], rng)
 
 
 def draw_entries(
@@ -200,7 +180,7 @@ def sample_units(
         held[j] = held[j] if held[j].any() else np.ones(len(prior))
         posterior *= held[j]
     features = list(columns)
-    factors = factors_of(model) if "edges" in model else {}
+    factors = _factors.factors_of(model) if "edges" in model else {}
     # The posterior leaves factors out. So conditions on their columns choose among candidates.
     n_candidates, most_rows = 1, 2_000_000
     if any(features[c] in allowed for c in factors):
@@ -223,7 +203,7 @@ def sample_units(
         ends = np.cumsum(model["n_cells"])[:-1]
         fine = np.split(model["fine"], ends)
         cell_halves = np.split(model["halves"], ends)
-        halves = [firsts_of(*part) for part in zip(cell_halves, fine, strict=True)]
+        halves = [_factors.firsts_of(*part) for part in zip(cell_halves, fine, strict=True)]
     codes, fits = {-1: model["classes"][components]}, np.ones(n_rows)
     for c in model["order"].tolist() if factors else range(len(features)):
         j = features[c]
@@ -232,14 +212,14 @@ def sample_units(
             for parent in factors[c]:
                 if parent < -1:
                     others = np.flatnonzero(model["parities"][-2 - parent])
-                    codes[parent] = parity_codes(others, codes, halves)
+                    codes[parent] = _factors.parity_codes(others, codes, halves)
             # First a group of cells, given the parents, and then a cell of it.
             within = (fine[c] == np.arange(fine[c].max() + 1)[:, None]) * (prior @ cells)
             within = _with_fallback(within, fine[c] == np.arange(len(within))[:, None])
             shares = shares_of_rows(within)
-            own = group_sums(cells, fine[c])
+            own = _factors.group_sums(cells, fine[c])
             of_groups = shares @ allowed.get(j, np.ones(len(fine[c])))
-            rows, kept = draw_codes(
+            rows, kept = _factors.draw_codes(
                 own, components, factors[c], codes, rng, of_groups, evenly=evenly
             )
             if j in allowed:
@@ -378,11 +358,11 @@ class ReleasedTable:
         That samples keep.
     """
 
-    space: TableSpace
+    space: _records.TableSpace
     model: Mapping[str, np.ndarray]
     n_records: int
     statistics: Mapping[str, np.ndarray]
-    rules: Rules = Rules()
+    rules: _records.Rules = _records.Rules()
 
     network = None
 
@@ -416,7 +396,8 @@ class ReleasedTable:
         schema, released = self.space.schema, self.statistics
         groups = np.split(released["groups"], np.cumsum(released["n_cells"])[:-1])
         ranks = [
-            standard_ranks(np.bincount(group, shares)) * (schema.columns[j].kind != NOMINAL)
+            _factors.standard_ranks(np.bincount(group, shares))
+            * (schema.columns[j].kind != NOMINAL)
             for j, group, (_, _, shares, _) in zip(
                 schema.features, groups, self.merged_cells(0.0), strict=True
             )
@@ -439,7 +420,7 @@ class ReleasedTable:
 
     def _sample(self, n_samples: Any, y: Any, given: Any, rng: Any, *, evenly: bool) -> Any:
         # Labels that are asked for take the place of a number of rows.
-        codes = None if y is None else wanted_labels(n_samples, y, self.classes, rng)
+        codes = None if y is None else _records.wanted_labels(n_samples, y, self.classes, rng)
         n_samples = check_count("n_samples", n_samples) if codes is None else len(codes)
         _, *plain = self._rows(n_samples, rng, given, codes, evenly=evenly)
         schema = self.space.table_schema
@@ -451,7 +432,7 @@ class ReleasedTable:
     def _frame(self, plain: Sequence[np.ndarray]) -> Any:
         """Return rows as a pandas data frame, with the target if it is declared in the schema."""
         schema = self._named_schema
-        return frame_of(schema, plain[: len(schema.columns)])
+        return _records.frame_of(schema, plain[: len(schema.columns)])
 
     def _computed(self, plain: Sequence[np.ndarray]) -> dict[Any, np.ndarray]:
         """Return the computed columns of rows."""
@@ -459,7 +440,9 @@ class ReleasedTable:
         if not computed:
             return {}
         frame = self.rules.complete(self._frame(plain))
-        return {column.name: computed_values(column, frame[column.name]) for column in computed}
+        return {
+            column.name: _records.computed_values(column, frame[column.name]) for column in computed
+        }
 
     def _labels(self, plain: Sequence[np.ndarray]) -> Any:
         """Return the target of rows, where it is no column of tables."""
@@ -474,11 +457,11 @@ class ReleasedTable:
         """Return the rows of this many people, with a column of their person."""
         if self.space.user is None:
             raise ValueError("n_users is for a generator that was fitted with groups=.")
-        sizes = draw_sizes(self.statistics, n_users, rng)
+        sizes = _records.draw_sizes(self.statistics, n_users, rng)
         # Even draws would make the rows of a person depend on those of others.
         drawn = self._sample(int(sizes.sum()), None, None, rng, evenly=False)
         table, *labels = drawn if isinstance(drawn, tuple) else (drawn,)
-        table = with_person(table, self.space.user, np.repeat(np.arange(n_users), sizes))
+        table = _records.with_person(table, self.space.user, np.repeat(np.arange(n_users), sizes))
         return (table, *labels) if labels else table
 
     def score(
@@ -487,12 +470,12 @@ class ReleasedTable:
         """Return minus the Sinkhorn divergence of generated records from given ones."""
         schema = self.space.schema
         units = self.space.read(estimator, X, y, reset=False)
-        units = units[rng.permutation(len(units))[:SCORED_ROWS]]
+        units = units[rng.permutation(len(units))[: _records.SCORED_ROWS]]
         # Rows are drawn for the labels of the given ones: shares of classes do not count.
         labels = None if schema.target is None else schema.classes_of(units[:, schema.target])
         samples = self._rows(len(units), rng, None, labels)[0]
         points, sampled = (_table_points(rows, schema) for rows in (units, samples))
-        return -sinkhorn_divergence(sampled, points, reg=reg)
+        return -_records.sinkhorn_divergence(sampled, points, reg=reg)
 
     def _rows(
         self, n_samples: int, rng: Any, given: Any, codes: Any, *, evenly: bool = False
@@ -515,7 +498,7 @@ class ReleasedTable:
         def kept(rows: list[np.ndarray]) -> np.ndarray:
             return self.rules.kept(self._frame(rows[1:]), schema)
 
-        return draw_rows(draw, kept, n_samples, codes, rng)
+        return _records.draw_rows(draw, kept, n_samples, codes, rng)
 
     @property
     def _named_schema(self) -> TableSchema:

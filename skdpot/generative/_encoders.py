@@ -12,17 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, validate_parameters
-from skdpot.generative._images import (
-    PIXEL,
-    CosineTransform,
-    blocks,
-    draw_moves,
-    interpolate,
-    jitter,
-    kept_coefficients,
-    moved_places,
-    pixel_units,
-)
+from skdpot.generative import _images
 
 Box = tuple[np.ndarray, np.ndarray]
 
@@ -167,7 +157,7 @@ class Encoder(BaseEstimator, ABC):
         """
         # In blocks, since records that are scaled take several times their memory.
         codes = np.empty((len(points), self.n_codes))
-        for rows in blocks(*points.shape):
+        for rows in _images.blocks(*points.shape):
             codes[rows] = self._encode(points[rows])
         return codes
 
@@ -220,7 +210,7 @@ class Encoder(BaseEstimator, ABC):
         rows = self.decode(codes)
         if moves is None or self.image_shape is None:
             return rows
-        return jitter(rows, rng, self.image_shape, **moves)
+        return _images.jitter(rows, rng, self.image_shape, **moves)
 
     @abstractmethod
     def _encode(self, points: np.ndarray) -> np.ndarray:
@@ -292,9 +282,9 @@ class CosineEncoder(Encoder):
             # which is worth more than fine structure.
             fine, colours = 22, 10
             self.n_coefficients = min(height, width, colours if channels == 3 else fine)
-        self._kept = kept_coefficients(space.image_shape, self.n_coefficients)
-        self._transform = CosineTransform(height, width, *self._kept)
-        self._whole_transform = CosineTransform(height, width, height, width)
+        self._kept = _images.kept_coefficients(space.image_shape, self.n_coefficients)
+        self._transform = _images.CosineTransform(height, width, *self._kept)
+        self._whole_transform = _images.CosineTransform(height, width, height, width)
         self.n_codes = math.prod(self._kept) * channels
         self.frequencies = np.tile(self._transform.frequencies.reshape(-1), channels)
         if channels == 3:
@@ -312,7 +302,7 @@ class CosineEncoder(Encoder):
 
     def _encode(self, points: np.ndarray) -> np.ndarray:
         # Integers, so that a code depends on no other record in a product of matrices.
-        units = pixel_units(points) - self.ground / PIXEL
+        units = _images.pixel_units(points) - self.ground / _images.PIXEL
         channels = list(np.moveaxis(units.reshape(-1, *self._shape), -1, 0))
         if len(channels) == 3:
             # Entry by entry.
@@ -354,7 +344,7 @@ class CosineEncoder(Encoder):
             centres, root = (self._intensities(part) for part in mixture.around(c))
             means[i] = centres + self.ground
             spreads[i] = np.sqrt(np.sum(root**2, axis=0) + fine_variance)
-        for rows in blocks(*points.shape):
+        for rows in _images.blocks(*points.shape):
             images = self._intensities(codes[rows]) + self.ground
             # Random waves, with the same distribution in all classes and clusters.
             # Without a name, they need no memory any more when values are moved below.
@@ -365,7 +355,7 @@ class CosineEncoder(Encoder):
             own_means = means[row_classes, row_clusters]
             varied = vary_within_range(images, own_means, spreads[row_classes])
             points[rows] = 2 * varied - 1
-        return points if moves is None else jitter(points, rng, self._shape, **moves)
+        return points if moves is None else _images.jitter(points, rng, self._shape, **moves)
 
     def _fine_deviations(self, mean_squares: np.ndarray) -> np.ndarray:
         """Return the variation of coefficients in images with edges that codes do not hold.
@@ -412,7 +402,7 @@ class CosineEncoder(Encoder):
         """Return the pixels of codes, relative to the ground: a linear map of codes."""
         height, width, channels = self._shape
         pixels = np.empty((len(codes), height * width * channels))
-        for rows in blocks(*pixels.shape):
+        for rows in _images.blocks(*pixels.shape):
             parts = codes[rows].reshape(-1, channels, *self._kept)
             pixels[rows] = self._pixels(self._transform.images(parts))
         return pixels
@@ -515,8 +505,8 @@ class PoseEncoder(Encoder):
             raise ValueError(
                 f'encoder="pose" is for images of up to 512 x 512 pixels, got {height} x {width}.'
             )
-        self._kept = kept_coefficients(space.image_shape, self.n_coefficients)
-        self._transform = CosineTransform(height, width, *self._kept)
+        self._kept = _images.kept_coefficients(space.image_shape, self.n_coefficients)
+        self._transform = _images.CosineTransform(height, width, *self._kept)
         self.n_codes = math.prod(self._kept) + len(_WEIGHTS)
         frequencies = self._transform.frequencies.reshape(-1)
         self.frequencies = np.concatenate([frequencies, np.full(len(_WEIGHTS), -1.0)])
@@ -526,14 +516,14 @@ class PoseEncoder(Encoder):
         least, most = self._bounds()
         pose = np.maximum(np.abs(least), np.abs(most)) * self._weights
         pixels = math.sqrt(height * width) * self._transform.growth
-        self.max_norm = math.hypot(pixels, *pose) * (1 + PIXEL)
+        self.max_norm = math.hypot(pixels, *pose) * (1 + _images.PIXEL)
 
     def _encode(self, points: np.ndarray) -> np.ndarray:
         height, width, _ = self._shape
-        units = pixel_units(points).reshape(-1, height, width)
+        units = _images.pixel_units(points).reshape(-1, height, width)
         poses = self._poses(units)
         # Integers again, as the transform takes them.
-        upright = np.rint(interpolate(units, *self._seen_from_template(poses)))
+        upright = np.rint(_images.interpolate(units, *self._seen_from_template(poses)))
         coefficients = self._transform.coefficients(upright)
         return np.column_stack([coefficients.reshape(len(units), -1), poses * self._weights])
 
@@ -558,12 +548,12 @@ class PoseEncoder(Encoder):
         if places is None:
             places = np.arange(height)[None, :, None], np.arange(width)[None, None]
         points = np.empty((len(codes), height * width))
-        for rows in blocks(*points.shape):
+        for rows in _images.blocks(*points.shape):
             coefficients, poses = np.split(codes[rows], [math.prod(self._kept)], axis=1)
             upright = self._transform.images(coefficients.reshape(-1, *self._kept))
             poses = np.clip(poses / self._weights, *self._bounds())
             at = [where if len(where) == 1 else where[rows] for where in places]
-            images = interpolate(upright, *self._seen_from_image(poses, *at))
+            images = _images.interpolate(upright, *self._seen_from_image(poses, *at))
             points[rows] = np.clip(2 * images - 1, -1, 1).reshape(len(images), -1)
         return points
 
@@ -573,10 +563,10 @@ class PoseEncoder(Encoder):
     ) -> np.ndarray:  # fmt: skip
         if moves is None:
             return self.decode(codes)
-        draws = draw_moves(rng, len(codes))
+        draws = _images.draw_moves(rng, len(codes))
         points = np.empty((len(codes), math.prod(self._shape)))
-        for rows in blocks(*points.shape):
-            places = moved_places(draws[rows], self._shape, **moves)
+        for rows in _images.blocks(*points.shape):
+            places = _images.moved_places(draws[rows], self._shape, **moves)
             points[rows] = self.decode(codes[rows], places)
         return points
 

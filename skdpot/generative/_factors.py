@@ -16,13 +16,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import ndtri
 
-from skdpot.generative._counts import (
-    merge_cells,
-    mixture_parities,
-    released_size,
-    scanned_subsets,
-    standing_out,
-)
+from skdpot.generative import _counts
 from skdpot.tables import NOMINAL, TableSchema
 from skdpot.transport import nearest_distribution
 
@@ -102,7 +96,7 @@ def fine_groups(shares: np.ndarray, group: np.ndarray) -> np.ndarray:
     fine, first, smallest = np.empty(len(group), dtype=np.int64), 0, 1 / 32
     for number in range(group.max() + 1):
         members = np.flatnonzero(group == number)
-        merged = merge_cells(shares[members], smallest)
+        merged = _counts.merge_cells(shares[members], smallest)
         fine[members] = first + merged
         first += merged.max() + 1
     return fine
@@ -329,7 +323,7 @@ def _pair_targets(released, schema, margins, coarse):
         start, stop = stop, stop + shape[0] * shape[1]
         target = pair_target(
             released["strong_counts"][start:stop].reshape(shape),
-            float(released["strong_deviation"][0]), max(released_size(released), 1.0),
+            float(released["strong_deviation"][0]), max(_counts.released_size(released), 1.0),
             [margins[a], margins[b]], [coarse[a], coarse[b]],
             ordered=not (is_nominal[a] or is_nominal[b]),
         )  # fmt: skip
@@ -344,7 +338,7 @@ def outstanding_parities(
     """Return the parities that a model lacks, as columns and the mean in each class."""
     if "parities" not in released:
         return []
-    subsets = scanned_subsets(len(halves), int(released["max_parity"][0]))
+    subsets = _counts.scanned_subsets(len(halves), int(released["max_parity"][0]))
     cells = np.split(model["cells"], np.cumsum(model["n_cells"])[:-1], axis=1)
     signs = np.column_stack(
         [1 - 2 * (part @ half) for part, half in zip(cells, halves, strict=True)]
@@ -352,7 +346,9 @@ def outstanding_parities(
     is_of_class = model["classes"] == np.arange(n_classes)[:, None]
     weights = is_of_class * model["weights"]
     shares = weights.sum(axis=1)
-    predicted = np.transpose([mixture_parities(w, signs, subsets) for w in weights]) / shares
+    predicted = (
+        np.transpose([_counts.mixture_parities(w, signs, subsets) for w in weights]) / shares
+    )
     n_records = np.maximum(shares * float(released["counts"].sum() / len(halves)), 1.0)
     deviations = np.sqrt(released["parity_deviation"][0] ** 2 + n_records) / n_records
     seen = released["parities"] / n_records
@@ -360,7 +356,7 @@ def outstanding_parities(
     has_sign = np.array([half.min() < half.max() for half in halves])
     is_unknown = ~np.concatenate([has_sign[group].all(axis=1) for group in subsets])
     seen[is_unknown] = predicted[is_unknown]
-    return standing_out(seen, predicted, deviations, n_records, subsets)
+    return _counts.standing_out(seen, predicted, deviations, n_records, subsets)
 
 
 def parity_codes(

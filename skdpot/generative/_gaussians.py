@@ -25,13 +25,7 @@ from skdpot._sklearn_compat import one_blas_thread
 from skdpot.generative._counts import excess_over_noise, kept_shares
 from skdpot.generative._encoders import Encoder
 from skdpot.generative._images import blocks, intensity_map, mapped
-from skdpot.privacy.sensitivity import (
-    ball_sum_sensitivity,
-    cell_count_sensitivity,
-    counted_sum_sensitivity,
-    product_sum_sensitivity,
-    share_sum_sensitivity,
-)
+from skdpot.privacy import sensitivity
 from skdpot.releases import RADIUS, ball_points, sum_of_blocks
 
 # Variances are not below this share of the largest, nor below this, in units of the largest norm.
@@ -170,10 +164,12 @@ DIAGONAL, _BESIDE = 29, 41
 # Contribution of a record to a count of its class, next to a vector in the ball.
 COUNT = RADIUS // 2
 # By how much a record can change counts, and sums: of vectors, of both, and of products.
-COUNTED = cell_count_sensitivity
-BALL = partial(ball_sum_sensitivity, radius=RADIUS)
-WITH_COUNT = partial(counted_sum_sensitivity, radius=RADIUS, count_weight=COUNT)
-SYMMETRIC = partial(product_sum_sensitivity, radius=RADIUS, diagonal=DIAGONAL, beside=_BESIDE)
+COUNTED = sensitivity.cell_count_sensitivity
+BALL = partial(sensitivity.ball_sum_sensitivity, radius=RADIUS)
+WITH_COUNT = partial(sensitivity.counted_sum_sensitivity, radius=RADIUS, count_weight=COUNT)
+SYMMETRIC = partial(
+    sensitivity.product_sum_sensitivity, radius=RADIUS, diagonal=DIAGONAL, beside=_BESIDE
+)
 
 
 def entry_weights(n_dimensions: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -303,7 +299,7 @@ def fit_norms(counts: np.ndarray, deviation: float) -> NormDistributions:
 
 
 # By how much a record more or less changes the sums of a round, in the Euclidean norm.
-ROUND = partial(share_sum_sensitivity, radius=RADIUS, count_weight=COUNT, whole=RADIUS)
+ROUND = partial(sensitivity.share_sum_sensitivity, radius=RADIUS, count_weight=COUNT, whole=RADIUS)
 
 
 class Centres:

@@ -14,17 +14,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdpot._base import PrivateEstimator, progress_bar
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
+from skdpot.generative import _records
 from skdpot.generative._draws import ReleasedTable
 from skdpot.generative._files import load_generator, save_generator
 from skdpot.generative._network import device_of, learn_from_sketch, training_of
 from skdpot.generative._quality import QualityReport, quality_of
-from skdpot.generative._records import (
-    FittedRecords,
-    PrivateRecords,
-    read_rules,
-    sketch_budget,
-    stream_of,
-)
+from skdpot.generative._schema import is_auto
 from skdpot.generative._table import TableSketch
 from skdpot.generative._vectors import ImageSketch, VectorSketch
 from skdpot.privacy.charging import PrivacyGuarantee, ReleasePlan, relation_of
@@ -46,7 +41,7 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
     random_state: Any
     score_reg: float
 
-    _fitted: FittedRecords | ReleasedTable
+    _fitted: _records.FittedRecords | ReleasedTable
     # Parameters that a file holds as they are.
     _in_files: ClassVar[tuple[str, ...]]
 
@@ -92,18 +87,18 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
             the fit had no `groups` or no schema.
         """
         check_is_fitted(self)
-        rng = stream_of(self.random_state)
+        rng = _records.stream_of(self.random_state)
         if n_users is not None:
             return self._sample_users(n_users, y, given, rng)
         return self._ruled.sample(n_samples, y, given, rng, device_of(self.network))
 
     @property
-    def _ruled(self) -> FittedRecords | ReleasedTable:
+    def _ruled(self) -> _records.FittedRecords | ReleasedTable:
         """Return the release, of which samples keep the rules. These are read for each sample."""
         fitted = self._fitted
         if not isinstance(fitted, ReleasedTable):
             return fitted
-        rules = read_rules(self.rules, self.computed)
+        rules = _records.read_rules(self.rules, self.computed)
         names = [column.name for column in fitted.space.schema.computed]
         if set(rules.formulas) != set(names):
             raise ValueError(f"computed must have the columns of the fit, {names}.")
@@ -147,7 +142,7 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
             If a fit would refuse the records or labels.
         """
         check_is_fitted(self)
-        rng = stream_of(self.random_state)
+        rng = _records.stream_of(self.random_state)
         return self._ruled.score(self, X, y, float(self.score_reg), rng, device_of(self.network))
 
     def save(self, path) -> None:
@@ -172,7 +167,9 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         check_is_fitted(self)
         save_generator(path, self)
 
-    def _set_fitted(self, fitted: FittedRecords | ReleasedTable, noise_multiplier: float) -> None:
+    def _set_fitted(
+        self, fitted: _records.FittedRecords | ReleasedTable, noise_multiplier: float
+    ) -> None:
         """Set the fitted attributes: functions of the release and of public parameters."""
         self._fitted = fitted
         self.noise_multiplier_ = noise_multiplier
@@ -180,6 +177,8 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
             self.classes_ = fitted.classes
         if fitted.n_records is not None:
             self.n_records_ = fitted.n_records
+        if isinstance(fitted, ReleasedTable):
+            self.schema_ = fitted.space.declaration
         if fitted.network is not None:
             self.loss_curve_ = fitted.network.losses
             self.n_iter_ = len(fitted.network.losses)
@@ -196,7 +195,7 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
 
 
 # How private records are sketched, and these records.
-_Data = tuple[VectorSketch | TableSketch, PrivateRecords]
+_Data = tuple[VectorSketch | TableSketch, _records.PrivateRecords]
 
 
 class DPSinkhornGenerator(BaseGenerator):
@@ -233,8 +232,8 @@ class DPSinkhornGenerator(BaseGenerator):
     schema : dict, str or path-like, default=None
         Public. The possible values of each column of a table, by name: ``range(low, high + 1)``
         for integers, ``(low, high)`` for real numbers or dates, a list of categories, or a
-        dictionary: :ref:`the guide of schemas <tables-schema>`. A string is JSON, or the path of a
-        JSON file.
+        dictionary: :ref:`the guide of schemas <tables-schema>`. A string is JSON, or the path of
+        JSON. ``"auto"`` finds it with noise (:func:`~skdpot.generative.schema_from`).
     target : str or int, default=None
         Public. The column of the `schema` that models will predict. If it is numeric, its classes
         are equal bands between its bounds. If you pass it as `y`, leave it out of X.
@@ -277,6 +276,8 @@ class DPSinkhornGenerator(BaseGenerator):
         noise.
     n_records_ : int
         The released, noisy number of records.
+    schema_ : dict
+        The `schema`, declared or found.
     n_iter_ : int
         Number of steps of the network; only if there is one.
     loss_curve_ : list of float
@@ -300,8 +301,6 @@ class DPSinkhornGenerator(BaseGenerator):
 
     *Searches.* In a grid search every fit spends epsilon (:ref:`search-costs`), and the choice by
     :meth:`score` is **not private**: search on public data.
-
-    *Files.* Pickles and saved files contain only the release and public parameters.
 
     References
     ----------
@@ -454,7 +453,7 @@ class DPSinkhornGenerator(BaseGenerator):
             tabular, images = self.schema is not None, self.image_shape is not None
             model = TableSketch() if tabular else ImageSketch() if images else VectorSketch()
         model._check(self)
-        if by_person and not isinstance(model, TableSketch):
+        if by_person and (is_auto(self) or not isinstance(model, TableSketch)):
             raise ValueError("groups are for tables with a schema: declare schema={column: ...}.")
         return model
 
@@ -462,7 +461,7 @@ class DPSinkhornGenerator(BaseGenerator):
         (model, records), relation = data, relation_of(self.ledger, self.neighbouring)
         # A network that learns afterwards has random numbers of its own, for_user(1).
         source = make_source(self.random_state).for_user(0)
-        budget = sketch_budget(self.epsilon, self.delta, relation)
+        budget = _records.sketch_budget(self.epsilon, self.delta, relation)
         space: Any = records.space
         training = None if self.network is None else training_of(self.network)
         release = model._plan(space, budget, training, self._bar)
@@ -479,17 +478,20 @@ class DPSinkhornGenerator(BaseGenerator):
             parameters=("neighbouring",),
         )
 
-    def _run(self, plan: ReleasePlan, data: _Data) -> FittedRecords | ReleasedTable:
+    def _run(self, plan: ReleasePlan, data: _Data) -> _records.FittedRecords | ReleasedTable:
         _, records = data
         return plan.release.run(records, plan.source)
 
-    def _keep(self, plan: ReleasePlan, released: FittedRecords | ReleasedTable) -> None:
+    def _keep(self, plan: ReleasePlan, released: _records.FittedRecords | ReleasedTable) -> None:
         self._set_fitted(released, plan.release.budget.noise_multiplier)
 
     def _for_parts(self) -> Self:
         """Return what owners agree on, or raise."""
-        if self.epsilon is None or self.network is not None:
-            raise ValueError("parts of a generator are released: set an epsilon, and no network.")
+        if self.epsilon is None or self.network is not None or is_auto(self):
+            raise ValueError(
+                "parts of a generator are released: set an epsilon, and no network. Owners agree "
+                "on one declared schema."
+            )
         # "auto" would be the relation of each owner's ledger, and owners must have the same.
         neighbouring = "replace_one" if self.neighbouring == "auto" else self.neighbouring
         return clone(self).set_params(neighbouring=neighbouring)
@@ -520,7 +522,7 @@ class DPSinkhornGenerator(BaseGenerator):
 
         The sketch has been paid for, and is kept if this fails or is interrupted.
         """
-        if self.network is None or not isinstance(self._fitted, FittedRecords):
+        if self.network is None or not isinstance(self._fitted, _records.FittedRecords):
             return
         # Random numbers that depend on no record, and differ from those of the sketch.
         source = make_source(self.random_state).for_user(1)
@@ -571,7 +573,7 @@ class DPSinkhornGenerator(BaseGenerator):
             If the generator is of a table.
         """
         check_is_fitted(self)
-        if not isinstance(self._fitted, FittedRecords):
+        if not isinstance(self._fitted, _records.FittedRecords):
             raise ValueError("prototypes() is of vectors and images, and the generator's a table.")
         return self._fitted.prototypes()
 
@@ -612,3 +614,92 @@ class DPSinkhornGenerator(BaseGenerator):
         return load_generator(
             cls, path, ledger, network=network, container=container, rules=rules, computed=computed
         )
+
+
+class SchemaFinder(DPSinkhornGenerator):
+    """The estimator of `schema_from`: a fit to a table releases its schema alone."""
+
+    def _plan(self, data: _Data) -> ReleasePlan:
+        plan = super()._plan(data)
+        return replace(plan, release=replace(plan.release, plan_sketch=None))
+
+    def _keep(self, plan: ReleasePlan, released: Any) -> None:
+        self.schema_ = released
+
+
+def schema_from(
+    frame, epsilon, *, delta=1e-5, neighbouring="auto", ledger=None, random_state=None
+) -> dict:
+    """Return a schema of a private table, found with noise. The ledger is charged first.
+
+    What a column may hold is read from its type alone: numbers, truth values, dates (to the day)
+    and labels. Columns of categories or Python objects have numbers or labels, whichever more of
+    are found.
+    Bounds enclose the magnitudes, between powers of two and one and a half times them, that many
+    records have, and the scale suits them. Categories are labels that many records have; all
+    others are read as ``"other"``, or as missing where noise explains them. Values are declared to
+    be missing, perhaps, wherever the type allows it.
+
+    Parameters
+    ----------
+    frame : {DataFrame, ndarray} of shape (n_records, n_features)
+        Private: a frame of pandas, polars or pyarrow, or an array of numbers. Leave out columns
+        that you can declare: they cost nothing.
+    epsilon : float
+        Privacy parameter.
+    delta : float, default=1e-5
+        Above 0, and far below one over the number of records.
+    neighbouring : {"auto", "add_remove", "replace_one"}, default="auto"
+        One record is added or removed, or one is replaced. ``"auto"`` is the relation of the
+        `PrivacyLedger`, and ``"add_remove"`` without one.
+    ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
+        Is charged before anything is released, with the unit ``"record"``.
+    random_state : int, RandomState or None, default=None
+        None uses the operating system's cryptographic source. With an integer, the release can be
+        reproduced and is *not private*.
+
+    Returns
+    -------
+    dict
+        For `schema` of :class:`~skdpot.DPSinkhornGenerator`. You may publish and change it. A
+        column of which nothing was found has the bounds 0 and 1, or ``"other"`` alone.
+
+    Raises
+    ------
+    BudgetExceededError
+        If the ledger does not allow the release. Nothing is released in this case.
+    ValueError
+        If a parameter or a type is wrong, or, with ``"replace_one"``, there are too few records.
+        Nothing is charged in this case.
+
+    See Also
+    --------
+    schema_template : A schema to be filled in, for which no value is read.
+    skdpot.DPSinkhornGenerator : ``schema="auto"`` finds the schema within the budget of a fit.
+
+    Notes
+    -----
+    All counts are one Gaussian release, and labels are found by a threshold. Proof:
+    :ref:`proof-found-schemas`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from skdpot.generative import schema_from
+    >>> rng = np.random.default_rng(0)
+    >>> table = pd.DataFrame({
+    ...     "age": rng.integers(18, 90, 5000),
+    ...     "town": rng.choice(["Oslo", "Rome"], 5000), "smokes": rng.random(5000) < 0.3,
+    ... })
+    >>> for name, declared in schema_from(table, 1.0, random_state=0).items():
+    ...     print(name, declared)
+    age {'missing': False, 'bounds': [16, 95], 'integer': True}
+    town {'missing': True, 'categories': ['Oslo', 'Rome']}
+    smokes {'missing': False, 'categories': [False, True]}
+    """
+    finder = SchemaFinder(
+        epsilon, delta, schema="auto", neighbouring=neighbouring, ledger=ledger,
+        random_state=random_state,
+    )  # fmt: skip
+    return finder.fit(frame).schema_

@@ -18,33 +18,17 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
+from skdpot import tables
 from skdpot._base import count_columns, validate_private_data
 from skdpot.generative._counts import merge_cells, release_tables, tables_sensitivity
 from skdpot.generative._encoders import Encoder, RecordSpace
 from skdpot.generative._images import blocks, whole_shape
 from skdpot.generative._network import TrainedNetwork
+from skdpot.privacy import events as ev
 from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of
 from skdpot.privacy.checks import check_count, redact_errors, to_display
-from skdpot.privacy.events import DpEvent, GaussianDpEvent, PlannedDpEvent
 from skdpot.privacy.noise import LARGEST_SCALE
 from skdpot.releases import ReleaseSeries, SketchReleases
-from skdpot.tables import (
-    FILL_IN,
-    NUMERIC,
-    Column,
-    Table,
-    TableSchema,
-    as_numbers,
-    check_bounds,
-    checked_names,
-    declared_labels,
-    label_codes,
-    one_by_one,
-    read_schema,
-    read_units,
-    refuse_other_labels,
-    write_table,
-)
 from skdpot.transport.sinkhorn import entropic_transport
 
 # The share of a release, in proportion to others, and its sensitivity.
@@ -68,19 +52,25 @@ class SketchBudget:
         At which they are sold.
     neighbouring : {"add_remove", "replace_one"}
         The neighbouring relation.
+    failure : float, default=0.0
+        What of delta is for labels that single records have.
     """
 
     epsilon: float | None
     noise_multiplier: float
     delta: float
     neighbouring: str
+    failure: float = 0.0
 
     @property
-    def event(self) -> DpEvent | None:
+    def event(self) -> ev.DpEvent | None:
         """Return the event of the charge; None where nothing is guaranteed."""
         if not self.noise_multiplier:
             return None
-        return PlannedDpEvent(GaussianDpEvent(self.noise_multiplier), self.delta)
+        event: ev.DpEvent = ev.GaussianDpEvent(self.noise_multiplier)
+        if self.failure:
+            event = ev.ComposedDpEvent([event, ev.ApproximateDpEvent(0.0, self.failure)])
+        return ev.PlannedDpEvent(event, self.delta)
 
 
 class SketchSeries(ReleaseSeries):
@@ -90,7 +80,7 @@ class SketchSeries(ReleaseSeries):
     label: str
 
     @property
-    def event(self) -> DpEvent | None:
+    def event(self) -> ev.DpEvent | None:
         return self.budget.event
 
 
@@ -187,7 +177,7 @@ def record_space(n_features: int, bounds: Any, classes: Any, image_shape: Any) -
         "people's heights and weights ([100, 30], [220, 200]). For a table declare "
         "schema={column: ...} instead."
     )
-    box = check_bounds(of_images, n_features, why_bounds)
+    box = tables.check_bounds(of_images, n_features, why_bounds)
     return RecordSpace(box, shape, None if declared is None else declared[0])
 
 
@@ -271,7 +261,7 @@ def read_points(
     `private`, NaN stands for values that are no numbers, and records with undeclared labels are
     left out.
     """
-    read = as_numbers if private else None
+    read = tables.as_numbers if private else None
     # Numbers of these types are read without a copy; others become the first.
     kinds = (np.float64, np.float32, np.uint8)
     instead = {
@@ -336,9 +326,9 @@ def unseen_points(estimator: Any, columns: Any) -> PrivateRecords:
 
 def read_codes(y, number, n_records, private):
     """Return the codes of the labels of records, or raise; if `private`, -1 for undeclared ones."""
-    codes = label_codes(read_each(y, n_records), number)
+    codes = tables.label_codes(read_each(y, n_records), number)
     if private:
-        refuse_other_labels(y, number, "y")
+        tables.refuse_other_labels(y, number, "y")
     elif (codes < 0).any():
         raise ValueError(
             "y has labels that are not among the declared classes. Declare all possible labels, or "
@@ -352,7 +342,7 @@ def read_each(y, n_records):
     if np.ma.isMaskedArray(y):
         raise TypeError("y is a masked array, whose mask would be lost: use NaN, or None.")
     labels = redact_errors(
-        lambda: one_by_one(y),
+        lambda: tables.one_by_one(y),
         "y cannot be read as labels.",
         # It says how many records there are.
         instead={"y should be a 1d": "y should be a 1d array, with one label for each record."},
@@ -366,7 +356,7 @@ def read_classes(classes):
     """Return the declared labels with the code of each, None without any, or raise."""
     if classes is None:
         return None
-    names, number = declared_labels(classes, "classes")
+    names, number = tables.declared_labels(classes, "classes")
     if not number:
         raise ValueError("classes must name at least one label, or be None.")
     return names, number
@@ -393,9 +383,9 @@ def wanted_labels(n_samples, y, classes, rng, counts=None):
         return rng.permutation(np.arange(n_samples) % len(classes))
     if isinstance(y, str):
         raise ValueError("y must be a list of labels, or a dict {label: number}, got a text.")
-    number = declared_labels(classes, "classes")[1]
+    number = tables.declared_labels(classes, "classes")[1]
     labels, counts = (list(y), list(y.values())) if isinstance(y, dict) else (y, 1)
-    codes = label_codes(one_by_one(labels), number)
+    codes = tables.label_codes(tables.one_by_one(labels), number)
     if not len(codes) or (codes < 0).any():
         raise ValueError(f"y must ask for labels among {classes.tolist()}, got {to_display(y)}.")
     if not all(isinstance(n, int | np.integer) and n >= 0 for n in np.atleast_1d(counts)):
@@ -572,7 +562,7 @@ def taken_out(X: Any, groups: Any) -> tuple[Any, Any, str]:
         name = getattr(groups, "name", None)
         return X, groups, name if isinstance(name, str) else "user"
     # Frames of other libraries raise.
-    Table(X)
+    tables.Table(X)
     if list(getattr(X, "columns", ())).count(groups) != 1:
         raise ValueError(
             f"groups names a column, and X has no column {groups!r}, or several. Name one of a "
@@ -611,12 +601,12 @@ class Rules:
             frame[name] = _evaluated(formula, frame)
         return frame
 
-    def kept(self, frame: Any, schema: TableSchema) -> np.ndarray:
+    def kept(self, frame: Any, schema: tables.TableSchema) -> np.ndarray:
         """Tell which rows keep all rules, and have declared values in computed columns."""
         frame = self.complete(frame)
         kept = np.ones(len(frame), dtype=bool)
         for column in schema.computed:
-            values, numeric = frame[column.name], column.kind == NUMERIC
+            values, numeric = frame[column.name], column.kind == tables.NUMERIC
             if column.unit is None:
                 ends = column.low, column.high
                 inside = values.between(*ends) if numeric else values.isin(column.values)
@@ -655,7 +645,7 @@ def read_rules(rules: Any, computed: Any) -> Rules:
     return found
 
 
-def check_rules(schema: TableSchema, rules: Rules) -> None:
+def check_rules(schema: tables.TableSchema, rules: Rules) -> None:
     """Raise unless rules can be evaluated on rows of a declaration: public, as all of this is."""
     if rules:
         # Made-up rows of declared values: a rule that fails must fail before the charge.
@@ -665,17 +655,17 @@ def check_rules(schema: TableSchema, rules: Rules) -> None:
         rules.kept(frame_of(schema, schema.plain_values(np.column_stack(units), uniforms)), schema)
 
 
-def frame_of(schema: TableSchema, plain: Sequence[np.ndarray]) -> Any:
+def frame_of(schema: tables.TableSchema, plain: Sequence[np.ndarray]) -> Any:
     """Return values of `TableSchema.plain_values` as a pandas data frame of all learned columns."""
-    return write_table("pandas", TableSchema(schema.columns), schema.presented(plain))
+    return tables.write_table("pandas", tables.TableSchema(schema.columns), schema.presented(plain))
 
 
-def computed_values(column: Column, values: Any) -> np.ndarray:
+def computed_values(column: tables.Column, values: Any) -> np.ndarray:
     """Return a computed column of a data frame in the form of `Column.presented`."""
-    if column.kind == NUMERIC and column.unit is None:
+    if column.kind == tables.NUMERIC and column.unit is None:
         numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
         return column.presented(np.rint(numbers) if column.integer else numbers)
-    if column.kind == NUMERIC:
+    if column.kind == tables.NUMERIC:
         return values.to_numpy()
     return values.astype(object).where(values.notna(), None).to_numpy()
 
@@ -843,13 +833,16 @@ class TableSpace:
         Whether a target that goes beside tables is declared in their schema.
     user : str, default=None
         The name of the column of people, who have several rows. None means one row per person.
+    is_open : bool, default=False
+        Whether bounds and categories are to be found with noise.
     """
 
-    schema: TableSchema
+    schema: tables.TableSchema
     container: str
     apart: bool
     named: bool = False
     user: str | None = None
+    is_open: bool = False
 
     def by_person(self, user: str) -> "TableSpace":
         """Return the declaration with people, whose column has this name, or a longer one."""
@@ -876,7 +869,7 @@ class TableSpace:
         return self.schema.names[self.schema.target]
 
     @property
-    def table_schema(self) -> TableSchema:
+    def table_schema(self) -> tables.TableSchema:
         """Return the schema of the columns of tables."""
         return self.schema.without_target() if self.apart else self.schema
 
@@ -899,20 +892,20 @@ class TableSpace:
                 "target that is not a column of X."
             )
         schema = self.schema
-        table = Table(X)
+        table = tables.Table(X)
         if self.named and table.container != "array" and self.target in table.names:
             raise ValueError(
                 f"y is the target {self.target!r}, and X has that column as well. Give one of them."
             )
-        units = read_units(X, self.table_schema, private=private)
+        units = tables.read_units(X, self.table_schema, private=private)
         # Only counts features and keeps their names: values were read above.
         validate_data(estimator, X, skip_check_array=True, reset=reset)
         if schema.target is None or not self.apart:
             return units
         target = schema.columns[schema.target]
         if self.named:
-            labels, schema = read_each(y, len(units))[:, None], TableSchema((target,))
-            codes = read_units(labels, schema, private=private)[:, 0]
+            labels, schema = read_each(y, len(units))[:, None], tables.TableSchema((target,))
+            codes = tables.read_units(labels, schema, private=private)[:, 0]
         else:
             codes = read_codes(y, read_classes(target.values)[1], len(units), private)
         return np.column_stack([units, codes])
@@ -926,7 +919,7 @@ def read_space(estimator: Any, container: str, *, apart: bool) -> TableSpace:
     if estimator.bounds is not None:
         raise ValueError("bounds are for records without a schema. Give them in the schema.")
     classes, target = estimator.classes, estimator.target
-    features = read_schema(estimator.schema, target)
+    features = tables.read_schema(estimator.schema, target)
     named = apart and classes is None and features.target is not None
     if not named and apart != (classes is not None):
         raise ValueError(
@@ -954,15 +947,15 @@ def read_space(estimator: Any, container: str, *, apart: bool) -> TableSpace:
     while name in {column["name"] for column in plain}:
         name += "_"
     labels = {"name": name, "categories": read_classes(classes)[0].tolist()}
-    schema = read_schema({"columns": [*plain, labels], "target": name})
+    schema = tables.read_schema({"columns": [*plain, labels], "target": name})
     return TableSpace(schema.computing(rules.formulas), container, True)
 
 
-def _with_target_last(schema: TableSchema) -> TableSchema:
+def _with_target_last(schema: tables.TableSchema) -> tables.TableSchema:
     target = schema.columns[schema.target or 0]
     features = [column for column in schema.declared if column is not target]
     plain = [column.plain() for column in (*features, target)]
-    reordered = read_schema({"columns": plain, "target": target.name})
+    reordered = tables.read_schema({"columns": plain, "target": target.name})
     return reordered.computing([column.name for column in schema.computed])
 
 
@@ -1016,8 +1009,8 @@ def schema_template(frame, path=None, *, categories=False) -> dict:
     age {'bounds': ['FILL IN', 'FILL IN'], 'integer': True, 'missing': False}
     smokes {'categories': [False, True], 'missing': False}
     """
-    table = Table(frame)
-    names = checked_names(table)
+    table = tables.Table(frame)
+    names = tables.checked_names(table)
     declared = [_declaration(table, place, categories) for place in range(len(names))]
     schema: dict = dict(zip(names, declared, strict=True))
     if not all(isinstance(name, str) for name in names):
@@ -1031,11 +1024,10 @@ def schema_template(frame, path=None, *, categories=False) -> dict:
     return schema
 
 
-def _declaration(table: Table, place: int, categories: bool) -> Mapping[str, Any]:
+def _declaration(table: tables.Table, place: int, categories: bool) -> Mapping[str, Any]:
     """Return the template of a declaration for a column of this type."""
-    dtype: Any = table.dtype(place)
-    dtype = getattr(table.X, "dtype", None) if dtype is None else dtype
-    kind, bounds = _kind(dtype), [FILL_IN, FILL_IN]
+    dtype, kind = table.dtype(place), table.kind(place)
+    bounds = [tables.FILL_IN, tables.FILL_IN]
     if kind in "iu":
         return {"bounds": bounds, "integer": True, "missing": False}
     if kind == "f":
@@ -1044,22 +1036,8 @@ def _declaration(table: Table, place: int, categories: bool) -> Mapping[str, Any
         return {"bounds": bounds, "unit": "D", "missing": False}
     if kind == "b":
         return {"categories": [False, True], "missing": False}
-    labels = [FILL_IN]
+    labels = [tables.FILL_IN]
     if categories and hasattr(dtype, "categories"):
-        labels = [_plain(label) for label in dtype.categories]
+        labels = tables.plain_values(np.asarray(dtype.categories)).tolist()
     declared = "levels" if getattr(dtype, "ordered", False) else "categories"
     return {declared: labels, "missing": False}
-
-
-def _plain(label: Any) -> Any:
-    return label.item() if isinstance(label, np.generic) else label
-
-
-def _kind(dtype: Any) -> str:
-    """Return the letter that NumPy has for the kind of a type."""
-    if not hasattr(dtype, "is_temporal"):
-        return getattr(dtype, "kind", "O")
-    # A type of polars.
-    kinds = {"i": dtype.is_integer(), "f": dtype.is_numeric(), "b": str(dtype) == "Boolean"}
-    kinds |= {"m": str(dtype).startswith("Duration"), "M": dtype.is_temporal()}
-    return next((kind for kind, is_one in kinds.items() if is_one), "O")

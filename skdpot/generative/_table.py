@@ -7,6 +7,7 @@ target, if there is one. A record is in one cell of every table, with or without
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from numbers import Integral
 from typing import Any
@@ -15,58 +16,16 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, validate_parameters
-from skdpot.generative._counts import (
-    LEAST_NOISE,
-    MOST_PARITIES,
-    ROUNDS,
-    WIDENING,
-    are_scanned,
-    cells_of_units,
-    column_halves,
-    cut_cells,
-    deviation_in_classes,
-    empty_tails,
-    expected_errors,
-    first_edges,
-    group_cells,
-    likely_counts,
-    max_scanned,
-    noise_of_counts,
-    noise_of_tables,
-    number_of_groups,
-    parity_sums,
-    possible_cells,
-    possible_pairs,
-    records_hidden_by,
-    refined_columns,
-    release_tables,
-    released_size,
-    scanned_subsets,
-    sums_of_pairs,
-    tables_sensitivity,
-    widened_cells,
-    with_totals,
-)
+from skdpot.generative import _counts, _records, _schema
+from skdpot.generative._counts import LEAST_NOISE, cut_cells, expected_errors, noise_of_counts
 from skdpot.generative._draws import ReleasedTable
 from skdpot.generative._factors import choose_pairs, coarse_dependence
 from skdpot.generative._mixture import fit_table
-from skdpot.generative._records import (
-    LARGEST_WEIGHT,
-    PlannedRelease,
-    PrivateRecords,
-    SketchBudget,
-    SketchSeries,
-    TableSpace,
-    check_noise,
-    read_space,
-    release_sizes,
-    sketch_budget,
-    taken_out,
-    weigh_rows,
-)
+from skdpot.generative._records import PrivateRecords, SketchBudget, SketchSeries, TableSpace
 from skdpot.privacy.charging import ExpectedError
-from skdpot.releases import SketchReleases
-from skdpot.tables import NOMINAL, Table, TableSchema, person_codes, refuse_other_rows
+from skdpot.privacy.sensitivity import cell_count_sensitivity
+from skdpot.releases import SketchReleases, label_threshold
+from skdpot.tables import NOMINAL, NUMERIC, Table, TableSchema, person_codes, refuse_other_rows
 from skdpot.transport import nearest_distribution
 
 
@@ -112,12 +71,14 @@ class TableSketch(BaseEstimator):
         groups: Any = None,
     ) -> PrivateRecords:  # fmt: skip
         """Return a private table, or raise; with `groups`, that of their people."""
+        if _schema.is_auto(estimator):
+            return _schema.read_open(estimator, X, y, reset=reset)
         user = None
         if groups is not None:
-            X, groups, user = taken_out(X, groups)
+            X, groups, user = _records.taken_out(X, groups)
             refuse_other_rows(X, {"groups": groups}, or_new=True)
         table = Table(X)
-        space = read_space(estimator, table.container, apart=y is not None)
+        space = _records.read_space(estimator, table.container, apart=y is not None)
         space = replace(space, schema=space.schema.typed(table))
         units = space.read(estimator, X, y, reset=reset, private=private)
         # A row without a person, or with an undeclared value, counts nowhere: an error would tell
@@ -131,21 +92,25 @@ class TableSketch(BaseEstimator):
 
     def _unseen(self, estimator: Any, columns: Any, *, by_person: bool = False) -> PrivateRecords:
         """Return no records of the declared table, or raise."""
-        space = read_space(estimator, "array", apart=estimator.classes is not None)
+        if _schema.is_auto(estimator):
+            return PrivateRecords(_schema.open_space(estimator, columns), np.empty((0, 0)), 0)
+        space = _records.read_space(estimator, "array", apart=estimator.classes is not None)
         if by_person:
             space = space.by_person("user")
         return PrivateRecords(space, np.empty((0, 0)), 0)
 
     def _plan(
-        self, space: "TableSpace", budget: SketchBudget, training: Any,
+        self, space: TableSpace, budget: SketchBudget, training: Any,
         progress: Callable[..., Any],
-    ) -> "TableReleases":  # fmt: skip
+    ) -> Any:  # fmt: skip
         """Return the release, or raise; no record is looked at."""
         if training is not None:
             raise ValueError("network is for vectors and images, and a table has a schema.")
+        if space.is_open:
+            return plan_schema(space, budget, partial(self._plan, training=None, progress=progress))
         # All shares and sensitivities are public, so that a refusal tells nothing.
         release = TableReleases(space, budget, int(self.n_components), int(self.n_iter), progress)
-        check_noise(budget, release.planned)
+        _records.check_noise(budget, release.planned)
         return release
 
 
@@ -194,7 +159,7 @@ class TableReleases(SketchSeries):
     def for_parts(self, n_parts: int, columns: Any) -> "TableReleases":
         """Return what each of several owners releases, or raise."""
         schema = self.space.schema
-        if refined := [schema.names[j] for j in refined_columns(schema)]:
+        if refined := [schema.names[j] for j in _counts.refined_columns(schema)]:
             raise ValueError(
                 f"parts are counts of single values, of which the columns {refined} have too many: "
                 "declare categories, levels or fewer integers for them, such as intervals."
@@ -252,19 +217,19 @@ class TableReleases(SketchSeries):
             name: array for name, array in released.items()
             if name not in fit_only and not name.startswith("strong")
         }  # fmt: skip
-        return ReleasedTable(self.space, model, released_size(released), statistics)
+        return ReleasedTable(self.space, model, _counts.released_size(released), statistics)
 
     def _releases(self, source: Any) -> SketchReleases:
         budget = self.budget
         return SketchReleases(budget.noise_multiplier, self._shares, budget.neighbouring, source)
 
     @property
-    def planned(self) -> dict[str, PlannedRelease]:
+    def planned(self) -> dict[str, _records.PlannedRelease]:
         """Return the releases, with bounds of their sensitivities."""
         # A record is in at most one table for each column, and for each pair of columns.
-        n_tables = max(len(self.space.schema.columns) ** 2, MOST_PARITIES)
-        whole = 1 if self.space.user is None else LARGEST_WEIGHT
-        bound = tables_sensitivity(n_tables, whole, signed=True)
+        n_tables = max(len(self.space.schema.columns) ** 2, _counts.MOST_PARITIES)
+        whole = 1 if self.space.user is None else _records.LARGEST_WEIGHT
+        bound = _counts.tables_sensitivity(n_tables, whole, signed=True)
         return {name: (share, bound) for name, share in self._shares.items()}
 
     @property
@@ -284,6 +249,91 @@ class TableReleases(SketchSeries):
         # Parities are counted by bits, which have no weights; and of halves that a release finds.
         parities = apart and self.space.user is None and not self.n_parts
         return {"parities": parities, "totals": totals, "by_cell": bool(self.n_parts)}
+
+
+# The share of the budget, in units of 1 / noise**2, that finds a schema: the noise of what is left
+# is larger by 5 %.
+SCHEMA_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class SchemaReleases(SketchSeries):
+    """The release of a schema, and then of the sketch of a table with it: public.
+
+    `plan_sketch` returns the releases of the sketch, for its declaration and its share of the
+    budget; it is None where the schema is all that is released.
+    """
+
+    space: TableSpace
+    budget: SketchBudget
+    plan_sketch: Callable[[TableSpace, SketchBudget], Any] | None
+
+    label = "a schema that is found with noise"
+
+    def releases(self, source: Any) -> SketchReleases:
+        """Return the release of the counts; if there is a sketch, its share is kept for it."""
+        kept = {} if self.plan_sketch is None else {"sketch": 1 - SCHEMA_SHARE}
+        shares, budget = {"schema": SCHEMA_SHARE} | kept, self.budget
+        return SketchReleases(budget.noise_multiplier, shares, budget.neighbouring, source)
+
+    @property
+    def sensitivity(self) -> Callable[..., float]:
+        """Return that of the counts: a record is in one of each column, and in that of all."""
+        return partial(cell_count_sensitivity, n_tables=1 + len(self.space.schema.columns))
+
+    @property
+    def noise(self) -> tuple[float, int]:
+        """Return the standard deviation of a count, and the least noisy count of a category."""
+        deviation = self.releases(None).standard_deviation("schema", self.sensitivity)
+        n_columns = len(self.space.schema.columns)
+        return deviation, label_threshold(deviation, n_columns, self.budget.failure)
+
+    def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
+        deviation, threshold = self.noise
+        # Of so many records with one label, 97 of 100 noisy counts reach the threshold.
+        clear = _schema.CLEAR_DEVIATIONS * deviation
+        needed = {"number": clear, "category": threshold + 2 * deviation}
+        return tuple(
+            ExpectedError(f"records that a {what} needs to be found", n, n_records)
+            for what, n in needed.items()
+        )
+
+    def run(self, records: Any, source: Any) -> Any:
+        """Return the declaration of what was found, or the sketch of the table with it."""
+        schema = self.space.schema
+        counted = [_schema.count_column(numbers, labels) for numbers, labels in records.values]
+        exact = [np.array([records.n_read]), *(counts for counts, _ in counted)]
+        ends = np.cumsum([len(counts) for counts in exact])[:-1]
+        noisy = self.releases(source).run("schema", np.concatenate(exact), self.sensitivity)
+        (size,), *released = np.split(noisy, ends)
+        columns = [
+            _schema.found_column(column, counts, labels, size, self.noise)
+            for column, counts, (_, labels) in zip(schema.columns, released, counted, strict=True)
+        ]
+        schema = replace(schema, columns=tuple(columns))
+        space = replace(self.space, schema=schema, is_open=False)
+        if self.plan_sketch is None:
+            return space.declaration
+        # Rounded up by more than the error of the root and of the quotient.
+        multiplier = self.budget.noise_multiplier / math.sqrt(1 - SCHEMA_SHARE) * (1 + 2.0**-40)
+        sketch = self.plan_sketch(space, replace(self.budget, noise_multiplier=multiplier))
+        read = zip(columns, records.values, strict=True)
+        values = [pair[0] if column.kind == NUMERIC else pair[1] for column, pair in read]
+        units, _ = schema.units_and_problems(values)
+        kept = units[(units >= 0).all(axis=1)]
+        return sketch.run(PrivateRecords(space, kept, len(units)), source)
+
+
+def plan_schema(space: TableSpace, budget: SketchBudget, plan_sketch: Callable) -> SchemaReleases:
+    """Return the releases of a schema and of a sketch, or raise; no record is looked at."""
+    # With a tenth of delta for labels, thresholds are only some percent higher than with all of it.
+    failure = budget.delta / 10
+    # With less noise, no release of a sketch exceeds the range of numbers.
+    max_multiplier = 2.0**20
+    if not failure or budget.noise_multiplier > max_multiplier:
+        raise ValueError("epsilon or delta is too small for schema='auto': declare the schema.")
+    counts = _records.sketch_budget(budget.epsilon, budget.delta - failure, budget.neighbouring)
+    return SchemaReleases(space, replace(counts, delta=budget.delta, failure=failure), plan_sketch)
 
 
 class SumsOfParts:
@@ -365,10 +415,10 @@ def plan_table(
     """
     # A map reads the units of drawn rows, so the container is of no effect.
     space = TableSpace(schema, "array", False)
-    budget = sketch_budget(epsilon, delta, neighbouring)
+    budget = _records.sketch_budget(epsilon, delta, neighbouring)
     model = TableSketch()
     release = TableReleases(space, budget, model.n_components, model.n_iter, progress, pooled=True)
-    check_noise(budget, release.planned)
+    _records.check_noise(budget, release.planned)
     return release
 
 
@@ -409,11 +459,11 @@ def share_marginals(
         # Where columns are also counted in all classes together, this needs less.
         "values": 0.2 if has_totals else 0.3,
         "totals": 0.1 if has_totals else 0.0,
-        **dict.fromkeys(ROUNDS, 0.02 if refined_columns(schema) else 0.0),
+        **dict.fromkeys(_counts.ROUNDS, 0.02 if _counts.refined_columns(schema) else 0.0),
         "pairs": 0.4 - 0.1 * narrow if has_signs else 0.4 * (n_columns > 1),
         "signs": 0.06 * narrow if has_signs else 0.0,
         "strong": 0.12 * narrow if has_signs else 0.0,
-        "parities": 0.08 if parities and are_scanned(n_columns) else 0.0,
+        "parities": 0.08 if parities and _counts.are_scanned(n_columns) else 0.0,
         "numbers of rows": 0.05 if by_person else 0.0,
     }
     return {name: share for name, share in shares.items() if share}
@@ -501,36 +551,36 @@ def release_marginals(
     features, n_classes = schema.features, schema.n_classes
     weights, sizes_of_people, whole = None, None, 1
     if persons is not None:
-        whole, (weights, sizes_of_people) = LARGEST_WEIGHT, weigh_rows(persons)
+        whole, (weights, sizes_of_people) = _records.LARGEST_WEIGHT, _records.weigh_rows(persons)
     classes = np.zeros(len(units), dtype=np.int64)
     if schema.target is not None:
         classes = schema.classes_of(units[:, schema.target])
 
     def release(name: str, exact: list[np.ndarray]) -> tuple[list[np.ndarray], float]:
         """Release tables; a record, or a person, is in one cell of each, with the weight 1."""
-        deviation = noise_of_tables(releases, name, len(exact))
-        return release_tables(releases, name, exact, whole), deviation
+        deviation = _counts.noise_of_tables(releases, name, len(exact))
+        return _counts.release_tables(releases, name, exact, whole), deviation
 
     # Where are the values? Cells with many records are cut, in three rounds.
-    edges = {j: first_edges(schema.columns[j]) for j in features}
+    edges = {j: _counts.first_edges(schema.columns[j]) for j in features}
     rounds: dict[int, list[tuple[np.ndarray, np.ndarray, float]]] = {j: [] for j in features}
-    refined, class_noise = refined_columns(schema), noise_of_counts(schema, releases)
-    for name in ROUNDS if refined else ():
+    refined, class_noise = _counts.refined_columns(schema), noise_of_counts(schema, releases)
+    for name in _counts.ROUNDS if refined else ():
         exact = [
-            np.bincount(cells_of_units(units[:, j], edges[j]), weights, len(edges[j]) - 1)
+            np.bincount(_counts.cells_of_units(units[:, j], edges[j]), weights, len(edges[j]) - 1)
             for j in refined
         ]
         noisy, deviation = release(name, exact)
         n_records = np.mean([count.sum() for count in noisy])
-        if name == ROUNDS[0] and n_records < records_hidden_by(deviation):
+        if name == _counts.ROUNDS[0] and n_records < _counts.records_hidden_by(deviation):
             for k, j in enumerate(refined):
-                edges[j], noisy[k] = widened_cells(edges[j], noisy[k])
-            deviation *= math.sqrt(WIDENING)
+                edges[j], noisy[k] = _counts.widened_cells(edges[j], noisy[k])
+            deviation *= math.sqrt(_counts.WIDENING)
         for j, count in zip(refined, noisy, strict=True):
             rounds[j].append((edges[j], count, deviation))
             edges[j] = cut_cells(edges[j], count, deviation, math.sqrt(n_classes) * class_noise)
     starts, stops = [edges[j][:-1] for j in features], [edges[j][1:] for j in features]
-    codes = [cells_of_units(units[:, j], edges[j]) for j in features]
+    codes = [_counts.cells_of_units(units[:, j], edges[j]) for j in features]
     n_cells = [len(start) for start in starts]
 
     # How many records of each class are in each cell?
@@ -539,7 +589,9 @@ def release_marginals(
         for code, size in zip(codes, n_cells, strict=True)
     ]
     noisy, class_noise = release("values", exact)
-    possible = [possible_cells(schema, j, start) for j, start in zip(features, starts, strict=True)]
+    possible = [
+        _counts.possible_cells(schema, j, start) for j, start in zip(features, starts, strict=True)
+    ]
     counts = [c.reshape(-1, n_classes) * cell for c, cell in zip(noisy, possible, strict=True)]
     noise_of_sums = [np.sqrt(cell.sum(axis=1)) * class_noise for cell in possible]
     deviations = [class_noise]
@@ -549,18 +601,18 @@ def release_marginals(
         noisy, total_noise = release("totals", exact)
         class_noise, total_noise = max(class_noise, LEAST_NOISE), max(total_noise, LEAST_NOISE)
         for k, total in enumerate(noisy):
-            counts[k] = with_totals(counts[k], total, class_noise, total_noise, possible[k])
+            counts[k] = _counts.with_totals(counts[k], total, class_noise, total_noise, possible[k])
             noise_of_sums[k] *= total_noise / np.hypot(noise_of_sums[k], total_noise)
-        combined_noise = deviation_in_classes(class_noise, total_noise, n_classes)
+        combined_noise = _counts.deviation_in_classes(class_noise, total_noise, n_classes)
         deviations = [combined_noise, class_noise, total_noise]
     sums = [count.sum(axis=1) for count in counts]
     # Noise of these sums is independent; that of what they are combined with below is not.
-    tails = empty_tails(sums, starts, schema, [noise.max() for noise in noise_of_sums])
+    tails = _counts.empty_tails(sums, starts, schema, [noise.max() for noise in noise_of_sums])
 
     further: dict[str, np.ndarray] = {}
     if sizes_of_people is not None:
         # How many rows has a person?
-        further["sizes"] = release_sizes(sizes_of_people, releases)
+        further["sizes"] = _records.release_sizes(sizes_of_people, releases)
 
     # What do columns tell of each other? Pairs of columns are counted in groups of cells.
     known: list[Any] = [
@@ -574,14 +626,14 @@ def release_marginals(
     pairs: list[np.ndarray] = []
     pair_noise = 0.0
     if len(features) > 1:
-        pair_noise = noise_of_tables(releases, "pairs", math.comb(len(features), 2))
+        pair_noise = _counts.noise_of_tables(releases, "pairs", math.comb(len(features), 2))
         cleared = [np.where(tail, 0.0, count) for tail, count in zip(tails, sums, strict=True)]
         groups = [np.arange(n) for n in n_cells]
         # Noise may leave less than no records.
         size = max(float(np.mean([count.sum() for count in cleared])), 1.0)
         if not by_cell:
-            n_groups = number_of_groups(size, n_classes, pair_noise)
-            groups = group_cells(cleared, schema, n_groups, starts)
+            n_groups = _counts.number_of_groups(size, n_classes, pair_noise)
+            groups = _counts.group_cells(cleared, schema, n_groups, starts)
         masses = [np.bincount(group, count) for group, count in zip(groups, sums, strict=True)]
         sizes = [len(mass) for mass in masses]
         cells, codes = codes, [group[code] for group, code in zip(groups, codes, strict=True)]
@@ -595,20 +647,20 @@ def release_marginals(
         ]
         pairs, pair_noise = release("pairs", exact)
         if schema.has_bands:
-            masks = possible_pairs(schema, starts, groups)
+            masks = _counts.possible_pairs(schema, starts, groups)
             pairs = [pair * mask for pair, mask in zip(pairs, masks, strict=True)]
         noise_of_pairs = [max(pair_noise, LEAST_NOISE)] * len(pairs)
-        margins = sums_of_pairs(pairs, sizes, n_classes, noise_of_pairs)
+        margins = _counts.sums_of_pairs(pairs, sizes, n_classes, noise_of_pairs)
         for column, group, margin in zip(known, groups, margins, strict=True):
             column.append((group, *margin))
 
     if parities and len(features) > 2:
         # Which pairs are strong? The sign of a record is that of its half of a column.
-        halves = column_halves(masses, schema)
+        halves = _counts.column_halves(masses, schema)
         upper = np.array([half[code] for half, code in zip(halves, codes, strict=True)])
         all_pairs = [np.array(list(combinations(range(len(features)), 2)))]
-        exact_sums = parity_sums(upper, np.zeros_like(classes), 1, all_pairs)[:, 0]
-        sensitivity = tables_sensitivity(len(exact_sums), signed=True)
+        exact_sums = _counts.parity_sums(upper, np.zeros_like(classes), 1, all_pairs)[:, 0]
+        sensitivity = _counts.tables_sensitivity(len(exact_sums), signed=True)
         signs = releases.run("signs", exact_sums, sensitivity) / size
         sign_noise = releases.standard_deviation("signs", sensitivity) / size
         shares = [nearest_distribution(mass / size) for mass in masses]
@@ -623,10 +675,10 @@ def release_marginals(
         strong = choose_pairs(signs, sign_noise, np.array(upper_shares), coarse)
         if strong:
             # They are counted again, in finer groups and in all classes together.
-            strong_noise = noise_of_tables(releases, "strong", len(strong))
+            strong_noise = _counts.noise_of_tables(releases, "strong", len(strong))
             most_groups = 256
-            n_groups = number_of_groups(size, 1, 2 * strong_noise, most_groups)
-            finer = group_cells(cleared, schema, n_groups, starts)
+            n_groups = _counts.number_of_groups(size, 1, 2 * strong_noise, most_groups)
+            finer = _counts.group_cells(cleared, schema, n_groups, starts)
             # Rare categories are apart, too: of sparse tables, noise hides no more than they have.
             for k in np.flatnonzero(blurred).tolist():
                 if n_cells[k] <= most_groups:
@@ -648,13 +700,15 @@ def release_marginals(
                 "strong_deviation": np.array([max(strong_noise, LEAST_NOISE)]),
             }
 
-    if parities and are_scanned(len(features)):
+    if parities and _counts.are_scanned(len(features)):
         # And three and more columns? A record changes each parity by 1, in its class only.
         n_records = np.mean([mass.sum() for mass in masses]) / n_classes
-        noise_of_one = noise_of_tables(releases, "parities", 1)
-        largest = max_scanned(len(features), n_records, noise_of_one)
-        exact_sums = parity_sums(upper, classes, n_classes, scanned_subsets(len(codes), largest))
-        sensitivity = tables_sensitivity(len(exact_sums), signed=True)
+        noise_of_one = _counts.noise_of_tables(releases, "parities", 1)
+        largest = _counts.max_scanned(len(features), n_records, noise_of_one)
+        exact_sums = _counts.parity_sums(
+            upper, classes, n_classes, _counts.scanned_subsets(len(codes), largest)
+        )
+        sensitivity = _counts.tables_sensitivity(len(exact_sums), signed=True)
         further |= {
             "parities": releases.run("parities", exact_sums, sensitivity),
             "parity_deviation": np.array([releases.standard_deviation("parities", sensitivity)]),
@@ -663,7 +717,7 @@ def release_marginals(
         }
 
     # From here on, all is computed from released and public numbers.
-    combined = map(likely_counts, sums, noise_of_sums, known, groups, tails)
+    combined = map(_counts.likely_counts, sums, noise_of_sums, known, groups, tails)
     return {
         **further,
         "n_cells": np.array(n_cells),

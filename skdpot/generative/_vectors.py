@@ -16,42 +16,13 @@ from scipy.special import gammaincinv
 from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, StrOptions, one_blas_thread, validate_parameters
+from skdpot.generative import _gaussians, _records
 from skdpot.generative._counts import kept_shares
 from skdpot.generative._encoders import Encoder, RecordSpace, make_encoder
-from skdpot.generative._gaussians import (
-    BALL,
-    COUNT,
-    COUNTED,
-    DIAGONAL,
-    N_INTENSITIES,
-    ROUND,
-    SYMMETRIC,
-    WITH_COUNT,
-    Centres,
-    ClassRows,
-    Mixture,
-    NormDistributions,
-    ReleasedVectors,
-    as_matrix,
-    clean_covariance,
-    expected_variances,
-    fit_norms,
-    norm_counts,
-    square_roots,
-)
+from skdpot.generative._gaussians import BALL, COUNTED, DIAGONAL, ROUND, SYMMETRIC, WITH_COUNT
 from skdpot.generative._images import blocks
 from skdpot.generative._network import NetworkTraining, load_engine
-from skdpot.generative._records import (
-    FittedRecords,
-    PlannedRelease,
-    PrivateRecords,
-    SketchBudget,
-    SketchSeries,
-    check_noise,
-    read_points,
-    refuse_declared,
-    unseen_points,
-)
+from skdpot.generative._records import FittedRecords, PrivateRecords, SketchBudget, SketchSeries
 from skdpot.generative._table import SumsOfParts
 from skdpot.privacy.charging import ExpectedError
 from skdpot.privacy.sensitivity import repeated_count_sensitivity
@@ -118,7 +89,7 @@ class VectorReleases(SketchSeries):
         # For all of these numbers of records there must be noise enough; the releases depend on
         # them.
         sizes = np.logspace(0, 12, 61)
-        check_noise(self.budget, *map(self.planned, sizes))
+        _records.check_noise(self.budget, *map(self.planned, sizes))
 
     def class_size(self, n_records: float) -> float:
         """Return the mean size of a class, of about this many records."""
@@ -142,7 +113,7 @@ class VectorReleases(SketchSeries):
         affordable = min(clusters_at / max(noise, 1e-9), size / records_of_cluster)
         return max(1, min(int(affordable), most_clusters))
 
-    def planned(self, n_records: float) -> dict[str, PlannedRelease]:
+    def planned(self, n_records: float) -> dict[str, _records.PlannedRelease]:
         """Return the releases after that of the size, with their shares and sensitivities.
 
         They are public functions of the released number of records.
@@ -248,14 +219,14 @@ class VectorReleases(SketchSeries):
                 noise_of_share = deviation / (max(size, 1.0) * self.n_pixels)
                 encoder = encoder_on_ground(encoder, intensities, noise_of_share)
 
-            rows = [ClassRows(codes) for codes in records.codes_of_classes(encoder)]
+            rows = [_gaussians.ClassRows(codes) for codes in records.codes_of_classes(encoder)]
 
-            def norms_of_rows(name: str) -> NormDistributions:
+            def norms_of_rows(name: str) -> _gaussians.NormDistributions:
                 """Release histograms of norms. A record adds one to a bin."""
                 counts = np.stack([of_class.norm_counts() for of_class in rows])
                 if not own_histograms:
                     counts = counts.sum(axis=0, keepdims=True)
-                return fit_norms(*release(name, counts, COUNTED)).of(n_classes)
+                return _gaussians.fit_norms(*release(name, counts, COUNTED)).of(n_classes)
 
             def clipped_to(radii: np.ndarray) -> np.ndarray:
                 """Take rows in units of these balls, and return the units."""
@@ -263,7 +234,7 @@ class VectorReleases(SketchSeries):
                     of_class.clip(radius)
                 return radii / RADIUS
 
-            def products(name: str, norms: NormDistributions) -> tuple[np.ndarray, ...]:
+            def products(name: str, norms: _gaussians.NormDistributions) -> tuple[np.ndarray, ...]:
                 """Release mean products. A record adds those of a vector in the ball."""
                 radii = norms.quantiles(level)
                 if not own_covariances:
@@ -277,7 +248,7 @@ class VectorReleases(SketchSeries):
                 noisy, deviation = release(name, sums, SYMMETRIC)
                 sizes = counts if own_covariances else counts.sum(keepdims=True)
                 squared_units = units[: len(sizes)] ** 2
-                found = np.stack([as_matrix(entries, n_codes) for entries in noisy])
+                found = np.stack([_gaussians.as_matrix(entries, n_codes) for entries in noisy])
                 found *= (squared_units / sizes)[:, None, None]
                 deviations = deviation / DIAGONAL * squared_units / sizes
                 own = own_covariances
@@ -331,7 +302,7 @@ class VectorReleases(SketchSeries):
                     of_class.project(vectors[:, leading], unit, radius)
                     scale *= RADIUS / radius
                     start = rng.standard_normal((n_clusters, len(scale))) * scale
-                    moving.append(Centres(start, reg * np.mean(scale**2)))
+                    moving.append(_gaussians.Centres(start, reg * np.mean(scale**2)))
                     bases.append(vectors[:, leading].T * (radius / RADIUS))
                 for t in range(_N_ROUNDS):
                     each = zip(rows, moving, strict=True)
@@ -351,7 +322,7 @@ class VectorReleases(SketchSeries):
                 noisy, deviation = release("clusters", sums, WITH_COUNT)
                 # Noise may make the count of a cluster small or negative, and means are divided by
                 # it.
-                sizes = noisy[..., 0] / COUNT
+                sizes = noisy[..., 0] / _gaussians.COUNT
                 sizes = np.maximum(sizes, _LEAST_CLUSTER * counts[:, None] / n_clusters)
                 weights, units = sizes / sizes.sum(axis=1, keepdims=True), units / sizes
                 moved = centres + noisy[..., 1:] * units[..., None]
@@ -388,10 +359,12 @@ class VectorReleases(SketchSeries):
                 centres = centres * np.clip(np.sqrt(missing), 0.8, 1.5)
             # Noise leaves no more digits than these. The memory layout is that of arrays of a
             # file, so that sums have the same rounding errors.
-            parts = means[:, None] + centres, square_roots(kernels)
+            parts = means[:, None] + centres, _gaussians.square_roots(kernels)
             means, factors = (part.astype(np.float32, order="C") for part in parts)
-            mixture = Mixture(counts, weights, means, factors, np.array(encoder.max_norm))
-            sketch = ReleasedVectors(encoder, mixture, intensities, self.augment, noise)
+            mixture = _gaussians.Mixture(
+                counts, weights, means, factors, np.array(encoder.max_norm)
+            )
+            sketch = _gaussians.ReleasedVectors(encoder, mixture, intensities, self.augment, noise)
             return FittedRecords(self.space, sketch, None)
 
 
@@ -429,7 +402,7 @@ class MomentsOfParts(SketchSeries):
         n_classes, n_codes = max(self.space.n_classes, 1), self.encoder.n_codes
         layout: dict[str, tuple[tuple[int, ...], Any, float]] = {
             "counts": ((n_classes,), COUNTED, 0.02),
-            "norms": ((1, len(norm_counts(np.empty(0)))), COUNTED, 0.03),
+            "norms": ((1, len(_gaussians.norm_counts(np.empty(0)))), COUNTED, 0.03),
         }
         for radius in self.radii:
             layout[f"means {radius}"] = (n_classes, n_codes), BALL, 0.25
@@ -438,7 +411,7 @@ class MomentsOfParts(SketchSeries):
 
     def values(self, records: PrivateRecords) -> np.ndarray:
         """Return the sums of one owner without noise: private. A record is in one class."""
-        rows = [ClassRows(codes) for codes in records.codes_of_classes(self.encoder)]
+        rows = [_gaussians.ClassRows(codes) for codes in records.codes_of_classes(self.encoder)]
         counts = np.array([len(of_class) for of_class in rows], dtype=np.int64)
         sums = [counts, np.sum([of_class.norm_counts() for of_class in rows], axis=0)]
         for radius in self.radii:
@@ -462,7 +435,7 @@ class MomentsOfParts(SketchSeries):
             name: of_all.standard_deviation(name, sensitivity)
             for name, (_, sensitivity, _) in self._layout.items()
         }
-        norms = fit_norms(sums["norms"], noise_of["norms"])
+        norms = _gaussians.fit_norms(sums["norms"], noise_of["norms"])
         # Nearly no row may be clipped: what clipping takes from sums is not given back.
         least = norms.quantiles(0.9)[0]
         radius = min(r for r in self.radii if r == 1 or r >= least)
@@ -471,25 +444,27 @@ class MomentsOfParts(SketchSeries):
         units = (radius / RADIUS / sizes)[:, None]
         deviations = noise_of[f"means {radius}"] * units
         means = shrunk_means(sums[f"means {radius}"] * units, deviations**2, sizes, None)
-        found = np.stack([as_matrix(entries, n_codes) for entries in sums[f"products {radius}"]])
+        found = np.stack(
+            [_gaussians.as_matrix(entries, n_codes) for entries in sums[f"products {radius}"]]
+        )
         found *= (units * radius / RADIUS)[:, :, None]
         found -= means[:, :, None] * means[:, None]
         spread = noise_of[f"products {radius}"] / DIAGONAL * units[:, 0] * radius / RADIUS
         own = bool(np.max(deviations) * math.sqrt(n_codes) < _SHARED_COVARIANCES * radius)
         with one_blas_thread():
             kernels = cleaned_covariances(found, spread, sizes, None, own=own)
-            factors = square_roots(kernels).astype(np.float32, order="C")
+            factors = _gaussians.square_roots(kernels).astype(np.float32, order="C")
         noise = {
             "size": np.full(len(sizes), noise_of["counts"]),
             "radius": np.full(len(sizes), radius),
             "mean": deviations[:, 0],
             "variance": spread,
         }
-        mixture = Mixture(
+        mixture = _gaussians.Mixture(
             sizes, np.ones((len(sizes), 1)), means[:, None].astype(np.float32), factors,
             np.array(self.encoder.max_norm),
         )  # fmt: skip
-        sketch = ReleasedVectors(self.encoder, mixture, None, None, noise)
+        sketch = _gaussians.ReleasedVectors(self.encoder, mixture, None, None, noise)
         return FittedRecords(self.space, sketch, None)
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
@@ -537,11 +512,11 @@ def errors_of_classes(
 
 def intensity_counts(points: Any) -> np.ndarray:
     """Return the histogram of intensities. A record has one pixel for each feature."""
-    counts = np.zeros(N_INTENSITIES, dtype=np.int64)
+    counts = np.zeros(_gaussians.N_INTENSITIES, dtype=np.int64)
     for rows in blocks(*points.shape):
-        scaled = (points[rows] + 1) * (N_INTENSITIES / 2)
-        bins = np.minimum(scaled.astype(np.int64), N_INTENSITIES - 1)
-        counts += np.bincount(bins.ravel(), minlength=N_INTENSITIES)
+        scaled = (points[rows] + 1) * (_gaussians.N_INTENSITIES / 2)
+        bins = np.minimum(scaled.astype(np.int64), _gaussians.N_INTENSITIES - 1)
+        counts += np.bincount(bins.ravel(), minlength=_gaussians.N_INTENSITIES)
     return counts
 
 
@@ -552,7 +527,7 @@ def encoder_on_ground(encoder: Encoder, intensities: np.ndarray, deviation: floa
     """
     if encoder.ground is None:
         return encoder
-    centres = (np.arange(N_INTENSITIES) + 0.5) / N_INTENSITIES
+    centres = (np.arange(_gaussians.N_INTENSITIES) + 0.5) / _gaussians.N_INTENSITIES
     mean = intensities @ centres
     noise = np.array([np.sum((centres - mean) ** 2) * deviation**2])
     difference = np.array([mean - encoder.ground])
@@ -585,12 +560,12 @@ def cleaned_covariances(
     # What classes have in common is known with less noise.
     parts = sizes / sizes.sum()
     pooled, common = np.tensordot(parts, found, 1), float(np.linalg.norm(parts * deviations))
-    guess = expected_variances(np.diag(pooled), common, frequencies)
-    cleaned = clean_covariance(pooled, common, np.diag(guess))
+    guess = _gaussians.expected_variances(np.diag(pooled), common, frequencies)
+    cleaned = _gaussians.clean_covariance(pooled, common, np.diag(guess))
     if not own:
         return cleaned[None]
     each = zip(found, deviations, strict=True)
-    return np.stack([clean_covariance(matrix, noise, cleaned) for matrix, noise in each])
+    return np.stack([_gaussians.clean_covariance(matrix, noise, cleaned) for matrix, noise in each])
 
 
 def shrunk_centres(
@@ -654,14 +629,14 @@ class VectorSketch(BaseEstimator):
         self.encoder = encoder
         self.n_clusters = n_clusters
 
-    _read = staticmethod(read_points)
-    _unseen = staticmethod(unseen_points)
+    _read = staticmethod(_records.read_points)
+    _unseen = staticmethod(_records.unseen_points)
 
     def _check(self, estimator: Any) -> None:
         """Raise where parameters are wrong, or something is declared that this is not for."""
         validate_parameters(self)
         names = ("image_shape", "schema", "target", "rules", "computed")
-        refuse_declared(estimator, "VectorSketch", *names)
+        _records.refuse_declared(estimator, "VectorSketch", *names)
 
     def _plan(
         self,
@@ -730,7 +705,7 @@ class ImageSketch(VectorSketch):
     def _check(self, estimator: Any) -> None:
         validate_parameters(self)
         names = ("schema", "target", "rules", "computed")
-        refuse_declared(estimator, "ImageSketch", *names)
+        _records.refuse_declared(estimator, "ImageSketch", *names)
         if estimator.image_shape is None:
             raise ValueError("ImageSketch is for images, and needs an image_shape.")
 

@@ -32,16 +32,8 @@ from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss, Laplac
 from scipy.optimize import brentq
 from scipy.special import erfcx, erfinv, ndtri, ndtri_exp
 
+from skdpot.privacy import checks
 from skdpot.privacy import events as ev
-from skdpot.privacy.checks import (
-    check_choice,
-    check_count,
-    check_delta,
-    check_flag,
-    check_positive,
-    check_probability,
-    real_number,
-)
 
 RELATIONS = ("add_remove", "replace_one")
 # A few roundings change a number by less than this share.
@@ -173,7 +165,7 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
 
 def check_relation(neighbouring: Any) -> None:
     """Raise unless this names a neighbouring relation."""
-    check_choice("neighbouring", neighbouring, RELATIONS)
+    checks.check_choice("neighbouring", neighbouring, RELATIONS)
 
 
 def convert_event(event: ev.DpEvent, source: str, target: str) -> ev.DpEvent:
@@ -494,7 +486,7 @@ def plan_epsilon(event: ev.DpEvent, delta: float, *, neighbouring: str) -> float
     18.9
     """
     check_relation(neighbouring)
-    check_probability("delta", delta)
+    checks.check_probability("delta", delta)
     return _plan_epsilon(ev.event_to_json(event), float(delta), neighbouring)
 
 
@@ -774,8 +766,8 @@ def epsilon_of(
     >>> [round(epsilon_of(1.0, 1e-6, **steps, centred=centred), 2) for centred in (False, True)]
     [3.71, 2.0]
     """
-    check_positive("noise_multiplier", noise_multiplier)
-    check_delta(delta)
+    checks.check_positive("noise_multiplier", noise_multiplier)
+    checks.check_delta(delta)
     _check_steps(sampling_rate, steps, neighbouring, centred)
     if sampling_rate == 0:
         return 0.0
@@ -839,9 +831,9 @@ def delta_of(
     >>> round(delta_of(1.0, 1.0), 4)
     0.1269
     """
-    check_positive("noise_multiplier", noise_multiplier)
+    checks.check_positive("noise_multiplier", noise_multiplier)
     if epsilon != 0:
-        check_positive("epsilon", epsilon)
+        checks.check_positive("epsilon", epsilon)
     _check_steps(sampling_rate, steps, neighbouring, centred)
     if sampling_rate == 0:
         return 0.0
@@ -910,8 +902,8 @@ def calibrate_noise_multiplier(
     >>> round(calibrate_noise_multiplier(1.0, 1e-5, sampling_rate=0.01, steps=2_000), 2)
     1.84
     """
-    check_positive("epsilon", epsilon)
-    check_delta(delta)
+    checks.check_positive("epsilon", epsilon)
+    checks.check_delta(delta)
     _check_steps(sampling_rate, steps, neighbouring, centred)
     if sampling_rate == 0:
         raise ValueError("sampling_rate must be above 0: records never sampled need no noise.")
@@ -953,8 +945,8 @@ def _sampled_steps(
 
 
 def _check_steps(sampling_rate: Any, steps: Any, neighbouring: Any, centred: Any) -> None:
-    if not 0 <= real_number(sampling_rate) <= 1:
+    if not 0 <= checks.real_number(sampling_rate) <= 1:
         raise ValueError(f"sampling_rate must be from 0 to 1, got {sampling_rate!r}.")
-    check_count("steps", steps)
+    checks.check_count("steps", steps)
     check_relation(neighbouring)
-    check_flag("centred", centred)
+    checks.check_flag("centred", centred)

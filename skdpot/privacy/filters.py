@@ -14,24 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from skdpot.privacy import accounting
 from skdpot.privacy import events as ev
-from skdpot.privacy.accounting import (
-    RAISED,
-    as_written,
-    exact_failure,
-    exact_loss,
-    exact_pure,
-    gaussian_delta,
-    gaussian_epsilon,
-    plan_epsilon,
-    pure_epsilon,
-    renyi_divergence,
-    rounded_up,
-    squared_gaussian_mu,
-    sum_rounded_up,
-    written_rounded_down,
-    written_rounded_up,
-)
 
 Pair = tuple[float, float]
 
@@ -80,7 +64,7 @@ class Total(NamedTuple):
 def _sum(a: Any, b: Any, most_bits: int = 4096, finest: int = 2**2048) -> Any:
     """Return a sum in one currency: exact for exact terms, else rounded up."""
     if not (isinstance(a, Fraction) and isinstance(b, Fraction)):
-        return sum_rounded_up(a, b)
+        return accounting.sum_rounded_up(a, b)
     total = a + b
     # Denominators multiply: without a limit, each of many charges would take longer.
     if total.denominator.bit_length() <= most_bits:
@@ -103,8 +87,12 @@ def stated_epsilon_delta(event: ev.DpEvent, neighbouring: str) -> tuple[float, f
     (0.5, 1e-06)
     >>> stated_epsilon_delta(GaussianDpEvent(2.0), "add_remove")
     """
-    pair = _exact_pair(event, partial(plan_epsilon, neighbouring=neighbouring))
-    return None if pair is None else (written_rounded_up(pair[0]), written_rounded_up(pair[1]))
+    pair = _exact_pair(event, partial(accounting.plan_epsilon, neighbouring=neighbouring))
+    return (
+        None
+        if pair is None
+        else (accounting.written_rounded_up(pair[0]), accounting.written_rounded_up(pair[1]))
+    )
 
 
 def _exact_pair(event: ev.DpEvent, plan_price: Any) -> tuple[Fraction, Fraction] | None:
@@ -112,9 +100,12 @@ def _exact_pair(event: ev.DpEvent, plan_price: Any) -> tuple[Fraction, Fraction]
     epsilon = delta = Fraction(0)
     for leaf, count in ev.leaves(event, into_plans=False):
         if isinstance(leaf, ev.PlannedDpEvent):
-            price, failure = as_written(plan_price(leaf.event, leaf.delta)), as_written(leaf.delta)
+            price, failure = (
+                accounting.as_written(plan_price(leaf.event, leaf.delta)),
+                accounting.as_written(leaf.delta),
+            )
         else:
-            price, failure = exact_loss(leaf), exact_failure(leaf)
+            price, failure = accounting.exact_loss(leaf), accounting.exact_failure(leaf)
         # It states no epsilon that is finite: noise without a plan.
         if not isinstance(price, Fraction):
             return None
@@ -145,12 +136,15 @@ def charged(event: str, recorded: tuple | None) -> tuple[ev.DpEvent, Pair | None
         raise ValueError("no such pair")
     # The epsilon of a plan is slow to compute, and no delta depends on it.
     exact = _exact_pair(plain, _no_price)
-    return plain, (epsilon, max(delta, 0.0 if exact is None else written_rounded_up(exact[1])))
+    return plain, (
+        epsilon,
+        max(delta, 0.0 if exact is None else accounting.written_rounded_up(exact[1])),
+    )
 
 
 def _no_price(event: ev.DpEvent, delta: float) -> float:
     """Return 0 for a plan with a finite epsilon at a delta, else infinity."""
-    return 0.0 if exact_failure(event) <= as_written(delta) else math.inf
+    return 0.0 if accounting.exact_failure(event) <= accounting.as_written(delta) else math.inf
 
 
 class PairFilter:
@@ -183,19 +177,19 @@ class PairFilter:
         if pair is None:
             return Total(epsilon=float("inf"))
         # The pair of a plan is slow to compute, and therefore that of the record.
-        return Total(*(_exact_pair(event, lambda *_: math.inf) or map(as_written, pair)))
+        return Total(*(_exact_pair(event, lambda *_: math.inf) or map(accounting.as_written, pair)))
 
     def admits(self, total: Total) -> bool:
         """Tell whether releases with this total are within the budget."""
         if math.isinf(self.epsilon):
             return True
         # Exactly, so that ten times 0.1 are 1, and not less or more.
-        epsilon, delta = as_written(self.epsilon), as_written(self.delta)
+        epsilon, delta = accounting.as_written(self.epsilon), accounting.as_written(self.delta)
         return bool(total.epsilon <= epsilon and total.delta <= delta)
 
     def spent(self, total: Total) -> tuple[float, float]:
         """Return the part of the budget that releases have used."""
-        return rounded_up(total.epsilon), rounded_up(total.delta)
+        return accounting.rounded_up(total.epsilon), accounting.rounded_up(total.delta)
 
     def left(self, total: Total) -> tuple[float, float]:
         """Return the largest (epsilon, delta) of one further release."""
@@ -237,7 +231,7 @@ class MixtureFilter:
 
     def __init__(self, epsilon: float, delta: float, slack: float) -> None:
         self.epsilon, self.delta, self.slack = epsilon, delta, slack
-        self._for_failures = as_written(delta) - as_written(slack)
+        self._for_failures = accounting.as_written(delta) - accounting.as_written(slack)
         # An unlimited budget admits every charge; its orders are for reports only.
         scale = np.log(1 / slack) / (epsilon if math.isfinite(epsilon) else 1.0)
         # Multiples of log(1 / slack) / epsilon above 1. The best order for a history near the
@@ -258,10 +252,12 @@ class MixtureFilter:
         if pair is not None and _is_planned_sample(event):
             event = ev.ApproximateDpEvent(*pair)
         return Total(
-            pure=exact_pure(event),
-            failure=exact_failure(event),
-            squared_mu=squared_gaussian_mu(event) * RAISED,
-            renyi=tuple((renyi_divergence(event, self.orders) * RAISED).tolist()),
+            pure=accounting.exact_pure(event),
+            failure=accounting.exact_failure(event),
+            squared_mu=accounting.squared_gaussian_mu(event) * accounting.RAISED,
+            renyi=tuple(
+                (accounting.renyi_divergence(event, self.orders) * accounting.RAISED).tolist()
+            ),
         )
 
     def admits(self, total: Total, epsilon: float | None = None) -> bool:
@@ -273,17 +269,17 @@ class MixtureFilter:
         if total.failure > self._for_failures:
             return False
         # With probability 1 - slack the privacy loss stays below epsilon, if one of these holds.
-        if total.pure <= as_written(epsilon):
+        if total.pure <= accounting.as_written(epsilon):
             return True
         if math.isfinite(total.squared_mu):
-            tail = gaussian_delta(epsilon, math.sqrt(total.squared_mu))
-            if tail * RAISED <= self._for_gaussian:
+            tail = accounting.gaussian_delta(epsilon, math.sqrt(total.squared_mu))
+            if tail * accounting.RAISED <= self._for_gaussian:
                 return True
         return self._renyi_bounds_loss(total, epsilon)
 
     def spent(self, total: Total) -> tuple[float, float]:
         """Return the smallest epsilon that would have admitted the releases, and their delta."""
-        failure = written_rounded_up(total.failure + as_written(self.slack))
+        failure = accounting.written_rounded_up(total.failure + accounting.as_written(self.slack))
         return self._smallest_epsilon(total), failure
 
     def left(self, total: Total) -> tuple[float, float]:
@@ -310,13 +306,15 @@ class MixtureFilter:
         divergences = np.array(total.renyi or [0.0] * len(self.orders))
         exponents = (self.orders - 1) * (epsilon + self._excess[:-1, None] - divergences)
         mixture = np.exp(np.minimum(exponents + self._log_weight, 1.0)).sum(axis=1)
-        return bool((mixture >= -np.expm1(-self._excess[1:]) * RAISED).all())
+        return bool((mixture >= -np.expm1(-self._excess[1:]) * accounting.RAISED).all())
 
     def _smallest_epsilon(self, total: Total) -> float:
-        candidates = [rounded_up(total.pure)]
+        candidates = [accounting.rounded_up(total.pure)]
         if total.squared_mu < math.inf:
             mu = math.sqrt(total.squared_mu)
-            candidates.append(gaussian_epsilon(self._for_gaussian / RAISED, mu))
+            candidates.append(
+                accounting.gaussian_epsilon(self._for_gaussian / accounting.RAISED, mu)
+            )
         # An admitted total costs at most the budget, also if the search below finds more.
         if self.admits(total):
             candidates.append(self.epsilon)
@@ -334,14 +332,14 @@ def _difference(budget: Any, amount: Any) -> float:
     """Return the rest of a budget after an amount, rounded down."""
     if not math.isfinite(budget):
         return float(budget)
-    left = as_written(budget) - amount
-    return written_rounded_down(left) if left > 0 else 0.0
+    left = accounting.as_written(budget) - amount
+    return accounting.written_rounded_down(left) if left > 0 else 0.0
 
 
 def _is_planned_sample(event: ev.DpEvent) -> bool:
     """Tell whether an event names a pair of its own, and samples what has no pure guarantee."""
     return _exact_pair(event, _no_price) is not None and any(
-        isinstance(leaf, ev.PoissonSampledDpEvent) and math.isinf(pure_epsilon(leaf))
+        isinstance(leaf, ev.PoissonSampledDpEvent) and math.isinf(accounting.pure_epsilon(leaf))
         for leaf, _ in ev.leaves(event)
     )
 

@@ -15,17 +15,9 @@ from multiprocessing import util
 from pathlib import Path
 from typing import Any
 
+from skdpot.privacy import events as ev
 from skdpot.privacy.accounting import RELATIONS, convert_event, plan_epsilon
 from skdpot.privacy.checks import check_choice, check_flag, check_probability, real_number
-from skdpot.privacy.events import (
-    ComposedDpEvent,
-    DpEvent,
-    PlannedDpEvent,
-    check_event,
-    event_from_json,
-    event_to_json,
-    in_words,
-)
 from skdpot.privacy.filters import Pair, stated_epsilon_delta
 from skdpot.privacy.records import (
     FORMAT,
@@ -330,7 +322,7 @@ class PrivacyLedger:
 
     def charge(
         self,
-        event: DpEvent,
+        event: ev.DpEvent,
         *,
         unit: str,
         label: str,
@@ -395,7 +387,7 @@ class PrivacyLedger:
     def charge_parts(
         self,
         name: str,
-        events: Mapping[str, DpEvent],
+        events: Mapping[str, ev.DpEvent],
         *,
         unit: str,
         label: str,
@@ -462,13 +454,13 @@ class PrivacyLedger:
         for part in events:
             if not known.has_part(name, part):
                 raise ValueError(f"no part {part!r} was declared of a partition {name!r}.")
-        placed: dict[_Place, DpEvent] = {(name, part): events[part] for part in events}
+        placed: dict[_Place, ev.DpEvent] = {(name, part): events[part] for part in events}
         named: dict[_Place, str | None] = {(name, part): tokens.get(part) for part in events}
         about = unit, label, neighbouring, convert, seeded
         receipts = self._charge(placed, named, *about)
         return {part: receipts[name, part] for part in events}
 
-    def quote(self, event: DpEvent, *, unit: str) -> tuple[float, float]:
+    def quote(self, event: ev.DpEvent, *, unit: str) -> tuple[float, float]:
         """Return what would be spent after a charge, by the rule of the ledger.
 
         Nothing is charged.
@@ -504,7 +496,7 @@ class PrivacyLedger:
         event = self._check_charge(event, unit, "a quote")
         before = self._refresh()
         pair = stated_epsilon_delta(event, self.neighbouring) or self._pair_for(event, unit)
-        body = charge_body(unit, "", event_to_json(event), pair, False, self._part)
+        body = charge_body(unit, "", ev.event_to_json(event), pair, False, self._part)
         # As a charge does, on a history that is dropped afterwards.
         after = before.after(self._chain.after(before.last, [body]))
         self._check_budget(event, pair, unit, after)
@@ -624,16 +616,16 @@ class PrivacyLedger:
 
     def _check_charge(
         self,
-        event: DpEvent,
+        event: ev.DpEvent,
         unit: str,
         label: str,
         neighbouring: str | None = None,
         convert: bool = False,
         seeded: bool = False,
-    ) -> DpEvent:
+    ) -> ev.DpEvent:
         """Return the event under the ledger's relation; raise if it cannot be charged."""
         # A copy: an event that changes meanwhile must be recorded as it was priced.
-        event = check_event(event)
+        event = ev.check_event(event)
         check_choice("unit", unit, UNITS)
         _check_text("label", label)
         self.check_seeded(seeded)
@@ -651,7 +643,7 @@ class PrivacyLedger:
 
     def _charge(
         self,
-        events: Mapping[_Place, DpEvent],
+        events: Mapping[_Place, ev.DpEvent],
         tokens: Mapping[_Place, str | None],
         unit: str,
         label: str,
@@ -669,7 +661,7 @@ class PrivacyLedger:
             if token is not None:
                 _check_text("token", token, longest=200)
         # By identity, because events that hold lists have no hash.
-        texts = {key: event_to_json(event) for key, event in plain.items()}
+        texts = {key: ev.event_to_json(event) for key, event in plain.items()}
         relation = self._known[0].settings["neighbouring"]
         pairs = {key: stated_epsilon_delta(event, relation) for key, event in plain.items()}
         label = ": ".join((*self._labels, label))
@@ -717,16 +709,18 @@ class PrivacyLedger:
             # Not before: only what is on disk is known.
             self._learn(records)
 
-    def _pair_for(self, event: DpEvent, unit: str) -> Pair | None:
+    def _pair_for(self, event: ev.DpEvent, unit: str) -> Pair | None:
         """Return the pair of an event that states no delta: at half of the remaining delta."""
         rule = self._known[0].rule_without_pair
         # Half, so that the next release of this kind has a delta, too.
         delta = rule.delta_left(self._known[0].combined(unit)) / 2
         if delta == 0 or math.isinf(rule.epsilon):
             return None
-        return stated_epsilon_delta(PlannedDpEvent(event, delta), self.neighbouring)
+        return stated_epsilon_delta(ev.PlannedDpEvent(event, delta), self.neighbouring)
 
-    def _check_budget(self, event: DpEvent, pair: Pair | None, unit: str, after: History) -> None:
+    def _check_budget(
+        self, event: ev.DpEvent, pair: Pair | None, unit: str, after: History
+    ) -> None:
         """Raise unless the budget allows the history after charges; the dearest is named."""
         rule = after.rule
         if rule.admits(after.combined(unit)):
@@ -736,7 +730,7 @@ class PrivacyLedger:
         asked = pair or (math.inf, 0.0)
         spent, left = rule.spent(total), rule.left(total)
         raise BudgetExceededError(
-            f"the budget does not allow {in_words(event)}: asked for (epsilon, delta) = "
+            f"the budget does not allow {ev.in_words(event)}: asked for (epsilon, delta) = "
             f"{format_pair(asked)}, spent {format_pair(spent)}, left {format_pair(left)} of "
             f"{format_pair((self.epsilon, self.delta))} per {unit}, by {rule.name}; with it, "
             f"{format_pair(rule.spent(after.combined(unit)))} would be spent. Nothing was charged."
@@ -802,7 +796,9 @@ class PrivacyLedger:
         costs = [0.0]
         for each in _units(history, unit):
             events = [entry.event for entry in entries if entry.unit == each]
-            planned = plan_epsilon(ComposedDpEvent(events), delta, neighbouring=self.neighbouring)
+            planned = plan_epsilon(
+                ev.ComposedDpEvent(events), delta, neighbouring=self.neighbouring
+            )
             admitted, failure = history.rule.spent(history.combined(each))
             costs.append(min(planned, admitted if failure <= delta else math.inf))
         return max(costs), float(delta)
@@ -1131,7 +1127,7 @@ def _format_content(content: tuple) -> str:
     """Return the content of a token for a message."""
     unit, event, seeded, partition, part = content
     where = "" if partition is None else f" in part {part!r} of {partition!r}"
-    return f"{event_from_json(event)} per {unit}{where}{' (seeded)' if seeded else ''}"
+    return f"{ev.event_from_json(event)} per {unit}{where}{' (seeded)' if seeded else ''}"
 
 
 def _units(history: History, unit: str | None) -> list[str]:

@@ -23,11 +23,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri, ndtri_exp
 
-from skdpot.privacy.accounting import (
-    calibrate_noise_multiplier,
-    fraction_rounded_up,
-    inverse_rounded_up,
-)
+from skdpot.privacy import accounting
 from skdpot.privacy.checks import check_count, check_delta, check_positive, private_vector
 from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent
 
@@ -497,9 +493,9 @@ class _GridMechanism(ABC):
                 "granularity, or less noise."
             )
         # Rounded up twice, so that the noise is never less than the exact product.
-        self.grid_sensitivity = fraction_rounded_up(grid_sensitivity)
+        self.grid_sensitivity = accounting.fraction_rounded_up(grid_sensitivity)
         exact_scale = Fraction(noise_multiplier) * Fraction(self.grid_sensitivity)
-        self.grid_scale = fraction_rounded_up(exact_scale)
+        self.grid_scale = accounting.fraction_rounded_up(exact_scale)
         self.scale = math.ldexp(self.grid_scale, self._exponent)
 
     def __repr__(self) -> str:
@@ -689,7 +685,7 @@ class LaplaceMechanism(_GridMechanism):
         on_grid: bool = False,
     ) -> None:
         self.epsilon = check_positive("epsilon", epsilon)
-        multiplier = inverse_rounded_up(self.epsilon)
+        multiplier = accounting.inverse_rounded_up(self.epsilon)
         self._prepare(multiplier, sensitivity, n_coordinates, granularity, on_grid)
 
     @property
@@ -790,7 +786,7 @@ class GaussianMechanism(_GridMechanism):
     ) -> None:
         self.epsilon: float | None = check_positive("epsilon", epsilon)
         self.delta: float | None = check_delta(delta)
-        multiplier = calibrate_noise_multiplier(self.epsilon, self.delta)
+        multiplier = accounting.calibrate_noise_multiplier(self.epsilon, self.delta)
         self._prepare(multiplier, sensitivity, n_coordinates, granularity, on_grid)
 
     @classmethod

@@ -13,33 +13,13 @@ import numpy as np
 from dp_accounting.rdp import RdpAccountant
 from scipy.optimize import brentq
 
+from skdpot import generative
 from skdpot._base import plain_bar, warn_user
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context, validate_parameters
-from skdpot.generative import (
-    DEFAULT_BOUNDS,
-    BaseGenerator,
-    FittedRecords,
-    load_engine,
-    load_generator,
-    min_noise,
-    read_points,
-    rounded_up,
-    trained_network,
-    training_of,
-    unseen_points,
-)
+from skdpot.privacy import events as ev
 from skdpot.privacy.accounting import epsilon_of
 from skdpot.privacy.charging import NoGuaranteeWarning, PrivacyGuarantee, ReleasePlan, relation_of
 from skdpot.privacy.checks import check_count, check_delta, check_positive
-from skdpot.privacy.events import (
-    CentredGaussianDpEvent,
-    DpEvent,
-    GaussianDpEvent,
-    PlannedDpEvent,
-    PoissonSampledDpEvent,
-    SelfComposedDpEvent,
-    check_event,
-)
 from skdpot.privacy.noise import GaussianMechanism, NoiseSource, make_source
 from skdpot.privacy.sensitivity import clipped_gradient_sensitivity, clipped_sum_sensitivity
 from skdpot.releases import ReleaseSeries
@@ -98,8 +78,8 @@ def published_epsilon(
     >>> round(sound_epsilon(1.5, 1e-5, **printed))
     846
     """
-    query = PoissonSampledDpEvent(sampling_rate, GaussianDpEvent(noise_scale))
-    check_event(query)
+    query = ev.PoissonSampledDpEvent(sampling_rate, ev.GaussianDpEvent(noise_scale))
+    ev.check_event(query)
     # As the paper counts: every point of every step is a query of its own.
     n_queries = check_count("batch_size", batch_size) * check_count("steps", steps)
     # The orders among which accountants of the paper's time took the best.
@@ -176,7 +156,8 @@ def affordable_steps(epsilon: float, n_iter: int, price: Callable[[int], float])
         raise ValueError(
             f"epsilon={epsilon!r} does not allow a single step with this noise_multiplier, "
             "sampling_rate and delta: the smallest epsilon that does is "
-            f"{rounded_up(smallest, 4)!r}. Use that, or more noise, or noise_multiplier=None."
+            f"{generative.rounded_up(smallest, 4)!r}. Use that, or more noise, or "
+            "noise_multiplier=None."
         )
     # False for affordable numbers, True for others and for no number.
     return bisect_left(range(1, n_iter), True, key=lambda n_steps: not price(n_steps) <= epsilon)
@@ -268,16 +249,16 @@ class GradientSteps(ReleaseSeries):
         return float(self.training.parameters.sampling_rate)
 
     @property
-    def event(self) -> DpEvent | None:
+    def event(self) -> ev.DpEvent | None:
         """Return the event to be charged; None without a guarantee."""
         if not self.guaranteed:
             return None
-        noise = CentredGaussianDpEvent if self.gradient == "per_record" else GaussianDpEvent
-        step: DpEvent = noise(self.noise_multiplier)
+        noise = ev.CentredGaussianDpEvent if self.gradient == "per_record" else ev.GaussianDpEvent
+        step: ev.DpEvent = noise(self.noise_multiplier)
         # Samples of all records are no samples: their price needs no search over orders.
         if self.sampling_rate < 1:
-            step = PoissonSampledDpEvent(self.sampling_rate, step)
-        return PlannedDpEvent(SelfComposedDpEvent(step, self.n_steps), self.delta)
+            step = ev.PoissonSampledDpEvent(self.sampling_rate, step)
+        return ev.PlannedDpEvent(ev.SelfComposedDpEvent(step, self.n_steps), self.delta)
 
     def epsilon_after(self, n_steps: int) -> float:
         """Return the epsilon of the first steps."""
@@ -291,7 +272,7 @@ class GradientSteps(ReleaseSeries):
             centred=self.gradient == "per_record",
         )
 
-    def run(self, records: Any, source: NoiseSource) -> FittedRecords:
+    def run(self, records: Any, source: NoiseSource) -> generative.FittedRecords:
         """Make all steps."""
         mechanism = None
         if self.noise_multiplier:
@@ -312,10 +293,12 @@ class GradientSteps(ReleaseSeries):
 
         with self.progress(total=self.n_steps) as bar:
             losses = self.trainer.run(records, source, self.n_steps, bar, spent)
-        return FittedRecords(self.training.space, None, trained_network(self.trainer, losses))
+        return generative.FittedRecords(
+            self.training.space, None, generative.trained_network(self.trainer, losses)
+        )
 
 
-class SinkhornGradientGenerator(BaseGenerator):
+class SinkhornGradientGenerator(generative.BaseGenerator):
     """Generator whose network learns from noisy gradients of a Sinkhorn loss (DP-Sinkhorn).
 
     It is kept for study: with the same budget :class:`skdpot.DPSinkhornGenerator` generates better
@@ -461,7 +444,7 @@ class SinkhornGradientGenerator(BaseGenerator):
         epsilon=1.0,
         delta=1e-5,
         *,
-        bounds=DEFAULT_BOUNDS,
+        bounds=generative.DEFAULT_BOUNDS,
         classes=None,
         image_shape=None,
         network="auto",
@@ -523,12 +506,12 @@ class SinkhornGradientGenerator(BaseGenerator):
         return self._fit(X, y)
 
     def _validate(self, X: Any, y: Any) -> tuple[GradientSteps, Any, NoiseSource]:
-        load_engine()
-        records = read_points(self, X, y, reset=True, private=self.epsilon is not None)
+        generative.load_engine()
+        records = generative.read_points(self, X, y, reset=True, private=self.epsilon is not None)
         steps = self._steps(records.space)
         training, source = steps.training, make_source(self.random_state).for_user(0)
         first_weights, latents = source.bits(62, 2).tolist()
-        within = load_engine().within_memory
+        within = generative.load_engine().within_memory
         trainer = within(lambda: training.start(training.new_network(first_weights), latents))
         held = within(trainer.hold, records[:], records.labels)
         # A step on other records: what would fail in the first step is refused before the charge.
@@ -538,14 +521,14 @@ class SinkhornGradientGenerator(BaseGenerator):
 
     def _declared(self, n_records: int, columns: Any) -> tuple[GradientSteps, Any, NoiseSource]:
         """Return the planned steps, without records and without a network."""
-        load_engine()
-        steps = self._steps(unseen_points(self, columns).space)
+        generative.load_engine()
+        steps = self._steps(generative.unseen_points(self, columns).space)
         return steps, None, make_source(self.random_state)
 
     def _steps(self, space: Any) -> GradientSteps:
         """Return the planned steps, still without a network, or raise."""
         # A copy, so that later changes of the parameters do not affect this plan.
-        parameters = copy.copy(training_of(self.network))
+        parameters = copy.copy(generative.training_of(self.network))
         # Its own parameters are checked by no scikit-learn, which sees one nested object.
         validate_parameters(parameters)
         relation = relation_of(self.ledger, self.neighbouring)
@@ -576,7 +559,7 @@ class SinkhornGradientGenerator(BaseGenerator):
             }  # fmt: skip
             multiplier, epsilon = self.noise_multiplier, float(self.epsilon)
             if multiplier is None:
-                multiplier = min_noise(epsilon, delta, steps=n_iter, **options)
+                multiplier = generative.min_noise(epsilon, delta, steps=n_iter, **options)
             else:
                 n_steps = affordable_steps(
                     epsilon, n_iter, lambda n: epsilon_of(multiplier, delta, steps=n, **options)
@@ -589,7 +572,7 @@ class SinkhornGradientGenerator(BaseGenerator):
         # Twice: the noise is scaled to one relation, and checked against additions.
         of_step = partial(step_vector, self.gradient, float(clip_norm), batch_size)
         sensitivity, loss_weight, count_weight = of_step(relation)
-        training = load_engine().Trainer(
+        training = generative.load_engine().Trainer(
             parameters,
             space,
             self.gradient,
@@ -631,7 +614,7 @@ class SinkhornGradientGenerator(BaseGenerator):
 
     def _run(
         self, plan: ReleasePlan, data: tuple[GradientSteps, Any, NoiseSource]
-    ) -> FittedRecords:
+    ) -> generative.FittedRecords:
         steps, records, _ = data
         if self.accounting == "paper":
             warn_user(
@@ -642,7 +625,7 @@ class SinkhornGradientGenerator(BaseGenerator):
             )
         return plan.release.run(records, plan.source)
 
-    def _keep(self, plan: ReleasePlan, released: FittedRecords) -> None:
+    def _keep(self, plan: ReleasePlan, released: generative.FittedRecords) -> None:
         self._set_fitted(released, plan.release.noise_multiplier)
 
     @classmethod
@@ -671,4 +654,4 @@ class SinkhornGradientGenerator(BaseGenerator):
             If the file is damaged or does not contain a generator, or the network is missing or
             differs from the saved one.
         """
-        return load_generator(cls, path, ledger, network=network)
+        return generative.load_generator(cls, path, ledger, network=network)

@@ -27,14 +27,7 @@ from skdpot.privacy.events import DpEvent
 from skdpot.privacy.noise import make_source
 from skdpot.privacy.sensitivity import marginal_bounds, message_error
 from skdpot.releases import MessageReleases, ReleaseSeries
-from skdpot.transport.consensus import (
-    FAMILIES,
-    BipartiteNetwork,
-    SideState,
-    repair,
-    starting_amounts,
-    starting_eta,
-)
+from skdpot.transport import consensus
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +54,7 @@ class RoundReleases(ReleaseSeries):
         The first round whose amounts and prices are averaged.
     """
 
-    network: BipartiteNetwork
+    network: consensus.BipartiteNetwork
     noises: tuple[MessageReleases, ...]
     family: str
     ranges: tuple[tuple[float, float], ...]
@@ -93,10 +86,10 @@ class RoundReleases(ReleaseSeries):
         network, eta = self.network, self.eta
         # Each side has its own order of the edges, and messages cross between them.
         order, back = network.sources.positions, network.targets.positions
-        start = starting_amounts(network)
+        start = consensus.starting_amounts(network)
         states = (
-            SideState(network.targets, utilities[0], 1, start),
-            SideState(network.sources, utilities[1].take(order), -1, start[order]),
+            consensus.SideState(network.targets, utilities[0], 1, start),
+            consensus.SideState(network.sources, utilities[1].take(order), -1, start[order]),
         )
         sent = [start, start[order]]
         agreed, amounts, prices = start, np.zeros_like(start), np.zeros_like(start)
@@ -133,7 +126,7 @@ class RoundReleases(ReleaseSeries):
             history=dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True)),
         )
 
-    def _error_of(self, state: SideState, between: tuple[float, float]) -> np.ndarray:
+    def _error_of(self, state: consensus.SideState, between: tuple[float, float]) -> np.ndarray:
         """Return how far each node's computed messages may be from the exact minimisers, in l2.
 
         The state is the public one after the answer.
@@ -168,13 +161,13 @@ class RoundReleases(ReleaseSeries):
         # No edge carries more than its ends may; amounts far beyond are noise.
         caps = np.minimum(targets.upper[targets.nodes], sources.upper[targets.neighbours])
         clipped = np.clip(amounts, -caps, 2.0 * caps)
-        start = starting_amounts(self.network)
+        start = consensus.starting_amounts(self.network)
         for share in (1.0, 0.3, 0.1):
             try:
-                return repair(self.network, start + share * (clipped - start))
+                return consensus.repair(self.network, start + share * (clipped - start))
             except RuntimeError:
                 continue
-        return repair(self.network, start)
+        return consensus.repair(self.network, start)
 
 
 class PrivateMessageADMM(AllocationEstimator):
@@ -279,7 +272,7 @@ class PrivateMessageADMM(AllocationEstimator):
         "epsilon": [Interval(Real, 0, None, closed="neither")],
         "delta": [Interval(Real, 0, 1, closed="left")],
         **ALLOCATION_CONSTRAINTS,
-        "utility": [StrOptions(set(FAMILIES))],
+        "utility": [StrOptions(set(consensus.FAMILIES))],
         "n_rounds": [Interval(Integral, 1, None, closed="left")],
         "eta": [Interval(Real, 0, None, closed="neither"), None],
         "averaging": ["boolean"],
@@ -358,7 +351,7 @@ class PrivateMessageADMM(AllocationEstimator):
             )
         eta = self.eta
         if eta is None:
-            eta = starting_eta(network, max(high - low for low, high in ranges))
+            eta = consensus.starting_eta(network, max(high - low for low, high in ranges))
         # The published method uses the last round.
         average_from = self.n_rounds // 2 + 1 if self.averaging else self.n_rounds
         release = RoundReleases(

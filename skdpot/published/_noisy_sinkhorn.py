@@ -12,17 +12,10 @@ import numpy as np
 from skdpot._base import warn_user
 from skdpot._sklearn_compat import Interval, StrOptions
 from skdpot.distance import BaseTransportDistance, CostSettings, LabelledGroups, Released
+from skdpot.privacy import events as ev
 from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of, plan_epsilon
 from skdpot.privacy.charging import ExpectedError, NoGuaranteeWarning
 from skdpot.privacy.checks import check_count, check_delta, check_positive
-from skdpot.privacy.events import (
-    ApproximateDpEvent,
-    ComposedDpEvent,
-    DpEvent,
-    GaussianDpEvent,
-    LaplaceDpEvent,
-    PlannedDpEvent,
-)
 from skdpot.privacy.noise import GaussianMechanism, LaplaceMechanism, NoiseSource
 from skdpot.privacy.sensitivity import noisy_sinkhorn_sensitivity, plan_cost_sensitivity
 
@@ -201,7 +194,7 @@ class NoisySinkhornPlan:
     second_epsilon: float
 
     @property
-    def event(self) -> PlannedDpEvent:
+    def event(self) -> ev.PlannedDpEvent:
         """Return the event of a run, under the relation "replace_one"."""
         return _event(self.noise_multiplier, self.second_epsilon, self.delta)
 
@@ -359,10 +352,10 @@ def plan_cost(costs: np.ndarray, phi: np.ndarray, psi: np.ndarray, reg: float) -
     return float(np.mean(costs * np.exp((phi[:, None] + psi - costs) / reg)))
 
 
-def _event(noise_multiplier: float, second_epsilon: float, delta: float) -> PlannedDpEvent:
+def _event(noise_multiplier: float, second_epsilon: float, delta: float) -> ev.PlannedDpEvent:
     """Return the event of both stages."""
-    stages = [GaussianDpEvent(noise_multiplier), LaplaceDpEvent(1 / second_epsilon)]
-    return PlannedDpEvent(ComposedDpEvent(stages), delta)
+    stages = [ev.GaussianDpEvent(noise_multiplier), ev.LaplaceDpEvent(1 / second_epsilon)]
+    return ev.PlannedDpEvent(ev.ComposedDpEvent(stages), delta)
 
 
 def check_gaussian_delta(delta: Any) -> float:
@@ -521,7 +514,7 @@ class NoisySinkhornRuns:
     settings: CostSettings
     groups: LabelledGroups
     plans: list[Any]
-    event: DpEvent | None
+    event: ev.DpEvent | None
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return the deviation of the noise of each cost; the noise of potentials adds to it."""
@@ -719,5 +712,5 @@ class NoisySinkhornDistance(BaseTransportDistance):
         event = plans[0].event
         if event is not None and len(plans) > 1:
             # The pairs (epsilon, delta) of the runs with one record add up.
-            event = ApproximateDpEvent(self.epsilon, self.delta)
+            event = ev.ApproximateDpEvent(self.epsilon, self.delta)
         return NoisySinkhornRuns(settings, groups, plans, event)

@@ -19,5 +19,6 @@ from skdpot.releases._sums import (
     VectorRelease,
     ball_points,
     check_exact_sums,
+    label_threshold,
     sum_of_blocks,
 )

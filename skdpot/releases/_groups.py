@@ -64,11 +64,6 @@ class UnitLayout:
         ends = np.cumsum([self.n_numbers, *self.blocks]).tolist()
         return [slice(start, end) for start, end in zip(ends[:-1], ends[1:], strict=True)]
 
-    @cached_property
-    def binary(self) -> np.ndarray:
-        """Return which numbers have two levels."""
-        return np.array([count == 2 for count in self.levels], dtype=bool)
-
     @property
     def random_distance(self) -> float:
         """Return the mean squared distance of two points drawn uniformly and independently.

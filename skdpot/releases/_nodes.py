@@ -8,22 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.privacy import checks
+from skdpot.privacy import events as ev
 from skdpot.privacy.accounting import RAISED, calibrate_noise_multiplier, inverse_rounded_up
-from skdpot.privacy.checks import (
-    check_choice,
-    check_count,
-    check_delta,
-    check_positive,
-    private_doubles,
-)
-from skdpot.privacy.events import (
-    DpEvent,
-    GaussianDpEvent,
-    LaplaceDpEvent,
-    PlannedDpEvent,
-    PureDpEvent,
-    SelfComposedDpEvent,
-)
 from skdpot.privacy.noise import (
     LARGEST_SCALE,
     NoiseSource,
@@ -64,8 +51,8 @@ def node_budgets(
     Nodes have shares of the total, at most all of it. With a delta, the multiplier is that of
     Gaussian noise in a single release; without one, it is one over epsilon.
     """
-    epsilon = check_positive("epsilon", epsilon)
-    delta = check_delta(delta) if delta else 0.0
+    epsilon = checks.check_positive("epsilon", epsilon)
+    delta = checks.check_delta(delta) if delta else 0.0
     shares = np.broadcast_to(np.asarray(factors, dtype=np.float64), (n_nodes,))
     if not ((shares > 0) & (shares <= 1)).all():
         raise ValueError("factors must be above 0 and at most 1.")
@@ -145,7 +132,7 @@ def check_range(low: Any, high: Any) -> tuple[float, float]:
 
 def check_values(values: Any, n_edges: int) -> np.ndarray:
     """Return one double per edge; raise only for a public mistake, not for private values."""
-    found = private_doubles(values)
+    found = checks.private_doubles(values)
     if found.shape != (n_edges,):
         raise ValueError(f"there must be one number for each of {n_edges} edges.")
     return found
@@ -284,7 +271,7 @@ class MessageReleases(ReleaseSeries):
         n_nodes = len(self._degrees)
         budgets = node_budgets(epsilon, delta, factors, n_nodes)
         self._epsilons, self._delta, self._total_multipliers = budgets
-        self._n_rounds = check_count("n_rounds", n_rounds)
+        self._n_rounds = checks.check_count("n_rounds", n_rounds)
         self._source = check_source(source, n_nodes)
         given = {"utility_range": utility_range, "cap": cap, "least": least, "curvature": curvature}
         self._given = {name: _number_per_node(name, x, n_nodes) for name, x in given.items()}
@@ -295,7 +282,7 @@ class MessageReleases(ReleaseSeries):
         if (self._given["cap"] > max_cap).any():
             raise ValueError("cap must be at most 1e150; use larger units.")
         self._protect = protect
-        check_choice("protect", protect, PROTECTED)
+        checks.check_choice("protect", protect, PROTECTED)
         self._multipliers = self._multipliers_of_a_round()
         self._fineness = fineness(self._multipliers)
         self._check_scales()
@@ -307,17 +294,17 @@ class MessageReleases(ReleaseSeries):
         return self._epsilons.copy()
 
     @property
-    def event(self) -> DpEvent:
+    def event(self) -> ev.DpEvent:
         return self.node_event(int(np.argmax(self._epsilons)))
 
-    def node_event(self, node: int) -> DpEvent:
+    def node_event(self, node: int) -> ev.DpEvent:
         """Return the event of all rounds of a node."""
         if self._delta:
             # Several Gaussian releases are one, with this multiplier.
-            single = GaussianDpEvent(float(self._total_multipliers[node]))
-            return PlannedDpEvent(single, self._delta)
+            single = ev.GaussianDpEvent(float(self._total_multipliers[node]))
+            return ev.PlannedDpEvent(single, self._delta)
         share = rounded_down_share(self._epsilons[node], self._n_rounds)
-        return SelfComposedDpEvent(PureDpEvent(float(share)), self._n_rounds)
+        return ev.SelfComposedDpEvent(ev.PureDpEvent(float(share)), self._n_rounds)
 
     def sensitivities(self, eta: Any) -> np.ndarray:
         """Return how much an exact message of each node may move, for a penalty."""
@@ -455,7 +442,7 @@ class UtilityRelease(Release):
     ) -> None:
         self._low, self._high = check_range(low, high)
         self._degrees = check_degrees(degrees)
-        check_choice("protect", protect, PROTECTED)
+        checks.check_choice("protect", protect, PROTECTED)
         self._protect = protect
         budgets = node_budgets(epsilon, 0.0, factors, len(self._degrees))
         self._epsilons, _, self._multipliers = budgets
@@ -482,7 +469,7 @@ class UtilityRelease(Release):
         """Return a bound on the root mean square error of `estimate`, for uniform parameters."""
 
     @abstractmethod
-    def node_event(self, node: int) -> DpEvent:
+    def node_event(self, node: int) -> ev.DpEvent:
         """Return the event of one node's release, the charge to a ledger of the node."""
 
     @abstractmethod
@@ -570,11 +557,11 @@ class UtilityNoise(UtilityRelease):
         return self._grid_scales * self._units
 
     @property
-    def event(self) -> DpEvent:
+    def event(self) -> ev.DpEvent:
         return self.node_event(int(np.argmax(self._epsilons)))
 
-    def node_event(self, node: int) -> DpEvent:
-        return LaplaceDpEvent(float(self._multipliers[node]))
+    def node_event(self, node: int) -> ev.DpEvent:
+        return ev.LaplaceDpEvent(float(self._multipliers[node]))
 
     @property
     def standard_error(self) -> float:
@@ -713,15 +700,15 @@ class UtilityResponse(UtilityRelease):
         return float(self._moved(relation).max())
 
     @property
-    def event(self) -> DpEvent:
+    def event(self) -> ev.DpEvent:
         # Nodes with one budget may divide it differently, and a node without edges has no answers.
-        return PureDpEvent(float(self._epsilons.max()))
+        return ev.PureDpEvent(float(self._epsilons.max()))
 
-    def node_event(self, node: int) -> DpEvent:
-        answer = PureDpEvent(float(self._shares[node]))
+    def node_event(self, node: int) -> ev.DpEvent:
+        answer = ev.PureDpEvent(float(self._shares[node]))
         if self._protect == "parameter":
             return answer
-        return SelfComposedDpEvent(answer, int(self.n_answers[node]))
+        return ev.SelfComposedDpEvent(answer, int(self.n_answers[node]))
 
     @property
     def standard_error(self) -> float:

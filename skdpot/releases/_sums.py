@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri_exp
 
 from skdpot.privacy.accounting import check_relation
 from skdpot.privacy.charging import ExpectedError
@@ -406,3 +407,32 @@ class SketchReleases(ReleaseSeries):
     def _check_not_made(self, name: str) -> None:
         if name in self._made:
             raise RuntimeError(f"the release {name!r} has been made before.")
+
+
+def label_threshold(deviation: float, n_columns: int, delta: float) -> int:
+    """Return the least noisy count with which a label may be released, beside `SumRelease`.
+
+    Parameters
+    ----------
+    deviation : float
+        Standard deviation of the noise of a count; 0 without noise.
+    n_columns : int
+        In how many columns a record may have a label.
+    delta : float
+        Largest probability that any label is released which a single record has.
+
+    Notes
+    -----
+    Such a label gets ``1 + round(s G)`` with a standard Gaussian G. This is at least t only where
+    ``s G`` is at least ``t - 3/2``, with a probability of at most ``delta / n_columns``. Proof:
+    :ref:`proof-found-schemas`.
+
+    Examples
+    --------
+    >>> from skdpot.releases import label_threshold
+    >>> label_threshold(10.0, 1, 1e-6)
+    50
+    """
+    quantile = -float(ndtri_exp(math.log(delta) - math.log(n_columns)))
+    # Raised by more than the errors of the quantile and of the scale of the noise.
+    return math.ceil(1.5 + deviation * quantile * (1 + 1e-9)) if deviation else 1

@@ -15,26 +15,13 @@ from sklearn.metrics.pairwise import PAIRWISE_BOOLEAN_FUNCTIONS
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_array
 
+from skdpot import transport
 from skdpot._base import validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions, one_blas_thread
 from skdpot.privacy.checks import names_of, refuse_other_order
 from skdpot.privacy.choices import WEIGHT_BITS, BoundedRatioMechanism
 from skdpot.privacy.sensitivity import cost_score_sensitivity
 from skdpot.sampling._base import BaseLocalSampler, UserSamples
-from skdpot.transport import (
-    Projector,
-    check_base_measure,
-    check_cost_matrix,
-    clip_to_polytope,
-    kl_projection,
-    load_compiler,
-    normalise_rows,
-    optimal_base_measure,
-    refuse_degrees,
-    transport_costs,
-    uniform_base_measure,
-    worst_case_cost,
-)
 
 # Base measures that a user gives: a multiple of the uniform one, or any.
 _MEASURES = [Interval(Real, 0, 1, closed="right"), "array-like"]
@@ -155,7 +142,7 @@ class BaseDistributionSampler(BaseLocalSampler):
             inputs = np.arange(float(n_inputs))[:, None] if inputs is None else inputs
             outputs = inputs if outputs is None else outputs
             return inputs, outputs, power_of_distances(inputs, outputs, metric, order)
-        cost = check_cost_matrix(self.cost_matrix)
+        cost = transport.check_cost_matrix(self.cost_matrix)
         shape = (n_inputs, cost.shape[1] if outputs is None else len(outputs))
         if cost.shape != shape:
             raise ValueError(
@@ -171,8 +158,8 @@ class BaseDistributionSampler(BaseLocalSampler):
 
     def _validate_users(self, X):
         # Imported before the charge, since an import may fail.
-        load_compiler()
-        rows = normalise_rows(_validate_weights(self, X, reset=False))
+        transport.load_compiler()
+        rows = transport.normalise_rows(_validate_weights(self, X, reset=False))
         self._prepare_work(np.diff(rows.indptr))
         return rows
 
@@ -293,7 +280,7 @@ def _worst_costs(
 
 def _transport_costs(project: Any, cost: np.ndarray, rows: Any) -> np.ndarray:
     """Return the transport costs from users' distributions to their projections."""
-    return transport_costs(rows, project(rows), cost)
+    return transport.transport_costs(rows, project(rows), cost)
 
 
 def _validate_weights(estimator, X, reset):
@@ -490,10 +477,10 @@ class WassersteinProjectionSampler(BaseDistributionSampler):
         base = scaled_uniform(self.base_measure, n_outputs)
         if isinstance(base, str):
             base, gap = self._find_base_measure(base, cost, epsilon)
-        base = check_base_measure(base, epsilon, n_outputs)
-        projector = Projector(cost, base, epsilon, solver=self.solver, tol=self.tol)
+        base = transport.check_base_measure(base, epsilon, n_outputs)
+        projector = transport.Projector(cost, base, epsilon, solver=self.solver, tol=self.tol)
         # In closed form: the worst user is at one of the points.
-        worst = worst_case_cost(cost, base, epsilon)
+        worst = transport.worst_case_cost(cost, base, epsilon)
         return projector, base, {"worst_case_cost_": worst, "worst_case_gap_": gap}
 
     def _prepare_work(self, n_points):
@@ -501,12 +488,14 @@ class WassersteinProjectionSampler(BaseDistributionSampler):
 
     def _find_base_measure(self, choice, cost, epsilon):
         if choice == "optimal":
-            optimal = optimal_base_measure(cost, epsilon, tol=self.tol)
+            optimal = transport.optimal_base_measure(cost, epsilon, tol=self.tol)
             return optimal.base_measure, optimal.gap
-        base = uniform_base_measure(cost, epsilon).base_measure
+        base = transport.uniform_base_measure(cost, epsilon).base_measure
         # A mean of two feasible measures is feasible, as its constraints are linear.
         if choice == "balanced":
-            base = (optimal_base_measure(cost, epsilon, tol=self.tol).base_measure + base) / 2
+            base = (
+                transport.optimal_base_measure(cost, epsilon, tol=self.tol).base_measure + base
+            ) / 2
         return base, np.nan
 
 
@@ -618,8 +607,8 @@ class KLProjectionSampler(BaseDistributionSampler):
         base = scaled_uniform(self.base_measure, n_outputs)
         if isinstance(base, str):
             base = np.full(n_outputs, 1 / (math.exp(epsilon) + n_outputs - 1))
-        base = check_base_measure(base, epsilon, n_outputs)
-        return partial(kl_projection, base_measure=base, epsilon=epsilon), base, {}
+        base = transport.check_base_measure(base, epsilon, n_outputs)
+        return partial(transport.kl_projection, base_measure=base, epsilon=epsilon), base, {}
 
 
 class ExponentialMechanismSampler(BaseDistributionSampler):
@@ -699,13 +688,13 @@ class ExponentialMechanismSampler(BaseDistributionSampler):
         logits = -0.5 * epsilon * relative
         # By concavity, the smallest probability over all users is at one of the points.
         base = softmax(logits, axis=1).min(axis=0)
-        base = check_base_measure(base, epsilon, len(base))
+        base = transport.check_base_measure(base, epsilon, len(base))
         projector = partial(_exponential_projection, logits, base, epsilon)
         return projector, base, {"sensitivity_": sensitivity}
 
 
 def _exponential_projection(logits, base_measure, epsilon, rows):
-    return clip_to_polytope(softmax(rows @ logits, axis=1), base_measure, epsilon)
+    return transport.clip_to_polytope(softmax(rows @ logits, axis=1), base_measure, epsilon)
 
 
 def _for_metric(points, metric):
@@ -718,7 +707,7 @@ def power_of_distances(inputs, outputs, metric, order):
     """Return costs: a power of distances between points; or raise if they are invalid."""
     if isinstance(metric, str) and metric == "precomputed":
         raise ValueError('metric="precomputed" has no meaning here; give costs as cost_matrix.')
-    refuse_degrees(metric, [inputs, outputs])
+    transport.refuse_degrees(metric, [inputs, outputs])
     # What overflows is refused below, by the number of its points.
     with np.errstate(all="ignore"):
         try:
@@ -740,4 +729,4 @@ def power_of_distances(inputs, outputs, metric, order):
             f"metric={metric!r} to the power order={order!r} gives no finite cost between input "
             f"point {i} and output point {j}. Change metric or order, or rescale the points."
         )
-    return check_cost_matrix(cost)
+    return transport.check_cost_matrix(cost)

@@ -212,6 +212,8 @@ class Column:
     dtype : object
         The data frame's type for these categories, if it lists them. In a schema, "category" or
         "string" if labels are drawn with this type.
+    other : str, int, float or None
+        The category that all undeclared labels are read as; None without one.
     """
 
     name: Any
@@ -225,6 +227,7 @@ class Column:
     values: tuple = ()
     position: int | None = None
     dtype: Any = None
+    other: Any = None
 
     @cached_property
     def labels(self) -> np.ndarray | None:
@@ -244,12 +247,14 @@ class Column:
     def codes(self, labels: np.ndarray) -> np.ndarray:
         """Return the positions of labels, -1 for a missing and -2 for an undeclared label.
 
-        None is missing, unless it is among the labels. No value raises.
+        None is missing, unless it is among the labels. With the category `other`, no label is
+        undeclared. No value raises.
         """
         # -1 is every unknown label at first; None may be a declared one.
         codes = label_codes(labels, self.number).astype(np.int64)
         unknown = np.flatnonzero(codes < 0)
-        codes[unknown] = [-1 if labels[i] is None else -2 for i in unknown]
+        undeclared = -2 if self.other is None else self.number[self.other]
+        codes[unknown] = [-1 if labels[i] is None else undeclared for i in unknown]
         return codes
 
     @property
@@ -432,6 +437,8 @@ class Column:
         declared: dict = {"name": self.name, "missing": self.missing}
         if self.dtype is not None:
             declared["dtype"] = self.dtype
+        if self.other is not None:
+            declared["other"] = self.other
         if self.kind != NUMERIC:
             return declared | {LABEL_KEYS[self.kind]: list(self.values)}
         if self.unit is not None:

@@ -13,6 +13,7 @@ from scipy import sparse
 from sklearn.utils.validation import column_or_1d
 
 from skdpot.privacy.checks import result_of, to_display
+from skdpot.tables import _frames
 from skdpot.tables._column import (
     NOMINAL,
     NUMERIC,
@@ -23,16 +24,6 @@ from skdpot.tables._column import (
     numbers_of_dates,
     objects,
     one_by_one,
-)
-from skdpot.tables._frames import (
-    Table,
-    as_array,
-    categories_type,
-    kind_of,
-    labels_in,
-    library_of,
-    plain_values,
-    rows_as_array,
 )
 from skdpot.tables._schema import TableSchema
 
@@ -53,7 +44,7 @@ def read_units(X: Any, schema: TableSchema, *, private: bool = False) -> np.ndar
     array([[13,  0],
            [23,  1]])
     """
-    values, problems = _values_in(Table(X), schema, private)
+    values, problems = _values_in(_frames.Table(X), schema, private)
     # In a private fit, problems of units are not refused: these depend on values.
     units, unit_problems = schema.units_and_problems(values)
     _refuse(problems if private else [*problems, *unit_problems])
@@ -74,13 +65,13 @@ def read_columns(X: Any, schema: TableSchema, *, private: bool = False) -> list[
     >>> read_columns([[30, "F"], [40, "M"]], schema)
     [array([30., 40.]), array(['F', 'M'], dtype=object)]
     """
-    values, problems = _values_in(Table(X), schema, private)
+    values, problems = _values_in(_frames.Table(X), schema, private)
     _refuse(problems)
     return values
 
 
 def _values_in(
-    table: Table, schema: TableSchema, private: bool
+    table: _frames.Table, schema: TableSchema, private: bool
 ) -> tuple[list[np.ndarray], list[str]]:
     """Return the learned columns of a table, and the errors in them; or raise.
 
@@ -110,7 +101,7 @@ def _values_in(
             # What such types hold may be numbers, or dates; text alone is none.
             is_mistyped = table.kind(place) not in ("biufO" if column.unit is None else "MUO")
         else:
-            read, is_mistyped = labels_in(table.column(place)), True
+            read, is_mistyped = _frames.labels_in(table.column(place)), True
             problem = [column.mistyped] if column.has_other_labels(table.kind(place)) else []
         values.append(read)
         problems += problem if is_mistyped or not private else []
@@ -136,13 +127,13 @@ def values_in(X: Any, schema: TableSchema) -> np.ndarray:
            [40, 'M']], dtype=object)
     """
     read_columns(X, schema, private=True)
-    table = Table(X)
+    table = _frames.Table(X)
     declared = [column.name for column in schema.declared]
     names = declared if table.container == "array" else table.names
-    return as_array([objects(table.column(names.index(name))) for name in declared])
+    return _frames.as_array([objects(table.column(names.index(name))) for name in declared])
 
 
-def checked_names(table: Table) -> list:
+def checked_names(table: _frames.Table) -> list:
     """Return the names of a table's columns, or raise if they are invalid."""
     # Other names may be private values, for example of a transposed table.
     if not all(isinstance(name, str | Integral) for name in table.names):
@@ -172,7 +163,7 @@ def _check_names(names: list, declared: list) -> None:
 # ------------------
 
 
-def _numbers_in(table: Table, place: Any, column: Column) -> tuple[np.ndarray, list[str]]:
+def _numbers_in(table: _frames.Table, place: Any, column: Column) -> tuple[np.ndarray, list[str]]:
     """Return a column as doubles, and the problem of values that are no numbers, in a list.
 
     Missing values, and those that are no numbers, are NaN. Dates become numbers if they are
@@ -210,10 +201,10 @@ def as_numbers(X: Any) -> Any:
     array([[1. , 2.5],
            [nan, nan]])
     """
-    table = Table(X) if library_of(type(X)) != "array" else None
+    table = _frames.Table(X) if _frames.library_of(type(X)) != "array" else None
     if table is None:
         # As objects: in an array of numbers, one text would make text of all.
-        given = X if hasattr(X, "dtype") or sparse.issparse(X) else rows_as_array(X, object)
+        given = X if hasattr(X, "dtype") or sparse.issparse(X) else _frames.rows_as_array(X, object)
         kinds = {getattr(given.dtype, "kind", "f")}
     else:
         kinds = {table.kind(place) for place in range(len(table.names))}
@@ -234,7 +225,7 @@ def _floats(values: np.ndarray) -> np.ndarray:
     return np.array(found, dtype=np.float64).reshape(values.shape)
 
 
-def _finite_numbers(table: Table, column: Column, missing: str) -> np.ndarray:
+def _finite_numbers(table: _frames.Table, column: Column, missing: str) -> np.ndarray:
     """Return a column as finite doubles, also read from text, or raise; no value is quoted.
 
     `missing` is as for `read_codes`.
@@ -284,7 +275,7 @@ def _finite_numbers(table: Table, column: Column, missing: str) -> np.ndarray:
     )
 
 
-def labels_of(table: Table, column: Column, missing: str) -> np.ndarray:
+def labels_of(table: _frames.Table, column: Column, missing: str) -> np.ndarray:
     """Return a column of labels as objects, None for a missing one, or raise.
 
     `missing` is ``"error"``, which refuses missing labels; ``"category"``, which makes them a
@@ -309,7 +300,7 @@ def labels_of(table: Table, column: Column, missing: str) -> np.ndarray:
     return labels
 
 
-def _columns_with_missing(table: Table) -> str:
+def _columns_with_missing(table: _frames.Table) -> str:
     """Return a sentence that names all columns with missing values, for errors about open rows."""
     values = [table.column(place).tolist() for place in range(len(table.names))]
     missing = [any(map(is_missing, column)) for column in values]
@@ -319,11 +310,11 @@ def _columns_with_missing(table: Table) -> str:
 def refuse_other_labels(labels: Any, declared: Any, name: str) -> None:
     """Raise if private labels have a type that none of the declared ones has; no value raises."""
     column = Column(name, NOMINAL, values=tuple(declared))
-    if column.has_other_labels(kind_of(labels)):
+    if column.has_other_labels(_frames.kind_of(labels)):
         raise ValueError(f"{column.mistyped}.")
 
 
-def read_codes(table: Table, columns: list[Column], missing: str) -> np.ndarray:
+def read_codes(table: _frames.Table, columns: list[Column], missing: str) -> np.ndarray:
     """Return the codes of all columns, one row per row of data.
 
     These are numbers, or positions of labels, -1 for an unknown label. `missing` is as for
@@ -397,7 +388,7 @@ def _number(value: Any, *others: type) -> float | None:
         return None
 
 
-def private_codes(table: Table, column: Column) -> np.ndarray:
+def private_codes(table: _frames.Table, column: Column) -> np.ndarray:
     """Return the numbers of a column, NaN for a missing one, or the positions of its labels.
 
     No value raises. An undeclared or missing label is -1, and so is one of another type. A number
@@ -421,7 +412,7 @@ def private_codes(table: Table, column: Column) -> np.ndarray:
 
 
 def find_columns(
-    table: Table,
+    table: _frames.Table,
     kept: np.ndarray,
     *,
     categorical_features: Any,
@@ -455,7 +446,9 @@ def find_columns(
     return columns
 
 
-def _labelled(column: Column, table: Table, labels: Any, missing: str, private: bool) -> Column:
+def _labelled(
+    column: Column, table: _frames.Table, labels: Any, missing: str, private: bool
+) -> Column:
     """Return a categorical column with its labels: declared ones, or those found in X."""
     # Types of data frames that list no categories depend on the data.
     dtype = table.dtype(column.position)
@@ -477,11 +470,11 @@ def _labelled(column: Column, table: Table, labels: Any, missing: str, private: 
     dtype = column.dtype
     if private and dtype is not None:
         # Its own categories may come from the data.
-        dtype = categories_type(table.container, number, getattr(dtype, "ordered", False))
+        dtype = _frames.categories_type(table.container, number, getattr(dtype, "ordered", False))
     return replace(column, kind=kind, values=tuple(number), dtype=dtype)
 
 
-def _labels_in(table: Table, column: Column, missing: str) -> list[Any]:
+def _labels_in(table: _frames.Table, column: Column, missing: str) -> list[Any]:
     """Return a column's labels in order: declared by its type, or found in it."""
     if getattr(column.dtype, "ordered", False) or (
         column.kind == ORDINAL and type(column.dtype).__name__ == "Enum"
@@ -499,7 +492,7 @@ def _labels_in(table: Table, column: Column, missing: str) -> list[Any]:
     return sorted(labels - {None}, key=label_order) + ([None] if missing_too else [])
 
 
-def _kinds_of_named(table: Table, categorical_features: Any) -> dict[int, str]:
+def _kinds_of_named(table: _frames.Table, categorical_features: Any) -> dict[int, str]:
     """Return the kinds of named columns, by position."""
     if categorical_features is None or isinstance(categorical_features, str):
         return {}
@@ -522,7 +515,9 @@ def _kinds_of_named(table: Table, categorical_features: Any) -> dict[int, str]:
     return {j: ORDINAL if is_one else NOMINAL for j, is_one in zip(positions, ordered, strict=True)}
 
 
-def _kinds_of_declared(table: Table, kinds: dict[int, str], declared: Any) -> dict[int, str]:
+def _kinds_of_declared(
+    table: _frames.Table, kinds: dict[int, str], declared: Any
+) -> dict[int, str]:
     """Return the kinds that types declare, regardless of single values.
 
     Types are used if no record can change them. A column of numbers and one word has the type
@@ -601,7 +596,7 @@ def person_codes(
     if not isinstance(groups, Iterable):
         groups = ()
     # One by one: a person of another type changes none of the others.
-    values = plain_values(groups if hasattr(groups, "dtype") else objects(groups))
+    values = _frames.plain_values(groups if hasattr(groups, "dtype") else objects(groups))
     if values.ndim != 1 or len(values) != n_rows:
         raise ValueError("groups must have one person for each row of X, in one dimension.")
     number: dict[Any, int] = {}

@@ -16,24 +16,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.privacy.checks import to_display
-from skdpot.tables._column import (
-    LABEL_KEYS,
-    LARGEST_BOUND,
-    LINEAR,
-    LOG,
-    NOMINAL,
-    NUMERIC,
-    ORDINAL,
-    UNITS,
-    Column,
-    date_number,
-    declared_labels,
-    is_date,
-    is_missing,
-    last_number,
-    objects,
-    says_time,
-)
+from skdpot.tables import _column
 from skdpot.tables._frames import Table, categories_type, make_table
 
 # Placeholder of a template for values that must be declared.
@@ -41,14 +24,14 @@ FILL_IN = "FILL IN"
 HOW_TO_DECLARE = (
     "range(low, high + 1) for integers, (low, high) for real numbers or dates, a list of "
     "categories, or a dict with 'bounds' (and 'integer', 'scale' or 'unit'), 'levels' or "
-    "'categories', and with 'missing': True where values may be missing"
+    "'categories' (and 'other'), and with 'missing': True where values may be missing"
 )
 # Optional keys of a declaration, by the key that says its kind. Users do not declare a dtype: it is
 # that of a frame's labels, in the plain form of its schema.
 _KEYS: dict[str, set[str]] = {
     "bounds": {"integer", "scale", "unit", "missing"},
     "levels": {"missing", "dtype"},
-    "categories": {"missing", "dtype"},
+    "categories": {"missing", "dtype", "other"},
 }
 
 
@@ -67,9 +50,9 @@ class TableSchema:
         among all that are declared.
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[_column.Column, ...]
     target: int | None = None
-    others: tuple[tuple[int, Column], ...] = ()
+    others: tuple[tuple[int, _column.Column], ...] = ()
 
     @property
     def names(self) -> list:
@@ -77,7 +60,7 @@ class TableSchema:
         return [column.name for column in self.columns]
 
     @property
-    def declared(self) -> list[Column]:
+    def declared(self) -> list[_column.Column]:
         """Return all declared columns, learned or not."""
         declared = list(self.columns)
         for place, column in self.others:
@@ -85,7 +68,7 @@ class TableSchema:
         return declared
 
     @property
-    def computed(self) -> list[Column]:
+    def computed(self) -> list[_column.Column]:
         """Return the columns that are computed from others."""
         return [column for _, column in self.others]
 
@@ -100,7 +83,7 @@ class TableSchema:
     @property
     def has_bands(self) -> bool:
         """Tell whether the target is a number, whose classes are public bands."""
-        return self.target is not None and self.columns[self.target].kind == NUMERIC
+        return self.target is not None and self.columns[self.target].kind == _column.NUMERIC
 
     @property
     def features(self) -> list[int]:
@@ -114,7 +97,7 @@ class TableSchema:
     def classes_of(self, units: np.ndarray) -> np.ndarray:
         """Return the classes of the target's units."""
         target = None if self.target is None else self.columns[self.target]
-        if target is None or target.kind != NUMERIC:
+        if target is None or target.kind != _column.NUMERIC:
             return units
         return np.searchsorted(target.band_starts(), units, side="right") - 1
 
@@ -142,9 +125,9 @@ class TableSchema:
         if table.container == "array":
             return self
 
-        def typed(column: Column) -> Column:
+        def typed(column: _column.Column) -> _column.Column:
             # A target may lie beside the table.
-            if column.kind == NUMERIC or column.name not in table.names:
+            if column.kind == _column.NUMERIC or column.name not in table.names:
                 return column
             own = table.dtype(table.names.index(column.name))
             # Types of polars, which have the names of pandas in a schema.
@@ -181,8 +164,8 @@ class TableSchema:
             if (units[:, j] == -2).any():
                 problems.append(
                     f"column {column.name!r} has values that are not among its declared "
-                    f"{LABEL_KEYS[column.kind]}: declare all that there may be (the number 1 "
-                    "is not the text '1'), or 'missing': True, which counts others as missing"
+                    f"{_column.LABEL_KEYS[column.kind]}: declare all that there may be (the number "
+                    "1 is not the text '1'), or 'missing': True, which counts others as missing"
                 )
         return units, problems
 
@@ -251,6 +234,7 @@ def read_schema(schema: Any, target: Any = None) -> TableSchema:
         ``(low, high)`` for real numbers, a list of categories; or a dict, for more:
         ``{"bounds": (low, high), "integer": False}``, ``{"levels": [...]}`` for categories in an
         order, ``{"categories": [...]}``, each with ``"missing": True`` where values may be missing.
+        All undeclared labels are read as the category ``"other"`` of a dict, if it names one.
     target : str or int, default=None
         Name of a column on which all others are modelled to depend: numbers by public bands.
 
@@ -294,7 +278,7 @@ def read_schema(schema: Any, target: Any = None) -> TableSchema:
     return _schema_of(declared, target, set())
 
 
-def _schema_of(declared: list[Column], target: Any, computed: set) -> TableSchema:
+def _schema_of(declared: list[_column.Column], target: Any, computed: set) -> TableSchema:
     """Return the schema of columns, some of which may be computed, or raise."""
     learned = [column for column in declared if column.name not in computed]
     others = [(j, column) for j, column in enumerate(declared) if column.name in computed]
@@ -336,24 +320,26 @@ def write_table(
     columns = [array for array, _ in pairs]
     # Integers that may be missing are objects elsewhere.
     if container == "array" and all(
-        column.kind == NUMERIC and column.unit is None for column in schema.declared
+        column.kind == _column.NUMERIC and column.unit is None for column in schema.declared
     ):
         columns = [np.asarray(column, dtype=np.float64) for column in columns]
     names = [column.name for column in schema.declared]
     return make_table(container, names, columns, [dtype for _, dtype in pairs])
 
 
-def _typed_values(container: str, column: Column, values: np.ndarray) -> tuple[np.ndarray, Any]:
+def _typed_values(
+    container: str, column: _column.Column, values: np.ndarray
+) -> tuple[np.ndarray, Any]:
     """Return values of `Column.presented`, and the type that they have in a frame."""
     if column.unit is not None and container == "array":
         # Dates of Python; NaT becomes None.
-        return objects(values.astype("M8[D]" if column.unit == "D" else "M8[us]")), None
+        return _column.objects(values.astype("M8[D]" if column.unit == "D" else "M8[us]")), None
     if column.unit is not None:
         return values.astype("M8[us]"), None
     if container == "array":
         return values, None
     if column.dtype == "category":
-        return values, categories_type(container, column.values, column.kind == ORDINAL)
+        return values, categories_type(container, column.values, column.kind == _column.ORDINAL)
     if column.dtype is None and column.missing:
         # Integers and truth values that may be missing have types of pandas of their own.
         if column.integer or (column.values and all(type(one) is int for one in column.values)):
@@ -409,7 +395,7 @@ def _has_gap(declared: Any) -> bool:
     return isinstance(declared, str) and declared == FILL_IN
 
 
-def _read_column(name: Any, declared: Any) -> Column:
+def _read_column(name: Any, declared: Any) -> _column.Column:
     """Return one column's declaration, or raise."""
     # JSON and frames have no other names.
     if not isinstance(name, str | int) or isinstance(name, bool):
@@ -428,8 +414,12 @@ def _read_column(name: Any, declared: Any) -> Column:
         raise ValueError(_wrong(name, declared, "a schema has no dtype: convert the drawn column"))
     if "bounds" in keys:
         return _column_of_bounds(name, in_full, missing)
-    kind = ORDINAL if "levels" in keys else NOMINAL
-    return _labelled(name, kind, in_full[LABEL_KEYS[kind]], missing, dtype)
+    kind = _column.ORDINAL if "levels" in keys else _column.NOMINAL
+    column = _labelled(name, kind, in_full[_column.LABEL_KEYS[kind]], missing, dtype)
+    other = in_full.get("other")
+    if other is not None and other not in column.values:
+        raise ValueError(_wrong(name, declared, "'other' names one of the categories"))
+    return replace(column, other=other)
 
 
 def _as_mapping(name: Any, declared: Any) -> Mapping:
@@ -442,7 +432,9 @@ def _as_mapping(name: Any, declared: Any) -> Mapping:
             raise ValueError(_wrong(name, declared, why))
         return {"bounds": (declared[0], declared[-1]), "integer": True}
     if isinstance(declared, tuple):
-        words = [value for value in declared if isinstance(value, str) and not is_date(value)]
+        words = [
+            value for value in declared if isinstance(value, str) and not _column.is_date(value)
+        ]
         like_dates = [word for word in words if re.match(r"\d+[-/.]\d+[-/.]\d+", word)]
         if like_dates or 0 < len(words) < len(declared):
             raise ValueError(_wrong(name, declared, f"{(like_dates or words)[0]!r} is no date"))
@@ -454,31 +446,35 @@ def _as_mapping(name: Any, declared: Any) -> Mapping:
     raise ValueError(_wrong(name, declared))
 
 
-def _column_of_bounds(name: Any, declared: Mapping, missing: bool) -> Column:
+def _column_of_bounds(name: Any, declared: Mapping, missing: bool) -> _column.Column:
     """Return the column of numbers or dates with these bounds, or raise."""
     bounds, unit = declared["bounds"], declared.get("unit")
-    integer, scale = declared.get("integer", False), declared.get("scale", LINEAR)
+    integer, scale = declared.get("integer", False), declared.get("scale", _column.LINEAR)
     ends = list(bounds) if isinstance(bounds, tuple | list) else []
-    if not isinstance(integer, bool) or scale not in (LINEAR, LOG):
+    if not isinstance(integer, bool) or scale not in (_column.LINEAR, _column.LOG):
         raise ValueError(_wrong(name, declared))
-    if unit is None and not (len(ends) == 2 and all(map(is_date, ends))):
+    if unit is None and not (len(ends) == 2 and all(map(_column.is_date, ends))):
         return _numeric(name, bounds, integer, missing, scale)
     # A time of day in a bound says that times matter.
-    unit = ("s" if any(map(says_time, ends)) else "D") if unit is None else unit
-    if not isinstance(unit, str) or unit not in UNITS or {"integer", "scale"} & declared.keys():
+    unit = ("s" if any(map(_column.says_time, ends)) else "D") if unit is None else unit
+    if (
+        not isinstance(unit, str)
+        or unit not in _column.UNITS
+        or {"integer", "scale"} & declared.keys()
+    ):
         why = "dates have a unit 'D', 'h', 'min' or 's', and no scale"
         raise ValueError(_wrong(name, declared, why))
-    if not (len(ends) == 2 and all(map(is_date, ends))):
+    if not (len(ends) == 2 and all(map(_column.is_date, ends))):
         raise ValueError(_wrong(name, declared, "a unit is that of dates"))
-    numbers = date_number(ends[0], unit), last_number(ends[1], unit)
-    return replace(_numeric(name, numbers, True, missing, LINEAR, bounds), unit=unit)
+    numbers = _column.date_number(ends[0], unit), _column.last_number(ends[1], unit)
+    return replace(_numeric(name, numbers, True, missing, _column.LINEAR, bounds), unit=unit)
 
 
 def _numeric(
     name: Any, bounds: Any, integer: bool, missing: bool, scale: str, declared: Any = None
-) -> Column:
+) -> _column.Column:
     # Integers up to this magnitude, and differences of two of them, are doubles.
-    kind, largest = (Integral, 2**51) if integer else (Real, LARGEST_BOUND)
+    kind, largest = (Integral, 2**51) if integer else (Real, _column.LARGEST_BOUND)
     ends = list(bounds) if isinstance(bounds, tuple | list) else []
     numbers = len(ends) == 2 and all(isinstance(end, kind) for end in ends)
     if not numbers or not -largest <= ends[0] < ends[1] <= largest:
@@ -486,18 +482,20 @@ def _numeric(
         given = bounds if declared is None else declared
         raise ValueError(_wrong(name, given, "low must be below high" if reversed_ else ""))
     low, high = (int(end) if integer else float(end) for end in ends)
-    return Column(name, NUMERIC, missing, low=low, high=high, integer=integer, scale=scale)
+    return _column.Column(
+        name, _column.NUMERIC, missing, low=low, high=high, integer=integer, scale=scale
+    )
 
 
-def _labelled(name: Any, kind: str, values: Any, missing: bool, dtype: Any) -> Column:
-    what = f"{LABEL_KEYS[kind]} of column {name!r}"
-    if isinstance(values, list) and any(map(is_missing, values)):
-        why = f"{LABEL_KEYS[kind]} are words or numbers, none of them missing (None or NaN)"
+def _labelled(name: Any, kind: str, values: Any, missing: bool, dtype: Any) -> _column.Column:
+    what = f"{_column.LABEL_KEYS[kind]} of column {name!r}"
+    if isinstance(values, list) and any(map(_column.is_missing, values)):
+        why = f"{_column.LABEL_KEYS[kind]} are words or numbers, none of them missing (None or NaN)"
         raise ValueError(_wrong(name, values, why))
-    labels = declared_labels(values, what)[0].tolist()
+    labels = _column.declared_labels(values, what)[0].tolist()
     if not labels or not all(map(_is_label, labels)):
         raise ValueError(f"{what} must be a list of words or numbers, got {_declared(values)}.")
-    return Column(name, kind, missing, values=tuple(labels), dtype=dtype)
+    return _column.Column(name, kind, missing, values=tuple(labels), dtype=dtype)
 
 
 def _is_label(label: Any) -> bool:

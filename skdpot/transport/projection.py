@@ -20,17 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+from . import polytope
 from .kernels import kernel, leaf, longest_row, part, prepare, run
-from .polytope import (
-    c_transform,
-    cheapest_in_free_box,
-    check_base_measure,
-    check_cost_matrix,
-    dual_bound,
-    max_spread,
-    normalise_rows,
-    round_into_box,
-)
 from .simplex import integer_bounds, network_projection
 
 # Up to which size of a user, by `_size`, the network simplex is the faster one without that start
@@ -365,7 +356,7 @@ def entropic_projection(
         kernel, weights, lower, upper
     )
     potential[:] = 0.0
-    spread = max_spread(cost, rows)
+    spread = polytope.max_spread(cost, rows)
     estimate = 0.0
     n_sweeps = 0
     level = 0
@@ -388,10 +379,10 @@ def entropic_projection(
         if within_reach or finished:
             upper_bound = _row_exact_plan(cost, rows, weights, kernel, v, nu)
             # Mass that is moved between columns costs no more than the largest difference in a row.
-            upper_bound += 0.5 * round_into_box(nu, lower, upper) * spread
+            upper_bound += 0.5 * polytope.round_into_box(nu, lower, upper) * spread
         estimate = _absorb(reg, weights, u, v, q, row_potential, potential)
         if within_reach or finished:
-            lower_bound = dual_bound(
+            lower_bound = polytope.dual_bound(
                 cost, rows, weights, lower, upper, potential, row_prices, column_prices, filling
             )
             if finished or upper_bound - lower_bound <= tol * abs(lower_bound):
@@ -467,9 +458,9 @@ class Projector:
             raise ValueError(f"solver must be one of {solvers}, got {solver!r}.")
         if not tol > 0:
             raise ValueError(f"tol must be positive, got {tol}; solver='exact' does not use it.")
-        cost_matrix = check_cost_matrix(cost_matrix)
+        cost_matrix = polytope.check_cost_matrix(cost_matrix)
         self.n_inputs, self.n_outputs = cost_matrix.shape
-        base = check_base_measure(base_measure, epsilon, self.n_outputs)
+        base = polytope.check_base_measure(base_measure, epsilon, self.n_outputs)
         self.active = np.flatnonzero(base > 0)
         self.cost, self.unit = _in_units_of_its_range(cost_matrix[:, self.active])
         self.lower = base[self.active]
@@ -651,15 +642,15 @@ def _project_rows(
         bound = 0.0
         for turn in range(2):
             # Used before the simplex and for its result: in one place, which is compiled once.
-            bound = c_transform(cost, rows, weights, potential, prices, column_prices)
+            bound = polytope.c_transform(cost, rows, weights, potential, prices, column_prices)
             if turn == 0:
                 costs[user] = network_projection(
                     cost, rows, weights, smallest[box], largest[box], prices, column_prices, width,
                     magnitude, nu, potential,
                 )  # fmt: skip
-        costs[user] += 0.5 * round_into_box(nu, lower[box], upper[box]) * spread
+        costs[user] += 0.5 * polytope.round_into_box(nu, lower[box], upper[box]) * spread
         # Feasible for any prices, so this bound needs no trust in the simplex.
-        bound += cheapest_in_free_box(column_prices, lower[box], upper[box])
+        bound += polytope.cheapest_in_free_box(column_prices, lower[box], upper[box])
         # Rounding may put a tight bound above the cost, and that would be no bound.
         lower_bounds[user] = min(bound, costs[user])
 
@@ -713,9 +704,9 @@ def transport_costs(weights, targets, cost_matrix) -> np.ndarray:
     >>> transport_costs([[1, 0], [1, 1]], [[0, 1], [1, 1]], [[0, 3], [3, 0]])
     array([3., 0.])
     """
-    cost = check_cost_matrix(cost_matrix)
-    rows = normalise_rows(weights)
-    targets = normalise_rows(targets).toarray()
+    cost = polytope.check_cost_matrix(cost_matrix)
+    rows = polytope.normalise_rows(weights)
+    targets = polytope.normalise_rows(targets).toarray()
     if cost.shape != (rows.shape[1], targets.shape[1]) or len(targets) != rows.shape[0]:
         raise ValueError(
             f"weights {rows.shape}, targets {targets.shape} and cost_matrix {cost.shape} do not "
@@ -792,7 +783,7 @@ def wasserstein_projection(
     projector = Projector(
         cost_matrix, base_measure, epsilon, solver=solver, tol=tol, max_iter=max_iter
     )
-    rows = normalise_rows(weights)
+    rows = polytope.normalise_rows(weights)
     if rows.shape[1] != projector.n_inputs:
         raise ValueError(
             f"weights have {rows.shape[1]} columns but cost_matrix has {projector.n_inputs} rows; "

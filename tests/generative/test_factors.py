@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import kstest, multivariate_normal, norm
 
 from skdpot import DPSinkhornGenerator
-from skdpot.generative import _table as marginals
+from skdpot.generative import _counts as counts_of_tables
 from skdpot.generative._factors import (
     _fitted_factors,
     choose_pairs,
@@ -206,14 +206,14 @@ def moves_of_a_record():
 def test_a_record_moves_signs_and_strong_pairs_by_their_sensitivity(monkeypatch):
     moved = moves_of_a_record()
     assert moved["signs"] == pytest.approx(1) and moved["strong"] == pytest.approx(1)
-    honest = marginals.parity_sums
-    monkeypatch.setattr(marginals, "parity_sums", lambda *args: 2 * honest(*args))
+    honest = counts_of_tables.parity_sums
+    monkeypatch.setattr(counts_of_tables, "parity_sums", lambda *args: 2 * honest(*args))
     assert moves_of_a_record()["signs"] > 1.9
     monkeypatch.undo()
     # A record that counts twice.
-    honest_tables = marginals.release_tables
+    honest_tables = counts_of_tables.release_tables
     monkeypatch.setattr(
-        marginals, "release_tables",
+        counts_of_tables, "release_tables",
         lambda releases, name, counts, whole: honest_tables(
             releases, name, [count * 2 for count in counts] if name == "strong" else counts, whole
         ),

@@ -71,7 +71,9 @@ def test_a_person_moves_no_release_further_than_declared_however_many_rows_she_h
 def test_weights_that_are_forgotten_would_be_seen(monkeypatch):
     """The mistake that is planted: every row adds what a person may add."""
     monkeypatch.setattr(
-        _table, "weigh_rows", lambda persons: (np.full(len(persons), 2**20), weigh_rows(persons)[1])
+        _table._records,
+        "weigh_rows",
+        lambda persons: (np.full(len(persons), 2**20), weigh_rows(persons)[1]),
     )
     with pytest.raises(AssertionError):
         farthest([PERSONS["two rows"]])

@@ -6,12 +6,13 @@ together are wrong with a probability of at most 5 %.
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import chisquare, expon, gamma, halfnorm, kstest
 from sklearn.base import clone
@@ -19,6 +20,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
 
 from skdpot import (
+    DPSinkhornGenerator,
     ExponentialMechanismSampler,
     FairBarycenterRegressor,
     KLProjectionSampler,
@@ -39,6 +41,7 @@ from skdpot.releases import (
     UtilityNoise,
     UtilityResponse,
     VectorRelease,
+    label_threshold,
 )
 from skdpot.transport import sphere_base_measure
 from tests.oracles import distance_releases
@@ -218,6 +221,32 @@ def sums(data, epsilon, n, seed):
 
 def scaled_sums(data):
     return data * np.sqrt([*SHARES.values()])
+
+
+def found_schema(epsilon):
+    """Return the release of the schema of three columns."""
+    generator = DPSinkhornGenerator(epsilon, DELTA, schema="auto")
+    columns = pd.DataFrame({"a": [1], "b": ["x"], "c": [0.5]})[:0]
+    release = generator._plan(generator._declared(100, columns)).release
+    return replace(release, plan_sketch=None)
+
+
+def counts_of_columns(data, epsilon, n, seed):
+    """Return counts of three columns and of all records, in each of which a record is once."""
+    release = found_schema(epsilon)
+    releases = release.releases(make_source(seed))
+    return releases.run("schema", np.tile(data, n), release.sensitivity).reshape(n, 4)
+
+
+def new_labels(has_record, epsilon, n, seed, n_columns=2):
+    """Return how many labels are found that only one record has, one in each of two columns."""
+    # All of delta is for labels here: counts of other records are the same.
+    deviation = math.sqrt(2) / gaussian_mu(epsilon, DELTA)
+    noise = GaussianMechanism.from_noise_multiplier(
+        deviation, 1.0, granularity=1.0, on_grid=True
+    ).noise((n, 2), make_source(seed))
+    found = 1 + noise >= label_threshold(deviation, n_columns, DELTA)
+    return found.sum(axis=1) * has_record
 
 
 # Choices
@@ -633,6 +662,16 @@ MECHANISMS = {
         sums, (0, 5000), magnitude(5000.0, DELTA),
         lambda outputs, data, epsilon: outputs.ravel(),
         closer_to((scaled_sums(0), scaled_sums(5000)), DELTA), delta=DELTA,
+    ),
+    "counts of a found schema": Mechanism(
+        counts_of_columns, (np.zeros(4, int), np.ones(4, int)), magnitude(2.0, 0.9 * DELTA),
+        ratio=closer_to((np.zeros(4), np.ones(4)), DELTA), delta=DELTA, epsilon=0.2,
+        n_draws=5000, n_trials=40_000,
+    ),
+    # With much noise, its rounding leaves little of delta.
+    "labels of a found schema": Mechanism(
+        new_labels, (True, False), ratio=lambda outputs: outputs, delta=DELTA, finds=0.0,
+        planted={"delta is not divided": partial(new_labels, n_columns=1)}, epsilon=0.02,
     ),
     "bounded ratio": Mechanism(
         bounded_ratio, (0, 1), lambda epsilon: at_the_bounds(epsilon)[1][0],

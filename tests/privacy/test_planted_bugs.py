@@ -141,7 +141,7 @@ def classes_are_independent(monkeypatch):
     monkeypatch.setattr(vectors, "_SHARED_HISTOGRAMS", np.inf)
     monkeypatch.setattr(vectors, "_SHARED_COVARIANCES", np.inf)
     monkeypatch.setattr(vectors, "kept_shares", lambda observed, *_: np.ones(observed.shape))
-    monkeypatch.setattr(vectors, "clean_covariance", lambda *_: np.full((1, 1), 0.01))
+    monkeypatch.setattr(gaussians, "clean_covariance", lambda *_: np.full((1, 1), 0.01))
     monkeypatch.setattr(
         gaussians.NormDistributions, "quantiles", lambda laws, _: np.full(len(laws.scales), 0.1)
     )
@@ -225,8 +225,8 @@ def test_a_radius_that_is_the_largest_norm_of_private_records_is_noticed(seed, m
         largest.clear()
         return LargestNorms(norms, fit_norms(counts, deviation).of(len(norms)).freedoms)
 
-    monkeypatch.setattr(vectors, "ClassRows", Watched)
-    monkeypatch.setattr(vectors, "fit_norms", fitted)
+    monkeypatch.setattr(gaussians, "ClassRows", Watched)
+    monkeypatch.setattr(gaussians, "fit_norms", fitted)
     assert attack_on_fits(VectorFits(1.0), seed, 120) > 1.0
 
 
@@ -255,7 +255,7 @@ def test_parities_for_free_are_noticed(seed):
 def test_weights_of_people_that_are_forgotten_are_noticed(seed, monkeypatch):
     """The mistake that is planted: every row adds what a person may add."""
     monkeypatch.setattr(
-        table_sketch,
+        table_sketch._records,
         "weigh_rows",
         lambda persons: (np.full(len(persons), 2**20), weigh_rows(persons)[1]),
     )

@@ -13,12 +13,7 @@ from typing import Any
 
 import torch
 
-from skdpot.generative._torch.transport import (
-    GroundCost,
-    absolute_distances,
-    self_transport,
-    semi_debiased,
-)
+from skdpot.generative._torch import transport
 from skdpot.privacy.noise import GaussianMechanism
 
 
@@ -178,9 +173,9 @@ class Settings:
     count_noise: float
 
     @property
-    def cost(self) -> GroundCost:
+    def cost(self) -> transport.GroundCost:
         """Return the cost of moving a point."""
-        return GroundCost(self.l1_weight, self.class_scale)
+        return transport.GroundCost(self.l1_weight, self.class_scale)
 
     @property
     def max_loss(self) -> float:
@@ -301,7 +296,7 @@ class PointStep(TrainingStep):
         settings, (records, record_labels) = self._settings, batch
         n = settings.batch_size
         labels, points = self._generate()
-        private_value, public_value, private_gradient, public_gradient = semi_debiased(
+        private_value, public_value, private_gradient, public_gradient = transport.semi_debiased(
             points.detach(), labels, records, record_labels, n=n, cost=settings.cost,
             reg=settings.reg,
         )  # fmt: skip
@@ -344,7 +339,7 @@ class RecordStep(TrainingStep):
         settings = self._settings
         n = settings.batch_size
         labels, points = self._generate()
-        self_value, self_gradient, potentials = self_transport(
+        self_value, self_gradient, potentials = transport.self_transport(
             points.detach(), labels, n=n, cost=settings.cost, reg=settings.reg
         )
         exact = self._sums(points.detach()[:n], labels[:n], potentials, batch)
@@ -400,12 +395,12 @@ class RecordStep(TrainingStep):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the sums of gradients and of losses over up to `_BLOCK` records."""
         settings = self._settings
-        cost = GroundCost(_on_grid(settings.l1_weight, _L1_GRID), settings.class_scale)
+        cost = transport.GroundCost(_on_grid(settings.l1_weight, _L1_GRID), settings.class_scale)
         records = _on_grid(records.to(torch.float64), _POINT_GRID)
         costs = _exact_squares(records, points)
         squared_lengths = 4 * costs
         if cost.l1_weight:
-            distances = cost.l1_weight * absolute_distances(records, points)
+            distances = cost.l1_weight * transport.absolute_distances(records, points)
             squared_lengths += 4 * distances + cost.l1_weight**2 * settings.n_features
             costs = costs + distances
         if record_labels is not None:

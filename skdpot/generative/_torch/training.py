@@ -7,36 +7,17 @@ from typing import Any, Self
 
 import torch
 
-from skdpot.generative._torch.networks import (
-    RowGenerator,
-    check_network,
-    default_latent_dim,
-    load_arrays,
-    make_network,
-    weights_to_arrays,
-)
-from skdpot.generative._torch.steps import (
-    Batch,
-    NoisyGradients,
-    PointStep,
-    RecordStep,
-    Settings,
-    TrainingStep,
-    latents,
-)
+from skdpot.generative._torch import steps
+from skdpot.generative._torch.networks import RowGenerator, check_network, default_latent_dim
+from skdpot.generative._torch.networks import load_arrays as load_arrays
+from skdpot.generative._torch.networks import make_network as make_network
+from skdpot.generative._torch.networks import weights_to_arrays as weights_to_arrays
 from skdpot.privacy.noise import GaussianMechanism, poisson_sample
 
-__all__ = [
-    "Trainer",
-    "find_device",
-    "generate",
-    "load_arrays",
-    "make_network",
-    "weights_to_arrays",
-    "within_memory",
-]
-
-STEPS: dict[str, type[TrainingStep]] = {"per_image": PointStep, "per_record": RecordStep}
+STEPS: dict[str, type[steps.TrainingStep]] = {
+    "per_image": steps.PointStep,
+    "per_record": steps.RecordStep,
+}
 # Rows that a network makes at a time, and images on a processor, whose cache they fit.
 _CHUNK, _IMAGES_IN_CACHE = 1024, 64
 
@@ -109,7 +90,7 @@ def generate(
     """
     generator = torch.Generator().manual_seed(seed)
     codes = torch.zeros(n_rows, dtype=torch.long) if labels is None else torch.as_tensor(labels)
-    inputs = latents(codes, latent_dim, n_classes, generator)
+    inputs = steps.latents(codes, latent_dim, n_classes, generator)
     maker: Any = copy.deepcopy(network).to(device).eval()
     chunk_size = _CHUNK
     if device.type == "cpu" and any(weight.dim() == 4 for weight in maker.parameters()):
@@ -152,7 +133,7 @@ class Trainer:
         # generated point learn from more of them.
         reg = 0.04 * space.n_features if kind == "per_record" else 0.05
         unclipped = {"clip_norm": math.inf, "per_point": False, "count_noise": 0.0}
-        self.settings = Settings(
+        self.settings = steps.Settings(
             n_features=space.n_features,
             n_classes=space.n_classes,
             latent_dim=self.latent_dim,
@@ -192,13 +173,13 @@ class Trainer:
         if self.parameters.optimizer == "adam":
             # The decay of weights is that of the paper.
             self._optimizer = torch.optim.Adam(network.parameters(), rate, weight_decay=2e-5)
-        no_noise = NoisyGradients(None, None, self._device, secure=False)
+        no_noise = steps.NoisyGradients(None, None, self._device, secure=False)
         self._step = STEPS[self.kind](self.settings, self.network, no_noise, self._generator)
         return self
 
     def run(
         self,
-        records: Batch,
+        records: steps.Batch,
         source: Any,
         n_steps: int,
         bar: Any,
@@ -228,9 +209,9 @@ class Trainer:
         self, mechanism: GaussianMechanism | None, source: Any, *, secure: bool
     ) -> None:
         """Set the mechanism by which steps release; None adds no noise."""
-        self._step.release = NoisyGradients(mechanism, source, self._device, secure)
+        self._step.release = steps.NoisyGradients(mechanism, source, self._device, secure)
 
-    def hold(self, points: Any, labels: Any) -> Batch:
+    def hold(self, points: Any, labels: Any) -> steps.Batch:
         """Return the points and labels of records on the device.
 
         `points` of shape (n_records, n_features) are scaled to [-1, 1], and `labels` are codes or
@@ -240,7 +221,7 @@ class Trainer:
         codes = None if labels is None else torch.as_tensor(labels).to(self._device)
         return held, codes
 
-    def step(self, records: Batch, sampled: Any) -> torch.Tensor:
+    def step(self, records: steps.Batch, sampled: Any) -> torch.Tensor:
         """Make one step with the records that were sampled; return the loss, with noise.
 
         `sampled` are positions in `records`. The loss is as private as the network. Raises a
@@ -248,7 +229,7 @@ class Trainer:
         """
         return within_memory(self._step_with, records, torch.as_tensor(sampled))
 
-    def _step_with(self, records: Batch, where: torch.Tensor) -> torch.Tensor:
+    def _step_with(self, records: steps.Batch, where: torch.Tensor) -> torch.Tensor:
         if self._device.type == "cuda":
             where = where.pin_memory().to(self._device, non_blocking=True)
         points, labels = records

@@ -19,17 +19,7 @@ from scipy.optimize import linear_sum_assignment, linprog
 
 from ..base_measure import TransportConvergenceWarning
 from ..polytope import check_masses, check_numbers, check_range, check_stopping, check_weights
-from ._relaxation import (
-    METHODS,
-    BarycenterResult,
-    Group,
-    Relaxation,
-    Rounds,
-    ask,
-    coupling_of_choice,
-    drive,
-    into_capped_simplex,
-)
+from . import _relaxation
 
 # The largest number of couplings and shares. For larger programs, HiGHS takes minutes.
 LARGEST_EXACT = 200_000
@@ -56,7 +46,7 @@ def candidate_barycenter(
     batches: Iterable[Any] | None = None,
     primal_recovery: int | None = None,
     callback: Callable[[int, float, float], Any] | None = None,
-) -> BarycenterResult:
+) -> _relaxation.BarycenterResult:
     r"""Choose candidates whose uniform distribution is a barycenter of several groups.
 
     The objective is the weighted sum of the groups' exact transport costs to equal masses on the
@@ -175,21 +165,21 @@ def candidate_barycenter(
     # A slice is no copy of a large matrix; a mask is.
     kept = [slice(None) if mass.all() else mass > 0 for mass in checked]
     groups = [
-        Group(np.ascontiguousarray(cost[used]), mass[used], weight, n_weighted)
+        _relaxation.Group(np.ascontiguousarray(cost[used]), mass[used], weight, n_weighted)
         for cost, mass, weight, used in zip(arrays, checked, weights, kept, strict=True)
         if weight > 0
     ]
     if max_iter is None:
-        max_iter = METHODS[method if method in METHODS else "bundle"][1]
-    relaxation = Relaxation(len(points), int(n_support), tol, max_iter, callback)
+        max_iter = _relaxation.METHODS[method if method in _relaxation.METHODS else "bundle"][1]
+    relaxation = _relaxation.Relaxation(len(points), int(n_support), tol, max_iter, callback)
     _relax(relaxation, method, options, groups)
     shape = relaxation.n_support, relaxation.n_candidates
 
-    def place(chosen: np.ndarray) -> Rounds[Placement]:
-        (answer,) = yield from ask("choice", 1 + math.prod(shape), chosen=chosen)
+    def place(chosen: np.ndarray) -> _relaxation.Rounds[Placement]:
+        (answer,) = yield from _relaxation.ask("choice", 1 + math.prod(shape), chosen=chosen)
         return float(answer[0]), -math.inf, lambda: answer[1:].reshape(shape)
 
-    chosen, *_ = drive(choose(place, relaxation.shares, points, n_support), groups)
+    chosen, *_ = _relaxation.drive(choose(place, relaxation.shares, points, n_support), groups)
     if not relaxation.converged:
         warnings.warn(
             f"candidate_barycenter stopped after {relaxation.n_iter} rounds with a gap of "
@@ -200,9 +190,10 @@ def candidate_barycenter(
             stacklevel=2,
         )
     couplings = [
-        coupling_of_choice(cost, mass, chosen) for cost, mass in zip(arrays, checked, strict=True)
+        _relaxation.coupling_of_choice(cost, mass, chosen)
+        for cost, mass in zip(arrays, checked, strict=True)
     ]
-    return BarycenterResult(
+    return _relaxation.BarycenterResult(
         support=points[chosen],
         chosen=chosen,
         objective=math.fsum(weights * [coupling.cost for coupling in couplings]),
@@ -216,28 +207,31 @@ def candidate_barycenter(
 
 
 def _relax(
-    relaxation: Relaxation, method: str, options: dict[str, Any], groups: list[Group]
+    relaxation: _relaxation.Relaxation,
+    method: str,
+    options: dict[str, Any],
+    groups: list[_relaxation.Group],
 ) -> None:
     """Close the gap of the relaxation, or use up the rounds."""
     # Below this number of pairs of points and candidates, HiGHS needs a fraction of a second.
     tiny = 2_000
     # A model of each group is tighter than one of their sum.
     n_parts = min(len(groups), _MOST_PARTS)
-    drive(relaxation.begin(), groups, n_parts)
+    _relaxation.drive(relaxation.begin(), groups, n_parts)
     if relaxation.n_support == relaxation.n_candidates:
         # There is only one choice, and the minorants at it prove that.
-        drive(relaxation.evaluate(relaxation.shares), groups, n_parts)
+        _relaxation.drive(relaxation.evaluate(relaxation.shares), groups, n_parts)
         return
     n_couplings = sum(group.cost.size for group in groups)
     if method == "exact" or (method == "auto" and n_couplings <= tiny):
         shares = _solve_program(groups, relaxation.n_support)
         # A program that failed leaves equal shares, whose certificate is worse but valid.
         shares = relaxation.shares if shares is None else shares
-        drive(relaxation.evaluate(shares, 1), groups, n_parts)
+        _relaxation.drive(relaxation.evaluate(shares, 1), groups, n_parts)
     # The program's solution is certified like any other; rounds close what is left of the gap.
     if method != "exact" and not relaxation.finished:
-        iterate = METHODS["bundle" if method == "auto" else method][0]
-        drive(iterate(relaxation, **options), groups, n_parts)
+        iterate = _relaxation.METHODS["bundle" if method == "auto" else method][0]
+        _relaxation.drive(iterate(relaxation, **options), groups, n_parts)
 
 
 def _bounds_of(costs: Sequence[np.ndarray]) -> tuple[float, float]:
@@ -245,7 +239,7 @@ def _bounds_of(costs: Sequence[np.ndarray]) -> tuple[float, float]:
     return float(min(cost.min() for cost in costs)), float(max(cost.max() for cost in costs))
 
 
-def _solve_program(groups: list[Group], n_support: int) -> np.ndarray | None:
+def _solve_program(groups: list[_relaxation.Group], n_support: int) -> np.ndarray | None:
     """Solve the whole linear program by HiGHS: return shares, and set the groups' potentials.
 
     None if the solver fails. Variables are couplings, group by group, then shares. The smallest
@@ -284,7 +278,7 @@ def _solve_program(groups: list[Group], n_support: int) -> np.ndarray | None:
     potentials = np.split(solution.eqlin.marginals[: ends[-1]], ends[:-1])
     for group, potential in zip(groups, potentials, strict=True):
         group.state["potential"] = low + (high - low) / group.weight * potential
-    return into_capped_simplex(solution.x[-n_candidates:], n_support)
+    return _relaxation.into_capped_simplex(solution.x[-n_candidates:], n_support)
 
 
 def space_filling_order(points: np.ndarray, shares: np.ndarray) -> np.ndarray:
@@ -325,11 +319,11 @@ def systematic_choice(shares: np.ndarray, order: np.ndarray, n_support: int) -> 
 
 
 def choose(
-    place: Callable[[np.ndarray], Rounds[Placement]],
+    place: Callable[[np.ndarray], _relaxation.Rounds[Placement]],
     shares: np.ndarray,
     points: np.ndarray,
     n_support: int,
-) -> Rounds[tuple[np.ndarray, float, float]]:
+) -> _relaxation.Rounds[tuple[np.ndarray, float, float]]:
     """Return a choice of candidates near the shares that no relocation improves much, and bounds.
 
     Every relocation lowers the objective: it makes the present couplings cheaper, and new couplings
@@ -407,8 +401,8 @@ def _check_options(
     primal_recovery: int | None,
 ) -> dict[str, Any]:
     """Return the options of the method that were given, or raise."""
-    if method not in ("auto", "exact", *METHODS):
-        choices = sorted(["auto", "exact", *METHODS])
+    if method not in ("auto", "exact", *_relaxation.METHODS):
+        choices = sorted(["auto", "exact", *_relaxation.METHODS])
         raise ValueError(f"method must be one of {choices}, got {method!r}.")
     check_stopping(tol, max_iter=max_iter, primal_recovery=primal_recovery)
     n_couplings = sum(cost.size for cost in costs)

@@ -17,16 +17,7 @@ from scipy import sparse
 
 from ..exact import cheapest_flow
 from ..simplex import LARGEST_COST, TOTAL_MASS
-from ._network import (
-    NOTHING,
-    BipartiteNetwork,
-    Repairer,
-    Side,
-    check_feasible,
-    max_bound,
-    repair,
-    rounded,
-)
+from . import _network
 from ._nodes import LinearUtility, SideState, check_utility, welfare, welfare_bound
 
 Messages = tuple[np.ndarray, np.ndarray]
@@ -93,7 +84,7 @@ class NetworkPlan:
         return (self.bound - self.welfare) / max(abs(self.bound), 1e-300)
 
 
-def starting_eta(network: BipartiteNetwork, utility_range: float) -> float:
+def starting_eta(network: _network.BipartiteNetwork, utility_range: float) -> float:
     """Return a penalty to start with: a fifth of the utilities' range per mean amount."""
     total = min(network.targets.upper.sum(), network.sources.upper.sum())
     if not total > 0 or not utility_range > 0:
@@ -101,7 +92,7 @@ def starting_eta(network: BipartiteNetwork, utility_range: float) -> float:
     return float(0.2 * utility_range * sum(network.shape) / total)
 
 
-def starting_amounts(network: BipartiteNetwork) -> np.ndarray:
+def starting_amounts(network: _network.BipartiteNetwork) -> np.ndarray:
     """Return the amounts of the first round: products of both capacities, with a common total."""
     targets, sources = network.targets, network.sources
     # Public numbers only: the first messages must not depend on utilities.
@@ -114,7 +105,7 @@ def starting_amounts(network: BipartiteNetwork) -> np.ndarray:
 
 
 def consensus(
-    network: BipartiteNetwork,
+    network: _network.BipartiteNetwork,
     target_utility: Any,
     source_utility: Any,
     *,
@@ -257,12 +248,16 @@ class _BestPlan:
     """The best plan near what was agreed on, and the smallest bound that prices proved."""
 
     def __init__(
-        self, network: BipartiteNetwork, utilities: Any, targets: SideState, sources: SideState
+        self,
+        network: _network.BipartiteNetwork,
+        utilities: Any,
+        targets: SideState,
+        sources: SideState,
     ) -> None:
         self.network = network
         self.utilities: tuple[Any, Any] = utilities
         self.targets, self.sources = targets, sources
-        self.repairer = Repairer(network)
+        self.repairer = _network.Repairer(network)
         self.plan: Any = None
         self.welfare, self.bound = -math.inf, math.inf
         self._next_projection = 0.0
@@ -275,7 +270,7 @@ class _BestPlan:
         # What a further unit is worth decides which edges are filled first.
         gains = sum(utility.derivative(amounts) for utility in self.utilities)
         bends = -sum(utility.second_derivative(amounts) for utility in self.utilities)
-        plan, _ = rounded(self.network, amounts, gains, bends, self.sources.multipliers)
+        plan, _ = _network.rounded(self.network, amounts, gains, bends, self.sources.multipliers)
         # No plan was found by moving amounts along paths; the nearest one always is.
         if plan is None and n_iter >= self._next_projection:
             self._next_projection = projection_growth * n_iter
@@ -313,7 +308,7 @@ class _Pace:
     """
 
     def __init__(
-        self, network: BipartiteNetwork, eta: float, adaptive: bool, max_iter: int
+        self, network: _network.BipartiteNetwork, eta: float, adaptive: bool, max_iter: int
     ) -> None:
         # The last rounds in which prices are shifted, and in which penalties change. Later than
         # that, both slow convergence.
@@ -381,7 +376,7 @@ class _Pace:
 
 
 def optimal_plan(
-    network: BipartiteNetwork, target_utility: Any, source_utility: Any
+    network: _network.BipartiteNetwork, target_utility: Any, source_utility: Any
 ) -> NetworkPlan:
     """Return a plan with the largest welfare for linear utilities, computed centrally.
 
@@ -439,11 +434,11 @@ def optimal_plan(
     prices = 0.5 * (pay + ask)
     plan: np.ndarray | None = amounts
     # Integers of the program differ from the bounds by rounding, and plans must keep these.
-    if network.violation(amounts) > NOTHING * max_bound(network):
+    if network.violation(amounts) > _network.NOTHING * _network.max_bound(network):
         worth = np.where(amounts > 0, slopes, 0.0)
-        plan, _ = rounded(network, amounts, worth, None, source_levels)
+        plan, _ = _network.rounded(network, amounts, worth, None, source_levels)
     if plan is None:
-        plan = repair(network, amounts)
+        plan = _network.repair(network, amounts)
     return NetworkPlan(
         plan=plan,
         prices=prices,
@@ -454,7 +449,7 @@ def optimal_plan(
 
 
 def _solved_on_integers(
-    network: BipartiteNetwork, slopes: np.ndarray
+    network: _network.BipartiteNetwork, slopes: np.ndarray
 ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray], int]:
     """Return the best amounts, the multipliers of both sides, and the number of programs.
 
@@ -486,7 +481,7 @@ def _solved_on_integers(
     dummies = np.concatenate([must_receive, [False], must_give])
     # The first price of a shortage, in units of the largest utility. A smaller total shortage, as a
     # share of the largest bound, counts as none.
-    price, accepted = 10, 1e-8 * max_bound(network) * unit
+    price, accepted = 10, 1e-8 * _network.max_bound(network) * unit
     n_programs = 0
     while True:
         n_programs += 1
@@ -506,7 +501,7 @@ def _solved_on_integers(
         if sent[len(edges) :][dummies].sum() <= accepted:
             break
         # A shortage that stays is an error in words, or a price that was too low.
-        check_feasible(network)
+        _network.check_feasible(network)
         if price > 10 * sum(network.shape):
             raise RuntimeError("No plan without a shortage was found.")
         price *= 10
@@ -522,7 +517,7 @@ def _solved_on_integers(
     return amounts, levels, n_programs
 
 
-def _parts(side: Side, unit: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _parts(side: _network.Side, unit: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the nodes of parts with a mass, those masses, and which of them nodes must have."""
     # Rounded before the difference, so that both parts add up to the rounded upper bound.
     lower, upper = (np.rint(bounds * unit) for bounds in (side.lower, side.upper))
@@ -532,7 +527,7 @@ def _parts(side: Side, unit: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     return nodes[masses > 0], masses[masses > 0], must[masses > 0]
 
 
-def _best(side: Side, gains: np.ndarray) -> np.ndarray:
+def _best(side: _network.Side, gains: np.ndarray) -> np.ndarray:
     """Return the gain of every node per unit on its best edge: 0 if it would lose, and need not."""
     best = side.maxima(gains)
     return np.where(np.isfinite(best) & ((best > 0) | (side.lower > 0)), best, 0.0)
