@@ -19,20 +19,6 @@ from skdpot.privacy.checks import check_count, to_display
 from skdpot.tables import NOMINAL, NUMERIC, TableSchema, write_table
 
 
-def draw_uniforms(rows: np.ndarray, rng: Any, *, evenly: bool = False) -> np.ndarray:
-    """Return a number from 0 to 1 for each record.
-
-    If `evenly`, numbers are evenly spread over the records of each row, and of adjacent rows.
-    Otherwise they are independent of each other.
-    """
-    if not evenly:
-        return rng.uniform(size=len(rows))
-    order = rng.permutation(len(rows))
-    # Short integers are sorted in linear time.
-    keys = rows.astype(np.uint16) if rows.max(initial=0) < 2**16 else rows
-    return _factors.spread_uniforms(order[np.argsort(keys[order], kind="stable")], rng)
-
-
 def draw_entries(
     weights: np.ndarray, rows: np.ndarray, rng: Any, *, evenly: bool = False
 ) -> np.ndarray:
@@ -75,7 +61,7 @@ def draw_entries(
     ladder[:, -1] = 2 * np.arange(len(weights)) + 2
     max_uniform = 1 - 2.0**-30
     # Rounding moves no number to the next integer, where entries of no weight are.
-    uniforms = draw_uniforms(rows, rng, evenly=evenly)
+    uniforms = _factors.draw_uniforms(rows, rng, evenly=evenly)
     places = np.minimum(uniforms, max_uniform) + 2 * rows
     return np.searchsorted(ladder.ravel(), places, side="right") - rows * n_entries
 
@@ -282,7 +268,7 @@ def draw_column(column, ends, cells, weights, rows, rng, intervals=None, *, even
     entry_weights = _with_fallback(cells * allowed, allowed * (stops - starts))
     chosen = draw_entries(entry_weights, rows, rng, evenly=evenly)
     heaps = _heaps(column, starts, stops, weights @ cells)[chosen]
-    uniforms = draw_uniforms(chosen, rng, evenly=evenly)
+    uniforms = _factors.draw_uniforms(chosen, rng, evenly=evenly)
     units = draw_units(starts[chosen], stops[chosen], intervals, uniforms)
     return units if intervals is not None else np.where(heaps < 0, units, heaps)
 

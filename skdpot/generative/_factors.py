@@ -8,7 +8,8 @@ Only releases are fitted: nothing here is private, and nothing costs budget.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -257,7 +258,14 @@ def fit_factors(
     margins = [np.bincount(*part) for part in zip(fine, shares, strict=True)]
     coarse = [firsts_of(*part) for part in zip(groups, fine, strict=True)]
     targets = _pair_targets(released, schema, margins, coarse)
-    outstanding = outstanding_parities(released, model, schema.n_classes, halves)
+    fine_halves = [firsts_of(*part) for part in zip(halves, fine, strict=True)]
+    signs = np.array([1 - 2 * (h @ margin) for h, margin in zip(fine_halves, margins, strict=True)])
+    pair_signs = np.outer(signs, signs)
+    for (a, b), target in targets.items():
+        pair_signs[a, b] = (1 - 2 * fine_halves[a]) @ target @ (1 - 2 * fine_halves[b])
+    outstanding = outstanding_parities(
+        released, model, schema.n_classes, halves, partial(explained_by_pairs, signs, pair_signs)
+    )
     if not (targets or outstanding):
         return {}
     strengths = np.zeros(len(cells))
@@ -271,7 +279,6 @@ def fit_factors(
     rows = np.minimum(rows, len(weights) - 1)
     is_of_class = model["classes"] == np.arange(schema.n_classes)[:, None]
     codes = {_CLASS: model["classes"][rows]}
-    fine_halves = [firsts_of(*part) for part in zip(halves, fine, strict=True)]
     parities: list[np.ndarray] = []
     edges, factors = [], []
     for place, c in enumerate(order):
@@ -286,7 +293,8 @@ def fit_factors(
             if c in columns and set(columns) <= set(order[: place + 1]):
                 others, parent = [j for j in columns if j != c], -2 - len(parities)
                 codes[parent] = parity_codes(others, codes, fine_halves)
-                wanted[parent] = _parity_target(means, of_classes, fine_halves[c])
+                of_parities = np.bincount(codes[parent], minlength=2 * schema.n_classes)
+                wanted[parent] = _parity_target(means, of_classes, fine_halves[c], of_parities)
                 parities.append(np.isin(np.arange(len(cells)), others))
         if wanted and min(wanted) >= 0:
             # The shares of its groups in a class stay. A parity has them in it.
@@ -333,9 +341,12 @@ def _pair_targets(released, schema, margins, coarse):
 
 def outstanding_parities(
     released: Mapping[str, np.ndarray], model: Mapping[str, np.ndarray], n_classes: int,
-    halves: Sequence[np.ndarray],
+    halves: Sequence[np.ndarray], explained: Callable[[Any], np.ndarray],
 ) -> list[tuple[tuple[int, ...], np.ndarray]]:  # fmt: skip
-    """Return the parities that a model lacks, as columns and the mean in each class."""
+    """Return the parities that a model lacks, as columns and the mean in each class.
+
+    Nor does it have strong pairs, whose parities are not lacking where these are `explained`.
+    """
     if "parities" not in released:
         return []
     subsets = _counts.scanned_subsets(len(halves), int(released["max_parity"][0]))
@@ -356,7 +367,42 @@ def outstanding_parities(
     has_sign = np.array([half.min() < half.max() for half in halves])
     is_unknown = ~np.concatenate([has_sign[group].all(axis=1) for group in subsets])
     seen[is_unknown] = predicted[is_unknown]
+    by_pairs = explained(subsets)[:, None]
+    predicted = np.where(np.abs(seen - by_pairs) < np.abs(seen - predicted), by_pairs, predicted)
     return _counts.standing_out(seen, predicted, deviations, n_records, subsets)
+
+
+def explained_by_pairs(
+    signs: np.ndarray, pair_signs: np.ndarray, subsets: Sequence[np.ndarray]
+) -> np.ndarray:
+    """Return the mean parities of columns of which only strong pairs depend on each other.
+
+    They are products of the mean products of disjoint pairs, the strongest first, and of the mean
+    signs of all other columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._factors import explained_by_pairs
+    >>> pair_signs = np.outer([0.5, 0, 0], [0.5, 0, 0])
+    >>> pair_signs[1, 2] = pair_signs[2, 1] = 0.8
+    >>> explained_by_pairs(np.array([0.5, 0, 0]), pair_signs, [np.array([[0, 1, 2]])])
+    array([0.4])
+    """
+    # No column is a pair with itself: of those, and of pairs that are not strong, this is 0.
+    strengths, found = np.abs(pair_signs - np.outer(signs, signs)), []
+    for group in subsets:
+        rows, size = np.arange(len(group)), group.shape[1]
+        products, is_left = np.ones(len(group)), np.ones(group.shape, dtype=bool)
+        for _ in range(size // 2):
+            are_left = is_left[:, :, None] & is_left[:, None]
+            of_pairs = strengths[group[:, :, None], group[:, None]] * are_left
+            a, b = np.divmod(of_pairs.reshape(len(group), -1).argmax(axis=1), size)
+            is_pair = of_pairs[rows, a, b] > 0
+            products[is_pair] *= pair_signs[group[rows, a], group[rows, b]][is_pair]
+            is_left[rows[is_pair], a[is_pair]] = is_left[rows[is_pair], b[is_pair]] = False
+        found.append(products * np.where(is_left, signs[group], 1.0).prod(axis=1))
+    return np.concatenate(found)
 
 
 def parity_codes(
@@ -367,19 +413,20 @@ def parity_codes(
     return 2 * codes[_CLASS] + odd
 
 
-def _parity_target(means, of_classes, half):
+def _parity_target(means, of_classes, half, of_parities):
     """Return the shares of a column's fine groups, by class and the parity of the other columns.
 
-    `means` has the mean of the parity with this column in each class. The parity of the others is
-    taken to be even in half of all rows.
+    `means` has the mean of the parity with this column in each class, and `of_parities` the number
+    of rows with each parity of the others, even and odd, in each class.
     """
     target, smallest = [], 1e-3
-    for mean, own in zip(means, of_classes, strict=True):
+    for mean, own, numbers in zip(means, of_classes, of_parities.reshape(-1, 2), strict=True):
         upper = half @ own / own.sum()
         of_halves = np.maximum(np.bincount(half, own, minlength=2), _TINY)
-        for sign in (1, -1):
-            # The share of the upper half, given the sign of the others.
-            share = np.clip(upper - sign * mean / 2, smallest, 1 - smallest)
+        for sign, number in zip((1, -1), numbers, strict=True):
+            # The mean sign of the column, and so the share of the upper half, given that of others.
+            given = 2 * max(number / max(numbers.sum(), 1), smallest)
+            share = np.clip((1 - (1 - 2 * upper + sign * mean) / given) / 2, smallest, 1 - smallest)
             target.append(own * (np.array([1 - share, share]) / of_halves)[half])
     return np.array(target)
 
@@ -411,11 +458,19 @@ def _fitted_factors(joint, wanted, codes):
     return {a: factor / factor.max(axis=1, keepdims=True) for a, factor in factors.items()}
 
 
-def spread_uniforms(order: np.ndarray, rng: Any) -> np.ndarray:
-    """Return numbers from 0 to 1, evenly spread over records that are adjacent in an order.
+def draw_uniforms(rows: np.ndarray, rng: Any, *, evenly: bool = False) -> np.ndarray:
+    """Return a uniform number from 0 to 1 for each record.
 
-    Each is uniform. They are multiples of the golden ratio, less whole numbers.
+    If `evenly`, numbers are evenly spread over the records of each row, and of adjacent rows: they
+    are multiples of the golden ratio, less whole numbers. Otherwise they are independent.
     """
+    if not evenly:
+        return rng.uniform(size=len(rows))
+    # In an order of its own for each column, or columns would depend on each other.
+    order = rng.permutation(len(rows))
+    # Short integers are sorted in linear time.
+    keys = rows.astype(np.uint16) if rows.max(initial=0) < 2**16 else rows
+    order = order[np.argsort(keys[order], kind="stable")]
     uniforms, golden_ratio = np.empty(len(order)), 0.6180339887498949
     uniforms[order] = (rng.uniform() + golden_ratio * np.arange(len(order))) % 1
     return uniforms
@@ -434,12 +489,8 @@ def draw_codes(
     """
     n, block = len(components), 2**12
     drawn, kept = np.empty(n, dtype=np.int64), np.empty(n)
-    if evenly:
-        # Short integers are sorted in linear time, and rows come in the order of components.
-        first = codes[next(iter(factors))] if factors else components
-        uniforms = spread_uniforms(np.argsort(first.astype(np.uint16), kind="stable"), rng)
-    else:
-        uniforms = rng.uniform(size=n)
+    rows = codes[next(iter(factors))] if factors else components
+    uniforms = draw_uniforms(rows, rng, evenly=evenly)
     for start in range(0, n, block):
         part = slice(start, start + block)
         joint = own[components[part]]

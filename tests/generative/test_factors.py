@@ -12,6 +12,7 @@ from skdpot.generative._factors import (
     choose_pairs,
     coarse_dependence,
     draw_codes,
+    draw_uniforms,
     normal_table,
     pair_target,
 )
@@ -240,3 +241,42 @@ def test_the_noise_of_strong_pairs_is_as_declared():
     assert kstest(np.concatenate(errors), "norm").pvalue > 1e-4
     assert kstest(1.3 * np.concatenate(errors), "norm").pvalue < 1e-4
     assert kstest(0.7 * np.concatenate(errors), "norm").pvalue < 1e-4
+
+
+def test_a_parity_of_uneven_columns_leaves_their_shares(rng):
+    n = 30_000
+    table = pd.DataFrame(rng.uniform(size=(n, 2)) < [0.3, 0.35], columns=["a", "b"]).astype(int)
+    table["c"] = (table["a"] ^ table["b"]) ^ (rng.uniform(size=n) < 0.05)
+    table["other"] = rng.integers(0, 2, n)
+    schema = dict.fromkeys(table, [0, 1])
+    generator = DPSinkhornGenerator(2.0, 1e-6, schema=schema, random_state=0).fit(table)
+    sampled = generator.sample(n)
+    assert len(generator._fitted.model["parities"]) == 1
+    assert ((sampled["a"] ^ sampled["b"]) == sampled["c"]).mean() > 0.93
+    np.testing.assert_allclose(sampled.mean(), table.mean(), atol=0.015)
+
+
+@pytest.mark.experiment
+def test_pairs_that_are_independent_of_each_other_are_no_parity_and_stay_independent(rng):
+    n = 30_000
+    table = pd.DataFrame(rng.uniform(size=(n, 4)), columns=[*"abcd"])
+    for name in "abcd":
+        table[name.upper()] = (table[name] + 0.05 * rng.normal(size=n)).clip(0, 1)
+    schema = dict.fromkeys(table, (0.0, 1.0))
+    generator = DPSinkhornGenerator(4.0, 1e-6, schema=schema, random_state=0).fit(table)
+    assert not len(generator._fitted.model["parities"])
+    errors = np.abs(generator.sample(n).corr() - table.corr())
+    assert errors.to_numpy().max() < 0.1
+
+
+def test_evenly_spread_numbers_of_columns_are_independent(rng):
+    rows = np.zeros(4000, dtype=np.int64)
+    drawn = np.array([draw_uniforms(rows, np.random.RandomState(k), evenly=True) for k in range(4)])
+    # Each is as even as a ladder, and together they are as independent as by chance.
+    for numbers in drawn:
+        assert kstest(numbers, "uniform").statistic < 0.002
+    assert np.abs(np.corrcoef(drawn) - np.eye(4)).max() < 0.08
+    halves = (drawn < 0.5).sum(axis=0)
+    np.testing.assert_allclose(
+        np.bincount(halves) / 4000, np.array([1, 4, 6, 4, 1]) / 16, atol=0.04
+    )

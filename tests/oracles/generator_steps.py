@@ -147,7 +147,7 @@ def noise_of_training(way, neighbouring, epsilon, delta, n_steps, seed):
                 noise.append((released - values).numpy())
             return released
 
-    with mock.patch.object(training, "NoisyGradients", Watched):
+    with mock.patch.object(training.steps, "NoisyGradients", Watched):
         make_gradient_generator(
             epsilon=epsilon, delta=delta, gradient=WAYS[way], neighbouring=neighbouring,
             clip_norm=0.7, n_iter=n_steps, sampling_rate=1.0, batch_size=8,
