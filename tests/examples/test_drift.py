@@ -37,6 +37,7 @@ def test_scores_drift_from_week_30_on(scores, year):
     assert min(distances[36:]) > 0.025 and distances[-1] > 0.09
 
 
+@pytest.mark.experiment
 def test_the_budget_lasts_for_the_year_and_no_longer(example, year):
     accounting, weeks = year
     ledger = accounting.ledgers[0]

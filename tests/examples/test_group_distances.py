@@ -98,6 +98,7 @@ def test_noisy_sinkhorn_needs_a_large_regularisation(example, groups):
     assert abs(example.noisy_cost(groups, 8.0, 0)) < 3
 
 
+@pytest.mark.experiment
 def test_table_and_figure(example, groups, results, capsys):
     example.print_answer(groups, example.release_divergence(groups))
     example.print_table(results)

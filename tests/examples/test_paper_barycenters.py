@@ -46,6 +46,7 @@ def test_free_supports_beat_chosen_ones_and_ours_is_the_best(example, results):
     assert values["best, candidates"] <= 1.001 * values["dual, candidates"]
 
 
+@pytest.mark.experiment
 def test_table_and_figures(example, results, capsys):
     example.print_table(results)
     printed = capsys.readouterr().out

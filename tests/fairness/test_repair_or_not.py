@@ -140,6 +140,7 @@ def test_an_attribute_that_is_a_number_gets_the_advice_to_make_bands():
         fitted(X, ages)
 
 
+@pytest.mark.experiment
 def test_small_groups_are_told_once_and_not_for_each_fold():
     X, groups = table(600)
     groups = groups.astype(object)

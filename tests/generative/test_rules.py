@@ -287,6 +287,7 @@ def test_rules_keep_the_labels_that_are_asked_for():
     assert not len(generator.sample(y={"yes": 0}))
 
 
+@pytest.mark.experiment
 def test_rules_draw_no_row_twice():
     schema = {"food": (0.0, 5.0), "rent": (0.0, 5.0)}
     generator = make("food < rent", schema=schema).fit(make_table()[["food", "rent"]])

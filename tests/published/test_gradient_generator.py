@@ -486,6 +486,7 @@ def test_without_noise_there_is_no_guarantee():
 PRINTED = {"batch_size": 50, "sampling_rate": 1 / 1200}
 
 
+@pytest.mark.experiment
 def test_the_published_accounting_warns_of_what_it_guarantees():
     options = {**PAPER, **PRINTED, "epsilon": 10.0, "random_state": None}
     X, truth = make_records(), sound_epsilon(1.5, DELTA, **PRINTED, steps=2)

@@ -423,6 +423,7 @@ def test_no_attack_refutes_the_private_version(epsilon):
     assert found > 0.25 * epsilon or epsilon < 4
 
 
+@pytest.mark.experiment
 def test_the_same_attack_refutes_a_quarter_of_the_variance():
     plan = plan_of_one_round(1.0, 0.95, 20, 20, 1.0, 5.0)
     assert attack(plan, 1, replace(plan, noise_variance=plan.noise_variance / 4)).exceeds(1.0)
