@@ -10,7 +10,6 @@ from sklearn.linear_model import LinearRegression
 
 from skdpot import FairBarycenterPreprocessor, FairBarycenterRegressor
 from skdpot.fairness import DeclaredGroups, FoundGroups
-from skdpot.fairness._groups import group_weights
 from skdpot.fairness.metrics import ks_between_groups, make_fairness_scorer
 
 TWICE = np.repeat(np.arange(3), 2)
@@ -288,5 +287,6 @@ def test_with_epsilon_nothing_is_counted():
 
 @pytest.mark.parametrize("weights", [[3.0, 1.0], {"b": 1.0, "a": 3.0}, [1.5e308, 0.5e308]])
 def test_weights_are_shares_of_what_was_asked_for(weights):
-    found = group_weights(weights, np.array([10, 30]), np.array(["a", "b"]))
-    np.testing.assert_allclose(found, [0.75, 0.25])
+    labels = ["a"] * 10 + ["b"] * 30
+    fair = fit(np.arange(40)[:, None], None, labels, weights=weights)
+    np.testing.assert_allclose(fair.group_weights_, [0.75, 0.25])
