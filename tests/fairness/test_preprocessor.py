@@ -194,7 +194,8 @@ def test_sizes_of_supports():
 
 @pytest.mark.experiment
 def test_units_do_not_matter_if_columns_are_scaled_and_offsets_never():
-    X, labels = shifted_groups((30, 40))
+    # Of few rows, differences of columns, in their units, decide whether a repair helps.
+    X, labels = shifted_groups((300, 400))
     fair = fit(X, labels)
     other = fit(X * [1000, -0.01] + [5, 7], labels)
     assert other.objective_ == pytest.approx(fair.objective_)
