@@ -40,7 +40,7 @@ def choose_pairs(
     upper : ndarray of shape (n_columns,)
         The share of the upper half of each column.
     coarse : ndarray of shape (n_pairs,), default=0.0
-        Of `coarse_dependence`.
+        Of `coarse_dependence`; 0 for pairs that groups do not blur.
 
     Examples
     --------
@@ -65,23 +65,21 @@ def choose_pairs(
 
 
 def coarse_dependence(
-    pairs: Sequence[np.ndarray], shares: Sequence[np.ndarray], n_records: float, deviation: float
-) -> np.ndarray:
-    """Return the distance of each pair of columns from independence that noise does not explain.
+    pair: np.ndarray, rows: np.ndarray, columns: np.ndarray, n_records: float, deviation: float
+) -> float:
+    """Return the distance of a pair of columns from independence that noise does not explain.
 
     It is the total variation of the released counts of groups with these shares, in all classes
     together, less the mean of what noise and chance make of it and three standard deviations.
     """
-    found, errors = [], 3.0
     # Of the absolute value of a standard normal number.
-    mean, spread = math.sqrt(2 / math.pi), math.sqrt(1 - 2 / math.pi)
-    for pair, (rows, columns) in zip(pairs, combinations(shares, 2), strict=True):
-        counts = pair.reshape(len(rows), len(columns), -1)
-        expected = n_records * np.outer(rows, columns)
-        noise = np.sqrt(counts.shape[2] * deviation**2 + expected)
-        by_chance = mean * noise.sum() + errors * spread * np.linalg.norm(noise)
-        found.append((np.abs(counts.sum(axis=2) - expected).sum() - by_chance) / 2 / n_records)
-    return np.array(found)
+    mean, spread, errors = math.sqrt(2 / math.pi), math.sqrt(1 - 2 / math.pi), 3.0
+    counts = pair.reshape(len(rows), len(columns), -1)
+    expected = n_records * np.outer(rows, columns)
+    noise = np.sqrt(counts.shape[2] * deviation**2 + expected)
+    by_chance = mean * noise.sum() + errors * spread * np.linalg.norm(noise)
+    distance = np.abs(counts.sum(axis=2) - expected).sum()
+    return float(distance - by_chance) / 2 / n_records
 
 
 def fine_groups(shares: np.ndarray, group: np.ndarray) -> np.ndarray:

@@ -670,8 +670,10 @@ def release_marginals(
             schema.columns[j].kind == NOMINAL and n > len(mass)
             for j, n, mass in zip(features, n_cells, masses, strict=True)
         ]
-        coarse = coarse_dependence(pairs, shares, size, pair_noise)
-        coarse *= [any(pair) for pair in combinations(blurred, 2)]
+        coarse = np.zeros(len(pairs))
+        for k, (a, b) in enumerate(combinations(range(len(features)), 2)):
+            if blurred[a] or blurred[b]:
+                coarse[k] = coarse_dependence(pairs[k], shares[a], shares[b], size, pair_noise)
         strong = choose_pairs(signs, sign_noise, np.array(upper_shares), coarse)
         if strong:
             # They are counted again, in finer groups and in all classes together.

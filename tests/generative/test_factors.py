@@ -51,10 +51,10 @@ def test_noise_is_seldom_taken_for_dependence_of_categories(rng, n_records):
     for _ in range(200):
         table = rng.multinomial(n_records, np.outer(shares, shares).ravel())
         noisy, size = table + deviation * rng.normal(size=400), max(n_records, 1)
-        found += coarse_dependence([noisy], [shares, shares], size, deviation).tolist()
+        found.append(coarse_dependence(noisy, shares, shares, size, deviation))
     assert np.mean(np.array(found) > 0) < 0.05
     table = n_records * (0.5 * np.diag(shares) + 0.5 * np.outer(shares, shares)).ravel()
-    (strong,) = coarse_dependence([table], [shares, shares], max(n_records, 1), deviation)
+    strong = coarse_dependence(table, shares, shares, max(n_records, 1), deviation)
     # Half of the mass is on the diagonal, where a twentieth of it would be by chance.
     assert (strong > 0.3) == (n_records == 30_000)
 
