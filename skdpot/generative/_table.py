@@ -732,7 +732,8 @@ def release_marginals(
         }
 
     # From here on, all is computed from released and public numbers.
-    combined = map(_counts.likely_counts, sums, noise_of_sums, known, groups, tails)
+    missing = _counts.mean_of_missing(sums, noise_of_sums, schema)
+    combined = map(_counts.likely_counts, sums, noise_of_sums, known, groups, tails, missing)
     return {
         **further,
         "n_cells": np.array(n_cells),
