@@ -154,7 +154,9 @@ def _row(runs: Sequence[TableResult], epsilon: float | None, shown: Sequence[str
     runs = [one for one in runs if not one.failure]
     if not runs:
         return [method, f"{epsilon:g}", *[""] * len(shown), failures, ""]
-    cells = [_brief([one.measures[name] for one in runs], name) for name in shown]
+    cells = [
+        _brief([one.measures[name] for one in runs if name in one.measures], name) for name in shown
+    ]
     if epsilon is None:
         return [method, "", *cells, "", ""]
     return [
@@ -164,8 +166,8 @@ def _row(runs: Sequence[TableResult], epsilon: float | None, shown: Sequence[str
 
 
 def _brief(values: Sequence[float], measure: str) -> str:
-    """Return a mean; errors are small, and have a digit more."""
-    return brief(values, 3 if measure in UTILITIES else 4)
+    """Return a mean; errors are small, and have a digit more. Older runs lack some measures."""
+    return brief(values, 3 if measure in UTILITIES else 4) if values else ""
 
 
 def behind_of(board: TableBoard, titles: dict[str, str]) -> list[str]:
@@ -223,5 +225,4 @@ def summary_of(board: TableBoard, titles: dict[str, str]) -> str:
 
 def _boosting(board: TableBoard, table: str, method: str, epsilon: float) -> str:
     runs = board.select(table=table, method=method, epsilon=epsilon)
-    values = [one.measures["boosting"] for one in runs if not one.failure]
-    return _brief(values, "boosting") if values else ""
+    return _brief([one.measures["boosting"] for one in runs if not one.failure], "boosting")

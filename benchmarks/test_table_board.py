@@ -211,6 +211,14 @@ def test_lines_of_a_table():
     assert "     - .810(10)" in lines
 
 
+def test_a_measure_that_older_runs_lack():
+    board = board_with(0.8)
+    board.add(replace(result(OURS, 0.8), measures={"boosting": 0.8, "noise": 0.5}))
+    lines = table_of(board, "made")
+    assert [one for one in lines if ".5000" in one] == ["     - .5000"]
+    assert lines[lines.index("   * - peer") + 4].strip() == "-"
+
+
 def test_a_failure_is_shown_and_not_compared():
     board = board_with(0.8)
     board.add(replace(result("slow", 0.0), measures={}, failure="over 60 s"))
