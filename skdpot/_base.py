@@ -173,7 +173,7 @@ def warn_user(message: str | None, category: type[Warning] = UserWarning) -> Non
         return
     # The first frame that is neither ours nor of a library that calls us is the user's.
     frame, level, in_folds = sys._getframe(1), 2, False
-    while frame.f_back is not None and _is_library(frame.f_back):
+    while frame.f_back is not None and is_library(frame.f_back):
         frame, level = frame.f_back, level + 1
         in_folds |= frame.f_globals["__name__"].startswith("sklearn.model_selection")
     # Python shows a warning once for each line. Searches and cross-validation set filters anew for
@@ -186,10 +186,11 @@ def warn_user(message: str | None, category: type[Warning] = UserWarning) -> Non
     warnings.warn(message, category, stacklevel=level + 1)
 
 
-def _is_library(frame: FrameType) -> bool:
+def is_library(frame: FrameType) -> bool:
     """Tell whether a stack frame is in this package, or in a library that calls it."""
     room = frame.f_globals.get("__name__", "").partition(".")[0]
-    return room in ("skdpot", "sklearn", "joblib", "contextlib", "numpy")
+    ours = "skdpot", "sklearn", "joblib", "contextlib", "numpy", "scipy", "pandas", "polars"
+    return room in ours
 
 
 LOST_GROUPS = (

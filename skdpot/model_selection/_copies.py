@@ -16,7 +16,7 @@ from sklearn.base import clone
 from skdpot import privacy
 from skdpot.privacy.charging import is_budget_accountant
 from skdpot.privacy.checks import redact_errors
-from skdpot.tables import objects, take_rows
+from skdpot.tables import Table, make_table, objects, take_columns, take_rows
 
 # Types of values that are kept as they are: they cannot be changed, and refer to no others.
 _KEPT = {
@@ -88,6 +88,59 @@ def copy_of(rows: Any, name: str = "X") -> Any:
         return None
     # A list of rows, or of values.
     return [list(map(_kept, row)) if _is_list(row) else _kept(row) for row in rows]
+
+
+# What text of invented rows begins with.
+WORDS = ("red wine", "green tea", "blue milk")
+
+
+def stand_in(rows: Any, n_rows: int, n_labels: int | None, words: bool) -> Any:
+    """Return invented rows in the container, and with the types, of private ones.
+
+    No private value is read. Numbers are above 0. With `n_labels`, rows are so many labels in turn,
+    or all categories. Objects are `words`, or numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.model_selection._copies import stand_in
+    >>> stand_in(np.array(["Ann", "Bo"]), 3, 2, True)
+    array(['red wine 0', 'green tea 1', 'red wine 0'], dtype='<U11')
+    """
+    rng = np.random.default_rng(0)
+    if rows is None or not _library_of(rows):
+        shape, dtype = (n_rows, *getattr(rows, "shape", ())[1:]), getattr(rows, "dtype", object)
+        made = _invented(np.dtype(dtype).kind, None, shape, n_labels, words, rng)
+        made = made.tolist() if _is_list(rows) else made
+        return None if rows is None else type(rows)(made) if sparse.issparse(rows) else made
+    none = take_rows(rows, slice(0))
+    table = Table(none.to_frame() if hasattr(none, "to_frame") else none)
+    dtypes = [table.dtype(j) for j in range(len(table.names))]
+    columns = [
+        _invented(table.kind(j), getattr(dtype, "categories", None), n_rows, n_labels, words, rng)
+        for j, dtype in enumerate(dtypes)
+    ]
+    made = make_table(table.container, table.names, columns, dtypes)
+    return take_columns(made, 0) if hasattr(none, "to_frame") else made
+
+
+def _invented(
+    kind: str, categories: Any, shape: Any, n_labels: int | None, words: bool, rng: Any
+) -> np.ndarray:
+    """Return invented values of one of NumPy's kinds, or of categories."""
+    codes, numbers = rng.integers(1, 6, shape), rng.uniform(0.1, 10.0, shape)
+    if n_labels is not None:
+        in_turn = np.arange(len(codes)) % (len(categories) if categories is not None else n_labels)
+        codes = np.resize(in_turn, codes.shape[::-1]).T
+        numbers = codes.astype(np.float64)
+    if categories is not None and len(categories):
+        return objects(list(categories))[codes % len(categories)]
+    if kind in "mM":
+        return np.array(codes, dtype=f"{kind}8[D]").astype(f"{kind}8[us]")
+    if kind in "US" or (kind == "O" and words):
+        text = np.array([f"{WORDS[code % 3]} {code}" for code in codes.flat]).reshape(codes.shape)
+        return text.astype(kind)
+    return {"b": codes % 2 == 1, "i": codes, "u": codes}.get(kind, numbers)
 
 
 def _refused(name: str, kind: str) -> TypeError:

@@ -4,8 +4,10 @@ import copy
 import math
 import random
 import sys
+import traceback
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from numbers import Integral, Real
 from typing import Any
 
@@ -26,7 +28,7 @@ from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import has_fit_parameter
 
-from skdpot._base import LOST_GROUPS, PrivateEstimator, plain_bar
+from skdpot._base import LOST_GROUPS, PrivateEstimator, is_library, plain_bar, warn_user
 from skdpot._sklearn_compat import (
     Interval,
     fit_context,
@@ -34,7 +36,7 @@ from skdpot._sklearn_compat import (
     rows_at,
     validate_nested_parameters,
 )
-from skdpot.model_selection._copies import as_rows, copy_of, make_trial
+from skdpot.model_selection._copies import WORDS, as_rows, copy_of, make_trial, stand_in
 from skdpot.privacy.charging import (
     ExpectedError,
     PrivacyGuarantee,
@@ -46,7 +48,7 @@ from skdpot.privacy.choices import SCORE_UNITS, in_units, random_blocks
 from skdpot.privacy.noise import make_source
 from skdpot.privacy.sensitivity import block_score_sensitivity
 from skdpot.releases import ChoiceRelease
-from skdpot.tables import person_codes, refuse_other_labels, refuse_other_rows
+from skdpot.tables import person_codes, refuse_other_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -407,10 +409,6 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         # It raises for n_jobs=0.
         effective_n_jobs(self.n_jobs)
         scorer = check_scoring(self.estimator, self.scoring)
-        # These find no label 1 among words, so that every candidate would fail after the charge.
-        of_one = ("f1", "precision", "recall", "jaccard", "average_precision")
-        if isinstance(self.scoring, str) and self.scoring in of_one and data.y is not None:
-            refuse_other_labels(data.y, (1,), f"y, where 1 is positive for scoring={self.scoring}")
         # Later changes of these objects must not change a release that is planned.
         scoring, cv = copy.deepcopy((self.scoring, self.cv))
         source = make_source(self.random_state)
@@ -423,6 +421,10 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             # returns one object for equal ones. Each draw gets noise of its own.
             distinct = {id(params): make_candidate(self.estimator, params) for params in drawn}
             trials = {key: make_trial(candidate) for key, candidate in distinct.items()}
+        # Lists have no types.
+        if hasattr(data.X, "shape"):
+            n_rows = data.n_records // n_blocks
+            refuse_failing(self.estimator, distributions, scoring, cv, data, n_rows)
         # The guarantee is about the choice.
         model = "the fitted model best_estimator_ (this guarantee is about the choice)"
         unit, units = ("record", "records") if data.person is None else ("user", "people")
@@ -477,6 +479,12 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         # From units of the sum over blocks to the mean score.
         self.best_score_ = search.score_range[0] + search.unit * score
         self.standard_error_ = search.standard_error
+        # More noise than this is rare, also in the best of several scores.
+        if self.best_score_ < search.score_range[0] + 3 * search.standard_error:
+            warn_user(
+                "noise does not tell best_score_ from the lower end of score_range: the choice may "
+                "be random, as when all candidates fail. Try the estimator on invented records."
+            )
         self.n_blocks_ = search.n_blocks
         self.scorer_ = search.scorer
         self.multimetric_ = False
@@ -614,6 +622,63 @@ def make_candidate(estimator: Any, params: dict[str, Any]) -> Any:
             "in every row of it, and so would be in every block. Give the records."
         )
     return candidate
+
+
+def refuse_failing(
+    estimator: Any, distributions: Any, scoring: Any, cv: Any, records: SearchRecords, n_rows: int
+) -> None:
+    """Raise if no candidate works on `n_rows` invented rows with the types of the records.
+
+    No value of a record is read. The candidates are drawn apart from those of the release, whose
+    number and parameters must not depend on the answer. All must fail, with two labels, three, and
+    numbers as targets, and with text and numbers as objects. An error that may be due to invented
+    values refuses nothing: if it quotes one, is about what is declared, or comes from code of the
+    user. But no text is a number, and no word the label 1.
+    """
+    first, of_values = (
+        "",
+        (
+            *WORDS,
+            "eclare",
+            "categories",
+            "labels",
+            "NaN",
+            "infinity",
+            "threshold",
+            "terms",
+            "vocabulary",
+        ),
+    )
+    with silence():
+        drawn = draw_candidates(copy.deepcopy(distributions), 30, make_source(0))
+        distinct = {id(params): params for params in drawn}.values()
+        trials = [make_trial(make_candidate(estimator, params)) for params in distinct]
+        for words, n_labels, trial in product((True, False), (2, 3, None), trials):
+            X, *params = (
+                stand_in(values, n_rows, None, words)
+                for values in (records.X, *records.params.values())
+            )
+            y = stand_in(records.y, n_rows, n_labels, words)
+            groups = stand_in(records.groups, n_rows, n_rows, words)
+            named = dict(zip(records.params, params, strict=True))
+            invented = SearchRecords(X, y, n_rows, named, groups, records.public)
+            try:
+                _score(trial, scoring, cv, invented, 0)
+                return
+            except Exception as error:
+                said = str(error)
+                frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+            first = first or said.partition("\n")[0][:300].rstrip(".:")
+            if "pos_label=1 " in said or "pos_label is not specified" in said:
+                break
+            is_known = all(map(is_library, frames)) and not any(part in said for part in of_values)
+            if not is_known and "could not convert string" not in said:
+                return
+    raise ValueError(
+        "nothing was charged, because all candidates would fail, whatever the values: on invented "
+        f"rows with the types of X and y the error is {first!r}. Change the estimator, its "
+        "parameters, scoring or cv, or convert the columns."
+    )
 
 
 def score_block(
