@@ -3,8 +3,10 @@
 import copy
 import math
 import random
+import re
 import sys
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -28,7 +30,7 @@ from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import has_fit_parameter
 
-from skdpot._base import LOST_GROUPS, PrivateEstimator, is_library, plain_bar, warn_user
+from skdpot._base import LOST_GROUPS, PrivateEstimator, is_library, make_trial, plain_bar, warn_user
 from skdpot._sklearn_compat import (
     Interval,
     fit_context,
@@ -36,7 +38,7 @@ from skdpot._sklearn_compat import (
     rows_at,
     validate_nested_parameters,
 )
-from skdpot.model_selection._copies import WORDS, as_rows, copy_of, make_trial, stand_in
+from skdpot.model_selection._copies import as_rows, copy_of, stand_in
 from skdpot.privacy.charging import (
     ExpectedError,
     PrivacyGuarantee,
@@ -44,7 +46,7 @@ from skdpot.privacy.charging import (
     allow_useless_releases,
 )
 from skdpot.privacy.checks import redact_errors, result_of, silence
-from skdpot.privacy.choices import SCORE_UNITS, in_units, random_blocks
+from skdpot.privacy.choices import SCORE_UNITS, choose_n_blocks, in_units, random_blocks
 from skdpot.privacy.noise import make_source
 from skdpot.privacy.sensitivity import block_score_sensitivity
 from skdpot.releases import ChoiceRelease
@@ -79,14 +81,14 @@ class SearchRecords:
         of_people = np.split(ordered, np.cumsum(np.bincount(self.person))[:-1])
         return [np.concatenate([of_people[i] for i in block]) for block in blocks]
 
-    def subset(self, rows: np.ndarray) -> "SearchRecords":
-        """Return some of the records."""
+    def each(self, made: Callable[[Any], Any], n_records: int) -> "SearchRecords":
+        """Return this number of records that are made of the arrays of these."""
         X, y, groups, *values = (
-            None if each is None else rows_at(each, rows)
+            None if each is None else made(each)
             for each in (self.X, self.y, self.groups, *self.params.values())
         )
         params = dict(zip(self.params, values, strict=True))
-        return SearchRecords(X, y, len(rows), params, groups, self.public)
+        return SearchRecords(X, y, n_records, params, groups, self.public)
 
 
 @dataclass(frozen=True, eq=False)
@@ -399,7 +401,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         return SearchRecords(None, None, n_records, {}, None, {}, person)
 
     def _plan(self, data):
-        low, high = check_score_range(self.score_range, self.scoring, self.estimator)
+        ends = check_score_range(self.score_range, self.scoring, self.estimator)
         sensitivity = partial(block_score_sensitivity, n_units=SCORE_UNITS)
         selection = ChoiceRelease(self.n_iter, self.epsilon, sensitivity)
         # In shares of the range of scores, for a single block.
@@ -415,36 +417,67 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         # Prints, warnings, draws and states of distributions, and constructors, would reveal the
         # number of candidates.
         with silence():
-            distributions = copy.deepcopy(self.param_distributions)
-            drawn = draw_candidates(distributions, selection.draw_count(source), source)
-            # Candidates of lists are drawn several times, and trained once: `draw_candidates`
-            # returns one object for equal ones. Each draw gets noise of its own.
-            distinct = {id(params): make_candidate(self.estimator, params) for params in drawn}
-            trials = {key: make_trial(candidate) for key, candidate in distinct.items()}
+            drawn, trials = self._draw(selection.draw_count(source), source)
+        search = Search(selection, drawn, trials, n_blocks, ends, scoring, cv, scorer)
         # Lists have no types.
         if hasattr(data.X, "shape"):
-            n_rows = data.n_records // n_blocks
-            refuse_failing(self.estimator, distributions, scoring, cv, data, n_rows)
+            self._refuse_failing(search, data)
         # The guarantee is about the choice.
         model = "the fitted model best_estimator_ (this guarantee is about the choice)"
         unit, units = ("record", "records") if data.person is None else ("user", "people")
-        guarantee = PrivacyGuarantee(
-            epsilon=selection.epsilon,
-            delta=0.0,
-            # Blocks are equally large, so that their sizes say how many records there are.
-            neighbouring="replace_one",
-            unit=unit,
-            not_protected=(f"the number of {units}", *([model] if self.refit else [])),
-        )
+        public = (f"the number of {units}", *([model] if self.refit else []))
+        # Blocks are equally large, so that their sizes say how many records there are.
+        guarantee = PrivacyGuarantee(selection.epsilon, 0.0, "replace_one", unit, public)
+        title, relation = type(self).__name__, guarantee.neighbouring
         return ReleasePlan(
-            Search(selection, drawn, trials, n_blocks, (low, high), scoring, cv, scorer),
-            selection.event,
-            source,
-            label=type(self).__name__,
-            guarantee=guarantee,
-            neighbouring=guarantee.neighbouring,
-            unit=unit,
-            n_records=data.n_units,
+            search, selection.event, source, title, guarantee, unit, relation, data.n_units
+        )
+
+    def _draw(self, count, source):
+        """Return the parameters of candidates, and unfitted ones by the number of their object.
+
+        Candidates of lists are drawn several times, and trained once: `draw_candidates` returns one
+        object for equal ones. Each draw gets noise of its own.
+        """
+        drawn = draw_candidates(copy.deepcopy(self.param_distributions), count, source)
+        distinct = {id(params): params for params in drawn}
+        made = {key: make_candidate(self.estimator, params) for key, params in distinct.items()}
+        return drawn, {key: make_trial(candidate) for key, candidate in made.items()}
+
+    def _refuse_failing(self, search, data):
+        """Raise if no candidate works on invented rows of the types, as many as in a block.
+
+        No value is read. The candidates are drawn apart from those of the release, whose number and
+        parameters must not depend on the answer. All must fail, with two labels, three, and numbers
+        as targets, and with text and numbers as objects. An error that may be due to the invented
+        values refuses nothing: if it quotes one, is about what is declared, or comes from code of
+        the user. But no text is a number, and no word the label 1.
+        """
+
+        def invented(n_labels, words):
+            n = data.n_records // search.n_blocks
+            return data.each(lambda v: stand_in(v, n, n_labels if v is data.y else None, words), n)
+
+        first = ""
+        of_values = "invented|eclare|categories|labels|of groups|NaN|infinity|threshold|terms|vocab"
+        with silence():
+            _, trials = self._draw(30, make_source(0))
+            for n_labels, words, trial in product((2, 3, None), (True, False), trials.values()):
+                try:
+                    _score(trial, search.scoring, search.cv, invented(n_labels, words), 0)
+                    return
+                except Exception as error:
+                    said, stack = str(error), traceback.walk_tb(error.__traceback__)
+                    is_ours = all(is_library(frame) for frame, _ in stack)
+                first = first or said.partition("\n")[0][:300].rstrip(".:")
+                if re.search("pos_label(=1 | is not specified)", said):
+                    break
+                if "could not convert" not in said and (not is_ours or re.search(of_values, said)):
+                    return
+        raise ValueError(
+            "nothing was charged, because all candidates would fail, whatever the values: on "
+            f"invented rows with the types of X and y the error is {first!r}. Change the "
+            "estimator, its parameters, scoring or cv, or convert the columns."
         )
 
     def _run(self, plan, data):
@@ -466,7 +499,9 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             n_jobs = 1 if getattr(backend, "supports_sharedmem", False) else self.n_jobs
             # Without max_nbytes=None, joblib would write large blocks, which are private, to files.
             scores = Parallel(n_jobs=n_jobs, max_nbytes=None, verbose=0)(
-                delayed(score_block)(*judged, data.subset(rows), seed)
+                delayed(score_block)(
+                    *judged, data.each(partial(rows_at, indices=rows), len(rows)), seed
+                )
                 for rows, seed in zip(watched, seeds, strict=True)
             )
         sums = dict(zip(search.trials, np.sum(scores, axis=0), strict=True))
@@ -561,31 +596,6 @@ def check_score_range(score_range: Any, scoring: Any, estimator: Any) -> tuple[f
     return low, high
 
 
-def choose_n_blocks(n_blocks: int | None, cv: Any, n_records: int, noise: float) -> int:
-    """Return the number of blocks, from public facts; `noise` is that of a single block.
-
-    By default, there are enough that the noise of a score is 1 % of its range, as long as a block
-    has at least 50 records.
-    """
-    if not (cv is None or isinstance(cv, Integral) or hasattr(cv, "split")):
-        raise ValueError(
-            "cv must be an integer or splitter: positions of records make no sense in a block."
-        )
-    # None is 5 folds, the default of cross_validate; a splitter needs a record for each part.
-    fewest = 5 if cv is None else 2
-    if isinstance(cv, Integral):
-        fewest = int(cv)
-    if n_blocks is None:
-        wanted = math.ceil(noise / 0.01)
-        n_blocks = max(1, min(wanted, n_records // max(50, fewest)))
-    if n_records < n_blocks * fewest:
-        raise ValueError(
-            f"n_blocks={n_blocks} with at least {fewest} records each, to be divided by cv, "
-            f"cannot be made of n_samples={n_records}. Choose fewer blocks, or a smaller cv."
-        )
-    return int(n_blocks)
-
-
 def draw_candidates(param_distributions: Any, count: int, source: Any) -> list[dict[str, Any]]:
     """Return the parameters of candidates, drawn independently from one distribution.
 
@@ -622,63 +632,6 @@ def make_candidate(estimator: Any, params: dict[str, Any]) -> Any:
             "in every row of it, and so would be in every block. Give the records."
         )
     return candidate
-
-
-def refuse_failing(
-    estimator: Any, distributions: Any, scoring: Any, cv: Any, records: SearchRecords, n_rows: int
-) -> None:
-    """Raise if no candidate works on `n_rows` invented rows with the types of the records.
-
-    No value of a record is read. The candidates are drawn apart from those of the release, whose
-    number and parameters must not depend on the answer. All must fail, with two labels, three, and
-    numbers as targets, and with text and numbers as objects. An error that may be due to invented
-    values refuses nothing: if it quotes one, is about what is declared, or comes from code of the
-    user. But no text is a number, and no word the label 1.
-    """
-    first, of_values = (
-        "",
-        (
-            *WORDS,
-            "eclare",
-            "categories",
-            "labels",
-            "NaN",
-            "infinity",
-            "threshold",
-            "terms",
-            "vocabulary",
-        ),
-    )
-    with silence():
-        drawn = draw_candidates(copy.deepcopy(distributions), 30, make_source(0))
-        distinct = {id(params): params for params in drawn}.values()
-        trials = [make_trial(make_candidate(estimator, params)) for params in distinct]
-        for words, n_labels, trial in product((True, False), (2, 3, None), trials):
-            X, *params = (
-                stand_in(values, n_rows, None, words)
-                for values in (records.X, *records.params.values())
-            )
-            y = stand_in(records.y, n_rows, n_labels, words)
-            groups = stand_in(records.groups, n_rows, n_rows, words)
-            named = dict(zip(records.params, params, strict=True))
-            invented = SearchRecords(X, y, n_rows, named, groups, records.public)
-            try:
-                _score(trial, scoring, cv, invented, 0)
-                return
-            except Exception as error:
-                said = str(error)
-                frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-            first = first or said.partition("\n")[0][:300].rstrip(".:")
-            if "pos_label=1 " in said or "pos_label is not specified" in said:
-                break
-            is_known = all(map(is_library, frames)) and not any(part in said for part in of_values)
-            if not is_known and "could not convert string" not in said:
-                return
-    raise ValueError(
-        "nothing was charged, because all candidates would fail, whatever the values: on invented "
-        f"rows with the types of X and y the error is {first!r}. Change the estimator, its "
-        "parameters, scoring or cv, or convert the columns."
-    )
 
 
 def score_block(
