@@ -533,7 +533,7 @@ MISTAKES = {
          "all candidates would score the same", r"Choose a range such as \(-1, 0\)"),
         ("words beside a score of the label 1",
          lambda book: search(book(), scoring="f1").fit(RECORDS, np.where(LABELS, "yes", "no")),
-         "1 is positive for scoring=f1", "text where numbers .* are declared.*convert"),
+         "all candidates would fail, .*pos_label=1 is not a valid label", "Change the estimator"),
         ("more blocks than records", lambda book: search(book(), n_blocks=100).fit(RECORDS, LABELS),
          "cannot be made of n_samples=200", "Choose fewer blocks, or a smaller cv"),
         ("scores of candidates", lambda book: search(book()).cv_results_,

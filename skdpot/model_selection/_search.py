@@ -466,7 +466,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
                 try:
                     _score(trial, search.scoring, search.cv, invented(n_labels, words), 0)
                     return
-                except Exception as error:
+                except (Exception, SystemExit) as error:
                     said, stack = str(error), traceback.walk_tb(error.__traceback__)
                     is_ours = all(is_library(frame) for frame, _ in stack)
                 first = first or said.partition("\n")[0][:300].rstrip(".:")
