@@ -14,6 +14,7 @@ from scipy.spatial import cKDTree
 from skdpot._base import progress_bar
 from skdpot._sklearn_compat import one_blas_thread
 from skdpot.distance._costs import CostFunction
+from skdpot.privacy.checks import check_memory
 from skdpot.privacy.sensitivity import (
     cost_vector_sensitivities,
     histogram_sensitivities,
@@ -150,12 +151,11 @@ class CostSettings:
         else:
             smallest = certifiable_gap(*largest, 0.0, self.cost_range)
             advice = "Use reg > 0 or fewer records"
-            # The solver needs about four matrices, each of at most this many entries (1 GiB).
-            if not self.cost.monotone and largest[0] * largest[1] > 1 << 27:
-                raise ValueError(
-                    f"exact transport (reg=0) between {largest[0]} and {largest[1]} records needs "
-                    "too much memory. Use reg > 0, for which memory does not grow with the product."
-                )
+            if not self.cost.monotone:
+                what = "exact transport (reg=0) between {:,} and {:,} records".format(*largest)
+                remedy = "Use reg > 0, for which memory does not grow with the product."
+                # The solver's matrices, of nodes and of arcs.
+                check_memory(60 * math.prod(largest), what, remedy)
         if tol < smallest:
             raise ValueError(
                 f"costs would have to be computed up to {tol:.2g}, and double precision certifies "

@@ -25,6 +25,7 @@ from skdpot.generative._network import NetworkTraining, load_engine
 from skdpot.generative._records import FittedRecords, PrivateRecords, SketchBudget, SketchSeries
 from skdpot.generative._table import SumsOfParts
 from skdpot.privacy.charging import ExpectedError
+from skdpot.privacy.checks import check_memory
 from skdpot.privacy.sensitivity import repeated_count_sensitivity
 from skdpot.releases import RADIUS, SketchReleases
 from skdpot.transport import nearest_distribution
@@ -90,6 +91,9 @@ class VectorReleases(SketchSeries):
         # them.
         sizes = np.logspace(0, 12, 61)
         _records.check_noise(self.budget, *map(self.planned, sizes))
+        n_codes = self.encoder.n_codes
+        what = f"the covariance of {n_codes:,} features, in {self.n_classes:,} classes"
+        check_memory(8 * n_codes**2 * (20 + 4 * self.n_classes), what, "Use fewer features.")
 
     def class_size(self, n_records: float) -> float:
         """Return the mean size of a class, of about this many records."""

@@ -4,12 +4,14 @@ import contextlib
 import io
 import logging
 import math
+import os
 import random
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from numbers import Integral, Number, Real
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -96,6 +98,33 @@ def refuse_other_order(
         raise ValueError(
             f"{name} has other names than {of}, and is read by position. Give it the same names, "
             f"or none if it is in the order of {of}, as by to_numpy."
+        )
+
+
+def check_memory(n_bytes: float, what: str, remedy: str) -> None:
+    """Raise if something of a public size needs more memory than this process may have.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.checks import check_memory
+    >>> check_memory(2.0**60, "a matrix of all pairs", "Use fewer of them.")
+    Traceback (most recent call last):
+    ValueError: nothing was charged: a matrix of all pairs would take about 1,073,741,824.0 GiB ...
+    """
+    limits = [math.inf]
+    # Windows has none of these; the last one is that of a container.
+    with contextlib.suppress(AttributeError, ImportError, OSError, ValueError):
+        import resource
+
+        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        limits.append(resource.getrlimit(resource.RLIMIT_AS)[0] % 2**63)
+        limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    # The rows and other programs need memory, too.
+    if n_bytes > 0.8 * min(limits):
+        needed, limit = (f"{n / 2**30:,.1f} GiB" for n in (n_bytes, min(limits)))
+        raise ValueError(
+            f"nothing was charged: {what} would take about {needed} of memory, too much for the "
+            f"{limit} that there are. {remedy}"
         )
 
 

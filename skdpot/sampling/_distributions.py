@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_array
 from skdpot import transport
 from skdpot._base import validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions, one_blas_thread
-from skdpot.privacy.checks import names_of, refuse_other_order
+from skdpot.privacy.checks import check_memory, names_of, refuse_other_order
 from skdpot.privacy.choices import WEIGHT_BITS, BoundedRatioMechanism
 from skdpot.privacy.sensitivity import cost_score_sensitivity
 from skdpot.sampling._base import BaseLocalSampler, UserSamples
@@ -707,6 +707,10 @@ def power_of_distances(inputs, outputs, metric, order):
     """Return costs: a power of distances between points; or raise if they are invalid."""
     if isinstance(metric, str) and metric == "precomputed":
         raise ValueError('metric="precomputed" has no meaning here; give costs as cost_matrix.')
+    what = f"the costs between {len(inputs):,} input points and {len(outputs):,} output points"
+    check_memory(
+        40 * len(inputs) * len(outputs), what, "Use fewer points, such as cells of a grid."
+    )
     transport.refuse_degrees(metric, [inputs, outputs])
     # What overflows is refused below, by the number of its points.
     with np.errstate(all="ignore"):
