@@ -191,8 +191,7 @@ def warn_user(message: str | None, category: type[Warning] = UserWarning) -> Non
 def is_library(frame: FrameType) -> bool:
     """Tell whether a stack frame is in this package, or in a library that calls it."""
     room = frame.f_globals.get("__name__", "").partition(".")[0]
-    ours = "skdpot", "sklearn", "joblib", "contextlib", "numpy", "scipy", "pandas", "polars"
-    return room in ours
+    return room in "skdpot sklearn joblib contextlib numpy scipy pandas polars".split()
 
 
 LOST_GROUPS = (

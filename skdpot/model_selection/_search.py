@@ -440,9 +440,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         object for equal ones. Each draw gets noise of its own.
         """
         drawn = draw_candidates(copy.deepcopy(self.param_distributions), count, source)
-        distinct = {id(params): params for params in drawn}
-        made = {key: make_candidate(self.estimator, params) for key, params in distinct.items()}
-        return drawn, {key: make_trial(candidate) for key, candidate in made.items()}
+        return drawn, {id(params): make_candidate(self.estimator, params) for params in drawn}
 
     def _refuse_failing(self, search, data):
         """Raise if no candidate works on invented rows of the types, as many as in a block.
@@ -618,7 +616,7 @@ def draw_candidates(param_distributions: Any, count: int, source: Any) -> list[d
 
 
 def make_candidate(estimator: Any, params: dict[str, Any]) -> Any:
-    """Return an unfitted copy of an estimator with a candidate's parameters.
+    """Return the trial of an estimator with a candidate's parameters, as `make_trial` does.
 
     Raises ValueError if there is no such parameter, or an estimator of scikit-learn's kind does not
     allow its value.
@@ -631,7 +629,7 @@ def make_candidate(estimator: Any, params: dict[str, Any]) -> Any:
             "a matrix of distances or kernels between records cannot be searched with: a record is "
             "in every row of it, and so would be in every block. Give the records."
         )
-    return candidate
+    return make_trial(candidate)
 
 
 def score_block(

@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import random
+import re
 import sys
 import threading
 import warnings
@@ -419,20 +420,25 @@ def redact_errors(
 def without_sizes(error: BaseException) -> BaseException:
     """Return an error, or another one of its kind if its message may name a private size or value.
 
-    Libraries name the shape of an array that does not fit in memory, and a number that is too large
-    for its type. The text of an interruption is left out.
+    Libraries name the shape of an array that does not fit in memory, also in text alone, and a
+    number that is too large for its type. The text of an interruption is left out.
 
     Examples
     --------
     >>> from skdpot.privacy.checks import without_sizes
     >>> without_sizes(MemoryError("Unable to allocate an array with shape (4711,)"))
-    MemoryError('there is not enough memory: use fewer records, or smaller settings.')
+    MemoryError('there is not enough memory: use fewer records, or smaller settings, as a ...')
     """
     said = error
-    # The package's own message names no size.
-    ours = str(error).startswith("the training does not fit in memory")
-    if isinstance(error, MemoryError) and not ours:
-        said = MemoryError("there is not enough memory: use fewer records, or smaller settings.")
+    # PyTorch on a CPU says it in text alone.
+    short = isinstance(error, RuntimeError) and re.search(
+        r"(allocate|enough|of) memory|ALLOC_FAILED", str(error)
+    )
+    if isinstance(error, MemoryError) or short:
+        said = MemoryError(
+            "there is not enough memory: use fewer records, or smaller settings, as a smaller "
+            "batch_size, sampling_rate or network."
+        )
     elif isinstance(error, OverflowError):
         said = OverflowError("a number is too large for this computation.")
     elif isinstance(error, KeyboardInterrupt) and error.args:
