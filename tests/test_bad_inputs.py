@@ -15,9 +15,14 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.cluster import KMeans
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import f1_score, make_scorer
+from sklearn.model_selection import GroupKFold
 from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from sklearn.svm import LinearSVC
 
 import skdpot
@@ -531,9 +536,6 @@ MISTAKES = {
         ("an error as score in [0, 1]",
          lambda book: search(book(), scoring="neg_mean_squared_error").fit(RECORDS, LABELS),
          "all candidates would score the same", r"Choose a range such as \(-1, 0\)"),
-        ("words beside a score of the label 1",
-         lambda book: search(book(), scoring="f1").fit(RECORDS, np.where(LABELS, "yes", "no")),
-         "all candidates would fail, .*pos_label=1 is not a valid label", "Change the estimator"),
         ("more blocks than records", lambda book: search(book(), n_blocks=100).fit(RECORDS, LABELS),
          "cannot be made of n_samples=200", "Choose fewer blocks, or a smaller cv"),
         ("scores of candidates", lambda book: search(book()).cv_results_,
@@ -773,6 +775,56 @@ ROWS_OF = {
 }  # fmt: skip
 
 
+# Searches of which all candidates fail, whatever the values.
+WORDS, THREE = np.where(LABELS, "yes", "no"), pd.Series(pd.Categorical.from_codes(LABELS, [*"xyz"]))
+CITIES = pd.DataFrame(RECORDS, columns=list("abc")).assign(city=np.resize(["Oslo", "Rome"], 200))
+
+
+def searched(X, y, estimator=None, fit=(), **options):
+    of_model = {} if estimator is None else {"estimator": estimator, "param_distributions": {}}
+    return lambda book: search(book(), refit=False, **of_model | options).fit(X, y, **dict(fit))
+
+
+FAILING = {
+    "pos_label=1 is not": searched(RECORDS, WORDS, scoring="f1"),
+    "pos_label=1": searched(CITIES[["a"]], pd.Series(WORDS), scoring="average_precision"),
+    "multi_class must be": searched(RECORDS, THREE, scoring="roc_auc"),
+    "could not convert": searched(CITIES, LABELS),
+    "Sparse": searched(sparse.csr_array(RECORDS), LABELS, GaussianNB()),
+    "'groups' parameter": searched(RECORDS, LABELS, cv=GroupKFold(2)),
+    "none of .*predict_proba": searched(RECORDS, LABELS, LinearSVC(), scoring="neg_brier_score",
+        score_range=(-1, 0)),
+    "mix of binary and continuous": searched(RECORDS, LABELS, Ridge(), scoring="accuracy"),
+    "unexpected keyword": searched(RECORDS, LABELS, fit={"weight": np.ones(200)}),
+}  # fmt: skip
+# Searches of which only values decide whether they work.
+WORKING = {
+    "the label 1": searched(RECORDS, LABELS.astype(float), scoring="f1"),
+    "a named label": searched(RECORDS, WORDS, scoring=make_scorer(f1_score, pos_label="yes")),
+    "text": searched(CITIES["city"], LABELS, make_pipeline(CountVectorizer(min_df=5), Ridge())),
+    "declared categories": searched(CITIES[["city"]], LABELS,
+        make_pipeline(OneHotEncoder(categories=[["Oslo", "Rome"]]), Ridge())),
+    "own code": searched(CITIES[["city"]], LABELS,
+        make_pipeline(FunctionTransformer(lambda X: X.map(["Oslo", "Rome"].index)), Ridge())),
+    "objects": searched(CITIES[["a"]].astype(object), THREE),
+    "groups": searched(RECORDS, LABELS, cv=GroupKFold(2), fit={"groups": np.resize(range(9), 200)}),
+    "lists": searched(RECORDS.tolist(), WORDS.tolist(), scoring="f1"),
+}  # fmt: skip
+MANY = 5 * 10**6
+# Public sizes that no machine has memory for.
+TOO_LARGE = {
+    "exact .* between 5,000,000 and 5,000,000 records": lambda book: distance(
+        book(), reg=0, metric="euclidean").preview(2 * MANY, 2, group_sizes=[MANY] * 2),
+    "noisy Sinkhorn": lambda book: NoisySinkhornDistance(bounds=(0, 1), reg=0.1, ledger=book()
+        ).preview(2 * MANY, 2, group_sizes=[MANY] * 2),
+    "covariance of 5,000,000 features": lambda book: of_vectors(book()).preview(100, MANY),
+    "66 categories and cells": lambda book: of_tables(
+        book(), model=TableSketch(n_components=10**12)).preview(1000),
+    "5,000,000 input points": lambda book: sampler(
+        book(), input_points=np.zeros((MANY, 1))).fit(np.ones((1, MANY))),
+}  # fmt: skip
+
+
 @pytest.fixture
 def book():
     """Return a function that creates ledgers; nothing was charged to any when the test ends."""
@@ -864,6 +916,31 @@ def test_group_sizes_of_a_preview_are_found_by_name():
     assert str(by_name) == str(of_two.preview(60, 2, group_sizes=[10, 50]))
     with pytest.raises(ValueError, match="one number for each of the 2 groups"):
         of_two.preview(60, 2, group_sizes={"b": 50, "c": 10})
+
+
+@pytest.mark.parametrize("error", FAILING)
+def test_searches_that_fail_whatever_the_values_are_refused(error, book):
+    with pytest.raises(ValueError, match=f"all candidates would fail.*{error}"):
+        FAILING[error](book)
+
+
+@pytest.mark.parametrize("of", WORKING)
+def test_searches_that_values_decide_are_made(of):
+    ledger = PrivacyLedger(1.0)
+    WORKING[of](lambda: ledger)
+    assert len(ledger.entries()) == 1
+
+
+def test_a_score_that_noise_hides_is_told():
+    # No type says that there are three labels, of which this score is none.
+    with pytest.warns(UserWarning, match="best_score_ from the lower end.* may be random"):
+        searched(RECORDS, np.resize([0, 1, 2], 200), scoring="roc_auc")(lambda: None)
+
+
+@pytest.mark.parametrize("what", TOO_LARGE)
+def test_what_no_machine_has_memory_for_is_refused(what, book):
+    with pytest.raises(ValueError, match=f"nothing was charged: .*{what}.* GiB that there are"):
+        TOO_LARGE[what](book)
 
 
 def test_every_estimator_has_rows():

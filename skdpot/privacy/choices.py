@@ -32,8 +32,8 @@ def choose_n_blocks(n_blocks: int | None, cv: Any, n_records: int, noise: float)
     Examples
     --------
     >>> from skdpot.privacy.choices import choose_n_blocks
-    >>> choose_n_blocks(None, None, 1000, 1.8), choose_n_blocks(None, None, 100_000, 1.8)
-    (20, 180)
+    >>> [choose_n_blocks(None, None, n_records, 1.8) for n_records in (10, 120, 1000, 100_000)]
+    [1, 2, 20, 180]
     """
     if not (cv is None or isinstance(cv, Integral) or hasattr(cv, "split")):
         raise ValueError(

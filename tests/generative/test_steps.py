@@ -530,18 +530,6 @@ def test_memory_that_is_short_in_a_step_tells_no_sizes(way, monkeypatch):
     assert error.value.__cause__ is None
 
 
-def test_memory_that_is_short_for_a_sample_tells_no_sizes(monkeypatch):
-    def no_memory(*_):
-        raise MemoryError("Unable to allocate 7.45 GiB for an array with shape (4711,)")
-
-    monkeypatch.setattr(training, "poisson_sample", no_memory)
-    generator = make_gradient_generator(sampling_rate=1.0, n_iter=2, network=torch.nn.Linear)
-    with pytest.raises(MemoryError) as error:
-        generator.fit(np.full((5, 2), 0.5))
-    assert "4711" not in str(error.value)
-    assert error.value.__context__ is None
-
-
 def test_the_noise_of_a_gpu_is_seeded_by_the_source(seed):
     """Its path, on the generator that every machine has."""
     mechanism = GaussianMechanism.from_noise_multiplier(1.0, 1.0, n_coordinates=1000)
