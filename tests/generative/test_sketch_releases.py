@@ -530,20 +530,6 @@ def test_noise_that_would_be_too_large_is_refused_before_the_charge(options):
     assert 0 < refused < 15
 
 
-def short_of_memory(*_):
-    raise MemoryError("Unable to allocate 7.45 GiB for an array with shape (4711, 3)")
-
-
-def test_memory_that_is_short_tells_no_sizes_of_classes(monkeypatch):
-    """Not even in what the error came from, which tracebacks show."""
-    monkeypatch.setattr(class_rows, "ball_points", short_of_memory)
-    with pytest.raises(MemoryError) as error:
-        make_sketch_generator(1.0).fit(np.zeros((5, 3)))
-    assert "4711" not in str(error.value)
-    assert error.value.__context__ is None
-    assert error.value.__cause__ is None
-
-
 def test_copies():
     X = np.random.default_rng(0).uniform(size=(30, 2))
     generator = make_sketch_generator(2.0, random_state=0).fit(X)

@@ -285,18 +285,14 @@ class Unlooked(list):
 @pytest.mark.parametrize(
     "params, message",
     [
-        ({"epsilon": 0.0}, "epsilon"),
         ({"epsilon": 1e-6}, "epsilon must be at least"),
         ({"estimator": LogisticRegression(), "grid": {"C": [-1.0]}}, "'C' parameter"),
         ({"estimator": SVC(), "grid": {"kernel": ["precomputed"]}}, "distances or kernels"),
-        ({"scoring": "no_such"}, "scoring"),
         ({"scoring": ["accuracy", "f1"]}, "scoring"),
         ({"estimator": DPSinkhornGenerator(bounds=(0, 1)), "grid": {}}, "minus a distance"),
         ({"score_range": (1, 0)}, "score_range"),
-        ({"score_range": (0, np.inf)}, "score_range"),
         ({"cv": [(range(60), range(60, 120))]}, "splitter"),
         ({"n_jobs": 0}, "n_jobs"),
-        ({"n_iter": 0}, "n_iter"),
     ],
 )
 def test_public_mistakes_cost_nothing(params, message):
