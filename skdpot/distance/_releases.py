@@ -153,9 +153,8 @@ class CostSettings:
             advice = "Use reg > 0 or fewer records"
             if not self.cost.monotone:
                 what = "exact transport (reg=0) between {:,} and {:,} records".format(*largest)
-                remedy = "Use reg > 0, for which memory does not grow with the product."
                 # The solver's matrices, of nodes and of arcs.
-                check_memory(60 * math.prod(largest), what, remedy)
+                check_memory(60 * math.prod(largest), what, "Use reg > 0, which has no matrices.")
         if tol < smallest:
             raise ValueError(
                 f"costs would have to be computed up to {tol:.2g}, and double precision certifies "

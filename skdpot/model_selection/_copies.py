@@ -102,13 +102,12 @@ def stand_in(rows: Any, n_rows: int, n_labels: int | None, words: bool) -> Any:
     """
     rng, shape = np.random.default_rng(0), (n_rows, *getattr(rows, "shape", [0])[1:])
 
-    def invented(kind: str, labels: Any = None, shape: Any = (n_rows,)) -> Any:
+    def invented(kind: str, labels: Any = (), shape: Any = (n_rows,)) -> Any:
         codes = rng.integers(1, 6, shape)
         if n_labels:
-            n = n_labels if labels is None else len(labels)
-            codes = np.resize(np.arange(n_rows) % n, shape[::-1]).T
-        if labels is not None or kind in "US" or (kind == "O" and words):
-            text = ["invented a", "invented b", "invented c"] if labels is None else list(labels)
+            codes = np.resize(np.arange(n_rows) % (len(labels) or n_labels), shape[::-1]).T
+        if labels or kind in "US" or (kind == "O" and words):
+            text = labels or ["invented a", "invented b", "invented c"]
             return np.array(text, kind if kind in "US" else "O")[codes % len(text)]
         if kind in "mM":
             return codes.astype(f"{kind}8[D]").astype(f"{kind}8[us]")
@@ -119,10 +118,10 @@ def stand_in(rows: Any, n_rows: int, n_labels: int | None, words: bool) -> Any:
         return type(rows)(made) if sparse.issparse(rows) else made
     none = take_rows(rows, slice(0))
     table = Table(none.to_frame() if len(shape) == 1 else none)
-    dtypes = list(map(table.dtype, range(len(table.names))))
-    labels = [getattr(dtype, "categories", None) for dtype in dtypes]
-    columns = [invented(table.kind(j), labels[j]) for j in range(len(dtypes))]
-    made = make_table(table.container, table.names, columns, dtypes)
+    types = [table.dtype(j) for j in range(len(table.names))]
+    labels = [list(getattr(each, "categories", ())) for each in types]
+    columns = [invented(table.kind(j), of) for j, of in enumerate(labels)]
+    made = make_table(table.container, table.names, columns, types)
     return take_columns(made, 0) if len(shape) == 1 else made
 
 

@@ -135,7 +135,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
     row with its target and its fit parameters; it may be replaced by any other. If metadata
     routing passes `groups` to the estimator, *people* are protected, each with all of their rows,
     which are in one block. Some facts are public: the number of records (or people), names and
-    types of columns, the order of ordered categories, the estimator and its parameters. No value
+    types of columns, categories and their order, the estimator and its parameters. No value
     refuses a search. If the estimator does not accept NaN, begin it with an imputer: a candidate
     that fails has the lowest score, without a message.
 
@@ -226,10 +226,12 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
     the records. If an observer can measure it, this is a side channel.
 
     *Failures are not visible.* Errors, warnings and output of candidates are suppressed, because
-    they could reveal information about the records. So first test the estimator on synthetic
-    records. Parameters that do not exist, and values that scikit-learn refuses, raise an error
-    before anything is charged. The search cannot suppress compiled code that prints or ends the
-    process.
+    they could reveal information about the records. Before anything is charged, candidates are
+    tried on invented rows with the types of X and y. If all fail, and their errors do not depend on
+    values, an error tells why. Afterwards, a warning tells of a score that noise does not tell from
+    the lower end of `score_range`. Code of your own, and records in lists, which have no types, are
+    not judged: test them on synthetic records. The search cannot suppress compiled code that prints
+    or ends the process.
 
     *The estimator, scorer and splitter may be anything*, but they must not keep state between
     calls in global variables, attributes of classes, caches or files, nor look for records in the
@@ -386,19 +388,13 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         # Groups that no fit takes are for the splitter: then records are protected.
         if groups is None or not _takes_groups(self.estimator):
             return None
-        if isinstance(groups, str):
-            raise ValueError(
-                "groups must be the person of each row in a search, and not the name of a column: "
-                f"give groups=X[{groups!r}], and X without this column."
-            )
         refuse_other_rows(X, {"groups": groups}, or_new=True)
         return person_codes(groups, n_records)[0]
 
     def _declared(self, n_records, columns, groups=None):
-        # With groups, `n_records` is the number of people; how many rows they have changes no
-        # noise.
-        person = None if groups is None else np.arange(n_records)
-        return SearchRecords(None, None, n_records, {}, None, {}, person)
+        # With groups, `n_records` is the number of people: the noise depends on nothing else.
+        people = None if groups is None else np.arange(n_records)
+        return SearchRecords(None, None, n_records, {}, None, {}, people)
 
     def _plan(self, data):
         ends = check_score_range(self.score_range, self.scoring, self.estimator)
@@ -473,9 +469,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
                 if "could not convert" not in said and (not is_ours or re.search(of_values, said)):
                     return
         raise ValueError(
-            "nothing was charged, because all candidates would fail, whatever the values: on "
-            f"invented rows with the types of X and y the error is {first!r}. Change the "
-            "estimator, its parameters, scoring or cv, or convert the columns."
+            "nothing was charged: all candidates would fail on any rows of these types, by "
+            f"{first!r}. Change the estimator, its parameters, scoring or cv, or convert columns."
         )
 
     def _run(self, plan, data):

@@ -427,7 +427,7 @@ def without_sizes(error: BaseException) -> BaseException:
     --------
     >>> from skdpot.privacy.checks import without_sizes
     >>> without_sizes(MemoryError("Unable to allocate an array with shape (4711,)"))
-    MemoryError('there is not enough memory: use fewer records, or smaller settings, as a ...')
+    MemoryError('there is not enough memory: use fewer records, or smaller settings.')
     """
     said = error
     # PyTorch on a CPU says it in text alone.
@@ -435,10 +435,7 @@ def without_sizes(error: BaseException) -> BaseException:
         r"(allocate|enough|of) memory|ALLOC_FAILED", str(error)
     )
     if isinstance(error, MemoryError) or short:
-        said = MemoryError(
-            "there is not enough memory: use fewer records, or smaller settings, as a smaller "
-            "batch_size, sampling_rate or network."
-        )
+        said = MemoryError("there is not enough memory: use fewer records, or smaller settings.")
     elif isinstance(error, OverflowError):
         said = OverflowError("a number is too large for this computation.")
     elif isinstance(error, KeyboardInterrupt) and error.args:
