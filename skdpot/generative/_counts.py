@@ -494,8 +494,8 @@ def likely_counts(
     array([90. ,  8.5,  1.5,  0. ])
     """
     precisions, members, weighted = _equations(counts, deviations, sums)
-    seen = _solution(precisions, members, weighted) > SEEN_DEVIATIONS * deviations
-    hidden = ~(seen | empty)
+    noise = SEEN_DEVIATIONS * deviations
+    hidden = ~empty & (_solution(precisions, members, weighted) <= noise)
     n_hidden = np.maximum(np.bincount(group, hidden), 1)
     estimates = _nonnegative(precisions, members, weighted, ~empty)
     for _ in range(_PRIORS):
@@ -532,11 +532,9 @@ def _nonnegative(precisions, members, weighted, possible):
     Pivoting: entries below 0 are fixed at 0, and entries at 0 with a slope below 0 are freed, all
     at once for some rounds. After these, one entry moves at a time, which makes the method end.
     """
-    free, solution, least = possible.copy(), np.zeros(len(weighted)), len(weighted) + 1
-    patience = _PATIENCE
-    rounding = 1e-12
+    free, least, patience = possible.copy(), len(weighted) + 1, _PATIENCE
     # Slopes of this size are rounding errors of the solution.
-    tolerance = rounding * np.abs(weighted).max(initial=0.0)
+    tolerance = 1e-12 * np.abs(weighted).max(initial=0.0)
     for _ in range(_PIVOTS):
         solution = np.zeros(len(weighted))
         solution[free] = _solution(precisions[free], members[free], weighted[free])

@@ -135,7 +135,7 @@ class TableReleases(SketchSeries):
         schema = self.space.schema
         n_cells = sum(len(_counts.first_edges(schema.columns[j])) for j in schema.features)
         # Of each pair of columns a few groups of cells are counted, or in parts all cells.
-        per_cell = 3 * n_cells if self.n_parts else 6 * len(schema.features)
+        per_cell = 4 * n_cells if self.n_parts else 6 * len(schema.features)
         per_cell = 3 * self.n_components + (8 + per_cell) * schema.n_classes
         what = f"a table of {n_cells:,} categories and cells, in {schema.n_classes:,} classes,"
         check_memory(8 * n_cells * per_cell, what, "Declare fewer, such as groups of categories.")

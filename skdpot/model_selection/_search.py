@@ -637,10 +637,8 @@ def score_block(
     """
     # The process of the search is silent already, but others may work on this block.
     with silence():
-        scores = [
-            result_of(partial(_score, trial, scoring, cv, records, seed), None) for trial in trials
-        ]
-        return [in_units(score, *score_range) for score in scores]
+        each = (partial(_score, trial, scoring, cv, records, seed) for trial in trials)
+        return [in_units(result_of(score, None), *score_range) for score in each]
 
 
 def _score(trial: Any, scoring: Any, cv: Any, records: SearchRecords, seed: int) -> Any:
