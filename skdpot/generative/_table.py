@@ -137,7 +137,7 @@ class TableReleases(SketchSeries):
         # Of each pair of columns a few groups of cells are counted, or in parts all cells.
         per_cell = 4 * n_cells if self.n_parts else 6 * len(schema.features)
         per_cell = 3 * self.n_components + (8 + per_cell) * schema.n_classes
-        what = f"a table of {n_cells:,} categories and cells, in {schema.n_classes:,} classes,"
+        what = f"a table of {n_cells:,} categories and cells (classes: {schema.n_classes:,})"
         check_memory(8 * n_cells * per_cell, what, "Declare fewer, such as groups of categories.")
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:

@@ -92,7 +92,7 @@ class VectorReleases(SketchSeries):
         sizes = np.logspace(0, 12, 61)
         _records.check_noise(self.budget, *map(self.planned, sizes))
         n_codes = self.encoder.n_codes
-        what = f"the covariance of {n_codes:,} features, in {self.n_classes:,} classes"
+        what = f"the covariance of {n_codes:,} features (classes: {self.n_classes:,})"
         check_memory(8 * n_codes**2 * (20 + 4 * self.n_classes), what, "Use fewer features.")
 
     def class_size(self, n_records: float) -> float:

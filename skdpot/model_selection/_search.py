@@ -469,8 +469,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
                 if "could not convert" not in said and (not is_ours or re.search(of_values, said)):
                     return
         raise ValueError(
-            "nothing was charged: all candidates would fail on any rows of these types, by "
-            f"{first!r}. Change the estimator, its parameters, scoring or cv, or convert columns."
+            f"nothing was charged: whatever the values, all candidates would fail with {first!r}. "
+            "Change the estimator, its parameters, scoring or cv, or convert columns."
         )
 
     def _run(self, plan, data):
