@@ -496,8 +496,7 @@ def likely_counts(
     array([90. ,  8.5,  1.5,  0. ])
     """
     precisions, members, weighted = _equations(counts, deviations, sums)
-    noise = SEEN_DEVIATIONS * deviations
-    hidden = ~empty & (_solution(precisions, members, weighted) <= noise)
+    hidden = ~empty & (_solution(precisions, members, weighted) <= SEEN_DEVIATIONS * deviations)
     n_hidden = np.maximum(np.bincount(group, hidden), 1)
     estimates = _nonnegative(precisions, members, weighted, ~empty)
     for _ in range(_PRIORS):

@@ -599,9 +599,7 @@ def draw_candidates(param_distributions: Any, count: int, source: Any) -> list[d
     seeds = [int(seed) for seed in source.bits(62, 4)]
     rng = np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seeds)))
     sampler = ParameterSampler(param_distributions, 1, random_state=rng)
-    if any(
-        hasattr(values, "rvs") for part in sampler.param_distributions for values in part.values()
-    ):
+    if any(hasattr(v, "rvs") for part in sampler.param_distributions for v in part.values()):
         return [next(iter(sampler)) for _ in range(count)]
     # Points by position: a sampler draws lists without replacement.
     grid = ParameterGrid(param_distributions)
