@@ -386,6 +386,11 @@ MISTAKES = {
          "bounds must be declared", "A dict gives bounds by column"),
         ("epsilon without groups", lambda book: private_repair(book(), groups=None).fit(PEOPLE),
          "groups must be declared", r"pass all labels as groups=\[...\]"),
+        ("groups of which all pairs take days",
+         lambda book: private_repair(book(), groups=DeclaredGroups(range(6000))).fit(
+             PEOPLE.assign(sex=1)
+         ),
+         "nothing was charged: .* all pairs of the 6,000 groups", "Declare fewer groups"),
         ("epsilon without categories",
          lambda book: private_repair(book(), categories=None).fit(PEOPLE),
          r"declared for the columns \['city'\]", r"declare categories={column: \[labels\]}"),
