@@ -453,7 +453,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             return data.each(lambda v: stand_in(v, n, n_labels if v is data.y else None, words), n)
 
         first = ""
-        of_values = "invented|eclare|categories|labels|of groups|NaN|infinity|threshold|terms|vocab"
+        of_values = "invented|eclare|categor|classes|labels|of groups|NaN|infinit|thresh|term|vocab"
         with silence():
             _, trials = self._draw(30, make_source(0))
             for n_labels, words, trial in product((2, 3, None), (True, False), trials.values()):
