@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -25,6 +25,7 @@ from skdpot.privacy.records import (
     Chain,
     Entry,
     History,
+    LedgerError,
     LedgerTamperedError,
     Record,
     charge_body,
@@ -56,7 +57,7 @@ class Receipt:
     Examples
     --------
     >>> from skdpot.privacy import PrivacyLedger, PureDpEvent
-    >>> ledger = PrivacyLedger()
+    >>> ledger = PrivacyLedger(1.0)
     >>> receipt = ledger.charge(PureDpEvent(0.5), unit="record", label="a mean")
     >>> receipt.number, receipt.ledger == ledger.identity, ledger.verify(receipt)
     (1, True, 1)
@@ -75,19 +76,24 @@ class PrivacyLedger:
     `charge` returns. Clones and deep copies of a ledger are the ledger itself, and a pickle is a
     reference to its file, so worker processes spend the same budget.
 
-    Units (records, users, edges, nodes) are never added up: each has the whole budget.
+    Units (records, users, edges, nodes) are never added up: each has the whole budget. So a ledger
+    is for the unit of its first charge, unless further ones are declared.
 
     Parameters
     ----------
-    epsilon : float, default=inf
-        The budget of every unit, above 0. With infinity the ledger only records, and never
-        refuses.
+    epsilon : float or None
+        The budget of every unit, above 0. With None, or infinity, the ledger only records, and
+        never refuses for its budget.
     delta : float, default=0.0
         The delta of the budget, at least 0 and below 1.
     path : str or Path, default=None
         File of the ledger. If it exists, it must contain a ledger with this budget, which is
         continued. It must lie on a local disk: locks of network file systems fail. None makes a
         temporary file, which exists while the process that made it runs.
+    units : str or list of str, default=None
+        The units of all charges, such as ``["record", "user"]``. A person whose data are in
+        releases for two units may then lose up to the budget twice. None is the unit of the first
+        charge; charges of another one are refused.
     neighbouring : {"replace_one", "add_remove"}, default="replace_one"
         The neighbouring relation of all prices: one unit is replaced by any other, or one is added
         or removed.
@@ -159,16 +165,17 @@ class PrivacyLedger:
 
     def __init__(
         self,
-        epsilon: float = math.inf,
+        epsilon: float | None,
         delta: float = 0.0,
         *,
         path: str | os.PathLike | None = None,
+        units: str | Iterable[str] | None = None,
         neighbouring: str = "replace_one",
         allow_seeded: bool = False,
         slack: float | None = None,
         key: bytes | None = None,
     ) -> None:
-        settings = _check_settings(epsilon, delta, neighbouring, allow_seeded, slack)
+        settings = _check_settings(epsilon, delta, units, neighbouring, allow_seeded, slack)
         self._place(None if path is None else Path(path).absolute(), key)
         # Another process may create the file at the same time.
         if not self.path.exists():
@@ -176,7 +183,7 @@ class PrivacyLedger:
             body = {"kind": "ledger", "format": FORMAT, "identity": identity, **settings}
             self._chain.create(body)
         self._read_all(None)
-        found = {name: self._known[0].settings[name] for name in settings}
+        found = {name: self._known[0].settings.get(name) for name in settings}
         if found != settings:
             raise ValueError(
                 f"the ledger at {self.path} was created with {_format_settings(found)}, not with "
@@ -330,6 +337,7 @@ class PrivacyLedger:
         convert: bool = False,
         seeded: bool = False,
         token: str | None = None,
+        pending: bool = False,
     ) -> Receipt:
         """Record a release that is about to happen, if the budget allows it.
 
@@ -354,6 +362,8 @@ class PrivacyLedger:
             charge with the same token, by any process at any time, charges nothing and returns the
             receipt of the first. So a program that repeats a charge after a crash must release
             exactly the same output; a new output needs a new token.
+        pending : bool, default=False
+            Whether the charge is listed as "charged, not released" until `finish` is called.
 
         Returns
         -------
@@ -381,8 +391,20 @@ class PrivacyLedger:
         >>> ledger.spent()
         (0.5, 0.0)
         """
-        about = unit, label, neighbouring, convert, seeded
+        about = unit, label, neighbouring, convert, seeded, pending
         return self._charge({self._part: event}, {self._part: token}, *about)[self._part]
+
+    def finish(self, receipt: Receipt) -> None:
+        """Record that the release of a pending charge is made; estimators call it.
+
+        Parameters
+        ----------
+        receipt : Receipt
+            What `charge` returned. If this cannot be recorded, the charge stays listed as "charged,
+            not released", and nothing is raised: the release is there.
+        """
+        with contextlib.suppress(LedgerError), self._appending(done=receipt.number):
+            pass
 
     def charge_parts(
         self,
@@ -456,7 +478,7 @@ class PrivacyLedger:
                 raise ValueError(f"no part {part!r} was declared of a partition {name!r}.")
         placed: dict[_Place, ev.DpEvent] = {(name, part): events[part] for part in events}
         named: dict[_Place, str | None] = {(name, part): tokens.get(part) for part in events}
-        about = unit, label, neighbouring, convert, seeded
+        about = unit, label, neighbouring, convert, seeded, False
         receipts = self._charge(placed, named, *about)
         return {part: receipts[name, part] for part in events}
 
@@ -650,6 +672,7 @@ class PrivacyLedger:
         neighbouring: str | None,
         convert: bool,
         seeded: bool,
+        pending: bool,
     ) -> dict[_Place, Receipt]:
         """Record events of parts at once; none whose token is recorded already."""
         # Most parts have the same event, which is checked and priced once.
@@ -667,7 +690,7 @@ class PrivacyLedger:
         label = ": ".join((*self._labels, label))
         found: dict[_Place, tuple[int, str]] = {}
         bodies = {}
-        with self._appending() as records:
+        with self._appending(pending) as records:
             known = self._known[0]
             # Others may have charged meanwhile: what is left of delta is known only now.
             for key, event in plain.items():
@@ -700,10 +723,10 @@ class PrivacyLedger:
         return {place: Receipt(self.identity, *found[place]) for place in events}
 
     @contextlib.contextmanager
-    def _appending(self) -> Iterator[list[Record]]:
+    def _appending(self, pending: bool = False, done: int | None = None) -> Iterator[list[Record]]:
         """Give the list of the records to append, once all that others have recorded is known."""
         with one_at_a_time:
-            with self._chain.appending(self._known[0].last) as (news, records):
+            with self._chain.appending(self._known[0].last, pending, done) as (news, records):
                 self._learn(news)
                 yield records
             # Not before: only what is on disk is known.
@@ -722,11 +745,20 @@ class PrivacyLedger:
         self, event: ev.DpEvent, pair: Pair | None, unit: str, after: History
     ) -> None:
         """Raise unless the budget allows the history after charges; the dearest is named."""
-        rule = after.rule
+        known, rule = self._known[0], after.rule
+        # Ledgers of earlier versions declare no units: those that were charged are.
+        units = known.settings.get("units") or {each for each, *_ in known.totals} or {unit}
+        if unit not in units:
+            raise ValueError(
+                f"this release is charged per {unit}, and the ledger is per {' and '.join(units)}: "
+                f"a person would have the whole budget per {unit} as well. Nothing was charged. "
+                f"If you accept that, create a ledger with units={[*units, unit]}; otherwise make "
+                "all releases for one unit (groups= protects users)."
+            )
         if rule.admits(after.combined(unit)):
             return
         # The error leaves the transaction, in which nothing was written.
-        total = self._known[0].combined(unit)
+        total = known.combined(unit)
         asked = pair or (math.inf, 0.0)
         spent, left = rule.spent(total), rule.left(total)
         raise BudgetExceededError(
@@ -866,7 +898,7 @@ class PrivacyLedger:
         list of Entry or DataFrame
             One element or row for each charge.
         """
-        entries = _charges(self._chain.read())
+        entries = _charges(self._chain.read(), self._chain.pending())
         if not as_frame:
             return entries
         import pandas as pd
@@ -898,7 +930,6 @@ class PrivacyLedger:
         Every user is protected: replacing the data of one user changes the probability of any
         outcome of all releases by a factor of at most 1.65 (epsilon 0.50).
         """
-        records = self._chain.read()
         history = self._refresh()
         rule, totals = (history.rule, {unit: history.combined(unit) for unit in history.units()})
         return LedgerReport(
@@ -910,8 +941,30 @@ class PrivacyLedger:
             neighbouring=self.neighbouring,
             rule=rule.name,
             units={unit: (rule.spent(total), rule.left(total)) for unit, total in totals.items()},
-            entries=_charges(records),
+            entries=self.entries(),
         )
+
+    def backup(self, path: str | os.PathLike) -> None:
+        """Copy the ledger to a new file, also while other processes charge it.
+
+        A copy of the file by other means may lack the newest charges, which can be in a second
+        file beside it. Keep a newer receipt: after the copy was put in the place of the ledger,
+        `open` tells by it whether charges are missing.
+
+        Parameters
+        ----------
+        path : str or Path
+            The copy. It must not exist.
+
+        Raises
+        ------
+        FileExistsError
+            If there is a file.
+        LedgerError
+            If the ledger cannot be read, or the copy cannot be written.
+        """
+        self.verify()
+        self._chain.copy(Path(path).absolute())
 
     def receipt(self) -> Receipt:
         """Return the receipt of the last charge, by any process.
@@ -1065,9 +1118,10 @@ def _temporary_file() -> Path:
 
 
 def _check_settings(
-    epsilon: Any, delta: Any, neighbouring: Any, allow_seeded: Any, slack: Any
+    epsilon: Any, delta: Any, units: Any, neighbouring: Any, allow_seeded: Any, slack: Any
 ) -> dict[str, Any]:
     """Return the settings that a new ledger is created with, in the form of its record."""
+    epsilon = math.inf if epsilon is None else epsilon
     # Not by conversion: float('1') and float(True) would be budgets.
     if not real_number(epsilon) > 0:
         raise ValueError(f"epsilon of a budget must be a number above 0, got {epsilon!r}.")
@@ -1076,9 +1130,13 @@ def _check_settings(
     if slack is not None and not 0 <= real_number(slack) <= delta:
         raise ValueError(f"slack must be None or from 0 to delta={delta}, got {slack!r}.")
     check_flag("allow_seeded", allow_seeded)
+    units = None if units is None else [units] if isinstance(units, str) else sorted(set(units))
+    for unit in units or ():
+        check_choice("units", unit, UNITS)
     return {
         "epsilon": json_number(epsilon),
         "delta": float(delta),
+        "units": units,
         "neighbouring": neighbouring,
         "allow_seeded": bool(allow_seeded),
         "slack": None if slack is None else float(slack),
@@ -1138,5 +1196,5 @@ def _units(history: History, unit: str | None) -> list[str]:
     return [unit]
 
 
-def _charges(records: Iterable[Record]) -> list[Entry]:
-    return [entry for record in records if (entry := entry_of(record)) is not None]
+def _charges(records: Iterable[Record], pending: Container[int] = ()) -> list[Entry]:
+    return [entry for record in records if (entry := entry_of(record, pending)) is not None]

@@ -12,7 +12,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
@@ -118,20 +118,27 @@ class Chain:
             CREATE TRIGGER records_are_not_deleted BEFORE DELETE ON records
                 BEGIN SELECT RAISE(ABORT, 'a ledger is only ever appended to'); END;
         """
+        # Of several creators the first one wins.
+        with contextlib.suppress(FileExistsError), self._new_file(self.path) as file:
+            file.executescript(schema)
+            file.executemany("INSERT INTO records VALUES (?, ?, ?)", self.after(ORIGIN, [body]))
+            file.commit()
+
+    @contextlib.contextmanager
+    def _new_file(self, path: Path) -> Iterator[sqlite3.Connection]:
+        """Give a new database, which has its name when the block ends, unless there is a file."""
         # A file that appears is complete: a process that is killed leaves a draft at most.
-        draft = self.path.with_name(f".{self.path.name}.{os.urandom(8).hex()}")
+        draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
         try:
             with (
                 one_at_a_time,
-                _explaining_errors(self.path),
+                _explaining_errors(path),
                 contextlib.closing(_connect_to_new(draft)) as file,
             ):
-                file.executescript(schema)
-                file.executemany("INSERT INTO records VALUES (?, ?, ?)", self.after(ORIGIN, [body]))
-                file.commit()
-            # A link fails where there is a file: of several creators the first one wins.
-            with _explaining_errors(self.path), contextlib.suppress(FileExistsError):
-                os.link(draft, self.path)
+                yield file
+            # A link fails where there is a file.
+            with _explaining_errors(path):
+                os.link(draft, path)
         finally:
             with contextlib.suppress(OSError):
                 draft.unlink()
@@ -142,11 +149,13 @@ class Chain:
             return self._follow(file, after)
 
     @contextlib.contextmanager
-    def appending(self, after: Record) -> Iterator[tuple[list[Record], list[Record]]]:
+    def appending(
+        self, after: Record, pending: bool = False, done: int | None = None
+    ) -> Iterator[tuple[list[Record], list[Record]]]:
         """Keep all other writers out; give what is new after a record, and a list to append.
 
         The records in that list are on disk when the block ends. If anything raises before, none
-        is.
+        is. If `pending`, they are of releases that are not made yet; that of the record `done` is.
         """
         # A process that is forked in here must not write through its parent's connection.
         process, deadline = os.getpid(), time.monotonic() + _PATIENCE
@@ -162,9 +171,28 @@ class Chain:
             records: list[Record] = []
             yield self._follow(file, after), records
             file.executemany("INSERT INTO records VALUES (?, ?, ?)", records)
+            if pending:
+                # Beside the chain, as no price depends on it. Earlier versions made no such table.
+                file.execute("CREATE TABLE IF NOT EXISTS pending (number INTEGER PRIMARY KEY)")
+                numbers = [(record.number,) for record in records]
+                file.executemany("INSERT INTO pending VALUES (?)", numbers)
+            if done is not None:
+                file.execute("DELETE FROM pending WHERE number = ?", (done,))
             if os.getpid() != process:
                 raise LedgerError("a process that forks while it charges has charged nothing.")
             file.execute("COMMIT")
+
+    def pending(self) -> set[int]:
+        """Return the numbers of charges whose releases were not made."""
+        with self._open() as file:
+            if not file.execute("SELECT 1 FROM sqlite_master WHERE name = 'pending'").fetchone():
+                return set()
+            return {number for (number,) in file.execute("SELECT number FROM pending")}
+
+    def copy(self, path: Path) -> None:
+        """Write all that is committed to a new file, also while others write, or raise."""
+        with self._new_file(path) as copy, self._open() as file:
+            file.backup(copy)
 
     def after(self, previous: Record, bodies: Iterable[Any]) -> list[Record]:
         """Return the records of bodies, or of their texts, each of which follows the one before."""
@@ -285,6 +313,8 @@ def _explaining_errors(path: Path) -> Iterator[None]:
         raise LedgerError(
             f"cannot use the ledger at {path}: {said} ({error}). Nothing was charged."
         ) from error
+    except FileExistsError:
+        raise
     except OSError as error:
         raise LedgerError(
             f"cannot use the ledger at {path}: {error.strerror}. Nothing was charged."
@@ -321,11 +351,13 @@ class Entry:
         Digest of the record and of all before it.
     token : str or None
         The name of the release, under which it is charged once.
+    released : bool
+        False for a release of an estimator that is not made yet, or was interrupted.
 
     Examples
     --------
     >>> from skdpot.privacy import PrivacyLedger, PureDpEvent
-    >>> ledger = PrivacyLedger()
+    >>> ledger = PrivacyLedger(1.0)
     >>> receipt = ledger.charge(PureDpEvent(0.5), unit="record", label="a mean")
     >>> (entry,) = ledger.entries()
     >>> entry.label, entry.event, entry.pair
@@ -344,6 +376,7 @@ class Entry:
     part: str | None
     digest: str
     token: str | None = None
+    released: bool = True
 
     @property
     def pair(self) -> Pair | None:
@@ -382,7 +415,7 @@ def content_of(body: dict[str, Any]) -> tuple:
     return tuple(body[name] for name in ("unit", "event", "seeded", "partition", "part"))
 
 
-def entry_of(record: Record) -> Entry | None:
+def entry_of(record: Record, pending: Container[int] = ()) -> Entry | None:
     """Return the charge in a record, None if the record is something else."""
     body = json.loads(record.body)
     if body.pop("kind") != "charge":
@@ -392,7 +425,8 @@ def entry_of(record: Record) -> Entry | None:
     recorded = body.pop("pair")
     body["event"], pair = charged(body["event"], recorded and tuple(recorded))
     epsilon, delta = pair or (math.nan, math.nan)
-    return Entry(number=record.number, digest=record.digest, epsilon=epsilon, delta=delta, **body)
+    facts = {"epsilon": epsilon, "delta": delta, "released": record.number not in pending}
+    return Entry(number=record.number, digest=record.digest, **facts, **body)
 
 
 def json_number(number: float) -> Any:

@@ -478,7 +478,7 @@ def test_a_ledger_that_refuses_stops_a_fit_before_a_record_is_encoded(monkeypatc
 
 
 def test_a_fit_is_charged_before_its_first_release_and_every_fit_anew(monkeypatch):
-    ledger = PrivacyLedger(delta=0.5, neighbouring="add_remove", allow_seeded=True)
+    ledger = PrivacyLedger(None, delta=0.5, neighbouring="add_remove", allow_seeded=True)
     spent = []
 
     def fit():

@@ -757,7 +757,7 @@ PRICES = {
     "plan": lambda event: plan_epsilon(event, 1e-6, neighbouring="add_remove"),
     "failure": failure_delta,
     "mixture": lambda event: MixtureFilter(1.0, 0.5, 0.5).price(event, "add_remove", (0.0, 0.0)),
-    "charge": lambda event: PrivacyLedger().charge(event, unit="record", label="x"),
+    "charge": lambda event: PrivacyLedger(None).charge(event, unit="record", label="x"),
 }
 
 
