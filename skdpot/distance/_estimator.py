@@ -683,7 +683,7 @@ def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options) -> float:
     """
     if options.get("schema") is not None:
         schema = tables.read_schema(options["schema"])
-        X, Y = (tables.values_in(table, schema) for table in (X, Y))
+        X, Y = (_declared_values(table, schema) for table in (X, Y))
     else:
         first, names = BaseEstimator(), getattr(Y, "columns", None)
         read = partial(
@@ -704,3 +704,13 @@ def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options) -> float:
     labels = np.repeat([0, 1], [len(X), len(Y)])
     estimator = PrivateSinkhornDistance(epsilon, delta, groups=[0, 1], **options)
     return estimator.fit(np.vstack([X, Y]), labels).distance_
+
+
+def _declared_values(X: Any, schema: tables.TableSchema) -> np.ndarray:
+    """Return the declared columns of a private table, in order, as an array of objects."""
+    tables.read_columns(X, schema, private=True)
+    table = tables.Table(X)
+    declared = [column.name for column in schema.declared]
+    names = declared if table.container == "array" else table.names
+    columns = [table.column(names.index(name)) for name in declared]
+    return tables.as_array(list(map(tables.objects, columns)))

@@ -114,25 +114,6 @@ def _refuse(problems: list[str]) -> None:
         raise ValueError("; ".join(problems) + ".")
 
 
-def values_in(X: Any, schema: TableSchema) -> np.ndarray:
-    """Return the declared columns of a private table, in order, as an array of objects.
-
-    Raises as `read_columns` does, and no value raises.
-
-    Examples
-    --------
-    >>> from skdpot.tables import read_schema, values_in
-    >>> values_in([[30, "F"], [40, "M"]], read_schema({"age": range(17, 91), "sex": ["F", "M"]}))
-    array([[30, 'F'],
-           [40, 'M']], dtype=object)
-    """
-    read_columns(X, schema, private=True)
-    table = _frames.Table(X)
-    declared = [column.name for column in schema.declared]
-    names = declared if table.container == "array" else table.names
-    return _frames.as_array([objects(table.column(names.index(name))) for name in declared])
-
-
 def checked_names(table: _frames.Table) -> list:
     """Return the names of a table's columns, or raise if they are invalid."""
     # Other names may be private values, for example of a transposed table.
