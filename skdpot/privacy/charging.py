@@ -421,7 +421,11 @@ def _check_privacy_ledger(ledger: PrivacyLedger, plan: "ReleasePlan") -> None:
         remedy = f"Use a PrivacyLedger(epsilon, delta, neighbouring={plan.neighbouring!r})"
         if "neighbouring" in plan.parameters:
             remedy += f", or set neighbouring={ledger.neighbouring!r} here"
-        public = "" if plan.neighbouring == "add_remove" else ", which does not hide how many records there are"
+        public = (
+            ""
+            if plan.neighbouring == "add_remove"
+            else ", which does not hide how many records there are"
+        )
         raise ValueError(
             f"{plan.label}: this release is private under neighbouring={plan.neighbouring!r}"
             f"{public}; the ledger is for {ledger.neighbouring!r}. {remedy}. A second ledger for "

@@ -17,10 +17,11 @@ from typing import Any
 
 from skdpot.privacy import events as ev
 from skdpot.privacy.accounting import RELATIONS, convert_event, plan_epsilon
-from skdpot.privacy.checks import check_choice, check_flag, check_probability, real_number
+from skdpot.privacy.checks import check_choice, check_flag, check_probability
 from skdpot.privacy.filters import Pair, stated_epsilon_delta
 from skdpot.privacy.records import (
     FORMAT,
+    UNITS,
     BudgetExceededError,
     Chain,
     Entry,
@@ -29,14 +30,13 @@ from skdpot.privacy.records import (
     LedgerTamperedError,
     Record,
     charge_body,
+    check_settings,
     content_of,
     entry_of,
-    json_number,
     one_at_a_time,
 )
 from skdpot.privacy.report import LedgerReport
 
-UNITS = ("record", "user", "edge", "node")
 _Place = tuple[str | None, str | None]
 _WHOLE: _Place = (None, None)
 
@@ -175,7 +175,7 @@ class PrivacyLedger:
         slack: float | None = None,
         key: bytes | None = None,
     ) -> None:
-        settings = _check_settings(epsilon, delta, units, neighbouring, allow_seeded, slack)
+        settings = check_settings(epsilon, delta, units, neighbouring, allow_seeded, slack)
         self._place(None if path is None else Path(path).absolute(), key)
         # Another process may create the file at the same time.
         if not self.path.exists():
@@ -1115,32 +1115,6 @@ def _temporary_file() -> Path:
     # Processes of multiprocessing skip functions that are registered with atexit.
     util.Finalize(None, shutil.rmtree, (folder, True), exitpriority=0)
     return Path(folder) / "ledger.sqlite"
-
-
-def _check_settings(
-    epsilon: Any, delta: Any, units: Any, neighbouring: Any, allow_seeded: Any, slack: Any
-) -> dict[str, Any]:
-    """Return the settings that a new ledger is created with, in the form of its record."""
-    epsilon = math.inf if epsilon is None else epsilon
-    # Not by conversion: float('1') and float(True) would be budgets.
-    if not real_number(epsilon) > 0:
-        raise ValueError(f"epsilon of a budget must be a number above 0, got {epsilon!r}.")
-    check_probability("delta", delta)
-    check_choice("neighbouring", neighbouring, RELATIONS)
-    if slack is not None and not 0 <= real_number(slack) <= delta:
-        raise ValueError(f"slack must be None or from 0 to delta={delta}, got {slack!r}.")
-    check_flag("allow_seeded", allow_seeded)
-    units = None if units is None else [units] if isinstance(units, str) else sorted(set(units))
-    for unit in units or ():
-        check_choice("units", unit, UNITS)
-    return {
-        "epsilon": json_number(epsilon),
-        "delta": float(delta),
-        "units": units,
-        "neighbouring": neighbouring,
-        "allow_seeded": bool(allow_seeded),
-        "slack": None if slack is None else float(slack),
-    }
 
 
 def _check_text(name: str, value: Any, longest: float = math.inf) -> None:

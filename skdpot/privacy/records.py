@@ -19,6 +19,8 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from skdpot.privacy.accounting import RELATIONS
+from skdpot.privacy.checks import check_choice, check_flag, check_probability, real_number
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.filters import MixtureFilter, Pair, PairFilter, Total, charged
 
@@ -309,9 +311,11 @@ def _explaining_errors(path: Path) -> Iterator[None]:
             "locked": f"another process has kept it locked for {_PATIENCE:.0f} s; find out why",
             "no such table": "the file is not a ledger, or is damaged; give another path",
         }
-        said = next((do for words, do in advice.items() if words in str(error)), str(error))
+        # SQLite quotes damaged statements, in several lines.
+        told = " ".join(str(error).split())
+        said = next((do for words, do in advice.items() if words in told), told)
         raise LedgerError(
-            f"cannot use the ledger at {path}: {said} ({error}). Nothing was charged."
+            f"cannot use the ledger at {path}: {said} ({told}). Nothing was charged."
         ) from error
     except FileExistsError:
         raise
@@ -323,6 +327,7 @@ def _explaining_errors(path: Path) -> Iterator[None]:
 
 # Version of the format of records.
 FORMAT = 1
+UNITS = ("record", "user", "edge", "node")
 
 
 @dataclass(frozen=True)
@@ -418,15 +423,41 @@ def content_of(body: dict[str, Any]) -> tuple:
 def entry_of(record: Record, pending: Container[int] = ()) -> Entry | None:
     """Return the charge in a record, None if the record is something else."""
     body = json.loads(record.body)
-    if body.pop("kind") != "charge":
+    if body["kind"] != "charge":
         return None
-    # It only makes the receipts of equal charges differ.
-    body.pop("nonce", None)
-    recorded = body.pop("pair")
-    body["event"], pair = charged(body["event"], recorded and tuple(recorded))
+    event, pair = charged(body["event"], body["pair"] and tuple(body["pair"]))
     epsilon, delta = pair or (math.nan, math.nan)
-    facts = {"epsilon": epsilon, "delta": delta, "released": record.number not in pending}
-    return Entry(number=record.number, digest=record.digest, **facts, **body)
+    known = {name: body.get(name) for name in Entry.__match_args__}
+    known |= {"number": record.number, "digest": record.digest, "event": event}
+    return Entry(**known | {
+        "epsilon": epsilon, "delta": delta, "released": record.number not in pending,
+    })  # fmt: skip
+
+
+def check_settings(
+    epsilon: Any, delta: Any, units: Any, neighbouring: Any, allow_seeded: Any, slack: Any
+) -> dict[str, Any]:
+    """Return the settings that a new ledger is created with, in the form of its record."""
+    epsilon = math.inf if epsilon is None else epsilon
+    # Not by conversion: float('1') and float(True) would be budgets.
+    if not real_number(epsilon) > 0:
+        raise ValueError(f"epsilon of a budget must be a number above 0, got {epsilon!r}.")
+    check_probability("delta", delta)
+    check_choice("neighbouring", neighbouring, RELATIONS)
+    if slack is not None and not 0 <= real_number(slack) <= delta:
+        raise ValueError(f"slack must be None or from 0 to delta={delta}, got {slack!r}.")
+    check_flag("allow_seeded", allow_seeded)
+    units = None if units is None else [units] if isinstance(units, str) else sorted(set(units))
+    for unit in units or ():
+        check_choice("units", unit, UNITS)
+    return {
+        "epsilon": json_number(epsilon),
+        "delta": float(delta),
+        "units": units,
+        "neighbouring": neighbouring,
+        "allow_seeded": bool(allow_seeded),
+        "slack": None if slack is None else float(slack),
+    }
 
 
 def json_number(number: float) -> Any:
@@ -480,6 +511,8 @@ class History:
     def _set(self, settings: dict[str, Any]) -> None:
         self.settings = settings
         epsilon, delta, slack = float(settings["epsilon"]), settings["delta"], settings["slack"]
+        others = (settings["neighbouring"], settings["allow_seeded"], slack)
+        check_settings(epsilon, delta, settings.get("units"), *others)
         by_pairs = PairFilter(epsilon, delta)
         most = delta if slack is None else slack
         tight = MixtureFilter(epsilon, delta, most) if most > 0 else by_pairs
@@ -530,7 +563,8 @@ class History:
                     self.anchors = (*self.anchors, body)
                 case _:
                     raise ValueError("no such kind of record")
-        except (KeyError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError,
+                ValueError) as error:  # fmt: skip
             raise LedgerTamperedError(
                 f"record {record.number} is not one that a ledger writes ({error})."
             ) from error
@@ -540,6 +574,10 @@ class History:
         place = body["unit"], body["partition"], body["part"]
         if place[1] is not None and not self.has_part(place[1], place[2]):
             raise ValueError("no such part")
+        datetime.fromisoformat(body["time"])
+        is_flag = isinstance(body["seeded"], bool)
+        if not (is_flag and body["unit"] in UNITS and body["label"].isprintable()):
+            raise ValueError("no such unit, label or seed")
         recorded = body["pair"] and tuple(body["pair"])
         event, pair = charged(body["event"], recorded)
         # Version 0.1.0 recorded some with too small a delta.
