@@ -496,7 +496,7 @@ class ReleasePlan:
     >>> from skdpot.privacy.noise import make_source
     >>> ledger = PrivacyLedger(1.0)
     >>> plan = ReleasePlan(None, PureDpEvent(0.75), make_source(), "a sample", None)
-    >>> plan.charge_to(ledger)
+    >>> receipt = plan.charge_to(ledger)
     >>> ledger.remaining()
     (0.25, 0.0)
     """

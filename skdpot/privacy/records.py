@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -574,7 +574,7 @@ class History:
         place = body["unit"], body["partition"], body["part"]
         if place[1] is not None and not self.has_part(place[1], place[2]):
             raise ValueError("no such part")
-        datetime.fromisoformat(body["time"])
+        date.fromisoformat(body["time"][:10])
         is_flag = isinstance(body["seeded"], bool)
         if not (is_flag and body["unit"] in UNITS and body["label"].isprintable()):
             raise ValueError("no such unit, label or seed")

@@ -7,7 +7,7 @@ import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import date
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from html import escape
 from pathlib import Path
@@ -398,7 +398,7 @@ def day(time: str) -> str:
     >>> day("2031-03-05T12:00:00+00:00")
     '5 March 2031'
     """
-    when = datetime.fromisoformat(time)
+    when = date.fromisoformat(time[:10])
     # Not by strftime, which speaks the language of the machine.
     months = (
         "January", "February", "March", "April", "May", "June", "July", "August", "September",
