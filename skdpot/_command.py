@@ -117,9 +117,8 @@ def _warm(options: argparse.Namespace) -> None:
     worth, bounds = rng.random((6, 4)), {"target_bounds": (0, 5), "source_bounds": (0, 5)}
     with compiled_at_once():
         for solver in ("exact", "entropic"):
-            projector = transport.Projector(
-                rng.random((n_points, n_points)), base, 1.0, solver=solver
-            )
+            square = rng.random((n_points, n_points))
+            projector = transport.Projector(square, base, 1.0, solver=solver)
             projector.project(transport.normalise_rows(weights))
         transport.clip_to_polytope(transport.kl_projection(weights, base, 1.0), base, 1.0)
         transport.exact_transport(cost, masses, equal)
@@ -177,9 +176,7 @@ def _synthesize(options: argparse.Namespace) -> None:
     # Shown before the table is read, and whatever is in it.
     print(f"{preview}\nErrors are those of {guessed} (--records).", flush=True)
     if preview.refusal is not None:
-        raise ValueError(
-            f"{preview.refusal} If the table has more than {guessed}, say so: --records."
-        )
+        raise ValueError(f"{preview.refusal} If the table has more than {guessed}: --records.")
     if options.preview:
         return
     table, groups = _read_table(options, declared)

@@ -697,9 +697,7 @@ def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options) -> float:
                 "columns in the same order."
             )
         if X.shape[1] != Y.shape[1]:
-            raise ValueError(
-                f"X has {X.shape[1]} features, and Y has {Y.shape[1]}; they must agree."
-            )
+            raise ValueError(f"X has {X.shape[1]} features, Y has {Y.shape[1]}; they must agree.")
     # Sizes of samples are public here, as are labels by default.
     labels = np.repeat([0, 1], [len(X), len(Y)])
     estimator = PrivateSinkhornDistance(epsilon, delta, groups=[0, 1], **options)

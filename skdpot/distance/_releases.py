@@ -11,6 +11,7 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from scipy.spatial import cKDTree
 
+from skdpot import transport
 from skdpot._base import progress_bar
 from skdpot._sklearn_compat import one_blas_thread
 from skdpot.distance._costs import CostFunction
@@ -20,19 +21,6 @@ from skdpot.privacy.sensitivity import (
     pairwise_sensitivities,
 )
 from skdpot.releases import NoisyRelease, VectorRelease
-from skdpot.transport import (
-    Costs,
-    FunctionCosts,
-    MatrixCosts,
-    PointCosts,
-    TransportResult,
-    certifiable_gap,
-    entropic_transport,
-    exact_transport,
-    monotone_transport,
-    nearest_distribution,
-    smallest_tolerance,
-)
 
 if TYPE_CHECKING:
     from skdpot.distance._estimator import LabelledGroups
@@ -144,11 +132,11 @@ class CostSettings:
         # An error that is raised after the charge would depend on private records; so the worst
         # case of all data is checked before.
         if self.reg > 0:
-            smallest = smallest_tolerance(*largest, self.cost_range, self.reg)
+            smallest = transport.smallest_tolerance(*largest, self.cost_range, self.reg)
             advice = "Raise reg" if self.reg < self.cost_range else "Lower reg"
             advice += ", or use fewer records"
         else:
-            smallest = certifiable_gap(*largest, 0.0, self.cost_range)
+            smallest = transport.certifiable_gap(*largest, 0.0, self.cost_range)
             advice = "Use reg > 0 or fewer records"
             # The solver needs about four matrices, each of at most this many entries (1 GiB).
             if not self.cost.monotone and largest[0] * largest[1] > 1 << 27:
@@ -166,26 +154,28 @@ class CostSettings:
         """Return the transport cost for costs from 0, at most `tol` below the exact one."""
         # On a line, sorting takes no memory for pairs of records, and no solver's tolerance.
         if self.reg == 0 and self.cost.monotone:
-            return monotone_transport(x[:, 0], y[:, 0], cost=self.cost.between)
+            return transport.monotone_transport(x[:, 0], y[:, 0], cost=self.cost.between)
         a, b = np.full(len(x), 1 / len(x)), np.full(len(y), 1 / len(y))
         if self.reg == 0:
-            return exact_transport(self._from_zero(x, y), a, b).cost
-        return entropic_transport(self._costs(x, y), a, b, self.reg, tol, n_threads=n_threads).cost
+            return transport.exact_transport(self._from_zero(x, y), a, b).cost
+        return transport.entropic_transport(
+            self._costs(x, y), a, b, self.reg, tol, n_threads=n_threads
+        ).cost
 
     def _from_zero(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         # Solvers take costs from 0; `offset` adds the constant to results.
         return self.cost(x, y) - self.cost.range[0]
 
-    def _costs(self, x: np.ndarray, y: np.ndarray) -> Costs:
+    def _costs(self, x: np.ndarray, y: np.ndarray) -> transport.Costs:
         """Return the costs between samples, in the representation that suits their size."""
         # Up to 8 features, a cost is computed faster than it is read from memory.
         if self.cost.kind is not None and x.shape[1] <= 8:
             squared = self.cost.kind == "sqeuclidean"
-            return PointCosts(x, y, squared=squared, high=self.cost.range[1])
+            return transport.PointCosts(x, y, squared=squared, high=self.cost.range[1])
         # A matrix of at most 256 MiB.
         if len(x) * len(y) <= 1 << 25:
-            return MatrixCosts(self._from_zero(x, y))
-        return FunctionCosts(x, y, self._from_zero, 0.0, self.cost_range)
+            return transport.MatrixCosts(self._from_zero(x, y))
+        return transport.FunctionCosts(x, y, self._from_zero, 0.0, self.cost_range)
 
 
 def pairwise_costs(
@@ -204,18 +194,16 @@ def pairwise_costs(
         tasks += [((g, g), min(tolerances)) for g in range(len(samples))]
     # Few pairs would leave threads idle, which a single cost can use.
     n_threads = max(1, effective_n_jobs(settings.n_jobs) // len(tasks))
-    calls = [
-        (settings.transport_cost, samples[g], samples[h], tol, n_threads) for (g, h), tol in tasks
-    ]
+    cost = settings.transport_cost
+    calls = [(cost, samples[g], samples[h], tol, n_threads) for (g, h), tol in tasks]
     costs = dict(zip([pair for pair, _ in tasks], settings.map(calls), strict=True))
     return debiased(costs, pairs)
 
 
 def debiased(costs: dict[tuple[int, int], float], pairs: list[tuple[int, int]]) -> np.ndarray:
     """Return the costs of pairs, minus the mean of their costs to themselves if these are given."""
-    return np.array(
-        [costs[g, h] - (costs.get((g, g), 0.0) + costs.get((h, h), 0.0)) / 2 for g, h in pairs]
-    )
+    own = [(costs.get((g, g), 0.0) + costs.get((h, h), 0.0)) / 2 for g, h in pairs]
+    return np.array([costs[pair] - half for pair, half in zip(pairs, own, strict=True)])
 
 
 class CostsRelease(NoisyRelease):
@@ -396,7 +384,10 @@ class GridRelease(NoisyRelease):
         # Any function of noisy counts is as private as they are. The nearest distribution has zeros
         # where hardly anything was counted.
         histograms = np.array(
-            [nearest_distribution(row / size) for row, size in zip(noisy, totals, strict=True)]
+            [
+                transport.nearest_distribution(row / size)
+                for row, size in zip(noisy, totals, strict=True)
+            ]
         )
         return released_on_grid(self.settings, self.support, histograms)
 
@@ -409,9 +400,8 @@ def released_on_grid(
     cost = settings.cost(support, support) - low
     pairs = list(combinations(range(len(histograms)), 2))
     self_pairs = [(g, g) for g in range(len(histograms))] if settings.divergence != "ot" else []
-    tasks = [
-        (_transport, cost, histograms[g], histograms[h], settings) for g, h in pairs + self_pairs
-    ]
+    every = pairs + self_pairs
+    tasks = [(_transport, cost, histograms[g], histograms[h], settings) for g, h in every]
     found = dict(zip(pairs + self_pairs, settings.map(tasks), strict=True))
     values = {pair: result.cost for pair, result in found.items()}
     costs = settings.offset + debiased(values, pairs)
@@ -433,10 +423,10 @@ def released_on_grid(
 
 def _transport(
     cost: np.ndarray, a: np.ndarray, b: np.ndarray, settings: CostSettings
-) -> TransportResult:
+) -> transport.TransportResult:
     if settings.reg == 0:
-        return exact_transport(cost, a, b)
+        return transport.exact_transport(cost, a, b)
     cost_range, reg = settings.cost_range, settings.reg
     # To a billionth of the range, if that can be certified.
-    tol = max(1e-9 * cost_range, smallest_tolerance(len(a), len(b), cost_range, reg))
-    return entropic_transport(cost, a, b, reg, tol)
+    tol = max(1e-9 * cost_range, transport.smallest_tolerance(len(a), len(b), cost_range, reg))
+    return transport.entropic_transport(cost, a, b, reg, tol)

@@ -426,9 +426,7 @@ class ReleasedTable:
         if not computed:
             return {}
         frame = self.rules.complete(self._frame(plain))
-        return {
-            column.name: _records.computed_values(column, frame[column.name]) for column in computed
-        }
+        return {one.name: _records.computed_values(one, frame[one.name]) for one in computed}
 
     def _labels(self, plain: Sequence[np.ndarray]) -> Any:
         """Return the target of rows, where it is no column of tables."""

@@ -495,9 +495,7 @@ class PoseEncoder(Encoder):
         assert space.image_shape is not None
         height, width, channels = self._shape = space.image_shape
         if channels != 1:
-            raise ValueError(
-                f'encoder="pose" is for images of one channel, got {channels}: use "dct".'
-            )
+            raise ValueError(f'encoder="pose" is for one channel, got {channels}: use "dct".')
         # Moments of this many pixels, times the square of the longer side, are integers below
         # 2**53.
         largest = 2**36

@@ -124,9 +124,7 @@ def _restored(
     return generator
 
 
-def _restored_table(
-    content: dict[str, Any], container: Any
-) -> tuple[ReleasedTable, dict[str, Any]]:
+def _restored_table(content: dict, container: Any) -> tuple[ReleasedTable, dict[str, Any]]:
     """Return the sketch of a table, and the parameters that it stands for, or raise."""
     table = content["fitted"]
     space = table.space
@@ -144,9 +142,7 @@ def _restored_table(
     return replace(table, space=replace(space, container=container)), parameters
 
 
-def _restored_records(
-    content: dict[str, Any], network: Any
-) -> tuple[FittedRecords, dict[str, Any]]:
+def _restored_records(content: dict, network: Any) -> tuple[FittedRecords, dict[str, Any]]:
     """Return a sketch or a network of records, and the parameters that it stands for, or raise."""
     fitted, classes = content["fitted"], content["fitted"].space.classes
     space = record_space(content["n_features"], fitted.space.box, classes, fitted.space.image_shape)

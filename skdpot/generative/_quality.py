@@ -256,9 +256,8 @@ def quality_of(fitted: ReleasedTable | FittedRecords, guarantee: Any) -> Quality
         counted = "records" if fitted.space.user is None else "people"
         return QualityReport(fitted.n_records, stated, columns, pairs, counted=counted)
     classes, sketch = _sketched_classes(fitted), fitted.sketch
-    return QualityReport(
-        sketch.n_records, stated, [], [], classes=classes, encoder=sketch.encoder.name
-    )
+    of_classes = {"classes": classes, "encoder": sketch.encoder.name}
+    return QualityReport(sketch.n_records, stated, [], [], **of_classes)
 
 
 def _count_fits(table: ReleasedTable) -> tuple[list[Fit], list[Fit]]:
@@ -294,9 +293,8 @@ def _count_fits(table: ReleasedTable) -> tuple[list[Fit], list[Fit]]:
         noise = noise_of_pairs * math.sqrt(n_classes)
         associations = _associations(in_all, expected_in_all, noise, n_records)
         pair = (names[a], names[b])
-        fits.append(
-            _fit_of(pair, pair_counts, expected, noise_of_pairs, n_records, n_tables, associations)
-        )
+        about = (noise_of_pairs, n_records, n_tables, associations)
+        fits.append(_fit_of(pair, pair_counts, expected, *about))
     return _worst_first(columns), _worst_first(fits)
 
 

@@ -589,9 +589,8 @@ def release_marginals(
         for code, size in zip(codes, n_cells, strict=True)
     ]
     noisy, class_noise = release("values", exact)
-    possible = [
-        _counts.possible_cells(schema, j, start) for j, start in zip(features, starts, strict=True)
-    ]
+    places = zip(features, starts, strict=True)
+    possible = [_counts.possible_cells(schema, j, start) for j, start in places]
     counts = [c.reshape(-1, n_classes) * cell for c, cell in zip(noisy, possible, strict=True)]
     noise_of_sums = [np.sqrt(cell.sum(axis=1)) * class_noise for cell in possible]
     deviations = [class_noise]

@@ -16,25 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from skdpot.privacy import events as ev
+from skdpot.privacy import records as rec
 from skdpot.privacy.accounting import RELATIONS, convert_event, plan_epsilon
 from skdpot.privacy.checks import check_choice, check_flag, check_probability
 from skdpot.privacy.filters import Pair, stated_epsilon_delta
-from skdpot.privacy.records import (
-    FORMAT,
-    UNITS,
-    BudgetExceededError,
-    Chain,
-    Entry,
-    History,
-    LedgerError,
-    LedgerTamperedError,
-    Record,
-    charge_body,
-    check_settings,
-    content_of,
-    entry_of,
-    one_at_a_time,
-)
 from skdpot.privacy.report import LedgerReport
 
 _Place = tuple[str | None, str | None]
@@ -175,12 +160,12 @@ class PrivacyLedger:
         slack: float | None = None,
         key: bytes | None = None,
     ) -> None:
-        settings = check_settings(epsilon, delta, units, neighbouring, allow_seeded, slack)
+        settings = rec.check_settings(epsilon, delta, units, neighbouring, allow_seeded, slack)
         self._place(None if path is None else Path(path).absolute(), key)
         # Another process may create the file at the same time.
         if not self.path.exists():
             identity = os.urandom(16).hex()
-            body = {"kind": "ledger", "format": FORMAT, "identity": identity, **settings}
+            body = {"kind": "ledger", "format": rec.FORMAT, "identity": identity, **settings}
             self._chain.create(body)
         self._read_all(None)
         found = {name: self._known[0].settings.get(name) for name in settings}
@@ -252,14 +237,14 @@ class PrivacyLedger:
             raise ValueError("key must be None or bytes, and not empty.")
         self._temporary = path is None
         self.path = _temporary_file() if path is None else path
-        self._chain = Chain(self.path, key)
+        self._chain = rec.Chain(self.path, key)
         self._part: _Place = _WHOLE
         self._labels: tuple[str, ...] = ()
 
     def _read_all(self, after: Receipt | Iterable[Receipt] | None) -> None:
         records = self._chain.read()
         # A list of one, which parts and labelled views share: what one of them reads, all know.
-        self._known = [History().after(records)]
+        self._known = [rec.History().after(records)]
         self.identity: str = self._known[0].settings["identity"]
         # Before any total is shown: those of an old copy are too small.
         self._check_receipts(after, records)
@@ -403,7 +388,7 @@ class PrivacyLedger:
             What `charge` returned. If this cannot be recorded, the charge stays listed as "charged,
             not released", and nothing is raised: the release is there.
         """
-        with contextlib.suppress(LedgerError), self._appending(done=receipt.number):
+        with contextlib.suppress(rec.LedgerError), self._appending(done=receipt.number):
             pass
 
     def charge_parts(
@@ -518,7 +503,7 @@ class PrivacyLedger:
         event = self._check_charge(event, unit, "a quote")
         before = self._refresh()
         pair = stated_epsilon_delta(event, self.neighbouring) or self._pair_for(event, unit)
-        body = charge_body(unit, "", ev.event_to_json(event), pair, False, self._part)
+        body = rec.charge_body(unit, "", ev.event_to_json(event), pair, False, self._part)
         # As a charge does, on a history that is dropped afterwards.
         after = before.after(self._chain.after(before.last, [body]))
         self._check_budget(event, pair, unit, after)
@@ -648,7 +633,7 @@ class PrivacyLedger:
         """Return the event under the ledger's relation; raise if it cannot be charged."""
         # A copy: an event that changes meanwhile must be recorded as it was priced.
         event = ev.check_event(event)
-        check_choice("unit", unit, UNITS)
+        check_choice("unit", unit, rec.UNITS)
         _check_text("label", label)
         self.check_seeded(seeded)
         relation = self._known[0].settings["neighbouring"]
@@ -698,19 +683,19 @@ class PrivacyLedger:
             for place, event in events.items():
                 key = id(event)
                 about = unit, label, texts[key], pairs[key], bool(seeded), place, tokens[place]
-                body = charge_body(*about)
+                body = rec.charge_body(*about)
                 if tokens[place] not in known.tokens:
                     bodies[place] = body
                     continue
                 # Its release was charged then. Another one under this name would be free.
                 (number, digest), content = known.tokens[tokens[place]]
                 found[place] = number, digest
-                if content != content_of(body):
+                if content != rec.content_of(body):
                     raise ValueError(
                         f"the token {tokens[place]!r} is that of record {number}, "
                         f"which is another release: {_format_content(content)}, and not "
-                        f"{_format_content(content_of(body))}. Nothing was charged. Give what is "
-                        "released now another token; or, if it is to be the release of that "
+                        f"{_format_content(rec.content_of(body))}. Nothing was charged. Give what "
+                        "is released now another token; or, if it is to be the release of that "
                         "record, repeat it with the same settings."
                     )
             # They are written together when the block ends, or none is.
@@ -723,9 +708,9 @@ class PrivacyLedger:
         return {place: Receipt(self.identity, *found[place]) for place in events}
 
     @contextlib.contextmanager
-    def _appending(self, pending: bool = False, done: int | None = None) -> Iterator[list[Record]]:
+    def _appending(self, pending: bool = False, done: Any = None) -> Iterator[list[rec.Record]]:
         """Give the list of the records to append, once all that others have recorded is known."""
-        with one_at_a_time:
+        with rec.one_at_a_time:
             with self._chain.appending(self._known[0].last, pending, done) as (news, records):
                 self._learn(news)
                 yield records
@@ -741,9 +726,7 @@ class PrivacyLedger:
             return None
         return stated_epsilon_delta(ev.PlannedDpEvent(event, delta), self.neighbouring)
 
-    def _check_budget(
-        self, event: ev.DpEvent, pair: Pair | None, unit: str, after: History
-    ) -> None:
+    def _check_budget(self, event: ev.DpEvent, pair: Any, unit: str, after: rec.History) -> None:
         """Raise unless the budget allows the history after charges; the dearest is named."""
         known, rule = self._known[0], after.rule
         # Ledgers of earlier versions declare no units: those that were charged are.
@@ -761,7 +744,7 @@ class PrivacyLedger:
         total = known.combined(unit)
         asked = pair or (math.inf, 0.0)
         spent, left = rule.spent(total), rule.left(total)
-        raise BudgetExceededError(
+        raise rec.BudgetExceededError(
             f"the budget does not allow {ev.in_words(event)}: asked for (epsilon, delta) = "
             f"{format_pair(asked)}, spent {format_pair(spent)}, left {format_pair(left)} of "
             f"{format_pair((self.epsilon, self.delta))} per {unit}, by {rule.name}; with it, "
@@ -828,9 +811,8 @@ class PrivacyLedger:
         costs = [0.0]
         for each in _units(history, unit):
             events = [entry.event for entry in entries if entry.unit == each]
-            planned = plan_epsilon(
-                ev.ComposedDpEvent(events), delta, neighbouring=self.neighbouring
-            )
+            every = ev.ComposedDpEvent(events)
+            planned = plan_epsilon(every, delta, neighbouring=self.neighbouring)
             admitted, failure = history.rule.spent(history.combined(each))
             costs.append(min(planned, admitted if failure <= delta else math.inf))
         return max(costs), float(delta)
@@ -856,10 +838,10 @@ class PrivacyLedger:
         records = self._chain.read()
         whole = self._refresh()
         unit = max(_units(whole, unit), key=lambda each: whole.rule.spent(whole.combined(each)))
-        history, spent = History(), []
+        history, spent = rec.History(), []
         for record in records:
             history = history.after([record])
-            entry = entry_of(record)
+            entry = rec.entry_of(record)
             if entry is not None and entry.unit == unit:
                 spent.append(history.rule.spent(history.combined(unit)))
         return spent
@@ -904,7 +886,7 @@ class PrivacyLedger:
         import pandas as pd
 
         rows = [{**vars(entry), "event": str(entry.event)} for entry in entries]
-        columns = [field.name for field in fields(Entry)]
+        columns = [field.name for field in fields(rec.Entry)]
         return pd.DataFrame(rows, columns=columns).set_index("number")
 
     def report(self) -> LedgerReport:
@@ -1024,11 +1006,11 @@ class PrivacyLedger:
         """
         self._refresh()
         records = self._chain.read()
-        History().after(records)
+        rec.History().after(records)
         self._check_receipts(receipt, records)
         return len(_charges(records))
 
-    def _check_receipts(self, receipt: Any, records: list[Record]) -> None:
+    def _check_receipts(self, receipt: Any, records: list[rec.Record]) -> None:
         """Raise unless all records of the file, which are given, include those with receipts."""
         if receipt is None:
             return
@@ -1040,30 +1022,30 @@ class PrivacyLedger:
                     f"{type(each)}."
                 )
             if each.ledger != self.identity:
-                raise LedgerTamperedError(
+                raise rec.LedgerTamperedError(
                     f"the receipt is of ledger {each.ledger}, not {self.identity}."
                 )
             # Records are numbered from 0: the chain was checked.
             if each.number >= len(records) or records[each.number].digest != each.digest:
-                raise LedgerTamperedError(
+                raise rec.LedgerTamperedError(
                     f"record {each.number}, for which there is a receipt, is missing from the "
                     "ledger or was rewritten: the file was cut off, or replaced."
                 )
 
-    def _refresh(self) -> History:
+    def _refresh(self) -> rec.History:
         """Read new records, and return all known facts."""
         self._learn(self._chain.read(self._known[0].last))
         return self._known[0]
 
-    def _learn(self, records: Iterable[Record]) -> None:
+    def _learn(self, records: Iterable[rec.Record]) -> None:
         """Add facts of the file, unless another thread has read further by now."""
-        with one_at_a_time:
+        with rec.one_at_a_time:
             known = self._known[0]
             news = [record for record in records if record.number > known.last.number]
             if news:
                 history = known.after(news)
                 if history.settings["identity"] != self.identity:
-                    raise LedgerTamperedError(f"the file at {self.path} holds another ledger now.")
+                    raise rec.LedgerTamperedError(f"{self.path} holds another ledger now.")
                 # One assignment, which no signal interrupts halfway.
                 self._known[0] = history
 
@@ -1104,9 +1086,9 @@ class PrivacyLedger:
 
 
 @lru_cache(maxsize=32)
-def _known_in_this_process(identity: str, key: bytes | None, settings: str) -> list[History]:
+def _known_in_this_process(identity: str, key: bytes | None, settings: str) -> list[rec.History]:
     """Return the shared history of all unpickled ledgers of a file in this process."""
-    return [History(json.loads(settings))]
+    return [rec.History(json.loads(settings))]
 
 
 def _temporary_file() -> Path:
@@ -1122,9 +1104,7 @@ def _check_text(name: str, value: Any, longest: float = math.inf) -> None:
     if not (isinstance(value, str) and value.strip() and value.isprintable()):
         raise ValueError(f"{name} must be a line of printable text, not empty, got {value!r}.")
     if len(value) > longest:
-        raise ValueError(
-            f"{name} must have at most {longest} characters, got {len(value)}: use a digest."
-        )
+        raise ValueError(f"{name} has {len(value)} characters, more than {longest}: use a digest.")
 
 
 def _check_parts(parts: Iterable[str]) -> list[str]:
@@ -1162,13 +1142,13 @@ def _format_content(content: tuple) -> str:
     return f"{ev.event_from_json(event)} per {unit}{where}{' (seeded)' if seeded else ''}"
 
 
-def _units(history: History, unit: str | None) -> list[str]:
+def _units(history: rec.History, unit: str | None) -> list[str]:
     """Return the requested unit, or all units of charges."""
     if unit is None:
-        return history.units() or [UNITS[0]]
-    check_choice("unit", unit, UNITS)
+        return history.units() or [rec.UNITS[0]]
+    check_choice("unit", unit, rec.UNITS)
     return [unit]
 
 
-def _charges(records: Iterable[Record], pending: Container[int] = ()) -> list[Entry]:
-    return [entry for record in records if (entry := entry_of(record, pending)) is not None]
+def _charges(records: Iterable[rec.Record], pending: Container[int] = ()) -> list[rec.Entry]:
+    return [entry for record in records if (entry := rec.entry_of(record, pending)) is not None]

@@ -429,9 +429,8 @@ def entry_of(record: Record, pending: Container[int] = ()) -> Entry | None:
     epsilon, delta = pair or (math.nan, math.nan)
     known = {name: body.get(name) for name in Entry.__match_args__}
     known |= {"number": record.number, "digest": record.digest, "event": event}
-    return Entry(**known | {
-        "epsilon": epsilon, "delta": delta, "released": record.number not in pending,
-    })  # fmt: skip
+    known |= {"epsilon": epsilon, "delta": delta, "released": record.number not in pending}
+    return Entry(**known)
 
 
 def check_settings(

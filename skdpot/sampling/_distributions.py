@@ -493,9 +493,8 @@ class WassersteinProjectionSampler(BaseDistributionSampler):
         base = transport.uniform_base_measure(cost, epsilon).base_measure
         # A mean of two feasible measures is feasible, as its constraints are linear.
         if choice == "balanced":
-            base = (
-                transport.optimal_base_measure(cost, epsilon, tol=self.tol).base_measure + base
-            ) / 2
+            optimal = transport.optimal_base_measure(cost, epsilon, tol=self.tol)
+            base = (optimal.base_measure + base) / 2
         return base, np.nan
 
 

@@ -146,8 +146,8 @@ def release_files(
     >>> from skdpot import PrivacyLedger, WassersteinProjectionSampler, release_files
     >>> folder = Path(tempfile.mkdtemp())
     >>> sources = [folder / f"visits-{k}.npy" for k in range(3)]
-    >>> for source in sources:
-    ...     np.save(source, np.array([[8, 1, 1, 0, 0], [0, 0, 1, 4, 5]]))
+    >>> for k, source in enumerate(sources):
+    ...     np.save(source, np.array([[8, 1, k, 0, 0], [0, 0, 1, 4, 5]]))
     >>> targets = [folder / f"samples-{k}.npy" for k in range(3)]
     >>> ledger = PrivacyLedger(epsilon=2.0, path=folder / "ledger")
     >>> sampler = WassersteinProjectionSampler(epsilon=2.0).fit(np.ones((1, 5)))
@@ -196,9 +196,8 @@ def release_files(
             chosen = _told(quiet, with_names=read is not None)
             tasks = [_task(keys, facts, number) for number in range(len(files))]
             # Workers report in any order, and a task may have run twice.
-            found = dict(
-                run(partial(_work, type(sampler), chosen, **settings), tasks, "files checked")
-            )
+            work = partial(_work, type(sampler), chosen, **settings)
+            found = dict(run(work, tasks, "files checked"))
             tokens, n_users, digests = zip(*map(found.get, range(len(files))), strict=True)
             _warn_of_copies(names, digests)
             claim = {"facts": facts, "sampler": chosen, "names": names}
@@ -388,14 +387,13 @@ def _told(sampler: Any, with_names: bool) -> str:
     names = getattr(sampler, "feature_names_in_", None) if with_names else None
     # What was computed may have other last digits in another fit.
     fitted = {name: getattr(sampler, f"{name}_", None) for name in sampler.get_params(deep=False)}
-    kept = ("order", "solver", "tol", "output")
+    kept = ("order", "solver", "tol", "output", "n_jobs")
     parameters = {name: getattr(sampler, name) for name in kept if name in fitted}
     parameters |= {name: value for name, value in fitted.items() if value is not None}
     told = {
         "parameters": parameters | {"epsilon": sampler._fitted.draws.epsilon},
         "n_features": sampler.n_features_in_,
         "names": names,
-        "threshold": getattr(sampler, "threshold_", None),
     }
     return json.dumps(told, sort_keys=True, default=lambda array: array.tolist())
 
@@ -403,7 +401,8 @@ def _told(sampler: Any, with_names: bool) -> str:
 def _warn_of_copies(names: list[str], digests: Iterable[str]) -> None:
     """Warn of files with equal users, who may be the same people."""
     first: dict[str, str] = {}
-    pairs = [(name, first.setdefault(digest, name)) for name, digest in zip(names, digests)]
+    earlier = [first.setdefault(digest, name) for name, digest in zip(names, digests, strict=True)]
+    pairs = zip(names, earlier, strict=True)
     if copies := [f"{name} of {other}" for name, other in pairs if name != other]:
         warn_user(
             f"some files are exact copies: {', '.join(copies)}. If they hold the same users, these "
@@ -425,7 +424,9 @@ def _work(
         users = estimator._read_users(read(task.source))
         # The key depends on all that samples depend on. What is digested here is what is drawn,
         # whatever happens to the file meanwhile.
-        facts = (hashlib.sha256(sampler.encode()).digest(), n_samples.to_bytes(8, "big"))
+        # The threshold of directions follows from the parameters, up to its last digits.
+        text = f"{sampler} {getattr(estimator, 'threshold_', None)!r}"
+        facts = (hashlib.sha256(text.encode()).digest(), n_samples.to_bytes(8, "big"))
         digest = _digest_of_users(users)
         key = derive_key(task.key, *facts, digest)
         # The ledger shows tokens; they tell nothing about the key or the users.
@@ -455,12 +456,6 @@ def _loaded(kind: Any, text: str) -> Any:
     sampler = kind(**told["parameters"]).fit(np.ones((1, told["n_features"])))
     if told["names"] is not None:
         sampler.feature_names_in_ = np.array(told["names"], dtype=object)
-    # The threshold of directions follows from the parameters, up to its last digits.
-    if getattr(sampler, "threshold_", None) != told["threshold"]:
-        raise RuntimeError(
-            "the sampler of the first call cannot be made again here: go on with the versions of "
-            "libraries, and the machine, of the first call."
-        )
     return sampler
 
 

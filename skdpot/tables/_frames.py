@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
 CONTAINERS = ("array", "pandas", "polars", "pyarrow")
 # Texts of files that stand for a missing value, unless they are declared labels.
-_MISSING = frozenset(
-    ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", "NaT")
-)
+_MISSING = frozenset(["", *"NA N/A n/a #N/A <NA> NaN nan NULL null None NaT".split()])
 
 
 class Table:
@@ -435,9 +433,7 @@ def read_table_file(
         # pandas.read_csv would guess types from values, and fill short lines in silence.
         header, *rows = _csv_rows(path, sep, encoding) or [[]]
         if any(len(row) != len(header) for row in rows):
-            raise ValueError(
-                f"the file has lines with more or fewer fields than its {len(header)} names."
-            )
+            raise ValueError(f"lines of the file have more or fewer fields than {len(header)}.")
         frame = pandas.DataFrame(rows, columns=header, dtype=object)
     declared = {str(column.name).strip(): column for column in columns}
     number = partial(number_in_file, decimal=decimal, missing=_MISSING.union(na))

@@ -484,9 +484,7 @@ def _kinds_of_named(table: _frames.Table, categorical_features: Any) -> dict[int
                 "categorical_features, as a dict, must have 'ordinal' or 'nominal' for each "
                 f"column, got {categorical_features!r}."
             )
-        return {
-            position_of(name, names, parameter): kind for name, kind in categorical_features.items()
-        }
+        return {position_of(one, names, parameter): of for one, of in categorical_features.items()}
     # An array of objects keeps positions as integers beside names.
     listed = np.asarray(categorical_features, dtype=object).tolist()
     if len(listed) == len(names) and all(isinstance(item, bool | np.bool_) for item in listed):

@@ -189,9 +189,7 @@ class TableSchema:
 
     def presented(self, plain: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return values of `plain_values` for users, as `Column.presented`."""
-        return [
-            column.presented(values) for column, values in zip(self.columns, plain, strict=True)
-        ]
+        return [column.presented(each) for column, each in zip(self.columns, plain, strict=True)]
 
     def intervals(self, name: Any, condition: Any) -> list[tuple[int, int]]:
         """Return the units of a column that a condition allows.
@@ -432,9 +430,7 @@ def _as_mapping(name: Any, declared: Any) -> Mapping:
             raise ValueError(_wrong(name, declared, why))
         return {"bounds": (declared[0], declared[-1]), "integer": True}
     if isinstance(declared, tuple):
-        words = [
-            value for value in declared if isinstance(value, str) and not _column.is_date(value)
-        ]
+        words = [one for one in declared if isinstance(one, str) and not _column.is_date(one)]
         like_dates = [word for word in words if re.match(r"\d+[-/.]\d+[-/.]\d+", word)]
         if like_dates or 0 < len(words) < len(declared):
             raise ValueError(_wrong(name, declared, f"{(like_dates or words)[0]!r} is no date"))

@@ -500,9 +500,8 @@ class Projector:
         if len(self.active) < self.n_outputs:
             projections = np.zeros((weights.shape[0], self.n_outputs))
             projections[:, self.active] = result.projections
-        return ProjectionResult(
-            projections, result.costs * self.unit, result.lower_bounds * self.unit
-        )
+        costs = (result.costs * self.unit, result.lower_bounds * self.unit)
+        return ProjectionResult(projections, *costs)
 
     def prepare(self, n_points):
         """Compile the kernels that `project` needs for users with this many points each.
@@ -558,9 +557,8 @@ class Projector:
 
     def _empty_result(self, weights):
         n_users = weights.shape[0]
-        return ProjectionResult(
-            np.empty((n_users, len(self.active))), np.empty(n_users), np.empty(n_users)
-        )
+        shapes = ((n_users, len(self.active)), n_users, n_users)
+        return ProjectionResult(*map(np.empty, shapes))
 
 
 def _csr_arrays(rows):

@@ -307,9 +307,7 @@ def _sweep_until_settled(
         for group in groups:
             group.reconsider(support)
             support = pulled_to()
-        value = sum(
-            one.weight * (one.scatter + _mean_square(one.image - support)) for one in groups
-        )
+        value = sum(g.weight * (g.scatter + _mean_square(g.image - support)) for g in groups)
         report(n_iter, support, value)
         if last - value <= tol * value + smallest_decrease:
             return support, n_iter, True
@@ -335,9 +333,7 @@ def _moment_distance(one: _FreeGroup, other: _FreeGroup) -> float:
     The nuclear norm of S^(1/2) T^(1/2) is that of R Q' for any S = R'R and T = Q'Q: these have as
     few rows as possible.
     """
-    roots = [
-        np.linalg.qr(np.sqrt(group.masses)[:, None] * group.points).R for group in (one, other)
-    ]
+    roots = [np.linalg.qr(np.sqrt(g.masses)[:, None] * g.points).R for g in (one, other)]
     # Of R'R the trace is the sum of squares of R, and no product has to be formed.
     traces = sum(np.square(root).sum() for root in roots)
     return float(traces - 2 * np.linalg.norm(roots[0] @ roots[1].T, "nuc"))

@@ -488,9 +488,8 @@ def _solved_on_integers(
         quantum = (price + 1) * (n_rows + n_columns + 4) / LARGEST_COST
         # Costs are those above the least one, as all rows have to send all their masses.
         costs = np.concatenate([1.0 - slopes[edges], 1.0 + price * dummies])
-        quanta = sparse.coo_array(
-            (np.rint(costs / quantum), where), shape=(n_rows + 1, n_columns + 1)
-        )
+        shape = (n_rows + 1, n_columns + 1)
+        quanta = sparse.coo_array((np.rint(costs / quantum), where), shape=shape)
         # Of complete networks POT takes the dense matrix, which is faster.
         if quanta.nnz == (n_rows + 1) * (n_columns + 1):
             flow, prices = cheapest_flow(quanta.toarray(), *masses)
