@@ -525,9 +525,7 @@ class PoseEncoder(Encoder):
         coefficients = self._transform.coefficients(upright)
         return np.column_stack([coefficients.reshape(len(units), -1), poses * self._weights])
 
-    def decode(
-        self, codes: np.ndarray, places: tuple[np.ndarray, np.ndarray] | None = None
-    ) -> np.ndarray:
+    def decode(self, codes: np.ndarray, places: tuple | None = None) -> np.ndarray:
         """Return the records of codes, within [-1, 1].
 
         Parameters

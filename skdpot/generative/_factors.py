@@ -399,9 +399,7 @@ def explained_by_pairs(
     return np.concatenate(found)
 
 
-def parity_codes(
-    columns: Any, codes: Mapping[int, np.ndarray], halves: Sequence[np.ndarray]
-) -> np.ndarray:
+def parity_codes(columns: Any, codes: Mapping[int, np.ndarray], halves: Sequence) -> np.ndarray:
     """Return the class of each row, doubled, plus whether the parity of these columns is odd."""
     odd = np.bitwise_xor.reduce([halves[j][codes[j]] for j in columns])
     return 2 * codes[_CLASS] + odd

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from numbers import Integral
@@ -233,7 +233,11 @@ def release_files(
 def _check_same_call(keys: "KeyFile", facts: dict[str, Any]) -> None:
     """Raise if the key is of a call with other arguments."""
     # The noise follows from these facts; with others, the same key would draw two data sets.
-    earlier = keys.claim["facts"]
+    # A source may have moved: its users are known by their token.
+    facts, earlier = (
+        each | {"files": [target for _, target in each["files"]]}
+        for each in (facts, keys.claim["facts"])
+    )
     # Nothing is drawn any more without a key.
     names = [name for name in facts if name not in ("format", "version") or not keys.is_erased]
     differing = [name for name in names if facts[name] != earlier.get(name)]
@@ -398,15 +402,13 @@ def _told(sampler: Any, with_names: bool) -> str:
     return json.dumps(told, sort_keys=True, default=lambda array: array.tolist())
 
 
-def _warn_of_copies(names: list[str], digests: Iterable[str]) -> None:
+def _warn_of_copies(names: list[str], digests: Sequence[str]) -> None:
     """Warn of files with equal users, who may be the same people."""
-    first: dict[str, str] = {}
-    earlier = [first.setdefault(digest, name) for name, digest in zip(names, digests, strict=True)]
-    pairs = zip(names, earlier, strict=True)
-    if copies := [f"{name} of {other}" for name, other in pairs if name != other]:
+    copies = [name for k, name in enumerate(names) if digests[k] in digests[:k]]
+    if copies:
         warn_user(
-            f"some files are exact copies: {', '.join(copies)}. If they hold the same users, these "
-            "are released more than once, and charged once: leave the copies out."
+            f"{', '.join(copies)}: exact copies of other files of this call. If they hold the same "
+            "users, these are released more than once, and charged once: leave the copies out."
         )
 
 

@@ -494,9 +494,7 @@ def _kinds_of_named(table: _frames.Table, categorical_features: Any) -> dict[int
     return {j: ORDINAL if is_one else NOMINAL for j, is_one in zip(positions, ordered, strict=True)}
 
 
-def _kinds_of_declared(
-    table: _frames.Table, kinds: dict[int, str], declared: Any
-) -> dict[int, str]:
+def _kinds_of_declared(table: _frames.Table, kinds: dict, declared: Any) -> dict[int, str]:
     """Return the kinds that types declare, regardless of single values.
 
     Types are used if no record can change them. A column of numbers and one word has the type
@@ -556,9 +554,7 @@ def position_of(column: Any, names: list[Any], parameter: str) -> int:
 # ------
 
 
-def person_codes(
-    groups: Any, n_rows: int, *, leave_out: bool = False
-) -> tuple[np.ndarray, list[Any]]:
+def person_codes(groups: Any, n_rows: int, *, leave_out: bool = False) -> tuple[np.ndarray, list]:
     """Return the number of each row's person, and the people, or raise without a quote.
 
     With `leave_out`, the number is -1 where a value names no single person: a missing value, a list
