@@ -696,8 +696,9 @@ def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options) -> float:
                 f"Y has the columns {list(names)}, and X has {given.tolist()}: give both the same "
                 "columns in the same order."
             )
-        if X.shape[1] != Y.shape[1]:
-            raise ValueError(f"X has {X.shape[1]} features, Y has {Y.shape[1]}; they must agree.")
+        n, m = X.shape[1], Y.shape[1]
+        if n != m:
+            raise ValueError(f"X has {n} features, and Y has {m}; they must agree.")
     # Sizes of samples are public here, as are labels by default.
     labels = np.repeat([0, 1], [len(X), len(Y)])
     estimator = PrivateSinkhornDistance(epsilon, delta, groups=[0, 1], **options)

@@ -11,7 +11,6 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from scipy.spatial import cKDTree
 
-from skdpot import transport
 from skdpot._base import progress_bar
 from skdpot._sklearn_compat import one_blas_thread
 from skdpot.distance._costs import CostFunction
@@ -21,6 +20,19 @@ from skdpot.privacy.sensitivity import (
     pairwise_sensitivities,
 )
 from skdpot.releases import NoisyRelease, VectorRelease
+from skdpot.transport import (
+    Costs,
+    FunctionCosts,
+    MatrixCosts,
+    PointCosts,
+    TransportResult,
+    certifiable_gap,
+    entropic_transport,
+    exact_transport,
+    monotone_transport,
+    nearest_distribution,
+    smallest_tolerance,
+)
 
 if TYPE_CHECKING:
     from skdpot.distance._estimator import LabelledGroups
@@ -132,11 +144,11 @@ class CostSettings:
         # An error that is raised after the charge would depend on private records; so the worst
         # case of all data is checked before.
         if self.reg > 0:
-            smallest = transport.smallest_tolerance(*largest, self.cost_range, self.reg)
+            smallest = smallest_tolerance(*largest, self.cost_range, self.reg)
             advice = "Raise reg" if self.reg < self.cost_range else "Lower reg"
             advice += ", or use fewer records"
         else:
-            smallest = transport.certifiable_gap(*largest, 0.0, self.cost_range)
+            smallest = certifiable_gap(*largest, 0.0, self.cost_range)
             advice = "Use reg > 0 or fewer records"
             # The solver needs about four matrices, each of at most this many entries (1 GiB).
             if not self.cost.monotone and largest[0] * largest[1] > 1 << 27:
@@ -154,28 +166,26 @@ class CostSettings:
         """Return the transport cost for costs from 0, at most `tol` below the exact one."""
         # On a line, sorting takes no memory for pairs of records, and no solver's tolerance.
         if self.reg == 0 and self.cost.monotone:
-            return transport.monotone_transport(x[:, 0], y[:, 0], cost=self.cost.between)
+            return monotone_transport(x[:, 0], y[:, 0], cost=self.cost.between)
         a, b = np.full(len(x), 1 / len(x)), np.full(len(y), 1 / len(y))
         if self.reg == 0:
-            return transport.exact_transport(self._from_zero(x, y), a, b).cost
-        return transport.entropic_transport(
-            self._costs(x, y), a, b, self.reg, tol, n_threads=n_threads
-        ).cost
+            return exact_transport(self._from_zero(x, y), a, b).cost
+        return entropic_transport(self._costs(x, y), a, b, self.reg, tol, n_threads=n_threads).cost
 
     def _from_zero(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         # Solvers take costs from 0; `offset` adds the constant to results.
         return self.cost(x, y) - self.cost.range[0]
 
-    def _costs(self, x: np.ndarray, y: np.ndarray) -> transport.Costs:
+    def _costs(self, x: np.ndarray, y: np.ndarray) -> Costs:
         """Return the costs between samples, in the representation that suits their size."""
         # Up to 8 features, a cost is computed faster than it is read from memory.
         if self.cost.kind is not None and x.shape[1] <= 8:
             squared = self.cost.kind == "sqeuclidean"
-            return transport.PointCosts(x, y, squared=squared, high=self.cost.range[1])
+            return PointCosts(x, y, squared=squared, high=self.cost.range[1])
         # A matrix of at most 256 MiB.
         if len(x) * len(y) <= 1 << 25:
-            return transport.MatrixCosts(self._from_zero(x, y))
-        return transport.FunctionCosts(x, y, self._from_zero, 0.0, self.cost_range)
+            return MatrixCosts(self._from_zero(x, y))
+        return FunctionCosts(x, y, self._from_zero, 0.0, self.cost_range)
 
 
 def pairwise_costs(
@@ -279,9 +289,7 @@ class CostsRelease(NoisyRelease):
         )
 
 
-def make_grid(
-    low: np.ndarray, high: np.ndarray, groups: "LabelledGroups", epsilon: float
-) -> np.ndarray:
+def make_grid(low: np.ndarray, high: np.ndarray, groups: Any, epsilon: float) -> np.ndarray:
     """Return the points of a public grid: the middles of cells of equal width, in a box.
 
     It has as many cells as the n records and epsilon allow: rounding to cells of width 1/g moves a
@@ -384,10 +392,7 @@ class GridRelease(NoisyRelease):
         # Any function of noisy counts is as private as they are. The nearest distribution has zeros
         # where hardly anything was counted.
         histograms = np.array(
-            [
-                transport.nearest_distribution(row / size)
-                for row, size in zip(noisy, totals, strict=True)
-            ]
+            [nearest_distribution(row / size) for row, size in zip(noisy, totals, strict=True)]
         )
         return released_on_grid(self.settings, self.support, histograms)
 
@@ -423,10 +428,10 @@ def released_on_grid(
 
 def _transport(
     cost: np.ndarray, a: np.ndarray, b: np.ndarray, settings: CostSettings
-) -> transport.TransportResult:
+) -> TransportResult:
     if settings.reg == 0:
-        return transport.exact_transport(cost, a, b)
+        return exact_transport(cost, a, b)
     cost_range, reg = settings.cost_range, settings.reg
     # To a billionth of the range, if that can be certified.
-    tol = max(1e-9 * cost_range, transport.smallest_tolerance(len(a), len(b), cost_range, reg))
-    return transport.entropic_transport(cost, a, b, reg, tol)
+    tol = max(1e-9 * cost_range, smallest_tolerance(len(a), len(b), cost_range, reg))
+    return entropic_transport(cost, a, b, reg, tol)

@@ -19,9 +19,7 @@ from skdpot.privacy.checks import check_count, to_display
 from skdpot.tables import NOMINAL, NUMERIC, TableSchema, write_table
 
 
-def draw_entries(
-    weights: np.ndarray, rows: np.ndarray, rng: Any, *, evenly: bool = False
-) -> np.ndarray:
+def draw_entries(weights: np.ndarray, rows: Any, rng: Any, *, evenly: bool = False) -> np.ndarray:
     """Return an entry for each record, with a probability proportional to those of its row.
 
     Parameters

@@ -493,9 +493,9 @@ class PoseEncoder(Encoder):
 
     def _prepare(self, space: RecordSpace, ample: bool) -> None:
         assert space.image_shape is not None
-        height, width, channels = self._shape = space.image_shape
-        if channels != 1:
-            raise ValueError(f'encoder="pose" is for one channel, got {channels}: use "dct".')
+        height, width, n = self._shape = space.image_shape
+        if n != 1:
+            raise ValueError(f'encoder="pose" is for images of one channel, got {n}: use "dct".')
         # Moments of this many pixels, times the square of the longer side, are integers below
         # 2**53.
         largest = 2**36

@@ -33,9 +33,7 @@ _LEAST_SHARE, _LEAST_VARIANCE = 1e-9, 1e-12
 _TINY = 1e-300
 
 
-def expected_variances(
-    seen: np.ndarray, deviation: float, frequencies: np.ndarray | None
-) -> np.ndarray:
+def expected_variances(seen: np.ndarray, deviation: float, frequencies: Any) -> np.ndarray:
     """Return a guess of variances that are mostly noise.
 
     Parameters

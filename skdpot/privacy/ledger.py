@@ -20,6 +20,7 @@ from skdpot.privacy import records as rec
 from skdpot.privacy.accounting import RELATIONS, convert_event, plan_epsilon
 from skdpot.privacy.checks import check_choice, check_flag, check_probability
 from skdpot.privacy.filters import Pair, stated_epsilon_delta
+from skdpot.privacy.records import FORMAT
 from skdpot.privacy.report import LedgerReport
 
 _Place = tuple[str | None, str | None]
@@ -165,7 +166,7 @@ class PrivacyLedger:
         # Another process may create the file at the same time.
         if not self.path.exists():
             identity = os.urandom(16).hex()
-            body = {"kind": "ledger", "format": rec.FORMAT, "identity": identity, **settings}
+            body = {"kind": "ledger", "format": FORMAT, "identity": identity, **settings}
             self._chain.create(body)
         self._read_all(None)
         found = {name: self._known[0].settings.get(name) for name in settings}

@@ -496,7 +496,9 @@ class Column:
             # Integers in (17.2, 20.9) are 18 to 20: rounding would add 17 and 21.
             low, high = math.ceil(low), math.floor(high)
         if low > high:
-            raise ValueError(f"column {self.name!r} is not declared to hold any of {condition!r}.")
+            raise ValueError(
+                f"column {self.name!r} is not declared to hold values in {condition!r}."
+            )
         units = self.units(np.array([low, high], dtype=np.float64)).tolist()
         return units[0], units[1] + 1
 

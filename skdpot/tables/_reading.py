@@ -427,9 +427,7 @@ def find_columns(
     return columns
 
 
-def _labelled(
-    column: Column, table: _frames.Table, labels: Any, missing: str, private: bool
-) -> Column:
+def _labelled(column: Column, table: Any, labels: Any, missing: str, private: bool) -> Column:
     """Return a categorical column with its labels: declared ones, or those found in X."""
     # Types of data frames that list no categories depend on the data.
     dtype = table.dtype(column.position)

@@ -325,9 +325,7 @@ def write_table(
     return make_table(container, names, columns, [dtype for _, dtype in pairs])
 
 
-def _typed_values(
-    container: str, column: _column.Column, values: np.ndarray
-) -> tuple[np.ndarray, Any]:
+def _typed_values(container: str, column: Any, values: np.ndarray) -> tuple[np.ndarray, Any]:
     """Return values of `Column.presented`, and the type that they have in a frame."""
     if column.unit is not None and container == "array":
         # Dates of Python; NaT becomes None.

@@ -233,9 +233,7 @@ def images_of(plan: sparse.csr_array, points: np.ndarray) -> tuple[np.ndarray, f
 class _FreeGroup:
     """A group's points about their mean, and the images that the last coupling gave the support."""
 
-    def __init__(
-        self, points: np.ndarray, masses: np.ndarray, weight: float, n_support: int
-    ) -> None:
+    def __init__(self, points: np.ndarray, masses: np.ndarray, weight: Any, n_support: int) -> None:
         self.n_points, self.weight = len(points), weight
         equal, self.used, self.masses = with_mass(masses, n_support)
         self.mean = self.masses @ points[self.used]
