@@ -391,9 +391,7 @@ MISTAKES = {
     ],
     FairBarycenterRegressor: [
         ("the name of a column beside X",
-         lambda book: regressor(sensitive_features=None).fit(
-             PEOPLE, WAGE, sensitive_features="sex"
-         ),
+         lambda b: regressor(sensitive_features=None).fit(PEOPLE, WAGE, sensitive_features="sex"),
          r"got an object of shape \(\)", "takes the name of a column in its constructor"),
         ("no target", lambda book: regressor().fit(NUMBERS_AND_SEX, None),
          "the target y is None", r"Pass the target: fit\(X, y\)"),
@@ -424,9 +422,7 @@ MISTAKES = {
     ],
     DPSinkhornGenerator: [
         ("None among the categories of a schema",
-         lambda book: of_tables(
-             book(), schema=SCHEMA | {"city": ["Oslo", "Rome", None]}
-         ).fit(TABLE),
+         lambda b: of_tables(b(), schema=SCHEMA | {"city": ["Oslo", "Rome", None]}).fit(TABLE),
          "none of them missing", "with 'missing': True where values may be missing"),
         ("dates as a table writes them",
          lambda book: of_tables(
@@ -505,9 +501,7 @@ MISTAKES = {
              1)).fit(UTILITIES),
          "no feasible plan", "must receive at least 54 .* can give at most 3"),
         ("gaps",
-         lambda book: allocation(None, epsilon=None).fit(
-             np.where(UTILITIES > 4, np.nan, UTILITIES)
-         ),
+         lambda b: allocation(None, epsilon=None).fit(np.where(UTILITIES > 4, np.nan, UTILITIES)),
          "Input X contains NaN", r"adjacency=X.notna\(\) .* a number that is public"),
         ("text", lambda book: allocation(book()).fit(np.array([["dear", "cheap"]])),
          "X holds text", "becomes X by its method pivot"),
@@ -630,6 +624,21 @@ MISTAKES = {
         ("a quotation mark that is not closed",
          lambda book: read_table_file(written('x,note\n1,fine\n1,"open\n1,fine\n'), []),
          "cannot be read as a CSV file", "A quotation mark is not closed"),
+        ("another separator", lambda book: read_table_file(written("x;y\n1;2\n"), []),
+         "has other separators", "pass sep=';'"),
+        ("no separator", lambda book: read_table_file(written("x\n1\n"), [], sep=""),
+         "sep must be one character", "got ''"),
+        ("another encoding",
+         lambda book: read_table_file(written("x\ncaf\u00e9\n"), [], encoding="ascii"),
+         "no text in ASCII", "pass another encoding"),
+        ("no encoding", lambda book: read_table_file(written("x\n1\n"), [], encoding="utf-9"),
+         "unknown encoding", "utf-9"),
+    ],
+    PrivacyLedger: [
+        ("no budget", lambda book: PrivacyLedger(), "missing 1 required", "'epsilon'"),
+        ("a second unit", lambda book: fitted_sampler(book(units="record")).transform(VISITS),
+         "charged per user, and the ledger is per record", r"with units=\['record', 'user'\]"),
+        ("no unit", lambda book: book(units=["person"]), "units must be one of", "record, user"),
     ],
     barycenter_rounds: [
         ("no candidates",
@@ -665,9 +674,7 @@ BESIDE_ROWS = {
     "regressor, attribute": lambda book, turned: private_regressor(
         book(), sensitive_features=None
     ).fit(NUMBERS, WAGE, sensitive_features=turned(SEX)),
-    "regressor, targets": lambda book, turned: private_regressor(book()).fit(
-        NUMBERS_AND_SEX, turned(WAGE)
-    ),
+    "regressor, targets": lambda book, t: private_regressor(book()).fit(NUMBERS_AND_SEX, t(WAGE)),
     "regressor, weights": lambda book, turned: regressor().fit(
         NUMBERS_AND_SEX, WAGE, sample_weight=turned(np.ones(60))
     ),
@@ -677,18 +684,12 @@ BESIDE_ROWS = {
     "regressor, score": lambda book, turned: fitted_regressor().score(
         NUMBERS, turned(WAGE), sensitive_features=SEX
     ),
-    "classifier": lambda book, turned: classifier(GaussianNB()).fit(
-        NUMBERS_AND_SEX, turned(WAGE > 0)
-    ),
+    "classifier": lambda book, t: classifier(GaussianNB()).fit(NUMBERS_AND_SEX, t(WAGE > 0)),
     "generator, labels": lambda book, turned: of_vectors(book(), classes=["a", "b"]).fit(
         AGES, turned(GROUP)
     ),
-    "generator, people": lambda book, turned: of_tables(book()).fit(
-        TABLE, groups=turned(np.arange(60))
-    ),
-    "search, labels": lambda book, turned: search(book()).fit(
-        pd.DataFrame(RECORDS), turned(LABELS)
-    ),
+    "generator, people": lambda book, t: of_tables(book()).fit(TABLE, groups=t(np.arange(60))),
+    "search, labels": lambda book, t: search(book()).fit(pd.DataFrame(RECORDS), t(LABELS)),
     "distances of groups": lambda book, turned: metrics.ks_between_groups(
         pd.Series(WAGE), sensitive_features=turned(SEX)
     ),
@@ -712,9 +713,7 @@ NAMED = {
     ),
     "adjacency": lambda book, named: allocation(book(), adjacency=named(UTILITIES, "abcdef")),
     "input_points": lambda book, named: sampler(book(), input_points=named(PLACES, PLACE_NAMES)),
-    "base_measure": lambda book, named: sampler(
-        book(), base_measure=named([0.1, 0.2, 0.3], PLACE_NAMES)
-    ),
+    "base_measure": lambda book, n: sampler(book(), base_measure=n([0.1, 0.2, 0.3], PLACE_NAMES)),
     "base_measure of outputs": lambda book, named: sampler(
         book(), output_points=pd.DataFrame(PLACES, list("abc")),
         base_measure=named([0.1, 0.2, 0.3], "abc"),
@@ -789,7 +788,8 @@ def book():
 @pytest.mark.filterwarnings("ignore:accounting='paper':skdpot.privacy.NoGuaranteeWarning")
 @pytest.mark.parametrize("do, wrong, remedy", ROWS)
 def test_a_mistake_is_named_with_its_remedy(do, wrong, remedy, book):
-    with pytest.raises((ValueError, TypeError, AttributeError, LedgerError)) as caught:
+    kinds = (ValueError, TypeError, AttributeError, LedgerError, LookupError)
+    with pytest.raises(kinds) as caught:
         do(book)
     # With what it was raised from, as users see it.
     shown = "".join(traceback.format_exception(caught.value, limit=0))

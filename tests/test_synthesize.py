@@ -1,7 +1,10 @@
 """The command that makes synthetic tables: what it writes, says, charges and refuses."""
 
 import csv
+import gzip
+import importlib
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -93,8 +96,11 @@ def test_a_synthetic_table_is_written_and_charged_and_the_generator_kept(folder,
     assert list(loaded.sample(3)) == list(SCHEMA)
     report = (folder / "report.html").read_text()
     assert "worst first" in report and report == loaded.quality().to_html()
-    spent = PrivacyLedger.open(ledger).spent()
+    book = PrivacyLedger.open(ledger)
+    spent = book.spent()
     assert spent == pytest.approx((2, 1e-5))
+    assert "Charged: epsilon 2 and delta 1e-05" in told.out and "Left: epsilon 1 and" in told.out
+    assert json.loads(told.out.rpartition("ledger: ")[2]) == asdict(book.receipt())
     # The second one is beyond the budget, and says so in one line.
     assert run(folder, "--ledger", str(ledger), out="second.csv") == 1
     assert PrivacyLedger.open(ledger).spent() == spent
@@ -177,16 +183,71 @@ def test_dates_and_missing_values_are_written_as_they_are_read(tmp_path):
     assert found["word"].tolist() == ["a,b", None]
 
 
-def test_a_table_that_is_written_in_part_does_not_have_its_name(folder, monkeypatch):
-    def break_off(path, table):
-        path.write_text("age\n")
-        raise OSError("no room")
+@pytest.mark.parametrize("step", ["save", "sample", "write_table_file", "quality"])
+@pytest.mark.parametrize("error", [OSError("no room"), MemoryError(), KeyboardInterrupt()])
+def test_what_was_charged_is_kept_whatever_fails_afterwards(
+    step, error, folder, capsys, monkeypatch
+):
+    """A table that is written in part does not have its name."""
+    calls = []
 
-    monkeypatch.setattr("skdpot.tables.write_table_file", break_off)
-    saved = folder / "made.npz"
-    assert run(folder, "--save", str(saved)) == 3
-    assert not (folder / "made.csv").exists()
-    assert len(DPSinkhornGenerator.load(saved).sample(7)) == 7
+    def break_off(*args, **kwargs):
+        calls.append(args)
+        if step == "write_table_file":
+            args[0].write_text("age\n")
+        if step == "save" and (len(calls) > 1 or not isinstance(error, OSError)):
+            return save(*args)
+        raise error
+
+    save, home = DPSinkhornGenerator.save, DPSinkhornGenerator
+    if step == "write_table_file":
+        home = importlib.import_module("skdpot.tables")
+    monkeypatch.setattr(home, step, break_off)
+    ledger = folder / "budget.sqlite"
+    options = ["--ledger", str(ledger), "--budget", "3", "1e-4", "--report", str(folder / "r.txt")]
+    status = run(folder, *options)
+    said = capsys.readouterr()
+    assert len(PrivacyLedger.open(ledger).entries()) == 1
+    if step == "save" and not isinstance(error, OSError):
+        assert status == 0 and (folder / "made.csv.npz").exists()
+        return
+    assert status == (130 if isinstance(error, KeyboardInterrupt) else 3)
+    assert (folder / "made.csv").exists() == (step in ("save", "quality"))
+    place = said.err.partition("The release is in ")[2].partition(": ")[0]
+    assert (place == str(folder / "made.csv.npz")) == (step != "save")
+    monkeypatch.undo()
+    assert len(DPSinkhornGenerator.load(place).sample(7)) == 7
+
+
+def test_files_of_other_programs_are_read_and_compressed_ones_written(folder, capsys):
+    data, schema = folder / "other.csv.gz", folder / "other.json"
+    lines = [
+        f"{i % 5},5\t-9\tcaf\u00e9" if i % 2 else f"{i % 5},5\t1.000\tth\u00e9" for i in range(900)
+    ]
+    with gzip.open(data, "wt", encoding="latin-1") as file:
+        file.write("\n".join([" x \ty\tdrink", *lines]))
+    options = ["--sep", "\\t", "--encoding", "latin-1", "--decimal", ",", "--na", "-9"]
+    assert main(["template", str(data), "--out", str(schema)]) == 1
+    assert "no text in UTF-8" in capsys.readouterr().err
+    assert main(["template", str(data), "--out", str(schema), *options]) == 0
+    assert list(json.loads(schema.read_text())) == ["x", "y", "drink"]
+    column = {"bounds": [0, 5], "missing": True}
+    declared = {"x": [0.5, 1.5, 2.5, 3.5, 4.5], "y": column, "drink": ["caf\u00e9", "th\u00e9"]}
+    schema.write_text(json.dumps(declared))
+    reading = {"sep": "\t", "encoding": "latin-1", "decimal": ",", "na": ["-9"]}
+    read = read_table_file(data, read_schema(declared).columns, **reading)
+    assert sorted(set(read["x"])) == [0.5, 1.5, 2.5, 3.5, 4.5]
+    # The point separates thousands there: it is no number, and not 1.
+    assert read["y"].iloc[0] == "1.000" and read["y"].iloc[1:2].isna().all()
+    made = folder / "made.csv.gz"
+    arguments = ["--epsilon", "5", "--rows", "300", "--out", str(made), *options]
+    assert main(["synthesize", str(data), "--schema", str(schema), *arguments]) == 0
+    assert set(pd.read_csv(made)["drink"]) == {"caf\u00e9", "th\u00e9"}
+    frame = pd.DataFrame({" x ": [0.5], "y": [1.0], "drink": ["th\u00e9"]})
+    frame.to_parquet(folder / "other.parquet")
+    assert list(read_table_file(folder / "other.parquet", read_schema(declared).columns))[0] == "x"
+    with pytest.raises(ValueError, match="are for CSV files"):
+        read_table_file(folder / "other.parquet", [], na=["-9"])
 
 
 WRONG_FILES = {

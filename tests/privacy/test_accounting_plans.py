@@ -706,9 +706,7 @@ def delta_of_discrete(event, epsilon):
 
 def distinct(trees):
     """Return one of the trees for each combination of basic and sampled events."""
-    return list(
-        {str(sorted(Counter(map(str, leaves(tree))).items())): tree for tree in trees}.values()
-    )
+    return list({str(sorted(Counter(map(str, leaves(t))).items())): t for t in trees}.values())
 
 
 @pytest.mark.parametrize("relation", RELATIONS)

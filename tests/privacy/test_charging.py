@@ -357,7 +357,11 @@ def test_samplers_charge_users_and_their_samples_add_up(kind):
 @pytest.mark.parametrize(
     "ledger, random_state, said",
     [
-        (PrivacyLedger(1.0, neighbouring="add_remove"), None, "private under neighbouring='replace_on"),
+        (
+            PrivacyLedger(1.0, neighbouring="add_remove"),
+            None,
+            "private under neighbouring='replace_on",
+        ),
         (PrivacyLedger(None), 0, "random_state is not private"),
     ],
 )

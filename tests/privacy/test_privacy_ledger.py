@@ -214,7 +214,9 @@ class TestCharging:
         for unit, epsilon in zip(units[:3], [0.75, 1.0, 0.5], strict=True):
             ledger.charge(PureDpEvent(epsilon), unit=unit, label="x")
         assert [ledger.spent(unit=unit)[0] for unit in units] == [0.75, 1.0, 0.5, 0.0]
-        with pytest.raises(ValueError, match=r"per node, and the ledger is per edge and record and"):
+        with pytest.raises(
+            ValueError, match=r"per node, and the ledger is per edge and record and"
+        ):
             ledger.charge(PureDpEvent(0.1), unit="node", label="x")
         assert ledger.spent() == (1.0, 0.0)
         assert ledger.remaining() == (0.0, 0.0)

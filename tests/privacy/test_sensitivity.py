@@ -268,9 +268,7 @@ def worst_round(setting, in_x, measure, rng, n_starts):
 @by_setting
 def test_shift_of_the_other_potentials(reg, n, m, bound, rng):
     declared = half_step_shift(1.0, reg, n, bound)
-    found = worst_round(
-        (reg, n, m, bound), True, lambda moved: np.abs(moved[:, n:]).max(axis=1), rng, 2
-    )
+    found = worst_round((reg, n, m, bound), True, lambda e: np.abs(e[:, n:]).max(axis=1), rng, 2)
     assert found == pytest.approx(declared, rel=1e-9)
     assert found <= declared
 
@@ -288,9 +286,7 @@ def test_the_record_moves_its_own_potential_by_the_range_of_the_cost(reg, n, m, 
 def test_no_round_exceeds_its_sensitivity(reg, n, m, bound, rng):
     declared = noisy_sinkhorn_sensitivity(1.0, reg, n, m, bound)
     for in_x in (True, False):
-        found = worst_round(
-            (reg, n, m, bound), in_x, lambda moved: np.linalg.norm(moved, axis=1), rng, 1
-        )
+        found = worst_round((reg, n, m, bound), in_x, lambda e: np.linalg.norm(e, axis=1), rng, 1)
         assert found <= declared
 
 

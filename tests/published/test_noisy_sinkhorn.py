@@ -212,9 +212,7 @@ def test_noise_of_the_potentials_covers_the_grid(n, m, reg):
     assert mechanism.scale**2 >= plan.noise_variance
     assert mechanism.scale**2 <= plan.noise_variance * (1 + 1e-5)
     # The accountant's multiplier, from the terms of the proof.
-    shift = [
-        reg * np.log1p(np.expm1(3 / reg) / (1 + (size - 1) * np.exp(-6 / reg))) for size in (n, m)
-    ]
+    shift = [reg * np.log1p(np.expm1(3 / reg) / (1 + (s - 1) * np.exp(-6 / reg))) for s in (n, m)]
     grid = mechanism.granularity * np.sqrt(max(n, m))
     assert grid <= 2**-19 * np.sqrt(plan.noise_variance)
     of_x = (3 + grid) ** 2 + (np.sqrt(m) * shift[0] + grid) ** 2

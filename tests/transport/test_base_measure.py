@@ -218,9 +218,7 @@ class TestOptimalBaseMeasure:
         class Failure:
             status = 4
 
-        monkeypatch.setattr(
-            "skdpot.transport.base_measure.linprog", lambda *args, **kwargs: Failure()
-        )
+        monkeypatch.setattr("skdpot.transport.base_measure.linprog", lambda *args, **k: Failure())
         costs = planar_costs(10)
         with pytest.warns(TransportConvergenceWarning):
             result = optimal_base_measure(costs, 1.0)
