@@ -534,6 +534,10 @@ MISTAKES = {
          "has no cv_results_", "See best_params_ and best_score_"),
     ],
     PrivacyLedger: [
+        ("no budget", lambda book: PrivacyLedger(), "missing 1 required", "'epsilon'"),
+        ("a second unit", lambda book: fitted_sampler(book(units="record")).transform(VISITS),
+         "charged per user, and the ledger is per record", r"with units=\['record', 'user'\]"),
+        ("no unit", lambda book: book(units=["person"]), "units must be one of", "record, user"),
         ("a budget as text", lambda book: PrivacyLedger("3"),
          "got '3'", "must be a number above 0"),
         ("a path where nothing is", lambda book: PrivacyLedger.open("nothing/here.sqlite"),
@@ -634,12 +638,6 @@ MISTAKES = {
         ("no encoding", lambda book: read_table_file(written("x\n1\n"), [], encoding="utf-9"),
          "unknown encoding", "utf-9"),
     ],
-    PrivacyLedger: [
-        ("no budget", lambda book: PrivacyLedger(), "missing 1 required", "'epsilon'"),
-        ("a second unit", lambda book: fitted_sampler(book(units="record")).transform(VISITS),
-         "charged per user, and the ledger is per record", r"with units=\['record', 'user'\]"),
-        ("no unit", lambda book: book(units=["person"]), "units must be one of", "record, user"),
-    ],
     barycenter_rounds: [
         ("no candidates",
          lambda book: barycenter_rounds(None, 2, 1, n_features=1, method="dual"),
@@ -667,9 +665,7 @@ BESIDE_ROWS = {
     "repair, attribute": lambda book, turned: private_repair(book(), sensitive_features=None).fit(
         NUMBERS, sensitive_features=turned(SEX)
     ),
-    "repair, new rows": lambda book, turned: fitted_repair().transform(
-        NUMBERS, sensitive_features=turned(SEX)
-    ),
+    "repair, new rows": lambda b, t: fitted_repair().transform(NUMBERS, sensitive_features=t(SEX)),
     "repair, labels": lambda book, turned: repair().repair(PEOPLE, turned(HIRED)),
     "regressor, attribute": lambda book, turned: private_regressor(
         book(), sensitive_features=None

@@ -32,7 +32,7 @@ def spent(ledger):
 
 
 def seeded_ledger(*budget):
-    return PrivacyLedger(*budget, allow_seeded=True)
+    return PrivacyLedger(*budget or [None], allow_seeded=True)
 
 
 # What is held is a function of the release

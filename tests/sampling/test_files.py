@@ -457,9 +457,7 @@ def test_a_claim_that_was_cut_off_was_not_charged(setting, n_bytes):
     setting.key = setting.folder / "new.files.key"
     setting.key.write_bytes(content)
     setting.assert_finished(setting.release())
-    assert not {entry.token for entry in old.entries()} & {
-        entry.token for entry in setting.ledger.entries()
-    }
+    assert not {e.token for e in old.entries()} & {e.token for e in setting.ledger.entries()}
 
 
 def test_a_result_that_was_cut_off_is_computed_again(setting):

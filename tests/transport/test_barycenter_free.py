@@ -210,9 +210,7 @@ def test_groups_and_points_without_weight_have_no_say():
 def test_each_sweep_lowers_the_objective():
     points, weights, start = groups_of("many dimensions", np.random.default_rng(3))
     seen = []
-    result = free_support_barycenter(
-        points, weights, start, callback=lambda *arguments: seen.append(arguments)
-    )
+    result = free_support_barycenter(points, weights, start, callback=lambda *a: seen.append(a))
     n_iter, supports, objectives = zip(*seen, strict=True)
     assert n_iter == tuple(range(1, result.n_iter + 1))
     assert (np.diff(objectives) <= 0).all()
