@@ -1,7 +1,6 @@
 """Commands without tables: the demo, the kernels, ledgers, and wrong command lines."""
 
 import contextlib
-import hashlib
 import json
 import random
 import sqlite3
@@ -16,6 +15,7 @@ from skdpot.__main__ import main
 from skdpot.privacy import LedgerError, PureDpEvent, Receipt
 
 PROJECT = Path(__file__).parents[1]
+OF_TABLE = "synthesize data.csv --schema schema.json"
 
 
 def test_the_demo_shows_a_released_number_and_rows(capsys, monkeypatch):
@@ -61,36 +61,17 @@ def test_a_ledger_is_shown_copied_and_restored(ledger, tmp_path, capsys):
     assert "none.sqlite" in told("report", of=tmp_path / "none.sqlite", status=1)
 
 
-def edited(ledger, number):
-    """Return a copy of a ledger that was damaged in one of many ways."""
-    rng, path = random.Random(number), ledger.path.with_name(f"{number}.sqlite")
-    ledger.backup(path)
-    content = bytearray(path.read_bytes())
-    if number % 3 == 0:
-        content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
-    path.write_bytes(content[: rng.randrange(len(content))] if number % 3 == 1 else content)
-    if number % 3 < 2:
-        return path
-    name = rng.choice(["time", "unit", "label", "event", "pair", "seeded", "part", "kind"])
-    value = rng.choice(["null", "3", "'x'", "json('[]')", "json('{\"a\": 1}')"])
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as file:
-        file.execute("DROP TRIGGER records_are_not_changed")
-        file.execute(
-            f"UPDATE records SET body = json_set(body, '$.{name}', {value}) WHERE number = 1"
-        )
-        # The chain of digests is made anew, as anybody can without a key.
-        digest = ""
-        for number, body in file.execute("SELECT number, body FROM records").fetchall():
-            digest = hashlib.sha256(f"{digest}\n{body}".encode()).hexdigest()
-            file.execute("UPDATE records SET digest = ? WHERE number = ?", (digest, number))
-        if rng.random() < 0.1:
-            file.execute("DROP TABLE records")
-    return path
-
-
 @pytest.mark.parametrize("number", range(40))
 def test_an_edited_ledger_is_refused_in_one_sentence_at_every_entry(number, ledger, capsys):
-    path = edited(ledger, number)
+    rng, path = random.Random(number), ledger.path.with_name("edited.sqlite")
+    ledger.backup(path)
+    content = bytearray(path.read_bytes())
+    content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+    path.write_bytes(content[: rng.randrange(len(content))] if number % 2 else content)
+    if number < 2:
+        path.write_bytes(ledger.path.read_bytes())
+        with contextlib.closing(sqlite3.connect(path)) as file:
+            file.execute(f"ALTER TABLE {('records', 'pending')[number]} RENAME TO others")
     for call in (
         lambda: PrivacyLedger.open(path),
         lambda: PrivacyLedger.open(path).entries(as_frame=True),
@@ -113,10 +94,18 @@ def test_kernels_can_be_compiled_in_advance(capsys):
     assert "All kernels are compiled" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["--warm"], ["ledger"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "", "nonsense", "--warm", "ledger", f"{OF_TABLE}", f"{OF_TABLE} --rows 5 --out made.csv",
+        f"{OF_TABLE} --epsilon 0 --rows 5 --out made.csv", f"{OF_TABLE} --epsilon 1 --out made.csv",
+        f"{OF_TABLE} --epsilon 1 --rows 0 --out made.csv", f"{OF_TABLE} --epsilon 1 --preview",
+        "ledger report none.sqlite --after nothing",
+    ],
+)  # fmt: skip
 def test_a_wrong_command_line_is_explained(arguments, capsys):
     with pytest.raises(SystemExit) as ended:
-        main(arguments)
+        main(arguments.split())
     assert ended.value.code == 2
     assert "usage:" in capsys.readouterr().err
 

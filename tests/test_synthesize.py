@@ -305,24 +305,6 @@ def test_wrong_options_are_refused_before_data_are_read(
     assert (folder / "kept.csv").read_text() == "mine"
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        [],
-        ["--epsilon", "0", "--rows", "5", "--out", "made.csv"],
-        ["--epsilon", "1", "--rows", "0", "--out", "made.csv"],
-        ["--epsilon", "1", "--out", "made.csv"],
-        ["--epsilon", "1", "--preview"],
-        ["--rows", "5", "--out", "made.csv"],
-    ],
-)
-def test_a_wrong_command_line_is_explained(arguments, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["synthesize", "data.csv", "--schema", "schema.json", *arguments])
-    assert ended.value.code == 2
-    assert "usage:" in capsys.readouterr().err
-
-
 def test_a_schema_is_found_within_the_budget(folder, capsys):
     ledger = str(folder / "auto.sqlite")
     data, made = str(folder / "data.csv"), folder / "made.csv"

@@ -62,9 +62,8 @@ class Case:
         together = rng.integers(3)
         for name, kind in zip(self.names, self.kinds, strict=True):
             values = np.array(COLUMNS[kind][1], dtype=object)
-            made[name] = np.resize(
-                rng.choice(values, min(n, together + 1) if together < 2 else n), n
-            )
+            n_drawn = min(n, together + 1) if together < 2 else n
+            made[name] = np.resize(rng.choice(values, n_drawn), n)
         return pd.DataFrame(made)
 
     def fit(self, units):

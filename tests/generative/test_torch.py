@@ -418,9 +418,8 @@ def test_images_of_other_sizes_are_cut():
 
 
 def user_module(n_outputs=7):
-    return nn.Sequential(
-        nn.Linear(8, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, n_outputs)
-    )
+    last = nn.Linear(4, n_outputs)
+    return nn.Sequential(nn.Linear(8, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), last)
 
 
 def test_modules_are_copied_with_their_weights():

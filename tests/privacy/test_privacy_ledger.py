@@ -214,9 +214,7 @@ class TestCharging:
         for unit, epsilon in zip(units[:3], [0.75, 1.0, 0.5], strict=True):
             ledger.charge(PureDpEvent(epsilon), unit=unit, label="x")
         assert [ledger.spent(unit=unit)[0] for unit in units] == [0.75, 1.0, 0.5, 0.0]
-        with pytest.raises(
-            ValueError, match=r"per node, and the ledger is per edge and record and"
-        ):
+        with pytest.raises(ValueError, match=r"per node, and the ledger is per edge and record"):
             ledger.charge(PureDpEvent(0.1), unit="node", label="x")
         assert ledger.spent() == (1.0, 0.0)
         assert ledger.remaining() == (0.0, 0.0)
@@ -548,6 +546,13 @@ class TestVerification:
             {"kind": "charge", "pair": [-7.0, 0.0]},
             {"kind": "charge", "partition": "region", "part": "north"},
             {"kind": "charge", "event": '{"PureDpEvent": {"epsilon": -7.0}}'},
+            {"time": "yesterday"},
+            {"unit": "person"},
+            {"label": "two\nlines"},
+            {"seeded": []},
+            {"event": None},
+            {"pair": "x"},
+            {"partition": {}, "part": []},
             [],
         ],
     )
@@ -563,7 +568,7 @@ class TestVerification:
         connection.close()
         for call in (
             ledger.verify,
-            ledger.spent,
+            ledger.report,
             lambda: ledger.charge(PureDpEvent(0.1), **RECORD),
         ):
             with pytest.raises(LedgerTamperedError, match="not one that a ledger writes"):

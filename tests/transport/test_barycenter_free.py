@@ -184,9 +184,8 @@ def test_one_support_point_is_the_mean():
 
 
 def test_everything_at_one_place():
-    result = free_support_barycenter(
-        [np.ones((3, 2)), np.ones((4, 2))], [0.5, 0.5], np.ones((5, 2))
-    )
+    ones = [np.ones((n, 2)) for n in (3, 4, 5)]
+    result = free_support_barycenter(ones[:2], [0.5, 0.5], ones[2])
     np.testing.assert_array_equal(result.support, 1)
     assert (result.objective, result.lower_bound, result.gap) == (0, 0, 0)
     assert result.converged
