@@ -196,9 +196,8 @@ def test_what_was_charged_is_kept_whatever_fails(step, error, folder, capsys, mo
             args[0].write_text("age\n")
         raise error
 
-    monkeypatch.setattr(
-        tables if step == "write_table_file" else DPSinkhornGenerator, step, break_off
-    )
+    home = tables if step == "write_table_file" else DPSinkhornGenerator
+    monkeypatch.setattr(home, step, break_off)
     status = run(folder, "--report", str(folder / "report.txt"))
     assert status == (130 if error is KeyboardInterrupt else 3)
     assert (folder / "made.csv").exists() == (step in ("save", "quality"))

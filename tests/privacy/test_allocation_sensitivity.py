@@ -89,9 +89,8 @@ def test_no_search_finds_a_worse_case(family, unit, rng):
         if unit == "parameter":
             theirs = [np.where(np.arange(d) == 0, n, o) for o, n in zip(ours, theirs, strict=True)]
         spread, curvature = marginal_bounds(family, ranges, cap)
-        bound = message_sensitivity(
-            eta, spread, cap, d, least=least, curvature=curvature, protect=unit
-        )
+        how = {"least": least, "curvature": curvature, "protect": unit}
+        bound = message_sensitivity(eta, spread, cap, d, **how)
 
         def distance(state, ours=ours, theirs=theirs, eta=eta, least=least, cap=cap):
             sent = [

@@ -86,9 +86,7 @@ class TestCharging:
     def test_refusal_says_what_was_asked_spent_and_left_and_records_nothing(self):
         ledger = PrivacyLedger(epsilon=1.0, delta=1e-5)
         ledger.charge(ApproximateDpEvent(0.75, 1e-6), **RECORD)
-        with pytest.raises(
-            BudgetExceededError, match=r"asked for .* = \(0.5, 0\), spent"
-        ) as caught:
+        with pytest.raises(BudgetExceededError, match=r"asked for .* = \(0.5, 0\)") as caught:
             ledger.charge(PureDpEvent(0.5), **RECORD)
         assert caught.value.asked == (0.5, 0.0)
         assert caught.value.spent == (0.75, 1e-6)
@@ -603,9 +601,7 @@ class TestVerification:
         connection.executescript((Path(__file__).parent / "anchored_ledger.sql").read_text())
         connection.close()
         for opened in (lambda: PrivacyLedger.open(path), lambda: PrivacyLedger(2.0, path=path)):
-            with pytest.warns(
-                UserWarning, match="keep the newest receipt.*disk of the anchor"
-            ) as seen:
+            with pytest.warns(UserWarning, match="the newest receipt.*disk of the anchor") as seen:
                 ledger = opened()
             assert [each.filename for each in seen] == [__file__]
         assert (ledger.spent(unit="record"), ledger.spent(unit="user")) == ((0.5, 0), (0.25, 0))

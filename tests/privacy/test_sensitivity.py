@@ -197,9 +197,8 @@ def test_changes_of_pairs_are_those_of_their_samples(divergence, errors, tol):
             ]
             for kind in kinds
         ]
-        found = pairwise_sensitivities(
-            cost_range, sizes, labels=labels, divergence=divergence, tol=tol
-        )
+        how = {"labels": labels, "divergence": divergence, "tol": tol}
+        found = pairwise_sensitivities(cost_range, sizes, **how)
         np.testing.assert_allclose(found[1], expected, rtol=1e-11)
         np.testing.assert_allclose(found[0], np.max(expected, axis=0), rtol=1e-11)
         assert (found[1] >= np.array(expected)).all()

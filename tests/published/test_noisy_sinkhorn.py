@@ -125,9 +125,8 @@ def test_rounds_without_noise(n, m):
     for _ in range(3):
         phi, answer_to_phi = half_steps(cost, psi, reg, 2.0)
         psi = answer_to_phi(phi)
-    value, *potentials = run_noisy_sinkhorn(
-        cost, silent_plan(n, m, 2.0, reg, n_iter=3), make_source(0)
-    )
+    plan = silent_plan(n, m, 2.0, reg, n_iter=3)
+    value, *potentials = run_noisy_sinkhorn(cost, plan, make_source(0))
     np.testing.assert_allclose(potentials[0], phi, atol=1e-4)
     np.testing.assert_allclose(potentials[1], psi, atol=1e-4)
     assert value == pytest.approx(plan_cost(cost, phi, psi, reg, 2.0), rel=1e-3)
