@@ -164,7 +164,7 @@ class PrivacyLedger:
         settings = rec.check_settings(epsilon, delta, units, neighbouring, allow_seeded, slack)
         self._place(None if path is None else Path(path).absolute(), key)
         # Another process may create the file at the same time.
-        if not self.path.exists():
+        if not os.path.exists(self.path):
             identity = os.urandom(16).hex()
             body = {"kind": "ledger", "format": FORMAT, "identity": identity, **settings}
             self._chain.create(body)
