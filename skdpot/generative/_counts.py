@@ -462,11 +462,13 @@ def likely_counts(
     sums: Sequence[tuple[np.ndarray, np.ndarray, float]],
     group: np.ndarray,
     empty: np.ndarray,
+    missing: float | None = None,
 ) -> np.ndarray:
     """Return the nonnegative least-squares counts, given counts and sums of them.
 
     Cells that may hold only noise are expected to have the mean of such cells in their group, with
     a deviation of twice as much. Otherwise, the positive noise of many cells would add up.
+    The last cell is expected to have `missing` records instead, unless this is None.
 
     Parameters
     ----------
@@ -500,9 +502,27 @@ def likely_counts(
     estimates = _nonnegative(precision, weighted, ~empty)
     for _ in range(_PRIORS):
         expected = (np.bincount(group, np.where(hidden, estimates, 0.0)) / n_hidden)[group]
+        expected[-1] = expected[-1] if missing is None else missing
         prior = hidden / np.maximum(PRIOR_SPREAD * expected, LEAST_NOISE) ** 2
         estimates = _nonnegative(precision + np.diag(prior), weighted + prior * expected, ~empty)
     return estimates
+
+
+def mean_of_missing(
+    counts: Sequence[np.ndarray], deviations: Sequence[np.ndarray], schema: TableSchema
+) -> list[float | None]:
+    """Return the mean count of missing values that may be noise, for each column that has them.
+
+    Without it, the positive noise of many columns would add up to rows that miss something.
+    """
+    last = [
+        (count[-1], deviation[-1]) if schema.columns[j].missing else (np.nan, np.nan)
+        for j, count, deviation in zip(schema.features, counts, deviations, strict=True)
+    ]
+    seen, noise = np.transpose(last)
+    hidden = seen <= SEEN_DEVIATIONS * noise
+    mean = max(float(seen[hidden].mean()), 0.0) if hidden.any() else 0.0
+    return [None if np.isnan(number) else mean for number in seen]
 
 
 def _equations(counts, deviations, sums):

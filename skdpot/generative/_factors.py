@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.special import ndtri
 
 from skdpot.generative import _counts
@@ -26,10 +27,19 @@ _TINY = 1e-300
 _CLASS = -1
 
 
+def clear_errors(n_pairs: int) -> float:
+    """Return by how many deviations of their noise signs of so many pairs are clear of it."""
+    false_alarms = 0.05
+    return float(ndtri(1 - false_alarms / n_pairs))
+
+
 def choose_pairs(
     signs: np.ndarray, deviation: float, upper: np.ndarray, coarse: np.ndarray | float = 0.0
 ) -> list[tuple[int, int]]:
-    """Return the pairs of columns that clearly depend on each other, at most 3 for every 2 columns.
+    """Return the pairs of columns that clearly depend on each other, at most 5 for every 4 columns.
+
+    The strongest pairs that connect all columns come first: columns that are missing together, or
+    repeat each other, have more pairs than can be counted.
 
     Parameters
     ----------
@@ -55,11 +65,13 @@ def choose_pairs(
     spreads = np.sqrt(np.maximum(1 - means**2, min_spread))
     correlations = np.abs(signs - means[a] * means[b]) / (spreads[a] * spreads[b])
     # What a mixture loses, and noise of so many pairs does not explain.
-    least, min_coarse, false_alarms, most_for_each = 0.2, 0.1, 0.05, 1.5
-    clear = ndtri(1 - false_alarms / len(pairs))
+    least, min_coarse, most_for_each = 0.2, 0.1, 1.25
+    clear = clear_errors(len(pairs))
     is_strong = correlations > np.maximum(least, clear * deviation / (spreads[a] * spreads[b]))
     strengths = np.maximum(np.where(is_strong, correlations, 0.0), coarse * (coarse > min_coarse))
-    order = np.argsort(-strengths, kind="stable")
+    graph = sparse.csr_array((-strengths, (a, b)), shape=(len(upper), len(upper)))
+    in_forest = minimum_spanning_tree(graph).toarray()[a, b] < 0
+    order = np.lexsort([-strengths, ~in_forest])
     n_chosen = min(np.count_nonzero(strengths), int(most_for_each * len(upper)))
     return sorted(pairs[i] for i in order[:n_chosen].tolist())
 

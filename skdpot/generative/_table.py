@@ -19,7 +19,7 @@ from skdpot._sklearn_compat import Interval, validate_parameters
 from skdpot.generative import _counts, _records, _schema
 from skdpot.generative._counts import LEAST_NOISE, cut_cells, expected_errors, noise_of_counts
 from skdpot.generative._draws import ReleasedTable
-from skdpot.generative._factors import choose_pairs, coarse_dependence
+from skdpot.generative._factors import choose_pairs, clear_errors, coarse_dependence
 from skdpot.generative._mixture import fit_table
 from skdpot.generative._records import PrivateRecords, SketchBudget, SketchSeries, TableSpace
 from skdpot.privacy.charging import ExpectedError
@@ -453,16 +453,17 @@ def share_marginals(
     """
     n_columns, has_totals = len(schema.features), totals and schema.n_classes > 1
     has_signs = parities and n_columns > 2
-    # In wide tables noise hides the signs of pairs. Measured on fourteen public tables.
-    narrow = min(20 / n_columns, 1.0) ** 2
+    # The noise of signs grows with the number of columns, and wide tables have more for them.
+    # Measured on nineteen public tables.
+    wide = min(max(n_columns / 20 - 1, 0.0), 1.0)
     shares = {
         # Where columns are also counted in all classes together, this needs less.
         "values": 0.2 if has_totals else 0.3,
         "totals": 0.1 if has_totals else 0.0,
         **dict.fromkeys(_counts.ROUNDS, 0.02 if _counts.refined_columns(schema) else 0.0),
-        "pairs": 0.4 - 0.1 * narrow if has_signs else 0.4 * (n_columns > 1),
-        "signs": 0.06 * narrow if has_signs else 0.0,
-        "strong": 0.12 * narrow if has_signs else 0.0,
+        "pairs": 0.3 - 0.05 * wide if has_signs else 0.4 * (n_columns > 1),
+        "signs": 0.06 + 0.08 * wide if has_signs else 0.0,
+        "strong": 0.12 if has_signs else 0.0,
         "parities": 0.08 if parities and _counts.are_scanned(n_columns) else 0.0,
         "numbers of rows": 0.05 if by_person else 0.0,
     }
@@ -589,6 +590,19 @@ def release_marginals(
         for code, size in zip(codes, n_cells, strict=True)
     ]
     noisy, class_noise = release("values", exact)
+    n_pairs, strongest = math.comb(len(features), 2), 0.65
+    has_signs = parities and len(features) > 2
+    if has_signs:
+        sign_sensitivity = _counts.tables_sensitivity(n_pairs, signed=True)
+        sign_noise = releases.standard_deviation("signs", sign_sensitivity)
+        n_records = np.mean([count.sum() for count in noisy])
+        has_signs = bool(sign_noise * clear_errors(n_pairs) <= strongest * n_records)
+        # If noise hides even strong pairs, what was kept for them counts single columns again.
+        for name in ("signs", "strong") if not has_signs else ():
+            again, noise = release(name, exact)
+            weight = class_noise**2 / (class_noise**2 + noise**2)
+            noisy = [(1 - weight) * a + weight * b for a, b in zip(noisy, again, strict=True)]
+            class_noise *= math.sqrt(1 - weight)
     places = zip(features, starts, strict=True)
     possible = [_counts.possible_cells(schema, j, start) for j, start in places]
     counts = [c.reshape(-1, n_classes) * cell for c, cell in zip(noisy, possible, strict=True)]
@@ -654,14 +668,13 @@ def release_marginals(
             column.append((group, *margin))
 
     if parities and len(features) > 2:
-        # Which pairs are strong? The sign of a record is that of its half of a column.
         halves = _counts.column_halves(masses, schema)
         upper = np.array([half[code] for half, code in zip(halves, codes, strict=True)])
+    if has_signs:
+        # Which pairs are strong? The sign of a record is that of its half of a column.
         all_pairs = [np.array(list(combinations(range(len(features)), 2)))]
         exact_sums = _counts.parity_sums(upper, np.zeros_like(classes), 1, all_pairs)[:, 0]
-        sensitivity = _counts.tables_sensitivity(len(exact_sums), signed=True)
-        signs = releases.run("signs", exact_sums, sensitivity) / size
-        sign_noise = releases.standard_deviation("signs", sensitivity) / size
+        signs = releases.run("signs", exact_sums, sign_sensitivity) / size
         shares = [nearest_distribution(mass / size) for mass in masses]
         upper_shares = [half @ share for half, share in zip(halves, shares, strict=True)]
         # Groups blur categories, which have no order, and whose halves have no meaning.
@@ -673,7 +686,7 @@ def release_marginals(
         for k, (a, b) in enumerate(combinations(range(len(features)), 2)):
             if blurred[a] or blurred[b]:
                 coarse[k] = coarse_dependence(pairs[k], shares[a], shares[b], size, pair_noise)
-        strong = choose_pairs(signs, sign_noise, np.array(upper_shares), coarse)
+        strong = choose_pairs(signs, sign_noise / size, np.array(upper_shares), coarse)
         if strong:
             # They are counted again, in finer groups and in all classes together.
             strong_noise = _counts.noise_of_tables(releases, "strong", len(strong))
@@ -718,7 +731,8 @@ def release_marginals(
         }
 
     # From here on, all is computed from released and public numbers.
-    combined = map(_counts.likely_counts, sums, noise_of_sums, known, groups, tails)
+    missing = _counts.mean_of_missing(sums, noise_of_sums, schema)
+    combined = map(_counts.likely_counts, sums, noise_of_sums, known, groups, tails, missing)
     return {
         **further,
         "n_cells": np.array(n_cells),

@@ -219,6 +219,24 @@ def test_a_record_moves_signs_and_strong_pairs_by_their_sensitivity(monkeypatch)
     assert moves_of_a_record()["strong"] > 1.9
 
 
+def test_where_noise_hides_signs_columns_are_counted_again():
+    units, errors = units_with_a_strong_pair(10), []
+    exact = np.concatenate(
+        [
+            np.bincount(2 * units[:, j] + units[:, 3], minlength=2 * n)
+            for j, n in enumerate((8, 8, 2))
+        ]
+    )
+    for seed in range(40):
+        found = release_of(units, 20.0, seed)
+        assert "strong_pairs" not in found
+        errors.append((found["counts"].ravel() - exact) / found["deviations"][0])
+    assert kstest(np.concatenate(errors), "norm").pvalue > 1e-4
+    shares = share_marginals(SCHEMA, parities=True)
+    share = sum(shares[name] for name in ("values", "signs", "strong")) / sum(shares.values())
+    assert found["deviations"][0] == pytest.approx(20 * np.sqrt(3 / share))
+
+
 def test_the_noise_of_strong_pairs_is_as_declared():
     units, errors = units_with_a_strong_pair(20_000), []
     for seed in range(10):

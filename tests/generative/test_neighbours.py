@@ -12,9 +12,7 @@ import pytest
 
 from skdpot import DPSinkhornGenerator
 from skdpot.generative import TableSketch
-from skdpot.generative._table import share_marginals
 from skdpot.privacy import allow_useless_releases
-from skdpot.tables import read_schema
 from tests.oracles.sketch import moved_by, squared_mu, transcript_of
 
 # What is declared of a column, and values that it may have.
@@ -100,7 +98,7 @@ def test_neighbours_differ_in_releases_by_what_is_declared_and_in_nothing_else(
 def test_a_replaced_record_can_use_up_all_that_is_declared_for_tables():
     """It leaves one cell of each table for another, and turns every parity of three columns.
 
-    Then the signs of pairs stay as they are.
+    Noise hides the signs of pairs of so few records: columns are counted again instead.
     """
     schema = {name: ["no", "yes"] for name in "abc"}
     generator = DPSinkhornGenerator(3.0, 1e-5, schema=schema, neighbouring="replace_one")
@@ -110,6 +108,4 @@ def test_a_replaced_record_can_use_up_all_that_is_declared_for_tables():
     there.loc[0] = "yes"
     first = transcript_of(lambda: generator.fit(here))
     other = transcript_of(lambda: generator.fit(there), given=first)
-    shares = share_marginals(read_schema(schema), parities=True)
-    turned = 1 - shares["signs"] / sum(shares.values())
-    assert squared_mu(first, other) * generator.noise_multiplier_**2 == pytest.approx(turned)
+    assert squared_mu(first, other) * generator.noise_multiplier_**2 == pytest.approx(1)
