@@ -256,9 +256,7 @@ def _part(options: argparse.Namespace) -> None:
     agreement = Agreement.load(options.agreement)
     # Before the ledger is created: a mistyped name shall leave no file.
     if options.owner not in agreement.owners:
-        raise ValueError(
-            f"{options.owner!r} is no owner; those of the agreement are {list(agreement.owners)}."
-        )
+        raise ValueError(f"{options.owner!r} is no owner; they are {list(agreement.owners)}.")
     frame = read_table_file(options.data, (), **_reading(options))
     # Types are found value by value: one value must not change the type of a column.
     frame = frame.map(partial(number_in_file, decimal=options.decimal, missing=options.na))

@@ -102,9 +102,7 @@ class LabelledGroups:
         ]
 
 
-def make_groups(
-    X: np.ndarray, y: Any, *, groups: Any, labels: str, min_group_size: Any
-) -> LabelledGroups:
+def make_groups(X: Any, y: Any, *, groups: Any, labels: str, min_group_size: Any) -> LabelledGroups:
     """Return the groups that y names; raise if something public is wrong.
 
     With private labels errors depend on the shape of y only.

@@ -397,9 +397,7 @@ class GridRelease(NoisyRelease):
         return released_on_grid(self.settings, self.support, histograms)
 
 
-def released_on_grid(
-    settings: CostSettings, support: np.ndarray, histograms: np.ndarray
-) -> Released:
+def released_on_grid(settings: Any, support: np.ndarray, histograms: np.ndarray) -> Released:
     """Return the costs between histograms on one grid, and the plan between two of them."""
     low, _ = settings.cost.range
     cost = settings.cost(support, support) - low

@@ -227,9 +227,7 @@ def _known() -> dict[str, Any]:
     return {known.__name__: known for known in (*kinds, *named_encoders().values())}
 
 
-def write_generator(
-    path: str | os.PathLike[str], header: dict[str, Any], arrays: Mapping[str, Any]
-) -> None:
+def write_generator(path: str | os.PathLike[str], header: dict[str, Any], arrays: Mapping) -> None:
     """Write or replace a file atomically: a reader sees either the old file or the new one.
 
     The same content makes the same bytes: the file holds no time, and no name of a machine.

@@ -514,9 +514,7 @@ class Mixture:
     factors: np.ndarray
     unit: np.ndarray
 
-    def draw(
-        self, labels: np.ndarray, rng: Any, *, single: bool = False
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def draw(self, labels: Any, rng: Any, *, single: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Return codes of these classes, perhaps in single precision, and the cluster of each."""
         clusters = np.empty(len(labels), dtype=np.intp)
         shape = len(labels), self.means.shape[2]

@@ -1023,9 +1023,7 @@ class PrivacyLedger:
                     f"{type(each)}."
                 )
             if each.ledger != self.identity:
-                raise rec.LedgerTamperedError(
-                    f"the receipt is of ledger {each.ledger}, not {self.identity}."
-                )
+                raise rec.LedgerTamperedError(f"the receipt is of ledger {each.ledger}, not this.")
             # Records are numbered from 0: the chain was checked.
             if each.number >= len(records) or records[each.number].digest != each.digest:
                 raise rec.LedgerTamperedError(

@@ -298,7 +298,9 @@ def _explaining_errors(path: Path) -> Iterator[None]:
     """Turn the errors of SQLite and the system into errors about the ledger."""
     try:
         yield
-    except sqlite3.Error as error:
+    except FileExistsError:
+        raise
+    except (sqlite3.Error, OSError) as error:
         # What to do, by words of SQLite's message.
         advice = {
             "not a database": "the file is not a ledger; give another path",
@@ -312,16 +314,10 @@ def _explaining_errors(path: Path) -> Iterator[None]:
             "no such table": "the file is not a ledger, or is damaged; give another path",
         }
         # SQLite quotes damaged statements, in several lines.
-        told = " ".join(str(error).split())
-        said = next((do for words, do in advice.items() if words in told), told)
+        told = " ".join(str(getattr(error, "strerror", error)).split())
+        said = [f"{do} ({told})" for words, do in advice.items() if words in told] or [told]
         raise LedgerError(
-            f"cannot use the ledger at {path}: {said} ({told}). Nothing was charged."
-        ) from error
-    except FileExistsError:
-        raise
-    except OSError as error:
-        raise LedgerError(
-            f"cannot use the ledger at {path}: {error.strerror}. Nothing was charged."
+            f"cannot use the ledger at {path}: {said[0]}. Nothing was charged."
         ) from error
 
 

@@ -412,9 +412,7 @@ def _warn_of_copies(names: list[str], digests: Sequence[str]) -> None:
         )
 
 
-def _work(
-    kind: Any, sampler: str, task: FileTask, *, read: Any, n_samples: int, prefix: str
-) -> tuple[int, Any]:
+def _work(kind: Any, sampler: str, task: Any, *, read: Any, n_samples: int, prefix: str) -> tuple:
     """Return a file's number, and its token, users and digest; or the digest of its samples.
 
     It runs anywhere, knows no ledger, and draws what was charged. `sampler` is the text of the

@@ -70,9 +70,7 @@ def read_columns(X: Any, schema: TableSchema, *, private: bool = False) -> list[
     return values
 
 
-def _values_in(
-    table: _frames.Table, schema: TableSchema, private: bool
-) -> tuple[list[np.ndarray], list[str]]:
+def _values_in(table: _frames.Table, schema: TableSchema, private: bool) -> tuple[list, list[str]]:
     """Return the learned columns of a table, and the errors in them; or raise.
 
     If `private`, these are errors that types of columns show, and no value decides about one.

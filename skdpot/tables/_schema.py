@@ -476,9 +476,8 @@ def _numeric(
         given = bounds if declared is None else declared
         raise ValueError(_wrong(name, given, "low must be below high" if reversed_ else ""))
     low, high = (int(end) if integer else float(end) for end in ends)
-    return _column.Column(
-        name, _column.NUMERIC, missing, low=low, high=high, integer=integer, scale=scale
-    )
+    facts: Any = {"low": low, "high": high, "integer": integer, "scale": scale}
+    return _column.Column(name, _column.NUMERIC, missing, **facts)
 
 
 def _labelled(name: Any, kind: str, values: Any, missing: bool, dtype: Any) -> _column.Column:

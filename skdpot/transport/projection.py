@@ -306,9 +306,8 @@ def warm_potential(
             kept[place], kept_weights[place] = rows[i], weights[i] / total
             place += 1
     kernel, row_potential = _own_rows(kernel, row_minima, kept)
-    single_weights, single_lower, single_upper, u, v, q, free = _start(
-        kernel, kept_weights, lower, upper
-    )
+    start = _start(kernel, kept_weights, lower, upper)
+    single_weights, single_lower, single_upper, u, v, q, free = start
     potential[:] = 0.0
     for level in range(MAX_LEVELS):
         _run_sweeps(
@@ -352,9 +351,8 @@ def entropic_projection(
     settled_share = 0.08
     sweeps_per_level = 10
     kernel, row_potential = _own_rows(kernel, row_minima, rows)
-    single_weights, single_lower, single_upper, u, v, q, free = _start(
-        kernel, weights, lower, upper
-    )
+    start = _start(kernel, weights, lower, upper)
+    single_weights, single_lower, single_upper, u, v, q, free = start
     potential[:] = 0.0
     spread = polytope.max_spread(cost, rows)
     estimate = 0.0
@@ -778,9 +776,8 @@ def wasserstein_projection(
     >>> result.costs.round(4)
     array([0.875])
     """
-    projector = Projector(
-        cost_matrix, base_measure, epsilon, solver=solver, tol=tol, max_iter=max_iter
-    )
+    how = {"solver": solver, "tol": tol, "max_iter": max_iter}
+    projector = Projector(cost_matrix, base_measure, epsilon, **how)
     rows = polytope.normalise_rows(weights)
     if rows.shape[1] != projector.n_inputs:
         raise ValueError(

@@ -169,9 +169,8 @@ def free_support_barycenter(
         if callback is not None:
             callback(n_iter, origin + mean + scale * shape, between + scale**2 * value)
 
-    shape, n_iter, converged = _sweep_until_settled(
-        moving, beginning / scale, tol, max_iter, report
-    )
+    start = beginning / scale
+    shape, n_iter, converged = _sweep_until_settled(moving, start, tol, max_iter, report)
     if not converged:
         warnings.warn(
             f"free_support_barycenter stopped after max_iter={max_iter} sweeps, of which the last "

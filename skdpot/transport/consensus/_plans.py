@@ -463,9 +463,7 @@ def _solved_on_integers(
     total = sum(float(side.upper.sum()) for side in sides)
     # The dummies' masses are above half of the largest total, so that POT divides by no other.
     unit = TOTAL_MASS / 2 / 2.0 ** (math.frexp(total)[1] if total > 0 else 0)
-    (rows, supplies, must_receive), (columns, demands, must_give) = (
-        _parts(side, unit) for side in sides
-    )
+    (rows, supplies, must_receive), (columns, demands, must_give) = (_parts(s, unit) for s in sides)
     # Edges are numbered from 1: a zero would not be kept as an entry.
     of_parts = sparse.csr_array(
         (np.arange(1, network.n_edges + 1), sides[0].neighbours, sides[0].indptr),
