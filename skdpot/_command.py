@@ -36,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # The options of a command line stand for arguments of Python.
             text = str(error).replace("again=True", "--again").replace("pass sep=", "pass --sep ")
             text = text.replace("pass a smaller delta", "give a smaller --delta")
+            text = text.replace("pass another encoding", "name it by --encoding")
             # They say that the ledger was charged.
             notes = getattr(error, "__notes__", ())
             _say(f"error: {text or type(error).__name__}", *notes)

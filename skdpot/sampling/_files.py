@@ -554,6 +554,8 @@ class KeyFile:
         self.key = written if lines else secrets.token_bytes(32)
         if lines:
             self.claim = json.loads(lines[0])
+            if not (isinstance(self.claim, dict) and {"facts", "tokens"} <= self.claim.keys()):
+                raise ValueError("its claim is damaged")
         for line in lines[1:]:
             # A line that was cut off is of a file that is then drawn again, with the same noise.
             with contextlib.suppress(ValueError):

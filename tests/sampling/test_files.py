@@ -452,7 +452,7 @@ def test_a_link_to_the_ledger_leads_to_the_same_key(setting):
 
 
 def test_a_file_that_is_no_key_is_left_alone(setting):
-    for content in (b"mine", b"00\n00\n", b"0" * 64 + b"\n{\n"):
+    for content in (b"mine", b"00\n00\n", b"0" * 64 + b"\n{\n", b"0" * 64 + b"\n[]\n"):
         setting.key.write_bytes(content)
         with pytest.raises(RuntimeError, match="not damaged"):
             setting.release()
