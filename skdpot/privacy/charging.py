@@ -421,11 +421,8 @@ def _check_privacy_ledger(ledger: PrivacyLedger, plan: "ReleasePlan") -> None:
         remedy = f"Use a PrivacyLedger(epsilon, delta, neighbouring={plan.neighbouring!r})"
         if "neighbouring" in plan.parameters:
             remedy += f", or set neighbouring={ledger.neighbouring!r} here"
-        public = (
-            ""
-            if plan.neighbouring == "add_remove"
-            else ", which does not hide how many records there are"
-        )
+        public = ", which does not hide how many records there are"
+        public *= plan.neighbouring == "replace_one"
         raise ValueError(
             f"{plan.label}: this release is private under neighbouring={plan.neighbouring!r}"
             f"{public}; the ledger is for {ledger.neighbouring!r}. {remedy}. A second ledger for "

@@ -731,7 +731,7 @@ class PrivacyLedger:
         """Raise unless the budget allows the history after charges; the dearest is named."""
         known, rule = self._known[0], after.rule
         # Ledgers of earlier versions declare no units: those that were charged are.
-        units = known.settings.get("units") or {each for each, *_ in known.totals} or {unit}
+        units = known.settings.get("units") or sorted({each for each, *_ in known.totals}) or [unit]
         if unit not in units:
             raise ValueError(
                 f"this release is charged per {unit}, and the ledger is per {' and '.join(units)}: "

@@ -177,7 +177,7 @@ class Chain:
                 # Beside the chain, as no price depends on it. Earlier versions made no such table.
                 file.execute("CREATE TABLE IF NOT EXISTS pending (number INTEGER PRIMARY KEY)")
                 numbers = [(record.number,) for record in records]
-                file.executemany("INSERT INTO pending VALUES (?)", numbers)
+                file.executemany("INSERT OR IGNORE INTO pending VALUES (?)", numbers)
             if done is not None:
                 file.execute("DELETE FROM pending WHERE number = ?", (done,))
             if os.getpid() != process:

@@ -581,7 +581,9 @@ def test_even_draws_have_even_totals_and_no_bias():
 
 
 def test_no_sample_has_what_has_no_weight():
-    certain = SimpleNamespace(uniform=lambda s: np.full(s, 1 - 2.0**-53), permutation=np.arange)
+    certain = SimpleNamespace(
+        uniform=lambda size: np.full(size, 1 - 2.0**-53), permutation=np.arange
+    )
     weights = np.tile([0.5, 0.5, 0.0], (3000, 1))
     rows = np.arange(3000)
     assert (draws.draw_entries(weights, rows, certain) == 1).all()
