@@ -534,7 +534,8 @@ MISTAKES = {
          "has no cv_results_", "See best_params_ and best_score_"),
     ],
     PrivacyLedger: [
-        ("no budget", lambda book: PrivacyLedger(), "missing 1 required", "'epsilon'"),
+        ("no budget", lambda book: PrivacyLedger(),
+         "epsilon of a budget must be a number above 0", "None to record only; got 0.0"),
         ("a second unit", lambda book: fitted_sampler(book(units="record")).transform(VISITS),
          "charged per user, and the ledger is per record", r"with units=\['record', 'user'\]"),
         ("no unit", lambda book: book(units=["person"]), "units must be one of", "record, user"),

@@ -67,9 +67,9 @@ class PrivacyLedger:
 
     Parameters
     ----------
-    epsilon : float or None
-        The budget of every unit, above 0. With None, or infinity, the ledger only records, and
-        never refuses for its budget.
+    epsilon : float or None, default=0.0
+        The budget of every unit, above 0: it must be given. With None, or infinity, the ledger only
+        records, and never refuses for its budget.
     delta : float, default=0.0
         The delta of the budget, at least 0 and below 1.
     path : str or Path, default=None
@@ -151,7 +151,7 @@ class PrivacyLedger:
 
     def __init__(
         self,
-        epsilon: float | None,
+        epsilon: float | None = 0.0,
         delta: float = 0.0,
         *,
         path: str | os.PathLike | None = None,
