@@ -66,8 +66,8 @@ class Gaussians:
 
 def make_ours(images: ImageSet, epsilon: float, seed: int, model="auto"):
     return DPSinkhornGenerator(
-        epsilon, DELTA, classes=images.classes, image_shape=images.image_shape, random_state=seed,
-        model=model,
+        epsilon, DELTA, bounds=(0, 1), classes=images.classes, image_shape=images.image_shape,
+        random_state=seed, model=model,
     )  # fmt: skip
 
 

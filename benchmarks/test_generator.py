@@ -74,7 +74,7 @@ def digits():
 
 def train(digits, epsilon, **parameters):
     generator = make_gradient_generator(
-        epsilon=epsilon, classes=range(10), image_shape=digits.image_shape,
+        epsilon=epsilon, classes=range(10), image_shape=digits.image_shape, bounds=(0, 1),
         random_state=0, **parameters,
     )  # fmt: skip
     started = time.perf_counter()

@@ -59,7 +59,7 @@ WANTED = [n for n in MODELS if n.lower() in os.environ.get("SKDPOT_MODELS", "log
 def make_sketch(name, epsilon, seed, **parameters):
     encoder = "pose" if name == "MNIST" else "auto"
     return DPSinkhornGenerator(
-        epsilon, DELTA, classes=CLASSES, image_shape=(SIDE, SIDE), random_state=seed,
+        epsilon, DELTA, classes=CLASSES, image_shape=(SIDE, SIDE), bounds=(0, 1), random_state=seed,
         model=ImageSketch(encoder, **parameters),
     )  # fmt: skip
 

@@ -23,34 +23,32 @@ GREY = "0.35"
 
 @dataclass(eq=False, repr=False)
 class SampleGridDisplay:
-    """Images, a class a column; several generators side by side.
+    """Images, a class a column.
 
     Images of a generator that was fitted privately are protected by its guarantee, so you may
-    publish them. Real images beside them are not protected. Create it with :meth:`from_estimator`
-    or :meth:`from_samples`.
+    publish them. Real images are not protected. Create it with :meth:`from_estimator` or
+    :meth:`from_samples`.
 
     Parameters
     ----------
-    samples : sequence of ndarray of shape (n_samples, n_features)
-        Flattened images of each block.
-    targets : sequence of (ndarray of shape (n_samples,) or None)
+    samples : ndarray of shape (n_samples, n_features)
+        Flattened images.
+    targets : ndarray of shape (n_samples,), default=None
         Their labels; None has as many columns as there are rows.
     image_shape : tuple of int
         (height, width) or (height, width, channels), with 1, 3 or 4 channels, in which the images
         were flattened.
-    labels : sequence of (str or None)
-        Names of the blocks.
     bounds : tuple (low, high), default=None
-        Values of the darkest and brightest colour; None is the range of all blocks.
+        Values of the darkest and brightest colour; None is the range of the images.
 
     Attributes
     ----------
-    axes_ : ndarray of matplotlib Axes, shape (n_blocks,)
-        Where each block was plotted.
+    ax_ : matplotlib Axes
+        Where it was plotted.
     figure_ : matplotlib Figure
         The figure of these axes.
-    images_ : list of matplotlib AxesImage
-        One image per block, with gaps between samples.
+    im_ : matplotlib AxesImage
+        One image of all, with gaps between samples.
 
     See Also
     --------
@@ -62,15 +60,14 @@ class SampleGridDisplay:
     >>> from skdpot.display import SampleGridDisplay
     >>> X, y = load_digits(return_X_y=True)
     >>> display = SampleGridDisplay.from_samples(X[:200], y[:200], image_shape=(8, 8))
-    >>> display.images_[0].get_array().shape[1]  # ten digits of 8 pixels, and what is between
+    >>> display.im_.get_array().shape[1]  # ten digits of 8 pixels, and what is between
     91
     """
 
-    samples: Sequence[Any]
-    targets: Sequence[Any]
+    samples: Any
+    targets: Any = None
     _: KW_ONLY
     image_shape: tuple[int, ...]
-    labels: Sequence[str | None]
     bounds: tuple[Any, Any] | None = None
 
     @classmethod
@@ -83,20 +80,20 @@ class SampleGridDisplay:
         bounds: tuple[Any, Any] | None = None,
         ax: Any = None,
     ) -> "SampleGridDisplay":
-        """Draw samples of fitted generators, which costs nothing, and plot them.
+        """Draw samples of a fitted generator, which costs nothing, and plot them.
 
         Parameters
         ----------
-        generator : DPSinkhornGenerator, or dict of str to DPSinkhornGenerator
-            Fitted, or several by their names.
+        generator : DPSinkhornGenerator
+            Fitted.
         n_samples_per_class : int, default=8
             Number of images of each class; without classes, number of rows and columns.
         image_shape : tuple of int, default=None
             (height, width) or (height, width, channels); None is the generator's.
         bounds : tuple (low, high), default=None
             Values of the darkest and brightest colour; None is the generator's.
-        ax : matplotlib Axes or sequence of them, default=None
-            See :meth:`plot`.
+        ax : matplotlib Axes, default=None
+            Where to plot. None makes a new figure.
 
         Returns
         -------
@@ -106,9 +103,9 @@ class SampleGridDisplay:
         Raises
         ------
         NotFittedError
-            If a generator is not fitted.
+            If the generator is not fitted.
         TypeError
-            If a value is not a generator.
+            If it is no generator.
         ValueError
             If the number is wrong, or there is no shape of images.
         """
@@ -116,35 +113,27 @@ class SampleGridDisplay:
             raise ValueError(
                 f"n_samples_per_class must be a positive integer, got {n_samples_per_class!r}."
             )
-        generators = generator if isinstance(generator, Mapping) else {None: generator}
-        # All are checked before any draws: drawing may take seconds.
         # Series and frames have `sample`, too, and draw private rows by it: they have no `fit`.
-        for name, one in generators.items():
-            if not all(callable(getattr(one, method, None)) for method in ("fit", "sample")):
-                # They may be private images, which are not quoted.
-                place = "" if name is None else f" for {name!r}"
-                raise TypeError(
-                    f"generators are fitted estimators that sample, got {type(one).__name__}"
-                    f"{place}; show real images with from_samples."
-                )
-        # Several generators share one scale of brightness, that of the first.
-        first = next(iter(generators.values()))
-        if image_shape is None:
-            image_shape = getattr(first, "image_shape", None)
+        if not all(callable(getattr(generator, method, None)) for method in ("fit", "sample")):
+            # They may be private images, which are not quoted.
+            raise TypeError(
+                f"a generator is a fitted estimator that samples, got {type(generator).__name__}; "
+                "show real images with from_samples."
+            )
+        image_shape = image_shape or getattr(generator, "image_shape", None)
         if image_shape is None:
             raise ValueError(
                 "the generator has no image_shape; give one here: (height, width) or "
                 "(height, width, channels)."
             )
-        n_samples = int(n_samples_per_class)
-        blocks = {name: _samples_of(one, n_samples) for name, one in generators.items()}
-        return cls.from_samples(
-            blocks,
-            image_shape=image_shape,
-            n_samples_per_class=None,
-            bounds=bounds or getattr(first, "bounds", None),
-            ax=ax,
-        )
+        check_is_fitted(generator)
+        classes, n_samples = getattr(generator, "classes_", None), int(n_samples_per_class)
+        if classes is None:
+            drawn = generator.sample(n_samples**2), None
+        else:
+            drawn = generator.sample(y=np.repeat(classes, n_samples))
+        bounds = bounds or getattr(generator, "bounds", None)
+        return cls(*drawn, image_shape=image_shape, bounds=bounds).plot(ax)
 
     @classmethod
     def from_samples(
@@ -161,8 +150,8 @@ class SampleGridDisplay:
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features), or dict of str to (array-like or tuple)
-            Flattened images; or several blocks of them by their names, each X or (X, y).
+        X : array-like of shape (n_samples, n_features)
+            Flattened images.
         y : array-like of shape (n_samples,), default=None
             Their labels.
         image_shape : tuple of int
@@ -172,8 +161,8 @@ class SampleGridDisplay:
             and columns. None shows all.
         bounds : tuple (low, high), default=None
             Values of the darkest and brightest colour; None is the least and the largest value.
-        ax : matplotlib Axes or sequence of them, default=None
-            See :meth:`plot`.
+        ax : matplotlib Axes, default=None
+            Where to plot. None makes a new figure.
 
         Returns
         -------
@@ -185,25 +174,23 @@ class SampleGridDisplay:
         ValueError
             If images do not have the shape, or there is not one label for each.
         """
-        # A block without a name has no title.
-        blocks = X if isinstance(X, Mapping) else {None: (X, y)}
-        pairs = [block if isinstance(block, tuple) else (block, None) for block in blocks.values()]
-        chosen = [_first_of_each(images, targets, n_samples_per_class) for images, targets in pairs]
-        return cls(
-            [images for images, _ in chosen],
-            [targets for _, targets in chosen],
-            image_shape=image_shape,
-            labels=list(blocks),
-            bounds=bounds,
-        ).plot(ax)
+        X, n_samples = np.asarray(X), n_samples_per_class
+        if y is None:
+            rows = np.arange(len(X))[: None if n_samples is None else n_samples**2]
+        else:
+            y = _checked_labels(y, len(X))
+            # The first ones, not a random choice: the same call shows the same images.
+            rows = np.concatenate([np.flatnonzero(y == one)[:n_samples] for one in np.unique(y)])
+        shown = X[rows], None if y is None else y[rows]
+        return cls(*shown, image_shape=image_shape, bounds=bounds).plot(ax)
 
     def plot(self, ax: Any = None) -> "SampleGridDisplay":
         """Plot it again.
 
         Parameters
         ----------
-        ax : matplotlib Axes or sequence of them, default=None
-            Where to plot: one for each block. None makes a new figure.
+        ax : matplotlib Axes, default=None
+            Where to plot. None makes a new figure.
 
         Returns
         -------
@@ -217,102 +204,60 @@ class SampleGridDisplay:
         ValueError
             If images do not have the shape, or there is not one label for each.
         """
-        shape = _checked_shape(self.image_shape)
-        samples = [_checked_images(X, shape) for X in self.samples]
-        if self.bounds is None:
-            low, high = min(map(np.min, samples)), max(map(np.max, samples))
+        images = _checked_images(self.samples, self.image_shape)
+        low, high = images.min(), images.max()
+        if self.bounds is not None:
+            low, high = numbers(self.bounds[0]).min(), numbers(self.bounds[1]).max()
+        if self.targets is None:
+            # Images are in reading order: row by row, so that a column has every n-th of them.
+            n_columns, names = int(np.ceil(np.sqrt(len(images)))), []
+            columns = [images[k::n_columns] for k in range(min(n_columns, len(images)))]
         else:
-            darkest, brightest = self.bounds
-            low, high = float(numbers(darkest).min()), float(numbers(brightest).max())
+            targets = _checked_labels(self.targets, len(images))
+            names = np.unique(targets).tolist()
+            columns = [images[targets == name] for name in names]
+        height, width = images.shape[1:3]
         # Between images, 8 % of their height can be seen, also where they are small.
-        gap = max(1, round(0.08 * shape[0]))
-        blocks = [
-            _class_columns(images, targets)
-            for images, targets in zip(samples, self.targets, strict=True)
-        ]
-        mosaics = [_mosaic(columns, gap) for columns, _ in blocks]
-        # Panels are as large as the largest block, so that pixels are equally large in all.
-        height, width = np.max([mosaic.shape[:2] for mosaic in mosaics], axis=0)
+        gap = max(1, round(0.08 * height))
+        mosaic = _mosaic(columns, gap)
         # An image is 0.45 inches high, unless the panel would not fit a page.
-        scale = min(0.45 / shape[0], 12.0 / max(height, width))
-        size = scale * width + 0.2, scale * height + 0.4
-        self.axes_ = panels_for(ax, 1, len(mosaics), panel_size=size)[0]
-        self.figure_ = self.axes_[0].figure
-        self.images_ = []
-        for place, mosaic, (_, names), label in zip(
-            self.axes_, mosaics, blocks, self.labels, strict=True
-        ):
-            self.images_.append(_show(place, mosaic, low, high))
-            # A label stands over the middle of its column; pixels are centred at whole numbers.
-            middles = gap + np.arange(len(names)) * (shape[1] + gap) + (shape[1] - 1) / 2
-            place.set_xticks(middles, names)
-            place.tick_params(length=0, labeltop=True, labelbottom=False)
-            place.set_yticks([])
-            place.spines[:].set_visible(False)
-            place.set_title(label or "")
+        scale = min(0.45 / height, 12.0 / max(mosaic.shape))
+        size = scale * mosaic.shape[1] + 0.8, scale * mosaic.shape[0] + 1.0
+        self.ax_ = axes_for(ax, figsize=size)
+        self.figure_ = self.ax_.figure
+        self.im_ = _show(self.ax_, mosaic, float(low), float(high))
+        # A label stands over the middle of its column; pixels are centred at whole numbers.
+        middles = gap + np.arange(len(names)) * (width + gap) + (width - 1) / 2
+        self.ax_.set_xticks(middles, [str(name) for name in names])
+        self.ax_.tick_params(length=0, labeltop=True, labelbottom=False)
+        self.ax_.set_yticks([])
+        self.ax_.spines[:].set_visible(False)
         return self
 
 
-def _samples_of(generator: Any, n_samples: int) -> tuple[Any, Any]:
-    """Return samples of a generator, equally many of each class, and their labels."""
-    check_is_fitted(generator)
-    classes = getattr(generator, "classes_", None)
-    if classes is None:
-        # As many as fill a square of rows and columns.
-        return generator.sample(n_samples**2), None
-    return generator.sample(y=np.repeat(classes, n_samples))
-
-
-def _first_of_each(X: Any, y: Any, n_samples: int | None) -> tuple[np.ndarray, Any]:
-    """Return the first images of every class; all of them if no number is given."""
-    X = np.asarray(X)
-    if y is None:
-        return X if n_samples is None else X[: n_samples**2], None
+def _checked_labels(y: Any, n_images: int) -> np.ndarray:
     y = np.asarray(y)
-    if y.shape != X.shape[:1]:
-        raise ValueError(f"y must have one label for each of {len(X)} images, got shape {y.shape}.")
-    # The first ones, not a random choice: the same call shows the same images.
-    rows = np.concatenate([np.flatnonzero(y == label)[:n_samples] for label in np.unique(y)])
-    return X[rows], y[rows]
+    if y.shape != (n_images,):
+        raise ValueError(f"y must have one label for each of {n_images} images, not {y.shape}.")
+    return y
 
 
-def _checked_shape(shape: Any) -> tuple[int, int, int]:
-    """Return height, width and channels."""
-    sizes = tuple(shape) if np.ndim(shape) == 1 else ()
-    if len(sizes) == 2:
-        sizes = (*sizes, 1)
-    if len(sizes) != 3 or min(sizes) < 1 or sizes[2] not in (1, 3, 4):
+def _checked_images(X: Any, shape: Any) -> np.ndarray:
+    """Return images of shape (n, height, width, channels), or raise."""
+    X, sizes = numbers(X), tuple(shape) if np.ndim(shape) == 1 else ()
+    height, width, channels = (*sizes, 1)[:3] if len(sizes) in (2, 3) else (0, 0, 0)
+    if min(height, width) < 1 or channels not in (1, 3, 4):
         raise ValueError(
             "image_shape must be (height, width), or (height, width, channels) with 1, 3 or 4 "
             f"channels, got {shape!r}."
         )
-    return sizes[0], sizes[1], sizes[2]
-
-
-def _checked_images(X: Any, shape: tuple[int, int, int]) -> np.ndarray:
-    X = numbers(X)
-    n_pixels = int(np.prod(shape))
+    n_pixels = height * width * channels
     # Its size is compared, and not its second dimension: images may be flattened already or not.
     if not len(X) or X.size != len(X) * n_pixels:
         raise ValueError(
-            f"images of shape {shape[:2] if shape[2] == 1 else shape} have {n_pixels} values, got "
-            f"an array of shape {X.shape}."
+            f"images of shape {sizes} have {n_pixels} values, got an array of shape {X.shape}."
         )
-    return X.reshape(len(X), *shape)
-
-
-def _class_columns(images: np.ndarray, targets: Any) -> tuple[list[np.ndarray], list[str]]:
-    """Return the images of each column, and its title."""
-    if targets is None:
-        # Images are in reading order: row by row, so that a column has every n-th of them.
-        n_columns = int(np.ceil(np.sqrt(len(images))))
-        columns = [images[k::n_columns] for k in range(n_columns)]
-        return [column for column in columns if len(column)], []
-    targets = np.asarray(targets)
-    if targets.shape != images.shape[:1]:
-        raise ValueError(f"{len(images)} images need as many labels, got shape {targets.shape}.")
-    labels = np.unique(targets)
-    return [images[targets == label] for label in labels], [str(label) for label in labels]
+    return X.reshape(len(X), height, width, channels)
 
 
 def _mosaic(columns: Sequence[np.ndarray], gap: int) -> np.ndarray:

@@ -335,7 +335,7 @@ for relation in RELATIONS:
         ),
         f"images, {relation}": Case(
             "DPSinkhornGenerator",
-            partial(generator, relation, image_shape=(2, 2)),
+            partial(generator, relation, bounds=(0, 1), image_shape=(2, 2)),
             of_points("array"), **both,
         ),
         f"labels of vectors, {relation}": Case(

@@ -213,7 +213,9 @@ GENERATORS = {
         (NUMBERS[:-1], LABELS[:-1]),
     ),
     "images, a record removed": case(
-        lambda: sketch(image_shape=(8, 8), neighbouring="add_remove"), (IMAGES,), (IMAGES[:-1],)
+        lambda: sketch(bounds=(0, 1), image_shape=(8, 8), neighbouring="add_remove"),
+        (IMAGES,),
+        (IMAGES[:-1],),
     ),
 }
 

@@ -10,7 +10,6 @@ from ._network import TrainedNetwork as TrainedNetwork
 from ._network import load_engine as load_engine
 from ._network import trained_network as trained_network
 from ._network import training_of as training_of
-from ._records import DEFAULT_BOUNDS as DEFAULT_BOUNDS
 from ._records import FittedRecords as FittedRecords
 from ._records import PrivateRecords as PrivateRecords
 from ._records import min_noise as min_noise

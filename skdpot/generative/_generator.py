@@ -218,9 +218,8 @@ class DPSinkhornGenerator(BaseGenerator):
         Above 0, and far below one over the number of records. A ledger is charged epsilon and
         delta.
     bounds : tuple (low, high), default=None
-        Public. Required, except for tables with a `schema` and images of floats (default (0, 1)).
-        Each is a number, or one number per feature. Values outside are clipped, without a warning;
-        generated values are within.
+        Public. Required, except for tables with a `schema`. Each is a number, or one number per
+        feature. Values outside are clipped, without a warning; generated values are within.
     classes : array-like of shape (n_classes,), default=None
         Public. All possible labels; do not learn them from private data. None means records
         without labels; then `y` is refused.

@@ -50,6 +50,13 @@ def whole_shape(image_shape: Any, n_features: int) -> tuple[int, int, int]:
             f"{n_features}, the number of features; got {image_shape!r}."
         )
     height, width, channels = map(int, (*shape, 1)[:3])
+    # Colour images have three or four channels, and gray ones have one.
+    if height in (1, 3, 4) and channels > 4:
+        raise ValueError(
+            f"image_shape={image_shape!r} has the channels first. Move this axis to the end before "
+            "images are flattened, as by np.moveaxis(X, 1, -1), and declare "
+            f"image_shape={(width, channels, height)}."
+        )
     return height, width, channels
 
 

@@ -152,10 +152,6 @@ def check_noise(plan: SketchBudget, *alternatives: Mapping[str, PlannedRelease])
         )
 
 
-# Of images, whose pixels are floating-point numbers unless bounds are declared.
-DEFAULT_BOUNDS = (0, 1)
-
-
 def refuse_declared(estimator: Any, by: str, *names: str) -> None:
     """Raise where an estimator's parameters declare something that a model is not for."""
     for name in names:
@@ -171,13 +167,12 @@ def record_space(n_features: int, bounds: Any, classes: Any, image_shape: Any) -
     """Return the declaration of records with this many features, or raise."""
     shape = None if image_shape is None else whole_shape(image_shape, n_features)
     declared = read_classes(classes)
-    of_images = DEFAULT_BOUNDS if shape is not None and bounds is None else bounds
     why_bounds = (
-        "Records are scaled by them, and cut to them: grey values have (0, 1), or (0, 255), "
-        "people's heights and weights ([100, 30], [220, 200]). For a table declare "
+        "Records are scaled by them, and cut to them: images of 8 bits have (0, 255), those of "
+        "shares (0, 1), people's heights and weights ([100, 30], [220, 200]). For a table declare "
         "schema={column: ...} instead."
     )
-    box = tables.check_bounds(of_images, n_features, why_bounds)
+    box = tables.check_bounds(bounds, n_features, why_bounds)
     return RecordSpace(box, shape, None if declared is None else declared[0])
 
 
@@ -289,11 +284,6 @@ def read_points(
             numbers, codes = numbers[codes >= 0], codes[codes >= 0]
         if space is None:
             space = record_space(numbers.shape[1], estimator.bounds, classes, estimator.image_shape)
-        if reset and estimator.bounds is None and getattr(X, "dtype", np.dtype(float)).kind in "iu":
-            raise ValueError(
-                "images of integers need bounds, since the default is (0, 1) and larger values "
-                "would be clipped: declare bounds=(0, 255) for 8 bits, or bounds=(0, 1) for masks."
-            )
         return PrivateRecords(space, numbers, n_read, codes)
     # Outside of the handler, so that no error with private values is the context of this one.
     raise ValueError(message)

@@ -5,7 +5,7 @@ target, if there is one. A record is in one cell of every table, with or without
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
@@ -549,183 +549,94 @@ def release_marginals(
     >>> bool(np.abs(np.sort(released["pairs"]) - [0, 200, 300, 500]).max() < 20)
     True
     """
-    features, n_classes = schema.features, schema.n_classes
+    features = schema.features
     weights, sizes_of_people, whole = None, None, 1
     if persons is not None:
         whole, (weights, sizes_of_people) = _records.LARGEST_WEIGHT, _records.weigh_rows(persons)
     classes = np.zeros(len(units), dtype=np.int64)
     if schema.target is not None:
         classes = schema.classes_of(units[:, schema.target])
-
-    def release(name: str, exact: list[np.ndarray]) -> tuple[list[np.ndarray], float]:
-        """Release tables; a record, or a person, is in one cell of each, with the weight 1."""
-        deviation = _counts.noise_of_tables(releases, name, len(exact))
-        return _counts.release_tables(releases, name, exact, whole), deviation
+    rows = PrivateRows(units, classes, weights, whole, schema, releases)
 
     # Where are the values? Cells with many records are cut, in three rounds.
-    edges = {j: _counts.first_edges(schema.columns[j]) for j in features}
-    rounds: dict[int, list[tuple[np.ndarray, np.ndarray, float]]] = {j: [] for j in features}
-    refined, class_noise = _counts.refined_columns(schema), noise_of_counts(schema, releases)
-    for name in _counts.ROUNDS if refined else ():
-        exact = [
-            np.bincount(_counts.cells_of_units(units[:, j], edges[j]), weights, len(edges[j]) - 1)
-            for j in refined
-        ]
-        noisy, deviation = release(name, exact)
-        n_records = np.mean([count.sum() for count in noisy])
-        if name == _counts.ROUNDS[0] and n_records < _counts.records_hidden_by(deviation):
-            for k, j in enumerate(refined):
-                edges[j], noisy[k] = _counts.widened_cells(edges[j], noisy[k])
-            deviation *= math.sqrt(_counts.WIDENING)
-        for j, count in zip(refined, noisy, strict=True):
-            rounds[j].append((edges[j], count, deviation))
-            edges[j] = cut_cells(edges[j], count, deviation, math.sqrt(n_classes) * class_noise)
-    starts, stops = [edges[j][:-1] for j in features], [edges[j][1:] for j in features]
-    codes = [_counts.cells_of_units(units[:, j], edges[j]) for j in features]
+    edges, known = refine_cells(rows)
+    starts = [edge[:-1] for edge in edges]
     n_cells = [len(start) for start in starts]
-
-    # How many records of each class are in each cell?
-    exact = [
-        np.bincount(code * n_classes + classes, weights, size * n_classes)
-        for code, size in zip(codes, n_cells, strict=True)
+    cells = [
+        _counts.cells_of_units(units[:, j], edge) for j, edge in zip(features, edges, strict=True)
     ]
-    noisy, class_noise = release("values", exact)
-    n_pairs, strongest = math.comb(len(features), 2), 0.65
-    has_signs = parities and len(features) > 2
-    if has_signs:
-        sign_sensitivity = _counts.tables_sensitivity(n_pairs, signed=True)
-        sign_noise = releases.standard_deviation("signs", sign_sensitivity)
-        n_records = np.mean([count.sum() for count in noisy])
-        has_signs = bool(sign_noise * clear_errors(n_pairs) <= strongest * n_records)
-        # If noise hides even strong pairs, what was kept for them counts single columns again.
-        for name in ("signs", "strong") if not has_signs else ():
-            again, noise = release(name, exact)
-            weight = class_noise**2 / (class_noise**2 + noise**2)
-            noisy = [(1 - weight) * a + weight * b for a, b in zip(noisy, again, strict=True)]
-            class_noise *= math.sqrt(1 - weight)
-    places = zip(features, starts, strict=True)
-    possible = [_counts.possible_cells(schema, j, start) for j, start in places]
-    counts = [c.reshape(-1, n_classes) * cell for c, cell in zip(noisy, possible, strict=True)]
-    noise_of_sums = [np.sqrt(cell.sum(axis=1)) * class_noise for cell in possible]
-    deviations = [class_noise]
-    if totals and n_classes > 1:
-        # And how many of all classes together? The sum over classes would add up their noise.
-        exact = [np.bincount(c, weights, size) for c, size in zip(codes, n_cells, strict=True)]
-        noisy, total_noise = release("totals", exact)
-        class_noise, total_noise = max(class_noise, LEAST_NOISE), max(total_noise, LEAST_NOISE)
-        for k, total in enumerate(noisy):
-            counts[k] = _counts.with_totals(counts[k], total, class_noise, total_noise, possible[k])
-            noise_of_sums[k] *= total_noise / np.hypot(noise_of_sums[k], total_noise)
-        combined_noise = _counts.deviation_in_classes(class_noise, total_noise, n_classes)
-        deviations = [combined_noise, class_noise, total_noise]
+
+    # How many records of each class are in each cell? And how many of all classes together?
+    see_signs = parities and len(features) > 2
+    counts, noise_of_sums, deviations, see_signs = count_cells(
+        rows, cells, starts, totals=totals, see_signs=see_signs
+    )
     sums = [count.sum(axis=1) for count in counts]
     # Noise of these sums is independent; that of what they are combined with below is not.
     tails = _counts.empty_tails(sums, starts, schema, [noise.max() for noise in noise_of_sums])
-
     further: dict[str, np.ndarray] = {}
     if sizes_of_people is not None:
         # How many rows has a person?
         further["sizes"] = _records.release_sizes(sizes_of_people, releases)
 
     # What do columns tell of each other? Pairs of columns are counted in groups of cells.
-    known: list[Any] = [
-        [
-            (np.searchsorted(wider, start, side="right") - 1, count, deviation)
-            for wider, count, deviation in rounds[j]
-        ]
-        for j, start in zip(features, starts, strict=True)
-    ]
-    groups = [np.zeros(size, dtype=np.int64) for size in n_cells]
+    groups = [np.zeros(n, dtype=np.int64) for n in n_cells]
     pairs: list[np.ndarray] = []
     pair_noise = 0.0
+    cleared = [np.where(tail, 0.0, count) for tail, count in zip(tails, sums, strict=True)]
+    # Noise may leave less than no records.
+    n_records = max(float(np.mean([count.sum() for count in cleared])), 1.0)
     if len(features) > 1:
         pair_noise = _counts.noise_of_tables(releases, "pairs", math.comb(len(features), 2))
-        cleared = [np.where(tail, 0.0, count) for tail, count in zip(tails, sums, strict=True)]
+        n_groups = _counts.number_of_groups(n_records, schema.n_classes, pair_noise)
         groups = [np.arange(n) for n in n_cells]
-        # Noise may leave less than no records.
-        size = max(float(np.mean([count.sum() for count in cleared])), 1.0)
         if not by_cell:
-            n_groups = _counts.number_of_groups(size, n_classes, pair_noise)
             groups = _counts.group_cells(cleared, schema, n_groups, starts)
-        masses = [np.bincount(group, count) for group, count in zip(groups, sums, strict=True)]
-        sizes = [len(mass) for mass in masses]
-        cells, codes = codes, [group[code] for group, code in zip(groups, codes, strict=True)]
-        exact = [
-            np.bincount(
-                (codes[a] * sizes[b] + codes[b]) * n_classes + classes,
-                weights,
-                sizes[a] * sizes[b] * n_classes,
-            )
-            for a, b in combinations(range(len(features)), 2)
-        ]
-        pairs, pair_noise = release("pairs", exact)
+        codes = [group[cell] for group, cell in zip(groups, cells, strict=True)]
+        sizes = [group.max() + 1 for group in groups]
+        pairs, pair_noise = rows.release("pairs", rows.count_pairs(codes, sizes))
         if schema.has_bands:
             masks = _counts.possible_pairs(schema, starts, groups)
             pairs = [pair * mask for pair, mask in zip(pairs, masks, strict=True)]
         noise_of_pairs = [max(pair_noise, LEAST_NOISE)] * len(pairs)
-        margins = _counts.sums_of_pairs(pairs, sizes, n_classes, noise_of_pairs)
+        margins = _counts.sums_of_pairs(pairs, sizes, schema.n_classes, noise_of_pairs)
         for column, group, margin in zip(known, groups, margins, strict=True):
             column.append((group, *margin))
 
     if parities and len(features) > 2:
+        # Which pairs are strong? The sign of a record is that of its half of a column.
+        masses = [np.bincount(group, count) for group, count in zip(groups, sums, strict=True)]
         halves = _counts.column_halves(masses, schema)
         upper = np.array([half[code] for half, code in zip(halves, codes, strict=True)])
-    if has_signs:
-        # Which pairs are strong? The sign of a record is that of its half of a column.
-        all_pairs = [np.array(list(combinations(range(len(features)), 2)))]
-        exact_sums = _counts.parity_sums(upper, np.zeros_like(classes), 1, all_pairs)[:, 0]
-        signs = releases.run("signs", exact_sums, sign_sensitivity) / size
-        shares = [nearest_distribution(mass / size) for mass in masses]
-        upper_shares = [half @ share for half, share in zip(halves, shares, strict=True)]
+    if see_signs:
         # Groups blur categories, which have no order, and whose halves have no meaning.
         blurred = [
-            schema.columns[j].kind == NOMINAL and n > len(mass)
-            for j, n, mass in zip(features, n_cells, masses, strict=True)
+            schema.columns[j].kind == NOMINAL and n > size
+            for j, n, size in zip(features, n_cells, sizes, strict=True)
         ]
-        coarse = np.zeros(len(pairs))
-        for k, (a, b) in enumerate(combinations(range(len(features)), 2)):
-            if blurred[a] or blurred[b]:
-                coarse[k] = coarse_dependence(pairs[k], shares[a], shares[b], size, pair_noise)
-        strong = choose_pairs(signs, sign_noise / size, np.array(upper_shares), coarse)
-        if strong:
-            # They are counted again, in finer groups and in all classes together.
-            strong_noise = _counts.noise_of_tables(releases, "strong", len(strong))
-            most_groups = 256
-            n_groups = _counts.number_of_groups(size, 1, 2 * strong_noise, most_groups)
-            finer = _counts.group_cells(cleared, schema, n_groups, starts)
-            # Rare categories are apart, too: of sparse tables, noise hides no more than they have.
-            for k in np.flatnonzero(blurred).tolist():
-                if n_cells[k] <= most_groups:
-                    finer[k] = np.arange(n_cells[k])
-            lengths = [group.max() + 1 for group in finer]
-            exact = [
-                np.bincount(
-                    finer[a][cells[a]] * lengths[b] + finer[b][cells[b]],
-                    None,
-                    lengths[a] * lengths[b],
-                )
-                for a, b in strong
-            ]
-            noisy, strong_noise = release("strong", exact)
-            further |= {
-                "strong_pairs": np.array(strong),
-                "strong_groups": np.concatenate(finer),
-                "strong_counts": np.concatenate(noisy),
-                "strong_deviation": np.array([max(strong_noise, LEAST_NOISE)]),
-            }
+        signs, sign_noise = rows.release_signs("signs", rows.sum_signs(upper)[:, 0])
+        shares = [nearest_distribution(mass / n_records) for mass in masses]
+        coarse = [
+            coarse_dependence(pair, shares[a], shares[b], n_records, pair_noise)
+            if blurred[a] or blurred[b]
+            else 0.0
+            for pair, (a, b) in zip(pairs, combinations(range(len(features)), 2), strict=True)
+        ]
+        of_upper = np.array([half @ share for half, share in zip(halves, shares, strict=True)])
+        means, noise = signs / n_records, sign_noise / n_records
+        if strong := choose_pairs(means, noise, of_upper, np.array(coarse)):
+            further |= count_strong(rows, strong, cells, starts, cleared, blurred)
 
     if parities and _counts.are_scanned(len(features)):
-        # And three and more columns? A record changes each parity by 1, in its class only.
-        n_records = np.mean([mass.sum() for mass in masses]) / n_classes
+        # And three and more columns?
+        size_of_class = np.mean([mass.sum() for mass in masses]) / schema.n_classes
         noise_of_one = _counts.noise_of_tables(releases, "parities", 1)
-        largest = _counts.max_scanned(len(features), n_records, noise_of_one)
-        exact_sums = _counts.parity_sums(
-            upper, classes, n_classes, _counts.scanned_subsets(len(codes), largest)
-        )
-        sensitivity = _counts.tables_sensitivity(len(exact_sums), signed=True)
+        largest = _counts.max_scanned(len(features), size_of_class, noise_of_one)
+        subsets = _counts.scanned_subsets(len(features), largest)
+        noisy, noise = rows.release_signs("parities", rows.sum_signs(upper, subsets))
         further |= {
-            "parities": releases.run("parities", exact_sums, sensitivity),
-            "parity_deviation": np.array([releases.standard_deviation("parities", sensitivity)]),
+            "parities": noisy,
+            "parity_deviation": np.array([noise]),
             "max_parity": np.array([largest]),
             "halves": np.concatenate(halves).astype(np.int64),
         }
@@ -737,11 +648,163 @@ def release_marginals(
         **further,
         "n_cells": np.array(n_cells),
         "starts": np.concatenate(starts),
-        "stops": np.concatenate(stops),
+        "stops": np.concatenate([edge[1:] for edge in edges]),
         "counts": np.concatenate(counts),
         "groups": np.concatenate(groups),
         "pairs": np.concatenate([*pairs, np.zeros(0)]),
         "deviations": np.array([deviations[0], pair_noise, *deviations[1:]]),
         "totals": np.concatenate(list(combined)),
         "tails": np.concatenate(tails),
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateRows:
+    """The rows of a table, and the releases of their counts.
+
+    `units` are those of `TableSchema.encode`, and `classes` the class of each row. Rows of people
+    have `weights`, integers of which a person has at most `whole` together.
+    """
+
+    units: np.ndarray
+    classes: np.ndarray
+    weights: np.ndarray | None
+    whole: int
+    schema: TableSchema
+    releases: Any
+
+    def count(
+        self, codes: Iterable[np.ndarray], sizes: Iterable[int], *, by_class: bool = True
+    ) -> list[np.ndarray]:
+        """Return the number of rows with each code, in each class or in all together: private."""
+        n_classes, classes = (self.schema.n_classes, self.classes) if by_class else (1, 0)
+        each = zip(codes, sizes, strict=True)
+        return [np.bincount(c * n_classes + classes, self.weights, n * n_classes) for c, n in each]
+
+    def count_pairs(
+        self, codes: list[np.ndarray], sizes: list[int], chosen: Any = None
+    ) -> list[np.ndarray]:
+        """Return counts of all pairs of columns by class, or of chosen ones in all classes."""
+        pairs = chosen or list(combinations(range(len(codes)), 2))
+        joint = (codes[a] * sizes[b] + codes[b] for a, b in pairs)
+        return self.count(joint, [sizes[a] * sizes[b] for a, b in pairs], by_class=not chosen)
+
+    def release_signs(self, name: str, sums: np.ndarray) -> tuple[np.ndarray, float]:
+        """Release sums to each of which, in one class, a record adds 1 or -1."""
+        sensitivity = _counts.tables_sensitivity(len(sums), signed=True)
+        deviation = self.releases.standard_deviation(name, sensitivity)
+        return self.releases.run(name, sums, sensitivity), deviation
+
+    def sum_signs(self, upper: np.ndarray, subsets: Any = None) -> np.ndarray:
+        """Return sums of products of signs: of subsets by class, or of all pairs in all classes.
+
+        `upper` of shape (n_columns, n) tells which rows are in the upper half of a column.
+        """
+        if subsets is not None:
+            return _counts.parity_sums(upper, self.classes, self.schema.n_classes, subsets)
+        pairs = np.array(list(combinations(range(len(upper)), 2)))
+        return _counts.parity_sums(upper, np.zeros_like(self.classes), 1, [pairs])
+
+    def release(self, name: str, exact: list[np.ndarray]) -> tuple[list[np.ndarray], float]:
+        """Release tables; a record, or a person, is in one cell of each, with the weight 1."""
+        deviation = _counts.noise_of_tables(self.releases, name, len(exact))
+        return _counts.release_tables(self.releases, name, exact, self.whole), deviation
+
+
+def refine_cells(rows: PrivateRows) -> tuple[list[np.ndarray], list[list[Any]]]:
+    """Return the edges of the cells of each column, and what was released to find them.
+
+    The latter has the wider cell of each cell, the counts of these, and the deviation of the noise.
+    """
+    schema = rows.schema
+    edges = {j: _counts.first_edges(schema.columns[j]) for j in schema.features}
+    rounds: dict[int, list[tuple[np.ndarray, np.ndarray, float]]] = {j: [] for j in edges}
+    refined = _counts.refined_columns(schema)
+    final_noise = math.sqrt(schema.n_classes) * noise_of_counts(schema, rows.releases)
+    for name in _counts.ROUNDS if refined else ():
+        codes = (_counts.cells_of_units(rows.units[:, j], edges[j]) for j in refined)
+        exact = rows.count(codes, [len(edges[j]) - 1 for j in refined], by_class=False)
+        noisy, deviation = rows.release(name, exact)
+        n_records = np.mean([count.sum() for count in noisy])
+        if name == _counts.ROUNDS[0] and n_records < _counts.records_hidden_by(deviation):
+            for k, j in enumerate(refined):
+                edges[j], noisy[k] = _counts.widened_cells(edges[j], noisy[k])
+            deviation *= math.sqrt(_counts.WIDENING)
+        for j, count in zip(refined, noisy, strict=True):
+            rounds[j].append((edges[j], count, deviation))
+            edges[j] = cut_cells(edges[j], count, deviation, final_noise)
+    known = [
+        [
+            (np.searchsorted(wider, edges[j][:-1], side="right") - 1, count, deviation)
+            for wider, count, deviation in rounds[j]
+        ]
+        for j in edges
+    ]
+    return list(edges.values()), known
+
+
+def count_cells(
+    rows: PrivateRows, cells: list[np.ndarray], starts: list[np.ndarray], *,
+    totals: bool, see_signs: bool,
+) -> tuple[list[np.ndarray], list[np.ndarray], list[float], bool]:  # fmt: skip
+    """Return the counts of all cells in each class, their noise, and whether signs can be seen.
+
+    The noise is that of sums over classes, and then what `release_marginals` calls deviations. If
+    noise hides even the signs of strong pairs, what was kept for them counts cells again.
+    """
+    schema, n_cells = rows.schema, [len(start) for start in starts]
+    exact = rows.count(cells, n_cells)
+    noisy, class_noise = rows.release("values", exact)
+    if see_signs:
+        n_pairs, strongest = math.comb(len(cells), 2), 0.65
+        sensitivity = _counts.tables_sensitivity(n_pairs, signed=True)
+        sign_noise = rows.releases.standard_deviation("signs", sensitivity)
+        n_records = np.mean([count.sum() for count in noisy])
+        see_signs = bool(sign_noise * clear_errors(n_pairs) <= strongest * n_records)
+        for name in ("signs", "strong") if not see_signs else ():
+            again, noise = rows.release(name, exact)
+            weight = class_noise**2 / (class_noise**2 + noise**2)
+            noisy = [(1 - weight) * a + weight * b for a, b in zip(noisy, again, strict=True)]
+            class_noise *= math.sqrt(1 - weight)
+    each = zip(schema.features, starts, strict=True)
+    possible = [_counts.possible_cells(schema, j, start) for j, start in each]
+    counts = [count.reshape(cell.shape) * cell for count, cell in zip(noisy, possible, strict=True)]
+    noise_of_sums = [np.sqrt(cell.sum(axis=1)) * class_noise for cell in possible]
+    if not totals or schema.n_classes == 1:
+        return counts, noise_of_sums, [class_noise], see_signs
+    # The sum over classes would add up their noise.
+    noisy, total_noise = rows.release("totals", rows.count(cells, n_cells, by_class=False))
+    class_noise, total_noise = max(class_noise, LEAST_NOISE), max(total_noise, LEAST_NOISE)
+    for k, total in enumerate(noisy):
+        counts[k] = _counts.with_totals(counts[k], total, class_noise, total_noise, possible[k])
+        noise_of_sums[k] *= total_noise / np.hypot(noise_of_sums[k], total_noise)
+    combined_noise = _counts.deviation_in_classes(class_noise, total_noise, schema.n_classes)
+    return counts, noise_of_sums, [combined_noise, class_noise, total_noise], see_signs
+
+
+def count_strong(
+    rows: PrivateRows, strong: list[tuple[int, int]], cells: list[np.ndarray],
+    starts: list[np.ndarray], cleared: list[np.ndarray], blurred: list[bool],
+) -> dict[str, np.ndarray]:  # fmt: skip
+    """Return the counts of strong pairs, in finer groups of cells and in all classes together.
+
+    `cleared` has the released counts of cells, without empty tails. Groups of the columns that are
+    `blurred` are single cells, unless these are too many.
+    """
+    noise, most_groups = _counts.noise_of_tables(rows.releases, "strong", len(strong)), 256
+    n_records = max(float(np.mean([count.sum() for count in cleared])), 1.0)
+    n_groups = _counts.number_of_groups(n_records, 1, 2 * noise, most_groups)
+    groups = _counts.group_cells(cleared, rows.schema, n_groups, starts)
+    for k in np.flatnonzero(blurred).tolist():
+        # Rare categories are apart, too: of sparse tables, noise hides no more than they have.
+        if len(starts[k]) <= most_groups:
+            groups[k] = np.arange(len(starts[k]))
+    codes = [group[cell] for group, cell in zip(groups, cells, strict=True)]
+    exact = rows.count_pairs(codes, [group.max() + 1 for group in groups], strong)
+    noisy, noise = rows.release("strong", exact)
+    return {
+        "strong_pairs": np.array(strong),
+        "strong_groups": np.concatenate(groups),
+        "strong_counts": np.concatenate(noisy),
+        "strong_deviation": np.array([max(noise, LEAST_NOISE)]),
     }

@@ -380,60 +380,6 @@ def _norm(*numbers: float) -> float:
 # raised by a share of 1e-12, which covers its rounding errors.
 
 
-def transport_cost_sensitivity(
-    cost_range: float, n: Any, m: Any, *, labels: str = "public", divergence: str = "ot"
-) -> Any:
-    r"""Return how much one record can change a transport cost, entropic or not.
-
-    Parameters
-    ----------
-    cost_range : float
-        Largest difference of two costs, R.
-    n, m : int or array-like of int
-        Sizes of the two samples. With private labels, lower bounds that were declared: a sample
-        that has fewer records is filled up to it with copies of one public point.
-    labels : {"public", "private"}, default="public"
-        Whether the neighbouring data set has a record with other values in the same sample, or
-        one that may also have moved to the other sample.
-    divergence : {"ot", "sinkhorn"}, default="ot"
-        The cost of (entropic) transport, or the debiased Sinkhorn divergence
-        ``OT(x, y) - OT(x, x) / 2 - OT(y, y) / 2``.
-
-    Returns
-    -------
-    float or ndarray
-        ``R / min(n, m)`` with public, ``R (1 / n + 1 / m)`` with private labels; twice that for the
-        divergence.
-
-    Raises
-    ------
-    ValueError
-        If `labels` or `divergence` is none of these.
-
-    Notes
-    -----
-    Proof: :ref:`proof-transport-sensitivity`.
-
-    References
-    ----------
-    J. Wang, Z. Goldfeld, "Differentially Private Sinkhorn Algorithm", proof of Lemma 5, where the
-    bound for public labels is twice as large.
-
-    Examples
-    --------
-    >>> from skdpot.privacy.sensitivity import transport_cost_sensitivity
-    >>> round(transport_cost_sensitivity(2.0, 100, 400), 9)
-    0.02
-    >>> round(transport_cost_sensitivity(2.0, 100, 400, labels="private"), 9)
-    0.025
-    """
-    check_choice("labels", labels, ("public", "private"))
-    check_choice("divergence", divergence, ("ot", "sinkhorn"))
-    of_each = cost_range / np.asarray(n, dtype=float), cost_range / np.asarray(m, dtype=float)
-    largest = np.maximum(*of_each) if labels == "public" else np.add(*of_each)
-    return raised_by_margin(largest * (2 if divergence == "sinkhorn" else 1))
-
-
 def pairwise_sensitivities(
     cost_range: float,
     sizes: Any,
@@ -449,11 +395,14 @@ def pairwise_sensitivities(
     cost_range : float
         Largest difference of two costs, R.
     sizes : array-like of int, shape (k,)
-        Sizes of the samples. With private labels, lower bounds that were declared.
+        Sizes of the samples. With private labels, lower bounds that were declared: a sample that
+        has fewer records is filled up to it with copies of one public point.
     labels : {"public", "private"}, default="public"
-        As in :func:`transport_cost_sensitivity`.
+        Whether the neighbouring data set has a record with other values in the same sample, or
+        one that may also have moved to the other sample.
     divergence : {"ot", "sinkhorn"}, default="ot"
-        As in :func:`transport_cost_sensitivity`.
+        The cost of (entropic) transport, or the debiased Sinkhorn divergence
+        ``OT(x, y) - OT(x, x) / 2 - OT(y, y) / 2``.
     tol : float, default=0.0
         Each transport cost is computed within an interval of this part of the sensitivity that
         ``divergence="ot"`` has for its pair.
@@ -461,7 +410,9 @@ def pairwise_sensitivities(
     Returns
     -------
     sensitivities : ndarray of shape (n_pairs,)
-        Sensitivity of each pair alone, in the order of ``itertools.combinations(range(k), 2)``.
+        Sensitivity of each pair alone, in the order of ``itertools.combinations(range(k), 2)``: of
+        samples of n and m, ``R / min(n, m)`` with public labels, ``R (1 / n + 1 / m)`` with private
+        ones; twice that for the divergence.
     changes : ndarray of shape (n_kinds, n_pairs)
         How much each kind of neighbour (a record of one sample is replaced, or moves to another
         sample) can change each of the costs.
@@ -473,7 +424,12 @@ def pairwise_sensitivities(
 
     Notes
     -----
-    Proof: :ref:`proof-all-pairs`, :ref:`proof-computed-costs`.
+    Proof: :ref:`proof-transport-sensitivity`, :ref:`proof-all-pairs`, :ref:`proof-computed-costs`.
+
+    References
+    ----------
+    J. Wang, Z. Goldfeld, "Differentially Private Sinkhorn Algorithm", proof of Lemma 5, where the
+    bound of a pair with public labels is twice as large.
 
     Examples
     --------

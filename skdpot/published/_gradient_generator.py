@@ -444,7 +444,7 @@ class SinkhornGradientGenerator(generative.BaseGenerator):
         epsilon=1.0,
         delta=1e-5,
         *,
-        bounds=generative.DEFAULT_BOUNDS,
+        bounds=(0, 1),
         classes=None,
         image_shape=None,
         network="auto",

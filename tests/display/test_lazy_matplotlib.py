@@ -13,7 +13,7 @@ MADE = {
     ),
     display.LedgerDisplay: lambda cls: cls([0.5], ["mean"]),
     display.FrontierDisplay: lambda cls: cls([[1.0]], [[[1.0]]], labels=["a"]),
-    display.SampleGridDisplay: lambda c: c([[[0.0]]], [None], image_shape=(1, 1), labels=[None]),
+    display.SampleGridDisplay: lambda cls: cls([[0.0]], image_shape=(1, 1)),
 }
 
 

@@ -14,7 +14,7 @@ from skdpot import PrivateSinkhornDistance
 from skdpot.distance import _releases
 from skdpot.distance._costs import SchemaSpace, make_cost
 from skdpot.distance._releases import CostSettings, pairwise_costs
-from skdpot.privacy.sensitivity import transport_cost_sensitivity
+from skdpot.privacy.sensitivity import pairwise_sensitivities
 from skdpot.tables import read_columns, read_schema
 from tests.distance.grouped_records import SCHEMA, make_tables
 
@@ -292,7 +292,7 @@ def test_solvers_leave_open_no_more_than_the_noise_pays_for(monkeypatch, reg, so
     monkeypatch.setattr(_releases, solver, spied)
     distance = PrivateSinkhornDistance(1.0, bounds=(0, 1), reg=reg, random_state=0)
     distance.fit(X, y)
-    sensitivity = transport_cost_sensitivity(2.0, 60, 30)
+    sensitivity = pairwise_sensitivities(2.0, [60, 30])[0][0]
     assert gaps[0] <= tol * sensitivity
     assert asked == [pytest.approx(tol * sensitivity, rel=1e-9)] * (reg > 0)
     assert distance.standard_error_ >= np.sqrt(2) * sensitivity * (1 + tol) * (1 - 1e-9)

@@ -497,7 +497,9 @@ def test_encoders_of_users_are_refused_before_the_charge(largest, capfd):
     ledger = PrivacyLedger(100.0, 0.1, neighbouring="add_remove")
     X = np.full((200, 16), largest)
     model = ImageSketch(Asking(n_coefficients=3))
-    generator = DPSinkhornGenerator(8.0, image_shape=(4, 4), model=model, ledger=ledger)
+    generator = DPSinkhornGenerator(
+        8.0, bounds=(0, 1), image_shape=(4, 4), model=model, ledger=ledger
+    )
     with pytest.raises(TypeError, match="class Asking, which is derived"):
         generator.fit(X)
     assert not ledger.entries() and capfd.readouterr() == ("", "")

@@ -30,7 +30,9 @@ def fit_table():
 
 def fit_images():
     X = np.random.default_rng(0).uniform(size=(60, 16))
-    generator = DPSinkhornGenerator(5.0, image_shape=(4, 4), classes=[0, 1], random_state=0)
+    generator = DPSinkhornGenerator(
+        5.0, bounds=(0, 1), image_shape=(4, 4), classes=[0, 1], random_state=0
+    )
     return generator.fit(X, np.arange(60) % 2)
 
 

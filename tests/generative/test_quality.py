@@ -162,8 +162,8 @@ def test_a_report_on_a_wide_table_fits_on_a_screen():
 # ------------------
 
 KINDS = {
-    "images": {"image_shape": (5, 4), "classes": range(3)},
-    "strokes": {"image_shape": (5, 4), "classes": range(3), "encoder": "pose"},
+    "images": {"bounds": (0, 1), "image_shape": (5, 4), "classes": range(3)},
+    "strokes": {"bounds": (0, 1), "image_shape": (5, 4), "classes": range(3), "encoder": "pose"},
     "vectors": {"bounds": (0, 1), "classes": range(3)},
 }
 

@@ -533,7 +533,7 @@ def test_wrong_owners_ledgers_and_columns_are_refused(make):
     [
         (FairBarycenterRegressor(), TypeError, "has no parts"),
         (DPSinkhornGenerator(None, bounds=(0, 1)), ValueError, "set an epsilon"),
-        (DPSinkhornGenerator(1.0, image_shape=(1, 1)), ValueError, "none of images"),
+        (DPSinkhornGenerator(1.0, bounds=(0, 1), image_shape=(1, 1)), ValueError, "none of images"),
         (DPSinkhornGenerator(schema={"pay": (0.0, 1.0)}), ValueError, r"columns \['pay'\] have"),
         (repair(epsilon=None, delta=None), ValueError, "set epsilon"),
         (repair(method="conditional"), ValueError, "method='support'"),

@@ -26,7 +26,6 @@ from skdpot.privacy.sensitivity import (
     product_sum_sensitivity,
     repeated_count_sensitivity,
     share_sum_sensitivity,
-    transport_cost_sensitivity,
     utility_sensitivity,
 )
 from tests.oracles.entropic_transport import entropic_transport, soft_minimum
@@ -72,7 +71,8 @@ by_cost = pytest.mark.parametrize("name", COSTS)
 
 def bound_of(name, n, m, labels, cost_range=1.0):
     divergence = "sinkhorn" if name.startswith("divergence") else "ot"
-    return transport_cost_sensitivity(cost_range, n, m, labels=labels, divergence=divergence)
+    options = {"labels": labels, "divergence": divergence}
+    return pairwise_sensitivities(cost_range, [n, m], **options)[0][0]
 
 
 def change_of_values(cost, n, in_x):
@@ -203,9 +203,9 @@ def test_changes_of_pairs_are_those_of_their_samples(divergence, errors, tol):
         np.testing.assert_allclose(found[0], np.max(expected, axis=0), rtol=1e-11)
         assert (found[1] >= np.array(expected)).all()
         single = [
-            transport_cost_sensitivity(
-                cost_range, sizes[g], sizes[h], labels=labels, divergence=divergence
-            )
+            pairwise_sensitivities(
+                cost_range, [sizes[g], sizes[h]], labels=labels, divergence=divergence
+            )[0][0]
             for g, h in pairs
         ]
         if not tol:
@@ -363,7 +363,7 @@ def test_formulas_are_stable_and_rounded_up(ratio, n, bound):
 @pytest.mark.parametrize("options", [{"labels": "secret"}, {"divergence": "w2"}])
 def test_words_are_checked(options):
     with pytest.raises(ValueError, match=f"{next(iter(options))} must be one of"):
-        transport_cost_sensitivity(1.0, 2, 2, **options)
+        pairwise_sensitivities(1.0, [2, 2], **options)
 
 
 def test_whom_a_release_of_utilities_protects_is_checked():

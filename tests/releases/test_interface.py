@@ -227,9 +227,7 @@ def test_the_table_of_all_releases_names_functions_of_all_kinds():
     table = (PROJECT / "doc" / "theory" / "releases.csv").read_text()
     named = set(re.findall(r"``(\w+_sensitivit(?:y|ies))``", table))
     # These are no sensitivities of releases, or parts of others.
-    apart = {
-        "half_step_shift", "marginal_bounds", "message_error", "transport_cost_sensitivity",
-    }  # fmt: skip
+    apart = {"half_step_shift", "marginal_bounds", "message_error"}
     assert named == set(FUNCTIONS) - apart
 
 
