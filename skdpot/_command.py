@@ -329,7 +329,8 @@ def _check_new(*paths: Path | None, beside: Path | None = None) -> None:
     for path in filter(None, paths):
         # So no result replaces what is read, a ledger, or an earlier release.
         if path.exists():
-            raise ValueError(f"{path} exists, and is not replaced: name another file.")
+            kept = " DPSinkhornGenerator.load draws from what it keeps." * (path.suffix == ".npz")
+            raise ValueError(f"{path} exists, and is not replaced: name another file.{kept}")
         # SQLite would take the last two for its own, and lose charges.
         if path.name.endswith((".key", "-wal", "-shm")):
             raise ValueError(f"{path} has the name of a ledger's file: name another one.")
