@@ -52,7 +52,6 @@ from skdpot.tables import (
     NUMERIC,
     Column,
     Table,
-    as_array,
     find_columns,
     make_table,
     public_labels,
@@ -436,15 +435,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         unknown = group_policy(self.groups).unknown
         groups = fitted.groups.encode(labels, unknown, quoted=self.epsilon is None)
         values = self._moved(fitted, table, codes, groups)
-        container = output_container(self)
-        # Numbers have the type of this table, and labels that of the fit.
-        dtypes = [column.dtype or table.dtype(column.position) for column in fitted.every]
-        values = [whole_numbers(*pair) for pair in zip(values, dtypes, strict=True)]
-        if container == "default":
-            return as_array(values)
-        return make_table(
-            container, self.get_feature_names_out(), values, dtypes, getattr(table.X, "index", None)
-        )
+        container = output_container(self).replace("default", "array")
+        return _rows_as(container, table, fitted.every, values, self.get_feature_names_out())
 
     @np.errstate(all="ignore")
     def repair(self, X, y, *, sensitive_features=None):
@@ -466,8 +458,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
 
         Returns
         -------
-        X_repaired : ndarray of shape (n_samples, n_columns)
-            Repaired rows.
+        X_repaired : {ndarray, DataFrame} of shape (n_samples, n_columns)
+            Repaired rows, as a data frame with the types of X if X is one.
         y_repaired : ndarray of shape (n_samples,)
             Their labels.
 
@@ -501,7 +493,9 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         rows = replace(rows, every=every, columns=columns, codes=joint)
         fitted = open_repair(self, rows, certified=False)
         values = self._moved(fitted, rows.table, joint, fitted.groups.codes, y)
-        return as_array(values[:-1]), values[-1].astype(y.dtype)
+        table, names = rows.table, [rows.table.names[c.position] for c in every[:-1]]
+        moved = _rows_as(table.container, table, every[:-1], values[:-1], names)
+        return moved, values[-1].astype(y.dtype)
 
     def get_feature_names_out(self, input_features=None):
         """Return the names of the columns that `transform` returns.
@@ -703,3 +697,12 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         for column in fitted.computed:
             blended[:, column.position] = column.updated(blended, codes)
         return labelled(fitted.every, table, y, codes, blended)
+
+
+def _rows_as(
+    container: str, table: Table, every: list[Column], values: list[np.ndarray], names: Any
+) -> Any:
+    """Return repaired columns; numbers have the types of the table, and labels those of the fit."""
+    dtypes = [column.dtype or table.dtype(column.position) for column in every]
+    values = [whole_numbers(*pair) for pair in zip(values, dtypes, strict=True)]
+    return make_table(container, names, values, dtypes, getattr(table.X, "index", None))

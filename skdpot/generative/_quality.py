@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import chi2
 
-from skdpot.generative._draws import ReleasedTable
-from skdpot.generative._factors import group_sums
+from skdpot.generative._draws import ReleasedTable, sample_units
 from skdpot.generative._records import FittedRecords
 from skdpot.privacy.report import Report, Section
 
@@ -256,46 +255,37 @@ def quality_of(fitted: ReleasedTable | FittedRecords, guarantee: Any) -> Quality
         counted = "records" if fitted.space.user is None else "people"
         return QualityReport(fitted.n_records, stated, columns, pairs, counted=counted)
     classes, sketch = _sketched_classes(fitted), fitted.sketch
-    of_classes = {"classes": classes, "encoder": sketch.encoder.name}
-    return QualityReport(sketch.n_records, stated, [], [], **of_classes)
+    return QualityReport(
+        sketch.n_records, stated, [], [], classes=classes, encoder=sketch.encoder.name
+    )
 
 
 def _count_fits(table: ReleasedTable) -> tuple[list[Fit], list[Fit]]:
-    """Return how a model fits the counts of columns, and of pairs of them, the worst first."""
-    released, schema, model = table.statistics, table.space.schema, table.model
-    n_records = max(float(table.n_records), 1.0)
-    names = [schema.names[j] for j in schema.features]
-    ends, n_classes = np.cumsum(released["n_cells"])[:-1], schema.n_classes
-    n_tables = math.comb(len(names) + 1, 2)
-    counts, groups = (np.split(released[name], ends) for name in ("counts", "groups"))
-    noise_of_columns, noise_of_pairs = released["deviations"][:2]
-    weights = [np.where(model["classes"] == c, model["weights"], 0.0) for c in range(n_classes)]
-    cells = np.split(model["cells"], ends, axis=1)
-    columns = []
-    for name, count, cell in zip(names, counts, cells, strict=True):
-        expected = _joint_shares([cell], weights)
-        # Without a target there is one class.
-        associations: tuple[float, float] | tuple[None, None] = (None, None)
-        if n_classes > 1:
-            associations = _associations(count, expected, noise_of_columns, n_records)
-        columns.append(
-            _fit_of((name,), count, expected, noise_of_columns, n_records, n_tables, associations)
-        )
-    sums = [group_sums(cell, group) for cell, group in zip(cells, groups, strict=True)]
-    fits, start = [], 0
-    for a, b in combinations(range(len(names)), 2):
-        expected = _joint_shares([sums[a], sums[b]], weights)
-        pair_counts = released["pairs"][start : start + expected.size].reshape(expected.shape)
-        start += expected.size
-        shape = (sums[a].shape[1], sums[b].shape[1], n_classes)
-        in_all, expected_in_all = (t.reshape(shape).sum(axis=2) for t in (pair_counts, expected))
-        # Of the sum over classes, each of which has noise of its own.
-        noise = noise_of_pairs * math.sqrt(n_classes)
-        associations = _associations(in_all, expected_in_all, noise, n_records)
-        pair = (names[a], names[b])
-        about = (noise_of_pairs, n_records, n_tables, associations)
-        fits.append(_fit_of(pair, pair_counts, expected, *about))
-    return _worst_first(columns), _worst_first(fits)
+    """Return how drawn rows fit the counts of columns, and of pairs of them, the worst first."""
+    released, schema, n_classes = table.statistics, table.space.schema, table.space.schema.n_classes
+    parts = (np.split(released[name], np.cumsum(released["n_cells"])[:-1])
+             for name in ("counts", "groups", "stops"))  # fmt: skip
+    # Strong pairs are in rows alone, and not in components.
+    n_rows = int(np.clip(table.n_records, 2**16, 2**18))
+    units = sample_units(table.model, schema, n_rows, np.random.RandomState(0), evenly=True)
+    classes = 0 if schema.target is None else schema.classes_of(units[:, schema.target])
+    n_records, n_tables = max(float(table.n_records), 1.0), math.comb(len(schema.features) + 1, 2)
+
+    def fit(names: tuple[Any, ...], counts: np.ndarray, codes: np.ndarray, noise: float) -> Fit:
+        drawn = np.bincount(codes * n_classes + classes, minlength=counts.size)
+        return _fit_of(names, counts, drawn.reshape(counts.shape), noise, n_records, n_tables)
+
+    columns, pairs, grouped, start = [], [], [], 0
+    for j, counts, group, stops in zip(schema.features, *parts, strict=True):
+        cells = np.searchsorted(stops, units[:, j], side="right")
+        columns.append(fit((schema.names[j],), counts, cells, released["deviations"][0]))
+        grouped.append((schema.names[j], group[cells], group.max() + 1))
+    for (a, of_a, n_a), (b, of_b, n_b) in combinations(grouped, 2):
+        stop = start + n_a * n_b * n_classes
+        counts = released["pairs"][start:stop].reshape(n_a, n_b, n_classes)
+        pairs.append(fit((a, b), counts, of_a * n_b + of_b, released["deviations"][1]))
+        start = stop
+    return _worst_first(columns), _worst_first(pairs)
 
 
 def _worst_first(fits: list[Fit]) -> list[Fit]:
@@ -324,29 +314,30 @@ def _associations(
     return seen, float(np.abs(modelled).sum()) / 2
 
 
-def _joint_shares(parts: Sequence[np.ndarray], weights: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the probabilities of all combinations of parts of columns, in each class."""
-    *first, last = parts
-    joint = np.ones((len(last), 1))
-    for part in first:
-        joint = (joint[:, :, None] * part[:, None, :]).reshape(len(part), -1)
-    return np.column_stack([((joint * w[:, None]).T @ last).ravel() for w in weights])
-
-
 def _fit_of(
-    columns: tuple[Any, ...], counts: np.ndarray, shares: np.ndarray, deviation: float, n: float,
-    n_tables: int, associations: tuple[float, float] | tuple[None, None],
+    columns: tuple[Any, ...], counts: np.ndarray, drawn: np.ndarray, deviation: float, n: float,
+    n_tables: int,
 ) -> Fit:  # fmt: skip
+    """Return how drawn rows fit counts of one column or two, whose last axis has the classes."""
+    shares, n_classes = drawn / drawn.sum(), counts.shape[-1]
+    differences, by_chance = counts - n * shares, n**2 * shares / drawn.sum()
     # One record more or less is as little noise as matters.
-    differences, unit = counts - n * shares, max(float(deviation), 1.0)
-    noise = deviation * math.sqrt(2 / math.pi) * counts.size / (2 * n)
+    variances = max(float(deviation), 1.0) ** 2 + by_chance
+    noise = math.sqrt(2 / math.pi) * float(np.sqrt(deviation**2 + by_chance).sum()) / (2 * n)
+    associations: tuple[float, float] | tuple[None, None] = (None, None)
+    if len(columns) == 2:
+        # Of the sum over classes, each of which has noise of its own.
+        in_all = counts.sum(axis=2), shares.sum(axis=2)
+        associations = _associations(*in_all, deviation * math.sqrt(n_classes), n)
+    elif n_classes > 1:
+        associations = _associations(counts, shares, deviation, n)
     # Probability that noise alone moves a table farther than the stated limit.
     false_alarm = 0.01
     return Fit(
         columns,
-        min(float(noise), 1.0),
+        min(noise, 1.0),
         min(float(np.abs(differences).sum() / (2 * n)), 1.0),
-        float(np.mean((differences / unit) ** 2)),
+        float(np.mean(differences**2 / variances)),
         float(chi2.isf(false_alarm / n_tables, counts.size)) / counts.size,
         *associations,
     )

@@ -201,7 +201,7 @@ def test_numbers_are_repaired_with_their_rows():
     Z, repaired = fair.repair(frame, y)
     assert ks_between_groups(y, sensitive_features=labels) > 0.3
     assert ks_between_groups(repaired, sensitive_features=labels) < 0.05
-    assert np.corrcoef(Z[:, 0], repaired)[0, 1] > 0.95
+    assert list(Z) == ["x", "y"] and np.corrcoef(Z["x"], repaired)[0, 1] > 0.95
     half = fair.set_params(repair_level=0.5).repair(frame, y)
     np.testing.assert_allclose(half[0], (X + Z) / 2)
     np.testing.assert_allclose(half[1], (y + repaired) / 2)
