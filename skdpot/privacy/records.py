@@ -544,6 +544,7 @@ class History:
                             f"the ledger is of format {body['format']}, and this version of skdpot "
                             f"reads {FORMAT}."
                         )
+                    bytes.fromhex(body["identity"])
                     self._set(body)
                 case "partition":
                     self.partitions[body["name"]] = {
