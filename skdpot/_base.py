@@ -390,14 +390,17 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         note = "The entries of the ledger say whether it was charged before this."
         refused = True
         try:
-            plan.charge_to(self.ledger)
+            receipt = plan.charge_to(self.ledger, pending=True)
             refused = False
             note = (
                 "The ledger was charged before this, and stays charged: see its entries. The "
                 "release is lost, and another call is charged again."
             )
             with np.errstate(all="ignore"):
-                return keep(self._run(plan, data))
+                released = keep(self._run(plan, data))
+            if receipt is not None:
+                self.ledger.finish(receipt)
+            return released
         except BaseException as error:
             if not (refused and isinstance(error, Exception)):
                 # An interruption says nothing about how far the charge has come.

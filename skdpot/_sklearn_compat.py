@@ -94,9 +94,7 @@ def removed_tree_types() -> Iterator[None]:
     from sklearn.tree import _tree
 
     with _lock:
-        missing = {
-            name: kind for name, kind in REMOVED_TREE_TYPES.items() if not hasattr(_tree, name)
-        }
+        missing = {n: kind for n, kind in REMOVED_TREE_TYPES.items() if not hasattr(_tree, n)}
         try:
             for name, kind in missing.items():
                 setattr(_tree, name, kind)

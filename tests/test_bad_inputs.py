@@ -338,8 +338,8 @@ MISTAKES = {
          "more than 4096 cells", "Use fewer features, or mechanism='output'"),
         ("a ledger of another relation",
          lambda book: distance(book(neighbouring="add_remove")).fit(X, GROUP),
-         "PrivateSinkhornDistance, public labels: .* the ledger is for 'add_remove'",
-         r"Use a PrivacyLedger\(neighbouring='replace_one'\)\. .*own part of their budget"),
+         "PrivateSinkhornDistance, public .* not hide how many .* the ledger is for 'add_remove'",
+         r"Use a PrivacyLedger\(.*, neighbouring='replace_one'\)\. .*own part of their budget"),
     ],
     private_ot_cost: [
         ("samples of two spaces",
@@ -401,9 +401,7 @@ MISTAKES = {
     ],
     FairBarycenterRegressor: [
         ("the name of a column beside X",
-         lambda book: regressor(sensitive_features=None).fit(
-             PEOPLE, WAGE, sensitive_features="sex"
-         ),
+         lambda b: regressor(sensitive_features=None).fit(PEOPLE, WAGE, sensitive_features="sex"),
          r"got an object of shape \(\)", "takes the name of a column in its constructor"),
         ("no target", lambda book: regressor().fit(NUMBERS_AND_SEX, None),
          "the target y is None", r"Pass the target: fit\(X, y\)"),
@@ -434,9 +432,7 @@ MISTAKES = {
     ],
     DPSinkhornGenerator: [
         ("None among the categories of a schema",
-         lambda book: of_tables(
-             book(), schema=SCHEMA | {"city": ["Oslo", "Rome", None]}
-         ).fit(TABLE),
+         lambda b: of_tables(b(), schema=SCHEMA | {"city": ["Oslo", "Rome", None]}).fit(TABLE),
          "none of them missing", "with 'missing': True where values may be missing"),
         ("dates as a table writes them",
          lambda book: of_tables(
@@ -485,7 +481,7 @@ MISTAKES = {
         ("a ledger of another relation",
          lambda book: of_vectors(book(), neighbouring="add_remove").fit(X),
          "the ledger is for 'replace_one'",
-         r"PrivacyLedger\(neighbouring='add_remove'\), or set neighbouring='replace_one' here"),
+         r"PrivacyLedger\(.*, neighbouring='add_remove'\), or set neighbouring='replace_one' here"),
         ("a misspelt condition", lambda book: people().sample(5, given={"agee": 30}),
          "a condition on 'agee', and the table has no such column",
          r"Those are \['age', 'city'\]"),
@@ -518,9 +514,7 @@ MISTAKES = {
              1)).fit(UTILITIES),
          "no feasible plan", "must receive at least 54 .* can give at most 3"),
         ("gaps",
-         lambda book: allocation(None, epsilon=None).fit(
-             np.where(UTILITIES > 4, np.nan, UTILITIES)
-         ),
+         lambda b: allocation(None, epsilon=None).fit(np.where(UTILITIES > 4, np.nan, UTILITIES)),
          "Input X contains NaN", r"adjacency=X.notna\(\) .* a number that is public"),
         ("text", lambda book: allocation(book()).fit(np.array([["dear", "cheap"]])),
          "X holds text", "becomes X by its method pivot"),
@@ -550,6 +544,11 @@ MISTAKES = {
          "has no cv_results_", "See best_params_ and best_score_"),
     ],
     PrivacyLedger: [
+        ("no budget", lambda book: PrivacyLedger(),
+         "epsilon of a budget must be a number above 0", "None to record only; got 0.0"),
+        ("a second unit", lambda book: fitted_sampler(book(units="record")).transform(VISITS),
+         "charged per user, and the ledger is per record", r"with units=\['record', 'user'\]"),
+        ("no unit", lambda book: book(units=["person"]), "units must be one of", "record, user"),
         ("a budget as text", lambda book: PrivacyLedger("3"),
          "got '3'", "must be a number above 0"),
         ("a path where nothing is", lambda book: PrivacyLedger.open("nothing/here.sqlite"),
@@ -640,6 +639,15 @@ MISTAKES = {
         ("a quotation mark that is not closed",
          lambda book: read_table_file(written('x,note\n1,fine\n1,"open\n1,fine\n'), []),
          "cannot be read as a CSV file", "A quotation mark is not closed"),
+        ("another separator", lambda book: read_table_file(written("x;y\n1;2\n"), []),
+         "has other separators", "pass sep=';'"),
+        ("no separator", lambda book: read_table_file(written("x\n1\n"), [], sep=""),
+         "sep must be one character", "got ''"),
+        ("another encoding",
+         lambda book: read_table_file(written("x\ncaf\u00e9\n"), [], encoding="ascii"),
+         "no text in ASCII", "pass another encoding"),
+        ("no encoding", lambda book: read_table_file(written("x\n1\n"), [], encoding="utf-9"),
+         "unknown encoding", "utf-9"),
     ],
     barycenter_rounds: [
         ("no candidates",
@@ -668,16 +676,12 @@ BESIDE_ROWS = {
     "repair, attribute": lambda book, turned: private_repair(book(), sensitive_features=None).fit(
         NUMBERS, sensitive_features=turned(SEX)
     ),
-    "repair, new rows": lambda book, turned: fitted_repair().transform(
-        NUMBERS, sensitive_features=turned(SEX)
-    ),
+    "repair, new rows": lambda b, t: fitted_repair().transform(NUMBERS, sensitive_features=t(SEX)),
     "repair, labels": lambda book, turned: repair().repair(PEOPLE, turned(HIRED)),
     "regressor, attribute": lambda book, turned: private_regressor(
         book(), sensitive_features=None
     ).fit(NUMBERS, WAGE, sensitive_features=turned(SEX)),
-    "regressor, targets": lambda book, turned: private_regressor(book()).fit(
-        NUMBERS_AND_SEX, turned(WAGE)
-    ),
+    "regressor, targets": lambda book, t: private_regressor(book()).fit(NUMBERS_AND_SEX, t(WAGE)),
     "regressor, weights": lambda book, turned: regressor().fit(
         NUMBERS_AND_SEX, WAGE, sample_weight=turned(np.ones(60))
     ),
@@ -687,18 +691,12 @@ BESIDE_ROWS = {
     "regressor, score": lambda book, turned: fitted_regressor().score(
         NUMBERS, turned(WAGE), sensitive_features=SEX
     ),
-    "classifier": lambda book, turned: classifier(GaussianNB()).fit(
-        NUMBERS_AND_SEX, turned(WAGE > 0)
-    ),
+    "classifier": lambda book, t: classifier(GaussianNB()).fit(NUMBERS_AND_SEX, t(WAGE > 0)),
     "generator, labels": lambda book, turned: of_vectors(book(), classes=["a", "b"]).fit(
         AGES, turned(GROUP)
     ),
-    "generator, people": lambda book, turned: of_tables(book()).fit(
-        TABLE, groups=turned(np.arange(60))
-    ),
-    "search, labels": lambda book, turned: search(book()).fit(
-        pd.DataFrame(RECORDS), turned(LABELS)
-    ),
+    "generator, people": lambda book, t: of_tables(book()).fit(TABLE, groups=t(np.arange(60))),
+    "search, labels": lambda book, t: search(book()).fit(pd.DataFrame(RECORDS), t(LABELS)),
     "distances of groups": lambda book, turned: metrics.ks_between_groups(
         pd.Series(WAGE), sensitive_features=turned(SEX)
     ),
@@ -722,9 +720,7 @@ NAMED = {
     ),
     "adjacency": lambda book, named: allocation(book(), adjacency=named(UTILITIES, "abcdef")),
     "input_points": lambda book, named: sampler(book(), input_points=named(PLACES, PLACE_NAMES)),
-    "base_measure": lambda book, named: sampler(
-        book(), base_measure=named([0.1, 0.2, 0.3], PLACE_NAMES)
-    ),
+    "base_measure": lambda book, n: sampler(book(), base_measure=n([0.1, 0.2, 0.3], PLACE_NAMES)),
     "base_measure of outputs": lambda book, named: sampler(
         book(), output_points=pd.DataFrame(PLACES, list("abc")),
         base_measure=named([0.1, 0.2, 0.3], "abc"),
@@ -849,7 +845,8 @@ def book():
 @pytest.mark.filterwarnings("ignore:accounting='paper':skdpot.privacy.NoGuaranteeWarning")
 @pytest.mark.parametrize("do, wrong, remedy", ROWS)
 def test_a_mistake_is_named_with_its_remedy(do, wrong, remedy, book):
-    with pytest.raises((ValueError, TypeError, AttributeError, LedgerError)) as caught:
+    kinds = (ValueError, TypeError, AttributeError, LedgerError, LookupError)
+    with pytest.raises(kinds) as caught:
         do(book)
     # With what it was raised from, as users see it.
     shown = "".join(traceback.format_exception(caught.value, limit=0))

@@ -744,9 +744,7 @@ def _sums_of_block(upper, subsets):
     return n - 2 * np.concatenate(odd)
 
 
-def mixture_parities(
-    weights: np.ndarray, signs: np.ndarray, subsets: Sequence[np.ndarray]
-) -> np.ndarray:
+def mixture_parities(weights: np.ndarray, signs: np.ndarray, subsets: Sequence) -> np.ndarray:
     """Return the mean of each parity in a mixture of products of distributions.
 
     `signs` of shape (n_components, n_columns) are the mean signs of columns. `subsets` are those of

@@ -341,9 +341,7 @@ _INSTEAD = {
         "lengths or with entries that are no numbers."
     ),
     "This solver needs samples of at least 2 classes": "y has records of only one class.",
-    "Unknown label type": (
-        "Unknown label type: y has continuous values, or others that are no classes."
-    ),
+    "Unknown label type": "Unknown label type: y has continuous values, or none that are classes.",
     # scikit-learn's own text advises another estimator, or imputation.
     "Input X contains NaN": (
         "Input X contains NaN. Leave out the rows that have missing values, or fill them with a "

@@ -247,19 +247,17 @@ class BaseDistributionSampler(BaseLocalSampler):
         return self.output_points_.shape[1] if self.output == "points" else 1
 
 
-def _draw(
-    project: Any, draws: BoundedRatioMechanism, rows: Any, integers: np.ndarray
-) -> np.ndarray:
-    """Return the indices of outputs, drawn by uniform random integers."""
+def _draw(project: Any, draws: BoundedRatioMechanism, rows: Any, bits: np.ndarray) -> np.ndarray:
+    """Return the indices of outputs, drawn by uniform random bits."""
     # A caller may have made underflow an error, which the values of a row could raise.
     with np.errstate(all="ignore"):
         probabilities = project(rows)
-    outputs = np.empty(np.shape(integers), dtype=np.intp)
+    outputs = np.empty(np.shape(bits), dtype=np.intp)
     # 65,536 weights are rounded at a time: the processor's cache holds them.
     height = max(1, (1 << 16) // probabilities.shape[1])
     for users in gen_batches(len(outputs), height):
         weights = draws.integer_weights(probabilities[users])
-        outputs[users] = draws.draw(weights, integers[users])
+        outputs[users] = draws.draw(weights, bits[users])
     return outputs
 
 
@@ -493,9 +491,8 @@ class WassersteinProjectionSampler(BaseDistributionSampler):
         base = transport.uniform_base_measure(cost, epsilon).base_measure
         # A mean of two feasible measures is feasible, as its constraints are linear.
         if choice == "balanced":
-            base = (
-                transport.optimal_base_measure(cost, epsilon, tol=self.tol).base_measure + base
-            ) / 2
+            optimal = transport.optimal_base_measure(cost, epsilon, tol=self.tol)
+            base = (optimal.base_measure + base) / 2
         return base, np.nan
 
 

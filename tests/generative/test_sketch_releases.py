@@ -478,7 +478,7 @@ def test_a_ledger_that_refuses_stops_a_fit_before_a_record_is_encoded(monkeypatc
 
 
 def test_a_fit_is_charged_before_its_first_release_and_every_fit_anew(monkeypatch):
-    ledger = PrivacyLedger(delta=0.5, neighbouring="add_remove", allow_seeded=True)
+    ledger = PrivacyLedger(None, delta=0.5, neighbouring="add_remove", allow_seeded=True)
     spent = []
 
     def fit():
@@ -515,7 +515,7 @@ def test_noise_that_would_be_too_large_is_refused_before_the_charge(options):
     for size in (1e2, 1e5, 1e7):
         for epsilon in np.geomspace(0.005, 0.08, 5):
             ledger = PrivacyLedger(
-                neighbouring=options.get("neighbouring", "add_remove"),
+                None, neighbouring=options.get("neighbouring", "add_remove"),
                 allow_seeded=True, delta=0.5,
             )  # fmt: skip
             generator = make_sketch_generator(epsilon, ledger=ledger, random_state=0, **options)

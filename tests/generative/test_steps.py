@@ -510,9 +510,7 @@ class Drawn:
 
 
 def short_of_memory(*_):
-    raise RuntimeError(
-        "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4711 bytes."
-    )
+    raise RuntimeError("DefaultCPUAllocator: can't allocate memory: tried to allocate 4711 bytes.")
 
 
 @by_way

@@ -54,9 +54,7 @@ def release(seed, *, totals, n=4_000):
     """Return what is released with noise, and the exact counts of the same cells."""
     schema = read_schema(SCHEMA, "job")
     table = make_table(n)
-    units = np.column_stack(
-        [column.units(table[column.name].to_numpy()) for column in schema.columns]
-    )
+    units = np.column_stack([c.units(table[c.name].to_numpy()) for c in schema.columns])
     shares = share_marginals(schema, totals=totals)
     releases = SketchReleases(4.0, shares, "add_remove", make_source(seed))
     released = release_marginals(units, schema, releases, totals=totals)

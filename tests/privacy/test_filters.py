@@ -62,9 +62,7 @@ def on_counts(rule, responses, failures):
     events += [ApproximateDpEvent(0.0, each) for each in failures]
 
     def admits(counts):
-        repeated = [
-            event for event, count in zip(events, counts, strict=True) for _ in range(count)
-        ]
+        repeated = [event for event, c in zip(events, counts, strict=True) for _ in range(c)]
         return rule.admits(total_of(rule, repeated))
 
     return admits

@@ -12,7 +12,7 @@ from skdpot.generative._torch.networks import RowGenerator, check_network, defau
 from skdpot.generative._torch.networks import load_arrays as load_arrays
 from skdpot.generative._torch.networks import make_network as make_network
 from skdpot.generative._torch.networks import weights_to_arrays as weights_to_arrays
-from skdpot.privacy.noise import GaussianMechanism, poisson_sample
+from skdpot.privacy.noise import poisson_sample
 
 STEPS: dict[str, type[steps.TrainingStep]] = {
     "per_image": steps.PointStep,
@@ -180,9 +180,7 @@ class Trainer:
         """Return how many numbers a step releases."""
         return self._step.vector_size(self.settings, self.network)
 
-    def make_private(
-        self, mechanism: GaussianMechanism | None, source: Any, *, secure: bool
-    ) -> None:
+    def make_private(self, mechanism: Any, source: Any, *, secure: bool) -> None:
         """Set the mechanism by which steps release; None adds no noise."""
         self._step.release = steps.NoisyGradients(mechanism, source, self._device, secure)
 
