@@ -394,11 +394,8 @@ def _told(sampler: Any, with_names: bool) -> str:
     kept = ("order", "solver", "tol", "output", "n_jobs")
     parameters = {name: getattr(sampler, name) for name in kept if name in fitted}
     parameters |= {name: value for name, value in fitted.items() if value is not None}
-    told = {
-        "parameters": parameters | {"epsilon": sampler._fitted.draws.epsilon},
-        "n_features": sampler.n_features_in_,
-        "names": names,
-    }
+    parameters["epsilon"] = sampler._fitted.draws.epsilon
+    told = {"parameters": parameters, "n_features": sampler.n_features_in_, "names": names}
     return json.dumps(told, sort_keys=True, default=lambda array: array.tolist())
 
 

@@ -284,7 +284,8 @@ def as_array(columns: list[np.ndarray]) -> np.ndarray:
         return np.column_stack(columns)
     array = np.empty((len(columns[0]), len(columns)), dtype=object)
     for j, column in enumerate(columns):
-        array[:, j] = column.tolist()
+        # Not as a list, of which NumPy asks each entry for an array.
+        array[:, j] = column.astype(object)
     return array
 
 
