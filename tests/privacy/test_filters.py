@@ -318,7 +318,7 @@ def records_of(bodies):
 def bodies_of(neighbouring, slack, partitions, charges):
     """Return the records of a ledger of some charges: unit, partition, part and event."""
     yield {
-        **{"kind": "ledger", "format": 1, "identity": "x", "epsilon": 2.0, "delta": 1e-5},
+        **{"kind": "ledger", "format": 1, "identity": "00", "epsilon": 2.0, "delta": 1e-5},
         **{"neighbouring": neighbouring, "slack": slack, "allow_seeded": False},
     }
     for number, fixed_key in enumerate(partitions):
